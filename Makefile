@@ -1,0 +1,46 @@
+# Two commands do everything on a machine with Python 3.11+, git and make:
+#   make demo   watch one item go through the red-green ratchet
+#   make test   install what the tests need and run them
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+STAMP  := $(VENV)/.installed
+NEEDS  := pyproject.toml constraints.txt
+
+.PHONY: env demo test lint types format check bench docs clean
+
+env: $(STAMP)
+
+$(STAMP): $(NEEDS)
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: env
+	@$(BIN)/ratchet demo
+
+test: env
+	$(BIN)/python -m pytest -n 2
+
+lint: env
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: env
+	$(BIN)/mypy
+
+format: env
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: env
+	$(BIN)/python -m ratchet.surfaces.docs
+
+check: lint types test
+
+bench: env
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

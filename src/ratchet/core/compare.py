@@ -1,0 +1,158 @@
+"""Reports compared by test identity: what is red for the right reason, what is green for good."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ratchet.core.report import (
+    GREEN,
+    RED,
+    Diagnostic,
+    Failure,
+    Report,
+    ReportStatus,
+    TestResult,
+    TestStatus,
+    broken,
+)
+from ratchet.core.roles import Scope
+
+
+class Delta(msgspec.Struct, frozen=True, kw_only=True):
+    """What moved between two reports of the same suite, as test ids in order."""
+
+    new_failures: list[str]
+    still_failing: list[str]
+    fixed: list[str]
+    added: list[str]
+    missing: list[str]
+    silenced: list[str]
+    broken: list[str]
+
+    def lost(self) -> list[str]:
+        """Everything that was green and is no longer: failed, gone, or silenced by a skip or an xfail."""
+        return [*self.new_failures, *self.missing, *self.silenced]
+
+
+def compare(before: Report, after: Report) -> Delta:
+    old, new = _by_id(before), _by_id(after)
+    was_green = {name for name, test in old.items() if test.status in GREEN}
+    was_red = {name for name, test in old.items() if test.status in RED}
+    red = {name for name, test in new.items() if test.status in RED}
+    green = {name for name, test in new.items() if test.status in GREEN}
+    known = {error.file for error in broken(before)}
+    return Delta(
+        new_failures=sorted(red & was_green),
+        still_failing=sorted(red & was_red),
+        fixed=sorted(green & was_red),
+        added=sorted(new.keys() - old.keys()),
+        missing=sorted(was_green - new.keys()),
+        silenced=sorted((was_green & new.keys()) - red - green),
+        broken=sorted({error.file for error in broken(after)} - known),
+    )
+
+
+def _by_id(report: Report) -> dict[str, TestResult]:
+    return {test.id: test for test in report.tests}
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """`tests`: the ids that are rightly red, or that turned green. `why` says what stood against it."""
+
+    ok: bool
+    tests: list[str] = []
+    why: str = ""
+
+
+# A run that ended in one of these says nothing about single tests.
+_NO_VERDICT = {
+    ReportStatus.CRASHED: "the test runner died before it finished",
+    ReportStatus.TIMEOUT: "the tests did not finish in time",
+    ReportStatus.NO_TESTS: "no tests were found",
+    ReportStatus.INCONSISTENT: "the runner's results contradict each other",
+    ReportStatus.UNKNOWN: "the results could not be read",
+    ReportStatus.ERROR: "the test runner could not start",
+}
+
+
+def no_verdict(report: Report) -> str:
+    why = _NO_VERDICT.get(report.status, "")
+    details = [*report.notes, *(f"while running {name}" for name in report.running)]
+    return f"{why}: {'; '.join(details)}" if why and details else why
+
+
+# What an absent function, class, module or parameter raises: the thing the test names does not exist yet.
+_MISSING = {"ImportError", "ModuleNotFoundError", "AttributeError", "NotImplementedError", "TypeError"}
+_BROKEN = {"SyntaxError", "IndentationError", "TabError"}
+
+
+def judge_red(reference: Report, report: Report, scope: Scope) -> Verdict:
+    """Right red: at least one new test fails, by assertion or by the missing thing it names, and nothing is lost."""
+    if why := no_verdict(report):
+        return Verdict(ok=False, why=why)
+    delta = compare(reference, report)
+    if lost := delta.lost():
+        return Verdict(ok=False, why=f"tests that passed before no longer do: {_some(lost)}")
+    if unloadable := _unloadable(report, delta):
+        return Verdict(ok=False, why=unloadable)
+    results = _by_id(report)
+    red = [name for name in delta.added if results[name].status in RED]
+    for name in red:
+        if why := _wrong_red(results[name], scope):
+            return Verdict(ok=False, why=f"{name}: {why}")
+    if red := [*red, *delta.broken]:
+        return Verdict(ok=True, tests=red)
+    if delta.added:
+        return Verdict(ok=False, why=f"the new test already passes: {_some(delta.added)}")
+    return Verdict(ok=False, why="no new test was found in the suite")
+
+
+def _unloadable(report: Report, delta: Delta) -> str:
+    """A new file that does not load is a right red only when what it lacks is the thing under test."""
+    for error in broken(report):
+        if error.file in delta.broken and error.type not in _MISSING:
+            return f"{_place(error)} is broken: {error.type}: {error.message}"
+    return ""
+
+
+def _place(error: Diagnostic) -> str:
+    return f"{error.file}:{error.line}" if error.line else error.file
+
+
+def _wrong_red(test: TestResult, scope: Scope) -> str:
+    failure = test.failure or Failure()
+    if failure.type in _BROKEN:
+        return f"the test is broken: {failure.type}: {failure.message}"
+    if failure.type == "NameError" and scope.is_test(failure.file):
+        return f"the test names something it never defined or imported: {failure.message}"
+    if test.status is TestStatus.ERROR and failure.type not in _MISSING:
+        return f"it fails outside the test itself ({test.phase}): {failure.message}"
+    return ""
+
+
+def judge_green(reference: Report, report: Report, red: list[str]) -> Verdict:
+    """Green for good: every red test passes, and nothing that passed before is red, gone or silenced."""
+    if why := no_verdict(report):
+        return Verdict(ok=False, why=why)
+    delta = compare(reference, report)
+    if lost := delta.lost():
+        return Verdict(ok=False, why=f"tests that passed before no longer do: {_some(lost)}")
+    if delta.broken:
+        return Verdict(ok=False, why=f"files no longer load: {_some(delta.broken)}")
+    if still := [name for name in red if not _is_green(report, name)]:
+        return Verdict(ok=False, why=f"still red: {_some(still)}")
+    known = {test.id for test in reference.tests if test.status in RED} | set(red)
+    if other := [test.id for test in report.tests if test.status in RED and test.id not in known]:
+        return Verdict(ok=False, why=f"new failures: {_some(other)}")
+    return Verdict(ok=True, tests=red)
+
+
+def _is_green(report: Report, name: str) -> bool:
+    """A red id is a test, or the file whose loading was what failed."""
+    tests = [test for test in report.tests if name in (test.id, test.file)]
+    return bool(tests) and all(test.status in GREEN for test in tests)
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(names[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown

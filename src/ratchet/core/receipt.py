@@ -1,0 +1,44 @@
+"""Receipts: the durable record of a finished step. Never overwritten."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Artifact(msgspec.Struct, frozen=True, kw_only=True):
+    """A file too large for the ledger, named by path in the run directory and by its content."""
+
+    path: str
+    sha256: str
+    size: int
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_usd: float = 0.0
+    seconds: float = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            tokens_in=self.tokens_in + other.tokens_in,
+            tokens_out=self.tokens_out + other.tokens_out,
+            cost_usd=round(self.cost_usd + other.cost_usd, 6),
+            seconds=round(self.seconds + other.seconds, 3),
+        )
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    run: str
+    item: str
+    step: int
+    action: str
+    key: str
+    outcome: str
+    snapshot_before: str
+    snapshot_after: str
+    command_id: str
+    artifacts: list[Artifact]
+    events: list[int]
+    usage: Usage
+    created_at: str

@@ -1,0 +1,40 @@
+"""Snapshots: a tree's identity from its content alone, the same on any machine, any day."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+import msgspec
+
+# Git's modes: whether a file is executable, a link or a submodule. Permission bits beyond that depend on the
+# umask of whoever made the copy, and would give one tree many ids.
+REGULAR, EXECUTABLE, SYMLINK, SUBMODULE = "100644", "100755", "120000", "160000"
+
+
+class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """`path` is POSIX and relative; bytes that are not UTF-8 are written as `\\xNN` and a backslash as two."""
+
+    path: str
+    mode: str
+    size: int
+    sha256: str
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    snapshot_id: str
+    digest: str
+    files: list[FileEntry]
+
+
+def manifest(files: Iterable[FileEntry]) -> Manifest:
+    ordered = sorted(files, key=lambda entry: entry.path)
+    whole = hashlib.sha256()
+    for entry in ordered:
+        whole.update(f"{entry.mode} {entry.size} {entry.sha256} {entry.path}\0".encode())
+    digest = whole.hexdigest()
+    return Manifest(snapshot_id=f"snap-{digest[:12]}", digest=f"sha256:{digest}", files=ordered)
+
+
+def path_text(path: bytes) -> str:
+    return path.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")

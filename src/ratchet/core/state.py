@@ -1,0 +1,395 @@
+"""A run's state: the fold of its ledger. A fresh start is a resume from an empty ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from functools import singledispatch
+
+import msgspec
+from msgspec.structs import replace
+
+from ratchet.core import events as ev
+from ratchet.core.failure import Reason
+from ratchet.core.item import ItemStatus
+from ratchet.core.policy import Policy
+from ratchet.core.receipt import Artifact, Usage
+from ratchet.core.roles import Scope
+
+
+class RunStatus(StrEnum):
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    ABORTED = "aborted"
+
+
+class Phase(StrEnum):
+    """Where a run stands. Each phase has exactly one action."""
+
+    BASELINE = "baseline"
+    AUDIT = "audit"
+    VERIFY_RED = "verify_red"
+    IMPLEMENT = "implement"
+    JUDGE = "judge"
+    VERIFY = "verify"
+    REFACTOR = "refactor"
+    JUDGE_REFACTOR = "judge_refactor"
+    REVIEW = "review"
+    REVISE = "revise"
+    JUDGE_REVISION = "judge_revision"
+    VERIFY_REVISION = "verify_revision"
+    LAND = "land"
+    DONE = "done"
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """A commit that still stands."""
+
+    step: int
+    commit: str
+    subject: str
+    tests: list[str]
+    parent: str
+    tree: str
+    reference: Artifact
+
+
+class RunState(msgspec.Struct, frozen=True, kw_only=True):
+    run: str
+    status: RunStatus = RunStatus.RUNNING
+    phase: Phase = Phase.BASELINE
+    started: ev.RunStarted | None = None
+    policy: Policy = Policy()
+    worker: str = ""
+    parked: ev.RunParked | None = None
+    failure: Reason | None = None
+    detail: str = ""
+
+    step: int = 0
+    in_doubt: ev.StepStarted | None = None
+    resumes: int = 0
+
+    tree: str = ""  # what the workspace holds between steps
+    green_tree: str = ""  # what it held at the last kept commit
+    red_tree: str = ""  # the same with the accepted test in it
+    reference: Artifact | None = None  # the last green report, what the next one is compared with
+    red_report: Artifact | None = None
+    red: list[str] = []
+    fingerprint: str = ""
+    proposal: ev.ChangeProposed | None = None
+    head: str = ""
+    commits: list[Kept] = []
+
+    iteration: int = 1
+    audit_tries: int = 0
+    attempts: int = 0
+    greens: int = 0
+    greens_since_refactor: int = 0
+    reverts: int = 0
+    refusals: int = 0
+    review_rounds: int = 0
+    review_tries: int = 0
+
+    feedback: list[str] = []  # to the role that is asked next: why its last tries did not count
+    findings: list[str] = []
+    usage: Usage = Usage()
+    step_usage: Usage = Usage()
+    unknown: int = 0
+
+    @property
+    def final(self) -> bool:
+        return self.status is not RunStatus.RUNNING
+
+    @property
+    def scope(self) -> Scope:
+        assert self.started
+        return Scope(tests=tuple(self.started.tests), protected=tuple(self.started.protected))
+
+
+def fold(
+    run: str, table: dict[tuple[Phase, type[ev.Event]], Phase], events: Iterable[ev.AnyEvent | ev.UnknownEvent]
+) -> RunState:
+    state = RunState(run=run)
+    for event in events:
+        state = advance(state, table, event)
+    return state
+
+
+def advance(
+    state: RunState, table: dict[tuple[Phase, type[ev.Event]], Phase], event: ev.AnyEvent | ev.UnknownEvent
+) -> RunState:
+    """One event further: the table moves the phase, `_apply` keeps the counts."""
+    if isinstance(event, ev.UnknownEvent):
+        return replace(state, unknown=state.unknown + 1)
+    if state.final:
+        raise ValueError(f"{state.run} is {state.status}: {ev.kind_of(event)} cannot follow")
+    if type(event) in MOVING and (state.phase, type(event)) not in table:
+        raise ValueError(f"{ev.kind_of(event)} cannot happen in {state.phase}")
+    moved = _apply(event, state)
+    phase = table.get((state.phase, type(event)), state.phase)
+    done = type(event) in OUTCOMES
+    return replace(moved, phase=phase, in_doubt=None if done else moved.in_doubt)
+
+
+# What an event does to the rows of its run and item, written in the same transaction as the event.
+ROWS: dict[type[ev.Event], tuple[RunStatus, ItemStatus]] = {
+    ev.RunClaimed: (RunStatus.RUNNING, ItemStatus.IN_PROGRESS),
+    ev.RunParked: (RunStatus.RUNNING, ItemStatus.PARKED),
+    ev.RunCompleted: (RunStatus.COMPLETED, ItemStatus.COMPLETED),
+    ev.RunFailed: (RunStatus.FAILED, ItemStatus.FAILED),
+    ev.RunAborted: (RunStatus.ABORTED, ItemStatus.CANCELLED),
+}
+
+# Outcomes end the announced step; decisions follow from the state alone. Both move the table.
+OUTCOMES: frozenset[type[ev.Event]] = frozenset(
+    {
+        ev.BaselineTaken,
+        ev.TestWritten,
+        ev.RequirementsMet,
+        ev.AuditFailed,
+        ev.RedConfirmed,
+        ev.RedRefused,
+        ev.ChangeProposed,
+        ev.AttemptFailed,
+        ev.StepCommitted,
+        ev.StepReverted,
+        ev.StepVerified,
+        ev.RevisionVerified,
+        ev.RefactorFailed,
+        ev.RefactorReverted,
+        ev.ReviewApproved,
+        ev.ChangesRequested,
+        ev.ReviewFailed,
+        ev.RevisionReverted,
+        ev.Landed,
+    }
+)
+DECISIONS: frozenset[type[ev.Event]] = frozenset({ev.TestAbandoned, ev.RefactorFellDue})
+MOVING = OUTCOMES | DECISIONS
+
+
+@singledispatch
+def _apply(event: ev.Event, state: RunState) -> RunState:
+    return state
+
+
+@_apply.register
+def _(event: ev.RunStarted, state: RunState) -> RunState:
+    policy = msgspec.convert(event.policy, Policy)
+    return replace(state, started=event, policy=policy, head=event.base_commit)
+
+
+@_apply.register
+def _(event: ev.RunClaimed, state: RunState) -> RunState:
+    return replace(state, worker=event.worker, parked=None)
+
+
+@_apply.register
+def _(event: ev.RunParked, state: RunState) -> RunState:
+    # The step it happened in stays in doubt: whoever claims the run next makes it whole.
+    return replace(state, parked=event)
+
+
+@_apply.register
+def _(event: ev.RunCompleted, state: RunState) -> RunState:
+    return replace(state, status=RunStatus.COMPLETED)
+
+
+@_apply.register
+def _(event: ev.RunFailed, state: RunState) -> RunState:
+    return replace(state, status=RunStatus.FAILED, failure=event.reason, detail=event.detail)
+
+
+@_apply.register
+def _(event: ev.RunAborted, state: RunState) -> RunState:
+    return replace(state, status=RunStatus.ABORTED, detail=f"aborted by {event.by}")
+
+
+@_apply.register
+def _(event: ev.StepStarted, state: RunState) -> RunState:
+    return replace(
+        state, step=event.step, in_doubt=event, resumes=0, step_usage=Usage(), tree=event.tree or state.tree
+    )
+
+
+@_apply.register
+def _(event: ev.StepResumed, state: RunState) -> RunState:
+    return replace(state, resumes=state.resumes + 1)
+
+
+@_apply.register
+def _(event: ev.UsageMetered, state: RunState) -> RunState:
+    spent = Usage(
+        tokens_in=event.tokens_in,
+        tokens_out=event.tokens_out,
+        cost_usd=event.cost_usd,
+        seconds=event.seconds,
+    )
+    return replace(state, usage=state.usage + spent, step_usage=state.step_usage + spent)
+
+
+@_apply.register
+def _(event: ev.BaselineTaken, state: RunState) -> RunState:
+    return replace(state, reference=event.report, tree=event.tree, green_tree=event.tree)
+
+
+@_apply.register
+def _(event: ev.TestWritten, state: RunState) -> RunState:
+    return replace(state, tree=event.tree, red_tree=event.tree)
+
+
+@_apply.register
+def _(event: ev.AuditFailed, state: RunState) -> RunState:
+    return replace(
+        state,
+        tree=state.green_tree,
+        audit_tries=state.audit_tries + 1,
+        feedback=[*state.feedback, event.why],
+    )
+
+
+@_apply.register
+def _(event: ev.RedConfirmed, state: RunState) -> RunState:
+    return replace(
+        state,
+        red=event.tests,
+        fingerprint=event.fingerprint,
+        red_report=event.report,
+        audit_tries=0,
+        attempts=0,
+        feedback=[],
+    )
+
+
+@_apply.register
+def _(event: ev.RedRefused, state: RunState) -> RunState:
+    return replace(
+        state,
+        tree=event.tree,
+        audit_tries=state.audit_tries + 1,
+        refusals=state.refusals + 1,
+        feedback=[*state.feedback, event.why],
+    )
+
+
+@_apply.register
+def _(event: ev.RequirementsMet, state: RunState) -> RunState:
+    return replace(state, audit_tries=0, attempts=0, feedback=[])
+
+
+@_apply.register
+def _(event: ev.ChangeProposed, state: RunState) -> RunState:
+    return replace(state, tree=event.tree, proposal=event)
+
+
+@_apply.register
+def _(event: ev.AttemptFailed, state: RunState) -> RunState:
+    return replace(state, attempts=state.attempts + 1, feedback=[*state.feedback, event.why])
+
+
+@_apply.register
+def _(event: ev.StepCommitted, state: RunState) -> RunState:
+    assert state.reference
+    kept = Kept(
+        step=event.step,
+        commit=event.commit,
+        subject=event.subject,
+        tests=event.tests,
+        parent=event.parent,
+        tree=state.green_tree,
+        reference=state.reference,
+    )
+    return replace(
+        state,
+        head=event.commit,
+        tree=event.tree,
+        green_tree=event.tree,
+        reference=event.report,
+        commits=[*state.commits, kept],
+    )
+
+
+def _reverted(
+    state: RunState, event: ev.StepReverted | ev.RevisionReverted | ev.RefactorReverted
+) -> RunState:
+    """Back to before the attempt; a commit that a gate undid is taken off the list."""
+    state = replace(state, tree=event.tree, reverts=state.reverts + 1)
+    if not event.commit:
+        return state
+    undone = state.commits[-1]
+    return replace(
+        state,
+        head=undone.parent,
+        green_tree=undone.tree,
+        reference=undone.reference,
+        commits=state.commits[:-1],
+    )
+
+
+@_apply.register(ev.StepReverted)
+@_apply.register(ev.RevisionReverted)
+def _(event: ev.StepReverted | ev.RevisionReverted, state: RunState) -> RunState:
+    state = _reverted(state, event)
+    return replace(state, attempts=state.attempts + 1, feedback=[*state.feedback, event.why])
+
+
+@_apply.register
+def _(event: ev.StepVerified, state: RunState) -> RunState:
+    if not state.red:  # what was verified is a refactoring: it ends no iteration
+        return replace(state, proposal=None, feedback=[])
+    return replace(
+        state,
+        greens=state.greens + 1,
+        greens_since_refactor=state.greens_since_refactor + 1,
+        iteration=state.iteration + 1,
+        red=[],
+        attempts=0,
+        feedback=[],
+        proposal=None,
+    )
+
+
+@_apply.register
+def _(event: ev.TestAbandoned, state: RunState) -> RunState:
+    return replace(
+        state,
+        tree=state.green_tree,
+        red=[],
+        attempts=0,
+        audit_tries=0,
+        iteration=state.iteration + 1,
+        feedback=[event.why],
+    )
+
+
+@_apply.register
+def _(event: ev.RefactorFellDue, state: RunState) -> RunState:
+    return replace(state, greens_since_refactor=0, feedback=[])
+
+
+@_apply.register
+def _(event: ev.RefactorReverted, state: RunState) -> RunState:
+    return replace(_reverted(state, event), feedback=[])
+
+
+@_apply.register
+def _(event: ev.ChangesRequested, state: RunState) -> RunState:
+    return replace(
+        state,
+        findings=event.findings,
+        review_rounds=state.review_rounds + 1,
+        review_tries=0,
+        attempts=0,
+        feedback=[],
+    )
+
+
+@_apply.register
+def _(event: ev.ReviewFailed, state: RunState) -> RunState:
+    return replace(state, review_tries=state.review_tries + 1, feedback=[*state.feedback, event.why])
+
+
+@_apply.register
+def _(event: ev.RevisionVerified, state: RunState) -> RunState:
+    return replace(state, attempts=0, review_tries=0, feedback=[], proposal=None)

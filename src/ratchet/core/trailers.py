@@ -1,0 +1,69 @@
+"""Proof: what a commit of the factory carries to show that it was red before and green after."""
+
+from __future__ import annotations
+
+import msgspec
+
+_FIELDS = {
+    "run": "Ratchet-Run",
+    "key": "Ratchet-Key",
+    "role": "Ratchet-Role",
+    "agent": "Ratchet-Agent",
+    "tests": "Ratchet-Test",
+    "red": "Ratchet-Red",
+    "green": "Ratchet-Green",
+    "cost": "Ratchet-Cost",
+}
+
+
+class Proof(msgspec.Struct, frozen=True, kw_only=True):
+    """`tests` turned green here; `red` is their failure fingerprint before; `green` digests the full report after."""
+
+    run: str
+    key: str
+    role: str
+    agent: str
+    tests: tuple[str, ...] = ()
+    red: str = ""
+    green: str
+    cost: str = ""
+
+
+def message(subject: str, body: str, proof: Proof) -> str:
+    lines: list[str] = []
+    for field, name in _FIELDS.items():
+        value = getattr(proof, field)
+        values = [_quoted(test) for test in value] if isinstance(value, tuple) else [_one_line(value)]
+        lines += [f"{name}: {text}" for text in values if text]
+    paragraphs = [_one_line(subject)[:100], body.strip(), "\n".join(lines)]
+    return "\n\n".join(part for part in paragraphs if part) + "\n"
+
+
+def _one_line(text: str) -> str:
+    # A newline in an agent's words must not be able to add a trailer of its own.
+    return " ".join(text.split())
+
+
+def _quoted(test: str) -> str:
+    # Test ids are kept to the letter: one that a trailer line would change is written as a JSON string.
+    plain = test == _one_line(test) and not test.startswith('"')
+    return test if plain else msgspec.json.encode(test).decode()
+
+
+def _unquoted(text: str) -> str:
+    return msgspec.json.decode(text, type=str) if text.startswith('"') else text
+
+
+def parse(text: str) -> Proof | None:
+    """The proof in the last paragraph of a commit message, or None when it is not one of the factory's."""
+    found: dict[str, list[str]] = {}
+    for line in text.strip().split("\n\n")[-1].splitlines():
+        name, _, value = line.partition(": ")
+        found.setdefault(name, []).append(value)
+    if not all(_FIELDS[field] in found for field in ("run", "key", "green")):
+        return None
+    values: dict[str, object] = {
+        field: found[name][-1] for field, name in _FIELDS.items() if name in found and field != "tests"
+    }
+    tests = [_unquoted(text) for text in found.get(_FIELDS["tests"], [])]
+    return msgspec.convert({"role": "", "agent": "", **values, "tests": tests}, Proof)

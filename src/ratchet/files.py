@@ -1,0 +1,60 @@
+"""Files that survive a power cut: a reader sees the old content or the new, never half of it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ratchet.errors import DiskFull
+
+FILE_MODE, DIR_MODE = 0o600, 0o700
+
+
+@contextmanager
+def room_for(path: Path) -> Iterator[None]:
+    """Turn «no space left» into an error that says where."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFull(
+                f"no room left while writing {path}",
+                hint="free some space, then run `ratchet resume` again: nothing that was announced is lost",
+            ) from error
+        raise
+
+
+def make_private_dir(path: Path) -> Path:
+    with room_for(path):
+        path.mkdir(mode=DIR_MODE, parents=True, exist_ok=True)
+    return path
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """temp → fsync → rename → fsync(dir). Nothing half-made stays behind."""
+    make_private_dir(path.parent)
+    with room_for(path):
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(path)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                Path(name).unlink()
+            raise
+        sync_dir(path.parent)
+
+
+def sync_dir(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

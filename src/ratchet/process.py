@@ -1,0 +1,228 @@
+"""The only module that starts or kills a process.
+
+`supervise` owns a child's whole life: own session, output to a file, TERM, grace, KILL, every descendant reaped.
+`call` is for short helper programs such as git, whose answer is wanted at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from ratchet.errors import EnvironmentCannot
+from ratchet.store import Holder
+
+_REAPER = Path(__file__).with_name("reaper.py")
+GRACE_S = 5.0
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
+    """How a child ended. `exit_code` is negative for a signal; `survivors` outlived the child and were killed."""
+
+    exit_code: int
+    duration_s: float
+    timed_out: bool = False
+    silent: bool = False
+    survivors: int = 0
+
+    @property
+    def signal(self) -> int | None:
+        return -self.exit_code if self.exit_code < 0 else None
+
+
+class ProgramMissing(EnvironmentCannot):
+    """The program to start is not there: install it or correct the command."""
+
+
+async def supervise(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    output: Path,
+    errors: Path | None = None,
+    stdin: bytes = b"",
+    timeout_s: float,
+    silence_s: float | None = None,
+    grace_s: float = GRACE_S,
+) -> Finished:
+    """Run a program to its end or its deadline. On return, also by cancellation, nothing it started is alive."""
+    began = time.monotonic()
+    lifeline_read, lifeline = os.pipe()
+    result, result_write = os.pipe()
+    feed = _stdin_file(stdin)
+    try:
+        with output.open("ab") as out, (errors or output).open("ab") as err:
+            command = [sys.executable, "-I", "-S", str(_REAPER), str(lifeline_read), str(result_write), str(grace_s)]
+            try:
+                reaper = await asyncio.create_subprocess_exec(
+                    *command,
+                    "--",
+                    *argv,
+                    cwd=cwd,
+                    env=dict(env),
+                    stdin=feed,
+                    stdout=out,
+                    stderr=err,
+                    pass_fds=(lifeline_read, result_write),
+                    start_new_session=True,
+                )
+            finally:
+                os.close(lifeline_read)
+                os.close(result_write)
+        why = await _watch(reaper, output, timeout_s=timeout_s, silence_s=silence_s, grace_s=grace_s)
+        exit_code, survivors = _read_result(result, argv)
+        return Finished(
+            exit_code=exit_code,
+            duration_s=round(time.monotonic() - began, 3),
+            timed_out=why == "timeout",
+            silent=why == "silence",
+            survivors=survivors,
+        )
+    finally:
+        os.close(lifeline)
+        os.close(result)
+        feed.close()
+
+
+def _stdin_file(content: bytes) -> IO[bytes]:
+    """A file, not a pipe: a child that never reads its input must not block anyone."""
+    if not content:
+        return open(os.devnull, "rb")  # noqa: PTH123, SIM115 — handed to the child, closed by the caller
+    feed = os.fdopen(os.memfd_create("stdin"), "w+b") if hasattr(os, "memfd_create") else _temporary()
+    feed.write(content)
+    feed.flush()
+    feed.seek(0)
+    return feed
+
+
+def _temporary() -> IO[bytes]:
+    import tempfile  # noqa: PLC0415 — only where there is no memfd
+
+    return tempfile.TemporaryFile()
+
+
+async def _watch(
+    reaper: asyncio.subprocess.Process, output: Path, *, timeout_s: float, silence_s: float | None, grace_s: float
+) -> str:
+    """Wait for the end, the deadline or too long a silence; says which stopped it."""
+    ended = asyncio.ensure_future(reaper.wait())
+    deadline = time.monotonic() + timeout_s
+    why = ""
+    try:
+        while not ended.done():
+            now = time.monotonic()
+            quiet_s = time.time() - output.stat().st_mtime if silence_s else 0.0
+            left = min(deadline - now, silence_s - quiet_s if silence_s else deadline - now)
+            if left <= 0:
+                why = "timeout" if now >= deadline else "silence"
+                break
+            await asyncio.wait({ended}, timeout=left)
+        if why:
+            await _stop(reaper, ended, grace_s)
+    finally:
+        if not ended.done():
+            # Cancelled: the caller must not get control back before the tree is dead.
+            await asyncio.shield(_stop(reaper, ended, grace_s))
+    return why
+
+
+async def _stop(reaper: asyncio.subprocess.Process, ended: asyncio.Future[int], grace_s: float) -> None:
+    with suppress(ProcessLookupError):
+        reaper.send_signal(signal.SIGTERM)
+    await asyncio.wait({ended}, timeout=grace_s + 15)
+    if not ended.done():
+        with suppress(ProcessLookupError):
+            reaper.kill()
+        await ended
+
+
+def _read_result(result: int, argv: Sequence[str]) -> tuple[int, int]:
+    words = os.read(result, 512).decode().split(maxsplit=2)
+    match words:
+        case ["exit", code, survivors]:
+            return int(code), int(survivors)
+        case ["error", number, why]:
+            if int(number) in (2, 13):  # ENOENT, EACCES
+                raise ProgramMissing(f"{argv[0]} cannot be started: {why}", hint="check the command and your PATH")
+            raise EnvironmentCannot(f"{argv[0]} cannot be started: {why}")
+        case _:
+            return -signal.SIGKILL, 0  # the reaper itself was killed
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+
+
+def call(
+    argv: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+    timeout_s: float = 300.0,
+) -> Answer:
+    """Run a short helper program and return what it said."""
+    try:
+        done = subprocess.run(argv, cwd=cwd, env=env, input=stdin, capture_output=True, timeout=timeout_s, check=False)
+    except FileNotFoundError as error:
+        if cwd is not None and not cwd.exists():
+            raise EnvironmentCannot(f"the folder {cwd} is gone") from error
+        raise ProgramMissing(f"{argv[0]} is not installed", hint=f"install {argv[0]} and try again") from error
+    except subprocess.TimeoutExpired as error:
+        raise EnvironmentCannot(f"{argv[0]} did not answer within {timeout_s:.0f} s") from error
+    return Answer(exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+
+# --- who we are, for leases --------------------------------------------------------------------------------------
+
+
+def this_process() -> Holder:
+    pid = os.getpid()
+    return Holder(worker=f"{socket.gethostname()}:{pid}", machine=_machine(), pid=pid, born=_born(pid) or "")
+
+
+def is_gone(holder: Holder) -> bool:
+    """Whether a lease's holder is certainly dead: known only of this machine's processes since this boot."""
+    return holder.machine == _machine() and _born(holder.pid) != holder.born
+
+
+def _machine() -> str:
+    """This boot of this machine, and this pid namespace: what makes a pid mean one process."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}:{Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:
+        return socket.gethostname()
+
+
+def _born(pid: int) -> str | None:
+    """When the process started, so that a reused pid is not mistaken for it. None when it is dead or a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()
+        return None if fields[0] == b"Z" else fields[19].decode()
+    except OSError:
+        return _alive(pid) if not Path("/proc").exists() else None
+
+
+def _alive(pid: int) -> str | None:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        return ""
+    return ""

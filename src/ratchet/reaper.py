@@ -1,0 +1,162 @@
+"""The program that stands between the factory and each child: when it ends, every descendant is gone.
+
+Run as `python -I -S reaper.py LIFELINE RESULT -- argv…` and by `process.py` only. It imports next to nothing, so
+that it starts in milliseconds. A group signal is not enough: agents put their shells into sessions of their own. So
+the reaper makes itself the parent of all orphans below it (Linux), and kills whatever is left when the child has ended,
+when it is told to (SIGTERM), or when the factory is gone: then nobody holds the other end of LIFELINE any more.
+"""
+
+import ctypes
+import os
+import select
+import signal
+import sys
+import time
+
+PR_SET_CHILD_SUBREAPER = 36
+SWEEP_S = 10.0
+
+
+def main(argv: list[str]) -> int:
+    lifeline, result, grace_s = int(argv[1]), int(argv[2]), float(argv[3])
+    command = argv[argv.index("--") + 1 :]
+    os.set_inheritable(lifeline, False)
+    os.set_inheritable(result, False)
+    adopt_orphans()
+    wake, waker = os.pipe()
+    os.set_blocking(waker, False)
+    signal.set_wakeup_fd(waker)
+    stops: list[int] = []
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda got, _frame: stops.append(got) if got != signal.SIGCHLD else None)
+    try:
+        child = start(command)
+    except OSError as error:
+        say(result, f"error {error.errno} {error.strerror}")
+        return 127
+    status = wait(child, lifeline, wake, stops, grace_s)
+    left = sweep(child)
+    say(result, f"exit {status} {left}")
+    return 0
+
+
+def adopt_orphans() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def start(command: list[str]) -> int:
+    """posix_spawn reports a missing program as an error here, where a fork would hide it in an exit code."""
+    ours = [signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE]
+    return os.posix_spawnp(command[0], command, os.environ, setsid=True, setsigdef=ours)
+
+
+def wait(child: int, lifeline: int, wake: int, stops: list[int], grace_s: float) -> int:
+    """Until the child has ended. Told to stop: TERM, a grace, KILL. Factory gone: KILL at once."""
+    poll = select.poll()
+    poll.register(lifeline, select.POLLHUP)
+    poll.register(wake, select.POLLIN)
+    deadline = None
+    while True:
+        status = reap(child)
+        if status is not None:
+            return status
+        if stops and deadline is None:
+            signal_group(child, signal.SIGTERM)
+            deadline = time.monotonic() + grace_s
+        if deadline is not None and time.monotonic() >= deadline:
+            kill_tree(child)
+        pause_ms = 50 if deadline is not None else None
+        for ready, _ in poll.poll(pause_ms):
+            if ready == lifeline:
+                kill_tree(child)
+                poll.unregister(lifeline)
+                deadline = time.monotonic()
+            else:
+                os.read(wake, 512)
+
+
+def reap(child: int) -> int | None:
+    """Collect whoever has died; the child's own status when it is among them."""
+    found = None
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return found
+        if pid == 0:
+            return found
+        if pid == child:
+            found = os.waitstatus_to_exitcode(status)
+
+
+def sweep(child: int) -> int:
+    """Kill what outlived the child; says how many there were. Bounded: a process in the kernel cannot be killed."""
+    signal_group(child, signal.SIGKILL)
+    seen: set[int] = set()
+    deadline = time.monotonic() + SWEEP_S
+    while time.monotonic() < deadline:
+        reap(child)
+        left = descendants(os.getpid())
+        if not left:
+            break
+        seen.update(left)
+        for pid in left:
+            kill(pid, signal.SIGKILL)
+        time.sleep(0.002)
+    return len(seen)
+
+
+def kill_tree(child: int) -> None:
+    signal_group(child, signal.SIGKILL)
+    for pid in descendants(os.getpid()):
+        kill(pid, signal.SIGKILL)
+
+
+def descendants(root: int) -> list[int]:
+    """Everyone below `root`, zombies left out. Without /proc (not Linux) only the group signal is left."""
+    children: dict[int, list[int]] = {}
+    try:
+        names = [name for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return []
+    for name in names:
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                fields = file.read().rsplit(b")", 1)[1].split()
+        except OSError:
+            continue
+        if fields[0] != b"Z":
+            children.setdefault(int(fields[1]), []).append(int(name))
+    found, queue = [], [root]
+    while queue:
+        below = children.get(queue.pop(), [])
+        found += below
+        queue += below
+    return found
+
+
+def signal_group(leader: int, number: int) -> None:
+    # The leader may be gone while its children live on: signal the group, never just the pid.
+    try:
+        os.killpg(leader, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def kill(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def say(result: int, line: str) -> None:
+    try:
+        os.write(result, line.encode() + b"\n")
+    except OSError:
+        pass
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
