@@ -20,8 +20,8 @@ from typing import IO
 
 import msgspec
 
+from ratchet.core.lease import Holder
 from ratchet.errors import EnvironmentCannot
-from ratchet.store import Holder
 
 _REAPER = Path(__file__).with_name("reaper.py")
 GRACE_S = 5.0

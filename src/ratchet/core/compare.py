@@ -81,6 +81,8 @@ def no_verdict(report: Report) -> str:
     return f"{why}: {'; '.join(details)}" if why and details else why
 
 
+RED_MAX = 100  # one test, with room for its parameters
+
 # What an absent function, class, module or parameter raises: the thing the test names does not exist yet.
 _MISSING = {"ImportError", "ModuleNotFoundError", "AttributeError", "NotImplementedError", "TypeError"}
 _BROKEN = {"SyntaxError", "IndentationError", "TabError"}
@@ -97,6 +99,8 @@ def judge_red(reference: Report, report: Report, scope: Scope) -> Verdict:
         return Verdict(ok=False, why=unloadable)
     results = _by_id(report)
     red = [name for name in delta.added if results[name].status in RED]
+    if len(red) > RED_MAX:
+        return Verdict(ok=False, why=f"{len(red)} new tests fail: write one test for one requirement")
     for name in red:
         if why := _wrong_red(results[name], scope):
             return Verdict(ok=False, why=f"{name}: {why}")

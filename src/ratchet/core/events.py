@@ -40,6 +40,7 @@ class RunStarted(Event):
     tests: list[str]
     protected: list[str]
     test_command: list[str]
+    gates: list[str] = []
 
 
 class RunClaimed(Event):

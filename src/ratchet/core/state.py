@@ -71,6 +71,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     resumes: int = 0
 
     tree: str = ""  # what the workspace holds between steps
+    base_tree: str = ""  # what it held before anything was done
     green_tree: str = ""  # what it held at the last kept commit
     red_tree: str = ""  # the same with the accepted test in it
     reference: Artifact | None = None  # the last green report, what the next one is compared with
@@ -95,6 +96,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[str] = []
     usage: Usage = Usage()
     step_usage: Usage = Usage()
+    uncommitted_usage: Usage = Usage()  # spent since the last kept commit: what the next one costs
     unknown: int = 0
 
     @property
@@ -226,12 +228,19 @@ def _(event: ev.UsageMetered, state: RunState) -> RunState:
         cost_usd=event.cost_usd,
         seconds=event.seconds,
     )
-    return replace(state, usage=state.usage + spent, step_usage=state.step_usage + spent)
+    return replace(
+        state,
+        usage=state.usage + spent,
+        step_usage=state.step_usage + spent,
+        uncommitted_usage=state.uncommitted_usage + spent,
+    )
 
 
 @_apply.register
 def _(event: ev.BaselineTaken, state: RunState) -> RunState:
-    return replace(state, reference=event.report, tree=event.tree, green_tree=event.tree)
+    return replace(
+        state, reference=event.report, tree=event.tree, green_tree=event.tree, base_tree=event.tree
+    )
 
 
 @_apply.register
@@ -306,6 +315,7 @@ def _(event: ev.StepCommitted, state: RunState) -> RunState:
         tree=event.tree,
         green_tree=event.tree,
         reference=event.report,
+        uncommitted_usage=Usage(),
         commits=[*state.commits, kept],
     )
 

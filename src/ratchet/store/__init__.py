@@ -9,27 +9,10 @@ import msgspec
 
 from ratchet.core.events import Event
 from ratchet.core.item import Item, ItemStatus
+from ratchet.core.lease import Holder, Lease
 from ratchet.core.ledger import Entry
 from ratchet.core.receipt import Receipt
 from ratchet.core.state import RunStatus
-
-
-class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds a lease. `machine` and `born` let another process on the same machine see that it is gone."""
-
-    worker: str
-    machine: str
-    pid: int
-    born: str
-
-
-class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """The right to write to a run. `epoch` grows with every claim and fences whoever held it before."""
-
-    run: str
-    item: str
-    epoch: int
-    holder: Holder
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):

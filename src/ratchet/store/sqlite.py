@@ -16,6 +16,7 @@ import msgspec
 
 from ratchet.core.events import Event, encode, kind_of
 from ratchet.core.item import OPEN, RANK, Item, ItemStatus
+from ratchet.core.lease import Holder, Lease
 from ratchet.core.ledger import GENESIS, MESSAGE_MAX_BYTES, Entry, first_break, seal
 from ratchet.core.receipt import Receipt
 from ratchet.core.state import ROWS, RunStatus
@@ -31,7 +32,7 @@ from ratchet.errors import (
     UsageError,
 )
 from ratchet.files import FILE_MODE, make_private_dir
-from ratchet.store import Holder, Lease, RunRow
+from ratchet.store import RunRow
 
 BUSY_S = 30.0
 

@@ -1,0 +1,44 @@
+"""`command:PROGRAM ARGS…`: any program that reads a prompt on stdin, edits files and exits."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+
+from ratchet.agents import Ask, Failed, Finished, Outcome, Tell, Text
+from ratchet.core.failure import Reason
+from ratchet.errors import UsageError
+from ratchet.process import supervise
+
+_ANSWER_BYTES = 64_000
+
+
+class CommandAgent:
+    def __init__(self, command: str) -> None:
+        try:
+            self.argv = shlex.split(command)
+        except ValueError as error:
+            raise UsageError(f"the agent command cannot be read: {error}", hint="check its quotes") from error
+        if not self.argv or shutil.which(self.argv[0]) is None:
+            raise UsageError(
+                f"agent command not found: {self.argv[0] if self.argv else '(empty)'}",
+                hint="install it, or write --agent 'command:/path/to/program ARGS'",
+            )
+        self.name = f"command:{self.argv[0]}"
+
+    async def ask(self, ask: Ask, tell: Tell) -> Outcome:
+        ended = await supervise(
+            self.argv,
+            cwd=ask.folder,
+            env=ask.env | {"RATCHET_ROLE": ask.role, "RATCHET_ACTION": ask.action},
+            output=ask.log,
+            stdin=ask.prompt.encode(),
+            timeout_s=ask.timeout_s,
+        )
+        answer = ask.log.read_bytes()[-_ANSWER_BYTES:].decode(errors="replace")
+        tell(Text(answer))
+        if ended.timed_out:
+            return Failed(reason=Reason.AGENT_TIMED_OUT, detail=f"no end after {ask.timeout_s:.0f} s")
+        if ended.exit_code != 0:
+            return Failed(reason=Reason.AGENT_CRASHED, detail=f"exit {ended.exit_code}: {answer[-300:].strip()}")
+        return Finished(text=answer)

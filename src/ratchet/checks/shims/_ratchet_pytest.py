@@ -1,0 +1,165 @@
+"""A guest in the user's pytest: writes what happens as JSON lines to the file named by _RATCHET_REPORT.
+
+It is loaded from outside with `-p`, imports only what pytest has loaded anyway, and must never break the host.
+"""
+
+import json
+import os
+import time
+
+import pytest
+
+_LIMIT = 20_000
+_out = None
+_comparison = None
+_root = ""
+
+
+def _say(record):
+    if _out is not None:
+        _out.write(json.dumps(record, default=str) + "\n")
+        _out.flush()
+
+
+def _clip(text):
+    text = str(text)
+    return text if len(text) <= _LIMIT else text[:_LIMIT] + f"… ({len(text)} characters)"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config):
+    global _out, _root
+    path = os.environ.get("_RATCHET_REPORT")
+    if path and _out is None and not hasattr(config, "workerinput"):
+        _root = str(config.rootpath)
+        _out = open(path, "a", encoding="utf-8", errors="backslashreplace")
+        _say({"kind": "start", "nonce": os.environ.get("_RATCHET_NONCE", ""), "version": pytest.__version__, "root": _root})
+
+
+def pytest_collectreport(report):
+    if report.failed:
+        record = {"kind": "broken", "file": _relative(report.nodeid.split("::")[0] or str(report.fspath))}
+        record.update(getattr(report, "_ratchet", None) or {"message": _clip(report.longrepr)})
+        _say(record)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report(collector):
+    outcome = yield
+    try:
+        report = outcome.get_result()
+        call = getattr(report, "call", None)
+        if report.failed and call is not None and call.excinfo is not None:
+            report._ratchet = _broken(call.excinfo)
+    except Exception:
+        pass
+
+
+def _broken(excinfo):
+    value = excinfo.value
+    # pytest wraps what an import raised in CollectError: the cause is what a person needs.
+    while value.__cause__ is not None:
+        value = value.__cause__
+    if isinstance(value, SyntaxError):
+        return {"type": type(value).__name__, "message": _clip(value.msg), "line": value.lineno or 0, "column": value.offset or 0}
+    frames = _frames(value.__traceback__)
+    line = frames[-1]["line"] if frames else 0
+    return {"type": type(value).__name__, "message": _clip(value), "line": line, "frames": frames}
+
+
+def pytest_collection_finish(session):
+    if not hasattr(session.config, "workerinput"):
+        _say({"kind": "collected", "ids": [item.nodeid for item in session.items]})
+
+
+def pytest_deselected(items):
+    _say({"kind": "deselected", "count": len(items)})
+
+
+def pytest_runtest_logstart(nodeid, location):
+    global _comparison
+    _comparison = None
+    _say({"kind": "test_start", "id": nodeid, "file": location[0], "line": (location[1] or 0) + 1, "name": location[2]})
+
+
+def pytest_assertrepr_compare(config, op, left, right):
+    global _comparison
+    try:
+        _comparison = (op, _clip(repr(left)), _clip(repr(right)))
+    except Exception:
+        _comparison = None
+
+
+@pytest.hookimpl(hookwrapper=True, trylast=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    try:
+        report = outcome.get_result()
+        extra = {"raised": call.excinfo is not None}
+        if call.excinfo is not None:
+            extra.update(_failure(call.excinfo))
+        report._ratchet = extra
+    except Exception:
+        pass
+
+
+def _failure(excinfo):
+    global _comparison
+    value = excinfo.value
+    failure = {"type": type(value).__name__, "message": _clip(value), "frames": _frames(excinfo.tb)}
+    if _comparison is not None and isinstance(value, AssertionError):
+        op, left, right = _comparison
+        # `assert actual == expected` is how nearly everybody writes it; the operator is kept so nobody has to guess.
+        failure.update(operator=op, actual=left, expected=right)
+    _comparison = None
+    return failure
+
+
+def _frames(tb):
+    frames = []
+    while tb is not None:
+        file = tb.tb_frame.f_code.co_filename
+        if file.startswith(_root + os.sep) and "site-packages" not in file:
+            frames.append({"file": _relative(file), "line": tb.tb_lineno, "function": tb.tb_frame.f_code.co_name})
+        tb = tb.tb_next
+    return frames[-20:]
+
+
+def _relative(path):
+    path = str(path)
+    return os.path.relpath(path, _root) if os.path.isabs(path) else path
+
+
+def pytest_runtest_logreport(report):
+    record = {
+        "kind": "phase",
+        "id": report.nodeid,
+        "when": report.when,
+        "outcome": report.outcome,
+        "duration": report.duration,
+        "file": report.location[0],
+        "line": (report.location[1] or 0) + 1,
+        "name": report.location[2],
+    }
+    if hasattr(report, "wasxfail"):
+        record["xfail"] = _clip(report.wasxfail)
+    if report.skipped and isinstance(report.longrepr, tuple):
+        record["reason"] = _clip(report.longrepr[2]).removeprefix("Skipped: ")
+    context = getattr(report, "context", None)
+    if context is not None:
+        record["subtest"] = _clip(getattr(context, "msg", "") or getattr(context, "kwargs", ""))
+    record.update(getattr(report, "_ratchet", None) or {})
+    if report.failed:
+        record["message"] = record.get("message") or _clip(getattr(report.longrepr, "reprcrash", None) or report.longrepr)
+        record["stdout"] = report.capstdout[-4000:]
+        record["stderr"] = report.capstderr[-4000:]
+    _say(record)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session, exitstatus):
+    global _out
+    if _out is not None and not hasattr(session.config, "workerinput"):
+        _say({"kind": "end", "nonce": os.environ.get("_RATCHET_NONCE", ""), "exit": int(exitstatus), "at": time.time()})
+        _out.close()
+        _out = None

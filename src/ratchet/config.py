@@ -1,0 +1,221 @@
+"""One frozen Config, parsed once: defaults, `ratchet.toml`, `RATCHET_*`, flags, in rising order."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shlex
+import tomllib
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, get_origin, get_type_hints
+
+import msgspec
+
+from ratchet.core.policy import Policy
+from ratchet.core.roles import Role
+from ratchet.errors import ConfigError
+
+FILE = "ratchet.toml"
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+
+
+class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class Tests(_Section):
+    """`command` runs all tests (detected when empty); `paths` are the globs only the auditor may write."""
+
+    command: str = ""
+    paths: list[str] = []
+    timeout_s: Seconds = 600.0
+
+
+class WorkspaceConfig(_Section):
+    """`root` is where workspaces live; empty means the user's state folder."""
+
+    kind: str = "worktree"
+    root: str = ""
+
+
+class RoleConfig(_Section):
+    """`agent` overrides the general one for this role."""
+
+    agent: str = ""
+    timeout_s: Seconds = 600.0
+
+
+class Roles(_Section):
+    auditor: RoleConfig = RoleConfig()
+    implementer: RoleConfig = RoleConfig()
+    architect: RoleConfig = RoleConfig()
+    reviewer: RoleConfig = RoleConfig(timeout_s=300.0)
+
+
+class OnFail(StrEnum):
+    REVERT = "revert"
+    WARN = "warn"
+
+
+class Gate(_Section):
+    """A command that must succeed on every kept step."""
+
+    name: str
+    command: str
+    on_fail: OnFail = OnFail.REVERT
+    timeout_s: Seconds = 600.0
+
+
+class Config(_Section):
+    """`store` is a database path, `.ratchet/ratchet.db` in the repository when empty; `env` names variables that
+    agents may see besides the usual ones."""
+
+    agent: str = ""
+    store: str = ""
+    env: list[str] = []
+    lease_s: Seconds = 60.0
+    test: Tests = Tests()
+    workspace: WorkspaceConfig = WorkspaceConfig()
+    roles: Roles = Roles()
+    tdd: Policy = Policy()
+    gates: list[Gate] = []
+
+    def agent_for(self, role: Role) -> str:
+        return self.role(role).agent or self.agent
+
+    def role(self, role: Role) -> RoleConfig:
+        found: RoleConfig = getattr(self.roles, role, self.roles.implementer)
+        return found
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """One value and where it came from."""
+
+    key: str
+    value: Any
+    source: str
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    config: Config
+    settings: list[Setting]
+
+
+def load(folder: Path, *, environ: Mapping[str, str] | None = None, flags: Sequence[str] = ()) -> Loaded:
+    """`flags` are `key=value` texts. Unknown keys anywhere are errors that name the nearest known one."""
+    environ = os.environ if environ is None else environ
+    table, sources = _file(folder / FILE)
+    for name, value in sorted(environ.items()):
+        if name.startswith("RATCHET_") and name not in _NOT_SETTINGS:
+            _set(table, _key_of_variable(name), value, sources, name)
+    for flag in flags:
+        key, equals, value = flag.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {flag} has no value", hint="write --set KEY=VALUE")
+        _set(table, _known(key, "--set"), value, sources, f"--set {key}")
+    config = _convert(table, sources)
+    settings = [
+        Setting(key=key, value=_get(config, key), source=sources.get(key, "default")) for key in sorted(_LEAVES)
+    ]
+    return Loaded(config=config, settings=settings)
+
+
+# Set by us for children, or read elsewhere: not keys of the configuration.
+_NOT_SETTINGS = frozenset({"RATCHET_ROLE", "RATCHET_ACTION", "RATCHET_TOKEN"})
+
+
+def _file(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}, {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path.name} cannot be read: {error}", hint="correct the line it names") from error
+    sources: dict[str, str] = {}
+    _check_keys(table, "", sources)
+    return table, sources
+
+
+def _check_keys(table: dict[str, Any], above: str, sources: dict[str, str]) -> None:
+    for name, value in table.items():
+        key = f"{above}{name}"
+        if key in _LEAVES:
+            sources[key] = FILE
+        elif isinstance(value, dict) and any(leaf.startswith(f"{key}.") for leaf in _LEAVES):
+            _check_keys(value, f"{key}.", sources)
+        else:
+            _known(key, FILE)
+
+
+def _known(key: str, source: str) -> str:
+    if key in _LEAVES:
+        return key
+    near = difflib.get_close_matches(key, [*_LEAVES, *{leaf.rsplit(".", 1)[0] for leaf in _LEAVES}], n=1)
+    raise ConfigError(
+        f"unknown key {key!r} in {source}",
+        hint=f"did you mean {near[0]!r}?" if near else "`ratchet config show` lists all keys",
+        key=key,
+    )
+
+
+def _key_of_variable(name: str) -> str:
+    by_variable = {variable_of(leaf): leaf for leaf in _LEAVES}
+    if name in by_variable:
+        return by_variable[name]
+    near = difflib.get_close_matches(name, by_variable, n=1)
+    raise ConfigError(
+        f"unknown variable {name} in the environment",
+        hint=f"did you mean {near[0]}?" if near else "`ratchet config show` lists all keys",
+        key=name,
+    )
+
+
+def variable_of(key: str) -> str:
+    return "RATCHET_" + re.sub(r"\W", "_", key).upper()
+
+
+def _set(table: dict[str, Any], key: str, value: str, sources: dict[str, str], source: str) -> None:
+    *above, last = key.split(".")
+    for name in above:
+        table = table.setdefault(name, {})
+    if get_origin(_LEAVES[key]) is list:
+        try:
+            table[last] = msgspec.json.decode(value) if value.startswith("[") else shlex.split(value)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise ConfigError(f"{source} is not a list: {error}", hint="write words, or a JSON list") from error
+    else:
+        table[last] = value
+    sources[key] = source
+
+
+def _convert(table: dict[str, Any], sources: dict[str, str]) -> Config:
+    try:
+        return msgspec.convert(table, Config, strict=not any(source != FILE for source in sources.values()))
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$.")
+        key = where.rstrip("`")
+        source = sources.get(key, FILE)
+        raise ConfigError(f"{key} in {source} is wrong: {what}", hint="`ratchet config show` lists all keys") from error
+
+
+def _get(config: Config, key: str) -> Any:
+    value: Any = config
+    for name in key.split("."):
+        value = getattr(value, name)
+    return msgspec.to_builtins(value)
+
+
+def _leaves(section: type[msgspec.Struct], above: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, hint in get_type_hints(section, include_extras=True).items():
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            found |= _leaves(hint, f"{above}{name}.")
+        else:
+            found[f"{above}{name}"] = hint
+    return found
+
+
+_LEAVES = _leaves(Config)

@@ -1,0 +1,54 @@
+"""Git, asked precisely: no hooks, no prompts, no signing, durable writes, and the error in its own words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from ratchet.errors import DiskFull, GitFailed
+from ratchet.process import call
+
+# Loose objects and refs are not synced by default: a commit we announced must survive a power cut.
+_ALWAYS = [
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.fsync=loose-object,reference,pack,pack-metadata",
+    "core.fsyncMethod=batch",
+    "core.quotePath=false",
+    "commit.gpgSign=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "advice.detachedHead=false",
+    "submodule.recurse=false",
+]
+_IDENTITY = {"NAME": "Ratchet", "EMAIL": "ratchet@localhost"}
+
+
+def git(
+    *args: str,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+    ok: tuple[int, ...] = (0,),
+) -> bytes:
+    """Run git and return what it printed. Exit codes not in `ok` raise GitFailed."""
+    settings = [word for setting in _ALWAYS for word in ("-c", setting)]
+    answer = call(["git", *settings, *args], cwd=cwd, env=_environment(env or {}), stdin=stdin)
+    if answer.exit_code not in ok:
+        said = (answer.stderr or answer.stdout).decode(errors="replace").strip()
+        if "No space left on device" in said:
+            raise DiskFull(f"no room left while git wrote: {said}", hint="free some space, then resume the run")
+        raise GitFailed(f"git {args[0]} failed: {said}", exit_code=answer.exit_code)
+    return answer.stdout
+
+
+def text(*args: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
+    return git(*args, cwd=cwd, env=env).decode(errors="replace").strip()
+
+
+def _environment(extra: Mapping[str, str]) -> dict[str, str]:
+    # A hook or an agent above us may have left GIT_DIR and friends behind: they would point us at another repository.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    who = {f"GIT_{role}_{part}": value for role in ("AUTHOR", "COMMITTER") for part, value in _IDENTITY.items()}
+    return env | who | {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"} | dict(extra)

@@ -1,0 +1,214 @@
+"""The exact content of a folder as trees in a private git repository.
+
+Git's index is the stat cache: a file that did not change is not read again. The repository is ours alone, beside the
+project's own: no filter, attribute or ignore file outside the tree changes what is kept, and nothing done to the
+project's `.git` can touch it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from ratchet.core.snapshot import SUBMODULE, FileEntry, Manifest, manifest, path_text
+from ratchet.errors import GitFailed
+from ratchet.files import make_private_dir
+from ratchet.workspace.git import git, text
+
+# Not part of a tree even when nobody ignores them: dependencies and caches, made by tools and kept across resets.
+EXCLUDED = (
+    ".ratchet",
+    ".venv",
+    "venv",
+    "node_modules",
+    "target",
+    "__pycache__",
+    ".pytest_cache",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".tox",
+    ".nox",
+    ".hypothesis",
+    ".gradle",
+    "_build",
+    "deps",
+)
+_KEPT_ON_CLEAN = (".venv", "venv", "node_modules", "target", ".tox", ".nox", ".gradle", "_build", "deps", ".ratchet")
+# "deps" and "_build" are Elixir's, "target" Rust's and the JVM's: only at the top, where those tools put them.
+_TOP_ONLY = frozenset({"deps", "_build", "target", "venv"})
+
+
+def _patterns(names: tuple[str, ...]) -> list[str]:
+    return [f"/{name}/" if name in _TOP_ONLY else f"{name}/" for name in names]
+
+
+class Trees:
+    def __init__(self, *, store: Path, index: Path, folder: Path, borrow: Path | None = None) -> None:
+        """`store` is the private repository, made if missing; `borrow` is an object store to save copying from."""
+        self.store, self.index, self.folder = store, index, folder
+        if not (store / "info" / "attributes").exists():
+            _make_store(store, borrow)
+        self._hashes = _Hashes(store)
+
+    def write(self) -> str:
+        try:
+            self._git("add", "--all", ".")
+        except GitFailed:
+            # Two ways to hide from us: an unreadable file, and a repository inside the tree.
+            _make_readable(self.folder)
+            self._unhide()
+            self._git("add", "--all", ".")
+        if self._new_repositories():
+            self._unhide()
+            self._git("add", "--all", ".")
+        return self._text("write-tree")
+
+    def restore(self, tree: str) -> None:
+        """Everything in the folder becomes the tree: changed files, deleted ones, leftovers, ignored leftovers."""
+        self.write()
+        try:
+            self._git("read-tree", "--reset", "-u", tree)
+        except GitFailed:
+            _make_readable(self.folder)
+            self._git("read-tree", "--reset", "-u", tree)
+        keep = [word for name in _KEPT_ON_CLEAN for word in ("-e", f"/{name}" if name in _TOP_ONLY else name)]
+        self._git("clean", "-ffdxq", *keep)
+
+    def restore_paths(self, paths: list[str], tree: str) -> None:
+        """Put single paths back; one that the tree does not have is removed."""
+        self.write()
+        spec = b"\0".join(os.fsencode(path) for path in paths)
+        self._git("restore", f"--source={tree}", "--staged", "--worktree", "--pathspec-from-file=-",
+                  "--pathspec-file-nul", stdin=spec)
+
+    def changes(self, before: str, after: str) -> list[str]:
+        out = self._git("diff-tree", "-r", "-z", "--name-only", "--no-renames", before, after)
+        return sorted(os.fsdecode(path) for path in out.split(b"\0") if path)
+
+    def diff(self, before: str, after: str, *, max_bytes: int) -> str:
+        out = self._git("diff-tree", "-r", "-p", "--no-color", "--no-ext-diff", "--no-textconv", before, after)
+        shown = out[:max_bytes].decode(errors="replace")
+        return shown if len(out) <= max_bytes else f"{shown}\n… {len(out) - max_bytes} more bytes\n"
+
+    def manifest(self, tree: str) -> Manifest:
+        rows = list(self._rows(tree))
+        hashes = self._hashes.of({oid for _, oid, _ in rows}, self._env())
+        return manifest(
+            FileEntry(path=path_text(path), mode=mode, size=hashes[oid][1], sha256=hashes[oid][0])
+            for mode, oid, path in rows
+        )
+
+    def _rows(self, tree: str) -> Iterator[tuple[str, str, bytes]]:
+        for row in self._git("ls-tree", "-r", "-z", "--full-tree", tree).split(b"\0"):
+            if row:
+                head, path = row.split(b"\t", 1)
+                mode, _, oid = head.decode().split()
+                yield mode, oid, path
+
+    # --- repositories inside the tree ---------------------------------------------------------------------------
+
+    def _new_repositories(self) -> list[bytes]:
+        rows = self._git("ls-files", "--stage", "-z").split(b"\0")
+        links = [row.split(b"\t", 1)[1] for row in rows if row.startswith(SUBMODULE.encode())]
+        return [path for path in links if (self.folder / os.fsdecode(path) / ".git").is_dir()]
+
+    def _unhide(self) -> None:
+        """Git looks at a repository inside the tree as one opaque entry: without its `.git` it is a folder again."""
+        for root, folders, _files in os.walk(self.folder):
+            if Path(root) != self.folder and ".git" in folders:
+                shutil.rmtree(Path(root) / ".git")
+                relative = os.path.relpath(root, self.folder)
+                with suppress(GitFailed):
+                    self._git("rm", "--cached", "--quiet", "--ignore-unmatch", "--", relative)
+            folders[:] = [name for name in folders if name != ".git" and name not in EXCLUDED]
+
+    def _env(self) -> dict[str, str]:
+        return {
+            "GIT_DIR": str(self.store),
+            "GIT_WORK_TREE": str(self.folder),
+            "GIT_INDEX_FILE": str(self.index),
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_LITERAL_PATHSPECS": "1",
+        }
+
+    def _git(self, *args: str, stdin: bytes = b"") -> bytes:
+        return git(*args, cwd=self.folder, env=self._env(), stdin=stdin)
+
+    def _text(self, *args: str) -> str:
+        return self._git(*args).decode().strip()
+
+
+def _make_store(store: Path, borrow: Path | None) -> None:
+    make_private_dir(store.parent)
+    alone = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    kind = ["--object-format", text("rev-parse", "--show-object-format", cwd=borrow.parent)] if borrow else []
+    git("init", "--quiet", "--bare", "--template=", *kind, str(store), env=alone)
+    for folder in ("info", "objects/info"):
+        (store / folder).mkdir(exist_ok=True, parents=True)
+    if borrow:
+        (store / "objects" / "info" / "alternates").write_text(f"{borrow}\n")
+    (store / "info" / "exclude").write_text("".join(f"{name}\n" for name in _patterns(EXCLUDED)))
+    # Highest in precedence: bytes go in and come out as they are, whatever the project's own attributes say.
+    (store / "info" / "attributes").write_text("* -text -eol -ident -filter -working-tree-encoding\n")
+
+
+def _make_readable(folder: Path) -> None:
+    """Give the owner back what an agent took away: without it neither reading nor removing works."""
+    for root, folders, names in os.walk(folder):
+        for name in [*folders, *names]:
+            path = Path(root) / name
+            mode = path.lstat().st_mode
+            if not stat.S_ISLNK(mode):
+                path.chmod(stat.S_IMODE(mode) | (0o700 if stat.S_ISDIR(mode) else 0o600))
+
+
+class _Hashes:
+    """SHA-256 and size of git's objects: immutable facts, so remembered in a file of lines that only grows."""
+
+    def __init__(self, store: Path) -> None:
+        self._path = store / "sha256"
+        self._known: dict[str, tuple[str, int]] = {}
+        with suppress(FileNotFoundError):
+            for line in self._path.read_text().splitlines():
+                words = line.split()
+                if len(words) == 3 and len(words[1]) == 64 and words[2].isdigit():  # a torn line is not a fact
+                    self._known[words[0]] = (words[1], int(words[2]))
+
+    def of(self, oids: set[str], env: dict[str, str]) -> dict[str, tuple[str, int]]:
+        if missing := sorted(oids - self._known.keys()):
+            found = dict(_hash_objects(missing, env))
+            with self._path.open("a") as file:
+                file.writelines(f"{oid} {sha} {size}\n" for oid, (sha, size) in found.items())
+            self._known |= found
+        return self._known
+
+
+def _hash_objects(oids: list[str], env: dict[str, str]) -> Iterator[tuple[str, tuple[str, int]]]:
+    out = git("cat-file", "--batch", env=env, stdin="".join(f"{oid}\n" for oid in oids).encode())
+    start = 0
+    for oid in oids:
+        end = out.index(b"\n", start)
+        head = out[start:end].split()
+        if head[-1] == b"missing":  # a submodule's commit is not an object of ours: its id is its content
+            yield oid, (hashlib.sha256(oid.encode()).hexdigest(), 0)
+            start = end + 1
+            continue
+        size = int(head[2])
+        yield oid, (hashlib.sha256(memoryview(out)[end + 1 : end + 1 + size]).hexdigest(), size)
+        start = end + 1 + size + 1
+
+
+def snapshot(folder: Path, *, store: Path) -> Manifest:
+    """The snapshot of any folder, in git or not."""
+    index = store.with_suffix(f".{os.getpid()}.index")
+    trees = Trees(store=store, index=index, folder=folder)
+    try:
+        return trees.manifest(trees.write())
+    finally:
+        index.unlink(missing_ok=True)
