@@ -26,7 +26,7 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     pass
 
 
-class Tests(_Section):
+class Tests(_Section, frozen=True, kw_only=True):
     """`command` runs all tests (detected when empty); `paths` are the globs only the auditor may write."""
 
     command: str = ""
@@ -34,21 +34,21 @@ class Tests(_Section):
     timeout_s: Seconds = 600.0
 
 
-class WorkspaceConfig(_Section):
+class WorkspaceConfig(_Section, frozen=True, kw_only=True):
     """`root` is where workspaces live; empty means the user's state folder."""
 
     kind: str = "worktree"
     root: str = ""
 
 
-class RoleConfig(_Section):
+class RoleConfig(_Section, frozen=True, kw_only=True):
     """`agent` overrides the general one for this role."""
 
     agent: str = ""
     timeout_s: Seconds = 600.0
 
 
-class Roles(_Section):
+class Roles(_Section, frozen=True, kw_only=True):
     auditor: RoleConfig = RoleConfig()
     implementer: RoleConfig = RoleConfig()
     architect: RoleConfig = RoleConfig()
@@ -60,7 +60,7 @@ class OnFail(StrEnum):
     WARN = "warn"
 
 
-class Gate(_Section):
+class Gate(_Section, frozen=True, kw_only=True):
     """A command that must succeed on every kept step."""
 
     name: str
@@ -69,7 +69,7 @@ class Gate(_Section):
     timeout_s: Seconds = 600.0
 
 
-class Config(_Section):
+class Config(_Section, frozen=True, kw_only=True):
     """`store` is a database path, `.ratchet/ratchet.db` in the repository when empty; `env` names variables that
     agents may see besides the usual ones."""
 

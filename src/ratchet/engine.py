@@ -56,6 +56,7 @@ class Engine:
         self.receipts: list[Receipt] = []
         self.state = RunState(run=lease.run)
         self._announced_at = ""
+        self._length = 0
 
     async def run(self) -> RunState:
         """Work until the run ends, parks, or is taken away. The lease is given back in any case."""
@@ -105,6 +106,7 @@ class Engine:
         entries = await cross(self.store.entries, self.lease.run)
         self.receipts = await cross(self.store.receipts, self.lease.run)
         self.state = fold(self.lease.run, NEXT, (ev.decode(entry.kind, entry.data) for entry in entries))
+        self._length = len(entries)
         started = [entry.at for entry in entries if entry.kind == ev.kind_of(ev.StepStarted)]
         self._announced_at = started[-1] if started else ""
 
@@ -195,8 +197,6 @@ class Engine:
             self.receipts.append(receipt)
         await cross(self._mirror, entries, receipt)
         return entries
-
-    _length = 0
 
     # --- the run directory, derived ----------------------------------------------------------------------------
 

@@ -64,7 +64,15 @@ async def supervise(
     feed = _stdin_file(stdin)
     try:
         with output.open("ab") as out, (errors or output).open("ab") as err:
-            command = [sys.executable, "-I", "-S", str(_REAPER), str(lifeline_read), str(result_write), str(grace_s)]
+            command = [
+                sys.executable,
+                "-I",
+                "-S",
+                str(_REAPER),
+                str(lifeline_read),
+                str(result_write),
+                str(grace_s),
+            ]
             try:
                 reaper = await asyncio.create_subprocess_exec(
                     *command,
@@ -114,7 +122,12 @@ def _temporary() -> IO[bytes]:
 
 
 async def _watch(
-    reaper: asyncio.subprocess.Process, output: Path, *, timeout_s: float, silence_s: float | None, grace_s: float
+    reaper: asyncio.subprocess.Process,
+    output: Path,
+    *,
+    timeout_s: float,
+    silence_s: float | None,
+    grace_s: float,
 ) -> str:
     """Wait for the end, the deadline or too long a silence; says which stopped it."""
     ended = asyncio.ensure_future(reaper.wait())

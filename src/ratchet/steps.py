@@ -160,9 +160,7 @@ class Steps:
     async def audit(self, step: Step, started: ev.StepStarted, _at: str, state: RunState) -> Done:
         asked = await self._ask(step, started, state)
         if isinstance(asked.outcome, Failed):
-            last: ev.Event = ev.AuditFailed(
-                step=started.step, reason=asked.outcome.reason, why=asked.outcome.detail
-            )
+            last: ev.Event = ev.AuditFailed(step=started.step, reason=asked.outcome.reason, why=asked.outcome.detail)
         elif asked.paths:
             last = ev.TestWritten(
                 step=started.step, paths=asked.paths, tree=asked.tree, summary=_first_line(asked.text)
@@ -178,9 +176,7 @@ class Steps:
         asked = await self._ask(step, started, state)
         failed = ev.RefactorFailed if step.phase is Phase.REFACTOR else ev.AttemptFailed
         if isinstance(asked.outcome, Failed):
-            last: ev.Event = failed(
-                step=started.step, reason=asked.outcome.reason, why=asked.outcome.detail
-            )
+            last: ev.Event = failed(step=started.step, reason=asked.outcome.reason, why=asked.outcome.detail)
         elif not asked.paths:
             why = _nothing(asked, "changed nothing")
             last = failed(step=started.step, reason=Reason.NO_PROGRESS, why=why)
@@ -193,9 +189,7 @@ class Steps:
     async def review(self, step: Step, started: ev.StepStarted, _at: str, state: RunState) -> Done:
         asked = await self._ask(step, started, state)
         if isinstance(asked.outcome, Failed):
-            last: ev.Event = ev.ReviewFailed(
-                step=started.step, reason=asked.outcome.reason, why=asked.outcome.detail
-            )
+            last: ev.Event = ev.ReviewFailed(step=started.step, reason=asked.outcome.reason, why=asked.outcome.detail)
         else:
             last = _reviewed(started.step, read_review(asked.text))
         return Done(events=[*asked.facts, last], artifacts=asked.artifacts)
@@ -227,9 +221,7 @@ class Steps:
         said = outcome.text if isinstance(outcome, Finished) else f"failed: {outcome.reason}: {outcome.detail}"
         entry = prompts.history_entry(started.step, step.role, said)
         answer = await cross(self.directory.put, f"{ANSWERS}step-{started.step}.md", entry.encode())
-        return Asked(
-            outcome=outcome, tree=tree, paths=paths, undone=undone, facts=facts, artifacts=[prompt, answer]
-        )
+        return Asked(outcome=outcome, tree=tree, paths=paths, undone=undone, facts=facts, artifacts=[prompt, answer])
 
     def _words(self, step: Step, started: ev.StepStarted, text: str) -> Ask:
         assert step.role
@@ -310,12 +302,11 @@ class Steps:
         path = self.directory.path / f"reports/step-{started.step}.json"
         if not path.is_file():
             raise ArtifactBroken(f"the report of {commit[:12]} is gone: {path}", path=str(path))
+        await cross(self.workspace.follow, commit)
         content = path.read_bytes()  # durable before the commit was made, so it is the one that went with it
         return commit, await cross(self.directory.put, f"reports/step-{started.step}.json", content)
 
-    async def _commit(
-        self, step: Step, started: ev.StepStarted, at: str, state: RunState, report: Report
-    ) -> str:
+    async def _commit(self, step: Step, started: ev.StepStarted, at: str, state: RunState, report: Report) -> str:
         asked_by = Role.ARCHITECT if step.phase is Phase.JUDGE_REFACTOR else Role.IMPLEMENTER
         assert state.proposal
         feature = step.phase is Phase.JUDGE
@@ -332,9 +323,7 @@ class Steps:
         message = trailers.message(state.proposal.summary or f"{step.action} {self.item.title}", "", proof)
         return await cross(self.workspace.commit, message=message, parent=state.head, at=at)
 
-    async def _revert(
-        self, step: Step, started: ev.StepStarted, state: RunState, why: str, kept: Artifact
-    ) -> Done:
+    async def _revert(self, step: Step, started: ev.StepStarted, state: RunState, why: str, kept: Artifact) -> Done:
         kind, tree = {
             Phase.JUDGE: (ev.StepReverted, state.red_tree),
             Phase.JUDGE_REFACTOR: (ev.RefactorReverted, state.green_tree),
@@ -349,6 +338,8 @@ class Steps:
     async def verify(self, step: Step, started: ev.StepStarted, _at: str, state: RunState) -> Done:
         """The gates, in order. A gate that cannot run is misconfigured and stops the run; it never counts as passed."""
         assert state.started
+        if state.commits and await cross(self.workspace.tip) == state.commits[-1].parent:
+            return await self._undo(step, started, state, "a gate failed, and its worker was lost while undoing")
         passed: list[str] = []
         warnings: list[str] = []
         for gate in [msgspec.json.decode(text, type=Gate) for text in state.started.gates]:
@@ -402,19 +393,15 @@ class Steps:
     async def land(self, _step: Step, started: ev.StepStarted, _at: str, state: RunState) -> Done:
         """For now the branch is left where people can take it; it must stand where the ledger says."""
         assert state.started
-        if state.commits:
-            tip = await cross(self.workspace.find_commit, await self._key_of(state.head), since=state.commits[0].parent)
-            if tip != state.head:
-                raise LedgerBroken(
-                    f"{state.started.branch} does not hold {state.head[:12]}, the last commit of {state.run}",
-                    hint=f"git branch -f {state.started.branch} {state.head}",
-                    run=state.run,
-                )
+        tip = await cross(self.workspace.tip)
+        if tip != state.head:
+            raise LedgerBroken(
+                f"{state.started.branch} stands at {tip[:12]}, but the run ended at {state.head[:12]}",
+                hint=f"git branch -f {state.started.branch} {state.head}, then resume",
+                run=state.run,
+            )
         landed = ev.Landed(step=started.step, how="branch", branch=state.started.branch, head=state.head)
         return Done(events=[landed])
-
-    async def _key_of(self, commit: str) -> str:
-        return await cross(self.workspace.key_of, commit)
 
 
 def _fresh(path: Path) -> Path:

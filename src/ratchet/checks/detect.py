@@ -14,7 +14,14 @@ from typing import Any
 from ratchet.checks import Target
 
 PYTEST_TESTS = ["tests/**", "test/**", "**/test_*.py", "**/*_test.py", "**/conftest.py"]
-PYTEST_PROTECTED = ["pytest.ini", ".pytest.ini", "tox.ini", "**/sitecustomize.py", "**/usercustomize.py", "**/*.pth"]
+PYTEST_PROTECTED = [
+    "pytest.ini",
+    ".pytest.ini",
+    "tox.ini",
+    "**/sitecustomize.py",
+    "**/usercustomize.py",
+    "**/*.pth",
+]
 
 
 def detect(folder: Path, *, command: str = "", tests: list[str] | None = None) -> Target | None:

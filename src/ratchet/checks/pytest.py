@@ -83,7 +83,11 @@ def _rows(records: bytes) -> tuple[list[dict[str, Any]], int]:
 
 
 def _notes(
-    rows: list[dict[str, Any]], tests: list[TestResult], end: dict[str, Any] | None, exit_code: int, timed_out: bool
+    rows: list[dict[str, Any]],
+    tests: list[TestResult],
+    end: dict[str, Any] | None,
+    exit_code: int,
+    timed_out: bool,
 ) -> list[str]:
     """Where the channels contradict each other. Each note makes the run inconsistent, whatever its exit code."""
     notes = []
@@ -118,7 +122,7 @@ def _tests(rows: Iterable[dict[str, Any]]) -> tuple[list[TestResult], list[str]]
 
 def _test(name: str, phases: list[dict[str, Any]]) -> TestResult:
     """One test from its set-up, call and teardown; the gravest phase decides, a failing subtest fails its parent."""
-    worst = max(phases, key=lambda row: _gravity(row))
+    worst = max(phases, key=_gravity)
     failure = _failure(worst) if worst["outcome"] == "failed" else None
     return TestResult(
         id=name,

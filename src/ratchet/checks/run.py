@@ -16,7 +16,18 @@ from ratchet.process import supervise
 
 _TAIL_BYTES = 8_000
 # What a test process gets from our environment. Secrets of the factory and of agents are not on the list.
-ALLOWED = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "TZ", "VIRTUAL_ENV", "PYTEST_ADDOPTS", "PYTHONPATH")
+ALLOWED = (
+    "PATH",
+    "HOME",
+    "USER",
+    "LANG",
+    "LC_ALL",
+    "TMPDIR",
+    "TZ",
+    "VIRTUAL_ENV",
+    "PYTEST_ADDOPTS",
+    "PYTHONPATH",
+)
 FIXED = {
     "CI": "1",
     "NO_COLOR": "1",

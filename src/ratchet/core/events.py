@@ -11,12 +11,12 @@ from ratchet.core.item import ParkReason
 from ratchet.core.receipt import Artifact
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=lambda name: _snake(name)):
-    """Sequence number, time and epoch belong to the envelope (`core.ledger.Entry`)."""
-
-
 def _snake(name: str) -> str:
     return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=_snake):
+    """Sequence number, time and epoch belong to the envelope (`core.ledger.Entry`)."""
 
 
 def kind_of(event: Event | type[Event]) -> str:
@@ -26,7 +26,7 @@ def kind_of(event: Event | type[Event]) -> str:
 # --- the run -------------------------------------------------------------------------------------------------
 
 
-class RunStarted(Event):
+class RunStarted(Event, frozen=True, kw_only=True):
     """Everything later decisions depend on, fixed here, so that a resumed run cannot drift with its surroundings."""
 
     item: str
@@ -43,36 +43,36 @@ class RunStarted(Event):
     gates: list[str] = []
 
 
-class RunClaimed(Event):
+class RunClaimed(Event, frozen=True, kw_only=True):
     """A worker took the lease; it continues where the ledger ends."""
 
     worker: str
 
 
-class RunParked(Event):
+class RunParked(Event, frozen=True, kw_only=True):
     reason: ParkReason
     detail: str
     until: str = ""
 
 
-class RunCompleted(Event):
+class RunCompleted(Event, frozen=True, kw_only=True):
     commits: int
     head: str
 
 
-class RunFailed(Event):
+class RunFailed(Event, frozen=True, kw_only=True):
     reason: Reason
     detail: str
 
 
-class RunAborted(Event):
+class RunAborted(Event, frozen=True, kw_only=True):
     by: str
 
 
 # --- steps ---------------------------------------------------------------------------------------------------
 
 
-class StepStarted(Event):
+class StepStarted(Event, frozen=True, kw_only=True):
     """Announced before it is done. `tree` is the workspace's exact content at this moment."""
 
     step: int
@@ -83,13 +83,13 @@ class StepStarted(Event):
     snapshot: str
 
 
-class StepResumed(Event):
+class StepResumed(Event, frozen=True, kw_only=True):
     """A worker found the step started and not finished, and made it whole."""
 
     step: int
 
 
-class WritesUndone(Event):
+class WritesUndone(Event, frozen=True, kw_only=True):
     """The role wrote where it may not; those paths are again as they were."""
 
     step: int
@@ -97,7 +97,7 @@ class WritesUndone(Event):
     paths: list[str]
 
 
-class UsageMetered(Event):
+class UsageMetered(Event, frozen=True, kw_only=True):
     step: int
     role: str
     agent: str
@@ -110,7 +110,7 @@ class UsageMetered(Event):
 # --- what a step's outcome was: these move the table -----------------------------------------------------------
 
 
-class BaselineTaken(Event):
+class BaselineTaken(Event, frozen=True, kw_only=True):
     step: int
     report: Artifact
     tests: int
@@ -118,38 +118,38 @@ class BaselineTaken(Event):
     tree: str
 
 
-class TestWritten(Event):
+class TestWritten(Event, frozen=True, kw_only=True):
     step: int
     paths: list[str]
     tree: str
     summary: str
 
 
-class RequirementsMet(Event):
+class RequirementsMet(Event, frozen=True, kw_only=True):
     step: int
     summary: str
 
 
-class AuditFailed(Event):
+class AuditFailed(Event, frozen=True, kw_only=True):
     step: int
     reason: Reason
     why: str
 
 
-class RedConfirmed(Event):
+class RedConfirmed(Event, frozen=True, kw_only=True):
     step: int
     tests: list[str]
     fingerprint: str
     report: Artifact
 
 
-class RedRefused(Event):
+class RedRefused(Event, frozen=True, kw_only=True):
     step: int
     why: str
     tree: str
 
 
-class ChangeProposed(Event):
+class ChangeProposed(Event, frozen=True, kw_only=True):
     """Implementer, architect or fixer changed the tree: now it is judged."""
 
     step: int
@@ -158,13 +158,13 @@ class ChangeProposed(Event):
     summary: str
 
 
-class AttemptFailed(Event):
+class AttemptFailed(Event, frozen=True, kw_only=True):
     step: int
     reason: Reason
     why: str
 
 
-class StepCommitted(Event):
+class StepCommitted(Event, frozen=True, kw_only=True):
     step: int
     commit: str
     parent: str
@@ -174,7 +174,7 @@ class StepCommitted(Event):
     tree: str
 
 
-class StepReverted(Event):
+class StepReverted(Event, frozen=True, kw_only=True):
     """Red: the tree is again what it was before the attempt. `commit` is set when a gate undid a commit."""
 
     step: int
@@ -184,35 +184,35 @@ class StepReverted(Event):
     commit: str = ""
 
 
-class StepVerified(Event):
+class StepVerified(Event, frozen=True, kw_only=True):
     step: int
     gates: list[str]
     warnings: list[str]
 
 
-class RevisionVerified(Event):
+class RevisionVerified(Event, frozen=True, kw_only=True):
     step: int
     gates: list[str]
     warnings: list[str]
 
 
-class TestAbandoned(Event):
+class TestAbandoned(Event, frozen=True, kw_only=True):
     """Out of attempts: the auditor hears what was tried and may replace the test."""
 
     why: str
 
 
-class RefactorFellDue(Event):
+class RefactorFellDue(Event, frozen=True, kw_only=True):
     greens: int
 
 
-class RefactorFailed(Event):
+class RefactorFailed(Event, frozen=True, kw_only=True):
     step: int
     reason: Reason
     why: str
 
 
-class RefactorReverted(Event):
+class RefactorReverted(Event, frozen=True, kw_only=True):
     step: int
     why: str
     paths: list[str]
@@ -220,12 +220,12 @@ class RefactorReverted(Event):
     commit: str = ""
 
 
-class ReviewApproved(Event):
+class ReviewApproved(Event, frozen=True, kw_only=True):
     step: int
     summary: str
 
 
-class ChangesRequested(Event):
+class ChangesRequested(Event, frozen=True, kw_only=True):
     """`findings` are the reviewer's, one JSON object each: file, line, severity, issue, suggestion."""
 
     step: int
@@ -233,13 +233,13 @@ class ChangesRequested(Event):
     findings: list[str]
 
 
-class ReviewFailed(Event):
+class ReviewFailed(Event, frozen=True, kw_only=True):
     step: int
     reason: Reason
     why: str
 
 
-class RevisionReverted(Event):
+class RevisionReverted(Event, frozen=True, kw_only=True):
     step: int
     why: str
     paths: list[str]
@@ -247,7 +247,7 @@ class RevisionReverted(Event):
     commit: str = ""
 
 
-class Landed(Event):
+class Landed(Event, frozen=True, kw_only=True):
     step: int
     how: str
     branch: str
@@ -310,4 +310,5 @@ def encode(event: Event) -> bytes:
 def decode(kind: str, data: bytes) -> AnyEvent | UnknownEvent:
     if kind not in KINDS:
         return UnknownEvent(name=kind, data=msgspec.json.decode(data))
-    return _decoder.decode(data)
+    event: AnyEvent = _decoder.decode(data)
+    return event

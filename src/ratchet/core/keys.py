@@ -12,7 +12,7 @@ def idempotency_key(
     *, action: str, item: str, snapshot: str, inputs: dict[str, Any], expected_outputs: list[dict[str, Any]]
 ) -> str:
     """Clock, ids, deadlines and priority stay out; findings and the iteration are in `inputs`."""
-    work = {
+    work: dict[str, Any] = {
         "action": action,
         "item": item,
         "snapshot": snapshot,

@@ -25,14 +25,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def seal(*, run: str, seq: int, at: str, epoch: int, kind: str, data: bytes, prev: str) -> Entry:
-    row = _sum(run, seq, at, epoch, kind, data, prev)
-    return Entry(run=run, seq=seq, at=at, epoch=epoch, kind=kind, data=data, prev=prev, sum=row)
+    entry = Entry(run=run, seq=seq, at=at, epoch=epoch, kind=kind, data=data, prev=prev, sum="")
+    return msgspec.structs.replace(entry, sum=_sum(entry))
 
 
-def _sum(run: str, seq: int, at: str, epoch: int, kind: str, data: bytes, prev: str) -> str:
+def _sum(row: Entry) -> str:
     # None of the fields before `data` can hold a newline, so no two rows have the same bytes.
-    head = f"{prev}\n{run}\n{seq}\n{at}\n{epoch}\n{kind}\n".encode()
-    return hashlib.sha256(head + data).hexdigest()
+    head = f"{row.prev}\n{row.run}\n{row.seq}\n{row.at}\n{row.epoch}\n{row.kind}\n"
+    return hashlib.sha256(head.encode() + row.data).hexdigest()
 
 
 class Break(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +62,6 @@ def _fault(entry: Entry, *, run: str, seq: int, prev: str) -> str:
         return f"expected row {seq} of {run}, found row {entry.seq} of {entry.run}"
     if entry.prev != prev:
         return "its link to the row before is wrong"
-    if entry.sum != _sum(entry.run, entry.seq, entry.at, entry.epoch, entry.kind, entry.data, entry.prev):
+    if entry.sum != _sum(entry):
         return "its content was changed after it was written"
     return ""

@@ -138,7 +138,13 @@ def totals_of(tests: Iterable[TestResult]) -> Totals:
 
 
 def status_of(
-    *, tests: list[TestResult], broken: int, exit_code: int | None, ended: bool, timed_out: bool, notes: list[str]
+    *,
+    tests: list[TestResult],
+    broken: int,
+    exit_code: int | None,
+    ended: bool,
+    timed_out: bool,
+    notes: list[str],
 ) -> ReportStatus:
     """The verdict of a run, in order of gravity. `ended` says whether the runner reported its own end."""
     red = any(test.status in RED for test in tests)

@@ -110,7 +110,9 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fold(
-    run: str, table: dict[tuple[Phase, type[ev.Event]], Phase], events: Iterable[ev.AnyEvent | ev.UnknownEvent]
+    run: str,
+    table: dict[tuple[Phase, type[ev.Event]], Phase],
+    events: Iterable[ev.Event | ev.UnknownEvent],
 ) -> RunState:
     state = RunState(run=run)
     for event in events:
@@ -119,7 +121,7 @@ def fold(
 
 
 def advance(
-    state: RunState, table: dict[tuple[Phase, type[ev.Event]], Phase], event: ev.AnyEvent | ev.UnknownEvent
+    state: RunState, table: dict[tuple[Phase, type[ev.Event]], Phase], event: ev.Event | ev.UnknownEvent
 ) -> RunState:
     """One event further: the table moves the phase, `_apply` keeps the counts."""
     if isinstance(event, ev.UnknownEvent):
@@ -210,9 +212,7 @@ def _(event: ev.RunAborted, state: RunState) -> RunState:
 
 @_apply.register
 def _(event: ev.StepStarted, state: RunState) -> RunState:
-    return replace(
-        state, step=event.step, in_doubt=event, resumes=0, step_usage=Usage(), tree=event.tree or state.tree
-    )
+    return replace(state, step=event.step, in_doubt=event, resumes=0, step_usage=Usage(), tree=event.tree or state.tree)
 
 
 @_apply.register
@@ -238,9 +238,7 @@ def _(event: ev.UsageMetered, state: RunState) -> RunState:
 
 @_apply.register
 def _(event: ev.BaselineTaken, state: RunState) -> RunState:
-    return replace(
-        state, reference=event.report, tree=event.tree, green_tree=event.tree, base_tree=event.tree
-    )
+    return replace(state, reference=event.report, tree=event.tree, green_tree=event.tree, base_tree=event.tree)
 
 
 @_apply.register
@@ -320,9 +318,7 @@ def _(event: ev.StepCommitted, state: RunState) -> RunState:
     )
 
 
-def _reverted(
-    state: RunState, event: ev.StepReverted | ev.RevisionReverted | ev.RefactorReverted
-) -> RunState:
+def _reverted(state: RunState, event: ev.StepReverted | ev.RevisionReverted | ev.RefactorReverted) -> RunState:
     """Back to before the attempt; a commit that a gate undid is taken off the list."""
     state = replace(state, tree=event.tree, reverts=state.reverts + 1)
     if not event.commit:

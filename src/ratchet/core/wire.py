@@ -137,6 +137,7 @@ def decode_line(line: bytes) -> Message:
     if len(line) > LINE_MAX_BYTES:
         raise ValueError(f"a line holds at most {LINE_MAX_BYTES} bytes, this one has {len(line)}")
     try:
-        return _decoder.decode(line)
+        message: Message = _decoder.decode(line)
+        return message
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ValueError(str(error)) from None

@@ -59,7 +59,10 @@ class RunDirectory:
 
     def mirror_entries(self, entries: Sequence[Entry]) -> None:
         path = make_private_dir(self.path) / "ledger.ndjson"
-        with room_for(path), os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, FILE_MODE), "ab") as file:
+        with (
+            room_for(path),
+            os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, FILE_MODE), "ab") as file,
+        ):
             file.write(b"".join(_line(entry) for entry in entries))
 
     def mirror_receipt(self, receipt: Receipt) -> None:

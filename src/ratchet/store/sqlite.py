@@ -283,9 +283,7 @@ def _chain(lease: Lease, events: Sequence[Event], *, at: str, length: int, head:
         if len(data) > MESSAGE_MAX_BYTES:
             raise ValueError(f"{kind_of(event)} has {len(data)} bytes: what is larger than a message is an artifact")
         head = entries[-1].sum if entries else head
-        entry = seal(
-            run=lease.run, seq=seq, at=at, epoch=lease.epoch, kind=kind_of(event), data=data, prev=head
-        )
+        entry = seal(run=lease.run, seq=seq, at=at, epoch=lease.epoch, kind=kind_of(event), data=data, prev=head)
         entries.append(entry)
     return entries
 

@@ -65,6 +65,14 @@ class Workspace(Protocol):
         """The commit on the branch that carries this idempotency key."""
         ...
 
+    def tip(self) -> str:
+        """The commit the run's branch stands at."""
+        ...
+
+    def follow(self, commit: str) -> None:
+        """Let the workspace's own git see the commit, so that `git status` there tells the truth."""
+        ...
+
     def destroy(self) -> None:
         """Remove it. Removing what is gone is success; the branch stays."""
         ...

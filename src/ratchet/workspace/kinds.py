@@ -85,10 +85,12 @@ class GitWorkspace(ABC):
         return commit
 
     def undo_commit(self, *, commit: str, parent: str) -> None:
-        tip = text("rev-parse", "--verify", self.ref, cwd=Path(self.record.repo))
-        if tip == commit:
+        if self.tip() == commit:
             self._source("update-ref", "-m", "ratchet: gate failed", self.ref, parent, commit)
         self.follow(parent)
+
+    def tip(self) -> str:
+        return text("rev-parse", "--verify", self.ref, cwd=Path(self.record.repo))
 
     def find_commit(self, key: str, *, since: str) -> str | None:
         log = self._source("log", "-z", "--format=%H%n%B", f"{since}..{self.ref}").decode(errors="replace")
@@ -113,7 +115,17 @@ class Worktree(GitWorkspace):
 
     def lay_down(self) -> None:
         branch = self.ref.removeprefix("refs/heads/")
-        git("worktree", "add", "--quiet", "--lock", "--force", "--force", str(self.path), branch, cwd=self._repo)
+        git(
+            "worktree",
+            "add",
+            "--quiet",
+            "--lock",
+            "--force",
+            "--force",
+            str(self.path),
+            branch,
+            cwd=self._repo,
+        )
         (self.home / "dot-git").write_bytes((self.path / ".git").read_bytes())
 
     def mend(self) -> None:

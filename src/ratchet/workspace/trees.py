@@ -38,7 +38,18 @@ EXCLUDED = (
     "_build",
     "deps",
 )
-_KEPT_ON_CLEAN = (".venv", "venv", "node_modules", "target", ".tox", ".nox", ".gradle", "_build", "deps", ".ratchet")
+_KEPT_ON_CLEAN = (
+    ".venv",
+    "venv",
+    "node_modules",
+    "target",
+    ".tox",
+    ".nox",
+    ".gradle",
+    "_build",
+    "deps",
+    ".ratchet",
+)
 # "deps" and "_build" are Elixir's, "target" Rust's and the JVM's: only at the top, where those tools put them.
 _TOP_ONLY = frozenset({"deps", "_build", "target", "venv"})
 
@@ -83,8 +94,15 @@ class Trees:
         """Put single paths back; one that the tree does not have is removed."""
         self.write()
         spec = b"\0".join(os.fsencode(path) for path in paths)
-        self._git("restore", f"--source={tree}", "--staged", "--worktree", "--pathspec-from-file=-",
-                  "--pathspec-file-nul", stdin=spec)
+        self._git(
+            "restore",
+            f"--source={tree}",
+            "--staged",
+            "--worktree",
+            "--pathspec-from-file=-",
+            "--pathspec-file-nul",
+            stdin=spec,
+        )
 
     def changes(self, before: str, after: str) -> list[str]:
         out = self._git("diff-tree", "-r", "-z", "--name-only", "--no-renames", before, after)

@@ -33,7 +33,14 @@ def pytest_configure(config):
     if path and _out is None and not hasattr(config, "workerinput"):
         _root = str(config.rootpath)
         _out = open(path, "a", encoding="utf-8", errors="backslashreplace")
-        _say({"kind": "start", "nonce": os.environ.get("_RATCHET_NONCE", ""), "version": pytest.__version__, "root": _root})
+        _say(
+            {
+                "kind": "start",
+                "nonce": os.environ.get("_RATCHET_NONCE", ""),
+                "version": pytest.__version__,
+                "root": _root,
+            }
+        )
 
 
 def pytest_collectreport(report):
@@ -61,7 +68,12 @@ def _broken(excinfo):
     while value.__cause__ is not None:
         value = value.__cause__
     if isinstance(value, SyntaxError):
-        return {"type": type(value).__name__, "message": _clip(value.msg), "line": value.lineno or 0, "column": value.offset or 0}
+        return {
+            "type": type(value).__name__,
+            "message": _clip(value.msg),
+            "line": value.lineno or 0,
+            "column": value.offset or 0,
+        }
     frames = _frames(value.__traceback__)
     line = frames[-1]["line"] if frames else 0
     return {"type": type(value).__name__, "message": _clip(value), "line": line, "frames": frames}
@@ -79,7 +91,15 @@ def pytest_deselected(items):
 def pytest_runtest_logstart(nodeid, location):
     global _comparison
     _comparison = None
-    _say({"kind": "test_start", "id": nodeid, "file": location[0], "line": (location[1] or 0) + 1, "name": location[2]})
+    _say(
+        {
+            "kind": "test_start",
+            "id": nodeid,
+            "file": location[0],
+            "line": (location[1] or 0) + 1,
+            "name": location[2],
+        }
+    )
 
 
 def pytest_assertrepr_compare(config, op, left, right):
@@ -150,7 +170,9 @@ def pytest_runtest_logreport(report):
         record["subtest"] = _clip(getattr(context, "msg", "") or getattr(context, "kwargs", ""))
     record.update(getattr(report, "_ratchet", None) or {})
     if report.failed:
-        record["message"] = record.get("message") or _clip(getattr(report.longrepr, "reprcrash", None) or report.longrepr)
+        record["message"] = record.get("message") or _clip(
+            getattr(report.longrepr, "reprcrash", None) or report.longrepr
+        )
         record["stdout"] = report.capstdout[-4000:]
         record["stderr"] = report.capstderr[-4000:]
     _say(record)
@@ -160,6 +182,13 @@ def pytest_runtest_logreport(report):
 def pytest_sessionfinish(session, exitstatus):
     global _out
     if _out is not None and not hasattr(session.config, "workerinput"):
-        _say({"kind": "end", "nonce": os.environ.get("_RATCHET_NONCE", ""), "exit": int(exitstatus), "at": time.time()})
+        _say(
+            {
+                "kind": "end",
+                "nonce": os.environ.get("_RATCHET_NONCE", ""),
+                "exit": int(exitstatus),
+                "at": time.time(),
+            }
+        )
         _out.close()
         _out = None

@@ -1,0 +1,339 @@
+"""The use cases every surface calls. Surfaces translate; what happens is decided here and below."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from ratchet import proof, repository
+from ratchet.agents import Agent, Said, open_agent
+from ratchet.checks import Target
+from ratchet.checks.detect import detect
+from ratchet.checks.run import TestRun, allowed_environment
+from ratchet.config import Config
+from ratchet.core import events as ev
+from ratchet.core.item import SPEC_MAX_CHARS, Item, slug_of, title_of
+from ratchet.core.lease import Lease
+from ratchet.core.ledger import Entry
+from ratchet.core.receipt import Receipt
+from ratchet.core.roles import Role, Scope
+from ratchet.core.state import RunState, RunStatus, fold
+from ratchet.core.tdd import NEXT
+from ratchet.engine import Engine, Watcher
+from ratchet.errors import ArtifactBroken, LedgerBroken, NotFound, RatchetError, UsageError
+from ratchet.process import is_gone, this_process
+from ratchet.proof import Claim, Verification
+from ratchet.repository import Repository
+from ratchet.steps import Steps
+from ratchet.store import RunRow, Store
+from ratchet.store.rundir import RunDirectory
+from ratchet.store.sqlite import SqliteStore, stamp
+from ratchet.workspace import Record, Workspace
+from ratchet.workspace.kinds import Workspaces
+
+WORKFLOWS = ("tdd",)
+_AGENT_ENVIRONMENT = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "SHELL")
+
+
+class Story(msgspec.Struct, frozen=True, kw_only=True):
+    """A run as its ledger tells it."""
+
+    row: RunRow
+    state: RunState
+    entries: list[Entry]
+    events: list[ev.AnyEvent | ev.UnknownEvent]
+    receipts: list[Receipt]
+
+
+class Factory:
+    def __init__(self, repo: Repository, config: Config) -> None:
+        self.repo, self.config = repo, config
+        self.store: Store = SqliteStore(self._store_path(), gone=is_gone)
+        self.workspaces = Workspaces(self._workspace_root())
+
+    def close(self) -> None:
+        self.store.close()
+
+    def __enter__(self) -> Factory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _store_path(self) -> Path:
+        return Path(self.config.store) if self.config.store else self.repo.state / "ratchet.db"
+
+    def _workspace_root(self) -> Path:
+        if self.config.workspace.root:
+            return Path(self.config.workspace.root).absolute()
+        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        return Path(state) / "ratchet" / "workspaces"
+
+    # --- running ---------------------------------------------------------------------------------------------
+
+    def add(self, spec_path: Path, *, workflow: str = "tdd") -> Item:
+        """Queue a spec; the same spec asked for again while it is open is the same item."""
+        if workflow not in WORKFLOWS:
+            raise UsageError(f"there is no workflow {workflow!r}", hint=f"workflows: {', '.join(WORKFLOWS)}")
+        spec = read_spec(spec_path)
+        self.target()  # before anything is queued: no test command means there is nothing to run
+        title, now = title_of(spec), datetime.now(UTC)
+        unique = secrets.token_hex(4)
+        identity = f"{workflow}\n{self.config.agent}\n{spec}".encode()
+        item = Item(
+            id=f"item-{now:%Y%m%d-%H%M%S}-{unique}",
+            repo=str(self.repo.root),
+            spec=spec,
+            title=title,
+            workflow=workflow,
+            base_commit=self.repo.head,
+            slug=slug_of(title, unique),
+            source_ref=f"{spec_path.name}:{hashlib.sha256(identity).hexdigest()[:16]}",
+            created_at=stamp(now),
+        )
+        return self.store.add(item)
+
+    def claim(self, item: str) -> Lease:
+        now = datetime.now(UTC)
+        run = f"run-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+        return self.store.claim(item, run=run, holder=this_process(), ttl_s=self.config.lease_s)
+
+    async def work(self, lease: Lease, *, watch: Watcher, tell: Callable[[Said], None]) -> RunState:
+        """Carry a claimed run as far as it goes."""
+        try:
+            item = self.store.item(lease.item)
+            agents = self._agents()
+            engine = Engine(
+                store=self.store,
+                lease=lease,
+                directory=self.directory(lease.run),
+                start=self._start(item),
+                workspace=lambda _state: self._workspace(item),
+                steps=lambda engine, workspace: self._steps(engine, workspace, item, agents, tell),
+                watch=watch,
+                lease_s=self.config.lease_s,
+            )
+        except BaseException:
+            self.store.release(lease)
+            raise
+        state = await engine.run()
+        if state.status is RunStatus.COMPLETED:
+            self.workspaces.open(item.slug).destroy()
+        return state
+
+    def _start(self, item: Item) -> ev.RunStarted:
+        target = self.target()
+        return ev.RunStarted(
+            item=item.id,
+            title=item.title,
+            workflow=item.workflow,
+            repo=item.repo,
+            base_commit=item.base_commit,
+            branch=f"ratchet/{item.slug}",
+            slug=item.slug,
+            policy=msgspec.to_builtins(self.config.tdd),
+            tests=target.tests,
+            protected=[*Scope(tests=()).protected, *target.protected],
+            test_command=target.command,
+            gates=[msgspec.json.encode(gate).decode() for gate in self.config.gates],
+        )
+
+    def _workspace(self, item: Item) -> Workspace:
+        """The run's own, if it is still whole; else laid down anew, for the trees and commits outlive it."""
+        try:
+            return self.workspaces.open(item.slug)
+        except NotFound:
+            holder = this_process()
+            record = Record(
+                slug=item.slug,
+                path=str(self.workspaces.path_of(item.slug)),
+                kind=self.config.workspace.kind,
+                repo=item.repo,
+                base_commit=item.base_commit,
+                owner_pid=holder.pid,
+                owner_machine=holder.machine,
+                created_at=stamp(datetime.now(UTC)),
+            )
+            return self.workspaces.create(record)
+
+    def _steps(
+        self,
+        engine: Engine,
+        workspace: Workspace,
+        item: Item,
+        agents: dict[Role, Agent],
+        tell: Callable[[Said], None],
+    ) -> Steps:
+        assert engine.state.started
+        target = msgspec.structs.replace(self.target(), command=engine.state.started.test_command)
+        names = [*_AGENT_ENVIRONMENT, *self.config.env]
+        return Steps(
+            item=item,
+            config=self.config,
+            directory=engine.directory,
+            workspace=workspace,
+            checks=self.checks(target),
+            agents=agents.__getitem__,
+            tell=tell,
+            turn=engine.turn,
+            history=engine.history,
+            env={name: os.environ[name] for name in names if name in os.environ},
+        )
+
+    def _agents(self) -> dict[Role, Agent]:
+        """All of them before the first step: a missing program must not be found out half-way."""
+        opened: dict[str, Agent] = {}
+        roles = (Role.AUDITOR, Role.IMPLEMENTER, Role.ARCHITECT, Role.REVIEWER)
+        for role in roles:
+            spec = self.config.agent_for(role)
+            opened.setdefault(spec, opened.get(spec) or open_agent(spec))
+        return {role: opened[self.config.agent_for(role)] for role in roles}
+
+    def target(self) -> Target:
+        tests = self.config.test
+        found = detect(self.repo.root, command=tests.command, tests=tests.paths or None)
+        if found is None:
+            raise UsageError(
+                f"no test command found for {self.repo.root}",
+                hint='set one in ratchet.toml: [test] command = "python -m pytest"',
+            )
+        return found
+
+    def checks(self, target: Target | None = None) -> TestRun:
+        return TestRun(target=target or self.target(), timeout_s=self.config.test.timeout_s, env=allowed_environment())
+
+    def directory(self, run: str) -> RunDirectory:
+        return RunDirectory(self.repo.state, run)
+
+    # --- looking ---------------------------------------------------------------------------------------------
+
+    def find_run(self, name: str) -> RunRow:
+        """A run by its id, by an unambiguous part of it, or `last`."""
+        rows = self.store.runs()
+        matching = rows[:1] if name == "last" else [row for row in rows if name in row.run]
+        exact = [row for row in matching if row.run == name]
+        if exact or len(matching) == 1:
+            return (exact or matching)[0]
+        if matching:
+            raise UsageError(
+                f"{name!r} fits {len(matching)} runs", hint="write more of the id; `ratchet runs` lists them"
+            )
+        raise NotFound(f"there is no run {name!r}", hint="`ratchet runs` lists what there is", run=name)
+
+    def story(self, name: str) -> Story:
+        row = self.find_run(name)
+        entries = self.store.entries(row.run)
+        events = [ev.decode(entry.kind, entry.data) for entry in entries]
+        return Story(
+            row=row,
+            state=fold(row.run, NEXT, events),
+            entries=entries,
+            events=events,
+            receipts=self.store.receipts(row.run),
+        )
+
+    def export(self, name: str) -> Path:
+        story = self.story(name)
+        directory = self.directory(story.row.run)
+        directory.export(story.entries, story.receipts, story.state)
+        return directory.path
+
+    def abort(self, name: str, *, by: str) -> bool:
+        """Stop a run; says whether it is over already or its worker was told to stop."""
+        row = self.find_run(name)
+        if row.status is not RunStatus.RUNNING:
+            raise UsageError(f"{row.run} is {row.status} already", hint=f"ratchet show {row.run}")
+        if row.holder and not is_gone(row.holder):
+            self.store.ask_abort(row.run, by=by)
+            return False
+        lease = self.claim(row.item)
+        try:
+            self.store.append(lease, [ev.RunAborted(by=by)])
+        finally:
+            self.store.release(lease)
+        return True
+
+    def diff(self, name: str) -> str:
+        state = self.story(name).state
+        if not state.started:
+            return ""
+        return repository.diff(self.repo.root, state.started.base_commit, state.head)
+
+    # --- verifying -------------------------------------------------------------------------------------------
+
+    async def verify(self, name: str) -> list[Verification]:
+        """Re-enact a commit's proof; of a run, also check the chain, every receipt and every artifact."""
+        commit = None if name == "last" or name.startswith("run-") else repository.commit_of(self.repo.root, name)
+        if commit:
+            return [await self._verify_commit(commit)]
+        row = self.find_run(name)
+        checked = self._verify_ledger(row)
+        commits = [] if not checked.holds else self.story(row.run).state.commits
+        return [checked, *[await self._verify_commit(kept.commit) for kept in commits]]
+
+    async def _verify_commit(self, commit: str) -> Verification:
+        target = self.target()
+        return await proof.verify_commit(
+            self.repo.root,
+            commit,
+            checks=lambda _folder: self.checks(target),
+            scope=Scope(tests=tuple(target.tests)),
+        )
+
+    def _verify_ledger(self, row: RunRow) -> Verification:
+        try:
+            entries = self.store.entries(row.run)
+        except LedgerBroken as error:
+            return Verification(subject=row.run, claims=[Claim(what="the ledger", holds=False, detail=str(error))])
+        receipts = self.store.receipts(row.run)
+        claims = [
+            Claim(what=f"the ledger's {len(entries)} rows hold together", holds=True),
+            self._verify_receipts(entries, receipts),
+            self._verify_artifacts(row.run, receipts),
+        ]
+        return Verification(subject=row.run, claims=claims)
+
+    def _verify_receipts(self, entries: list[Entry], receipts: Iterable[Receipt]) -> Claim:
+        events = [ev.decode(entry.kind, entry.data) for entry in entries]
+        keys = {event.step: event.key for event in events if isinstance(event, ev.StepStarted)}
+        wrong = [receipt.step for receipt in receipts if keys.get(receipt.step) != receipt.key]
+        detail = f"steps {wrong} carry another key than was announced" if wrong else ""
+        return Claim(what=f"{len(keys)} announced steps, each receipt with its key", holds=not wrong, detail=detail)
+
+    def _verify_artifacts(self, run: str, receipts: Iterable[Receipt]) -> Claim:
+        directory, broken, count = self.directory(run), [], 0
+        for artifact in [artifact for receipt in receipts for artifact in receipt.artifacts]:
+            count += 1
+            try:
+                directory.get(artifact)
+            except ArtifactBroken as error:
+                broken.append(error.message)
+        return Claim(what=f"{count} artifacts are what their receipts say", holds=not broken, detail="; ".join(broken))
+
+
+def read_spec(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"the spec {path} cannot be read: {error.strerror}", hint="check the path") from error
+    try:
+        spec = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"the spec {path} is not UTF-8 text: {error}", hint="save it as UTF-8") from error
+    if not spec.strip():
+        raise UsageError(f"the spec {path} is empty", hint="say what is wanted, in Markdown")
+    if len(spec) > SPEC_MAX_CHARS:
+        raise UsageError(
+            f"the spec {path} has {len(spec):,} characters, at most {SPEC_MAX_CHARS:,} are taken",
+            hint="split it into several items",
+        )
+    return spec
+
+
+__all__ = ["Factory", "RatchetError", "Story", "read_spec"]

@@ -1,0 +1,60 @@
+"""The command `ratchet`. Data to stdout, talk to stderr, `--json` everywhere, errors that end in a hint.
+
+Exit codes: 0 yes; 1 the answer is no; 2 usage or configuration; 3 the environment cannot; 75 parked by quota;
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ratchet import __version__
+from ratchet.errors import RatchetError
+from ratchet.surfaces.cli import looking, project, running
+from ratchet.surfaces.cli.common import EXIT_CODES, say
+
+COMMANDS = (*running.COMMANDS, *looking.COMMANDS, *project.COMMANDS)
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="ratchet",
+        description="A software factory for coding agents: every green step is kept, every red one is undone.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"ratchet {__version__}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--json", action="store_true", help="print data as JSON")
+    common.add_argument("-C", "--repo", type=Path, default=Path(), metavar="DIR", help="the repository (default: here)")
+    common.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a configuration key")
+    for command in COMMANDS:
+        command.add_to(commands, common)
+    return top
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = parser().parse_args(argv)
+    try:
+        return int(arguments.handle(arguments))
+    except RatchetError as error:
+        return _explain(error)
+    except KeyboardInterrupt:
+        say("interrupted")
+        return 130
+    except BrokenPipeError:
+        # Whoever read us has gone (`ratchet logs | head`): that is not an error, and there is nobody to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _explain(error: RatchetError) -> int:
+    say(f"ratchet: {error.message}")
+    if error.hint:
+        say(f"  hint: {error.hint}")
+    return error.exit_code

@@ -1,0 +1,64 @@
+"""What the commands share: how one is declared, how the factory is opened, how data is printed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ratchet import config, repository
+from ratchet.factory import Factory
+
+EXIT_CODES = """exit codes:
+  0 yes   1 the answer is no (tests failed, run failed)   2 usage or configuration
+  3 the environment cannot   75 parked by quota   130 interrupted"""
+
+Arguments = argparse.Namespace
+Handle = Callable[[Arguments], int]
+Declare = Callable[[argparse.ArgumentParser], None]
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """One command: its name, what it is for, its arguments, and what it does."""
+
+    name: str
+    help: str
+    handle: Handle
+    declare: Declare = lambda _parser: None
+    more: str = ""
+
+    def add_to(self, commands: Any, common: argparse.ArgumentParser) -> None:
+        made: argparse.ArgumentParser = commands.add_parser(
+            self.name,
+            help=self.help,
+            description=f"{self.help[0].upper()}{self.help[1:]}.",
+            epilog=self.more,
+            parents=[common],
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        self.declare(made)
+        made.set_defaults(handle=self.handle)
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr)  # noqa: T201 — this is where talk goes
+
+
+def show(text: str) -> None:
+    print(text)  # noqa: T201 — this is where data goes
+
+
+def show_json(value: object) -> None:
+    show(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode())
+
+
+def open_factory(arguments: Arguments) -> Factory:
+    repo = repository.find(arguments.repo.absolute())
+    return Factory(repo, config.load(repo.root, flags=arguments.set).config)
+
+
+def run_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run's id, an unambiguous part of it, or `last`")

@@ -1,0 +1,167 @@
+"""Commands that make a run go: run, resume, abort, demo."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import getpass
+import signal
+import sys
+from pathlib import Path
+
+import msgspec
+
+from ratchet import config, repository
+from ratchet.core.item import ParkReason
+from ratchet.core.lease import Lease
+from ratchet.core.state import RunState, RunStatus
+from ratchet.errors import UsageError
+from ratchet.factory import Factory
+from ratchet.surfaces import demo
+from ratchet.surfaces.cli.common import Arguments, Command, open_factory, run_argument, say, show, show_json
+from ratchet.surfaces.live import Live, stderr_or_stdout
+from ratchet.surfaces.story import painter, tell
+
+EX_TEMPFAIL = 75
+
+
+def run(arguments: Arguments) -> int:
+    repo = repository.find(arguments.repo.absolute())
+    agent = [f"agent={arguments.agent}"] if arguments.agent else []
+    loaded = config.load(repo.root, flags=[*arguments.set, *agent])
+    with Factory(repo, loaded.config) as factory:
+        item = factory.add(arguments.spec, workflow=arguments.workflow)
+        if repo.dirty and item.base_commit == repo.head:
+            say(f"note: uncommitted changes are left out; the run starts from commit {repo.head[:10]}")
+        return _carry(factory, factory.claim(item.id), as_json=arguments.json)
+
+
+def resume(arguments: Arguments) -> int:
+    with open_factory(arguments) as factory:
+        row = factory.find_run(arguments.run)
+        if row.status is not RunStatus.RUNNING:
+            say(f"{row.run} is {row.status} already: nothing is left to do")
+            if arguments.json:
+                show_json(_result(factory.story(row.run).state))
+            return 0
+        return _carry(factory, factory.claim(row.item), as_json=arguments.json)
+
+
+def _carry(factory: Factory, lease: Lease, *, as_json: bool) -> int:
+    live = Live(stderr_or_stdout(as_json=as_json))
+    try:
+        state = asyncio.run(_interruptible(factory, lease, live))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        live.close()
+        say(f"interrupted; nothing is lost: ratchet resume {lease.run}")
+        return 130
+    finally:
+        live.close()
+    if as_json:
+        show_json(_result(state))
+    else:
+        _say_next(state)
+    return _exit_code(state)
+
+
+async def _interruptible(factory: Factory, lease: Lease, live: Live) -> RunState:
+    """SIGTERM stops us as tidily as Ctrl-C does."""
+    task = asyncio.current_task()
+    assert task
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await factory.work(lease, watch=live, tell=live.tell)
+
+
+def _exit_code(state: RunState) -> int:
+    if state.parked:
+        return EX_TEMPFAIL if state.parked.reason is ParkReason.QUOTA else 1
+    return 0 if state.status is RunStatus.COMPLETED else 1
+
+
+def _say_next(state: RunState) -> None:
+    if state.parked:
+        show(f"\nContinue with: ratchet resume {state.run}")
+    elif state.started:
+        show(f"\nThe story: ratchet show {state.run}\nThe proof: ratchet verify {state.run}")
+        show(f"The change: git diff {state.started.base_commit[:10]}..{state.started.branch}")
+
+
+def _result(state: RunState) -> dict[str, object]:
+    return {
+        "run": state.run,
+        "status": state.status,
+        "phase": state.phase,
+        "branch": state.started.branch if state.started else "",
+        "base_commit": state.started.base_commit if state.started else "",
+        "head": state.head,
+        "commits": [{"commit": k.commit, "subject": k.subject, "tests": k.tests} for k in state.commits],
+        "iterations": state.iteration - 1,
+        "reverts": state.reverts,
+        "refusals": state.refusals,
+        "usage": msgspec.to_builtins(state.usage),
+        "parked": msgspec.to_builtins(state.parked) if state.parked else None,
+        "failure": state.failure,
+        "detail": state.detail,
+    }
+
+
+def abort(arguments: Arguments) -> int:
+    with open_factory(arguments) as factory:
+        row = factory.find_run(arguments.run)
+        over = factory.abort(row.run, by=getpass.getuser())
+    if arguments.json:
+        show_json({"run": row.run, "aborted": over})
+    else:
+        show(f"{row.run} is aborted" if over else f"{row.run}: its worker was told to stop and will within seconds")
+    return 0
+
+
+def run_demo(arguments: Arguments) -> int:
+    """The whole of it: a real project, real git, real tests; only the model is scripted."""
+    folder: Path | None = arguments.into
+    if folder and folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder} is not empty", hint="name a folder that does not exist yet")
+    place = demo.lay_out(folder)
+    repo = repository.find(place)
+    loaded = config.load(repo.root, flags=[*demo.settings(place), *arguments.set])
+    with Factory(repo, loaded.config) as factory:
+        if not arguments.json:
+            show(f"A small real project is in {place}. Its spec:\n")
+            show("\n".join(f"  {line}" for line in (place / demo.SPEC).read_text().splitlines()) + "\n")
+        item = factory.add(place / demo.SPEC)
+        lease = factory.claim(item.id)
+        live = Live(stderr_or_stdout(as_json=arguments.json))
+        state = asyncio.run(_interruptible(factory, lease, live))
+        live.close()
+        if arguments.json:
+            show_json(_result(state))
+        else:
+            show("\n" + demo.told(factory.story(lease.run), place, painter(colour=sys.stdout.isatty()), tell))
+    return _exit_code(state)
+
+
+def _declare_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("spec", type=Path, metavar="SPEC.md", help="what is wanted, in Markdown")
+    parser.add_argument("--agent", metavar="KIND:…", help="scripted:FILE or command:PROGRAM ARGS")
+    parser.add_argument("--workflow", default="tdd", help="the workflow (default: tdd)")
+
+
+def _declare_demo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--into", type=Path, metavar="DIR", help="where to put the project (default: a new folder)")
+
+
+COMMANDS = (
+    Command(
+        name="demo", help="watch one item go through the red-green ratchet", handle=run_demo, declare=_declare_demo
+    ),
+    Command(
+        name="run",
+        help="carry one spec through the workflow; the same command again continues it",
+        handle=run,
+        declare=_declare_run,
+    ),
+    Command(name="resume", help="continue a run that was cut off or parked", handle=resume, declare=run_argument),
+    Command(
+        name="abort", help="stop a run for good; what it kept stays on its branch", handle=abort, declare=run_argument
+    ),
+)

@@ -1,0 +1,261 @@
+"""Events in the words of a person: one line each for the live view, the whole story for `show` and the demo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from enum import StrEnum
+from functools import singledispatch
+
+import msgspec
+
+from ratchet.core import events as ev
+from ratchet.core.state import RunState, RunStatus
+from ratchet.factory import Story
+
+
+class Tone(StrEnum):
+    PLAIN = "plain"
+    DIM = "dim"
+    GOOD = "good"
+    BAD = "bad"
+    WARN = "warn"
+
+
+_CODES = {Tone.PLAIN: "", Tone.DIM: "\x1b[2m", Tone.GOOD: "\x1b[32m", Tone.BAD: "\x1b[31m", Tone.WARN: "\x1b[33m"}
+_MARKS = {Tone.PLAIN: "·", Tone.DIM: "·", Tone.GOOD: "✔", Tone.BAD: "✘", Tone.WARN: "!"}
+Paint = Callable[[Tone, str], str]
+
+
+def painter(*, colour: bool) -> Paint:
+    return (lambda tone, text: f"{_CODES[tone]}{text}\x1b[0m" if _CODES[tone] else text) if colour else _plain
+
+
+def _plain(_tone: Tone, text: str) -> str:
+    return text
+
+
+class Line(msgspec.Struct, frozen=True):
+    """`who` acted, and what came of it."""
+
+    who: str
+    text: str
+    tone: Tone = Tone.PLAIN
+
+
+@singledispatch
+def line_of(_event: object) -> Line | None:
+    """None: not worth a line."""
+    return None
+
+
+@line_of.register
+def _(event: ev.RunStarted) -> Line:
+    return Line("run", f"{event.title} · {event.workflow} · from {event.base_commit[:10]} on branch {event.branch}")
+
+
+@line_of.register
+def _(event: ev.RunParked) -> Line:
+    until = f" until {event.until}" if event.until else ""
+    return Line("run", f"parked ({event.reason}){until}: {event.detail}", Tone.WARN)
+
+
+@line_of.register
+def _(event: ev.RunCompleted) -> Line:
+    return Line("run", f"completed: {event.commits} commits kept", Tone.GOOD)
+
+
+@line_of.register
+def _(event: ev.RunFailed) -> Line:
+    return Line("run", f"failed ({event.reason}): {event.detail}", Tone.BAD)
+
+
+@line_of.register
+def _(event: ev.RunAborted) -> Line:
+    return Line("run", f"aborted by {event.by}", Tone.BAD)
+
+
+@line_of.register
+def _(event: ev.StepResumed) -> Line:
+    return Line("run", f"step {event.step} was cut off: done again from its recorded tree", Tone.WARN)
+
+
+@line_of.register
+def _(event: ev.WritesUndone) -> Line:
+    return Line(event.role, f"wrote where it may not, undone: {_list(event.paths)}", Tone.WARN)
+
+
+@line_of.register
+def _(event: ev.BaselineTaken) -> Line:
+    red = f", {len(event.failing)} of them red before we start" if event.failing else ", all green"
+    return Line("baseline", f"{event.tests} tests{red if event.tests else ': none yet'}", Tone.DIM)
+
+
+@line_of.register
+def _(event: ev.TestWritten) -> Line:
+    return Line("auditor", f"wrote a test in {_list(event.paths)}: {event.summary}")
+
+
+@line_of.register
+def _(event: ev.RequirementsMet) -> Line:
+    return Line("auditor", "says the requirements are complete")
+
+
+@line_of.register
+def _(event: ev.AuditFailed) -> Line:
+    return Line("auditor", event.why, Tone.WARN)
+
+
+@line_of.register
+def _(event: ev.RedConfirmed) -> Line:
+    return Line("tests", f"red for the right reason: {_list(event.tests)}", Tone.BAD)
+
+
+@line_of.register
+def _(event: ev.RedRefused) -> Line:
+    return Line("tests", f"test refused: {event.why}", Tone.WARN)
+
+
+@line_of.register
+def _(event: ev.ChangeProposed) -> Line:
+    return Line("change", f"{_list(event.paths)}: {event.summary}")
+
+
+@line_of.register
+def _(event: ev.AttemptFailed) -> Line:
+    return Line("implementer", f"attempt failed: {event.why}", Tone.WARN)
+
+
+@line_of.register
+def _(event: ev.StepCommitted) -> Line:
+    return Line("kept", f"{event.commit[:10]} {event.subject}", Tone.GOOD)
+
+
+@line_of.register(ev.StepReverted)
+@line_of.register(ev.RefactorReverted)
+@line_of.register(ev.RevisionReverted)
+def _(event: ev.StepReverted | ev.RefactorReverted | ev.RevisionReverted) -> Line:
+    return Line("reverted", f"{_list(event.paths)}: {event.why}", Tone.BAD)
+
+
+@line_of.register(ev.StepVerified)
+@line_of.register(ev.RevisionVerified)
+def _(event: ev.StepVerified | ev.RevisionVerified) -> Line | None:
+    if event.warnings:
+        return Line("gates", "; ".join(event.warnings), Tone.WARN)
+    return Line("gates", f"passed: {_list(event.gates)}", Tone.DIM) if event.gates else None
+
+
+@line_of.register
+def _(event: ev.TestAbandoned) -> Line:
+    return Line("run", f"gave the test back to the auditor: {event.why}", Tone.WARN)
+
+
+@line_of.register
+def _(event: ev.RefactorFellDue) -> Line:
+    return Line("run", f"{event.greens} greens: time to refactor", Tone.DIM)
+
+
+@line_of.register
+def _(event: ev.RefactorFailed) -> Line:
+    return Line("architect", event.why, Tone.DIM)
+
+
+@line_of.register
+def _(event: ev.ReviewApproved) -> Line:
+    return Line("reviewer", f"approved: {event.summary}", Tone.GOOD)
+
+
+@line_of.register
+def _(event: ev.ChangesRequested) -> Line:
+    return Line("reviewer", f"wants {len(event.findings)} changes: {event.summary}", Tone.WARN)
+
+
+@line_of.register
+def _(event: ev.ReviewFailed) -> Line:
+    return Line("reviewer", f"no valid verdict: {event.why}", Tone.WARN)
+
+
+@line_of.register
+def _(event: ev.Landed) -> Line:
+    return Line("landed", f"branch {event.branch} at {event.head[:10]}", Tone.GOOD)
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def render(line: Line, seconds: float, paint: Paint) -> str:
+    clock = f"{int(seconds) // 60}:{seconds % 60:04.1f}".rjust(7)
+    return (
+        f"{paint(Tone.DIM, clock)}  {paint(line.tone, _MARKS[line.tone])} {line.who:<11} {paint(line.tone, line.text)}"
+    )
+
+
+def seconds_between(start: str, end: str) -> float:
+    return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
+
+
+def status_line(state: RunState, seconds: float) -> str:
+    """Phase, iteration, attempts, commits, reverts, time, cost."""
+    return (
+        f"{state.phase} · iteration {state.iteration}/{state.policy.iterations} · attempt {state.attempts + 1}"
+        f"/{state.policy.attempts} · {len(state.commits)} kept · {state.reverts} reverted · {seconds:.0f} s"
+        f" · ${state.usage.cost_usd:.4f}"
+    )
+
+
+def tell(story: Story, paint: Paint) -> str:
+    """What was asked, tried, refused, reverted, kept, and what it cost."""
+    state, entries = story.state, story.entries
+    lines = [_headline(story, paint), ""]
+    for entry, event in zip(entries, story.events, strict=True):
+        if line := line_of(event):
+            lines.append(render(line, seconds_between(entries[0].at, entry.at), paint))
+    lines += ["", *_commits(state, paint), *_undone(story, paint), *_sums(state)]
+    return "\n".join(lines)
+
+
+_STATUS_TONE = {RunStatus.COMPLETED: Tone.GOOD, RunStatus.RUNNING: Tone.PLAIN}
+
+
+def _headline(story: Story, paint: Paint) -> str:
+    state = story.state
+    status = f"parked ({state.parked.reason})" if state.parked else str(state.status)
+    tone = Tone.WARN if state.parked else _STATUS_TONE.get(state.status, Tone.BAD)
+    return f"{story.row.run}  {paint(tone, status)}  {story.row.title}"
+
+
+def _commits(state: RunState, paint: Paint) -> list[str]:
+    if not state.commits:
+        return ["No commit was kept."]
+    lines = [f"Kept, each with its proof ({len(state.commits)}):"]
+    for kept in state.commits:
+        proved = f"red, then green: {_list(kept.tests)}" if kept.tests else "green before and after"
+        lines.append(f"  {paint(Tone.GOOD, kept.commit[:10])} {kept.subject}  {paint(Tone.DIM, f'[{proved}]')}")
+    return lines
+
+
+def _undone(story: Story, paint: Paint) -> list[str]:
+    reverted = [
+        (event.paths, event.why)
+        for event in story.events
+        if isinstance(event, ev.StepReverted | ev.RefactorReverted | ev.RevisionReverted)
+    ]
+    refused = [event.why for event in story.events if isinstance(event, ev.RedRefused)]
+    forbidden = [event for event in story.events if isinstance(event, ev.WritesUndone)]
+    lines = [f"Reverted ({len(reverted)}):"] if reverted else []
+    lines += [f"  {paint(Tone.BAD, _list(paths))}: {why}" for paths, why in reverted]
+    lines += [f"Refused tests ({len(refused)}):"] if refused else []
+    lines += [f"  {paint(Tone.WARN, why)}" for why in refused]
+    lines += [f"Forbidden writes undone ({len(forbidden)}):"] if forbidden else []
+    lines += [f"  {paint(Tone.WARN, f'{event.role}: {_list(event.paths)}')}" for event in forbidden]
+    return lines
+
+
+def _sums(state: RunState) -> list[str]:
+    used = state.usage
+    return [
+        f"Cost: ${used.cost_usd:.4f}, {used.tokens_in:,} tokens in, {used.tokens_out:,} out, "
+        f"{used.seconds:.1f} s of agents' time, {state.step} steps."
+    ]
