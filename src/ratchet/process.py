@@ -107,7 +107,7 @@ async def supervise(
 def _stdin_file(content: bytes) -> IO[bytes]:
     """A file, not a pipe: a child that never reads its input must not block anyone."""
     if not content:
-        return open(os.devnull, "rb")  # noqa: PTH123, SIM115 — handed to the child, closed by the caller
+        return open(os.devnull, "rb")  # noqa: PTH123 — handed to the child, closed by the caller
     feed = os.fdopen(os.memfd_create("stdin"), "w+b") if hasattr(os, "memfd_create") else _temporary()
     feed.write(content)
     feed.flush()

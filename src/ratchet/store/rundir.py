@@ -20,7 +20,6 @@ from ratchet.core.state import RunState
 from ratchet.errors import ArtifactBroken
 from ratchet.files import FILE_MODE, make_private_dir, room_for, write_durably
 
-
 ANSWERS = "answers/"
 
 
