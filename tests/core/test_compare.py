@@ -25,7 +25,8 @@ def report(
     statuses: dict[str, TestStatus], *, failure: Failure | None = None, broken: list[Diagnostic] | None = None
 ) -> Report:
     tests = [
-        TestResult(id=name, status=status, file=name.split("::")[0], failure=failure) for name, status in statuses.items()
+        TestResult(id=name, status=status, file=name.split("::")[0], failure=failure)
+        for name, status in statuses.items()
     ]
     red = broken or any(status in (S.FAILED, S.ERROR) for status in statuses.values())
     status = ReportStatus.FAILED if red else ReportStatus.PASSED
@@ -135,9 +136,7 @@ def test_only_agreement_of_records_end_and_exit_code_is_a_pass() -> None:
     failed = [TestResult(id="a", status=S.FAILED)]
 
     def verdict(tests: list[TestResult], code: int, *, ended: bool = True, notes: tuple[str, ...] = ()) -> str:
-        return status_of(
-            tests=tests, broken=0, exit_code=code, ended=ended, timed_out=False, notes=list(notes)
-        )
+        return status_of(tests=tests, broken=0, exit_code=code, ended=ended, timed_out=False, notes=list(notes))
 
     assert verdict(passed, 0) == "passed"
     assert verdict(failed, 1) == "failed"

@@ -24,7 +24,12 @@ def run(tmp_path: Path, *argv: str, timeout_s: float = 30, **options: object) ->
 
 async def _run(tmp_path: Path, *argv: str, timeout_s: float = 30, **options: object) -> Finished:
     return await supervise(
-        argv, cwd=tmp_path, env=dict(os.environ), output=tmp_path / "out", timeout_s=timeout_s, **options  # type: ignore[arg-type]
+        argv,
+        cwd=tmp_path,
+        env=dict(os.environ),
+        output=tmp_path / "out",
+        timeout_s=timeout_s,
+        **options,  # type: ignore[arg-type]
     )
 
 
@@ -125,7 +130,9 @@ def test_a_child_that_never_reads_a_large_input_does_not_block(tmp_path: Path) -
 
 def test_cancelling_leaves_nobody_behind(tmp_path: Path) -> None:
     async def cancelled() -> int:
-        task = asyncio.create_task(_run(tmp_path, PYTHON, "-c", DAEMON + "time.sleep(600)", str(tmp_path / "pid"), grace_s=0.2))
+        task = asyncio.create_task(
+            _run(tmp_path, PYTHON, "-c", DAEMON + "time.sleep(600)", str(tmp_path / "pid"), grace_s=0.2)
+        )
         pid = int(await until(tmp_path / "pid"))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
