@@ -75,6 +75,13 @@ class Factory:
         state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
         return Path(state) / "ratchet" / "workspaces"
 
+    def tidy(self) -> None:
+        """Take away workspaces of completed runs whose worker died before it could."""
+        done = {self.store.item(row.item).slug for row in self.store.runs() if row.status is RunStatus.COMPLETED}
+        for record in self.workspaces.list():
+            if record.slug in done and record.repo == str(self.repo.root):
+                self.workspaces.open(record.slug).destroy()
+
     # --- running ---------------------------------------------------------------------------------------------
 
     def add(self, spec_path: Path, *, workflow: str = "tdd") -> Item:
@@ -107,6 +114,7 @@ class Factory:
     async def work(self, lease: Lease, *, watch: Watcher, tell: Callable[[Said], None]) -> RunState:
         """Carry a claimed run as far as it goes."""
         try:
+            self.tidy()
             item = self.store.item(lease.item)
             agents = self._agents()
             engine = Engine(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import getpass
+import os
 import signal
 import sys
 from pathlib import Path
@@ -40,6 +41,7 @@ def resume(arguments: Arguments) -> int:
     with open_factory(arguments) as factory:
         row = factory.find_run(arguments.run)
         if row.status is not RunStatus.RUNNING:
+            factory.tidy()
             say(f"{row.run} is {row.status} already: nothing is left to do")
             if arguments.json:
                 show_json(_result(factory.story(row.run).state))
@@ -121,6 +123,8 @@ def run_demo(arguments: Arguments) -> int:
     folder: Path | None = arguments.into
     if folder and folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty", hint="name a folder that does not exist yet")
+    # The demo's project needs none of the plugins that happen to be installed here, and starts faster without.
+    os.environ.setdefault("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     place = demo.lay_out(folder)
     repo = repository.find(place)
     loaded = config.load(repo.root, flags=[*demo.settings(place), *arguments.set])
