@@ -62,7 +62,7 @@ def _toml(path: Path) -> dict[str, Any]:
 
 
 def python_of(folder: Path) -> str:
-    """The interpreter the project is installed in: its own, the active one, ours if it has pytest, else the system's."""
+    """The interpreter the project is installed in: its own, the active one, ours with pytest, the system's."""
     candidates = [folder / ".venv" / "bin" / "python", folder / "venv" / "bin" / "python"]
     if active := os.environ.get("VIRTUAL_ENV"):
         candidates.append(Path(active) / "bin" / "python")

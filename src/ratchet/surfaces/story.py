@@ -97,7 +97,7 @@ def _(event: ev.TestWritten) -> Line:
 
 
 @line_of.register
-def _(event: ev.RequirementsMet) -> Line:
+def _(_event: ev.RequirementsMet) -> Line:
     return Line("auditor", "says the requirements are complete")
 
 
