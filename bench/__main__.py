@@ -19,7 +19,7 @@ def main(wanted: list[str]) -> None:
         if wanted and name not in wanted:
             continue
         module = importlib.import_module(f"bench.{name}")
-        print(f"\n{module.__doc__.splitlines()[0]}")
+        print(f"\n{(module.__doc__ or name).splitlines()[0]}")
         rows: list[bench.Row] = module.main()
         for what, unit, value in rows:
             print(f"  {what:<64} {value:>12.3f} {unit}")

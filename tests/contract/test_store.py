@@ -220,7 +220,7 @@ def test_an_abort_that_was_asked_for_reaches_the_holder(store: Store) -> None:
 def test_what_is_not_there_is_said_so(store: Store) -> None:
     for look in (store.run, store.entries, store.item):
         with pytest.raises(NotFound):
-            look("nothing")  # type: ignore[operator]
+            look("nothing")
 
 
 def test_runs_are_listed_newest_first(world: World, store: Store) -> None:

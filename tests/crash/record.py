@@ -14,9 +14,10 @@ from typing import Any
 
 from ratchet.store import rundir
 from ratchet.store.sqlite import SqliteStore
+from ratchet.surfaces import demo
 from ratchet.surfaces.live import silent
 from ratchet.workspace import kinds, trees
-from tests.support import demo, open_factory
+from tests.support import open_factory
 
 # Git commands that change something; the others only look.
 _WRITES = {"add", "read-tree", "clean", "restore", "commit-tree", "update-ref", "write-tree", "reset", "worktree"}

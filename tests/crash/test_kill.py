@@ -8,7 +8,8 @@ import signal
 import subprocess
 from pathlib import Path
 
-from tests.support import RATCHET, demo, git, lay_out_demo, quick_environment, ratchet
+from ratchet.surfaces import demo
+from tests.support import RATCHET, git, lay_out_demo, quick_environment, ratchet
 
 KILLS = 12
 

@@ -17,8 +17,9 @@ from ratchet.core import trailers
 from ratchet.core.state import RunStatus
 from ratchet.factory import Factory
 from ratchet.store.rundir import RunDirectory
+from ratchet.surfaces import demo
 from ratchet.surfaces.live import silent
-from tests.support import demo, git, lay_out_demo, open_factory, quick_environment
+from tests.support import git, lay_out_demo, open_factory, quick_environment
 
 SHARDS = 6
 _OWN = {"run_claimed", "step_resumed"}  # what being cut off adds to a ledger
