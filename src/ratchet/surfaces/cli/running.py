@@ -21,7 +21,7 @@ from ratchet.factory import Factory
 from ratchet.surfaces import demo
 from ratchet.surfaces.cli.common import Arguments, Command, open_factory, run_argument, say, show, show_json
 from ratchet.surfaces.live import Live, stderr_or_stdout
-from ratchet.surfaces.story import painter, tell
+from ratchet.surfaces.story import painter
 
 EX_TEMPFAIL = 75
 
@@ -140,7 +140,7 @@ def run_demo(arguments: Arguments) -> int:
         if arguments.json:
             show_json(_result(state))
         else:
-            show("\n" + demo.told(factory.story(lease.run), place, painter(colour=sys.stdout.isatty()), tell))
+            show("\n" + demo.told(factory.story(lease.run), place, painter(colour=sys.stdout.isatty())))
     return _exit_code(state)
 
 
