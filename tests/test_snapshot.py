@@ -123,14 +123,24 @@ def test_names_that_are_no_text_survive(tree: Path) -> None:
     assert all((tree / os.fsdecode(name)).exists() for name in odd)
 
 
-def test_a_repository_hidden_in_the_tree_hides_nothing(tree: Path) -> None:
+@pytest.mark.parametrize("place", ["dir", "dir/with space", "brand new"])
+def test_a_repository_hidden_in_the_tree_hides_nothing(tree: Path, place: str) -> None:
     trees = trees_of(tree)
     kept = trees.write()
-    make_repository(tree / "dir", {"smuggled.py": "evil"})
+    make_repository(tree / place, {"smuggled.py": "evil"})
     now = trees.write()
-    assert "dir/smuggled.py" in trees.changes(kept, now)
+    assert f"{place}/smuggled.py" in trees.changes(kept, now)
     trees.restore(kept)
-    assert not (tree / "dir" / "smuggled.py").exists()
+    assert not (tree / place / "smuggled.py").exists()
+
+
+def test_a_repository_without_a_commit_hides_nothing_either(tree: Path) -> None:
+    trees = trees_of(tree)
+    kept = trees.write()
+    (tree / "empty").mkdir()
+    git("init", "-q", ".", cwd=tree / "empty")
+    (tree / "empty" / "smuggled.py").write_text("evil")
+    assert trees.changes(kept, trees.write()) == ["empty/smuggled.py"]
 
 
 def test_files_made_unreadable_are_brought_back(tree: Path) -> None:

@@ -18,6 +18,7 @@ from ratchet.checks.detect import detect
 from ratchet.checks.run import TestRun, allowed_environment
 from ratchet.config import Config
 from ratchet.core import events as ev
+from ratchet.core import trailers
 from ratchet.core.item import SPEC_MAX_CHARS, Item, slug_of, title_of
 from ratchet.core.lease import Lease
 from ratchet.core.ledger import Entry
@@ -84,8 +85,11 @@ class Factory:
 
     # --- running ---------------------------------------------------------------------------------------------
 
-    def add(self, spec_path: Path, *, workflow: str = "tdd") -> Item:
-        """Queue a spec; the same spec asked for again while it is open is the same item."""
+    def add(self, spec_path: Path, *, workflow: str = "tdd", settings: Iterable[str] = ()) -> Item:
+        """Queue a spec; the same spec asked for again while it is open is the same item.
+
+        `settings` are the overrides it was asked with: whoever continues it works under the same ones.
+        """
         if workflow not in WORKFLOWS:
             raise UsageError(f"there is no workflow {workflow!r}", hint=f"workflows: {', '.join(WORKFLOWS)}")
         spec = read_spec(spec_path)
@@ -102,6 +106,7 @@ class Factory:
             base_commit=self.repo.head,
             slug=slug_of(title, unique),
             source_ref=f"{spec_path.name}:{hashlib.sha256(identity).hexdigest()[:16]}",
+            settings=list(settings),
             created_at=stamp(now),
         )
         return self.store.add(item)
@@ -179,14 +184,13 @@ class Factory:
         tell: Callable[[Said], None],
     ) -> Steps:
         assert engine.state.started
-        target = msgspec.structs.replace(self.target(), command=engine.state.started.test_command)
         names = [*_AGENT_ENVIRONMENT, *self.config.env]
         return Steps(
             item=item,
             config=self.config,
             directory=engine.directory,
             workspace=workspace,
-            checks=self.checks(target),
+            checks=self.checks(_target_of(engine.state.started)),
             agents=agents.__getitem__,
             tell=tell,
             turn=engine.turn,
@@ -282,17 +286,25 @@ class Factory:
             return [await self._verify_commit(commit)]
         row = self.find_run(name)
         checked = self._verify_ledger(row)
-        commits = [] if not checked.holds else self.story(row.run).state.commits
-        return [checked, *[await self._verify_commit(kept.commit) for kept in commits]]
+        if not checked.holds:
+            return [checked]
+        state = self.story(row.run).state
+        return [checked, *[await self._verify_commit(kept.commit, state.started) for kept in state.commits]]
 
-    async def _verify_commit(self, commit: str) -> Verification:
-        target = self.target()
+    async def _verify_commit(self, commit: str, started: ev.RunStarted | None = None) -> Verification:
+        """With the run's own test command where the run is known here, else with the one found in the project."""
+        started = started or self._run_of(commit)
+        target = _target_of(started) if started else self.target()
         return await proof.verify_commit(
-            self.repo.root,
-            commit,
-            checks=lambda _folder: self.checks(target),
-            scope=Scope(tests=tuple(target.tests)),
+            self.repo.root, commit, checks=self.checks(target), scope=Scope(tests=tuple(target.tests))
         )
+
+    def _run_of(self, commit: str) -> ev.RunStarted | None:
+        made = trailers.parse(repository.message_of(self.repo.root, commit))
+        try:
+            return self.story(made.run).state.started if made else None
+        except NotFound:
+            return None
 
     def _verify_ledger(self, row: RunRow) -> Verification:
         try:
@@ -323,6 +335,16 @@ class Factory:
             except ArtifactBroken as error:
                 broken.append(error.message)
         return Claim(what=f"{count} artifacts are what their receipts say", holds=not broken, detail="; ".join(broken))
+
+
+def _target_of(started: ev.RunStarted) -> Target:
+    return Target(
+        runner="pytest",
+        command=started.test_command,
+        tests=started.tests,
+        protected=started.protected,
+        why="recorded when the run started",
+    )
 
 
 def read_spec(path: Path) -> str:

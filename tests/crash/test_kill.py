@@ -68,7 +68,7 @@ def test_after_the_holder_is_killed_another_takes_over_and_before_that_it_is_ref
     running.send_signal(signal.SIGKILL)
     running.wait()
     running.stdout.close()
-    third = ratchet("resume", "last", "--set", f"agent=scripted:{place / demo.SCRIPT}", "--set", f"workspace.root={place.parent}/ws", cwd=place)  # fmt: skip # noqa: E501
+    third = ratchet("resume", "last", cwd=place)
     assert third.returncode == 0 and "4 commits kept" in third.stdout
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from ratchet import config, repository
+from ratchet.agents import settled
 from ratchet.core.item import ParkReason
 from ratchet.core.lease import Lease
 from ratchet.core.state import RunState, RunStatus
@@ -27,17 +28,18 @@ EX_TEMPFAIL = 75
 
 
 def run(arguments: Arguments) -> int:
-    repo = repository.find(arguments.repo.absolute())
-    agent = [f"agent={arguments.agent}"] if arguments.agent else []
-    loaded = config.load(repo.root, flags=[*arguments.set, *agent])
-    with Factory(repo, loaded.config) as factory:
-        item = factory.add(arguments.spec, workflow=arguments.workflow)
+    agent = [f"agent={settled(arguments.agent)}"] if arguments.agent else []
+    settings = [*arguments.set, *agent]
+    with open_factory(arguments, agent) as factory:
+        repo = factory.repo
+        item = factory.add(arguments.spec, workflow=arguments.workflow, settings=settings)
         if repo.dirty and item.base_commit == repo.head:
             say(f"note: uncommitted changes are left out; the run starts from commit {repo.head[:10]}")
         return _carry(factory, factory.claim(item.id), as_json=arguments.json)
 
 
 def resume(arguments: Arguments) -> int:
+    """Under the settings the run was asked with; flags given now win."""
     with open_factory(arguments) as factory:
         row = factory.find_run(arguments.run)
         if row.status is not RunStatus.RUNNING:
@@ -46,6 +48,8 @@ def resume(arguments: Arguments) -> int:
             if arguments.json:
                 show_json(_result(factory.story(row.run).state))
             return 0
+        item = factory.store.item(row.item)
+    with open_factory(arguments, item.settings) as factory:
         return _carry(factory, factory.claim(row.item), as_json=arguments.json)
 
 
