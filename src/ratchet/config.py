@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
 import msgspec
 
@@ -35,10 +35,23 @@ class Tests(_Section, frozen=True, kw_only=True):
 
 
 class WorkspaceConfig(_Section, frozen=True, kw_only=True):
-    """`root` is where workspaces live; empty means the user's state folder."""
+    """`kind` and `on` force how and where (`ratchet doctor` lists the kinds); `root` is where workspaces live and
+    `bases` where prepared checkouts do, the user's state and cache folders when empty. `setup` are commands run once
+    for each change of lock files and manifests; `carry` are ignored folders taken along from the developer's tree.
+    A failed run's workspace stays for `keep_s`."""
 
-    kind: str = "worktree"
+    kind: str = "auto"
+    on: Literal["auto", "ram", "disk"] = "auto"
     root: str = ""
+    bases: str = ""
+    setup: list[str] = []
+    # Not .venv: its programs and editable installs name the developer's folder, and would test the wrong code.
+    carry: list[str] = msgspec.field(default_factory=lambda: ["node_modules", "vendor", "deps"])
+    keep_s: Annotated[float, msgspec.Meta(ge=0)] = 86_400.0
+    max_count: Annotated[int, msgspec.Meta(ge=1)] = 64
+    min_free_ram_mb: Annotated[int, msgspec.Meta(ge=0)] = 512
+    min_free_disk_mb: Annotated[int, msgspec.Meta(ge=0)] = 1024
+    max_bases_mb: Annotated[int, msgspec.Meta(ge=0)] = 20_480
 
 
 class RoleConfig(_Section, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ import hashlib
 import os
 import secrets
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -26,16 +26,17 @@ from ratchet.core.roles import Role, Scope
 from ratchet.core.state import RunState, RunStatus, fold
 from ratchet.core.tdd import NEXT
 from ratchet.engine import Engine, Watcher
-from ratchet.errors import ArtifactBroken, LedgerBroken, NotFound, RatchetError, UsageError
+from ratchet.errors import ArtifactBroken, EnvironmentCannot, LedgerBroken, NotFound, RatchetError, UsageError
 from ratchet.process import is_gone, this_process
 from ratchet.proof import Claim, Verification
 from ratchet.repository import Repository
-from ratchet.steps import Steps
+from ratchet.steps import Steps, cross
 from ratchet.store import RunRow, Store
 from ratchet.store.rundir import RunDirectory
 from ratchet.store.sqlite import SqliteStore, stamp
-from ratchet.workspace import Record, Workspace
-from ratchet.workspace.kinds import Workspaces
+from ratchet.workspace import Refused, Workspace
+from ratchet.workspace.bases import Recipe
+from ratchet.workspace.registry import Limits, Workspaces
 
 WORKFLOWS = ("tdd",)
 _AGENT_ENVIRONMENT = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "SHELL")
@@ -55,7 +56,7 @@ class Factory:
     def __init__(self, repo: Repository, config: Config) -> None:
         self.repo, self.config = repo, config
         self.store: Store = SqliteStore(self._store_path(), gone=is_gone)
-        self.workspaces = Workspaces(self._workspace_root())
+        self.workspaces = open_workspaces(config)
 
     def close(self) -> None:
         self.store.close()
@@ -68,12 +69,6 @@ class Factory:
 
     def _store_path(self) -> Path:
         return Path(self.config.store) if self.config.store else self.repo.state / "ratchet.db"
-
-    def _workspace_root(self) -> Path:
-        if self.config.workspace.root:
-            return Path(self.config.workspace.root).absolute()
-        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-        return Path(state) / "ratchet" / "workspaces"
 
     # --- running ---------------------------------------------------------------------------------------------
 
@@ -122,9 +117,15 @@ class Factory:
         except BaseException:
             self.store.release(lease)
             raise
-        state = await engine.run()
-        if state.status is RunStatus.COMPLETED:
-            self.workspaces.open(item.slug).destroy()
+        # Before, not after: what dead owners left may be what stands in our way.
+        await cross(self.workspaces.gc, spare=item.slug)
+        try:
+            state = await engine.run()
+        finally:
+            if engine.state.status is RunStatus.COMPLETED:
+                self.workspaces.destroy(item.slug)
+            else:
+                self.workspaces.keep(item.slug, until=kept_until(self.config))
         return state
 
     def _start(self, item: Item) -> ev.RunStarted:
@@ -147,20 +148,21 @@ class Factory:
     def _workspace(self, item: Item) -> Workspace:
         """The run's own, if it is still whole; else laid down anew, for the trees and commits outlive it."""
         try:
-            return self.workspaces.open(item.slug)
+            return self.workspaces.adopt(item.slug, owner=this_process())
         except NotFound:
-            holder = this_process()
-            record = Record(
-                slug=item.slug,
-                path=str(self.workspaces.path_of(item.slug)),
-                kind=self.config.workspace.kind,
-                repo=item.repo,
-                base_commit=item.base_commit,
-                owner_pid=holder.pid,
-                owner_machine=holder.machine,
-                created_at=stamp(datetime.now(UTC)),
-            )
-            return self.workspaces.create(record)
+            self.workspaces.destroy(item.slug)
+        made = self.workspaces.create(
+            item.slug,
+            repo=Path(item.repo),
+            commit=item.base_commit,
+            kind=self.config.workspace.kind,
+            on=self.config.workspace.on,
+            recipe=recipe_of(self.config),
+            owner=this_process(),
+        )
+        if isinstance(made, Refused):
+            raise EnvironmentCannot(f"no workspace: {made.reason}", hint=made.hint)
+        return made
 
     def _steps(
         self,
@@ -315,6 +317,32 @@ class Factory:
             except ArtifactBroken as error:
                 broken.append(error.message)
         return Claim(what=f"{count} artifacts are what their receipts say", holds=not broken, detail="; ".join(broken))
+
+
+def open_workspaces(config: Config) -> Workspaces:
+    wanted = config.workspace
+    return Workspaces(
+        Path(wanted.root).absolute() if wanted.root else _own_folder("XDG_STATE_HOME", ".local/state") / "workspaces",
+        bases=Path(wanted.bases).absolute() if wanted.bases else _own_folder("XDG_CACHE_HOME", ".cache") / "bases",
+        limits=Limits(
+            max_count=wanted.max_count,
+            min_free_ram_bytes=wanted.min_free_ram_mb << 20,
+            min_free_disk_bytes=wanted.min_free_disk_mb << 20,
+            max_bases_bytes=wanted.max_bases_mb << 20,
+        ),
+    )
+
+
+def _own_folder(variable: str, default: str) -> Path:
+    return Path(os.environ.get(variable) or Path.home() / default) / "ratchet"
+
+
+def recipe_of(config: Config) -> Recipe:
+    return Recipe(setup=tuple(config.workspace.setup), carry=tuple(config.workspace.carry))
+
+
+def kept_until(config: Config) -> str:
+    return stamp(datetime.now(UTC) + timedelta(seconds=config.workspace.keep_s))
 
 
 def read_spec(path: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ratchet.errors import DiskFull, GitFailed
@@ -31,10 +31,14 @@ def git(
     env: Mapping[str, str] | None = None,
     stdin: bytes = b"",
     ok: tuple[int, ...] = (0,),
+    enter: Sequence[str] = (),
 ) -> bytes:
-    """Run git and return what it printed. Exit codes not in `ok` raise GitFailed."""
+    """Run git and return what it printed. Exit codes not in `ok` raise GitFailed.
+
+    `enter` is put before the command: how to get where the folder is visible.
+    """
     settings = [word for setting in _ALWAYS for word in ("-c", setting)]
-    answer = call(["git", *settings, *args], cwd=cwd, env=_environment(env or {}), stdin=stdin)
+    answer = call([*enter, "git", *settings, *args], cwd=cwd, env=_environment(env or {}), stdin=stdin)
     if answer.exit_code not in ok:
         said = (answer.stderr or answer.stdout).decode(errors="replace").strip()
         if "No space left on device" in said:
