@@ -54,6 +54,29 @@ class WorkspaceConfig(_Section, frozen=True, kw_only=True):
     max_bases_mb: Annotated[int, msgspec.Meta(ge=0)] = 20_480
 
 
+_SECRETS = ["~/.ssh", "~/.gnupg", "~/.aws", "~/.azure", "~/.kube", "~/.docker", "~/.config/gh", "~/.config/gcloud",
+            "~/.netrc", "~/.git-credentials", "~/.npmrc", "~/.pypirc", "~/.password-store"]  # fmt: skip
+_AGENTS = ["~/.claude", "~/.claude.json", "~/.codex", "~/.gemini", "~/.config/goose", "~/.local/share/goose",
+           "~/.config/opencode", "~/.local/share/opencode", "~/.local/state/opencode", "~/.config/mini-swe-agent",
+           "~/.openhands", "~/.aider"]  # fmt: skip
+
+
+class SandboxConfig(_Section, frozen=True, kw_only=True):
+    """`mode` auto uses bubblewrap where it works, on insists, off goes without. Network by kind of step. `share` are
+    paths agents may write besides the workspace (their own state), `hide` are covered for every step. Limits of 0 are
+    no limits."""
+
+    mode: Literal["auto", "on", "off"] = "auto"
+    agent_network: bool = True
+    test_network: bool = False
+    gate_network: bool = False
+    memory_mb: Annotated[int, msgspec.Meta(ge=0)] = 0
+    cpus: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    max_processes: Annotated[int, msgspec.Meta(ge=0)] = 4096
+    share: list[str] = msgspec.field(default_factory=lambda: list(_AGENTS))
+    hide: list[str] = msgspec.field(default_factory=lambda: list(_SECRETS))
+
+
 class RoleConfig(_Section, frozen=True, kw_only=True):
     """`agent` overrides the general one for this role."""
 
@@ -92,6 +115,7 @@ class Config(_Section, frozen=True, kw_only=True):
     lease_s: Seconds = 60.0
     test: Tests = Tests()
     workspace: WorkspaceConfig = WorkspaceConfig()
+    sandbox: SandboxConfig = SandboxConfig()
     roles: Roles = Roles()
     tdd: Policy = Policy()
     gates: list[Gate] = []

@@ -36,7 +36,9 @@ from ratchet.store.rundir import RunDirectory
 from ratchet.store.sqlite import SqliteStore, stamp
 from ratchet.workspace import Refused, Workspace
 from ratchet.workspace.bases import Recipe
+from ratchet.workspace.limits import Bounds
 from ratchet.workspace.registry import Limits, Workspaces
+from ratchet.workspace.sandbox import Sandboxes, Settings
 
 WORKFLOWS = ("tdd",)
 _AGENT_ENVIRONMENT = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "SHELL")
@@ -57,8 +59,11 @@ class Factory:
         self.repo, self.config = repo, config
         self.store: Store = SqliteStore(self._store_path(), gone=is_gone)
         self.workspaces = open_workspaces(config)
+        self._opened: list[Sandboxes] = []
 
     def close(self) -> None:
+        for sandboxes in self._opened:
+            sandboxes.close()
         self.store.close()
 
     def __enter__(self) -> Factory:
@@ -186,7 +191,12 @@ class Factory:
             turn=engine.turn,
             history=engine.history,
             env={name: os.environ[name] for name in names if name in os.environ},
+            sandboxes=self._sandboxes(workspace),
         )
+
+    def _sandboxes(self, workspace: Workspace) -> Sandboxes:
+        self._opened.append(made := Sandboxes(workspace, sandbox_settings(self.config)))
+        return made
 
     def _agents(self) -> dict[Role, Agent]:
         """All of them before the first step: a missing program must not be found out half-way."""
@@ -339,6 +349,19 @@ def _own_folder(variable: str, default: str) -> Path:
 
 def recipe_of(config: Config) -> Recipe:
     return Recipe(setup=tuple(config.workspace.setup), carry=tuple(config.workspace.carry))
+
+
+def sandbox_settings(config: Config) -> Settings:
+    wanted = config.sandbox
+    return Settings(
+        mode=wanted.mode,
+        agent_network=wanted.agent_network,
+        test_network=wanted.test_network,
+        gate_network=wanted.gate_network,
+        bounds=Bounds(memory_mb=wanted.memory_mb, cpus=wanted.cpus, processes=wanted.max_processes),
+        share=tuple(wanted.share),
+        hide=tuple(wanted.hide),
+    )
 
 
 def kept_until(config: Config) -> str:

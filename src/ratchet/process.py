@@ -335,6 +335,16 @@ def this_process() -> Holder:
     return Holder(worker=f"{socket.gethostname()}:{pid}", machine=_machine(), pid=pid, born=_born(pid) or "")
 
 
+def holder_of(pid: int) -> Holder:
+    """Another process as an owner."""
+    return Holder(worker=f"{socket.gethostname()}:{pid}", machine=_machine(), pid=pid, born=_born(pid) or "")
+
+
+def this_machine() -> str:
+    """What is the same for all processes whose pids can be compared with ours."""
+    return _machine()
+
+
 def is_gone(holder: Holder) -> bool:
     """Whether a lease's holder is certainly dead: known only of this machine's processes since this boot."""
     return holder.machine == _machine() and _born(holder.pid) != holder.born

@@ -38,9 +38,13 @@ HOLDER = Path(__file__).with_name("holder.py")
 class GitWorkspace(ABC):
     """Trees for undo, commits into the source repository."""
 
-    def __init__(self, home: Path, record: Record) -> None:
-        self.home, self.record = home, record
+    def __init__(self, home: str, record: Record) -> None:
+        self._home, self.record = home, record
         self.ref = BRANCH.format(slug=record.slug)
+
+    @cached_property
+    def home(self) -> Path:
+        return Path(self._home)
 
     @property
     def path(self) -> Path:
@@ -166,6 +170,7 @@ class Worktree(GitWorkspace):
         (self.home / "dot-git").write_bytes((self.path / ".git").read_bytes())
         if self.record.base:
             share_ignored(Path(self.base.folder), self.path)
+        self.record = msgspec.structs.replace(self.record, base_tree=self.trees.write())
 
     def mend(self) -> None:
         dot_git = self.path / ".git"
@@ -203,12 +208,11 @@ class View(GitWorkspace):
         except FileExistsError:
             pass
         _put(f"{folder}/HEAD", f"ref: {self.ref}\n")
-        _put(f"{folder}/commondir", "../..\n")
         _put(f"{folder}/gitdir", f"{self.record.path}/.git\n")
         _put(f"{folder}/locked", "a workspace of ratchet\n")
 
     def unregister(self) -> None:
-        shutil.rmtree(self._registered, ignore_errors=True)
+        remove(self._registered)
 
     def mend(self) -> None:
         dot_git = self.path / ".git"
@@ -271,7 +275,7 @@ class Copy(CopiedView):
 class Overlay(View):
     """A mount of a private layer over the base. Creating, putting back and looking cost what changed."""
 
-    def __init__(self, home: Path, record: Record) -> None:
+    def __init__(self, home: str, record: Record) -> None:
         super().__init__(home, record)
         self._seen = ""  # the tree last written or laid out here
 
@@ -311,7 +315,7 @@ class Overlay(View):
         self.unmount()
         self.unregister()
         if self.record.layer:
-            remove(Path(self.record.layer))
+            remove(self.record.layer)
 
     # --- content -----------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ import msgspec
 
 from ratchet.core.lease import Holder
 from ratchet.errors import DiskFull, EnvironmentCannot, GitFailed, NotFound, UsageError
-from ratchet.process import is_gone, this_process
+from ratchet.process import is_gone, this_machine
 from ratchet.workspace import Record, Refused
 from ratchet.workspace.bases import Base, Bases, Recipe, Source
 from ratchet.workspace.git import git, text
@@ -130,7 +130,7 @@ class Workspaces:
         if not tip:
             make_branch(git_dir, ref, start)
         record = self._record(name, home, start, order, base)
-        workspace = KINDS[order.kind](Path(home), record)
+        workspace = KINDS[order.kind](home, record)
         # Before anything is made: whoever finds it half-made knows all its parts. Renamed last: now it is whole.
         _put(f"{home}/making.json", msgspec.json.encode(record))
         if record.on == "ram":
@@ -139,11 +139,13 @@ class Workspaces:
         elif record.layer:
             os.mkdir(record.layer, 0o700)
         workspace.lay_down()
+        if workspace.record is not record:
+            _put(f"{home}/making.json", msgspec.json.encode(workspace.record))
         os.rename(f"{home}/making.json", f"{home}/workspace.json")
         return workspace
 
     def _record(self, name: str, home: str, commit: str, order: Order, base: Base | None) -> Record:
-        owner, here = order.owner, this_process()
+        owner, machine = order.owner, this_machine()
         layered = order.kind in _OVERLAYS
         return Record(
             id=name,
@@ -157,8 +159,8 @@ class Workspaces:
             base_tree=base.tree if base else "",
             owner_pid=owner.pid if owner else 0,
             owner_born=owner.born if owner else "",
-            owner_machine=here.machine,
-            boot_id=here.machine.partition(":")[0],
+            owner_machine=machine,
+            boot_id=machine.partition(":")[0],
             host=socket.gethostname(),
             created_at=_now(),
             kept_until=order.kept_until,
@@ -288,7 +290,7 @@ class Workspaces:
         """An existing one, mounted again if its mount was lost. NotFound when it is gone or past saving."""
         check_slug(slug)
         record = self._read(slug)
-        workspace = KINDS[record.kind](self.root / slug, record)
+        workspace = KINDS[record.kind](f"{self.root}/{slug}", record)
         if lost := _lost(record):
             raise NotFound(f"workspace {slug} has lost its {lost}", slug=slug, hint=f"ratchet workspace destroy {slug}")
         if isinstance(workspace, Overlay) and not workspace.is_mounted():
@@ -304,10 +306,10 @@ class Workspaces:
     def keep(self, slug: str, *, until: str) -> None:
         """Let it stay that long although nobody works in it. Nothing to keep is success."""
         with suppress(NotFound):
-            self._rewrite(KINDS["copy"](self.root / slug, self._read(slug)), kept_until=until)
+            self._rewrite(KINDS["copy"](f"{self.root}/{slug}", self._read(slug)), kept_until=until)
 
     def _rewrite(self, workspace: GitWorkspace, **fields: Any) -> None:
-        here = this_process().machine
+        here = this_machine()
         record = msgspec.structs.replace(
             workspace.record, owner_machine=here, boot_id=here.partition(":")[0], host=socket.gethostname(), **fields
         )
@@ -387,7 +389,7 @@ class Workspaces:
         """Take up whatever is there, finished or not."""
         record = _read_any(home)
         if record:
-            KINDS[record.kind](Path(home), record).take_up()
+            KINDS[record.kind](home, record).take_up()
             self.bases.give_back(record.base, record.id)
         _empty(home)
         if not keep:
@@ -426,7 +428,7 @@ class Workspaces:
         return [
             Listing(
                 record=record,
-                size_bytes=KINDS[record.kind](self.root / record.slug, record).size_bytes(),
+                size_bytes=KINDS[record.kind](f"{self.root}/{record.slug}", record).size_bytes(),
                 orphan=orphaned(record, _now()),
             )
             for record in self.records()
@@ -446,7 +448,7 @@ def orphaned(record: Record, now: str) -> str:
         return ""
     if not record.owner_pid:
         return "its time is over" if record.kept_until else ""
-    if record.boot_id != this_process().machine.partition(":")[0]:
+    if record.boot_id != this_machine().partition(":")[0]:
         return "its owner was of an earlier boot"
     owner = Holder(worker="", machine=record.owner_machine, pid=record.owner_pid, born=record.owner_born)
     return "its owner is gone" if is_gone(owner) else ""

@@ -98,7 +98,7 @@ def is_subvolume(path: Path) -> bool:
 def _ioctl(folder: Path, request: int, argument: bytes) -> None:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.ioctl(handle, request, argument)
+        fcntl.ioctl(handle, request, bytearray(argument))  # more than 1024 bytes must be writable
     finally:
         os.close(handle)
 
