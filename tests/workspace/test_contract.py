@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.workspace.bases import Recipe
 from ratchet.workspace.kinds import GitWorkspace
 from ratchet.workspace.registry import Workspaces
 from ratchet.workspace.trees import snapshot
-from tests.workspace.conftest import commit_all, inside, make, sh
+from tests.workspace.conftest import inside, make, sh
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def one(spaces: Workspaces, repo: Path, kind: str) -> GitWorkspace:
 def test_a_fresh_workspace_is_the_commit_with_every_odd_name_mode_and_link(one: GitWorkspace, repo: Path) -> None:
     theirs = snapshot(repo, store=repo.parent / "other.git")
     assert one.manifest(one.checkpoint()).snapshot_id == theirs.snapshot_id
-    assert os.readlink(one.path / "dangling") == "nowhere"
+    assert (one.path / "dangling").readlink() == Path("nowhere")
     assert os.access(one.path / "src" / "run", os.X_OK)
     assert (one.path / "sparse.bin").stat().st_size == 1 << 20
 
@@ -82,7 +83,8 @@ def test_a_reset_works_after_git_was_deleted_rights_taken_away_and_files_left_op
         one.reset(before)
     assert one.checkpoint() == before
     assert inside(one, "git", "status", "--porcelain") == ""
-    assert sorted(os.listdir(one.path)) == sorted(name for name in os.listdir(one.record.repo) if name != ".ratchet")
+    theirs = {path.name for path in Path(one.record.repo).iterdir()} - {".ratchet"}
+    assert {path.name for path in one.path.iterdir()} == theirs
 
 
 def test_single_paths_can_be_put_back(one: GitWorkspace) -> None:
@@ -166,12 +168,11 @@ def test_a_submodule_survives_a_commit(spaces: Workspaces, repo: Path, kind: str
 
 
 def test_destroying_leaves_the_branch_and_nothing_else(spaces: Workspaces, one: GitWorkspace, repo: Path) -> None:
-    layer, path = one.record.layer, one.record.path
+    parts = [Path(part) for part in (one.record.path, one.record.layer) if part]
     (one.path / "src" / "locked").mkdir(mode=0o500)
     assert spaces.destroy("one")
     assert not spaces.destroy("one"), "what is gone stays gone, and that is success"
-    assert not os.path.exists(path)
-    assert not layer or not os.path.exists(layer)
+    assert not any(part.exists() for part in parts)
     assert sh("git", "worktree", "list", cwd=repo).count("\n") == 0
     assert sh("git", "branch", "--list", "ratchet/one", cwd=repo)
     assert spaces.records() == []
@@ -203,11 +204,8 @@ def test_what_is_opened_later_is_the_same_workspace(spaces: Workspaces, one: Git
 def test_dependencies_of_the_developer_come_along_and_are_not_part_of_the_tree(
     spaces: Workspaces, repo: Path, kind: str
 ) -> None:
-    from ratchet.workspace.bases import Recipe
-
     (repo / "node_modules" / "left-pad").mkdir(parents=True)
     (repo / "node_modules" / "left-pad" / "index.js").write_text("pad")
-    commit_all(repo) if sh("git", "status", "--porcelain", cwd=repo) else None
     one = make(spaces, repo, kind=kind, recipe=Recipe(carry=("node_modules",)))
     before = one.checkpoint()
     assert (one.path / "node_modules" / "left-pad" / "index.js").read_text() == "pad"

@@ -10,7 +10,7 @@ import fcntl
 import hashlib
 import os
 import secrets
-import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -334,9 +334,9 @@ def _is_ignored(tree: Path, name: str) -> bool:
 def _settle(tree: Path, commit: str) -> None:
     """Give all files one time in the past and git's index their stat, so that nothing is ever read to compare it.
 
-    A file as young as the index would be: whoever changes it within the same second could go unseen.
+    A day back at least: git compares whole seconds, and a change within the second of the commit could go unseen.
     """
-    at = int(text("show", "-s", "--format=%ct", commit, cwd=tree)) * 10**9
+    at = min(int(text("show", "-s", "--format=%ct", commit, cwd=tree)), int(time.time()) - 86_400) * 10**9
     top = os.fsencode(tree)
     for path in git("ls-files", "-z", cwd=tree).split(b"\0"):
         with suppress(FileNotFoundError):
@@ -353,9 +353,3 @@ def _tracked_anyway(tree: Path) -> list[str]:
         if not _EXCLUDED.isdisjoint(parts):
             found.update("/".join(parts[: n + 1]) for n in range(len(parts)))
     return sorted(found)
-
-
-def disk_free(path: Path) -> int:
-    while not path.exists():
-        path = path.parent
-    return shutil.disk_usage(path).free

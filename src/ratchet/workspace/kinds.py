@@ -314,7 +314,7 @@ class Overlay(View):
     def take_up(self) -> None:
         self.unmount()
         self.unregister()
-        if self.record.layer:
+        if owns_layer(self.record, self._home):
             remove(self.record.layer)
 
     # --- content -----------------------------------------------------------------------------------------------
@@ -464,6 +464,20 @@ KINDS: dict[str, type[GitWorkspace]] = {
     "worktree": Worktree,
     "copy": Copy,
 }
+
+
+def owns_layer(record: Record, home: str) -> bool:
+    """Whether the layer's folder is this workspace's; on the RAM disk one of the same slug may be another's."""
+    if record.on != "ram":
+        return bool(record.layer)
+    try:
+        return os.readlink(f"{record.layer}/home") == home
+    except FileNotFoundError:
+        with suppress(OSError):
+            os.rmdir(record.layer)  # killed between making it and marking it: then it is empty
+        return False
+    except OSError:
+        return False
 
 
 def _put(path: str, content: str) -> None:

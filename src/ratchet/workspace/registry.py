@@ -25,8 +25,8 @@ from ratchet.errors import DiskFull, EnvironmentCannot, GitFailed, NotFound, Usa
 from ratchet.process import is_gone, this_machine
 from ratchet.workspace import Record, Refused
 from ratchet.workspace.bases import Base, Bases, Recipe, Source
-from ratchet.workspace.git import git, text
-from ratchet.workspace.kinds import BRANCH, KINDS, GitWorkspace, Overlay
+from ratchet.workspace.git import git, is_full, text
+from ratchet.workspace.kinds import BRANCH, KINDS, GitWorkspace, Overlay, owns_layer
 from ratchet.workspace.ladder import Places, Rung, choose, ladder
 from ratchet.workspace.layers import remove
 from ratchet.workspace.trees import Trees
@@ -118,8 +118,9 @@ class Workspaces:
             try:
                 return self._lay_down(home, order)
             except BaseException as error:
+                told = _in_words(error, place)  # before it is cleared: now it can be seen what is full
                 self._clear(home)
-                raise _in_words(error, place) from error
+                raise told from error
 
     def _lay_down(self, home: str, order: Order) -> GitWorkspace:
         name, git_dir, ref = f"ws-{secrets.token_hex(6)}", order.source.git_dir, BRANCH.format(slug=order.slug)
@@ -129,15 +130,8 @@ class Workspaces:
         base = self.bases.take(order.source, start, order.recipe, user=name, home=home) if needs_base else None
         if not tip:
             make_branch(git_dir, ref, start)
-        record = self._record(name, home, start, order, base)
+        record = self._announce(home, self._record(name, home, start, order, base))
         workspace = KINDS[order.kind](home, record)
-        # Before anything is made: whoever finds it half-made knows all its parts. Renamed last: now it is whole.
-        _put(f"{home}/making.json", msgspec.json.encode(record))
-        if record.on == "ram":
-            os.mkdir(record.layer, 0o700)
-            os.symlink(home, f"{record.layer}/home")
-        elif record.layer:
-            os.mkdir(record.layer, 0o700)
         workspace.lay_down()
         if workspace.record is not record:
             _put(f"{home}/making.json", msgspec.json.encode(workspace.record))
@@ -147,6 +141,7 @@ class Workspaces:
     def _record(self, name: str, home: str, commit: str, order: Order, base: Base | None) -> Record:
         owner, machine = order.owner, this_machine()
         layered = order.kind in _OVERLAYS
+        on_ram = layered and order.place == str(self.ram)
         return Record(
             id=name,
             slug=order.slug,
@@ -164,21 +159,29 @@ class Workspaces:
             host=socket.gethostname(),
             created_at=_now(),
             kept_until=order.kept_until,
-            layer=self._layer(home, order) if layered else "",
-            on="ram" if layered and order.place == str(self.ram) else "disk",
+            layer=(f"{order.place}/ratchet-{order.slug}" if on_ram else f"{home}/layer") if layered else "",
+            on="ram" if on_ram else "disk",
         )
 
-    def _layer(self, home: str, order: Order) -> str:
-        """Where the writable layer will be."""
-        if order.place != str(self.ram):
-            return f"{home}/layer"
-        folder = f"{order.place}/ratchet-{order.slug}"
-        if not os.path.lexists(folder):
-            return folder
-        if _points_to(folder, home):
-            remove(Path(folder))
-            return folder
-        return f"{folder}-{secrets.token_hex(4)}"  # the same slug in another folder of workspaces
+    def _announce(self, home: str, record: Record) -> Record:
+        """Write down all parts before the first is made: whoever finds it half-made knows them. Then make the layer's
+        folder, under another name where the same slug in another folder of workspaces has taken the first."""
+        for _ in range(8):
+            _put(f"{home}/making.json", msgspec.json.encode(record))
+            if not record.layer:
+                return record
+            try:
+                os.mkdir(record.layer, 0o700)
+            except FileExistsError:
+                if owns_layer(record, home):
+                    remove(record.layer)
+                else:
+                    record = msgspec.structs.replace(record, layer=f"{record.layer}-{secrets.token_hex(3)}")
+                continue
+            if record.on == "ram":
+                os.symlink(home, f"{record.layer}/home")
+            return record
+        raise EnvironmentCannot(f"no folder for the writable layer could be made: {record.layer}")
 
     @contextmanager
     def _making(self, slug: str) -> Iterator[str]:
@@ -592,19 +595,13 @@ def _empty(folder: str) -> None:
                 os.unlink(entry.path)
 
 
-def _points_to(layer: str, home: str) -> bool:
-    try:
-        return os.readlink(f"{layer}/home") == home
-    except OSError:
-        return False
-
-
 def _in_words(error: BaseException, place: str) -> BaseException:
     if not isinstance(error, OSError):
         return error
-    where = error.filename or place
+    where = error.filename2 or error.filename or place
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(f"no room left at {where}", hint="free some space there, or choose --on disk or --on ram")
+        full = place if is_full(Path(place)) else where
+        return DiskFull(f"no room left at {full}", hint="free some space there, or choose --on disk or --on ram")
     if error.errno == errno.EPERM:
         return EnvironmentCannot(f"not permitted: {where}", hint="`ratchet doctor` says which kinds work here")
     return EnvironmentCannot(f"the workspace could not be made: {error.strerror}: {where}", hint="ratchet doctor")

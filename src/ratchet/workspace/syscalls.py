@@ -28,6 +28,10 @@ def mount_overlay(target: str, *, lower: str, upper: str, work: str, unprivilege
     if len(os.fsencode(data)) >= os.sysconf("SC_PAGE_SIZE"):
         raise OSError(errno.ENAMETOOLONG, "the paths are too long for one mount", target)
     _check(_libc.mount(b"ratchet", os.fsencode(target), b"overlay", 0, os.fsencode(data)), target)
+    # Without room for its own folder in `work` the kernel mounts read-only, and says nothing.
+    if os.statvfs(target).f_flag & os.ST_RDONLY:
+        unmount(target)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), work)
 
 
 def unmount(target: str) -> bool:

@@ -78,7 +78,7 @@ def list_all(arguments: Arguments) -> int:
 
 def execute(arguments: Arguments) -> int:
     spaces, settings = _open(arguments)
-    argv: list[str] = arguments.argv
+    argv = _options_first(arguments)
     if not argv:
         raise UsageError("there is no command to run", hint=f"ratchet workspace exec {arguments.slug} -- ls")
     workspace = spaces.open(arguments.slug)
@@ -94,6 +94,19 @@ def execute(arguments: Arguments) -> int:
             code, output = asyncio.run(_captured(argv, workspace, env, arguments.timeout))
             show_json({"exit_code": code, "output": output})
     return code if code >= 0 else 128 - code
+
+
+def _options_first(arguments: Arguments) -> list[str]:
+    """The command; what stands between the name and `--` are options of ours that argparse left to us."""
+    words: list[str] = arguments.argv
+    if "--" not in words or not words[0].startswith("-"):
+        return words
+    end = words.index("--")
+    parser = argparse.ArgumentParser(prog="ratchet workspace exec")
+    parser.add_argument("--json", action="store_true")
+    _declare_exec_options(parser)
+    parser.parse_args(words[:end], namespace=arguments)
+    return words[end + 1 :]
 
 
 async def _captured(argv: list[str], workspace: GitWorkspace, env: dict[str, str], timeout_s: float) -> tuple[int, str]:
@@ -177,10 +190,14 @@ def _declare_create(parser: argparse.ArgumentParser) -> None:
 
 def _declare_exec(parser: argparse.ArgumentParser) -> None:
     _slug(parser)
+    _declare_exec_options(parser)
+    parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
+
+
+def _declare_exec_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-sandbox", action="store_true", help="run it without bubblewrap")
     parser.add_argument("--network", action="store_true", help="let it reach the network")
     parser.add_argument("--timeout", type=float, default=3600.0, metavar="SECONDS", help="with --json: when to stop it")
-    parser.add_argument("argv", nargs="*", metavar="COMMAND", help="after `--`: the command and its arguments")
 
 
 def _declare_fork(parser: argparse.ArgumentParser) -> None:
