@@ -21,6 +21,7 @@ demo: env
 	@$(BIN)/ratchet demo
 
 test: env
+	@scripts/system-packages
 	$(BIN)/python -m pytest -n 2
 
 lint: env

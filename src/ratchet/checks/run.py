@@ -56,6 +56,7 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
                 env=pytest_channel.environment(self.env | FIXED, report=channel, nonce=nonce),
                 output=log,
                 timeout_s=self.timeout_s,
+                writable=[Path(private)],
             )
             records = channel.read_bytes() if channel.exists() else b""
         report = pytest_channel.parse(
