@@ -82,7 +82,7 @@ class Factory:
         if workflow not in WORKFLOWS:
             raise UsageError(f"there is no workflow {workflow!r}", hint=f"workflows: {', '.join(WORKFLOWS)}")
         spec = read_spec(spec_path)
-        self.target()  # before anything is queued: no test command means there is nothing to run
+        self.targets()  # before anything is queued: no test command means there is nothing to run
         title, now = title_of(spec), datetime.now(UTC)
         unique = secrets.token_hex(4)
         identity = f"{workflow}\n{self.config.agent}\n{spec}".encode()
@@ -128,7 +128,7 @@ class Factory:
         return state
 
     def _start(self, item: Item) -> ev.RunStarted:
-        target = self.target()
+        targets = self.targets()
         return ev.RunStarted(
             item=item.id,
             title=item.title,
@@ -138,9 +138,10 @@ class Factory:
             branch=f"ratchet/{item.slug}",
             slug=item.slug,
             policy=msgspec.to_builtins(self.config.tdd),
-            tests=target.tests,
-            protected=[*Scope(tests=()).protected, *target.protected],
-            test_command=target.command,
+            tests=_union(target.tests for target in targets),
+            protected=_union([Scope(tests=()).protected, *(target.protected for target in targets)]),
+            test_command=targets[0].command,
+            targets=[msgspec.json.encode(target).decode() for target in targets],
             gates=[msgspec.json.encode(gate).decode() for gate in self.config.gates],
         )
 
@@ -171,14 +172,17 @@ class Factory:
         tell: Callable[[Said], None],
     ) -> Steps:
         assert engine.state.started
-        target = msgspec.structs.replace(self.target(), command=engine.state.started.test_command)
+        started = engine.state.started
+        # As announced, not as detected now: a step of the run may have changed what detection would say.
+        targets = [msgspec.json.decode(target, type=Target) for target in started.targets]
+        targets = targets or [msgspec.structs.replace(self.targets()[0], command=started.test_command)]
         names = [*_AGENT_ENVIRONMENT, *self.config.env]
         return Steps(
             item=item,
             config=self.config,
             directory=engine.directory,
             workspace=workspace,
-            checks=self.checks(target),
+            checks=self.checks(targets),
             agents=agents.__getitem__,
             tell=tell,
             turn=engine.turn,
@@ -195,18 +199,24 @@ class Factory:
             opened.setdefault(spec, opened.get(spec) or open_agent(spec))
         return {role: opened[self.config.agent_for(role)] for role in roles}
 
-    def target(self) -> Target:
+    def targets(self) -> list[Target]:
         tests = self.config.test
-        found = detect(self.repo.root, command=tests.command, tests=tests.paths or None)
-        if found is None:
+        found = detect(self.repo.root, command=tests.command, tests=tests.paths or None, runner_name=tests.runner)
+        if not found:
             raise UsageError(
                 f"no test command found for {self.repo.root}",
                 hint='set one in ratchet.toml: [test] command = "python -m pytest"',
             )
         return found
 
-    def checks(self, target: Target | None = None) -> TestRun:
-        return TestRun(target=target or self.target(), timeout_s=self.config.test.timeout_s, env=allowed_environment())
+    def checks(self, targets: list[Target] | None = None) -> TestRun:
+        tests = self.config.test
+        return TestRun(
+            targets=targets or self.targets(),
+            timeout_s=tests.timeout_s,
+            silence_s=tests.silence_s,
+            env=allowed_environment(),
+        )
 
     def directory(self, run: str) -> RunDirectory:
         return RunDirectory(self.repo.state, run)
@@ -278,12 +288,12 @@ class Factory:
         return [checked, *[await self._verify_commit(kept.commit) for kept in commits]]
 
     async def _verify_commit(self, commit: str) -> Verification:
-        target = self.target()
+        targets = self.targets()
         return await proof.verify_commit(
             self.repo.root,
             commit,
-            checks=lambda _folder: self.checks(target),
-            scope=Scope(tests=tuple(target.tests)),
+            checks=lambda _folder: self.checks(targets),
+            scope=Scope(tests=tuple(_union(target.tests for target in targets))),
         )
 
     def _verify_ledger(self, row: RunRow) -> Verification:
@@ -315,6 +325,10 @@ class Factory:
             except ArtifactBroken as error:
                 broken.append(error.message)
         return Claim(what=f"{count} artifacts are what their receipts say", holds=not broken, detail="; ".join(broken))
+
+
+def _union(lists: Iterable[Iterable[str]]) -> list[str]:
+    return list(dict.fromkeys(name for names in lists for name in names))
 
 
 def read_spec(path: Path) -> str:
