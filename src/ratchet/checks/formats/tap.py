@@ -1,0 +1,309 @@
+"""TAP 12 to 14: test points with their diagnostics, subtests to any depth, and `prove` around several files."""
+
+from __future__ import annotations
+
+import re
+from typing import BinaryIO
+
+import msgspec
+
+from ratchet.checks.formats import Parsed, recover, yamlish
+from ratchet.checks.formats.text import Ends, lines
+from ratchet.core.report import Failure, TestResult, TestStatus
+
+_POINT = re.compile(r"^(?P<not>not )?ok\b(?:[ \t]+(?P<number>\d{1,9})\b)?(?P<rest>.*)$")
+_PLAN = re.compile(r"^1\.\.(?P<last>\d{1,9})(?P<rest>\s*(?:#.*)?)$")
+_DIRECTIVE = re.compile(r"(?:^|\s)#\s*(?P<word>skip|todo)\S*(?P<reason>.*)$", re.I)
+_TIME = re.compile(r"\s*#\s*(?:time=(?P<ms>[\d.]{1,12})\s*(?P<unit>ms|s)?|in (?P<bats>\d{1,9}) ?ms)\s*\{?\s*$")
+_PROVE = re.compile(r"^(?P<file>\S+\.(?:t|pl|bats|js|mjs|sh)) \.{2,}(?: .*)?$")
+_SUMMARY = re.compile(r"^# (?P<word>tests|pass|fail|cancelled|skipped|todo) (?P<count>\d{1,9})$")
+_WORDS = {"tests": "tests", "pass": "passed", "fail": "failed", "skipped": "skipped", "todo": "todo"}
+_DEEPEST = 50
+
+
+def parse(stream: BinaryIO) -> Parsed:
+    """The leaves of the document. It has ended when every plan was kept and nobody bailed out."""
+    reader = _Tap()
+    for line in lines(stream):
+        reader.line(line)
+    return reader.parsed()
+
+
+class _Level:
+    """One document: the stream itself, or a subtest in it."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.plan: int | None = None
+        self.points = 0
+        self.tests: list[TestResult] = []
+
+
+class _Point(msgspec.Struct):
+    """A test point whose diagnostics may still come."""
+
+    depth: int
+    good: bool
+    name: str
+    number: str
+    status: TestStatus
+    reason: str
+    duration_s: float
+    children: list[TestResult]
+    body: Ends
+    fields: dict[str, str] = {}
+
+
+class _Tap:
+    def __init__(self) -> None:
+        self.levels: list[_Level] = [_Level()]
+        self.point: _Point | None = None
+        self.yaml: list[str] | None = None
+        self.indent = 0
+        self.file = ""
+        self.plans = 0
+        self.bailed = ""
+        self.notes: list[str] = []
+        self.reported: dict[str, int] = {}
+        self.seen: dict[str, int] = {}
+        self.subtest = ""
+        self.done: list[TestResult] = []
+
+    # --- lines
+
+    def line(self, line: str) -> None:
+        if self.yaml is not None:
+            self._yaml(line)
+            return
+        text = line.lstrip(" ")
+        depth = min((len(line) - len(text)) // 4, _DEEPEST)
+        if text == "---" and self.point:
+            self.yaml, self.indent = [], len(line) - len(text)
+        elif match := _POINT.match(text):
+            self._point(match, depth)
+        elif match := _PLAN.match(text):
+            self._plan(match, depth)
+        elif text.startswith("#"):
+            self._comment(text, line)
+        elif text.startswith("Bail out!"):
+            self.bailed = text[9:].strip() or "no reason given"
+        elif match := _PROVE.match(text):
+            self._new_file(match.group("file"))
+        elif self.point:
+            self.point.body.add(line + "\n")
+
+    def _yaml(self, line: str) -> None:
+        assert self.yaml is not None
+        if line.strip() == "..." and len(line) - len(line.lstrip()) <= self.indent:
+            if self.point:
+                self.point.fields = yamlish.read(self.yaml)
+            self.yaml = None
+        elif len(self.yaml) < 2000:
+            self.yaml.append(line[:2000])
+
+    def _comment(self, text: str, line: str) -> None:
+        if text.startswith("# Subtest: "):
+            self._settle()
+            self.subtest = text[11:]
+        elif (match := _SUMMARY.match(text)) and line == text:
+            word = _WORDS.get(match.group("word"), "")
+            self.reported.update({word: int(match.group("count"))} if word else {})
+        elif self.point:
+            self.point.body.add(text.removeprefix("#").removeprefix(" ") + "\n")
+
+    def _plan(self, match: re.Match[str], depth: int) -> None:
+        if depth < len(self.levels) - 1:
+            self._settle()
+        level = self._level(depth)
+        level.plan = int(match.group("last"))
+        self.plans += depth == 0
+        directive = _DIRECTIVE.search(match.group("rest"))
+        if level.plan == 0 and directive and depth == 0:
+            name = self.file or "all tests"
+            self._keep(
+                TestResult(
+                    id=name,
+                    name=name,
+                    status=TestStatus.SKIPPED,
+                    file=self.file,
+                    reason=directive.group("reason").strip(),
+                )
+            )
+
+    def _point(self, match: re.Match[str], depth: int) -> None:
+        self._settle()
+        children: list[TestResult] = []
+        if depth < len(self.levels) - 1:
+            children = self._close_to(depth)
+        level = self._level(depth)
+        level.points += 1
+        name, status, reason, duration_s = _described(match)
+        self.point = _Point(
+            depth=depth,
+            good=status not in {TestStatus.FAILED},
+            name=name,
+            number=match.group("number") or str(level.points),
+            status=status,
+            reason=reason,
+            duration_s=duration_s,
+            children=children,
+            body=Ends(),
+        )
+
+    def _level(self, depth: int) -> _Level:
+        while len(self.levels) <= depth:
+            self.levels.append(_Level(self.subtest))
+        return self.levels[depth]
+
+    def _close_to(self, depth: int) -> list[TestResult]:
+        """Ends the subtests below; what they hold belongs to the point that sums them up."""
+        children: list[TestResult] = []
+        while len(self.levels) > depth + 1:
+            level = self.levels.pop()
+            self._check(level)
+            children = level.tests + children
+        return children
+
+    def _check(self, level: _Level) -> None:
+        if level.plan is not None and level.plan != level.points:
+            where = f" in {level.name}" if level.name else (f" in {self.file}" if self.file else "")
+            self.notes.append(f"the plan{where} says {level.plan} tests, {level.points} ran")
+
+    # --- results
+
+    def _settle(self) -> None:
+        """The open point is complete: it becomes a test, or the name of the tests below it."""
+        point, self.point = self.point, None
+        if point is None:
+            return
+        level = self._level(point.depth)
+        named = [_below(point.name, child) for child in point.children]
+        level.tests += named
+        if not named or point.fields.get("type") == "test":
+            level.tests.append(self._test(point, failing_child=any(c.failure for c in named)))
+        elif point.status is TestStatus.FAILED and not any(child.failure for child in named):
+            level.tests.append(self._test(point, failing_child=False))
+        if point.depth == 0:
+            self._publish(level)
+
+    def _publish(self, level: _Level) -> None:
+        for test in level.tests:
+            self._keep(test)
+        level.tests = []
+
+    def _test(self, point: _Point, *, failing_child: bool) -> TestResult:
+        file, line = _place(point.fields)
+        name = point.name or f"#{point.number}"
+        failure = _failure(point, failing_child) if point.status is TestStatus.FAILED else None
+        return TestResult(
+            id=name,
+            name=name,
+            status=TestStatus.ERROR if failure and point.fields.get("failureType") == "hookFailed" else point.status,
+            file=file or self.file,
+            line=line,
+            duration_s=point.duration_s or _duration(point.fields),
+            reason=point.reason,
+            phase="setup" if point.fields.get("failureType") == "hookFailed" else "call",
+            failure=failure,
+        )
+
+    def _keep(self, test: TestResult) -> None:
+        name = f"{self.file}::{test.id}" if self.file and test.id != self.file else test.id
+        count = self.seen[name] = self.seen.get(name, 0) + 1
+        kept = msgspec.structs.replace(test, id=name if count == 1 else f"{name} #{count}")
+        self.done.append(kept)
+
+    def _new_file(self, file: str) -> None:
+        """`prove` begins the next file: a document of its own."""
+        self._finish()
+        self.file = file
+        self.levels = [_Level()]
+
+    def _finish(self) -> None:
+        self._settle()
+        orphans = self._close_to(0)
+        top = self.levels[0]
+        top.tests += orphans
+        self._publish(top)
+        self._check(top)
+
+    def parsed(self) -> Parsed:
+        self._finish()
+        notes = [*self.notes, *([f"bailed out: {self.bailed}"] if self.bailed else [])]
+        return Parsed(
+            tests=self.done,
+            reported=self.reported,
+            ended=self.plans > 0 and not notes and self.levels[0].plan is not None,
+            partial=bool(notes) or self.yaml is not None,
+            notes=notes,
+        )
+
+
+def _described(match: re.Match[str]) -> tuple[str, TestStatus, str, float]:
+    rest = match.group("rest").rstrip().removesuffix("{").rstrip()
+    rest, duration_s = _timed(rest)
+    status = TestStatus.FAILED if match.group("not") else TestStatus.PASSED
+    reason = ""
+    if directive := _DIRECTIVE.search(rest):
+        status = TestStatus.SKIPPED if directive.group("word").lower() == "skip" else TestStatus.TODO
+        reason, rest = directive.group("reason").strip(), rest[: directive.start()]
+    name = re.sub(r"^\s*-\s+", "", rest).strip().replace("\\#", "#")
+    return name, status, reason, duration_s
+
+
+def _timed(rest: str) -> tuple[str, float]:
+    if not (match := _TIME.search(rest)):
+        return rest, 0.0
+    if match.group("bats"):
+        return rest[: match.start()], int(match.group("bats")) / 1000
+    scale = 1.0 if match.group("unit") == "s" else 0.001
+    return rest[: match.start()], round(_float(match.group("ms")) * scale, 6)
+
+
+def _below(parent: str, child: TestResult) -> TestResult:
+    name = f"{parent} > {child.id}" if parent else child.id
+    return msgspec.structs.replace(child, id=name, suite=[*([parent] if parent else []), *child.suite])
+
+
+def _place(fields: dict[str, str]) -> tuple[str, int]:
+    """`location` (node), `at.file`/`at.fileName` (tap), `file` and `line` (Perl, old tap)."""
+    if match := re.match(r"^(?:file://)?(.+?):(\d{1,9})(?::\d+)?$", fields.get("location", "")):
+        return match.group(1), int(match.group(2))
+    file = fields.get("at.file") or fields.get("at.fileName") or fields.get("file") or ""
+    line = fields.get("at.line") or fields.get("at.lineNumber") or fields.get("line") or ""
+    return file.removeprefix("file://"), int(line) if line.isdecimal() and len(line) < 10 else 0
+
+
+def _duration(fields: dict[str, str]) -> float:
+    return round(_float(fields.get("duration_ms", "")) / 1000, 6)
+
+
+def _float(text: str) -> float:
+    try:
+        value = float(text) if text else 0.0
+    except ValueError:
+        return 0.0
+    return value if 0 <= value < 1e12 else 0.0
+
+
+def _failure(point: _Point, failing_child: bool) -> Failure:
+    fields, body = point.fields, point.body.text().strip("\n")
+    message = fields.get("error") or fields.get("message") or ("a subtest failed" if failing_child else "")
+    expected = fields.get("expected", fields.get("wanted"))
+    actual = fields.get("actual", fields.get("found", fields.get("got")))
+    file, line = _place({} if "location" in fields else fields)
+    whole = "\n".join([fields.get("stack", ""), fields.get("diff", ""), *_values(fields), body])
+    return recover.failure(
+        whole,
+        message=message or body,
+        type=fields.get("name", "") if fields.get("name", "").endswith("Error") else "",
+        file=file,
+        line=line,
+        expected=expected,
+        actual=actual,
+        operator=fields.get("operator") or fields.get("compare") or "",
+    )
+
+
+def _values(fields: dict[str, str]) -> list[str]:
+    return [f"{key}\n{value}" for key, value in fields.items() if key.startswith(("values.", "at"))]
