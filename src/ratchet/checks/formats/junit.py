@@ -12,18 +12,20 @@ from typing import BinaryIO
 import msgspec
 
 from ratchet.checks.formats import Parsed, compiler, recover
-from ratchet.checks.formats.text import Ends, Tail, clip, first_line, plain
+from ratchet.checks.formats.text import TAIL_LIMIT, TEXT_LIMIT, clip, first_line, plain
 from ratchet.checks.formats.xml import Reader
 from ratchet.core.report import RED, Diagnostic, Failure, TestResult, TestStatus
 
-_BAD = {"failure": TestStatus.FAILED, "error": TestStatus.ERROR, "rerunFailure": None, "rerunError": None}
 _AGAIN = {"flakyFailure", "flakyError", "rerunFailure", "rerunError"}
 _COUNTS = {"tests": "tests", "failures": "failed", "errors": "errors", "skipped": "skipped", "skip": "skipped"}
 _SUITE = {"testsuite", "testsuites"}
 _CHILD = {"failure", "error", "skipped", "warning", "system-out", "system-err", *_AGAIN}
 _DEPTH = 100
+_STRIDE = 32
 
 Identify = Callable[[str, str, str], str]
+_Open = list[tuple[str, dict[str, str]]]
+_Saved = tuple[_Open, dict[str, int], int, int, int]
 
 
 def parse(stream: BinaryIO) -> Parsed:
@@ -47,22 +49,25 @@ class _JUnit:
         self.seen: dict[str, int] = {}
         self.cases = 0
         self.writer = ""
-        self.open: list[tuple[str, dict[str, str]]] = []
+        self.open: _Open = []
         self.closed = False
         self.path: list[str] = []
         self.case: dict[str, str] | None = None
         self.children: list[_Child] = []
         self.child: _Child | None = None
         self.marked = 0
-        self.properties: dict[str, str] = {}
+        self.saved: _Saved = ([], {}, 0, 0, 0)
 
     # --- events
 
     def start(self, name: str, attributes: dict[str, str], /) -> None:
         if name == "testcase":
-            self.reader.mark()
-            self.marked = len(self.tests)
-            self.case, self.children, self.child = attributes, [], None
+            # A mark costs; a fault may as well repeat a few cases.
+            if len(self.tests) - self.marked >= _STRIDE or not self.tests:
+                self._mark()
+            self.case = attributes
+            if self.children:
+                self.children = []
         elif name in _CHILD and self.case is not None:
             self.child = _Child(name, attributes)
             self.reader.listen()
@@ -85,20 +90,25 @@ class _JUnit:
         if self.child is not None:
             self.child.add(data)
 
+    def _mark(self) -> None:
+        self.reader.mark()
+        self.marked = len(self.tests)
+        self.saved = (list(self.open), dict(self.reported), self.cases, len(self.broken), len(self.compile))
+
     def rewind(self) -> None:
-        if not self.tests and not self.broken:
-            self.open, self.path, self.reported = [], [], {}
+        self.open, self.reported, self.cases, broken, compiled = self.saved
         for test in self.tests[self.marked :]:
             self.seen.pop(test.id, None)
-        del self.tests[self.marked :]
-        self.case, self.children, self.child = None, [], None
+        del self.tests[self.marked :], self.broken[broken:], self.compile[compiled:]
+        self.path = _path(self.open)
+        self.case, self.children, self.child, self.closed = None, [], None, False
 
     # --- suites
 
     def _open(self, name: str, attributes: dict[str, str]) -> None:
         if len(self.open) < _DEPTH:
             self.open.append((name, attributes))
-            self.path = [a["name"] for n, a in self.open if n == "testsuite" and a.get("name")]
+            self.path = _path(self.open)
         self.writer = self.writer or _writer_of_suite(attributes)
         self._count(attributes)
 
@@ -114,7 +124,7 @@ class _JUnit:
         names = [n for n, _ in self.open]
         if name in names:
             del self.open[len(names) - 1 - names[::-1].index(name) :]
-            self.path = [a["name"] for n, a in self.open if n == "testsuite" and a.get("name")]
+            self.path = _path(self.open)
         self.closed = not self.open
 
     def _property(self, attributes: dict[str, str]) -> None:
@@ -129,21 +139,23 @@ class _JUnit:
             return
         self.case = None
         self.cases += 1
-        self.writer = self.writer or _writer_of_case(case)
-        if self.children or len(case) > 4:
+        if not self.writer:
+            self.writer = _writer_of_case(case)
+        if len(case) > 4 or any(child.tells for child in self.children):
             self._verdict(case)
         else:
             self._add(self._result(case, TestStatus.PASSED))
 
     def _result(self, case: dict[str, str], status: TestStatus) -> TestResult:
-        name, group = case.get("name", ""), case.get("classname", "")
+        get = case.get
+        name, file = get("name", ""), get("file", "")
         return TestResult(
-            id=_IDENTIFY.get(self.writer, _plain_id)(group, name, case.get("file", "")),
+            id=_IDENTIFY.get(self.writer, _plain_id)(get("classname", ""), name, file),
             status=status,
             name=name,
             suite=self.path,
-            file=case.get("file", ""),
-            duration_s=_seconds(case.get("time", "")),
+            file=file,
+            duration_s=_seconds(get("time", "")),
         )
 
     def _add(self, test: TestResult) -> None:
@@ -194,10 +206,10 @@ class _JUnit:
         return next((a["file"] for _, a in reversed(self.open) if a.get("file")), "")
 
     def _output(self, name: str) -> str:
-        return plain("\n".join(child.tail.text() for child in self.children if child.name == name)).strip("\n")
+        return plain("\n".join(child.text()[-TAIL_LIMIT:] for child in self.children if child.name == name)).strip("\n")
 
     def _failure(self, bad: _Child) -> Failure:
-        body = plain(bad.ends.text()).strip("\n")
+        body = plain(bad.text()).strip("\n")
         message = plain(bad.attributes.get("message", ""))
         # ctest says nothing in the failure itself: the program's output is the message.
         source = body or (self._output("system-out") if len(message) < 12 else "")
@@ -242,17 +254,26 @@ class _Child:
     def __init__(self, name: str, attributes: dict[str, str]) -> None:
         self.name = name
         self.attributes = attributes
-        self.ends = Ends()
-        self.tail = Tail()
+        self.tells = not name.startswith("system-")
+        self._pieces: list[str] = []
+        self._size = 0
 
     def add(self, data: str) -> None:
-        if self.name.startswith("system-"):
-            self.tail.add(data)
-        else:
-            self.ends.add(data)
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size > 4 * TEXT_LIMIT:
+            self._pieces = [clip("".join(self._pieces))]
+            self._size = len(self._pieces[0])
+
+    def text(self) -> str:
+        return clip("".join(self._pieces))
 
     def whole(self) -> str:
-        return plain(self.attributes.get("message", "") + "\n" + self.ends.text())
+        return plain(self.attributes.get("message", "") + "\n" + self.text())
+
+
+def _path(open_: _Open) -> list[str]:
+    return [attributes["name"] for name, attributes in open_ if name == "testsuite" and attributes.get("name")]
 
 
 # --- who wrote it ----------------------------------------------------------------------------------------------------
@@ -445,7 +466,7 @@ def _reason(children: list[_Child]) -> str:
     skipped = next((child for child in children if child.name == "skipped"), None)
     if skipped is None:
         return ""
-    return clip(plain(skipped.attributes.get("message") or skipped.ends.text()).strip(), 1000)
+    return clip(plain(skipped.attributes.get("message") or skipped.text()).strip(), 1000)
 
 
 def _line(digits: str, writer: str) -> int:
@@ -456,7 +477,7 @@ def _line(digits: str, writer: str) -> int:
 
 def _seconds(text: str) -> float:
     try:
-        value = float(text.replace(",", "")) if text else 0.0
+        value = float(text or 0)
     except ValueError:
-        return 0.0
+        return _seconds(text.replace(",", "")) if "," in text else 0.0
     return value if 0 <= value < 1e9 else 0.0

@@ -1,7 +1,7 @@
 """What a failure's text says and its channel does not: expected and actual, file and line, frames inside the project."""
 
 # One pattern, one line.
-# ruff: noqa: E501
+# ruff: noqa: E501, RUF001
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ratchet.core.report import Failure, Frame
 
 _SCAN = 32 << 10  # a comparison or a stack that begins later than this is not worth the search
 _WIDE = 1000  # longer lines are data, not prose; no pattern looks at them
-_MOST_FRAMES = 20
+_MOST_FRAMES = 12
 
 
 def failure(
@@ -170,28 +170,40 @@ _FOREIGN_JVM = re.compile(
 )
 
 
+_PYTHON = re.compile(r'\s*File "(.+?)", line (\d+)(?:, in (.+))?')
+_PYTEST = re.compile(r"([\w./\\+@ -]+\.py):(\d+): (?:in (\S+)|[A-Z]\w*\b|$)")
+_JAVASCRIPT = re.compile(
+    r"\s*(?:at|❯) (?:async )?(?:(.+?) \()?(?:file://)?((?:/|\.{0,2}/|[A-Za-z]:[\\/]|node:)?[^\s():][^():]*?):(\d+):\d+\)?$"
+)
+_JVM = re.compile(r"\s*at (?:[\w.@-]+/+)*([\w.$<>/]+)\.([\w$<>]+)\(([\w$-]+\.(?:java|kt|scala|groovy)):(\d+)\)")
+_DOTNET = re.compile(r"\s*at (.+?) in (.+?):line (\d+)")
+_RUBY = re.compile(r"\s*(?:# |from )?((?:[A-Za-z]:)?[\w./@ +-]+\.rb):(\d+)(?::in [`'](.+?)')?")
+_PHP = re.compile(r"\s*(?:#\d+ )?((?:[A-Za-z]:)?[\w./\\@ +-]+\.(?:php|phpt))[:(](\d+)\)?(?:: (.+))?\s*$")
+_ELIXIR = re.compile(r"\s*(?:\(([\w.]+)(?: [\w.-]+)?\) )?([\w./-]+\.(?:exs?|erl|gleam)):(\d+)(?::\d+)?(?:: (.+))?")
+_NATIVE = re.compile(r"\s*#\d+ 0x[0-9a-f]+ in (.+?) ([/.\w][^\s:]*\.\w+):(\d+)(?::\d+)?")
+_GO = re.compile(r"\t((?:/|[A-Za-z]:)[^\s:]*\.go):(\d+)(?: \+0x[0-9a-f]+)?\s*$")
+_RUST = re.compile(r"\s+at ((?:\./|/)?[^\s:]+\.rs):(\d+)(?::\d+)?\s*$")
+_DART = re.compile(r"\s*(?:#\d+ +)?(?:(?:package|file):)?([\w./-]+\.dart) (\d+)(?::\d+)? +(\S.*)")
+_ZIG = re.compile(r"(\S+\.zig):(\d+):\d+: 0x[0-9a-f]+ in (\S+)")
+
+
 def _python(line: str) -> Frame | None:
-    found = re.match(r'\s*File "(.+?)", line (\d+)(?:, in (.+))?', line)
+    found = _PYTHON.match(line)
     return _frame(found, 1, 2, 3)
 
 
 def _pytest(line: str) -> Frame | None:
-    found = re.match(r"([\w./\\+@ -]+\.py):(\d+): (?:in (\S+)|[A-Z]\w*\b|$)", line + " ")
+    found = _PYTEST.match(line + " ")
     return _frame(found, 1, 2, 3)
 
 
 def _javascript(line: str) -> Frame | None:
-    found = re.match(
-        r"\s*(?:at|❯) (?:async )?(?:(.+?) \()?(?:file://)?((?:/|\.{0,2}/|[A-Za-z]:[\\/]|node:)?[^\s():][^():]*?):(\d+):\d+\)?$",
-        line,
-    )
+    found = _JAVASCRIPT.match(line)
     return _frame(found, 2, 3, 1)
 
 
 def _jvm(line: str) -> Frame | None:
-    found = re.match(
-        r"\s*at (?:[\w.@-]+/+)*([\w.$<>/]+)\.([\w$<>]+)\(([\w$-]+\.(?:java|kt|scala|groovy)):(\d+)\)", line
-    )
+    found = _JVM.match(line)
     if not found or _FOREIGN_JVM.match(found.group(1) + "."):
         return None
     folder = found.group(1).replace(".", "/").rpartition("/")[0]
@@ -200,49 +212,47 @@ def _jvm(line: str) -> Frame | None:
 
 
 def _dotnet(line: str) -> Frame | None:
-    found = re.match(r"\s*at (.+?) in (.+?):line (\d+)", line)
+    found = _DOTNET.match(line)
     return _frame(found, 2, 3, 1)
 
 
 def _ruby(line: str) -> Frame | None:
-    found = re.match(r"\s*(?:# |from )?((?:[A-Za-z]:)?[\w./@ +-]+\.rb):(\d+)(?::in [`'](.+?)')?", line)
+    found = _RUBY.match(line)
     return _frame(found, 1, 2, 3)
 
 
 def _php(line: str) -> Frame | None:
-    found = re.match(r"\s*(?:#\d+ )?((?:[A-Za-z]:)?[\w./\\@ +-]+\.(?:php|phpt))[:(](\d+)\)?(?:: (.+))?\s*$", line)
+    found = _PHP.match(line)
     return _frame(found, 1, 2, 3)
 
 
 def _elixir(line: str) -> Frame | None:
-    found = re.match(
-        r"\s*(?:\(([\w.]+)(?: [\w.-]+)?\) )?([\w./-]+\.(?:exs?|erl|gleam)):(\d+)(?::\d+)?(?:: (.+))?", line
-    )
+    found = _ELIXIR.match(line)
     return None if found and found.group(1) in {"ex_unit", "elixir", "stdlib", "mix"} else _frame(found, 2, 3, 4)
 
 
 def _native(line: str) -> Frame | None:
-    found = re.match(r"\s*#\d+ 0x[0-9a-f]+ in (.+?) ([/.\w][^\s:]*\.\w+):(\d+)(?::\d+)?", line)
+    found = _NATIVE.match(line)
     return _frame(found, 2, 3, 1)
 
 
 def _go(line: str) -> Frame | None:
-    found = re.match(r"\t((?:/|[A-Za-z]:)[^\s:]*\.go):(\d+)(?: \+0x[0-9a-f]+)?\s*$", line)
+    found = _GO.match(line)
     return _frame(found, 1, 2, 0)
 
 
 def _rust(line: str) -> Frame | None:
-    found = re.match(r"\s+at ((?:\./|/)?[^\s:]+\.rs):(\d+)(?::\d+)?\s*$", line)
+    found = _RUST.match(line)
     return _frame(found, 1, 2, 0)
 
 
 def _dart(line: str) -> Frame | None:
-    found = re.match(r"\s*(?:#\d+ +)?(?:(?:package|file):)?([\w./-]+\.dart) (\d+)(?::\d+)? +(\S.*)", line)
+    found = _DART.match(line)
     return _frame(found, 1, 2, 3)
 
 
 def _zig(line: str) -> Frame | None:
-    found = re.match(r"(\S+\.zig):(\d+):\d+: 0x[0-9a-f]+ in (\S+)", line)
+    found = _ZIG.match(line)
     return _frame(found, 1, 2, 3)
 
 
@@ -287,16 +297,23 @@ def frames(text: str) -> list[Frame]:
     rows = text.splitlines()
     for needle, reader, inner_first in _READERS:
         if needle in text:
-            found = _distinct(frame for row in rows if needle in row and (frame := reader(row)))
+            found = _distinct(
+                (row for row in rows if needle in row), reader, most=_MOST_FRAMES if inner_first else _SCAN
+            )
             if found:
-                found = found[:_MOST_FRAMES] if inner_first else found[-_MOST_FRAMES:]
-                return found[::-1] if inner_first else found
+                return found[::-1] if inner_first else found[-_MOST_FRAMES:]
     return []
 
 
-def _distinct(found: Iterator[Frame]) -> list[Frame]:
+def _distinct(rows: Iterator[str], reader: Callable[[str], Frame | None], *, most: int) -> list[Frame]:
     """A cause repeats the frames of its effect; the first stack is the one that failed."""
-    return list(dict.fromkeys(found))
+    found: dict[Frame, None] = {}
+    for row in rows:
+        if frame := reader(row):
+            found[frame] = None
+            if len(found) >= most:
+                break
+    return list(found)
 
 
 # --- one place -------------------------------------------------------------------------------------------------------
