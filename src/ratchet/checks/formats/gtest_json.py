@@ -37,7 +37,7 @@ def _test(suite: loose.Table, row: loose.Table) -> TestResult:
         status=status,
         duration_s=_seconds(loose.text(row, "time")),
         reason=_reason(row) if status is TestStatus.SKIPPED else "",
-        failure=_failure(found) if found else None,
+        failure=_failure(row, found) if found else None,
     )
 
 
@@ -48,17 +48,18 @@ def _status(row: loose.Table, failed: bool) -> TestStatus:
     return TestStatus.SKIPPED if skipped else TestStatus.PASSED
 
 
-def _failure(found: list[loose.Table]) -> Failure:
+def _failure(row: loose.Table, found: list[loose.Table]) -> Failure:
+    """An exception has no place of its own: the test has."""
     first = loose.text(found[0], "failure")
     place, _, message = first.partition("\n")
-    more = [loose.text(row, "failure") for row in found[1:]]
+    more = [loose.text(other, "failure") for other in found[1:]]
     file, _, line = place.rpartition(":")
     known = bool(file) and line.isdecimal() and len(line) < 10
     return recover.failure(
-        "\n\n".join([message if known else first, *more]),
-        message=(message if known else first).strip(),
-        file=file if known else "",
-        line=int(line) if known else 0,
+        "\n\n".join([message, *more]),
+        message=message.strip() or first,
+        file=file if known else loose.text(row, "file"),
+        line=int(line) if known else loose.whole(row, "line"),
     )
 
 

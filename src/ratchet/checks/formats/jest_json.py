@@ -88,10 +88,10 @@ def _broken(file: loose.Table) -> Diagnostic:
     found = next(iter(compiler.diagnostics(message)), None)
     at = recover.failure(message)
     return Diagnostic(
-        file=found.file if found else loose.text(file, "name"),
+        file=loose.text(file, "name") or (found.file if found else ""),
         line=found.line if found else at.line if at.file == loose.text(file, "name") else 0,
         column=found.column if found else 0,
         type=found.type if found else at.type,
-        message=clip(found.message if found else message.strip(), 4000),
+        message=clip(found.message if found and found.type else message.strip(), 4000),
         tool="jest",
     )

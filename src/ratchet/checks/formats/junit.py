@@ -1,7 +1,7 @@
 """JUnit XML in all its dialects: what each writer of it means by a name, a status, a line and a total."""
 
 # Each rule for an identity has the same three arguments.
-# ruff: noqa: ARG001, ARG005
+# ruff: noqa: ARG001, ARG005, RUF001
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from typing import BinaryIO
 import msgspec
 
 from ratchet.checks.formats import Parsed, compiler, recover
-from ratchet.checks.formats.text import Ends, Tail, clip, first_line, plain
+from ratchet.checks.formats.text import TAIL_LIMIT, TEXT_LIMIT, clip, plain
 from ratchet.checks.formats.xml import Reader
 from ratchet.core.report import RED, Diagnostic, Failure, TestResult, TestStatus
 
-_BAD = {"failure": TestStatus.FAILED, "error": TestStatus.ERROR, "rerunFailure": None, "rerunError": None}
 _AGAIN = {"flakyFailure", "flakyError", "rerunFailure", "rerunError"}
 _COUNTS = {"tests": "tests", "failures": "failed", "errors": "errors", "skipped": "skipped", "skip": "skipped"}
 _SUITE = {"testsuite", "testsuites"}
 _CHILD = {"failure", "error", "skipped", "warning", "system-out", "system-err", *_AGAIN}
 _DEPTH = 100
+_STRIDE = 32
 
 Identify = Callable[[str, str, str], str]
+_Open = list[tuple[str, dict[str, str]]]
+_Saved = tuple[_Open, dict[str, int], int, int, int]
 
 
 def parse(stream: BinaryIO) -> Parsed:
@@ -47,22 +49,25 @@ class _JUnit:
         self.seen: dict[str, int] = {}
         self.cases = 0
         self.writer = ""
-        self.open: list[tuple[str, dict[str, str]]] = []
+        self.open: _Open = []
         self.closed = False
         self.path: list[str] = []
         self.case: dict[str, str] | None = None
         self.children: list[_Child] = []
         self.child: _Child | None = None
         self.marked = 0
-        self.properties: dict[str, str] = {}
+        self.saved: _Saved = ([], {}, 0, 0, 0)
 
     # --- events
 
     def start(self, name: str, attributes: dict[str, str], /) -> None:
         if name == "testcase":
-            self.reader.mark()
-            self.marked = len(self.tests)
-            self.case, self.children, self.child = attributes, [], None
+            # A mark costs; a fault may as well repeat a few cases.
+            if len(self.tests) - self.marked >= _STRIDE or not self.tests:
+                self._mark()
+            self.case = attributes
+            if self.children:
+                self.children = []
         elif name in _CHILD and self.case is not None:
             self.child = _Child(name, attributes)
             self.reader.listen()
@@ -85,20 +90,25 @@ class _JUnit:
         if self.child is not None:
             self.child.add(data)
 
+    def _mark(self) -> None:
+        self.reader.mark()
+        self.marked = len(self.tests)
+        self.saved = (list(self.open), dict(self.reported), self.cases, len(self.broken), len(self.compile))
+
     def rewind(self) -> None:
-        if not self.tests and not self.broken:
-            self.open, self.path, self.reported = [], [], {}
+        self.open, self.reported, self.cases, broken, compiled = self.saved
         for test in self.tests[self.marked :]:
             self.seen.pop(test.id, None)
-        del self.tests[self.marked :]
-        self.case, self.children, self.child = None, [], None
+        del self.tests[self.marked :], self.broken[broken:], self.compile[compiled:]
+        self.path = _path(self.open)
+        self.case, self.children, self.child, self.closed = None, [], None, False
 
     # --- suites
 
     def _open(self, name: str, attributes: dict[str, str]) -> None:
         if len(self.open) < _DEPTH:
             self.open.append((name, attributes))
-            self.path = [a["name"] for n, a in self.open if n == "testsuite" and a.get("name")]
+            self.path = _path(self.open)
         self.writer = self.writer or _writer_of_suite(attributes)
         self._count(attributes)
 
@@ -114,7 +124,7 @@ class _JUnit:
         names = [n for n, _ in self.open]
         if name in names:
             del self.open[len(names) - 1 - names[::-1].index(name) :]
-            self.path = [a["name"] for n, a in self.open if n == "testsuite" and a.get("name")]
+            self.path = _path(self.open)
         self.closed = not self.open
 
     def _property(self, attributes: dict[str, str]) -> None:
@@ -129,22 +139,29 @@ class _JUnit:
             return
         self.case = None
         self.cases += 1
-        self.writer = self.writer or _writer_of_case(case)
-        if self.children or len(case) > 4:
+        if not self.writer:
+            self.writer = _writer_of_case(case)
+        if len(case) > 3 or any(child.tells for child in self.children):
             self._verdict(case)
         else:
             self._add(self._result(case, TestStatus.PASSED))
 
     def _result(self, case: dict[str, str], status: TestStatus) -> TestResult:
-        name, group = case.get("name", ""), case.get("classname", "")
+        get = case.get
+        name, file = get("name", ""), get("file", "")
         return TestResult(
-            id=_IDENTIFY.get(self.writer, _plain_id)(group, name, case.get("file", "")),
+            id=self._identity(get("classname", ""), name, file),
             status=status,
             name=name,
             suite=self.path,
-            file=case.get("file", ""),
-            duration_s=_seconds(case.get("time", "")),
+            file=file,
+            duration_s=_seconds(get("time", "")),
         )
+
+    def _identity(self, group: str, name: str, file: str) -> str:
+        if self.writer == "node":
+            return " > ".join([*self.path, name])
+        return _IDENTIFY.get(self.writer, _plain_id)(group, name, file)
 
     def _add(self, test: TestResult) -> None:
         """Two cases of one name: pytest writes a test's teardown again, everybody else has two tests."""
@@ -172,12 +189,14 @@ class _JUnit:
             self.broken += [] if found and _is_build(case, bad) else [broken]
             return
         test = self._result(case, _status(self.writer, case, self.children))
-        failure = self._failure(bad) if bad and test.status not in {TestStatus.XFAILED} else None
+        failure = self._failure(case, bad) if bad and test.status is not TestStatus.XFAILED else None
+        if test.status in RED and failure is None:
+            failure = Failure(message=_reason(self.children))
         self._add(self._detailed(test, case, failure))
 
     def _detailed(self, test: TestResult, case: dict[str, str], failure: Failure | None) -> TestResult:
         out, err = self._output("system-out"), self._output("system-err")
-        file = case.get("file") or self._suite_file()
+        file = case.get("file") or self._suite_file() or _file_of(self.writer, case.get("classname", ""), test.id)
         return msgspec.structs.replace(
             test,
             file=file,
@@ -194,17 +213,16 @@ class _JUnit:
         return next((a["file"] for _, a in reversed(self.open) if a.get("file")), "")
 
     def _output(self, name: str) -> str:
-        return plain("\n".join(child.tail.text() for child in self.children if child.name == name)).strip("\n")
+        return plain("\n".join(child.text()[-TAIL_LIMIT:] for child in self.children if child.name == name)).strip("\n")
 
-    def _failure(self, bad: _Child) -> Failure:
-        body = plain(bad.ends.text()).strip("\n")
+    def _failure(self, case: dict[str, str], bad: _Child) -> Failure:
+        body = _headless(plain(bad.text()).strip("\n"), case.get("name", ""))
         message = plain(bad.attributes.get("message", ""))
-        # ctest says nothing in the failure itself: the program's output is the message.
-        source = body or (self._output("system-out") if len(message) < 12 else "")
         kind = bad.attributes.get("type", "")
-        return recover.failure(
-            source, message=message or first_line(source), type="" if _is_vague(kind) else clip(kind, 200)
-        )
+        if not body and len(message) < 12 and (output := self._output("system-out")):
+            return _from_output(output)
+        source, message = body, _PLACE_LINE.sub("", message) or _before_stack(body)
+        return recover.failure(source, message=message, type="" if _is_vague(kind) else clip(kind, 200))
 
     # --- the end
 
@@ -242,17 +260,26 @@ class _Child:
     def __init__(self, name: str, attributes: dict[str, str]) -> None:
         self.name = name
         self.attributes = attributes
-        self.ends = Ends()
-        self.tail = Tail()
+        self.tells = not name.startswith("system-")
+        self._pieces: list[str] = []
+        self._size = 0
 
     def add(self, data: str) -> None:
-        if self.name.startswith("system-"):
-            self.tail.add(data)
-        else:
-            self.ends.add(data)
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size > 4 * TEXT_LIMIT:
+            self._pieces = [clip("".join(self._pieces))]
+            self._size = len(self._pieces[0])
+
+    def text(self) -> str:
+        return clip("".join(self._pieces))
 
     def whole(self) -> str:
-        return plain(self.attributes.get("message", "") + "\n" + self.ends.text())
+        return plain(self.attributes.get("message", "") + "\n" + self.text())
+
+
+def _path(open_: _Open) -> list[str]:
+    return [attributes["name"] for name, attributes in open_ if name == "testsuite" and attributes.get("name")]
 
 
 # --- who wrote it ----------------------------------------------------------------------------------------------------
@@ -267,6 +294,7 @@ _SUITE_NAMES = {
     "rspec": "rspec",
     "nextest-run": "nextest",
     "testresults": "swift",
+    "nunit": "dotted",
 }
 
 
@@ -296,7 +324,9 @@ def _writer_of_case(case: dict[str, str]) -> str:
     if group.endswith(".bats") or re.search(r"\.lua:\d+$", group):
         return "file"
     if group in {"test", "suite"}:
-        return "name"
+        return "node"
+    if re.search(r"\.(?:cc|cpp|cxx|c|hpp|h)$", group):
+        return "source"
     return "jvm" if "." in group and _JVM_CLASS.match(group) and "file" not in case else ""
 
 
@@ -332,6 +362,7 @@ _IDENTIFY: dict[str, Identify] = {
     "name": lambda group, name, file: name,
     "title": lambda group, name, file: name,
     "catch2": lambda group, name, file: name,
+    "source": lambda group, name, file: name,
     "dotted": lambda group, name, file: f"{group}.{name}" if group else name,
     "file": lambda group, name, file: f"{group.rpartition(':')[0] if '.lua:' in group else group}::{name}",
     "vitest": lambda group, name, file: f"{group}::{name}",
@@ -362,13 +393,14 @@ def _status(writer: str, case: dict[str, str], children: list[_Child]) -> TestSt
 
 
 def _skipped(attributes: dict[str, str]) -> TestStatus:
-    if attributes.get("type") == "pytest.xfail":
+    message, kind = attributes.get("message", ""), attributes.get("type", "")
+    if kind == "pytest.xfail":
         return TestStatus.XFAILED
-    return (
-        TestStatus.TODO
-        if attributes.get("message", "").lower() in {"todo", "not yet implemented"}
-        else TestStatus.SKIPPED
-    )
+    # ctest calls it not run; its command fails for it.
+    if message.startswith(("Unable to find executable", "Could not find executable", "Required Files Missing")):
+        return TestStatus.ERROR
+    todo = kind == "todo" or message.lower() in {"todo", "not yet implemented"}
+    return TestStatus.TODO if todo else TestStatus.SKIPPED
 
 
 _BY_ATTRIBUTE = {
@@ -392,7 +424,41 @@ def _by_attribute(case: dict[str, str]) -> TestStatus:
 
 
 def _is_vague(kind: str) -> bool:
-    return not kind or kind.lower() in {"failure", "error", "test failure", "fail"}
+    """Words that say no more than that it failed; capitals are the macro that checked."""
+    return kind.isupper() or kind.lower() in {"", "failure", "error", "test failure", "fail", "testcodefailure"}
+
+
+_PLACE_LINE = re.compile(r"^(?:[^\s:]+:\d+|unknown file)\n")
+_STACK = re.compile(r"\n\s*(?:at |❯ |#\d+ |# \./|/\S+:\d+)")
+_TELLING = re.compile(r"^.*(?:: Failure|FAILED|[Aa]ssert|[Ee]rror|panic|terminate called|Segmentation).*$", re.M)
+
+
+def _before_stack(body: str) -> str:
+    """What a failure without a message says before it lists its stack."""
+    found = _STACK.search(body)
+    return _PLACE_LINE.sub("", (body[: found.start()] if found else body).removeprefix("FAILED:\n")).strip()
+
+
+def _headless(body: str, name: str) -> str:
+    """PHPUnit begins with the test's own name."""
+    head, _, rest = body.partition("\n")
+    return rest if name and rest and f"::{name}" in head else body
+
+
+def _from_output(output: str) -> Failure:
+    """ctest says nothing in the failure itself: the program's output is all there is."""
+    telling = _TELLING.search(output)
+    return recover.sanitizer(output) or recover.failure(
+        output[telling.start() :] if telling else output, message=telling.group() if telling else output[-1000:].strip()
+    )
+
+
+def _file_of(writer: str, group: str, test_id: str) -> str:
+    """The file, where the writer has it in another place."""
+    if writer in {"vitest", "deno", "source", "file"}:
+        return re.sub(r"(\.lua):\d+$", r"\1", group).removeprefix("./")
+    head, found, _ = test_id.partition("::")
+    return head if writer == "pytest" and found and head.endswith(".py") else ""
 
 
 def _is_build(case: dict[str, str], bad: _Child) -> bool:
@@ -411,7 +477,7 @@ def _broken(writer: str, case: dict[str, str], bad: _Child) -> Diagnostic | None
         return _load_error(name, bad, "jest")
     if group == "unittest.loader._FailedTest":
         return _load_error(name.replace(".", "/") + ".py", bad, "unittest")
-    if group == "test" and re.search(r"\.[cm]?[jt]sx?$", name) and ("/" in name or "\\" in name):
+    if writer == "node" and re.search(r"\.[cm]?[jt]sx?$", name) and ("/" in name or "\\" in name):
         return _load_error(name, bad, "node")
     return _load_error(group or name, bad, "go") if _is_build(case, bad) else None
 
@@ -421,11 +487,11 @@ def _load_error(file: str, bad: _Child, tool: str) -> Diagnostic:
     found = next((d for d in compiler.diagnostics(text) if d.line), None)
     known = recover.failure(text)
     return Diagnostic(
-        file=found.file if found and found.file else file,
-        line=found.line if found else (known.line if known.file.endswith(file) else 0),
+        file=file or (found.file if found else ""),
+        line=found.line if found else (known.line if known.file.endswith(file.rpartition("/")[2]) else 0),
         column=found.column if found else 0,
         type=found.type if found and found.type else known.type,
-        message=found.message if found else clip(text.strip(), 4000),
+        message=found.message if found and found.type else clip(_before_stack(text.strip()), 4000),
         tool=tool,
     )
 
@@ -445,7 +511,8 @@ def _reason(children: list[_Child]) -> str:
     skipped = next((child for child in children if child.name == "skipped"), None)
     if skipped is None:
         return ""
-    return clip(plain(skipped.attributes.get("message") or skipped.ends.text()).strip(), 1000)
+    reason = plain(skipped.attributes.get("message") or skipped.text()).strip()
+    return clip("" if reason == "true" else _PLACE_LINE.sub("", reason), 1000)
 
 
 def _line(digits: str, writer: str) -> int:
@@ -456,7 +523,7 @@ def _line(digits: str, writer: str) -> int:
 
 def _seconds(text: str) -> float:
     try:
-        value = float(text.replace(",", "")) if text else 0.0
+        value = float(text or 0)
     except ValueError:
-        return 0.0
+        return _seconds(text.replace(",", "")) if "," in text else 0.0
     return value if 0 <= value < 1e9 else 0.0

@@ -118,13 +118,13 @@ def _salvage(source: str) -> Table:
 def _last_complete(source: str) -> tuple[int, str]:
     cut, closers, open_ = 0, "", []
     for match in _TOKEN.finditer(source):
-        token = match.group()
-        if token in "{[":
-            open_.append("}" if token == "{" else "]")
+        sign = match.group()
+        if sign in "{[":
+            open_.append("}" if sign == "{" else "]")
             if len(open_) > _DEPTH:
                 break
-        elif token in "}]":
-            if not open_ or open_.pop() != token:
+        elif sign in "}]":
+            if not open_ or open_.pop() != sign:
                 break
             cut, closers = match.end(), "".join(reversed(open_))
     return cut, closers

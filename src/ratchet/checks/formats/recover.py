@@ -1,19 +1,20 @@
 """What a failure's text says and its channel does not: expected and actual, file and line, frames inside the project."""
 
 # One pattern, one line.
-# ruff: noqa: E501
+# ruff: noqa: E501, RUF001
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from textwrap import dedent
 
 from ratchet.checks.formats.text import clip, first_line, plain
 from ratchet.core.report import Failure, Frame
 
 _SCAN = 32 << 10  # a comparison or a stack that begins later than this is not worth the search
 _WIDE = 1000  # longer lines are data, not prose; no pattern looks at them
-_MOST_FRAMES = 20
+_MOST_FRAMES = 12
 
 
 def failure(
@@ -30,20 +31,25 @@ def failure(
     """A failure from what the channel gave (the keywords, which win) and what its text gives away."""
     body, message = plain(body), plain(message)
     searched = _narrow(body if message in body else f"{message}\n{body}")
+    changes = diff(searched)
     if expected is None and actual is None:
         expected, actual, found = comparison(searched)
         operator = operator or found
+    if expected is None and actual is None and changes:
+        expected, actual = _sides(changes)
+    if expected and actual and type.endswith("ComparisonFailure"):
+        expected, actual = _uncompacted(expected), _uncompacted(actual)
     trace = frames(searched)
     at = trace[-1] if trace else location(searched)
     if not file and at:
         file, line = at.file, at.line
     return Failure(
-        type=type or error_type(message or body),
+        type=type or error_type(message or body) or error_type(body),
         message=clip((message or body).strip()),
         expected=expected,
         actual=actual,
         operator=operator,
-        diff=diff(searched),
+        diff=changes,
         file=file,
         line=line,
         frames=trace,
@@ -56,13 +62,37 @@ def _narrow(text: str) -> str:
 
 
 _TYPE = re.compile(
-    r"^(?:E +|Uncaught |\*\* \()?((?:[A-Za-z_]\w*(?:\.|::|\\))*[A-Z]\w*(?:Error|Exception|Failure|Failed|Exit|Interrupt))\b(?=[:)\s]|$)"
+    r"^(?:E +|Uncaught |\*\* \()?((?:[A-Za-z_]\w*(?:\.|::|\\))*(?:[A-Z]\w*)?(?:Error|Exception|Failure|Failed|Exit|Interrupt))\b(?=\s?:|\)| \[|$)"
 )
 
 
+_PYTEST_TYPE = re.compile(r'^(?:\S+\.py:\d+: |failed on \w+ with ")([A-Z]\w+)\b', re.M)
+
+
 def error_type(text: str) -> str:
-    found = _TYPE.match(first_line(text))
+    """The class of what was thrown: at the front of the text, in pytest's last line or in its words about a fixture."""
+    found = _TYPE.match(first_line(text)) or _PYTEST_TYPE.search(text)
     return found.group(1) if found else ""
+
+
+_SANITIZER = re.compile(
+    r"(?:ERROR|WARNING): ((?:Address|Leak|Memory|Thread|HWAddress)Sanitizer): (.+?)(?: on address .*| \(pid=\d+\))?$",
+    re.M,
+)
+_RUNTIME = re.compile(r"^(?P<file>[^\s:]+):(?P<line>\d{1,9}):\d+: runtime error: (?P<message>.+)$", re.M)
+
+
+def sanitizer(text: str) -> Failure | None:
+    """What a sanitizer says in a program's output: ASan, LSan, MSan, TSan, UBSan."""
+    text = _narrow(plain(text))
+    if found := _SANITIZER.search(text):
+        trace = frames(text[found.start() :])
+        at = trace[-1] if trace else Frame(file="")
+        return Failure(type=found.group(1), message=found.group(2), file=at.file, line=at.line, frames=trace)
+    if found := _RUNTIME.search(text):
+        file, line = found.group("file"), _line(found.group("line"))
+        return Failure(type="UndefinedBehaviorSanitizer", message=found.group("message"), file=file, line=line)
+    return None
 
 
 # --- expected and actual ---------------------------------------------------------------------------------------------
@@ -113,6 +143,8 @@ _COMPARISONS: list[tuple[str, str, str]] = [
     ("swift testing", "Expectation failed", rf"Expectation failed: \([^\n]*? → (?P<a>[^\n)]+)\) {_EQUAL} (?P<e>[^\n]+)"),
     ("node", "Expected values to be", r"Expected values to be (?:strictly |loosely )?(?:deep-)?equal:\s*\n\s*\n?(?P<a>[^\n+-][^\n]*?) (?P<op>!==?) (?P<e>[^\n]+?)\s*(?:\n|$)"),
     ("node diff", "+ actual - expected", r"\+ actual - expected[^\n]*\n\s*\n?\+ (?P<a>[^\n]+)\n- (?P<e>[^\n]+)"),
+    ("jest assert", "Received:", r"Expected value to [^\n]*:\s*\n\s+(?P<e>[^\n]+)\n(?:[^\n]*\n)??Received:\s*\n\s+(?P<a>[^\n]+)"),
+    ("perl deep", "$got", r"\$got\S* = (?P<a>[^\n]+)\n#?\s*\$expected\S* = (?P<e>[^\n]+)"),
     ("vitest diff", "+ Received", r"- Expected[^\n]*\n\+ Received[^\n]*\n\s*\n- (?P<e>[^\n]+)\n\+ (?P<a>[^\n]+)\n(?:\n|$)"),
     ("chai", " to ", r"expected (?P<a>[^\n]+?) to (?P<op>(?:strictly |deeply |loosely )*equal|be|deep equal|eql|include|match)(?: to)? (?P<e>[^\n]+?)(?: // [^\n]*)?(?:\n|$)"),
     ("scalatest", "did not equal", r"(?:^|\n)(?P<a>[^\n]+?) (?P<op>did not equal) (?P<e>[^\n]+?)(?: \([\w.]+:\d+\))?(?:\n|$)"),
@@ -122,7 +154,7 @@ _COMPARISONS: list[tuple[str, str, str]] = [
     ("zig", ", found ", r"expected (?P<e>[^\n]+?), found (?P<a>[^\n]+?)(?:\n|$)"),
     ("want", "ant", r"[Ww]ant(?:ed)?[: =]+(?P<e>[^\n]+?)[,;]? (?:but )?got[: =]+(?P<a>[^\n]+?)(?:\n|$)"),
     ("got", "t", r"(?:[Gg]ot|Actual|Received|=)[: =]* ?(?P<a>[^\n]+?)[,;:]? (?:but )?(?:want(?:ed)?|expect(?:ed|ing)?)[: =]+(?P<e>[^\n]+?)(?:\n|$)"),
-    ("expected got", "xpect", r"[Ee]xpect(?:ed|ing)[: =]+(?P<e>[^\n]+?)[,;.]? (?:but )?(?:actual(?:ly)?|got|found|received|was|is)[: =]+(?P<a>[^\n]+?)\.?(?:\n|$)"),
+    ("expected got", "xpect", r"[Ee]xpect(?:ed|ing)(?! values? to)[: =]+(?P<e>[^\n]+?)[,;.]? (?:but )?(?:actual(?:ly)?|got|found|received|was|is)[: =]+(?P<a>[^\n]+?)\.?(?:\n|$)"),
     ("nim", "Check failed", r"Check failed: (?P<l>[^\n]+?) (?P<op>==) (?P<e>[^\n]+)\n\s*(?P=l) was (?P<a>[^\n]+)"),
 ]
 # fmt: on
@@ -154,7 +186,27 @@ _DIFF = re.compile(
 
 def diff(text: str) -> str:
     found = _DIFF.search(text + "\n")
-    return clip(found.group("diff").strip("\n"), 4000) if found else ""
+    rows = found.group("diff").strip("\n").splitlines() if found else []
+    end = next((index for index, row in enumerate(rows) if _AFTER_DIFF.match(row)), len(rows))
+    return clip("\n".join(rows[:end]).strip("\n"), 4000)
+
+
+_AFTER_DIFF = re.compile(r"\s*(?:❯ |at |# \.?/|[\w./-]+:\d+)")
+
+
+def _sides(changes: str) -> tuple[str | None, str | None]:
+    """Both values from a difference between them: minus is expected, plus is actual, in every runner that prints one."""
+    rows = [row for row in changes.splitlines() if not row.startswith("@@")]
+    if not any(row.startswith("+") for row in rows) or not any(row.startswith("-") for row in rows):
+        return None, None
+    expected = [row[1:] for row in rows if not row.startswith("+")]
+    actual = [row[1:] for row in rows if not row.startswith("-")]
+    return dedent("\n".join(expected)).strip("\n"), dedent("\n".join(actual)).strip("\n")
+
+
+def _uncompacted(value: str) -> str:
+    """JUnit 4 brackets what differs; what it left out in dots cannot be brought back."""
+    return value.replace("[", "", 1).replace("]", "", 1) if value.count("[") == value.count("]") == 1 else value
 
 
 # --- frames ----------------------------------------------------------------------------------------------------------
@@ -162,7 +214,7 @@ def diff(text: str) -> str:
 _FOREIGN = re.compile(
     r"node_modules/|^node:|/node:internal|site-packages/|dist-packages/|/lib/python\d|/rustc/|\.cargo/registry|/rustlib/|/gems/|/rubygems/|/ruby/\d|/usr/(?:lib|share|include)/"
     r"|(?:^|/)vendor/|/go/pkg/mod/|/go/src/|/usr/local/go|/libgo|<frozen|<string>|<anonymous>|^internal/|/jest-|/mocha/lib/|^native$|^dart:|package:test|package:stack_trace"
-    r"|\(ex_unit|\(elixir|\(stdlib|/zig/lib/|/lib/std/|catch\.hpp$|catch_amalgamated|/gtest/|doctest\.h$|/_pytest/|/unittest/(?:case|mock|loader)\.py"
+    r"|\(ex_unit|\(elixir|\(stdlib|/zig/lib/|/lib/std/|catch\.hpp$|catch_amalgamated|/gtest/|doctest\.h$|libsanitizer/|/csu/|/sysdeps/|compiler-rt/|^ext:|/_pytest/|/unittest/(?:case|mock|loader)\.py"
 )
 _FOREIGN_JVM = re.compile(
     r"^(?:java|javax|jdk|sun|com\.sun|kotlin|kotlinx|scala|groovy|groovyjarjar\w*|junit|org\.(?:junit|opentest4j|testng|assertj|hamcrest|mockito|gradle|apache\.maven"
@@ -170,28 +222,40 @@ _FOREIGN_JVM = re.compile(
 )
 
 
+_PYTHON = re.compile(r'\s*File "(.+?)", line (\d+)(?:, in (.+))?')
+_PYTEST = re.compile(r"([\w./\\+@ -]+\.py):(\d+): (?:in (\S+)|[A-Z]\w*\b|$)")
+_JAVASCRIPT = re.compile(
+    r"\s*(?:at|❯) (?:async )?(?:(.+?) \()?(?:file://)?((?:/|\.{0,2}/|[A-Za-z]:[\\/]|node:)?[^\s():][^():]*?):(\d+):\d+\)?$"
+)
+_JVM = re.compile(r"\s*at (?:[\w.@-]+/+)*([\w.$<>/]+)\.([\w$<>]+)\(([\w$-]+\.(?:java|kt|scala|groovy)):(\d+)\)")
+_DOTNET = re.compile(r"\s*at (.+?) in (.+?):line (\d+)")
+_RUBY = re.compile(r"\s*(?:# |from )?((?:[A-Za-z]:)?[\w./@ +-]+\.rb):(\d+)(?::in [`'](.+?)')?")
+_PHP = re.compile(r"\s*(?:#\d+ )?((?:[A-Za-z]:)?[\w./\\@ +-]+\.(?:php|phpt))[:(](\d+)\)?(?:: (.+))?\s*$")
+_ELIXIR = re.compile(r"\s*(?:\(([\w.]+)(?: [\w.-]+)?\) )?([\w./-]+\.(?:exs?|erl|gleam)):(\d+)(?::\d+)?(?:: (.+))?")
+_NATIVE = re.compile(r"\s*#\d+ 0x[0-9a-f]+ in (.+?) ([/.\w][^\s:]*\.\w+):(\d+)(?::\d+)?")
+_GO = re.compile(r"\t((?:/|[A-Za-z]:)[^\s:]*\.go):(\d+)(?: \+0x[0-9a-f]+)?\s*$")
+_RUST = re.compile(r"\s+at ((?:\./|/)?[^\s:]+\.rs):(\d+)(?::\d+)?\s*$")
+_DART = re.compile(r"\s*(?:#\d+ +)?(?:(?:package|file):)?([\w./-]+\.dart) (\d+)(?::\d+)? +(\S.*)")
+_ZIG = re.compile(r"(\S+\.zig):(\d+):\d+: 0x[0-9a-f]+ in (\S+)")
+
+
 def _python(line: str) -> Frame | None:
-    found = re.match(r'\s*File "(.+?)", line (\d+)(?:, in (.+))?', line)
+    found = _PYTHON.match(line)
     return _frame(found, 1, 2, 3)
 
 
 def _pytest(line: str) -> Frame | None:
-    found = re.match(r"([\w./\\+@ -]+\.py):(\d+): (?:in (\S+)|[A-Z]\w*\b|$)", line + " ")
+    found = _PYTEST.match(line + " ")
     return _frame(found, 1, 2, 3)
 
 
 def _javascript(line: str) -> Frame | None:
-    found = re.match(
-        r"\s*(?:at|❯) (?:async )?(?:(.+?) \()?(?:file://)?((?:/|\.{0,2}/|[A-Za-z]:[\\/]|node:)?[^\s():][^():]*?):(\d+):\d+\)?$",
-        line,
-    )
+    found = _JAVASCRIPT.match(line)
     return _frame(found, 2, 3, 1)
 
 
 def _jvm(line: str) -> Frame | None:
-    found = re.match(
-        r"\s*at (?:[\w.@-]+/+)*([\w.$<>/]+)\.([\w$<>]+)\(([\w$-]+\.(?:java|kt|scala|groovy)):(\d+)\)", line
-    )
+    found = _JVM.match(line)
     if not found or _FOREIGN_JVM.match(found.group(1) + "."):
         return None
     folder = found.group(1).replace(".", "/").rpartition("/")[0]
@@ -200,49 +264,47 @@ def _jvm(line: str) -> Frame | None:
 
 
 def _dotnet(line: str) -> Frame | None:
-    found = re.match(r"\s*at (.+?) in (.+?):line (\d+)", line)
+    found = _DOTNET.match(line)
     return _frame(found, 2, 3, 1)
 
 
 def _ruby(line: str) -> Frame | None:
-    found = re.match(r"\s*(?:# |from )?((?:[A-Za-z]:)?[\w./@ +-]+\.rb):(\d+)(?::in [`'](.+?)')?", line)
+    found = _RUBY.match(line)
     return _frame(found, 1, 2, 3)
 
 
 def _php(line: str) -> Frame | None:
-    found = re.match(r"\s*(?:#\d+ )?((?:[A-Za-z]:)?[\w./\\@ +-]+\.(?:php|phpt))[:(](\d+)\)?(?:: (.+))?\s*$", line)
+    found = _PHP.match(line)
     return _frame(found, 1, 2, 3)
 
 
 def _elixir(line: str) -> Frame | None:
-    found = re.match(
-        r"\s*(?:\(([\w.]+)(?: [\w.-]+)?\) )?([\w./-]+\.(?:exs?|erl|gleam)):(\d+)(?::\d+)?(?:: (.+))?", line
-    )
+    found = _ELIXIR.match(line)
     return None if found and found.group(1) in {"ex_unit", "elixir", "stdlib", "mix"} else _frame(found, 2, 3, 4)
 
 
 def _native(line: str) -> Frame | None:
-    found = re.match(r"\s*#\d+ 0x[0-9a-f]+ in (.+?) ([/.\w][^\s:]*\.\w+):(\d+)(?::\d+)?", line)
+    found = _NATIVE.match(line)
     return _frame(found, 2, 3, 1)
 
 
 def _go(line: str) -> Frame | None:
-    found = re.match(r"\t((?:/|[A-Za-z]:)[^\s:]*\.go):(\d+)(?: \+0x[0-9a-f]+)?\s*$", line)
+    found = _GO.match(line)
     return _frame(found, 1, 2, 0)
 
 
 def _rust(line: str) -> Frame | None:
-    found = re.match(r"\s+at ((?:\./|/)?[^\s:]+\.rs):(\d+)(?::\d+)?\s*$", line)
+    found = _RUST.match(line)
     return _frame(found, 1, 2, 0)
 
 
 def _dart(line: str) -> Frame | None:
-    found = re.match(r"\s*(?:#\d+ +)?(?:(?:package|file):)?([\w./-]+\.dart) (\d+)(?::\d+)? +(\S.*)", line)
+    found = _DART.match(line)
     return _frame(found, 1, 2, 3)
 
 
 def _zig(line: str) -> Frame | None:
-    found = re.match(r"(\S+\.zig):(\d+):\d+: 0x[0-9a-f]+ in (\S+)", line)
+    found = _ZIG.match(line)
     return _frame(found, 1, 2, 3)
 
 
@@ -284,19 +346,32 @@ _READERS: list[tuple[str, Callable[[str], Frame | None], bool]] = [
 
 def frames(text: str) -> list[Frame]:
     """The stack inside the project, innermost last; the first kind of stack that the text shows."""
-    rows = text.splitlines()
+    rows = _first_stack(text.splitlines()) if " 0x" in text else text.splitlines()
     for needle, reader, inner_first in _READERS:
         if needle in text:
-            found = _distinct(frame for row in rows if needle in row and (frame := reader(row)))
+            found = _distinct(
+                (row for row in rows if needle in row), reader, most=_MOST_FRAMES if inner_first else _SCAN
+            )
             if found:
-                found = found[:_MOST_FRAMES] if inner_first else found[-_MOST_FRAMES:]
-                return found[::-1] if inner_first else found
+                return found[::-1] if inner_first else found[-_MOST_FRAMES:]
     return []
 
 
-def _distinct(found: Iterator[Frame]) -> list[Frame]:
+def _first_stack(rows: list[str]) -> list[str]:
+    """A sanitizer prints several stacks: where it happened, where the memory came from and went."""
+    starts = [index for index, row in enumerate(rows) if row.lstrip().startswith("#0 0x")]
+    return rows[: starts[1]] if len(starts) > 1 else rows
+
+
+def _distinct(rows: Iterator[str], reader: Callable[[str], Frame | None], *, most: int) -> list[Frame]:
     """A cause repeats the frames of its effect; the first stack is the one that failed."""
-    return list(dict.fromkeys(found))
+    found: dict[Frame, None] = {}
+    for row in rows:
+        if frame := reader(row):
+            found[frame] = None
+            if len(found) >= most:
+                break
+    return list(found)
 
 
 # --- one place -------------------------------------------------------------------------------------------------------

@@ -71,8 +71,8 @@ def _broken(text: str) -> list[Diagnostic]:
         Diagnostic(
             file=place.file if place else found.group(1).removeprefix("./"),
             line=place.line if place else 0,
-            type=recover.error_type(text),
-            message=clip(text.strip(), 4000),
+            type=next((kind for row in text.splitlines()[1:] if (kind := recover.error_type(row))), ""),
+            message=clip(text.partition("\n# ")[0].strip(), 4000),
             tool="rspec",
         )
     ]

@@ -9,13 +9,13 @@ import msgspec
 
 from ratchet.checks.formats import Parsed, recover, yamlish
 from ratchet.checks.formats.text import Ends, lines
-from ratchet.core.report import Failure, TestResult, TestStatus
+from ratchet.core.report import Diagnostic, Failure, TestResult, TestStatus
 
 _POINT = re.compile(r"^(?P<not>not )?ok\b(?:[ \t]+(?P<number>\d{1,9})\b)?(?P<rest>.*)$")
 _PLAN = re.compile(r"^1\.\.(?P<last>\d{1,9})(?P<rest>\s*(?:#.*)?)$")
 _DIRECTIVE = re.compile(r"(?:^|\s)#\s*(?P<word>skip|todo)\S*(?P<reason>.*)$", re.I)
 _TIME = re.compile(r"\s*#\s*(?:time=(?P<ms>[\d.]{1,12})\s*(?P<unit>ms|s)?|in (?P<bats>\d{1,9}) ?ms)\s*\{?\s*$")
-_PROVE = re.compile(r"^(?P<file>\S+\.(?:t|pl|bats|js|mjs|sh)) \.{2,}(?: .*)?$")
+_PROVE = re.compile(r"^(?P<file>\S+\.(?:t|pl|bats|js|mjs|sh)) \.{2,} ?(?:skipped: (?P<skipped>.*))?$")
 _SUMMARY = re.compile(r"^# (?P<word>tests|pass|fail|cancelled|skipped|todo) (?P<count>\d{1,9})$")
 _WORDS = {"tests": "tests", "pass": "passed", "fail": "failed", "skipped": "skipped", "todo": "todo"}
 _DEEPEST = 50
@@ -68,6 +68,7 @@ class _Tap:
         self.seen: dict[str, int] = {}
         self.subtest = ""
         self.done: list[TestResult] = []
+        self.broken: list[Diagnostic] = []
 
     # --- lines
 
@@ -88,9 +89,7 @@ class _Tap:
         elif text.startswith("Bail out!"):
             self.bailed = text[9:].strip() or "no reason given"
         elif match := _PROVE.match(text):
-            self._new_file(match.group("file"))
-        elif self.point:
-            self.point.body.add(line + "\n")
+            self._new_file(match.group("file"), match.group("skipped"))
 
     def _yaml(self, line: str) -> None:
         assert self.yaml is not None
@@ -179,7 +178,8 @@ class _Tap:
         level = self._level(point.depth)
         named = [_below(point.name, child) for child in point.children]
         level.tests += named
-        if not named or point.fields.get("type") == "test":
+        # node counts a test that has subtests, and does not count a suite.
+        if not named or (point.fields.get("type") != "suite" and "duration_ms" in point.fields):
             level.tests.append(self._test(point, failing_child=any(c.failure for c in named)))
         elif point.status is TestStatus.FAILED and not any(child.failure for child in named):
             level.tests.append(self._test(point, failing_child=False))
@@ -208,16 +208,23 @@ class _Tap:
         )
 
     def _keep(self, test: TestResult) -> None:
+        if test.failure and test.file and test.id == test.file and not self.file:
+            # node reports a file that it could not load as a test with the file's name.
+            self.broken.append(Diagnostic(file=test.file, message=test.failure.message, tool="node"))
+            return
         name = f"{self.file}::{test.id}" if self.file and test.id != self.file else test.id
         count = self.seen[name] = self.seen.get(name, 0) + 1
         kept = msgspec.structs.replace(test, id=name if count == 1 else f"{name} #{count}")
         self.done.append(kept)
 
-    def _new_file(self, file: str) -> None:
+    def _new_file(self, file: str, skipped: str | None) -> None:
         """`prove` begins the next file: a document of its own."""
         self._finish()
         self.file = file
         self.levels = [_Level()]
+        if skipped is not None:
+            self.levels[0].plan = 0
+            self._keep(TestResult(id=file, name=file, status=TestStatus.SKIPPED, file=file, reason=skipped))
 
     def _finish(self) -> None:
         self._settle()
@@ -232,6 +239,7 @@ class _Tap:
         notes = [*self.notes, *([f"bailed out: {self.bailed}"] if self.bailed else [])]
         return Parsed(
             tests=self.done,
+            collection_errors=self.broken,
             reported=self.reported,
             ended=self.plans > 0 and not notes and self.levels[0].plan is not None,
             partial=bool(notes) or self.yaml is not None,
@@ -247,7 +255,7 @@ def _described(match: re.Match[str]) -> tuple[str, TestStatus, str, float]:
     if directive := _DIRECTIVE.search(rest):
         status = TestStatus.SKIPPED if directive.group("word").lower() == "skip" else TestStatus.TODO
         reason, rest = directive.group("reason").strip(), rest[: directive.start()]
-    name = re.sub(r"^\s*-\s+", "", rest).strip().replace("\\#", "#")
+    name = re.sub(r"^\s*-(?:\s+|$)", "", rest).strip().replace("\\#", "#")
     return name, status, reason, duration_s
 
 
@@ -292,10 +300,12 @@ def _failure(point: _Point, failing_child: bool) -> Failure:
     expected = fields.get("expected", fields.get("wanted"))
     actual = fields.get("actual", fields.get("found", fields.get("got")))
     file, line = _place({} if "location" in fields else fields)
-    whole = "\n".join([fields.get("stack", ""), fields.get("diff", ""), *_values(fields), body])
+    # node's stack comes without the word that marks a frame.
+    stack = "\n".join(f"    at {row.removeprefix('at ')}" for row in fields.get("stack", "").splitlines())
+    whole = "\n".join([stack, fields.get("diff", ""), *_values(fields), body])
     return recover.failure(
         whole,
-        message=message or body,
+        message=message or _trimmed(body) or f"not ok {point.number}",
         type=fields.get("name", "") if fields.get("name", "").endswith("Error") else "",
         file=file,
         line=line,
@@ -303,6 +313,10 @@ def _failure(point: _Point, failing_child: bool) -> Failure:
         actual=actual,
         operator=fields.get("operator") or fields.get("compare") or "",
     )
+
+
+def _trimmed(body: str) -> str:
+    return "\n".join(row for row in body.splitlines() if not row.startswith("Looks like you "))
 
 
 def _values(fields: dict[str, str]) -> list[str]:
