@@ -1,7 +1,7 @@
 """What our own reporters write, whatever the runner: one JSON record a line, between a start and an end with a nonce.
 
     {"kind": "start", "nonce", "version"}     {"kind": "collected", "ids"}     {"kind": "end", "nonce", "exit"}
-    {"kind": "test_start", "id"}
+    {"kind": "test_start", "id"}              {"kind": "test_over", "id"}
     {"kind": "phase", "id", "when", "outcome": passed|failed|skipped|rerun, "duration", "file", "line", "name", …}
     {"kind": "broken", "file", "line", "column", "type", "message"}
 
@@ -65,6 +65,10 @@ class Reader:
         if row["id"] not in self.running:
             self.running.append(row["id"])
 
+    def _test_over(self, row: Row) -> None:
+        if row["id"] in self.running:
+            self.running.remove(row["id"])
+
     def _broken(self, row: Row) -> None:
         names = ("file", "line", "column", "type", "message")
         fields = {name: row[name] for name in names if row.get(name)}
@@ -98,7 +102,8 @@ class Reader:
         return Parsed(
             tests=list(self.tests.values()),
             collection_errors=self.broken,
-            ended=self.started and self.end is not None,
+            # A runner that outlived the process of a test may well say its end: the test's is still missing.
+            ended=self.started and self.end is not None and not self.running,
             notes=self._notes(exit_code, stopped),
             running=self.running,
         )

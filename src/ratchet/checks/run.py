@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from ratchet.checks import Results, Runner, Session, Step, Target
+from ratchet.checks.paths import relative
 from ratchet.checks.registry import runner
 from ratchet.core.report import Report, ReportStatus, TestResult, conclude, merge, names_running
 from ratchet.process import Finished, ProgramMissing, supervise
@@ -70,7 +71,7 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
             try:
                 finished = await self._steps(steps, session, log)
             except ProgramMissing as error:
-                return _cannot(target, steps, f"{error.message}; {error.hint}")
+                return _cannot(target, steps, f"{error.message.strip()}; {error.hint}")
             report = _conclude(target, how, session, finished, log)
             if report.status is ReportStatus.PASSED:
                 return report
@@ -108,7 +109,7 @@ def _conclude(target: Target, how: Runner, session: Session, finished: list[Fini
         exit_codes=[each.exit_code for each in finished],
         stopped=any(each.timed_out or each.silent for each in finished),
     )
-    parsed = how.parse(results)
+    parsed = relative(how.parse(results), session.folder)
     why = "silence" if any(each.silent for each in finished) else "timeout"
     report = conclude(
         runner=target.runner,

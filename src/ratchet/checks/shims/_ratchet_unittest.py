@@ -13,6 +13,7 @@ import unittest
 _LIMIT = 20_000
 _ROOT = os.getcwd()
 _out = None
+_collected = []
 
 
 def _open():
@@ -83,6 +84,15 @@ def _flat(suite):
             yield test
 
 
+def _never_run(holder):
+    """The tests that a failed set-up of their class or module takes along; a teardown stands for itself."""
+    what, _, place = holder.id().partition(" (")
+    if what.startswith("setUp"):
+        below = place.rstrip(")") + "."
+        return [test for test in _collected if test.id().startswith(below)] or [holder]
+    return [holder]
+
+
 class Result(unittest.TextTestResult):
     """Says each outcome before the host's own result sees it, which trims the traceback in place."""
 
@@ -116,7 +126,8 @@ class Result(unittest.TextTestResult):
             self._phase = phase if self._phase is None or phase["outcome"] == "failed" else self._phase
         else:
             self._began = time.perf_counter()
-            self._tell(test, phase | {"when": "setup", "last": True})
+            for each in _never_run(test):
+                self._tell(each, phase | {"when": "setup", "last": True})
 
     def addError(self, test, err):
         try:
@@ -174,8 +185,8 @@ class Runner(unittest.TextTestRunner):
 
     def run(self, test):
         _open()
-        ids = [each.id() for each in _flat(test) if type(each).__name__ != "_FailedTest"]
-        _say({"kind": "collected", "ids": ids})
+        _collected[:] = [each for each in _flat(test) if type(each).__name__ != "_FailedTest"]
+        _say({"kind": "collected", "ids": [each.id() for each in _collected]})
         return super().run(test)
 
 
