@@ -116,7 +116,13 @@ class Suite:
         with self._place(choice, targets) as folder:
             report = await tests.run(folder, log=log)
             report = await self._rerun(report, tests, folder, log, choice.rerun_failures)
-        return self._conclude(report, targets, last, whole=not only and not choice.ref and report.status is not ReportStatus.ERROR, log=log)
+        return self._conclude(
+            report,
+            targets,
+            last,
+            whole=not only and not choice.ref and report.status is not ReportStatus.ERROR,
+            log=log,
+        )
 
     def _chosen(self, choice: Choice, targets: list[Target], last: Report | None) -> dict[str, list[TestResult]]:
         """For each target the tests to run; empty for all of all."""

@@ -285,6 +285,7 @@ def names_running(report: Report) -> Report:
             id=name,
             status=TestStatus.ERROR,
             file=name.partition("::")[0] if "::" in name else "",
+            name=name.rpartition("::")[2],
             failure=Failure(type=kind, message=f"{name} {how}"),
         )
         for name in report.running

@@ -217,8 +217,12 @@ class Node(_Script):
 
     def detect(self, project: Project) -> Iterator[Target]:
         yield from super().detect(project)
-        for path in project.named("**/*.test.*", "**/*-test.*", "**/*_test.*", "**/test-*.*", "**/test/**", "**/test.*"):
-            if path.endswith((".js", ".mjs", ".cjs", ".ts")) and re.search(r"""["']node:test["']""", project.text(path)):
+        for path in project.named(
+            "**/*.test.*", "**/*-test.*", "**/*_test.*", "**/test-*.*", "**/test/**", "**/test.*"
+        ):
+            if path.endswith((".js", ".mjs", ".cjs", ".ts")) and re.search(
+                r"""["']node:test["']""", project.text(path)
+            ):
                 manifest = next((place for place in _above(path) if project.has(*under(place, "package.json"))), ".")
                 yield self.target(project, manifest, f"{path} imports node:test", Strength.DEPENDENCY)
                 return
@@ -289,8 +293,10 @@ class _ByJUnit(_Script):
 def _with_file(test: TestResult) -> TestResult:
     """These write the file where others write the class."""
     file = test.file or (test.suite[0] if test.suite else "") or test.id.partition("::")[0]
-    known = test.file or not re.search(r"\.[cm]?[jt]sx?$", file)
-    return test if known else msgspec.structs.replace(test, file=file.removeprefix("./"))
+    if not re.search(r"\.[cm]?[jt]sx?$", file):
+        return test
+    suite = test.suite[1:] if test.suite and test.suite[0] == file else test.suite
+    return msgspec.structs.replace(test, file=file.removeprefix("./"), suite=suite)
 
 
 class Bun(_ByJUnit):
@@ -315,7 +321,9 @@ class Bun(_ByJUnit):
 
     def broken(self, text: str) -> Iterator[tuple[str, str]]:
         """Files that do not load are in the text only: a file's name, then its error, and no test."""
-        for match in re.finditer(r"(?m)^(\S+\.[cm]?[jt]sx?):\n+# Unhandled error between tests\n-+\n(.*(?:\n.*)?)", text):
+        for match in re.finditer(
+            r"(?m)^(\S+\.[cm]?[jt]sx?):\n+# Unhandled error between tests\n-+\n(.*(?:\n.*)?)", text
+        ):
             yield match.group(1), match.group(2).strip().splitlines()[0]
 
     def again(self, target: Target, test: TestResult) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed, compiler, junit
@@ -27,7 +26,7 @@ class _Jvm(Usual):
         roots: list[str] = []
         for path in project.named(*(f"**/{name}" for name in self.manifests)):
             root = root_of(path)
-            if any(above == "." or root == above or root.startswith(f"{above}/") for above in roots):
+            if any(above in (".", root) or root.startswith(f"{above}/") for above in roots):
                 continue  # a module: the build above runs it
             roots.append(root)
             own = project.has(*under(root, self.wrapper)) if self.wrapper else False
@@ -118,5 +117,3 @@ class Sbt(_Jvm):
 
     def again(self, _target: Target, test: TestResult) -> list[str]:
         return ["sbt", f"testOnly {_class(test)}"]
-
-

@@ -14,9 +14,10 @@ from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed, compiler, gtest_json, junit
 from ratchet.checks.project import Project, root_of, under
 from ratchet.checks.runners import Usual, end_of, joined, read
-from ratchet.core.report import TestResult
+from ratchet.core.report import RED, Failure, TestResult
 
 _GTEST = "[==========] Running"
+_HOW = re.compile(r"(?m)^ *\d+/\d+ Test +#\d+: (\S+) \.*\**(Failed|Timeout|Not Run|Exception: \w+)")
 
 
 class CTest(Usual):
@@ -31,7 +32,9 @@ class CTest(Usual):
                     command=["ctest"],
                     root=root,
                     language="c++",
-                    tests=under(root, "test/**", "tests/**", "**/*_test.cpp", "**/*_test.cc", "**/test_*.cpp", "**/test_*.c"),
+                    tests=under(
+                        root, "test/**", "tests/**", "**/*_test.cpp", "**/*_test.cc", "**/test_*.cpp", "**/test_*.c"
+                    ),
                     sources=under(root, "**/*.c", "**/*.cc", "**/*.cpp", "**/*.h", "**/*.hpp"),
                     protected=[],
                     setup=["cmake -S . -B build", "cmake --build build"],
@@ -59,14 +62,27 @@ class CTest(Usual):
         whole = read(results.private / "ctest.xml", junit.parse)
         files = sorted((results.private / "gtest").glob("*.json")) if (results.private / "gtest").exists() else []
         finer = joined(read(path, gtest_json.parse) for path in files)
+        with end_of(results.log) as stream:
+            said = dict(_HOW.findall(stream.read().decode(errors="replace")))
+        whole.tests = [_explained(test, said.get(test.name, "")) for test in whole.tests]
         return _refined(whole, finer.tests)
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         return ["ctest", "--test-dir", "build", "-R", f"^{re.escape(_ctest_name(test))}$", "--output-on-failure"]
 
 
+def _explained(test: TestResult, how: str) -> TestResult:
+    """How a program ended is on the console only: Failed, Timeout, Exception: SegFault."""
+    if test.status not in RED or not how or (test.failure and test.failure.message):
+        return test
+    failure = msgspec.structs.replace(
+        test.failure or Failure(), type=how.partition(":")[0], message=f"ctest says: {how}"
+    )
+    return msgspec.structs.replace(test, failure=failure)
+
+
 def _ctest_name(test: TestResult) -> str:
-    return test.name if not test.suite or test.id.endswith(test.name) is False else test.id.split("::")[-1]
+    return test.id.split("::")[-1]
 
 
 def build_folder(session: Session) -> Path:

@@ -22,7 +22,9 @@ class PHPUnit(Usual):
                 yield self._target(project, root_of(path), f"{path} depends on PHPUnit", Strength.DEPENDENCY)
 
     def _target(self, project: Project, root: str, why: str, strength: Strength) -> Target:
-        configured = any(project.has(path) for path in under(root, "phpunit.xml", "phpunit.xml.dist", "phpunit.dist.xml"))
+        configured = any(
+            project.has(path) for path in under(root, "phpunit.xml", "phpunit.xml.dist", "phpunit.dist.xml")
+        )
         return Target(
             runner=self.name,
             command=["phpunit", *([] if configured else ["tests"])],
@@ -39,7 +41,12 @@ class PHPUnit(Usual):
     def launch(self, target: Target, session: Session) -> list[Step]:
         own = upward(session.folder, "vendor/bin/phpunit") if target.command[0] == "phpunit" else None
         words = [str(own), *target.command[1:]] if own else target.command
-        logs = ["--log-junit", str(session.private / "junit.xml"), "--log-teamcity", str(session.private / "teamcity.txt")]
+        logs = [
+            "--log-junit",
+            str(session.private / "junit.xml"),
+            "--log-teamcity",
+            str(session.private / "teamcity.txt"),
+        ]
         chosen = ["--filter", _filter(session.only)] if session.only else []
         return [Step(argv=[*words, *logs, *chosen])]
 

@@ -1,17 +1,21 @@
-"""Shell and Perl: bats by TAP as it goes and JUnit at the end, prove by TAP."""
+"""Shell and Perl: bats and prove, by TAP."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
 from ratchet.checks import Results, Session, Step, Strength, Target
-from ratchet.checks.formats import Parsed, junit, tap
+from ratchet.checks.formats import Parsed, tap
+from ratchet.checks.formats.text import lines
 from ratchet.checks.project import Project, root_of, under
 from ratchet.checks.runners import Usual, joined, read
 from ratchet.core.report import TestResult
+
+_BEGIN = re.compile(r"^begin (\d+) (.*)$")
 
 
 class Bats(Usual):
@@ -33,7 +37,12 @@ class Bats(Usual):
             )
 
     def launch(self, target: Target, session: Session) -> list[Step]:
-        options = ["--formatter", "tap", "--timing", "--report-formatter", "junit", "--output", str(session.private)]
+        # As a formatter of its own, `cat` passes on the stream that bats makes the others from: it names each test
+        # before it runs, and the file it is in.
+        passing = session.private / "pass-on"
+        passing.write_text("#!/bin/sh\nexec cat\n")
+        passing.chmod(0o755)
+        options = ["--formatter", str(passing), "--timing"]
         words = target.command
         if session.only:
             names = "|".join(f"^{_plain(test.name or test.id.split('::')[-1])}$" for test in session.only)
@@ -41,23 +50,43 @@ class Bats(Usual):
         return [Step(argv=[*words, *options], channel="bats.tap")]
 
     def parse(self, results: Results) -> Parsed:
-        """TAP names no files but is there when the run was cut; the XML has everything but comes at the end."""
-        live = read(results.private / "bats.tap", tap.parse)
-        report = results.private / "report.xml"
-        whole = read(report, junit.parse) if report.exists() else Parsed(ended=False)
-        if whole.ended and len(whole.tests) >= len(live.tests) > 0:
-            whole.tests = [_with_values(test, results) for test in whole.tests]
-            whole.notes = live.notes
-            return whole
-        return live
+        """TAP between lines that say `suite FILE` and `begin NUMBER NAME`."""
+        channel = results.private / "bats.tap"
+        parsed = read(channel, tap.parse)
+        places = read_places(channel)
+        parsed.tests = [_placed(test, number, places) for number, test in enumerate(parsed.tests, start=1)]
+        parsed.running = [place.id for number, place in places.items() if number > len(parsed.tests)]
+        return parsed
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         return ["bats", test.file, "--filter", f"^{_plain(test.name)}$"]
 
 
-def _with_values(test: TestResult, _results: Results) -> TestResult:
-    file = test.file or (test.suite[0] if test.suite else "")
-    return msgspec.structs.replace(test, file=file) if file.endswith(".bats") else test
+class Place(msgspec.Struct, frozen=True):
+    file: str
+    name: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.file}::{self.name}"
+
+
+def read_places(channel: Path) -> dict[int, Place]:
+    """The file and the name of each test that began, by its number."""
+    found: dict[int, Place] = {}
+    file = ""
+    with channel.open("rb") as stream:
+        for line in lines(stream):
+            if line.startswith("suite "):
+                file = line[6:]
+            elif match := _BEGIN.match(line):
+                found[int(match.group(1))] = Place(file, match.group(2))
+    return found
+
+
+def _placed(test: TestResult, number: int, places: dict[int, Place]) -> TestResult:
+    place = places.get(number)
+    return msgspec.structs.replace(test, id=place.id, file=place.file, name=place.name) if place else test
 
 
 def _below(place: str, other: str) -> bool:
