@@ -17,9 +17,10 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def lines(stream: BinaryIO) -> Iterator[str]:
-    """The stream's lines without colours and line ends. What goes beyond the limit of one line is dropped."""
+    """The stream's lines as a terminal would leave them. What goes beyond the limit of one line is dropped."""
     while raw := stream.readline(LINE_LIMIT):
-        yield plain(raw.decode("utf-8", "replace")).rstrip("\r\n")
+        # A progress line is written over; only what stands there last was said.
+        yield plain(raw.decode("utf-8", "replace")).rstrip("\r\n").rpartition("\r")[2]
         while raw and not raw.endswith(b"\n"):
             raw = stream.readline(LINE_LIMIT)
 
