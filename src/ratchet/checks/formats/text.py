@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import BinaryIO
 
-LINE_LIMIT = 8 << 20  # one JSON event with a test's whole output is one line
+LINE_LIMIT = 4 << 20  # one JSON event with a test's whole output is one line
 TEXT_LIMIT = 32 << 10
 TAIL_LIMIT = 8 << 10
 
