@@ -74,7 +74,7 @@ class Catch2:
 
     def text(self, data: str, /) -> None:
         if self.listening:
-            self.words[self.listening].add(data)
+            self.words.setdefault(self.listening, Ends()).add(data)
 
     def end(self, name: str, /) -> None:
         if name == self.listening:

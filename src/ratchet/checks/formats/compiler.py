@@ -49,7 +49,7 @@ _ONE_LINE: list[tuple[str, str, str]] = [
     ("elixir", "** (", rf"^\*\* \((?P<type>\w*(?:Syntax|Compile|Token\w*|Mismatched\w*)Error)\) {_F}:{_L}(?::{_C})?: {_M}"),
     ("elixir", "** (", rf"^\*\* \((?P<type>\w*(?:Syntax|Token\w*|Mismatched\w*)Error)\) (?P<message>.+?) on {_F}:{_L}:{_C}"),
     ("erlc", ".erl:", rf"^{_F}:{_L}:(?:{_C}:)? {_M}"),
-    ("ruby", ".rb:", rf"^\s*{_F}:{_L}: (?P<message>syntax errors? .*|.*\(SyntaxError\).*)"),
+    ("ruby", ".rb:", rf"^\s*{_F}:{_L}: (?P<message>syntax errors?\b.*|.*\(SyntaxError\).*)"),
     ("rolldown", "At file: ", rf"^(?P<message>At file): {_F}:{_L}:{_C}"),
     ("babel", "SyntaxError: ", rf"(?P<type>SyntaxError): {_F}: (?P<message>.+?) \({_L}:{_C}\)"),
     ("perl", " line ", rf"^(?P<message>syntax error|Can't locate \S+ in @INC.*?|Global symbol .*?|Bareword .*?) at (?P<file>\S+) line {_L}"),

@@ -221,7 +221,9 @@ class _JUnit:
         kind = bad.attributes.get("type", "")
         if not body and len(message) < 12 and (output := self._output("system-out")):
             return _from_output(output)
-        source, message = body, _PLACE_LINE.sub("", message) or _before_stack(body)
+        if _is_vague(message) or message.startswith("thread '"):
+            message = _before_stack(body) or message
+        source, message = body, _PLACE_LINE.sub("", message)
         return recover.failure(source, message=message, type="" if _is_vague(kind) else clip(kind, 200))
 
     # --- the end
@@ -423,9 +425,12 @@ def _by_attribute(case: dict[str, str]) -> TestStatus:
     return next((_BY_ATTRIBUTE[word] for word in words if word in _BY_ATTRIBUTE), TestStatus.PASSED)
 
 
+_VAGUE = {"", "failure", "failed", "error", "fail", "testcodefailure", "exception"}
+
+
 def _is_vague(kind: str) -> bool:
     """Words that say no more than that it failed; capitals are the macro that checked."""
-    return kind.isupper() or kind.lower() in {"", "failure", "error", "test failure", "fail", "testcodefailure"}
+    return kind.isupper() or kind.startswith("test failure") or kind.lower() in _VAGUE
 
 
 _PLACE_LINE = re.compile(r"^(?:[^\s:]+:\d+|unknown file)\n")

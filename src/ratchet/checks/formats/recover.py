@@ -62,7 +62,7 @@ def _narrow(text: str) -> str:
 
 
 _TYPE = re.compile(
-    r"^(?:E +|Uncaught |\*\* \()?((?:[A-Za-z_]\w*(?:\.|::|\\))*(?:[A-Z]\w*)?(?:Error|Exception|Failure|Failed|Exit|Interrupt))\b(?=\s?:|\)| \[|$)"
+    r"^(?!(?:Error|Exception|Failure|Failed|Exit)$)(?:E +|Uncaught |\*\* \()?((?:[A-Za-z_]\w*(?:\.|::|\\))*(?:[A-Z]\w*)?(?:Error|Exception|Failure|Failed|Exit|Interrupt))\b(?=\s?:|\)| \[|$)"
 )
 
 
@@ -167,8 +167,16 @@ def comparison(text: str) -> tuple[str | None, str | None, str]:
         if needle in text and (found := pattern.search(text)):
             groups = found.groupdict()
             expected, actual = _gtest(groups) if "v1" in groups else (groups["e"], groups["a"])
-            return clip(expected.strip()), clip(actual.strip()), groups.get("op") or ""
+            expected, actual = _unwrapped(expected.strip(), actual.strip())
+            return clip(expected), clip(actual), groups.get("op") or ""
     return None, None, ""
+
+
+def _unwrapped(expected: str, actual: str) -> tuple[str, str]:
+    """Hamcrest and Dart put what is not a string between angle brackets."""
+    if all(value.startswith("<") and value.endswith(">") for value in (expected, actual)):
+        return expected[1:-1], actual[1:-1]
+    return expected, actual
 
 
 def _gtest(groups: dict[str, str]) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import BinaryIO
 
-LINE_LIMIT = 8 << 20  # one JSON event with a test's whole output is one line
+LINE_LIMIT = 4 << 20  # one JSON event with a test's whole output is one line
 TEXT_LIMIT = 32 << 10
 TAIL_LIMIT = 8 << 10
 
@@ -17,9 +17,10 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def lines(stream: BinaryIO) -> Iterator[str]:
-    """The stream's lines without colours and line ends. What goes beyond the limit of one line is dropped."""
+    """The stream's lines as a terminal would leave them. What goes beyond the limit of one line is dropped."""
     while raw := stream.readline(LINE_LIMIT):
-        yield plain(raw.decode("utf-8", "replace")).rstrip("\r\n")
+        # A progress line is written over; only what stands there last was said.
+        yield plain(raw.decode("utf-8", "replace")).rstrip("\r\n").rpartition("\r")[2]
         while raw and not raw.endswith(b"\n"):
             raw = stream.readline(LINE_LIMIT)
 
