@@ -24,6 +24,7 @@ from tests.support import (
     IMPLEMENT,
     RED_TEST,
     REVIEW,
+    RIGHT,
     WRONG,
     carry,
     carry_script,
@@ -286,7 +287,7 @@ elif action == "audit":
 elif action == "implement":
     assert "cannot import name 'sub'" in prompt
     with open("calc.py", "a") as file:
-        file.write({IMPLEMENT["append"]["calc.py"]!r})
+        file.write({RIGHT!r})
 elif action == "review":
     print('{{"verdict": "approved"}}')
 """)

@@ -18,6 +18,7 @@ from ratchet.checks.detect import detect
 from ratchet.checks.run import TestRun, allowed_environment
 from ratchet.config import Config
 from ratchet.core import events as ev
+from ratchet.core import trailers
 from ratchet.core.item import SPEC_MAX_CHARS, Item, slug_of, title_of
 from ratchet.core.lease import Lease
 from ratchet.core.ledger import Entry
@@ -75,10 +76,20 @@ class Factory:
         state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
         return Path(state) / "ratchet" / "workspaces"
 
+    def tidy(self) -> None:
+        """Take away workspaces of completed runs whose worker died before it could."""
+        done = {self.store.item(row.item).slug for row in self.store.runs() if row.status is RunStatus.COMPLETED}
+        for record in self.workspaces.list():
+            if record.slug in done and record.repo == str(self.repo.root):
+                self.workspaces.open(record.slug).destroy()
+
     # --- running ---------------------------------------------------------------------------------------------
 
-    def add(self, spec_path: Path, *, workflow: str = "tdd") -> Item:
-        """Queue a spec; the same spec asked for again while it is open is the same item."""
+    def add(self, spec_path: Path, *, workflow: str = "tdd", settings: Iterable[str] = ()) -> Item:
+        """Queue a spec; the same spec asked for again while it is open is the same item.
+
+        `settings` are the overrides it was asked with: whoever continues it works under the same ones.
+        """
         if workflow not in WORKFLOWS:
             raise UsageError(f"there is no workflow {workflow!r}", hint=f"workflows: {', '.join(WORKFLOWS)}")
         spec = read_spec(spec_path)
@@ -95,6 +106,7 @@ class Factory:
             base_commit=self.repo.head,
             slug=slug_of(title, unique),
             source_ref=f"{spec_path.name}:{hashlib.sha256(identity).hexdigest()[:16]}",
+            settings=list(settings),
             created_at=stamp(now),
         )
         return self.store.add(item)
@@ -107,6 +119,7 @@ class Factory:
     async def work(self, lease: Lease, *, watch: Watcher, tell: Callable[[Said], None]) -> RunState:
         """Carry a claimed run as far as it goes."""
         try:
+            self.tidy()
             item = self.store.item(lease.item)
             agents = self._agents()
             engine = Engine(
@@ -172,17 +185,13 @@ class Factory:
         tell: Callable[[Said], None],
     ) -> Steps:
         assert engine.state.started
-        started = engine.state.started
-        # As announced, not as detected now: a step of the run may have changed what detection would say.
-        targets = [msgspec.json.decode(target, type=Target) for target in started.targets]
-        targets = targets or [msgspec.structs.replace(self.targets()[0], command=started.test_command)]
         names = [*_AGENT_ENVIRONMENT, *self.config.env]
         return Steps(
             item=item,
             config=self.config,
             directory=engine.directory,
             workspace=workspace,
-            checks=self.checks(targets),
+            checks=self.checks(_targets_of(engine.state.started)),
             agents=agents.__getitem__,
             tell=tell,
             turn=engine.turn,
@@ -284,17 +293,24 @@ class Factory:
             return [await self._verify_commit(commit)]
         row = self.find_run(name)
         checked = self._verify_ledger(row)
-        commits = [] if not checked.holds else self.story(row.run).state.commits
-        return [checked, *[await self._verify_commit(kept.commit) for kept in commits]]
+        if not checked.holds:
+            return [checked]
+        state = self.story(row.run).state
+        return [checked, *[await self._verify_commit(kept.commit, state.started) for kept in state.commits]]
 
-    async def _verify_commit(self, commit: str) -> Verification:
-        targets = self.targets()
-        return await proof.verify_commit(
-            self.repo.root,
-            commit,
-            checks=lambda _folder: self.checks(targets),
-            scope=Scope(tests=tuple(_union(target.tests for target in targets))),
-        )
+    async def _verify_commit(self, commit: str, started: ev.RunStarted | None = None) -> Verification:
+        """With the run's own test command where the run is known here, else with the one found in the project."""
+        started = started or self._run_of(commit)
+        targets = _targets_of(started) if started else self.targets()
+        scope = Scope(tests=tuple(_union(target.tests for target in targets)))
+        return await proof.verify_commit(self.repo.root, commit, checks=self.checks(targets), scope=scope)
+
+    def _run_of(self, commit: str) -> ev.RunStarted | None:
+        made = trailers.parse(repository.message_of(self.repo.root, commit))
+        try:
+            return self.story(made.run).state.started if made else None
+        except NotFound:
+            return None
 
     def _verify_ledger(self, row: RunRow) -> Verification:
         try:
@@ -329,6 +345,20 @@ class Factory:
 
 def _union(lists: Iterable[Iterable[str]]) -> list[str]:
     return list(dict.fromkeys(name for names in lists for name in names))
+
+
+def _targets_of(started: ev.RunStarted) -> list[Target]:
+    """As announced, not as detected now: a step of the run may have changed what detection would say."""
+    if started.targets:
+        return [msgspec.json.decode(target, type=Target) for target in started.targets]
+    only = Target(
+        runner="pytest",
+        command=started.test_command,
+        tests=started.tests,
+        protected=started.protected,
+        why="recorded when the run started",
+    )
+    return [only]
 
 
 def read_spec(path: Path) -> str:

@@ -22,6 +22,7 @@ import msgspec
 
 from ratchet.core.lease import Holder
 from ratchet.errors import EnvironmentCannot
+from ratchet.files import open_private
 
 _REAPER = Path(__file__).with_name("reaper.py")
 GRACE_S = 5.0
@@ -67,7 +68,7 @@ async def supervise(
     result, result_write = os.pipe()
     feed = _stdin_file(stdin)
     try:
-        with output.open("ab") as out, (errors or output).open("ab") as err:
+        with open_private(output) as out, open_private(errors or output) as err:
             command = [
                 sys.executable,
                 "-I",

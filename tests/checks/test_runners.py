@@ -177,7 +177,8 @@ EXPECTED: dict[str, Expected] = {
     ),
     "minitest": Expected(
         statuses=_all(
-            "SumTest#", passed=["test_passes"], failed=["test_fails"], error=["test_errors"], skipped=["test_is_skipped"]
+            "SumTest#",
+            passed=["test_passes"], failed=["test_fails"], error=["test_errors"], skipped=["test_is_skipped"],
         ),
         red={
             "SumTest#test_fails": ("test/sum_test.rb", 9, "4", "3"),
@@ -194,7 +195,9 @@ EXPECTED: dict[str, Expected] = {
         ),
         red={
             "SumTest::testFails": ("tests/SumTest.php", 14, "4", "3"),
-            "SumTest::testEqualArrays": ("tests/SumTest.php", 19, "Array (\n    'a' => 2\n)", "Array (\n    'a' => 1\n)"),
+            "SumTest::testEqualArrays": (
+                "tests/SumTest.php", 19, "Array (\n    'a' => 2\n)", "Array (\n    'a' => 1\n)",
+            ),
             "SumTest::testErrors": ("tests/SumTest.php", 24, None, None),
             'SumTest::testEach with data set "two"': ("tests/SumTest.php", 35, None, None),
         },
@@ -205,7 +208,9 @@ EXPECTED: dict[str, Expected] = {
     ),
     "bun": Expected(
         statuses=_all(
-            S, passed=["passes", "a suite > inside"], failed=["fails", "errors"], skipped=["is skipped"], todo=["is to do"]
+            S,
+            passed=["passes", "a suite > inside"], failed=["fails", "errors"],
+            skipped=["is skipped"], todo=["is to do"],
         ),
         red={S + "fails": ("sum.test.js", 7, "4", "3"), S + "errors": ("sum.test.js", 10, None, None)},
         broken=[("broken.test.js", 0)],

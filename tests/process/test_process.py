@@ -48,7 +48,7 @@ def alive(pid: int) -> bool:
 async def until(path: Path) -> str:
     """Wait for a child to have written a file; a deadline, not a pause, bounds it."""
     async with asyncio.timeout(20):
-        while not path.exists() or not path.read_text().strip():
+        while not path.exists() or not path.read_text().strip():  # noqa: ASYNC110 — the event is in another process
             await asyncio.sleep(0.01)
     return path.read_text()
 

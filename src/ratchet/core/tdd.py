@@ -61,7 +61,8 @@ ACTION = {P.REVISE: "implement_changes"}
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """The next thing to do. `inputs` is all that makes this work different from other work."""
+    """The next thing to do. `inputs` is all that makes this work different from other work, and nothing of the clock:
+    a commit id has the time in it, so commits are counted, not named."""
 
     phase: Phase
     action: str
@@ -145,17 +146,17 @@ def _inputs(state: RunState) -> dict[str, Any]:
             return {
                 "round": state.review_rounds + 1,
                 "try": state.review_tries + 1,
-                "head": state.head,
+                "kept": len(state.commits),
                 "findings": state.findings,
             }
         case P.REFACTOR:
-            return {"iteration": state.iteration, "greens": state.greens, "head": state.head}
+            return {"iteration": state.iteration, "greens": state.greens, "kept": len(state.commits)}
         case _:
             return {
                 "iteration": state.iteration,
                 "try": state.audit_tries + 1,
                 "attempt": state.attempts + 1,
                 "round": state.review_rounds,
-                "head": state.head,
+                "kept": len(state.commits),
                 "tests": state.red,
             }

@@ -141,8 +141,7 @@ class Trees:
             if Path(root) != self.folder and ".git" in folders:
                 shutil.rmtree(Path(root) / ".git")
                 relative = os.path.relpath(root, self.folder)
-                with suppress(GitFailed):
-                    self._git("rm", "--cached", "--quiet", "--ignore-unmatch", "--", relative)
+                self._git("update-index", "--force-remove", "--", relative)
             folders[:] = [name for name in folders if name != ".git" and name not in EXCLUDED]
 
     def _env(self) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -55,9 +55,9 @@ def show_json(value: object) -> None:
     show(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode())
 
 
-def open_factory(arguments: Arguments) -> Factory:
+def open_factory(arguments: Arguments, settings: Sequence[str] = ()) -> Factory:
     repo = repository.find(arguments.repo.absolute())
-    return Factory(repo, config.load(repo.root, flags=arguments.set).config)
+    return Factory(repo, config.load(repo.root, flags=[*settings, *arguments.set]).config)
 
 
 def run_argument(parser: argparse.ArgumentParser) -> None:
