@@ -67,7 +67,7 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
                 only=self.only.get(target.name, []),
             )
             steps = how.launch(target, session)
-            log.touch()
+            log.touch(mode=0o600)
             began = log.stat().st_size
             try:
                 finished = await self._steps(steps, session, log)
