@@ -58,7 +58,8 @@ def failure(
 
 def _narrow(text: str) -> str:
     text = text if len(text) <= _SCAN else text[: _SCAN // 2] + "\n" + text[-_SCAN // 2 :]
-    return "\n".join(line[:_WIDE] for line in text.splitlines())
+    rows = text.splitlines()
+    return "\n".join(rows if max(map(len, rows), default=0) <= _WIDE else [row[:_WIDE] for row in rows])
 
 
 _TYPE = re.compile(
@@ -193,12 +194,15 @@ _DIFF = re.compile(
 
 
 def diff(text: str) -> str:
+    if not any(sign in text for sign in _DIFF_SIGNS):
+        return ""
     found = _DIFF.search(text + "\n")
     rows = found.group("diff").strip("\n").splitlines() if found else []
     end = next((index for index, row in enumerate(rows) if _AFTER_DIFF.match(row)), len(rows))
     return clip("\n".join(rows[:end]).strip("\n"), 4000)
 
 
+_DIFF_SIGNS = ("Actual\n", "Received", "+ actual", "- Expected", "Diff:", "@@ ")
 _AFTER_DIFF = re.compile(r"\s*(?:❯ |at |# \.?/|[\w./-]+:\d+)")
 
 
