@@ -72,6 +72,7 @@ class _JUnit:
         self.case: dict[str, str] | None = None
         self.children: list[_Child] = []
         self.child: _Child | None = None
+        self.telling = False
         self.plain: list[dict[str, str]] = []
         self.marks = 0
         self.marked = 0
@@ -84,11 +85,12 @@ class _JUnit:
             # A mark costs; a fault may as well repeat a few cases.
             if len(self.plain) >= _STRIDE or len(self.tests) - self.marked >= _STRIDE or not self.marks:
                 self._mark()
-            self.case = attributes
+            self.case, self.telling = attributes, False
             if self.children:
                 self.children = []
         elif name in _CHILD and self.case is not None:
             self.child = _Child(name, attributes)
+            self.telling = self.telling or not name.startswith("system-")
             self.reader.listen()
         elif name in _SUITE:
             self._open(name, attributes)
@@ -98,8 +100,8 @@ class _JUnit:
     def end(self, name: str, /) -> None:
         if name == "testcase":
             case = self.case
-            # Nearly every case is three attributes and no content: those are put aside and made into results together.
-            if case is not None and not self.children and len(case) == 3 and "time" in case and "classname" in case:
+            # Nearly every case has three attributes and no verdict: those are put aside and become results together.
+            if case is not None and not self.telling and len(case) == 3 and "time" in case and "classname" in case:
                 self.plain.append(case)
                 self.case = None
             else:
@@ -172,10 +174,7 @@ class _JUnit:
         self.cases += 1
         if not self.writer:
             self._written_by(_writer_of_case(case))
-        if len(case) != 3 or "time" not in case or any(child.tells for child in self.children):
-            self._verdict(case)
-        else:
-            self._add(self._result(case, _PASSED))
+        self._verdict(case)
 
     def _settle(self) -> None:
         """Makes results of the cases that were put aside."""
@@ -314,7 +313,6 @@ class _Child:
     def __init__(self, name: str, attributes: dict[str, str]) -> None:
         self.name = name
         self.attributes = attributes
-        self.tells = not name.startswith("system-")
         self._pieces: list[str] = []
         self._size = 0
 
