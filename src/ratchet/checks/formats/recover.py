@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from textwrap import dedent
 
 from ratchet.checks.formats.text import clip, first_line, plain
@@ -58,7 +59,8 @@ def failure(
 
 def _narrow(text: str) -> str:
     text = text if len(text) <= _SCAN else text[: _SCAN // 2] + "\n" + text[-_SCAN // 2 :]
-    return "\n".join(line[:_WIDE] for line in text.splitlines())
+    rows = text.splitlines()
+    return "\n".join(rows if max(map(len, rows), default=0) <= _WIDE else [row[:_WIDE] for row in rows])
 
 
 _TYPE = re.compile(
@@ -193,12 +195,15 @@ _DIFF = re.compile(
 
 
 def diff(text: str) -> str:
+    if not any(sign in text for sign in _DIFF_SIGNS):
+        return ""
     found = _DIFF.search(text + "\n")
     rows = found.group("diff").strip("\n").splitlines() if found else []
     end = next((index for index, row in enumerate(rows) if _AFTER_DIFF.match(row)), len(rows))
     return clip("\n".join(rows[:end]).strip("\n"), 4000)
 
 
+_DIFF_SIGNS = ("Actual\n", "Received", "+ actual", "- Expected", "Diff:", "@@ ")
 _AFTER_DIFF = re.compile(r"\s*(?:❯ |at |# \.?/|[\w./-]+:\d+)")
 
 
@@ -230,6 +235,9 @@ _FOREIGN_JVM = re.compile(
 )
 
 
+# The failures of one run share most of their frames.
+_remembered = lru_cache(maxsize=2048)
+
 _PYTHON = re.compile(r'\s*File "(.+?)", line (\d+)(?:, in (.+))?')
 _PYTEST = re.compile(r"([\w./\\+@ -]+\.py):(\d+): (?:in (\S+)|[A-Z]\w*\b|$)")
 _JAVASCRIPT = re.compile(
@@ -247,21 +255,25 @@ _DART = re.compile(r"\s*(?:#\d+ +)?(?:(?:package|file):)?([\w./-]+\.dart) (\d+)(
 _ZIG = re.compile(r"(\S+\.zig):(\d+):\d+: 0x[0-9a-f]+ in (\S+)")
 
 
+@_remembered
 def _python(line: str) -> Frame | None:
     found = _PYTHON.match(line)
     return _frame(found, 1, 2, 3)
 
 
+@_remembered
 def _pytest(line: str) -> Frame | None:
     found = _PYTEST.match(line + " ")
     return _frame(found, 1, 2, 3)
 
 
+@_remembered
 def _javascript(line: str) -> Frame | None:
     found = _JAVASCRIPT.match(line)
     return _frame(found, 2, 3, 1)
 
 
+@_remembered
 def _jvm(line: str) -> Frame | None:
     found = _JVM.match(line)
     if not found or _FOREIGN_JVM.match(found.group(1) + "."):
@@ -271,46 +283,55 @@ def _jvm(line: str) -> Frame | None:
     return Frame(file=path, line=_line(found.group(4)), function=f"{found.group(1)}.{found.group(2)}")
 
 
+@_remembered
 def _dotnet(line: str) -> Frame | None:
     found = _DOTNET.match(line)
     return _frame(found, 2, 3, 1)
 
 
+@_remembered
 def _ruby(line: str) -> Frame | None:
     found = _RUBY.match(line)
     return _frame(found, 1, 2, 3)
 
 
+@_remembered
 def _php(line: str) -> Frame | None:
     found = _PHP.match(line)
     return _frame(found, 1, 2, 3)
 
 
+@_remembered
 def _elixir(line: str) -> Frame | None:
     found = _ELIXIR.match(line)
     return None if found and found.group(1) in {"ex_unit", "elixir", "stdlib", "mix"} else _frame(found, 2, 3, 4)
 
 
+@_remembered
 def _native(line: str) -> Frame | None:
     found = _NATIVE.match(line)
     return _frame(found, 2, 3, 1)
 
 
+@_remembered
 def _go(line: str) -> Frame | None:
     found = _GO.match(line)
     return _frame(found, 1, 2, 0)
 
 
+@_remembered
 def _rust(line: str) -> Frame | None:
     found = _RUST.match(line)
     return _frame(found, 1, 2, 0)
 
 
+@_remembered
 def _dart(line: str) -> Frame | None:
     found = _DART.match(line)
     return _frame(found, 1, 2, 3)
 
 
+@_remembered
 def _zig(line: str) -> Frame | None:
     found = _ZIG.match(line)
     return _frame(found, 1, 2, 3)
