@@ -83,6 +83,10 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     stopped: bool = False
 
     @property
+    def signal(self) -> bool:
+        return any(code < 0 for code in self.exit_codes)
+
+    @property
     def exit_code(self) -> int:
         return next((code for code in self.exit_codes if code), 0)
 

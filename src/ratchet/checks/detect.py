@@ -10,8 +10,7 @@ import msgspec
 from ratchet.checks import Runner, Strength, Target
 from ratchet.checks.project import Project
 from ratchet.checks.registry import runner, runners
-
-COMMAND = "command"
+from ratchet.checks.run import COMMAND
 
 
 def detect(folder: Path, *, command: str = "", tests: list[str] | None = None, runner_name: str = "") -> list[Target]:

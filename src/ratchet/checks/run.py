@@ -15,6 +15,7 @@ from ratchet.checks.registry import runner
 from ratchet.core.report import Report, ReportStatus, TestResult, conclude, merge, names_running
 from ratchet.process import Finished, ProgramMissing, supervise
 
+COMMAND = "command"
 _TAIL_BYTES = 8_000
 # What a test process gets from our environment. Secrets of the factory and of agents are not on the list.
 ALLOWED = (
@@ -128,6 +129,9 @@ def _conclude(target: Target, how: Runner, session: Session, finished: list[Fini
         notes=parsed.notes,
         running=parsed.running,
     )
+    if report.status is ReportStatus.CRASHED and how.name == COMMAND and not parsed.running and not results.signal:
+        note = f"what it printed holds no results that could be trusted; it ended with {results.exit_code}"
+        return msgspec.structs.replace(report, status=ReportStatus.UNKNOWN, notes=[*report.notes, note])
     return names_running(report)
 
 

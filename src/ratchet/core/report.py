@@ -212,8 +212,21 @@ def conclude(
 
     `timed_out` is empty, or which clock ran out.
     """
-    totals = totals_of(tests)
     broken_files = len(collection_errors) + len(compile_errors)
+    if not tests and not broken_files and not timed_out and exit_code is not None and any(reported.values()):
+        return _from_counts(
+            Report(
+                runner=runner,
+                root=root,
+                command=command,
+                status=ReportStatus.UNKNOWN,
+                exit_code=exit_code,
+                duration_s=duration_s,
+                reported=reported,
+                notes=notes,
+            )
+        )
+    totals = totals_of(tests)
     cut = bool(timed_out) or not ended
     found = [*notes, *([] if cut else _disagreements(totals, reported, broken_files))]
     if partial and ended:
@@ -246,6 +259,22 @@ def conclude(
         notes=found,
         running=running,
     )
+
+
+def _from_counts(report: Report) -> Report:
+    """A runner that prints totals and names no test: they count if its exit code agrees with them."""
+    known = {name: count for name, count in report.reported.items() if name in Totals.__struct_fields__}
+    told = sum(count for name, count in known.items() if name != "tests")
+    passed = known.get("passed", max(0, known.get("tests", 0) - told))
+    totals = msgspec.structs.replace(Totals(**known), passed=passed, tests=max(known.get("tests", 0), told))
+    red = totals.failed + totals.errors
+    status = ReportStatus.FAILED if red else ReportStatus.PASSED
+    notes = report.notes
+    if bool(red) != bool(report.exit_code):
+        notes = [*notes, _against_exit(totals, 0, report.exit_code)]
+    if notes:
+        status = ReportStatus.INCONSISTENT
+    return msgspec.structs.replace(report, totals=totals, status=status, notes=notes)
 
 
 def _disagreements(totals: Totals, reported: dict[str, int], broken_files: int) -> list[str]:

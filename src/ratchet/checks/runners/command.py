@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ratchet.checks import Results, Session, Step, Strength, Target
-from ratchet.checks.formats import Parsed
+from ratchet.checks.formats import Parsed, unknown
 from ratchet.checks.project import Project, root_of, under
 from ratchet.checks.runners import Usual, read, read_records
 from ratchet.checks.runners.python import pytest_env
@@ -54,8 +54,4 @@ class AnyCommand(Usual):
         parsed = read_records(results)
         if parsed.tests or parsed.ended or parsed.collection_errors:
             return parsed
-        return read(results.log, _text)
-
-
-def _text(_stream: object) -> Parsed:
-    return Parsed(ended=False)
+        return read(results.log, unknown.parse)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ratchet.checks import Results, Session, Step, Strength, Target
-from ratchet.checks.formats import Parsed, compiler, dart_json, junit, trx
+from ratchet.checks.formats import Parsed, compiler, dart_json, gleam, junit, trx, zig
 from ratchet.checks.project import Project, root_of, under
 from ratchet.checks.runners import Parser, Usual, end_of, joined, read
 from ratchet.core.report import TestResult
@@ -109,5 +109,35 @@ class Swift(_Flagged):
         return self.explained(parsed, results)
 
 
-def text_runner(parse: Parser, results: Results) -> Parsed:
-    return read(results.log, parse)
+class Zig(_Flagged):
+    """Through `zig build test`, whose runner prints one line for each test where its output is not a terminal."""
+
+    name = family = language = "zig"
+    manifests = ("build.zig",)
+    command = ("zig", "build", "test")
+    tests = ("**/*.zig",)
+    sources = ("**/*.zig",)
+    text: Parser = staticmethod(zig.parse)
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        return [Step(argv=target.command)]
+
+    def parse(self, results: Results) -> Parsed:
+        return self.explained(read(results.log, self.text), results)
+
+
+class Gleam(Zig):
+    """gleeunit prints a dot for a pass: with the failures' names and the sum that is all there is."""
+
+    name = family = language = "gleam"
+    manifests = ("gleam.toml",)
+    command = ("gleam", "test")
+    tests = ("test/**",)
+    sources = ("src/**",)
+    text: Parser = staticmethod(gleam.parse)
+
+    def parse(self, results: Results) -> Parsed:
+        parsed = super().parse(results)
+        if parsed.tests and parsed.reported.get("failed") == len(parsed.tests):
+            parsed.reported = {}
+        return parsed
