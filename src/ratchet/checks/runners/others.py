@@ -114,9 +114,9 @@ class Zig(_Flagged):
 
     name = family = language = "zig"
     manifests = ("build.zig",)
-    command = ("zig", "build", "test")
-    tests = ("**/*.zig",)
-    sources = ("**/*.zig",)
+    command: tuple[str, ...] = ("zig", "build", "test")
+    tests: tuple[str, ...] = ("**/*.zig",)
+    sources: tuple[str, ...] = ("**/*.zig",)
     text: Parser = staticmethod(zig.parse)
 
     def launch(self, target: Target, session: Session) -> list[Step]:

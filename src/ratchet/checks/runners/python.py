@@ -98,7 +98,9 @@ class Pytest(_Python):
     programs = ("pytest", "py.test")
 
     def detect(self, project: Project) -> Iterator[Target]:
-        for root, why, strength in self._evidence(project):
+        sure = list(self._evidence(project))
+        by_name = self._named_files(project, [root for root, _, strength in sure if strength is Strength.CONFIG])
+        for root, why, strength in [*sure, *by_name]:
             command = [python_of(project.folder / root, "pytest"), "-m", "pytest"]
             yield self.target(project, root, command, why, strength)
 
@@ -121,7 +123,12 @@ class Pytest(_Python):
             if re.search(r"(?m)^pytest\b", project.text(path)):
                 root = root_of(path).removesuffix("requirements") or "."
                 yield root.rstrip("/") or ".", f"{path} names pytest", Strength.DEPENDENCY
+
+    def _named_files(self, project: Project, sure: list[str]) -> Iterator[tuple[str, str, Strength]]:
+        """A test file outside of every folder that is configured."""
         for path in project.named(*_TEST_FILE):
+            if any(path.startswith(f"{root}/") for root in sure):
+                continue
             if re.search(r"(?m)^(?:async )?def test_|^\s*(?:import|from) pytest\b|^class Test", project.text(path)):
                 yield ".", f"{path} is named like a pytest file", Strength.PATTERN
                 return
@@ -136,7 +143,7 @@ class Unittest(_Python):
     def detect(self, project: Project) -> Iterator[Target]:
         for path in project.named(*_TEST_FILE, "**/tests.py"):
             if re.search(r"(?m)^\s*(?:import|from) unittest\b", project.text(path)):
-                command = [python_of(project.folder), "-m", "unittest"]
+                command = [python_of(project.folder), "-m", "unittest", *_start_of(project, path)]
                 yield self.target(project, ".", command, f"{path} imports unittest", Strength.PATTERN)
                 return
 
@@ -146,8 +153,21 @@ class Unittest(_Python):
     def launch(self, target: Target, session: Session) -> list[Step]:
         """`-m unittest` becomes `-m _ratchet_unittest`, which takes the same arguments."""
         at = target.command.index("unittest")
-        words = [*target.command[:at], "_ratchet_unittest", *target.command[at + 1 :]]
-        return [Step(argv=[*words, *[test.id for test in session.only]], env=python_env(session))]
+        before, options = [*target.command[:at], "_ratchet_unittest"], target.command[at + 1 :]
+        env = python_env(session)
+        if not session.only:
+            return [Step(argv=[*before, *options], env=env)]
+        if "-s" in options:  # ids start at the folder that was searched
+            env["PYTHONPATH"] = joined_path(env["PYTHONPATH"], str(session.folder / options[options.index("-s") + 1]))
+        return [Step(argv=[*before, *[test.id for test in session.only]], env=env)]
+
+
+def _start_of(project: Project, path: str) -> list[str]:
+    """Discovery goes into packages only: a folder of tests that is none has to be named."""
+    place = root_of(path)
+    if place == "." or project.has(f"{place}/__init__.py"):
+        return []
+    return ["discover", "-s", place]
 
 
 class Django(_Python):

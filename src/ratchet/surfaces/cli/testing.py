@@ -40,7 +40,8 @@ def test(arguments: Arguments) -> int:
     outcome = asyncio.run(suite.run(choice, timeout_s=arguments.timeout))
     _export(outcome, arguments, began_ms)
     if arguments.save_baseline:
-        say(f"{len(suite.save_baseline(outcome.report))} failures are known from now on")
+        outcome = msgspec.structs.replace(outcome, known=suite.save_baseline(outcome.report))
+        say(f"{len(outcome.known)} failures are known from now on")
     _print(outcome, arguments)
     return exit_code(outcome, forgive=arguments.baseline or arguments.save_baseline)
 
