@@ -394,13 +394,13 @@ def _first_stack(rows: list[str]) -> list[str]:
 
 def _distinct(rows: Iterator[str], reader: Callable[[str], Frame | None], *, most: int) -> list[Frame]:
     """A cause repeats the frames of its effect; the first stack is the one that failed."""
-    found: dict[Frame, None] = {}
+    found: dict[str, Frame] = {}
     for row in rows:
-        if frame := reader(row):
-            found[frame] = None
+        if row not in found and (frame := reader(row)):
+            found[row] = frame
             if len(found) >= most:
                 break
-    return list(found)
+    return list(found.values())
 
 
 # --- one place -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,20 @@
+"""Speed, claimed only here: ratios to a peer and to the physical floor, interleaved in one run, medians."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+Row = tuple[str, str, float]
+
+
+def medians(rounds: int, **subjects: Callable[[], object]) -> dict[str, float]:
+    """Median seconds of each subject, taken in turns so that a noisy moment hits all of them alike."""
+    times: dict[str, list[float]] = {name: [] for name in subjects}
+    for _ in range(rounds):
+        for name, subject in subjects.items():
+            began = time.perf_counter()
+            subject()
+            times[name].append(time.perf_counter() - began)
+    return {name: statistics.median(taken) for name, taken in times.items()}
