@@ -9,6 +9,7 @@ import gc
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from textwrap import dedent
 from typing import BinaryIO
 
 import msgspec
@@ -184,10 +185,12 @@ class _JUnit:
             self._written_by(_writer_of_case(self.plain[0]))
         self.cases += len(self.plain)
         identify, path, seen, add = self.identify, self.path, self.seen, self.tests.append
+        file, hidden = self._suite_file(), self.writer in _FILE_ELSEWHERE
         for case in self.plain:
-            name = case.get("name", "")
-            key = identify(case["classname"], name, "")
-            test = TestResult(id=key, status=_PASSED, name=name, suite=path, duration_s=_seconds(case["time"]))
+            name, group = case.get("name", ""), case["classname"]
+            key = identify(group, name, "")
+            at = file or (_file_of(self.writer, group, key) if hidden else "")
+            test = TestResult(id=key, status=_PASSED, name=name, suite=path, file=at, duration_s=_seconds(case["time"]))
             if key in seen:
                 self._add(test)
             else:
@@ -249,8 +252,8 @@ class _JUnit:
         file = case.get("file") or self._suite_file() or _file_of(self.writer, case.get("classname", ""), test.id)
         return msgspec.structs.replace(
             test,
-            file=file,
-            line=_line(case.get("line", ""), self.writer),
+            file=file.removeprefix("./"),
+            line=_line(case.get("line") or case.get("lineno", ""), self.writer),
             phase=_phase(self.writer, case, failure),
             reason=_reason(self.children) if failure is None else "",
             failure=failure,
@@ -260,10 +263,11 @@ class _JUnit:
         )
 
     def _suite_file(self) -> str:
-        return next((a["file"] for _, a in reversed(self.open) if a.get("file")), "")
+        return next((a["file"] for _, a in reversed(self.open) if a.get("file")), "").removeprefix("./")
 
     def _output(self, name: str) -> str:
-        return plain("\n".join(child.text()[-TAIL_LIMIT:] for child in self.children if child.name == name)).strip("\n")
+        found = [child.text()[-TAIL_LIMIT:] for child in self.children if child.name == name]
+        return plain("\n".join(found)).strip("\n") if found else ""
 
     def _failure(self, case: dict[str, str], bad: _Child) -> Failure:
         body = _headless(plain(bad.text()).strip("\n"), case.get("name", ""))
@@ -273,7 +277,7 @@ class _JUnit:
             return _from_output(output)
         if _is_vague(message) or message.startswith("thread '"):
             message = _before_stack(body) or message
-        source, message = body, _PLACE_LINE.sub("", message)
+        source, message = body, _PLACE_LINE.sub("", _unfolded(message, body))
         return recover.failure(source, message=message, type="" if _is_vague(kind) else clip(kind, 200))
 
     # --- the end
@@ -494,6 +498,15 @@ def _before_stack(body: str) -> str:
     return _PLACE_LINE.sub("", (body[: found.start()] if found else body).removeprefix("FAILED:\n")).strip()
 
 
+def _unfolded(message: str, body: str) -> str:
+    """An attribute loses its line ends on the way; where the body repeats it, they are still there."""
+    words = message.split()
+    if "  " not in message.strip() or "\n" in message or len(words) > 200:
+        return message
+    found = re.search(r"\s+".join(map(re.escape, words)), body)
+    return dedent(found.group()) if found else message
+
+
 def _headless(body: str, name: str) -> str:
     """PHPUnit begins with the test's own name."""
     head, _, rest = body.partition("\n")
@@ -508,9 +521,12 @@ def _from_output(output: str) -> Failure:
     )
 
 
+_FILE_ELSEWHERE = {"vitest", "deno", "source", "file", "pytest"}
+
+
 def _file_of(writer: str, group: str, test_id: str) -> str:
     """The file, where the writer has it in another place."""
-    if writer in {"vitest", "deno", "source", "file"}:
+    if writer in _FILE_ELSEWHERE - {"pytest"}:
         return re.sub(r"(\.lua):\d+$", r"\1", group).removeprefix("./")
     head, found, _ = test_id.partition("::")
     return head if writer == "pytest" and found and head.endswith(".py") else ""
@@ -554,10 +570,11 @@ def _load_error(file: str, bad: _Child, tool: str) -> Diagnostic:
 def _phase(writer: str, case: dict[str, str], failure: Failure | None) -> str:
     if failure is None:
         return "call"
-    if found := re.match(r"failed on (setup|teardown)", failure.message):
+    if writer == "pytest" and (found := re.match(r"failed on (setup|teardown)", failure.message)):
         return found.group(1)
-    hook = re.search(r'"(before|after)(?: each| all)?" hook', case.get("name", ""))
-    if hook or (writer == "jvm" and case.get("name", "") in {"", "initializationError"}):
+    name = case.get("name", "")
+    hook = re.search(r'"(before|after)(?: each| all)?" hook', name) if " hook" in name else None
+    if hook or (writer == "jvm" and name in {"", "initializationError"}):
         return "teardown" if hook and hook.group(1) == "after" else "setup"
     return "call"
 

@@ -148,8 +148,8 @@ _COMPARISONS: list[tuple[str, str, str]] = [
     ("jest assert", "Received:", r"Expected value to [^\n]*:\s*\n\s+(?P<e>[^\n]+)\n(?:[^\n]*\n)??Received:\s*\n\s+(?P<a>[^\n]+)"),
     ("perl deep", "$got", r"\$got\S* = (?P<a>[^\n]+)\n#?\s*\$expected\S* = (?P<e>[^\n]+)"),
     ("vitest diff", "+ Received", r"- Expected[^\n]*\n\+ Received[^\n]*\n\s*\n- (?P<e>[^\n]+)\n\+ (?P<a>[^\n]+)\n(?:\n|$)"),
-    ("chai", " to ", r"expected (?P<a>[^\n]+?) to (?P<op>(?:strictly |deeply |loosely )*equal|be|deep equal|eql|include|match)(?: to)? (?P<e>[^\n]+?)(?: // [^\n]*)?(?:\n|$)"),
-    ("scalatest", "did not equal", r"(?:^|\n)(?P<a>[^\n]+?) (?P<op>did not equal) (?P<e>[^\n]+?)(?: \([\w.]+:\d+\))?(?:\n|$)"),
+    ("chai", " to ", r"[Ee]xpected (?!values? to )(?P<a>[^\n]+?) to (?P<op>(?:strictly |deeply |loosely )*equal|be|deep equal|eql|include|match)(?: to)? (?P<e>[^\n]+?)\.?(?: // [^\n]*)?(?:\n|$)"),
+    ("scalatest", "did not equal", r"(?:^|\n)(?:[\w.]+Exception: )?(?P<a>[^\n]+?) (?P<op>did not equal) (?P<e>[^\n]+?)(?: \([\w.]+:\d+\))?(?:\n|$)"),
     ("munit", "=> Obtained", r"values are not the same\n=> Obtained\n(?P<a>[^\n]+)\n=> Diff[^\n]*\n-[^\n]*\n\+(?P<e>[^\n]+)"),
     ("unittest", "AssertionError: ", r"(?:^|\n) *(?:E +)?(?:AssertionError: )(?P<a>[^\n]+?) (?P<op>!=|not (?:less|greater) than(?: or equal to)?|is not|not found in) (?P<e>[^\n]+?)(?: : [^\n]*)?(?:\n|$)"),
     ("pytest", "assert ", rf"(?:^|\n)(?:E +(?:AssertionError: )?|AssertionError: )?assert (?!not )(?P<a>[^\n]+?) {_EQUAL} (?P<e>[^\n]+?)(?:\n|$)"),
@@ -394,13 +394,13 @@ def _first_stack(rows: list[str]) -> list[str]:
 
 def _distinct(rows: Iterator[str], reader: Callable[[str], Frame | None], *, most: int) -> list[Frame]:
     """A cause repeats the frames of its effect; the first stack is the one that failed."""
-    found: dict[Frame, None] = {}
+    found: dict[str, Frame] = {}
     for row in rows:
-        if frame := reader(row):
-            found[frame] = None
+        if row not in found and (frame := reader(row)):
+            found[row] = frame
             if len(found) >= most:
                 break
-    return list(found)
+    return list(found.values())
 
 
 # --- one place -------------------------------------------------------------------------------------------------------

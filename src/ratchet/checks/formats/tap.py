@@ -16,8 +16,10 @@ _PLAN = re.compile(r"^1\.\.(?P<last>\d{1,9})(?P<rest>\s*(?:#.*)?)$")
 _DIRECTIVE = re.compile(r"(?:^|\s)#\s*(?P<word>skip|todo)\S*(?P<reason>.*)$", re.I)
 _TIME = re.compile(r"\s*#\s*(?:time=(?P<ms>[\d.]{1,12})\s*(?P<unit>ms|s)?|in (?P<bats>\d{1,9}) ?ms)\s*\{?\s*$")
 _PROVE = re.compile(r"^(?P<file>\S+\.(?:t|pl|bats|js|mjs|sh)) \.{2,} ?(?:skipped: (?P<skipped>.*))?$")
-_SUMMARY = re.compile(r"^# (?P<word>tests|pass|fail|cancelled|skipped|todo) (?P<count>\d{1,9})$")
-_WORDS = {"tests": "tests", "pass": "passed", "fail": "failed", "skipped": "skipped", "todo": "todo"}
+_SUMMARY = re.compile(r"^# (?P<word>tests|pass|fail|cancelled|skip|skipped|todo)\s+(?P<count>\d{1,9})$")
+_TEST_FILE = re.compile(r"^[^\s>]+\.(?:test|spec)\.[cm]?[jt]sx?$")
+_AT = re.compile(r"(?:file://)?([^\s()]+?):(\d{1,9}):\d+\)?$")
+_WORDS = {"tests": "tests", "pass": "passed", "fail": "failed", "skip": "skipped", "skipped": "skipped", "todo": "todo"}
 _DEEPEST = 50
 
 
@@ -69,6 +71,7 @@ class _Tap:
         self.subtest = ""
         self.done: list[TestResult] = []
         self.broken: list[Diagnostic] = []
+        self.buffered: list[_Point] = []
 
     # --- lines
 
@@ -86,6 +89,8 @@ class _Tap:
             self._plan(match, depth)
         elif text.startswith("#"):
             self._comment(text, line)
+        elif text == "}" and self.buffered:
+            self._close_brace()
         elif text.startswith("Bail out!"):
             self.bailed = text[9:].strip() or "no reason given"
         elif match := _PROVE.match(text):
@@ -148,6 +153,16 @@ class _Tap:
             children=children,
             body=Ends(),
         )
+        if match.group("rest").rstrip().endswith("{"):
+            self.buffered.append(self.point)
+            self.point = None
+
+    def _close_brace(self) -> None:
+        """A subtest in braces names itself before its children, and ends after them."""
+        self._settle()
+        point = self.buffered.pop()
+        point.children = self._close_to(point.depth)
+        self.point = point
 
     def _level(self, depth: int) -> _Level:
         while len(self.levels) <= depth:
@@ -208,9 +223,9 @@ class _Tap:
         )
 
     def _keep(self, test: TestResult) -> None:
-        if test.failure and test.file and test.id == test.file and not self.file:
-            # node reports a file that it could not load as a test with the file's name.
-            self.broken.append(Diagnostic(file=test.file, message=test.failure.message, tool="node"))
+        if test.failure and not self.file and (test.id == test.file or _TEST_FILE.search(test.id)):
+            # node and vitest report a file that they could not load as a test with the file's name.
+            self.broken.append(Diagnostic(file=test.id, message=test.failure.message, type=test.failure.type))
             return
         name = f"{self.file}::{test.id}" if self.file and test.id != self.file else test.id
         count = self.seen[name] = self.seen.get(name, 0) + 1
@@ -228,6 +243,7 @@ class _Tap:
 
     def _finish(self) -> None:
         self._settle()
+        self.buffered.clear()
         orphans = self._close_to(0)
         top = self.levels[0]
         top.tests += orphans
@@ -277,6 +293,8 @@ def _place(fields: dict[str, str]) -> tuple[str, int]:
     """`location` (node), `at.file`/`at.fileName` (tap), `file` and `line` (Perl, old tap)."""
     if match := re.match(r"^(?:file://)?(.+?):(\d{1,9})(?::\d+)?$", fields.get("location", "")):
         return match.group(1), int(match.group(2))
+    if (match := _AT.search(fields.get("at", ""))) and "node_modules/" not in match.group(1):
+        return match.group(1), int(match.group(2))
     file = fields.get("at.file") or fields.get("at.fileName") or fields.get("file") or ""
     line = fields.get("at.line") or fields.get("at.lineNumber") or fields.get("line") or ""
     return file.removeprefix("file://"), int(line) if line.isdecimal() and len(line) < 10 else 0
@@ -296,17 +314,17 @@ def _float(text: str) -> float:
 
 def _failure(point: _Point, failing_child: bool) -> Failure:
     fields, body = point.fields, point.body.text().strip("\n")
-    message = fields.get("error") or fields.get("message") or ("a subtest failed" if failing_child else "")
-    expected = fields.get("expected", fields.get("wanted"))
-    actual = fields.get("actual", fields.get("found", fields.get("got")))
+    named = (fields.get(key) for key in ("error", "error.message", "message", "assertion"))
+    message = next((text for text in named if text), "a subtest failed" if failing_child else "")
+    expected, actual = _sides(fields)
     file, line = _place({} if "location" in fields else fields)
     # node's stack comes without the word that marks a frame.
-    stack = "\n".join(f"    at {row.removeprefix('at ')}" for row in fields.get("stack", "").splitlines())
+    stack = "\n".join(f"    at {row.strip().removeprefix('at ')}" for row in fields.get("stack", "").splitlines())
     whole = "\n".join([stack, fields.get("diff", ""), *_values(fields), body])
     return recover.failure(
         whole,
         message=message or _trimmed(body) or f"not ok {point.number}",
-        type=fields.get("name", "") if fields.get("name", "").endswith("Error") else "",
+        type=next((fields[key] for key in ("name", "error.name") if fields.get(key, "").endswith("Error")), ""),
         file=file,
         line=line,
         expected=expected,
@@ -315,9 +333,21 @@ def _failure(point: _Point, failing_child: bool) -> Failure:
     )
 
 
+def _sides(fields: dict[str, str]) -> tuple[str | None, str | None]:
+    """Expected and actual under each runner's names; ava has only a difference, with the signs the other way round."""
+    expected = fields.get("expected", fields.get("wanted"))
+    actual = fields.get("actual", fields.get("found", fields.get("got")))
+    turned = next((value for key, value in fields.items() if "(- actual, + expected)" in key), "")
+    if expected is None and actual is None and turned:
+        rows = turned.splitlines()
+        expected = "\n".join(row[2:] for row in rows if not row.startswith("-"))
+        actual = "\n".join(row[2:] for row in rows if not row.startswith("+"))
+    return expected, actual
+
+
 def _trimmed(body: str) -> str:
     return "\n".join(row for row in body.splitlines() if not row.startswith("Looks like you "))
 
 
 def _values(fields: dict[str, str]) -> list[str]:
-    return [f"{key}\n{value}" for key, value in fields.items() if key.startswith(("values.", "at"))]
+    return [f"{key}\n{value}" for key, value in fields.items() if key.startswith(("values.", "details.", "at"))]

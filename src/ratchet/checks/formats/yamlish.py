@@ -48,4 +48,4 @@ def _unquoted(value: str) -> str:
         return value[1:-1].replace("''", "'")
     if len(value) > 1 and value[0] == value[-1] == '"':
         return value[1:-1].replace('\\"', '"').replace("\\n", "\n").replace("\\\\", "\\")
-    return value
+    return value.removeprefix('"')
