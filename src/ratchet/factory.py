@@ -6,7 +6,7 @@ import hashlib
 import os
 import secrets
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -28,6 +28,7 @@ from ratchet.core.state import RunState, RunStatus, fold
 from ratchet.core.tdd import NEXT
 from ratchet.engine import Engine, Watcher
 from ratchet.errors import ArtifactBroken, EnvironmentCannot, LedgerBroken, NotFound, RatchetError, UsageError
+from ratchet.places import kept_until, open_workspaces, recipe_of, sandbox_settings
 from ratchet.process import is_gone, this_process
 from ratchet.proof import Claim, Verification
 from ratchet.repository import Repository
@@ -36,10 +37,7 @@ from ratchet.store import RunRow, Store
 from ratchet.store.rundir import RunDirectory
 from ratchet.store.sqlite import SqliteStore, stamp
 from ratchet.workspace import Refused, Workspace
-from ratchet.workspace.bases import Recipe
-from ratchet.workspace.limits import Bounds
-from ratchet.workspace.registry import Limits, Workspaces
-from ratchet.workspace.sandbox import Sandboxes, Settings
+from ratchet.workspace.sandbox import Sandboxes
 
 WORKFLOWS = ("tdd",)
 _AGENT_ENVIRONMENT = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "SHELL")
@@ -93,7 +91,7 @@ class Factory:
         if workflow not in WORKFLOWS:
             raise UsageError(f"there is no workflow {workflow!r}", hint=f"workflows: {', '.join(WORKFLOWS)}")
         spec = read_spec(spec_path)
-        self.target()  # before anything is queued: no test command means there is nothing to run
+        self.targets()  # before anything is queued: no test command means there is nothing to run
         title, now = title_of(spec), datetime.now(UTC)
         unique = secrets.token_hex(4)
         identity = f"{workflow}\n{self.config.agent}\n{spec}".encode()
@@ -147,7 +145,7 @@ class Factory:
         return state
 
     def _start(self, item: Item) -> ev.RunStarted:
-        target = self.target()
+        targets = self.targets()
         return ev.RunStarted(
             item=item.id,
             title=item.title,
@@ -157,9 +155,10 @@ class Factory:
             branch=f"ratchet/{item.slug}",
             slug=item.slug,
             policy=msgspec.to_builtins(self.config.tdd),
-            tests=target.tests,
-            protected=[*Scope(tests=()).protected, *target.protected],
-            test_command=target.command,
+            tests=_union(target.tests for target in targets),
+            protected=_union([Scope(tests=()).protected, *(target.protected for target in targets)]),
+            test_command=targets[0].command,
+            targets=[msgspec.json.encode(target).decode() for target in targets],
             gates=[msgspec.json.encode(gate).decode() for gate in self.config.gates],
         )
 
@@ -197,7 +196,7 @@ class Factory:
             config=self.config,
             directory=engine.directory,
             workspace=workspace,
-            checks=self.checks(_target_of(engine.state.started)),
+            checks=self.checks(_targets_of(engine.state.started)),
             agents=agents.__getitem__,
             tell=tell,
             turn=engine.turn,
@@ -219,18 +218,24 @@ class Factory:
             opened.setdefault(spec, opened.get(spec) or open_agent(spec))
         return {role: opened[self.config.agent_for(role)] for role in roles}
 
-    def target(self) -> Target:
+    def targets(self) -> list[Target]:
         tests = self.config.test
-        found = detect(self.repo.root, command=tests.command, tests=tests.paths or None)
-        if found is None:
+        found = detect(self.repo.root, command=tests.command, tests=tests.paths or None, runner_name=tests.runner)
+        if not found:
             raise UsageError(
                 f"no test command found for {self.repo.root}",
                 hint='set one in ratchet.toml: [test] command = "python -m pytest"',
             )
         return found
 
-    def checks(self, target: Target | None = None) -> TestRun:
-        return TestRun(target=target or self.target(), timeout_s=self.config.test.timeout_s, env=allowed_environment())
+    def checks(self, targets: list[Target] | None = None) -> TestRun:
+        tests = self.config.test
+        return TestRun(
+            targets=targets or self.targets(),
+            timeout_s=tests.timeout_s,
+            silence_s=tests.silence_s,
+            env=allowed_environment(),
+        )
 
     def directory(self, run: str) -> RunDirectory:
         return RunDirectory(self.repo.state, run)
@@ -306,10 +311,9 @@ class Factory:
     async def _verify_commit(self, commit: str, started: ev.RunStarted | None = None) -> Verification:
         """With the run's own test command where the run is known here, else with the one found in the project."""
         started = started or self._run_of(commit)
-        target = _target_of(started) if started else self.target()
-        return await proof.verify_commit(
-            self.repo.root, commit, checks=self.checks(target), scope=Scope(tests=tuple(target.tests))
-        )
+        targets = _targets_of(started) if started else self.targets()
+        scope = Scope(tests=tuple(_union(target.tests for target in targets)))
+        return await proof.verify_commit(self.repo.root, commit, checks=self.checks(targets), scope=scope)
 
     def _run_of(self, commit: str) -> ev.RunStarted | None:
         made = trailers.parse(repository.message_of(self.repo.root, commit))
@@ -349,53 +353,22 @@ class Factory:
         return Claim(what=f"{count} artifacts are what their receipts say", holds=not broken, detail="; ".join(broken))
 
 
-def _target_of(started: ev.RunStarted) -> Target:
-    return Target(
+def _union(lists: Iterable[Iterable[str]]) -> list[str]:
+    return list(dict.fromkeys(name for names in lists for name in names))
+
+
+def _targets_of(started: ev.RunStarted) -> list[Target]:
+    """As announced, not as detected now: a step of the run may have changed what detection would say."""
+    if started.targets:
+        return [msgspec.json.decode(target, type=Target) for target in started.targets]
+    only = Target(
         runner="pytest",
         command=started.test_command,
         tests=started.tests,
         protected=started.protected,
         why="recorded when the run started",
     )
-
-
-def open_workspaces(config: Config) -> Workspaces:
-    wanted = config.workspace
-    return Workspaces(
-        Path(wanted.root).absolute() if wanted.root else _own_folder("XDG_STATE_HOME", ".local/state") / "workspaces",
-        bases=Path(wanted.bases).absolute() if wanted.bases else _own_folder("XDG_CACHE_HOME", ".cache") / "bases",
-        limits=Limits(
-            max_count=wanted.max_count,
-            min_free_ram_bytes=wanted.min_free_ram_mb << 20,
-            min_free_disk_bytes=wanted.min_free_disk_mb << 20,
-            max_bases_bytes=wanted.max_bases_mb << 20,
-        ),
-    )
-
-
-def _own_folder(variable: str, default: str) -> Path:
-    return Path(os.environ.get(variable) or Path.home() / default) / "ratchet"
-
-
-def recipe_of(config: Config) -> Recipe:
-    return Recipe(setup=tuple(config.workspace.setup), carry=tuple(config.workspace.carry))
-
-
-def sandbox_settings(config: Config) -> Settings:
-    wanted = config.sandbox
-    return Settings(
-        mode=wanted.mode,
-        agent_network=wanted.agent_network,
-        test_network=wanted.test_network,
-        gate_network=wanted.gate_network,
-        bounds=Bounds(memory_mb=wanted.memory_mb, cpus=wanted.cpus, processes=wanted.max_processes),
-        share=tuple(wanted.share),
-        hide=tuple(wanted.hide),
-    )
-
-
-def kept_until(config: Config) -> str:
-    return stamp(datetime.now(UTC) + timedelta(seconds=config.workspace.keep_s))
+    return [only]
 
 
 def read_spec(path: Path) -> str:

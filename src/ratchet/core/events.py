@@ -41,6 +41,7 @@ class RunStarted(Event, frozen=True, kw_only=True):
     protected: list[str]
     test_command: list[str]
     gates: list[str] = []
+    targets: list[str] = []
 
 
 class RunClaimed(Event, frozen=True, kw_only=True):

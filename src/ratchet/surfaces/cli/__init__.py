@@ -14,10 +14,10 @@ from pathlib import Path
 
 from ratchet import __version__
 from ratchet.errors import RatchetError
-from ratchet.surfaces.cli import looking, project, running, workspaces
+from ratchet.surfaces.cli import looking, project, running, testing, workspaces
 from ratchet.surfaces.cli.common import EXIT_CODES, say
 
-COMMANDS = (*running.COMMANDS, *looking.COMMANDS, *workspaces.COMMANDS, *project.COMMANDS)
+COMMANDS = (*running.COMMANDS, *testing.COMMANDS, *looking.COMMANDS, *workspaces.COMMANDS, *project.COMMANDS)
 
 
 def parser() -> argparse.ArgumentParser:
