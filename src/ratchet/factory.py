@@ -22,7 +22,7 @@ from ratchet.core import trailers
 from ratchet.core.item import SPEC_MAX_CHARS, Item, slug_of, title_of
 from ratchet.core.lease import Lease
 from ratchet.core.ledger import Entry
-from ratchet.core.receipt import Receipt
+from ratchet.core.receipt import Receipt, digest
 from ratchet.core.roles import Role, Scope
 from ratchet.core.state import RunState, RunStatus, fold
 from ratchet.core.tdd import NEXT
@@ -72,7 +72,7 @@ class Factory:
         self.close()
 
     def _store_path(self) -> Path:
-        return Path(self.config.store) if self.config.store else self.repo.state / "ratchet.db"
+        return self.repo.root / self.config.store if self.config.store else self.repo.state / "ratchet.db"
 
     def tidy(self) -> None:
         """Take away workspaces of completed runs whose worker died before it could."""
@@ -286,6 +286,7 @@ class Factory:
             self.store.append(lease, [ev.RunAborted(by=by)])
         finally:
             self.store.release(lease)
+        self.export(row.run)
         return True
 
     def diff(self, name: str) -> str:
@@ -325,12 +326,12 @@ class Factory:
     def _verify_ledger(self, row: RunRow) -> Verification:
         try:
             entries = self.store.entries(row.run)
+            receipts = self.store.receipts(row.run)
         except LedgerBroken as error:
             return Verification(subject=row.run, claims=[Claim(what="the ledger", holds=False, detail=str(error))])
-        receipts = self.store.receipts(row.run)
         claims = [
             Claim(what=f"the ledger's {len(entries)} rows hold together", holds=True),
-            self._verify_receipts(entries, receipts),
+            self._verify_receipts(entries, list(receipts)),
             self._verify_artifacts(row.run, receipts),
         ]
         return Verification(subject=row.run, claims=claims)
@@ -338,8 +339,10 @@ class Factory:
     def _verify_receipts(self, entries: list[Entry], receipts: Iterable[Receipt]) -> Claim:
         events = [ev.decode(entry.kind, entry.data) for entry in entries]
         keys = {event.step: event.key for event in events if isinstance(event, ev.StepStarted)}
-        wrong = [receipt.step for receipt in receipts if keys.get(receipt.step) != receipt.key]
-        detail = f"steps {wrong} carry another key than was announced" if wrong else ""
+        filed = {event.step: event.sha256 for event in events if isinstance(event, ev.ReceiptFiled)}
+        kept = {receipt.step: digest(receipt) for receipt in receipts if keys.get(receipt.step) == receipt.key}
+        wrong = sorted(step for step in filed.keys() | kept.keys() if filed.get(step) != kept.get(step))
+        detail = f"the receipts of steps {wrong} are missing or were changed" if wrong else ""
         return Claim(what=f"{len(keys)} announced steps, each receipt with its key", holds=not wrong, detail=detail)
 
     def _verify_artifacts(self, run: str, receipts: Iterable[Receipt]) -> Claim:

@@ -90,6 +90,13 @@ class StepResumed(Event, frozen=True, kw_only=True):
     step: int
 
 
+class ReceiptFiled(Event, frozen=True, kw_only=True):
+    """The receipt of a finished step, by its content: what is in the ledger protects what is beside it."""
+
+    step: int
+    sha256: str
+
+
 class WritesUndone(Event, frozen=True, kw_only=True):
     """The role wrote where it may not; those paths are again as they were."""
 
@@ -264,6 +271,7 @@ AnyEvent = (
     | RunAborted
     | StepStarted
     | StepResumed
+    | ReceiptFiled
     | WritesUndone
     | UsageMetered
     | BaselineTaken

@@ -76,7 +76,8 @@ def decide(state: RunState) -> ev.Event | None:
     if state.resumes > policy.resumes:
         return _fail(Reason.WORKER_LOST, f"step {state.step} lost its worker {state.resumes} times")
     match state.phase:
-        case P.AUDIT if state.iteration > policy.iterations:
+        # Not before the audit: the one after the last iteration may still say that all is done.
+        case P.VERIFY_RED if state.iteration > policy.iterations:
             return _fail(Reason.BUDGET_SPENT, f"{policy.iterations} iterations did not meet the requirements")
         case P.AUDIT if state.audit_tries >= policy.audit_tries:
             return _fail(Reason.NO_PROGRESS, f"no acceptable test in {state.audit_tries} tries: {_last(state)}")
@@ -146,6 +147,7 @@ def _inputs(state: RunState) -> dict[str, Any]:
             return {
                 "round": state.review_rounds + 1,
                 "try": state.review_tries + 1,
+                "feedback": state.feedback,
                 "kept": len(state.commits),
                 "findings": state.findings,
             }

@@ -40,8 +40,8 @@ def message(subject: str, body: str, proof: Proof) -> str:
 
 
 def _one_line(text: str) -> str:
-    # A newline in an agent's words must not be able to add a trailer of its own.
-    return " ".join(text.split())
+    # A newline in an agent's words must not be able to add a trailer of its own, nor a NUL to stop the commit.
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def _quoted(test: str) -> str:

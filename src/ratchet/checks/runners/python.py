@@ -18,7 +18,8 @@ from ratchet.core.report import TestResult
 
 TESTS = ["tests/**", "test/**", "**/test_*.py", "**/*_test.py", "**/conftest.py"]
 PROTECTED = ["pytest.ini", ".pytest.ini", "tox.ini", "**/sitecustomize.py", "**/usercustomize.py", "**/*.pth"]
-_PLUGIN = "-p _ratchet_pytest --continue-on-collection-errors"
+# The whole suite is judged: a project that stops at its first failure would leave the rest unknown.
+_PLUGIN = "-p _ratchet_pytest --continue-on-collection-errors --maxfail=0"
 _TEST_FILE = ("**/test_*.py", "**/*_test.py")
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import signal
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,6 +18,7 @@ EXIT_CODES = """exit codes:
   0 yes   1 the answer is no (tests failed, run failed)   2 usage or configuration
   3 the environment cannot   75 parked by quota   130 interrupted"""
 
+T = TypeVar("T")
 Arguments = argparse.Namespace
 Handle = Callable[[Arguments], int]
 Declare = Callable[[argparse.ArgumentParser], None]
@@ -41,6 +44,18 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
         )
         self.declare(made)
         made.set_defaults(handle=self.handle)
+
+
+def wait_for(work: Coroutine[Any, Any, T]) -> T:
+    """Run to the end; SIGTERM stops it as tidily as Ctrl-C does."""
+
+    async def interruptible() -> T:
+        task = asyncio.current_task()
+        assert task
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await work
+
+    return asyncio.run(interruptible())
 
 
 def say(text: str) -> None:

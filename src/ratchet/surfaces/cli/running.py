@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import getpass
 import os
-import signal
 import sys
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from ratchet.core.state import RunState, RunStatus
 from ratchet.errors import UsageError
 from ratchet.factory import Factory
 from ratchet.surfaces import demo
-from ratchet.surfaces.cli.common import Arguments, Command, open_factory, run_argument, say, show, show_json
+from ratchet.surfaces.cli.common import Arguments, Command, open_factory, run_argument, say, show, show_json, wait_for
 from ratchet.surfaces.live import Live, stderr_or_stdout
 from ratchet.surfaces.story import painter
 
@@ -56,7 +55,7 @@ def resume(arguments: Arguments) -> int:
 def _carry(factory: Factory, lease: Lease, *, as_json: bool) -> int:
     live = Live(stderr_or_stdout(as_json=as_json))
     try:
-        state = asyncio.run(_interruptible(factory, lease, live))
+        state = wait_for(factory.work(lease, watch=live, tell=live.tell))
     except (KeyboardInterrupt, asyncio.CancelledError):
         live.close()
         say(f"interrupted; nothing is lost: ratchet resume {lease.run}")
@@ -68,14 +67,6 @@ def _carry(factory: Factory, lease: Lease, *, as_json: bool) -> int:
     else:
         _say_next(state)
     return _exit_code(state)
-
-
-async def _interruptible(factory: Factory, lease: Lease, live: Live) -> RunState:
-    """SIGTERM stops us as tidily as Ctrl-C does."""
-    task = asyncio.current_task()
-    assert task
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return await factory.work(lease, watch=live, tell=live.tell)
 
 
 def _exit_code(state: RunState) -> int:
@@ -139,7 +130,7 @@ def run_demo(arguments: Arguments) -> int:
         item = factory.add(place / demo.SPEC)
         lease = factory.claim(item.id)
         live = Live(stderr_or_stdout(as_json=arguments.json))
-        state = asyncio.run(_interruptible(factory, lease, live))
+        state = wait_for(factory.work(lease, watch=live, tell=live.tell))
         live.close()
         if arguments.json:
             show_json(_result(state))
