@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -78,6 +79,7 @@ class Workspaces:
         self.bases = Bases(bases or root / ".bases", max_bytes=self.limits.max_bases_bytes)
         self._chosen: dict[tuple[str, str], str] = {}
         self._sources: dict[str, Source] = {}
+        self._turn = threading.Lock()
 
     # --- making --------------------------------------------------------------------------------------------------
 
@@ -128,8 +130,15 @@ class Workspaces:
         start = tip or order.commit
         needs_base = order.kind != "worktree" or order.recipe.setup or order.recipe.carry
         base = self.bases.take(order.source, start, order.recipe, user=name, home=home) if needs_base else None
-        if not tip:
-            make_branch(git_dir, ref, start)
+        # One at a time in a process: fifty threads that each make thirty system calls would fight for the interpreter.
+        with self._turn:
+            return self._make(home, order, name, start, base, has_branch=bool(tip))
+
+    def _make(
+        self, home: str, order: Order, name: str, start: str, base: Base | None, *, has_branch: bool
+    ) -> GitWorkspace:
+        if not has_branch:
+            make_branch(order.source.git_dir, BRANCH.format(slug=order.slug), start)
         record = self._announce(home, self._record(name, home, start, order, base))
         workspace = KINDS[order.kind](home, record)
         workspace.lay_down()
@@ -509,10 +518,11 @@ def branch_tip(git_dir: str, ref: str) -> str:
 def _packed_tip(git_dir: str, ref: str) -> str:
     try:
         with open(f"{git_dir}/packed-refs", "rb") as file:
-            found = re.search(rb"^([0-9a-f]+) " + re.escape(ref.encode()) + rb"$", file.read(), re.MULTILINE)
+            packed = file.read()
     except FileNotFoundError:
         return ""
-    return found[1].decode() if found else ""
+    end = packed.find(f" {ref}\n".encode())
+    return packed[packed.rfind(b"\n", 0, end) + 1 : end].decode() if end >= 0 else ""
 
 
 def make_branch(git_dir: str, ref: str, commit: str) -> None:
