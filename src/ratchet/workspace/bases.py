@@ -95,14 +95,16 @@ class Bases:
         """The base, prepared if it is not there yet, and marked as used by `home` until `give_back`."""
         place = f"{self.root}/{self._key(source, commit, recipe)}"
         base = self._use(place, user, home)
-        if base:
+        if base and os.path.exists(_kept(source, place)):
             return base
         with self._alone(place):
             base = self._use(place, user, home)
             if base is None:
                 self._prepare(Path(place), source, commit, recipe)
                 base = self._use(place, user, home)
-        assert base
+            assert base
+            if not os.path.exists(_kept(source, place)):
+                _keep_tree(source, base)
         self.evict()
         return base
 
@@ -166,9 +168,7 @@ class Bases:
         if recipe.setup:
             git("reset", "--hard", "--quiet", cwd=tree)  # what set-up did to tracked files is not the commit
         _settle(tree, commit)
-        trees = Trees(
-            store=source.store, index=making / "trees.index", folder=tree, borrow=Path(source.git_dir) / "objects"
-        )
+        trees = _trees(source, making / "trees.index", tree)
         trees.seed(commit)
         base = Base(
             path="",
@@ -245,6 +245,28 @@ class Bases:
                 if base and not marker.parent.name.startswith("."):
                     found.append((marker.stat().st_mtime_ns, base))
         return [base for _, base in sorted(found, key=lambda row: row[0])]
+
+
+def _trees(source: Source, index: Path, folder: Path) -> Trees:
+    return Trees(store=source.store, index=index, folder=folder, borrow=Path(source.git_dir) / "objects")
+
+
+def _kept(source: Source, place: str) -> str:
+    return f"{source.root}/.ratchet/trees.git/bases/{place.rsplit('/', 1)[1]}"
+
+
+def _keep_tree(source: Source, base: Base) -> None:
+    """Write the base's tree into the project's store, unless it is known to be there: a user may delete `.ratchet`."""
+    index = Path(f"{base.path}/keeping.index")
+    index.unlink(missing_ok=True)
+    trees = _trees(source, index, Path(base.folder))
+    trees.seed(base.commit)
+    if trees.write() != base.tree:
+        raise EnvironmentCannot(f"the base {base.path} was changed", hint=f"rm -r {base.path}")
+    index.unlink()
+    mark = Path(_kept(source, base.path))
+    mark.parent.mkdir(exist_ok=True)
+    mark.touch()
 
 
 def read_base(place: str) -> Base | None:

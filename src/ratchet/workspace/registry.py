@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from ratchet.core.lease import Holder
-from ratchet.errors import DiskFull, EnvironmentCannot, GitFailed, NotFound, UsageError
+from ratchet.errors import DiskFull, EnvironmentCannot, GitFailed, NotFound, RatchetError, UsageError
 from ratchet.process import is_gone, this_machine
 from ratchet.workspace import Record, Refused
 from ratchet.workspace.bases import Base, Bases, Recipe, Source
@@ -413,7 +413,7 @@ class Workspaces:
         for home in sorted(self.root.iterdir()) if self.root.exists() else []:
             if home.name.startswith(".") or home.name == spare or not home.is_dir():
                 continue
-            with _locked(str(home), wait=False) as ours:
+            with suppress(OSError, RatchetError), _locked(str(home), wait=False) as ours:  # one must not spare the rest
                 if ours and self._is_garbage(home.name, now or _now()):
                     self._clear(str(home))
                     removed.append(home.name)
@@ -559,13 +559,18 @@ def _locked(home: str, *, wait: bool) -> Iterator[bool]:
         yield False
         return
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         # Whoever held it before us may have removed the folder, and another made it anew.
-        yield _same(handle, home)
-    except BlockingIOError:
-        yield False
+        yield _lock(handle, wait=wait) and _same(handle, home)
     finally:
         os.close(handle)
+
+
+def _lock(handle: int, *, wait: bool) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _same(handle: int, path: str) -> bool:
