@@ -91,22 +91,23 @@ class Bases:
     def __init__(self, root: Path, *, max_bytes: int) -> None:
         self.root, self.max_bytes = root, max_bytes
 
-    def take(self, source: Source, commit: str, recipe: Recipe, *, user: str, home: str) -> Base:
-        """The base, prepared if it is not there yet, and marked as used by `home` until `give_back`."""
+    def take(self, source: Source, commit: str, recipe: Recipe, *, user: str, home: str) -> Base | None:
+        """The base, marked as used by `home` until `give_back`; None when it must be prepared first."""
         place = f"{self.root}/{self._key(source, commit, recipe)}"
         base = self._use(place, user, home)
-        if base and os.path.exists(_kept(source, place)):
-            return base
+        return base if base and os.path.exists(_kept(source, place)) else None
+
+    def prepare(self, source: Source, commit: str, recipe: Recipe) -> None:
+        """Make the base, or wait for whoever is making it."""
+        place = f"{self.root}/{self._key(source, commit, recipe)}"
         with self._alone(place):
-            base = self._use(place, user, home)
+            base = _whole(place)
             if base is None:
                 self._prepare(Path(place), source, commit, recipe)
-                base = self._use(place, user, home)
+                base = _whole(place)
             assert base
             if not os.path.exists(_kept(source, place)):
                 _keep_tree(source, base)
-        self.evict()
-        return base
 
     def give_back(self, base: str, user: str) -> None:
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -122,13 +123,12 @@ class Bases:
         try:
             with suppress(FileExistsError):
                 os.symlink(home, f"{place}/users/{user}")
-            base = read_base(place)
         except FileNotFoundError:
             return None
-        if base is None or not os.path.exists(f"{base.folder}/.git/index"):
-            return None
-        with suppress(OSError):
-            os.utime(f"{place}/base.json")
+        base = _whole(place)
+        if base:
+            with suppress(OSError):
+                os.utime(f"{place}/base.json")
         return base
 
     @contextmanager
@@ -245,6 +245,15 @@ class Bases:
                 if base and not marker.parent.name.startswith("."):
                     found.append((marker.stat().st_mtime_ns, base))
         return [base for _, base in sorted(found, key=lambda row: row[0])]
+
+
+def _whole(place: str) -> Base | None:
+    """The base, if it is there and nobody deleted the better part of it by hand."""
+    try:
+        base = read_base(place)
+    except FileNotFoundError:
+        return None
+    return base if base and os.path.exists(f"{base.folder}/.git/index") else None
 
 
 def _trees(source: Source, index: Path, folder: Path) -> Trees:

@@ -14,7 +14,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from ratchet.workspace.trees import Trees
 RAM = Path("/dev/shm")  # noqa: S108 — the machine's RAM disk, and the name under it is made exclusively
 SLUG_MAX = 100
 _SLUG = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.|lock$|$))*")
+_TRIES = 5
 _OVERLAYS = ("overlay", "overlay-userns")
 
 
@@ -113,26 +114,41 @@ class Workspaces:
             owner=owner,
             kept_until=kept_until,
         )
-        with self._making(slug) as home:
-            if refused := self._too_many():
-                os.rmdir(home)
-                return refused
-            try:
-                return self._lay_down(home, order)
-            except BaseException as error:
-                told = _in_words(error, place)  # before it is cleared: now it can be seen what is full
-                self._clear(home)
-                raise told from error
+        for _ in range(_TRIES):
+            # One at a time in a process: fifty threads that each make thirty system calls would fight for the
+            # interpreter. Not while a base is prepared: that may take minutes, and nobody else need wait for it.
+            with self._turn if order.kind == "overlay" else nullcontext(), self._making(slug) as home:
+                made = self._attempt(home, order)
+            if made is not None:
+                return made
+            self.bases.evict()
+            self.bases.prepare(order.source, self._start(order), order.recipe)
+        raise EnvironmentCannot(f"the base of {slug} is removed as often as it is made", hint="raise max_bases_mb")
 
-    def _lay_down(self, home: str, order: Order) -> GitWorkspace:
-        name, git_dir, ref = f"ws-{secrets.token_hex(6)}", order.source.git_dir, BRANCH.format(slug=order.slug)
-        tip = branch_tip(git_dir, ref)
-        start = tip or order.commit
-        needs_base = order.kind != "worktree" or order.recipe.setup or order.recipe.carry
-        base = self.bases.take(order.source, start, order.recipe, user=name, home=home) if needs_base else None
-        # One at a time in a process: fifty threads that each make thirty system calls would fight for the interpreter.
-        with self._turn:
-            return self._make(home, order, name, start, base, has_branch=bool(tip))
+    def _attempt(self, home: str, order: Order) -> GitWorkspace | Refused | None:
+        """None when its base is not there yet; then nothing was made."""
+        try:
+            made = self._too_many() or self._lay_down(home, order)
+        except BaseException as error:
+            told = _in_words(error, order.place)  # before it is cleared: now it can be seen what is full
+            self._clear(home)
+            raise told from error
+        if not isinstance(made, GitWorkspace):
+            os.rmdir(home)
+        return made
+
+    def _start(self, order: Order) -> str:
+        return branch_tip(order.source.git_dir, BRANCH.format(slug=order.slug)) or order.commit
+
+    def _lay_down(self, home: str, order: Order) -> GitWorkspace | None:
+        name = f"ws-{secrets.token_hex(6)}"
+        tip = branch_tip(order.source.git_dir, BRANCH.format(slug=order.slug))
+        start, base = tip or order.commit, None
+        if order.kind != "worktree" or order.recipe.setup or order.recipe.carry:
+            base = self.bases.take(order.source, start, order.recipe, user=name, home=home)
+            if base is None:
+                return None
+        return self._make(home, order, name, start, base, has_branch=bool(tip))
 
     def _make(
         self, home: str, order: Order, name: str, start: str, base: Base | None, *, has_branch: bool
