@@ -295,6 +295,14 @@ class Overlay(View):
         self._describe(folder, make=False)
         _make_below(lambda place: os.symlink(folder, place), self._registered)
 
+    def unregister(self) -> None:
+        try:
+            os.unlink(self._registered)
+        except FileNotFoundError:
+            pass
+        except (IsADirectoryError, PermissionError):
+            remove(self._registered)
+
     def _new_layer(self) -> None:
         layer = self.record.layer
         for name in ("upper", "work", "upper/.git"):

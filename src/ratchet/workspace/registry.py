@@ -13,6 +13,7 @@ import re
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
@@ -36,6 +37,7 @@ RAM = Path("/dev/shm")  # noqa: S108 — the machine's RAM disk, and the name un
 SLUG_MAX = 100
 _SLUG = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.|lock$|$))*")
 _TRIES = 5
+_RAM_ASK_S = 0.05
 _OVERLAYS = ("overlay", "overlay-userns")
 
 
@@ -60,6 +62,10 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     owner: Holder | None
     kept_until: str
 
+    @property
+    def needs_base(self) -> bool:
+        return self.kind != "worktree" or bool(self.recipe.setup or self.recipe.carry)
+
 
 class SlugTaken(UsageError):
     """A workspace of that name exists: open it, destroy it, or choose another name."""
@@ -81,6 +87,7 @@ class Workspaces:
         self._chosen: dict[tuple[str, str], str] = {}
         self._sources: dict[str, Source] = {}
         self._turn = threading.Lock()
+        self._ram_asked = (-1.0, "")
 
     # --- making --------------------------------------------------------------------------------------------------
 
@@ -100,11 +107,42 @@ class Workspaces:
 
         Refused below the limits; an error leaves nothing half-made.
         """
+        # One at a time in a process: fifty threads that each make thirty system calls would fight for the interpreter.
+        # Not while a base is prepared or files are copied: that may take minutes, and nobody else need wait for it.
+        with self._turn:
+            order = self._order(
+                slug, repo=repo, commit=commit, kind=kind, on=on, recipe=recipe, owner=owner, kept_until=kept_until
+            )
+            if isinstance(order, Refused):
+                return order
+            made = self._once(order) if order.kind == "overlay" else None
+        for _ in range(_TRIES):
+            if made is not None:
+                return made
+            if order.needs_base:
+                self.bases.evict()
+                self.bases.prepare(order.source, self._start(order), order.recipe)
+            with self._turn if order.kind == "overlay" else nullcontext():
+                made = self._once(order)
+        raise EnvironmentCannot(f"the base of {slug} is removed as often as it is made", hint="raise max_bases_mb")
+
+    def _order(
+        self,
+        slug: str,
+        *,
+        repo: Path,
+        commit: str,
+        kind: str,
+        on: str,
+        recipe: Recipe | None,
+        owner: Holder | None,
+        kept_until: str,
+    ) -> Order | Refused:
         check_slug(slug)
         place = self._place_of_layer(kind, on)
         if isinstance(place, Refused):
             return place
-        order = Order(
+        return Order(
             slug=slug,
             source=self.source(repo),
             commit=check_commit(commit),
@@ -114,16 +152,10 @@ class Workspaces:
             owner=owner,
             kept_until=kept_until,
         )
-        for _ in range(_TRIES):
-            # One at a time in a process: fifty threads that each make thirty system calls would fight for the
-            # interpreter. Not while a base is prepared: that may take minutes, and nobody else need wait for it.
-            with self._turn if order.kind == "overlay" else nullcontext(), self._making(slug) as home:
-                made = self._attempt(home, order)
-            if made is not None:
-                return made
-            self.bases.evict()
-            self.bases.prepare(order.source, self._start(order), order.recipe)
-        raise EnvironmentCannot(f"the base of {slug} is removed as often as it is made", hint="raise max_bases_mb")
+
+    def _once(self, order: Order) -> GitWorkspace | Refused | None:
+        with self._making(order.slug) as home:
+            return self._attempt(home, order)
 
     def _attempt(self, home: str, order: Order) -> GitWorkspace | Refused | None:
         """None when its base is not there yet; then nothing was made."""
@@ -144,7 +176,7 @@ class Workspaces:
         name = f"ws-{secrets.token_hex(6)}"
         tip = branch_tip(order.source.git_dir, BRANCH.format(slug=order.slug))
         start, base = tip or order.commit, None
-        if order.kind != "worktree" or order.recipe.setup or order.recipe.carry:
+        if order.needs_base:
             base = self.bases.take(order.source, start, order.recipe, user=name, home=home)
             if base is None:
                 return None
@@ -223,11 +255,12 @@ class Workspaces:
             with _locked(home, wait=True) as ours:
                 if not ours:
                     continue  # it was removed in between
-                if os.path.exists(f"{home}/workspace.json"):
-                    raise SlugTaken(
-                        f"a workspace {slug} exists already", hint=f"ratchet workspace destroy {slug}", slug=slug
-                    )
-                self._clear(home, keep=True)
+                if left := os.listdir(home):
+                    if "workspace.json" in left:
+                        raise SlugTaken(
+                            f"a workspace {slug} exists already", hint=f"ratchet workspace destroy {slug}", slug=slug
+                        )
+                    self._clear(home, keep=True)
                 yield home
                 return
 
@@ -261,6 +294,13 @@ class Workspaces:
         return str(self.root)
 
     def _no_ram(self) -> str:
+        """Why the layer cannot be on the RAM disk. Asked at most twenty times a second: it takes time."""
+        now = time.monotonic()
+        if now - self._ram_asked[0] > _RAM_ASK_S:
+            self._ram_asked = now, self._ask_ram()
+        return self._ram_asked[1]
+
+    def _ask_ram(self) -> str:
         try:
             free = min(_free(self.ram), _free_ram(self.limits.min_free_ram_bytes))
         except FileNotFoundError:
@@ -494,7 +534,7 @@ def _lost(record: Record) -> str:
 
 
 def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def check_slug(slug: str) -> str:
