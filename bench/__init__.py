@@ -6,7 +6,20 @@ import statistics
 import time
 from collections.abc import Callable
 
-Row = tuple[str, str, float]
+import msgspec
+
+Row = tuple[str, str, float]  # what was measured, in which unit, how much
+
+
+class Goal(msgspec.Struct, frozen=True, kw_only=True):
+    """A measure that has to reach something, with the times behind it."""
+
+    measure: str
+    value: float
+    unit: str
+    wanted: str
+    ok: bool
+    detail: str = ""
 
 
 def medians(rounds: int, **subjects: Callable[[], object]) -> dict[str, float]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import json
 import pkgutil
 import sys
 from pathlib import Path
+
+import msgspec
 
 import bench
 
@@ -20,10 +21,18 @@ def main(wanted: list[str]) -> None:
             continue
         module = importlib.import_module(f"bench.{name}")
         print(f"\n{(module.__doc__ or name).splitlines()[0]}")
-        rows: list[bench.Row] = module.main()
-        for what, unit, value in rows:
-            print(f"  {what:<64} {value:>12.3f} {unit}")
-        (results / f"{name}.json").write_text(json.dumps([{"what": w, "unit": u, "value": v} for w, u, v in rows]))
+        rows: list[bench.Row | bench.Goal] = module.main()
+        for row in rows:
+            print(f"  {_line(row)}")
+        (results / f"{name}.json").write_bytes(msgspec.json.encode(rows))
+
+
+def _line(row: bench.Row | bench.Goal) -> str:
+    if isinstance(row, bench.Goal):
+        reached = f"{row.wanted:<14} {'reached' if row.ok else 'NOT REACHED'}  {row.detail}"
+        return f"{row.measure:<64} {row.value:>12,.3f} {row.unit:<9} {reached}"
+    what, unit, value = row
+    return f"{what:<64} {value:>12,.3f} {unit}"
 
 
 if __name__ == "__main__":

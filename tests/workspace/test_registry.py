@@ -236,6 +236,15 @@ def test_a_base_deleted_by_hand_is_made_again(plain: Workspaces, repo: Path) -> 
         plain.destroy("again")
 
 
+def test_a_base_survives_the_deletion_of_the_projects_own_store(plain: Workspaces, repo: Path) -> None:
+    tree = make(plain, repo).checkpoint()
+    plain.destroy("one")
+    subprocess.run(["rm", "-rf", str(repo / ".ratchet")], check=True)
+    one = make(plain, repo)
+    (one.path / "new").write_text("x")
+    assert one.changes(tree, one.checkpoint()) == ["new"]
+
+
 def test_a_workspace_whose_base_was_deleted_is_lost_and_can_be_destroyed(plain: Workspaces, repo: Path) -> None:
     one = make(plain, repo)
     subprocess.run(["rm", "-rf", one.record.base], check=True)

@@ -91,20 +91,23 @@ class Bases:
     def __init__(self, root: Path, *, max_bytes: int) -> None:
         self.root, self.max_bytes = root, max_bytes
 
-    def take(self, source: Source, commit: str, recipe: Recipe, *, user: str, home: str) -> Base:
-        """The base, prepared if it is not there yet, and marked as used by `home` until `give_back`."""
+    def take(self, source: Source, commit: str, recipe: Recipe, *, user: str, home: str) -> Base | None:
+        """The base, marked as used by `home` until `give_back`; None when it must be prepared first."""
         place = f"{self.root}/{self._key(source, commit, recipe)}"
         base = self._use(place, user, home)
-        if base:
-            return base
+        return base if base and os.path.exists(_kept(source, place)) else None
+
+    def prepare(self, source: Source, commit: str, recipe: Recipe) -> None:
+        """Make the base, or wait for whoever is making it."""
+        place = f"{self.root}/{self._key(source, commit, recipe)}"
         with self._alone(place):
-            base = self._use(place, user, home)
+            base = _whole(place)
             if base is None:
                 self._prepare(Path(place), source, commit, recipe)
-                base = self._use(place, user, home)
-        assert base
-        self.evict()
-        return base
+                base = _whole(place)
+            assert base
+            if not os.path.exists(_kept(source, place)):
+                _keep_tree(source, base)
 
     def give_back(self, base: str, user: str) -> None:
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -120,13 +123,12 @@ class Bases:
         try:
             with suppress(FileExistsError):
                 os.symlink(home, f"{place}/users/{user}")
-            base = read_base(place)
         except FileNotFoundError:
             return None
-        if base is None or not os.path.exists(f"{base.folder}/.git/index"):
-            return None
-        with suppress(OSError):
-            os.utime(f"{place}/base.json")
+        base = _whole(place)
+        if base:
+            with suppress(OSError):
+                os.utime(f"{place}/base.json")
         return base
 
     @contextmanager
@@ -166,9 +168,7 @@ class Bases:
         if recipe.setup:
             git("reset", "--hard", "--quiet", cwd=tree)  # what set-up did to tracked files is not the commit
         _settle(tree, commit)
-        trees = Trees(
-            store=source.store, index=making / "trees.index", folder=tree, borrow=Path(source.git_dir) / "objects"
-        )
+        trees = _trees(source, making / "trees.index", tree)
         trees.seed(commit)
         base = Base(
             path="",
@@ -245,6 +245,37 @@ class Bases:
                 if base and not marker.parent.name.startswith("."):
                     found.append((marker.stat().st_mtime_ns, base))
         return [base for _, base in sorted(found, key=lambda row: row[0])]
+
+
+def _whole(place: str) -> Base | None:
+    """The base, if it is there and nobody deleted the better part of it by hand."""
+    try:
+        base = read_base(place)
+    except FileNotFoundError:
+        return None
+    return base if base and os.path.exists(f"{base.folder}/.git/index") else None
+
+
+def _trees(source: Source, index: Path, folder: Path) -> Trees:
+    return Trees(store=source.store, index=index, folder=folder, borrow=Path(source.git_dir) / "objects")
+
+
+def _kept(source: Source, place: str) -> str:
+    return f"{source.root}/.ratchet/trees.git/bases/{place.rsplit('/', 1)[1]}"
+
+
+def _keep_tree(source: Source, base: Base) -> None:
+    """Write the base's tree into the project's store, unless it is known to be there: a user may delete `.ratchet`."""
+    index = Path(f"{base.path}/keeping.index")
+    index.unlink(missing_ok=True)
+    trees = _trees(source, index, Path(base.folder))
+    trees.seed(base.commit)
+    if trees.write() != base.tree:
+        raise EnvironmentCannot(f"the base {base.path} was changed", hint=f"rm -r {base.path}")
+    index.unlink()
+    mark = Path(_kept(source, base.path))
+    mark.parent.mkdir(exist_ok=True)
+    mark.touch()
 
 
 def read_base(place: str) -> Base | None:

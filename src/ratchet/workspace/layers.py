@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from ratchet.core.snapshot import EXECUTABLE, REGULAR, SUBMODULE, SYMLINK
+from ratchet.errors import NotFound
 from ratchet.files import room_for
 from ratchet.workspace.trees import Difference, Trees, is_excluded, is_kept
 
@@ -103,10 +104,13 @@ class Composer:
     def _entries(self, tree: str, changed: list[Changed]) -> dict[bytes, Entries]:
         names = [f"{tree}:".encode() + folder.path for folder in changed]
         width = len(self.base) // 2
-        return {
-            folder.path: parse_tree(content, width) if content else {}
-            for folder, content in zip(changed, self.trees.contents(names, b"tree"), strict=True)
-        }
+        contents = list(self.trees.contents(names, b"tree"))
+        if contents[0] is None:  # the top: without it everything unchanged would look deleted
+            raise NotFound(
+                f"the tree {tree} is gone from {self.trees.store}", hint="destroy the workspace, make it anew"
+            )
+        rows = zip(changed, contents, strict=True)
+        return {folder.path: parse_tree(content, width) if content else {} for folder, content in rows}
 
     def _write(self, changed: list[Changed], below: dict[bytes, Entries], ignored: set[bytes]) -> str:
         made: dict[bytes, str] = {}

@@ -12,8 +12,10 @@ import os
 import re
 import secrets
 import socket
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from typing import Any
 import msgspec
 
 from ratchet.core.lease import Holder
-from ratchet.errors import DiskFull, EnvironmentCannot, GitFailed, NotFound, UsageError
+from ratchet.errors import DiskFull, EnvironmentCannot, GitFailed, NotFound, RatchetError, UsageError
 from ratchet.process import is_gone, this_machine
 from ratchet.workspace import Record, Refused
 from ratchet.workspace.bases import Base, Bases, Recipe, Source
@@ -34,6 +36,8 @@ from ratchet.workspace.trees import Trees
 RAM = Path("/dev/shm")  # noqa: S108 — the machine's RAM disk, and the name under it is made exclusively
 SLUG_MAX = 100
 _SLUG = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.|lock$|$))*")
+_TRIES = 5
+_RAM_ASK_S = 0.05
 _OVERLAYS = ("overlay", "overlay-userns")
 
 
@@ -58,6 +62,10 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     owner: Holder | None
     kept_until: str
 
+    @property
+    def needs_base(self) -> bool:
+        return self.kind != "worktree" or bool(self.recipe.setup or self.recipe.carry)
+
 
 class SlugTaken(UsageError):
     """A workspace of that name exists: open it, destroy it, or choose another name."""
@@ -78,6 +86,8 @@ class Workspaces:
         self.bases = Bases(bases or root / ".bases", max_bytes=self.limits.max_bases_bytes)
         self._chosen: dict[tuple[str, str], str] = {}
         self._sources: dict[str, Source] = {}
+        self._turn = threading.Lock()
+        self._ram_asked = (-1.0, "")
 
     # --- making --------------------------------------------------------------------------------------------------
 
@@ -97,11 +107,42 @@ class Workspaces:
 
         Refused below the limits; an error leaves nothing half-made.
         """
+        # One at a time in a process: fifty threads that each make thirty system calls would fight for the interpreter.
+        # Not while a base is prepared or files are copied: that may take minutes, and nobody else need wait for it.
+        with self._turn:
+            order = self._order(
+                slug, repo=repo, commit=commit, kind=kind, on=on, recipe=recipe, owner=owner, kept_until=kept_until
+            )
+            if isinstance(order, Refused):
+                return order
+            made = self._once(order) if order.kind == "overlay" else None
+        for _ in range(_TRIES):
+            if made is not None:
+                return made
+            if order.needs_base:
+                self.bases.evict()
+                self.bases.prepare(order.source, self._start(order), order.recipe)
+            with self._turn if order.kind == "overlay" else nullcontext():
+                made = self._once(order)
+        raise EnvironmentCannot(f"the base of {slug} is removed as often as it is made", hint="raise max_bases_mb")
+
+    def _order(
+        self,
+        slug: str,
+        *,
+        repo: Path,
+        commit: str,
+        kind: str,
+        on: str,
+        recipe: Recipe | None,
+        owner: Holder | None,
+        kept_until: str,
+    ) -> Order | Refused:
         check_slug(slug)
         place = self._place_of_layer(kind, on)
         if isinstance(place, Refused):
             return place
-        order = Order(
+        return Order(
             slug=slug,
             source=self.source(repo),
             commit=check_commit(commit),
@@ -111,25 +152,41 @@ class Workspaces:
             owner=owner,
             kept_until=kept_until,
         )
-        with self._making(slug) as home:
-            if refused := self._too_many():
-                os.rmdir(home)
-                return refused
-            try:
-                return self._lay_down(home, order)
-            except BaseException as error:
-                told = _in_words(error, place)  # before it is cleared: now it can be seen what is full
-                self._clear(home)
-                raise told from error
 
-    def _lay_down(self, home: str, order: Order) -> GitWorkspace:
-        name, git_dir, ref = f"ws-{secrets.token_hex(6)}", order.source.git_dir, BRANCH.format(slug=order.slug)
-        tip = branch_tip(git_dir, ref)
-        start = tip or order.commit
-        needs_base = order.kind != "worktree" or order.recipe.setup or order.recipe.carry
-        base = self.bases.take(order.source, start, order.recipe, user=name, home=home) if needs_base else None
-        if not tip:
-            make_branch(git_dir, ref, start)
+    def _once(self, order: Order) -> GitWorkspace | Refused | None:
+        with self._making(order.slug) as home:
+            return self._attempt(home, order)
+
+    def _attempt(self, home: str, order: Order) -> GitWorkspace | Refused | None:
+        """None when its base is not there yet; then nothing was made."""
+        try:
+            made = self._too_many() or self._lay_down(home, order)
+        except BaseException as error:
+            told = _in_words(error, order.place)  # before it is cleared: now it can be seen what is full
+            self._clear(home)
+            raise told from error
+        if not isinstance(made, GitWorkspace):
+            os.rmdir(home)
+        return made
+
+    def _start(self, order: Order) -> str:
+        return branch_tip(order.source.git_dir, BRANCH.format(slug=order.slug)) or order.commit
+
+    def _lay_down(self, home: str, order: Order) -> GitWorkspace | None:
+        name = f"ws-{secrets.token_hex(6)}"
+        tip = branch_tip(order.source.git_dir, BRANCH.format(slug=order.slug))
+        start, base = tip or order.commit, None
+        if order.needs_base:
+            base = self.bases.take(order.source, start, order.recipe, user=name, home=home)
+            if base is None:
+                return None
+        return self._make(home, order, name, start, base, has_branch=bool(tip))
+
+    def _make(
+        self, home: str, order: Order, name: str, start: str, base: Base | None, *, has_branch: bool
+    ) -> GitWorkspace:
+        if not has_branch:
+            make_branch(order.source.git_dir, BRANCH.format(slug=order.slug), start)
         record = self._announce(home, self._record(name, home, start, order, base))
         workspace = KINDS[order.kind](home, record)
         workspace.lay_down()
@@ -198,11 +255,12 @@ class Workspaces:
             with _locked(home, wait=True) as ours:
                 if not ours:
                     continue  # it was removed in between
-                if os.path.exists(f"{home}/workspace.json"):
-                    raise SlugTaken(
-                        f"a workspace {slug} exists already", hint=f"ratchet workspace destroy {slug}", slug=slug
-                    )
-                self._clear(home, keep=True)
+                if left := os.listdir(home):
+                    if "workspace.json" in left:
+                        raise SlugTaken(
+                            f"a workspace {slug} exists already", hint=f"ratchet workspace destroy {slug}", slug=slug
+                        )
+                    self._clear(home, keep=True)
                 yield home
                 return
 
@@ -236,6 +294,13 @@ class Workspaces:
         return str(self.root)
 
     def _no_ram(self) -> str:
+        """Why the layer cannot be on the RAM disk. Asked at most twenty times a second: it takes time."""
+        now = time.monotonic()
+        if now - self._ram_asked[0] > _RAM_ASK_S:
+            self._ram_asked = now, self._ask_ram()
+        return self._ram_asked[1]
+
+    def _ask_ram(self) -> str:
         try:
             free = min(_free(self.ram), _free_ram(self.limits.min_free_ram_bytes))
         except FileNotFoundError:
@@ -404,7 +469,7 @@ class Workspaces:
         for home in sorted(self.root.iterdir()) if self.root.exists() else []:
             if home.name.startswith(".") or home.name == spare or not home.is_dir():
                 continue
-            with _locked(str(home), wait=False) as ours:
+            with suppress(OSError, RatchetError), _locked(str(home), wait=False) as ours:  # one must not spare the rest
                 if ours and self._is_garbage(home.name, now or _now()):
                     self._clear(str(home))
                     removed.append(home.name)
@@ -469,7 +534,7 @@ def _lost(record: Record) -> str:
 
 
 def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def check_slug(slug: str) -> str:
@@ -509,10 +574,11 @@ def branch_tip(git_dir: str, ref: str) -> str:
 def _packed_tip(git_dir: str, ref: str) -> str:
     try:
         with open(f"{git_dir}/packed-refs", "rb") as file:
-            found = re.search(rb"^([0-9a-f]+) " + re.escape(ref.encode()) + rb"$", file.read(), re.MULTILINE)
+            packed = file.read()
     except FileNotFoundError:
         return ""
-    return found[1].decode() if found else ""
+    end = packed.find(f" {ref}\n".encode())
+    return packed[packed.rfind(b"\n", 0, end) + 1 : end].decode() if end >= 0 else ""
 
 
 def make_branch(git_dir: str, ref: str, commit: str) -> None:
@@ -549,13 +615,18 @@ def _locked(home: str, *, wait: bool) -> Iterator[bool]:
         yield False
         return
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         # Whoever held it before us may have removed the folder, and another made it anew.
-        yield _same(handle, home)
-    except BlockingIOError:
-        yield False
+        yield _lock(handle, wait=wait) and _same(handle, home)
     finally:
         os.close(handle)
+
+
+def _lock(handle: int, *, wait: bool) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _same(handle: int, path: str) -> bool:

@@ -1,0 +1,270 @@
+"""Workspaces against what people do without: cp, reflinks, git worktree, git reset, and the bare system calls."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from statistics import median
+
+from bench import Goal
+from ratchet.workspace import Refused
+from ratchet.workspace.kinds import GitWorkspace, Overlay
+from ratchet.workspace.registry import Limits, Workspaces
+from ratchet.workspace.syscalls import mount_overlay, unmount
+
+SMALL, MEDIUM, LARGE = 1_000, 20_000, 100_000
+FILE_BYTES = 2_000
+Act = Callable[[], object]
+
+
+def main() -> list[Goal]:
+    with tempfile.TemporaryDirectory(prefix="ratchet-bench-", dir=os.environ.get("RATCHET_BENCH_DIR")) as folder:
+        place = Path(folder)
+        small, medium, large = (Project(place, size) for size in (SMALL, MEDIUM, LARGE))
+        try:
+            kind = medium.spaces.choose("auto")
+            if not kind.startswith("overlay"):
+                _say(f"auto takes {kind} here: the ratios below are its, and will be poor")
+            return [
+                *_against_copies(medium, place),
+                _by_size(small, large),
+                _against_system_calls(medium, place),
+                _reset(large),
+                _memory(medium),
+                _status(medium),
+                _crowd(medium),
+            ]
+        finally:
+            for project in (small, medium, large):
+                project.close()
+
+
+class Project:
+    """A repository of so many files, with its workspaces."""
+
+    def __init__(self, place: Path, files: int) -> None:
+        self.files, self.repo = files, place / f"repo-{files}"
+        _say(f"making a repository of {files:,} files and its base")
+        for n in range(files):
+            folder = self.repo / f"d{n // 1000}" / f"d{n // 100 % 10}"
+            if n % 100 == 0:
+                folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"f{n}.txt").write_bytes(f"{n}\n".encode().ljust(FILE_BYTES, b"x"))
+        git = ("git", "-C", str(self.repo), "-c", "user.name=b", "-c", "user.email=b@localhost")
+        _run("git", "init", "-q", str(self.repo))
+        _run(*git, "add", "-A")
+        _run(*git, "commit", "-q", "-m", "bench")
+        self.commit = _run(*git, "rev-parse", "HEAD")
+        self.spaces = Workspaces(place / f"ws-{files}", bases=place / f"bases-{files}", limits=Limits(max_count=200))
+        self._names = (f"bench-{os.getpid()}-{n}" for n in count())
+        self.destroy(self.create())
+
+    def create(self) -> GitWorkspace:
+        made = self.spaces.create(next(self._names), repo=self.repo, commit=self.commit)
+        assert not isinstance(made, Refused), made
+        return made
+
+    def destroy(self, workspace: GitWorkspace) -> None:
+        self.spaces.destroy(workspace.record.slug)
+
+    def create_s(self, times: int = 20) -> float:
+        """The median time of a create; the destroy after it is not counted."""
+        taken = []
+        for _ in range(times):
+            began = time.perf_counter()
+            made = self.create()
+            taken.append(time.perf_counter() - began)
+            self.destroy(made)
+        return median(taken)
+
+    def close(self) -> None:
+        for record in self.spaces.records():
+            self.spaces.destroy(record.slug)
+
+
+def _against_copies(project: Project, place: Path) -> list[Goal]:
+    _say("cp -a, git worktree add, cp --reflink")
+    target = place / "copied"
+    plain = {"cp -a": _timed(lambda: _run("cp", "-a", str(project.repo), str(target)))}
+    shutil.rmtree(target)
+    add = ("git", "-C", str(project.repo), "worktree", "add", "-q", "--detach", str(target))
+    plain["git worktree add"] = _timed(lambda: _run(*add))
+    _run("git", "-C", str(project.repo), "worktree", "remove", "--force", str(target))
+    if reflink := _reflink_s(project, place):
+        plain["cp --reflink (btrfs)"] = reflink
+    ours = project.create_s()
+    best = min(plain.values())
+    detail = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in plain.items())
+    return [
+        _at_least(f"create, {project.files:,} files, against the best of copies", best / ours, 100, detail),
+        Goal(
+            measure=f"create, {project.files:,} files",
+            value=ours * 1000,
+            unit="ms",
+            wanted="< 50",
+            ok=ours < 0.05,
+        ),
+    ]
+
+
+def _reflink_s(project: Project, place: Path) -> float | None:
+    """On a loop-mounted btrfs, where root and mkfs.btrfs are there."""
+    if os.geteuid() != 0 or not shutil.which("mkfs.btrfs"):
+        return None
+    with _btrfs(place) as mounted:
+        _run("cp", "-a", str(project.repo), str(mounted / "source"))
+        return _timed(lambda: _run("cp", "-a", "--reflink=always", str(mounted / "source"), str(mounted / "copy")))
+
+
+@contextmanager
+def _btrfs(place: Path) -> Iterator[Path]:
+    image, mounted = place / "btrfs.image", place / "btrfs"
+    mounted.mkdir()
+    with image.open("wb") as file:
+        file.truncate(2 << 30)
+    _run("mkfs.btrfs", "-q", str(image))
+    _run("mount", "-o", "loop", str(image), str(mounted))
+    try:
+        yield mounted
+    finally:
+        _run("umount", str(mounted))
+        image.unlink()
+
+
+def _by_size(small: Project, large: Project) -> Goal:
+    _say("create by size")
+    rounds = [(large.create_s(10), small.create_s(10)) for _ in range(5)]
+    ratio = median(big / little for big, little in rounds)
+    detail = f"{median(big for big, _ in rounds) * 1000:.2f} ms, {median(little for _, little in rounds) * 1000:.2f} ms"
+    return _at_most(f"create, {large.files:,} against {small.files:,} files", ratio, 1.5, detail)
+
+
+def _against_system_calls(project: Project, place: Path) -> Goal:
+    _say("create + destroy against the bare system calls")
+    if not isinstance(made := project.create(), Overlay) or os.geteuid() != 0:
+        return _at_most("create + destroy against the bare system calls", float("nan"), 3, "needs root's overlay")
+    base = f"{made.record.base}/tree"
+    project.destroy(made)
+
+    def bare() -> None:
+        target, layer = str(place / "bare"), f"/dev/shm/bare-{os.getpid()}"
+        for folder in (target, layer, f"{layer}/upper", f"{layer}/work"):
+            os.mkdir(folder)
+        mount_overlay(target, lower=base, upper=f"{layer}/upper", work=f"{layer}/work")
+        unmount(target)
+        for folder in (f"{layer}/work/work", f"{layer}/work", f"{layer}/upper", layer, target):
+            os.rmdir(folder)
+
+    def ours() -> None:
+        project.destroy(project.create())
+
+    rounds = [(_timed(ours), _timed(bare)) for _ in range(200)]
+    one, other = (median(column) for column in zip(*rounds, strict=True))
+    return _at_most(
+        "create + destroy against the bare system calls", one / other, 3, f"{one * 1e3:.2f} ms, {other * 1e3:.2f} ms"
+    )
+
+
+def _reset(project: Project) -> Goal:
+    _say("reset after 10 changed files")
+    workspace = project.create()
+    before = workspace.checkpoint()
+    git = ("git", "-C", str(workspace.path))
+
+    def change() -> None:
+        for n in range(10):
+            (workspace.path / f"d{n}" / "d0" / f"f{n * 1000}.txt").write_text("changed")
+
+    def by_git() -> None:
+        _run(*git, "reset", "-q", "--hard")
+        _run(*git, "clean", "-q", "-fdx")
+
+    change()
+    by_git()  # once before it counts: now git has seen every file
+    change()
+    theirs = _timed(by_git)
+    taken = []
+    for _ in range(10):
+        change()
+        taken.append(_timed(lambda: workspace.reset(before)))
+    ours = median(taken)
+    project.destroy(workspace)
+    detail = f"{theirs * 1e3:.0f} ms, {ours * 1e3:.2f} ms"
+    return _at_least(f"reset, {project.files:,} files, against git reset and clean", theirs / ours, 20, detail)
+
+
+def _memory(project: Project) -> Goal:
+    _say("memory")
+    number = 50
+    before = _used_bytes()
+    made = [project.create() for _ in range(number)]
+    used = (_used_bytes() - before) / number / 1024
+    for workspace in made:
+        project.destroy(workspace)
+    return Goal(measure="memory of an idle workspace", value=used, unit="KiB", wanted="< 1024", ok=used < 1024)
+
+
+def _used_bytes() -> int:
+    wanted = ("Shmem:", "Slab:", "KernelStack:", "PageTables:", "Percpu:", "AnonPages:")
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(wanted))
+
+
+def _status(project: Project) -> Goal:
+    _say("git status, first and second")
+    ratios, first, second = [], [], []
+    for _ in range(5):
+        workspace = project.create()
+        status = ("git", "-C", str(workspace.path), "status", "--porcelain")
+        first.append(_timed(lambda: _run(*status)))  # noqa: B023 — called at once
+        second.append(_timed(lambda: _run(*status)))  # noqa: B023
+        ratios.append(first[-1] / second[-1])
+        project.destroy(workspace)
+    detail = f"{median(first) * 1e3:.0f} ms, {median(second) * 1e3:.0f} ms"
+    return _at_most("first git status against the second", median(ratios), 1.5, detail)
+
+
+def _crowd(project: Project) -> Goal:
+    _say("50 creates at once")
+    one = project.create_s()
+    with ThreadPoolExecutor(50) as crowd:
+        began = time.perf_counter()
+        made = list(crowd.map(lambda _n: project.create(), range(50)))
+        all_of_them = time.perf_counter() - began
+    for workspace in made:
+        project.destroy(workspace)
+    detail = f"{len(made)} made in {all_of_them * 1e3:.0f} ms, one takes {one * 1e3:.2f} ms"
+    return _at_most("50 concurrent creates against one", all_of_them / one, 60, detail)
+
+
+def _at_least(measure: str, value: float, wanted: float, detail: str) -> Goal:
+    ok = value >= wanted
+    return Goal(measure=measure, value=value, unit="times", wanted=f">= {wanted:g}", ok=ok, detail=detail)
+
+
+def _at_most(measure: str, value: float, wanted: float, detail: str) -> Goal:
+    ok = value <= wanted
+    return Goal(measure=measure, value=value, unit="times", wanted=f"<= {wanted:g}", ok=ok, detail=detail)
+
+
+def _timed(act: Act) -> float:
+    began = time.perf_counter()
+    act()
+    return time.perf_counter() - began
+
+
+def _run(*argv: str) -> str:
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
