@@ -24,11 +24,10 @@ from ratchet.core.compare import Delta, compare
 from ratchet.core.flaky import History, remember, settle
 from ratchet.core.report import RED, Report, ReportStatus, TestResult, TestStatus, merge
 from ratchet.errors import GitFailed, UsageError
-from ratchet.files import make_private_dir, write_durably
+from ratchet.files import make_private_dir
 from ratchet.process import ProgramMissing, this_process
 from ratchet.workspace import Record
 from ratchet.workspace.git import git, text
-from ratchet.workspace.kinds import Workspaces
 
 T = TypeVar("T")
 _SHARED = ("node_modules", ".venv", "venv", "vendor", "deps")
@@ -189,6 +188,8 @@ class Suite:
 
     @contextmanager
     def _workspace(self, commit: str) -> Iterator[Path]:
+        from ratchet.workspace.kinds import Workspaces  # noqa: PLC0415 — only for a run that is isolated
+
         assert self.repo
         slug = f"test-{secrets.token_hex(4)}"
         root = Path(self.config.workspace.root or user_state() / "workspaces").absolute()
@@ -224,9 +225,9 @@ class Suite:
             log=str(log),
         )
         if whole:
-            write_durably(self.state / "last.json", msgspec.json.encode(report))
+            _keep(self.state / "last.json", msgspec.json.encode(report))
         elif last:
-            write_durably(self.state / "last.json", msgspec.json.encode(_updated(last, report)))
+            _keep(self.state / "last.json", msgspec.json.encode(_updated(last, report)))
         return outcome
 
     def _flaky(self, report: Report) -> list[str]:
@@ -235,7 +236,7 @@ class Suite:
         red = any(test.status in RED for test in report.tests)
         if red or any(test.id in history.outcomes for test in report.tests):
             history = remember(history, report, tree=self._tree())
-            write_durably(self.state / "history.json", msgspec.json.encode(history))
+            _keep(self.state / "history.json", msgspec.json.encode(history))
         seen = {test.id for test in report.tests}
         again = {test.id for test in report.tests if test.attempts > 1 and test.status not in RED}
         return sorted(again | (set(history.flaky()) & seen))
@@ -261,7 +262,7 @@ class Suite:
     def save_baseline(self, report: Report) -> list[str]:
         """From now on these failures are known: they are shown, and no longer make the answer no."""
         red = sorted(test.id for test in report.tests if test.status in RED)
-        write_durably(self.state / "baseline.json", msgspec.json.encode(red))
+        _keep(self.state / "baseline.json", msgspec.json.encode(red))
         return red
 
     def _read(self, name: str, kind: type[T]) -> T | None:
@@ -270,6 +271,14 @@ class Suite:
             return msgspec.json.decode((self.state / name).read_bytes(), type=kind)
         except (OSError, msgspec.DecodeError):
             return None
+
+
+def _keep(path: Path, content: bytes) -> None:
+    """Whole or not at all, but not synced: what is lost in a power cut is made again by the next run."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    Path(name).replace(path)
 
 
 def user_state() -> Path:
