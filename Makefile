@@ -21,6 +21,7 @@ demo: env
 	@$(BIN)/ratchet demo
 
 test: env
+	@scripts/system-packages
 	$(BIN)/python -m pytest -n 2 -m 'not toolchain'
 
 # The real toolchains of other languages, where apt, npm and pip can be reached.

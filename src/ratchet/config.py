@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
 import msgspec
 
@@ -38,10 +38,46 @@ class Tests(_Section, frozen=True, kw_only=True):
 
 
 class WorkspaceConfig(_Section, frozen=True, kw_only=True):
-    """`root` is where workspaces live; empty means the user's state folder."""
+    """`kind` and `on` force how and where (`ratchet doctor` lists the kinds); `root` is where workspaces live and
+    `bases` where prepared checkouts do, the user's state and cache folders when empty. `setup` are commands run once
+    for each change of lock files and manifests; `carry` are ignored folders taken along from the developer's tree.
+    A failed run's workspace stays for `keep_s`."""
 
-    kind: str = "worktree"
+    kind: str = "auto"
+    on: Literal["auto", "ram", "disk"] = "auto"
     root: str = ""
+    bases: str = ""
+    setup: list[str] = []
+    # Not .venv: its programs and editable installs name the developer's folder, and would test the wrong code.
+    carry: list[str] = msgspec.field(default_factory=lambda: ["node_modules", "vendor", "deps"])
+    keep_s: Annotated[float, msgspec.Meta(ge=0)] = 86_400.0
+    max_count: Annotated[int, msgspec.Meta(ge=1)] = 64
+    min_free_ram_mb: Annotated[int, msgspec.Meta(ge=0)] = 512
+    min_free_disk_mb: Annotated[int, msgspec.Meta(ge=0)] = 1024
+    max_bases_mb: Annotated[int, msgspec.Meta(ge=0)] = 20_480
+
+
+_SECRETS = ["~/.ssh", "~/.gnupg", "~/.aws", "~/.azure", "~/.kube", "~/.docker", "~/.config/gh", "~/.config/gcloud",
+            "~/.netrc", "~/.git-credentials", "~/.npmrc", "~/.pypirc", "~/.password-store"]  # fmt: skip
+_AGENTS = ["~/.claude", "~/.claude.json", "~/.codex", "~/.gemini", "~/.config/goose", "~/.local/share/goose",
+           "~/.config/opencode", "~/.local/share/opencode", "~/.local/state/opencode", "~/.config/mini-swe-agent",
+           "~/.openhands", "~/.aider"]  # fmt: skip
+
+
+class SandboxConfig(_Section, frozen=True, kw_only=True):
+    """`mode` auto uses bubblewrap where it works, on insists, off goes without. Network by kind of step. `share` are
+    paths agents may write besides the workspace (their own state), `hide` are covered for every step. Limits of 0 are
+    no limits."""
+
+    mode: Literal["auto", "on", "off"] = "auto"
+    agent_network: bool = True
+    test_network: bool = False
+    gate_network: bool = False
+    memory_mb: Annotated[int, msgspec.Meta(ge=0)] = 0
+    cpus: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    max_processes: Annotated[int, msgspec.Meta(ge=0)] = 4096
+    share: list[str] = msgspec.field(default_factory=lambda: list(_AGENTS))
+    hide: list[str] = msgspec.field(default_factory=lambda: list(_SECRETS))
 
 
 class RoleConfig(_Section, frozen=True, kw_only=True):
@@ -82,6 +118,7 @@ class Config(_Section, frozen=True, kw_only=True):
     lease_s: Seconds = 60.0
     test: Tests = Tests()
     workspace: WorkspaceConfig = WorkspaceConfig()
+    sandbox: SandboxConfig = SandboxConfig()
     roles: Roles = Roles()
     tdd: Policy = Policy()
     gates: list[Gate] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -10,10 +9,12 @@ from pathlib import Path
 
 import msgspec
 
-from ratchet import repository
+from ratchet import config, repository
 from ratchet.checks.detect import detect
 from ratchet.errors import RatchetError
+from ratchet.places import open_workspaces
 from ratchet.process import call
+from ratchet.workspace import limits, sandbox
 
 GIT_NEEDED = (2, 36)
 
@@ -41,14 +42,43 @@ def _findings(folder: Path) -> Iterator[Finding]:
         needed=False,
         detail="every descendant of a step is killed with it" if proc else "no /proc: only process groups are killed",
     )
-    bwrap = shutil.which("bwrap")
+    missing = sandbox.why_not()
     yield Finding(
-        what="bubblewrap",
-        ok=bool(bwrap),
+        what="sandbox",
+        ok=not missing,
         needed=False,
-        detail=bwrap or "not installed: writes outside a role's paths are undone after the step, not prevented",
+        detail=f"{missing}: writes outside a role's paths are undone after the step, not prevented"
+        if missing
+        else "bubblewrap: steps see a read-only root, a private /tmp and home, and no network unless allowed",
     )
+    yield _limits()
+    yield from _ladder(folder)
     yield from _project(folder)
+
+
+def _limits() -> Finding:
+    group = limits.Group("ratchet-doctor", limits.Bounds(memory_mb=64, cpus=1.0, processes=64))
+    group.prefix()
+    missing = ", ".join(group.missing)
+    group.close()
+    detail = (
+        f"no control group for {missing}: rlimits where they can" if missing else "control groups: memory, cpu, pids"
+    )
+    return Finding(what="limits", ok=not missing, needed=False, detail=detail)
+
+
+def _ladder(folder: Path) -> Iterator[Finding]:
+    """The kinds of workspace, best first; `auto` takes the first that works."""
+    try:
+        spaces = open_workspaces(config.load(folder).config)
+        rungs = spaces.ladder()
+    except (RatchetError, OSError) as error:
+        yield Finding(what="workspaces", ok=False, detail=str(error))
+        return
+    chosen = next((rung.kind for rung in rungs if rung.works), "")
+    for rung in rungs:
+        good = "works, and is what auto takes" if rung.kind == chosen else "works"
+        yield Finding(what=f"workspace {rung.kind}", ok=rung.works, needed=False, detail=rung.why or good)
 
 
 def _git() -> Finding:

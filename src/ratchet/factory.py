@@ -27,16 +27,17 @@ from ratchet.core.roles import Role, Scope
 from ratchet.core.state import RunState, RunStatus, fold
 from ratchet.core.tdd import NEXT
 from ratchet.engine import Engine, Watcher
-from ratchet.errors import ArtifactBroken, LedgerBroken, NotFound, RatchetError, UsageError
+from ratchet.errors import ArtifactBroken, EnvironmentCannot, LedgerBroken, NotFound, RatchetError, UsageError
+from ratchet.places import kept_until, open_workspaces, recipe_of, sandbox_settings
 from ratchet.process import is_gone, this_process
 from ratchet.proof import Claim, Verification
 from ratchet.repository import Repository
-from ratchet.steps import Steps
+from ratchet.steps import Steps, cross
 from ratchet.store import RunRow, Store
 from ratchet.store.rundir import RunDirectory
 from ratchet.store.sqlite import SqliteStore, stamp
-from ratchet.workspace import Record, Workspace
-from ratchet.workspace.kinds import Workspaces
+from ratchet.workspace import Refused, Workspace
+from ratchet.workspace.sandbox import Sandboxes
 
 WORKFLOWS = ("tdd",)
 _AGENT_ENVIRONMENT = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "SHELL")
@@ -56,9 +57,12 @@ class Factory:
     def __init__(self, repo: Repository, config: Config) -> None:
         self.repo, self.config = repo, config
         self.store: Store = SqliteStore(self._store_path(), gone=is_gone)
-        self.workspaces = Workspaces(self._workspace_root())
+        self.workspaces = open_workspaces(config)
+        self._opened: list[Sandboxes] = []
 
     def close(self) -> None:
+        for sandboxes in self._opened:
+            sandboxes.close()
         self.store.close()
 
     def __enter__(self) -> Factory:
@@ -70,18 +74,12 @@ class Factory:
     def _store_path(self) -> Path:
         return Path(self.config.store) if self.config.store else self.repo.state / "ratchet.db"
 
-    def _workspace_root(self) -> Path:
-        if self.config.workspace.root:
-            return Path(self.config.workspace.root).absolute()
-        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-        return Path(state) / "ratchet" / "workspaces"
-
     def tidy(self) -> None:
         """Take away workspaces of completed runs whose worker died before it could."""
         done = {self.store.item(row.item).slug for row in self.store.runs() if row.status is RunStatus.COMPLETED}
-        for record in self.workspaces.list():
+        for record in [listing.record for listing in self.workspaces.list()]:
             if record.slug in done and record.repo == str(self.repo.root):
-                self.workspaces.open(record.slug).destroy()
+                self.workspaces.destroy(record.slug)
 
     # --- running ---------------------------------------------------------------------------------------------
 
@@ -135,9 +133,15 @@ class Factory:
         except BaseException:
             self.store.release(lease)
             raise
-        state = await engine.run()
-        if state.status is RunStatus.COMPLETED:
-            self.workspaces.open(item.slug).destroy()
+        # Before, not after: what dead owners left may be what stands in our way.
+        await cross(self.workspaces.gc, spare=item.slug)
+        try:
+            state = await engine.run()
+        finally:
+            if engine.state.status is RunStatus.COMPLETED:
+                self.workspaces.destroy(item.slug)
+            else:
+                self.workspaces.keep(item.slug, until=kept_until(self.config))
         return state
 
     def _start(self, item: Item) -> ev.RunStarted:
@@ -161,20 +165,21 @@ class Factory:
     def _workspace(self, item: Item) -> Workspace:
         """The run's own, if it is still whole; else laid down anew, for the trees and commits outlive it."""
         try:
-            return self.workspaces.open(item.slug)
+            return self.workspaces.adopt(item.slug, owner=this_process())
         except NotFound:
-            holder = this_process()
-            record = Record(
-                slug=item.slug,
-                path=str(self.workspaces.path_of(item.slug)),
-                kind=self.config.workspace.kind,
-                repo=item.repo,
-                base_commit=item.base_commit,
-                owner_pid=holder.pid,
-                owner_machine=holder.machine,
-                created_at=stamp(datetime.now(UTC)),
-            )
-            return self.workspaces.create(record)
+            self.workspaces.destroy(item.slug)
+        made = self.workspaces.create(
+            item.slug,
+            repo=Path(item.repo),
+            commit=item.base_commit,
+            kind=self.config.workspace.kind,
+            on=self.config.workspace.on,
+            recipe=recipe_of(self.config),
+            owner=this_process(),
+        )
+        if isinstance(made, Refused):
+            raise EnvironmentCannot(f"no workspace: {made.reason}", hint=made.hint)
+        return made
 
     def _steps(
         self,
@@ -197,7 +202,12 @@ class Factory:
             turn=engine.turn,
             history=engine.history,
             env={name: os.environ[name] for name in names if name in os.environ},
+            sandboxes=self._sandboxes(workspace),
         )
+
+    def _sandboxes(self, workspace: Workspace) -> Sandboxes:
+        self._opened.append(made := Sandboxes(workspace, sandbox_settings(self.config)))
+        return made
 
     def _agents(self) -> dict[Role, Agent]:
         """All of them before the first step: a missing program must not be found out half-way."""

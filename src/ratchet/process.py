@@ -1,22 +1,28 @@
 """The only module that starts or kills a process.
 
 `supervise` owns a child's whole life: own session, output to a file, TERM, grace, KILL, every descendant reaped.
-`call` is for short helper programs such as git, whose answer is wanted at once.
+`call` is for short helper programs such as git, whose answer is wanted at once. `confined` puts everything supervised
+in its scope into a sandbox: no adapter can forget to. `hold` keeps a namespace alive until `let_go`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import lru_cache
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 import msgspec
 
@@ -42,6 +48,27 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
         return -self.exit_code if self.exit_code < 0 else None
 
 
+class Confinement(Protocol):
+    """A sandbox or a namespace: turns a command into the one that runs it confined."""
+
+    def wrap(
+        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], writable: Sequence[Path]
+    ) -> tuple[list[str], dict[str, str]]: ...
+
+
+_confinement: ContextVar[Confinement | None] = ContextVar("confinement", default=None)
+
+
+@contextmanager
+def confined(by: Confinement | None) -> Iterator[None]:
+    """Everything `supervise` starts in here, by whatever adapter, is confined."""
+    token = _confinement.set(by)
+    try:
+        yield
+    finally:
+        _confinement.reset(token)
+
+
 class ProgramMissing(EnvironmentCannot):
     """The program to start is not there: install it or correct the command."""
 
@@ -58,12 +85,15 @@ async def supervise(
     silence_s: float | None = None,
     signs: Sequence[Path] = (),
     grace_s: float = GRACE_S,
+    writable: Sequence[Path] = (),
 ) -> Finished:
     """Run a program to its end or its deadline. On return, also by cancellation, nothing it started is alive.
 
     Silent is who writes neither to its output nor to `signs`, which are files or folders of files.
+    `writable` are paths besides its folder that it must be able to write, should it be confined.
     """
     began = time.monotonic()
+    argv, cwd, env = _confine(argv, cwd, env, writable)
     lifeline_read, lifeline = os.pipe()
     result, result_write = os.pipe()
     feed = _stdin_file(stdin)
@@ -108,6 +138,19 @@ async def supervise(
         os.close(lifeline)
         os.close(result)
         feed.close()
+
+
+def _confine(
+    argv: Sequence[str], cwd: Path, env: Mapping[str, str], writable: Sequence[Path]
+) -> tuple[Sequence[str], Path, Mapping[str, str]]:
+    confinement = _confinement.get()
+    if confinement is None:
+        return argv, cwd, env
+    # Inside a sandbox a missing program is only an exit code: look before.
+    if shutil.which(cwd / argv[0] if "/" in argv[0] else argv[0], path=env.get("PATH")) is None:
+        raise ProgramMissing(f"{argv[0]} cannot be started: not found", hint="check the command and your PATH")
+    wrapped, inside = confinement.wrap(argv, cwd=cwd, env=env, writable=writable)
+    return wrapped, Path("/"), inside
 
 
 def _stdin_file(content: bytes) -> IO[bytes]:
@@ -212,6 +255,88 @@ def call(
     return Answer(exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
 
 
+def attach(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> int:
+    """Run a program on our own terminal and return its exit code; what it started dies with it."""
+    argv, cwd, env = _confine(argv, cwd, env, ())
+    lifeline_read, lifeline = os.pipe()
+    result, result_write = os.pipe()
+    command = [sys.executable, "-I", "-S", str(_REAPER), str(lifeline_read), str(result_write), str(GRACE_S), "--"]
+    try:
+        with subprocess.Popen(
+            [*command, *argv], cwd=cwd, env=dict(env), pass_fds=(lifeline_read, result_write)
+        ) as reaper:
+            os.close(lifeline_read)
+            os.close(result_write)
+            reaper.wait()
+        return _read_result(result, argv)[0]
+    finally:
+        os.close(lifeline)
+        os.close(result)
+
+
+# --- namespaces that outlive us ------------------------------------------------------------------------------------
+
+
+def hold(program: Path, *args: str, timeout_s: float = 20.0) -> Holder:
+    """Start a program that makes namespaces and stays in them. It ends with us until `stay` has been said."""
+    ready, ready_write = os.pipe()
+    go_read, go = os.pipe()
+    with open(os.devnull, "r+b") as null:  # noqa: PTH123 — its three streams
+        child = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(program), str(ready_write), str(go_read), *args],
+            cwd="/",
+            env={"PATH": os.environ.get("PATH", os.defpath)},
+            stdin=null,
+            stdout=null,
+            stderr=null,
+            pass_fds=(ready_write, go_read),
+            start_new_session=True,
+        )
+    os.close(ready_write)
+    os.close(go_read)
+    said = os.read(ready, 512).decode() if select.select([ready], [], [], timeout_s)[0] else ""
+    os.close(ready)
+    if said != "ready":
+        os.close(go)
+        child.kill()
+        child.wait()
+        raise OSError(*_reason(said))
+    _held[child.pid] = child, go
+    return Holder(worker="", machine=_machine(), pid=child.pid, born=_born(child.pid) or "")
+
+
+def stay(holder: Holder) -> None:
+    """It is written down who holds the namespace: now it may outlive us."""
+    child, go = _held[holder.pid]
+    if go >= 0:
+        os.write(go, b"!")
+        os.close(go)
+        _held[holder.pid] = child, -1
+
+
+_held: dict[int, tuple[subprocess.Popen[bytes], int]] = {}
+
+
+def _reason(said: str) -> tuple[int, str]:
+    match said.split(maxsplit=2):
+        case ["error", number, why]:
+            return int(number), why
+        case _:
+            return errno.EIO, "the namespace holder ended without a word"
+
+
+def let_go(holder: Holder) -> None:
+    """End what `hold` started. Already gone is success."""
+    if holder.machine == _machine() and _born(holder.pid) == holder.born:
+        with suppress(ProcessLookupError):
+            os.kill(holder.pid, signal.SIGKILL)
+    if held := _held.pop(holder.pid, None):
+        child, go = held
+        if go >= 0:
+            os.close(go)
+        child.wait()
+
+
 # --- who we are, for leases --------------------------------------------------------------------------------------
 
 
@@ -220,11 +345,22 @@ def this_process() -> Holder:
     return Holder(worker=f"{socket.gethostname()}:{pid}", machine=_machine(), pid=pid, born=_born(pid) or "")
 
 
+def holder_of(pid: int) -> Holder:
+    """Another process as an owner."""
+    return Holder(worker=f"{socket.gethostname()}:{pid}", machine=_machine(), pid=pid, born=_born(pid) or "")
+
+
+def this_machine() -> str:
+    """What is the same for all processes whose pids can be compared with ours."""
+    return _machine()
+
+
 def is_gone(holder: Holder) -> bool:
     """Whether a lease's holder is certainly dead: known only of this machine's processes since this boot."""
     return holder.machine == _machine() and _born(holder.pid) != holder.born
 
 
+@lru_cache(maxsize=1)
 def _machine() -> str:
     """This boot of this machine, and this pid namespace: what makes a pid mean one process."""
     try:

@@ -29,9 +29,10 @@ from ratchet.core.state import Phase, RunState
 from ratchet.core.tdd import Step
 from ratchet.core.verdict import Decision, Review, read_review, requirements_complete
 from ratchet.errors import ArtifactBroken, LedgerBroken
-from ratchet.process import ProgramMissing, supervise
+from ratchet.process import ProgramMissing, confined, supervise
 from ratchet.store.rundir import ANSWERS, RunDirectory
 from ratchet.workspace import Workspace
+from ratchet.workspace.sandbox import Sandboxes
 
 T = TypeVar("T")
 
@@ -93,8 +94,10 @@ class Steps:
         turn: Callable[[str], int],
         history: Callable[[], str],
         env: dict[str, str],
+        sandboxes: Sandboxes,
     ) -> None:
         self.item, self.config, self.directory, self.workspace = item, config, directory, workspace
+        self.sandboxes = sandboxes
         self.checks, self.agents, self.tell = checks, agents, tell
         self.turn, self.history, self.env = turn, history, env
         self._do: dict[Phase, Callable[[Step, ev.StepStarted, str, RunState], Awaitable[Done]]] = {
@@ -131,7 +134,8 @@ class Steps:
     async def _test(self, started: ev.StepStarted) -> tuple[Report, Artifact]:
         """Run the whole suite, then take away whatever it left behind."""
         log = self.directory.log_path(f"step-{started.step}-tests.log")
-        report = await self.checks.run(self.workspace.path, log=log)
+        with confined(self.sandboxes.for_tests()):
+            report = await self.checks.run(self.workspace.path, log=log)
         await cross(self.workspace.reset, started.tree)
         name = f"reports/step-{started.step}.json"
         return report, await cross(self.directory.put, name, msgspec.json.encode(report))
@@ -207,7 +211,8 @@ class Steps:
             self.tell(said)
 
         began = asyncio.get_running_loop().time()
-        outcome = await self._answer(agent, self._words(step, started, text), hear)
+        with confined(self.sandboxes.for_role(step.role, state.scope)):
+            outcome = await self._answer(agent, self._words(step, started, text), hear)
         seconds = asyncio.get_running_loop().time() - began
         if isinstance(outcome, Failed):
             await cross(self.workspace.reset, started.tree)
@@ -359,13 +364,14 @@ class Steps:
 
     async def _gate(self, gate: Gate, started: ev.StepStarted) -> str:
         log = _fresh(self.directory.log_path(f"step-{started.step}-{gate.name}.log"))
-        ended = await supervise(
-            shlex.split(gate.command),
-            cwd=self.workspace.path,
-            env=self.env,
-            output=log,
-            timeout_s=gate.timeout_s,
-        )
+        with confined(self.sandboxes.for_gate()):
+            ended = await supervise(
+                shlex.split(gate.command),
+                cwd=self.workspace.path,
+                env=self.env,
+                output=log,
+                timeout_s=gate.timeout_s,
+            )
         await cross(self.workspace.reset, started.tree)
         if ended.exit_code == 0 and not ended.timed_out:
             return ""

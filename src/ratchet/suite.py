@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,10 +21,11 @@ from ratchet.checks.run import TestRun, allowed_environment
 from ratchet.core.compare import Delta, compare
 from ratchet.core.flaky import History, remember, settle
 from ratchet.core.report import RED, Report, ReportStatus, TestResult, TestStatus, merge
-from ratchet.errors import GitFailed, UsageError
+from ratchet.errors import EnvironmentCannot, GitFailed, UsageError
 from ratchet.files import make_private_dir
+from ratchet.places import open_workspaces, recipe_of, user_state
 from ratchet.process import ProgramMissing, this_process
-from ratchet.workspace import Record
+from ratchet.workspace import Refused
 from ratchet.workspace.git import git, text
 
 T = TypeVar("T")
@@ -188,27 +187,24 @@ class Suite:
 
     @contextmanager
     def _workspace(self, commit: str) -> Iterator[Path]:
-        from ratchet.workspace.kinds import Workspaces  # noqa: PLC0415 — only for a run that is isolated
-
         assert self.repo
-        slug = f"test-{secrets.token_hex(4)}"
-        root = Path(self.config.workspace.root or user_state() / "workspaces").absolute()
-        workspaces, holder = Workspaces(root), this_process()
-        record = Record(
-            slug=slug,
-            path=str(workspaces.path_of(slug)),
-            kind=self.config.workspace.kind,
-            repo=str(self.repo),
-            base_commit=commit,
-            owner_pid=holder.pid,
-            owner_machine=holder.machine,
-            created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        slug, workspaces = f"test-{secrets.token_hex(4)}", open_workspaces(self.config)
+        wanted = self.config.workspace
+        made = workspaces.create(
+            slug,
+            repo=self.repo,
+            commit=commit,
+            kind=wanted.kind,
+            on=wanted.on,
+            recipe=recipe_of(self.config),
+            owner=this_process(),
         )
-        workspace = workspaces.create(record)
+        if isinstance(made, Refused):
+            raise EnvironmentCannot(f"no workspace: {made.reason}", hint=made.hint)
         try:
-            yield workspace.path
+            yield made.path
         finally:
-            workspace.destroy()
+            workspaces.destroy(slug)
             git("update-ref", "-d", f"refs/heads/ratchet/{slug}", cwd=self.repo)
 
     # --- remembering -----------------------------------------------------------------------------------------
@@ -279,11 +275,6 @@ def _keep(path: Path, content: bytes) -> None:
     with os.fdopen(handle, "wb") as file:
         file.write(content)
     Path(name).replace(path)
-
-
-def user_state() -> Path:
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "ratchet"
 
 
 def _repository(folder: Path) -> Path | None:

@@ -94,6 +94,7 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
                 timeout_s=left_s,
                 silence_s=self.silence_s,
                 signs=[session.private],
+                writable=[session.private],
             )
             done.append(finished)
             left_s -= finished.duration_s

@@ -7,27 +7,58 @@ from typing import Protocol
 
 import msgspec
 
+from ratchet.core.lease import Holder
 from ratchet.core.snapshot import Manifest
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a workspace without opening it."""
+    """What is known of a workspace without opening it.
 
+    `owner_pid` is 0 when no process owns it; `kept_until` is how long it stays although its owner is gone. `layer` is
+    the folder of the writable layer, `on` where that is (ram or disk); `held_by` keeps an unprivileged mount alive.
+    """
+
+    id: str
     slug: str
     path: str
     kind: str
     repo: str
+    git_dir: str
+    base: str
     base_commit: str
+    base_tree: str
     owner_pid: int
+    owner_born: str
     owner_machine: str
+    boot_id: str
+    host: str
     created_at: str
+    kept_until: str = ""
+    layer: str = ""
+    on: str = "disk"
+    held_by: Holder | None = None
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True):
+    """There is no room for another workspace; nothing was made."""
+
+    reason: str
+    hint: str
 
 
 class Workspace(Protocol):
-    """Every kind passes the one suite in `tests/contract`."""
+    """Every kind passes the one suite in `tests/workspace`."""
 
     record: Record
-    path: Path
+
+    @property
+    def path(self) -> Path:
+        """Where this process finds the content."""
+        ...
+
+    def enter(self, folder: Path) -> list[str]:
+        """What to put before a command so that it runs in `folder`; nothing where everyone sees the mount."""
+        ...
 
     def checkpoint(self) -> str:
         """Durably keep the exact content as it is now; returns its tree id."""
@@ -71,8 +102,4 @@ class Workspace(Protocol):
 
     def follow(self, commit: str) -> None:
         """Let the workspace's own git see the commit, so that `git status` there tells the truth."""
-        ...
-
-    def destroy(self) -> None:
-        """Remove it. Removing what is gone is success; the branch stays."""
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ratchet.errors import DiskFull, GitFailed
@@ -31,16 +31,28 @@ def git(
     env: Mapping[str, str] | None = None,
     stdin: bytes = b"",
     ok: tuple[int, ...] = (0,),
+    enter: Sequence[str] = (),
 ) -> bytes:
-    """Run git and return what it printed. Exit codes not in `ok` raise GitFailed."""
+    """Run git and return what it printed. Exit codes not in `ok` raise GitFailed.
+
+    `enter` is put before the command: how to get where the folder is visible.
+    """
     settings = [word for setting in _ALWAYS for word in ("-c", setting)]
-    answer = call(["git", *settings, *args], cwd=cwd, env=_environment(env or {}), stdin=stdin)
+    answer = call([*enter, "git", *settings, *args], cwd=cwd, env=_environment(env or {}), stdin=stdin)
     if answer.exit_code not in ok:
         said = (answer.stderr or answer.stdout).decode(errors="replace").strip()
-        if "No space left on device" in said:
+        if "No space left on device" in said or ("unable to write" in said and is_full(cwd)):
             raise DiskFull(f"no room left while git wrote: {said}", hint="free some space, then resume the run")
         raise GitFailed(f"git {args[0]} failed: {said}", exit_code=answer.exit_code)
     return answer.stdout
+
+
+def is_full(folder: Path | None) -> bool:
+    """Whether the file system of a folder has no room for one more file. Git does not always say so."""
+    if folder is None or not folder.exists():
+        return False
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize < 64 << 10 or (found.f_files > 0 and found.f_favail == 0)
 
 
 def text(*args: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:

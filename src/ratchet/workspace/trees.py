@@ -11,9 +11,12 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
+
+import msgspec
 
 from ratchet.core.snapshot import SUBMODULE, FileEntry, Manifest, manifest, path_text
 from ratchet.errors import GitFailed
@@ -58,20 +61,64 @@ def _patterns(names: tuple[str, ...]) -> list[str]:
     return [f"/{name}/" if name in _TOP_ONLY else f"{name}/" for name in names]
 
 
+def is_excluded(folder: str, name: str) -> bool:
+    """Whether a folder called `name` in `folder` (relative, empty at the top) is a dependency or cache folder."""
+    return name in EXCLUDED and not (folder and name in _TOP_ONLY)
+
+
+def is_kept(folder: str, name: str) -> bool:
+    """Whether it stays when everything else is put back: what tools built here, dear to build again."""
+    return name in _KEPT_ON_CLEAN and not (folder and name in _TOP_ONLY)
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """One path that differs: what it is afterwards."""
+
+    path: bytes
+    mode: str
+    oid: str
+
+    @property
+    def gone(self) -> bool:
+        return self.mode == "000000"
+
+
+def _difference(head: bytes, path: bytes) -> Difference:
+    _, mode, _, oid, _ = head.decode().split()
+    return Difference(path=path, mode=mode, oid=oid)
+
+
 class Trees:
-    def __init__(self, *, store: Path, index: Path, folder: Path, borrow: Path | None = None) -> None:
-        """`store` is the private repository, made if missing; `borrow` is an object store to save copying from."""
+    def __init__(
+        self,
+        *,
+        store: Path,
+        index: Path,
+        folder: Path,
+        borrow: Path | None = None,
+        enter: Callable[[Path], Sequence[str]] = lambda _folder: (),
+    ) -> None:
+        """`store` is the private repository, made if missing; `borrow` is an object store to save copying from;
+        `enter` gives what to put before a command that must see the folder, where it is mounted for a few only."""
         self.store, self.index, self.folder = store, index, folder
+        self._enter = enter
         if not (store / "info" / "attributes").exists():
             _make_store(store, borrow)
-        self._hashes = _Hashes(store)
+
+    @cached_property
+    def _hashes(self) -> _Hashes:
+        return _Hashes(self.store)
+
+    def seed(self, commit: str) -> None:
+        """Start from a commit's entries: a submodule that is not checked out then stays in the tree."""
+        self._git("read-tree", "--reset", commit)
 
     def write(self) -> str:
         try:
             self._git("add", "--all", ".")
         except GitFailed:
             # Two ways to hide from us: an unreadable file, and a repository inside the tree.
-            _make_readable(self.folder)
+            make_readable(self.folder)
             self._unhide()
             self._git("add", "--all", ".")
         if self._new_repositories():
@@ -85,7 +132,7 @@ class Trees:
         try:
             self._git("read-tree", "--reset", "-u", tree)
         except GitFailed:
-            _make_readable(self.folder)
+            make_readable(self.folder)
             self._git("read-tree", "--reset", "-u", tree)
         keep = [word for name in _KEPT_ON_CLEAN for word in ("-e", f"/{name}" if name in _TOP_ONLY else name)]
         self._git("clean", "-ffdxq", *keep)
@@ -112,6 +159,34 @@ class Trees:
         out = self._git("diff-tree", "-r", "-p", "--no-color", "--no-ext-diff", "--no-textconv", before, after)
         shown = out[:max_bytes].decode(errors="replace")
         return shown if len(out) <= max_bytes else f"{shown}\n… {len(out) - max_bytes} more bytes\n"
+
+    def raw_diff(self, before: str, after: str) -> list[Difference]:
+        """The same with modes and object ids, deletions first."""
+        out = self._git("diff-tree", "-r", "-z", "--raw", "--no-renames", before, after).split(b"\0")
+        rows = [_difference(head, path) for head, path in zip(out[0::2], out[1::2], strict=False)]
+        return sorted(rows, key=lambda row: not row.gone)
+
+    def contents(self, names: list[bytes], kind: bytes) -> Iterator[bytes | None]:
+        """Each named object's bytes (`OID` or `TREE:path`), None for one that is not there or of another kind."""
+        out = self._git("cat-file", "--batch", stdin=b"".join(name + b"\n" for name in names)) if names else b""
+        start = 0
+        for _ in names:
+            end = out.index(b"\n", start)
+            head = out[start:end].split(b" ")
+            if head[-1] == b"missing":
+                yield None
+                start = end + 1
+                continue
+            size = int(head[-1])
+            yield out[end + 1 : end + 1 + size] if head[-2] == kind else None
+            start = end + 2 + size
+
+    def ignored(self, paths: list[bytes]) -> set[bytes]:
+        if not paths:
+            return set()
+        asked = b"".join(b"./" + path + b"\0" for path in paths)  # `./`: a leading colon would be magic
+        out = self._git("check-ignore", "-z", "--stdin", "--no-index", stdin=asked, ok=(0, 1), literal=False)
+        return {path.removeprefix(b"./") for path in out.split(b"\0") if path}
 
     def manifest(self, tree: str) -> Manifest:
         rows = list(self._rows(tree))
@@ -147,15 +222,16 @@ class Trees:
     def _env(self) -> dict[str, str]:
         return {
             "GIT_DIR": str(self.store),
-            "GIT_WORK_TREE": str(self.folder),
+            "GIT_WORK_TREE": "." if self._enter(self.folder) else str(self.folder),
             "GIT_INDEX_FILE": str(self.index),
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_LITERAL_PATHSPECS": "1",
         }
 
-    def _git(self, *args: str, stdin: bytes = b"") -> bytes:
-        return git(*args, cwd=self.folder, env=self._env(), stdin=stdin)
+    def _git(self, *args: str, stdin: bytes = b"", ok: tuple[int, ...] = (0,), literal: bool = True) -> bytes:
+        enter = self._enter(self.folder)
+        env = self._env() | {"GIT_LITERAL_PATHSPECS": "1" if literal else "0"}
+        return git(*args, cwd=None if enter else self.folder, env=env, stdin=stdin, ok=ok, enter=enter)
 
     def _text(self, *args: str) -> str:
         return self._git(*args).decode().strip()
@@ -175,7 +251,7 @@ def _make_store(store: Path, borrow: Path | None) -> None:
     (store / "info" / "attributes").write_text("* -text -eol -ident -filter -working-tree-encoding\n")
 
 
-def _make_readable(folder: Path) -> None:
+def make_readable(folder: Path) -> None:
     """Give the owner back what an agent took away: without it neither reading nor removing works."""
     for root, folders, names in os.walk(folder):
         for name in [*folders, *names]:

@@ -61,7 +61,7 @@ def run_doctor(arguments: Arguments) -> int:
         show_json(findings)
     for finding in findings if not arguments.json else []:
         mark = "ok  " if finding.ok else "no  " if finding.needed else "-   "
-        show(f"{mark} {finding.what:<14} {finding.detail}")
+        show(f"{mark} {finding.what:<24} {finding.detail}")
     return 0 if all(finding.ok or not finding.needed for finding in findings) else 3
 
 

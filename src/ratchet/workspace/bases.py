@@ -1,0 +1,355 @@
+"""Bases: immutable prepared checkouts, one for each commit and set-up, made once and shared by all workspaces.
+
+A base is whole or it is not there: it is made under another name and renamed when everything in it is on disk. Who
+asks for one that is being made waits for it. One that a workspace is laid over is never removed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from ratchet.errors import EnvironmentCannot
+from ratchet.files import make_private_dir, room_for
+from ratchet.process import call
+from ratchet.workspace.copying import Lay, cloned_or_copied, copy_tree, linked, size_of
+from ratchet.workspace.git import git, text
+from ratchet.workspace.layers import remove
+from ratchet.workspace.syscalls import (
+    BTRFS_MAGIC,
+    file_system,
+    is_subvolume,
+    make_subvolume,
+    remove_subvolume,
+    sync_file_system,
+)
+from ratchet.workspace.trees import EXCLUDED, Trees
+
+# The files that decide what a project's dependencies are: while they stay the same, so does what set-up installed.
+DECIDING = frozenset([
+    "package.json", "package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "pnpm-workspace.yaml",
+    "bun.lock", "bun.lockb", "deno.json", "deno.lock", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt",
+    "requirements-dev.txt", "constraints.txt", "poetry.lock", "uv.lock", "pdm.lock", "Pipfile", "Pipfile.lock",
+    "environment.yml", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "go.mod", "go.sum", "Gemfile",
+    "Gemfile.lock", "composer.json", "composer.lock", "mix.exs", "mix.lock", "gleam.toml", "manifest.toml", "pom.xml",
+    "build.gradle", "build.gradle.kts", "gradle.lockfile", "build.sbt", "pubspec.yaml", "pubspec.lock",
+    "Package.swift", "Package.resolved", "CMakeLists.txt", "conanfile.txt", "vcpkg.json", ".tool-versions", ".nvmrc",
+    ".python-version",
+])  # fmt: skip
+_SETUP_TIMEOUT_S = 3600.0
+_EXCLUDED = frozenset(EXCLUDED)
+
+
+class Recipe(msgspec.Struct, frozen=True, kw_only=True):
+    """How a base is prepared: commands to run in it, and ignored folders of the developer's tree to take along."""
+
+    setup: tuple[str, ...] = ()
+    carry: tuple[str, ...] = ()
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """The developer's repository: its folder, and the git folder that holds objects and branches."""
+
+    root: str
+    git_dir: str
+
+    @property
+    def store(self) -> Path:
+        return Path(self.root) / ".ratchet" / "trees.git"
+
+
+class Base(msgspec.Struct, frozen=True, kw_only=True):
+    """`tree` is the exact content as `Trees` keeps it; `tracked_anyway` dependency folders with tracked files."""
+
+    path: str
+    commit: str
+    tree: str
+    git_dir: str
+    dependencies: str
+    size_bytes: int
+    recipe: Recipe
+    tracked_anyway: list[str] = []
+
+    @property
+    def folder(self) -> str:
+        return f"{self.path}/tree"
+
+
+class SetupFailed(EnvironmentCannot):
+    """A set-up command did not succeed, so there is no base: correct `[workspace] setup`."""
+
+
+class Bases:
+    def __init__(self, root: Path, *, max_bytes: int) -> None:
+        self.root, self.max_bytes = root, max_bytes
+
+    def take(self, source: Source, commit: str, recipe: Recipe, *, user: str, home: str) -> Base:
+        """The base, prepared if it is not there yet, and marked as used by `home` until `give_back`."""
+        place = f"{self.root}/{self._key(source, commit, recipe)}"
+        base = self._use(place, user, home)
+        if base:
+            return base
+        with self._alone(place):
+            base = self._use(place, user, home)
+            if base is None:
+                self._prepare(Path(place), source, commit, recipe)
+                base = self._use(place, user, home)
+        assert base
+        self.evict()
+        return base
+
+    def give_back(self, base: str, user: str) -> None:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(f"{base}/users/{user}")
+
+    def _key(self, source: Source, commit: str, recipe: Recipe) -> str:
+        carried = [(name, stamp) for name in recipe.carry if (stamp := _stamp(f"{source.root}/{name}"))]
+        words = [source.git_dir, source.root, commit, recipe.setup, carried]
+        return hashlib.sha256(msgspec.json.encode(words)).hexdigest()[:24]
+
+    def _use(self, place: str, user: str, home: str) -> Base | None:
+        """Mark first, look afterwards: an eviction that did not see the mark has moved the base away by then."""
+        try:
+            with suppress(FileExistsError):
+                os.symlink(home, f"{place}/users/{user}")
+            base = read_base(place)
+        except FileNotFoundError:
+            return None
+        if base is None or not os.path.exists(f"{base.folder}/.git/index"):
+            return None
+        with suppress(OSError):
+            os.utime(f"{place}/base.json")
+        return base
+
+    @contextmanager
+    def _alone(self, place: str) -> Iterator[None]:
+        make_private_dir(self.root)
+        with open(f"{place}.lock", "ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    # --- making one --------------------------------------------------------------------------------------------
+
+    def _prepare(self, place: Path, source: Source, commit: str, recipe: Recipe) -> None:
+        remove_base(place)
+        making = place.with_name(f".making-{place.name}-{os.getpid()}-{secrets.token_hex(3)}")
+        try:
+            with room_for(self.root):
+                self._fill(making, source, commit, recipe)
+                sync_file_system(str(making))  # the rename must not reach the disk before the files do
+                making.rename(place)
+        except BaseException:
+            remove_base(making)
+            raise
+
+    def _fill(self, making: Path, source: Source, commit: str, recipe: Recipe) -> None:
+        make_private_dir(making / "users")
+        tree = making / "tree"
+        make_subvolume(tree) if file_system(making) == BTRFS_MAGIC else tree.mkdir()
+        _check_out(tree, source, commit)
+        dependencies = _dependencies(tree, source, recipe)
+        for name in recipe.carry:
+            _carry_from(Path(source.root), tree, [name], cloned_or_copied)
+        twin = self._twin(source, dependencies) if recipe.setup else None
+        if twin:
+            _carry_from(Path(twin.folder), tree, _ignored_in(Path(twin.folder)), linked)
+        else:
+            _run_setup(tree, recipe)
+        if recipe.setup:
+            git("reset", "--hard", "--quiet", cwd=tree)  # what set-up did to tracked files is not the commit
+        _settle(tree, commit)
+        trees = Trees(
+            store=source.store, index=making / "trees.index", folder=tree, borrow=Path(source.git_dir) / "objects"
+        )
+        trees.seed(commit)
+        base = Base(
+            path="",
+            commit=commit,
+            tree=trees.write(),
+            git_dir=source.git_dir,
+            dependencies=dependencies,
+            size_bytes=size_of(making),
+            recipe=recipe,
+            tracked_anyway=_tracked_anyway(tree),
+        )
+        (making / "base.json").write_bytes(msgspec.json.encode(base))
+
+    def _twin(self, source: Source, dependencies: str) -> Base | None:
+        """A base of the same project whose dependencies were decided by the same files: set-up need not run again."""
+        for base in self.list():
+            if base.git_dir == source.git_dir and base.dependencies == dependencies:
+                return base
+        return None
+
+    # --- keeping house -----------------------------------------------------------------------------------------
+
+    def evict(self, *, max_bytes: int | None = None) -> list[str]:
+        """Remove the least recently used until the rest fits; one in use stays. Returns what was removed."""
+        bases = self.list()
+        total = sum(base.size_bytes for base in bases)
+        limit = self.max_bytes if max_bytes is None else max_bytes
+        removed = []
+        for base in bases:
+            if total <= limit:
+                break
+            if self._remove_unused(Path(base.path)):
+                removed.append(base.path)
+                total -= base.size_bytes
+        return removed
+
+    def sweep(self) -> None:
+        """Remove what an interrupted preparation or eviction left behind."""
+        for place in self.root.glob(".making-*") if self.root.exists() else []:
+            key = place.name.split("-")[1]
+            with suppress(BlockingIOError), self._if_free(key):
+                remove_base(place)
+        for place in self.root.glob(".trash-*") if self.root.exists() else []:
+            with suppress(BlockingIOError), self._if_free(place.name.split("-")[1]):
+                remove_base(place)
+
+    @contextmanager
+    def _if_free(self, key: str) -> Iterator[None]:
+        with (self.root / f"{key}.lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+
+    def _remove_unused(self, place: Path) -> bool:
+        trash = place.with_name(f".trash-{place.name}")
+        try:
+            with self._if_free(place.name):
+                if in_use(place):
+                    return False
+                place.rename(trash)
+                if in_use(trash):  # somebody marked it between the look and the move
+                    trash.rename(place)
+                    return False
+                remove_base(trash)
+        except (BlockingIOError, FileNotFoundError):
+            return False
+        return True
+
+    def list(self) -> list[Base]:
+        """All finished ones, least recently used first."""
+        found = []
+        for marker in self.root.glob("*/base.json") if self.root.exists() else []:
+            with suppress(OSError):
+                base = read_base(str(marker.parent))
+                if base and not marker.parent.name.startswith("."):
+                    found.append((marker.stat().st_mtime_ns, base))
+        return [base for _, base in sorted(found, key=lambda row: row[0])]
+
+
+def read_base(place: str) -> Base | None:
+    with open(f"{place}/base.json", "rb") as file:
+        content = file.read()
+    try:
+        return msgspec.structs.replace(msgspec.json.decode(content, type=Base), path=place)
+    except msgspec.DecodeError:
+        return None
+
+
+def in_use(place: Path) -> bool:
+    users = place / "users"
+    return users.is_dir() and any(os.path.lexists(os.readlink(mark)) for mark in users.iterdir())
+
+
+def remove_base(place: Path) -> None:
+    """Also when it is a subvolume, half-made, or gone."""
+    tree = place / "tree"
+    if is_subvolume(tree):
+        with suppress(OSError):
+            remove_subvolume(tree)
+    if place.exists():
+        remove(place)
+
+
+def _stamp(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _check_out(tree: Path, source: Source, commit: str) -> None:
+    dot_git = tree / ".git"
+    dot_git.mkdir()
+    # With `commondir` this folder is a worktree's: objects and branches are the source's, HEAD and index its own.
+    (dot_git / "commondir").write_text(f"{source.git_dir}\n")
+    (dot_git / "HEAD").write_text(f"{commit}\n")
+    git("reset", "--hard", "--quiet", cwd=tree)
+
+
+def _dependencies(tree: Path, source: Source, recipe: Recipe) -> str:
+    """What decides the dependencies, as one digest: the commands and the content of manifests and lock files."""
+    rows = git("ls-files", "--stage", "-z", cwd=tree).split(b"\0")
+    deciding = sorted(row for row in rows if os.fsdecode(row.rsplit(b"/", 1)[-1].rsplit(b"\t", 1)[-1]) in DECIDING)
+    words = [source.git_dir, *recipe.setup, *(row.decode(errors="surrogateescape") for row in deciding)]
+    return hashlib.sha256("\0".join(words).encode(errors="surrogateescape")).hexdigest()
+
+
+def _run_setup(tree: Path, recipe: Recipe) -> None:
+    for command in recipe.setup:
+        answer = call(["sh", "-c", command], cwd=tree, timeout_s=_SETUP_TIMEOUT_S)
+        if answer.exit_code:
+            said = (answer.stderr or answer.stdout)[-500:].decode(errors="replace").strip()
+            raise SetupFailed(
+                f"set-up command `{command}` failed (exit {answer.exit_code}): {said}",
+                hint="correct [workspace] setup in ratchet.toml",
+            )
+
+
+def _ignored_in(folder: Path) -> list[str]:
+    out = git("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory", cwd=folder)
+    return [os.fsdecode(path).rstrip("/") for path in out.split(b"\0") if path]
+
+
+def share_ignored(base: Path, folder: Path) -> None:
+    """Give a checkout the dependencies of a base."""
+    _carry_from(base, folder, _ignored_in(base), cloned_or_copied)
+
+
+def _carry_from(source: Path, tree: Path, names: list[str], lay: Lay) -> None:
+    """Take ignored folders along; one that the commit itself has is the commit's."""
+    for name in names:
+        old, new = source / name, tree / name
+        if old.is_symlink() or not old.is_dir() or new.exists() or not _is_ignored(tree, name):
+            continue
+        new.parent.mkdir(parents=True, exist_ok=True)
+        copy_tree(old, new, lay)
+
+
+def _is_ignored(tree: Path, name: str) -> bool:
+    # With the slash: a pattern such as `node_modules/` fits folders only, and this one is not there yet.
+    return bool(git("check-ignore", "--no-index", f"{name}/", cwd=tree, ok=(0, 1)).strip())
+
+
+def _settle(tree: Path, commit: str) -> None:
+    """Give all files one time in the past and git's index their stat, so that nothing is ever read to compare it.
+
+    A day back at least: git compares whole seconds, and a change within the second of the commit could go unseen.
+    """
+    at = min(int(text("show", "-s", "--format=%ct", commit, cwd=tree)), int(time.time()) - 86_400) * 10**9
+    top = os.fsencode(tree)
+    for path in git("ls-files", "-z", cwd=tree).split(b"\0"):
+        with suppress(FileNotFoundError):
+            if path:
+                os.utime(top + b"/" + path, ns=(at, at), follow_symlinks=False)
+    git("update-index", "-q", "--refresh", cwd=tree, ok=(0, 1))
+
+
+def _tracked_anyway(tree: Path) -> list[str]:
+    """Folders named like dependencies in which the project keeps files of its own, and those above them."""
+    found: set[str] = set()
+    for path in git("ls-files", "-z", cwd=tree).split(b"\0"):
+        parts = os.fsdecode(path).split("/")[:-1]
+        if not _EXCLUDED.isdisjoint(parts):
+            found.update("/".join(parts[: n + 1]) for n in range(len(parts)))
+    return sorted(found)

@@ -1,0 +1,164 @@
+"""Which kinds of workspace can be had here, best first, and why not the others. `auto`, a forced kind's error and
+`ratchet doctor` all ask this one function."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from ratchet.errors import EnvironmentCannot, UsageError
+from ratchet.process import hold, let_go
+from ratchet.workspace.copying import NO_CLONES
+from ratchet.workspace.kinds import HOLDER
+from ratchet.workspace.syscalls import BTRFS_MAGIC, clone_file, file_system, mount_overlay, unmount
+
+
+class Rung(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind here: `why` says what stands in its way, and is empty when nothing does."""
+
+    kind: str
+    why: str = ""
+
+    @property
+    def works(self) -> bool:
+        return not self.why
+
+
+class Places(msgspec.Struct, frozen=True, kw_only=True):
+    """Where workspaces, bases and writable layers would be."""
+
+    workspaces: Path
+    bases: Path
+    layers: Path
+
+
+class KindMissing(EnvironmentCannot):
+    """A kind was asked for by name and cannot be had here: take another, or remove the cause."""
+
+
+def ladder(places: Places) -> list[Rung]:
+    """Every kind in order of preference, each really tried."""
+    for place in (places.workspaces, places.bases):
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return [Rung(kind=kind, why=why_not(places)) for kind, why_not in _RUNGS.items()]
+
+
+def choose(kind: str, places: Places) -> str:
+    """The kind to use for what was asked (`auto` or one by name)."""
+    names = [*_RUNGS, "auto"]
+    if kind not in names:
+        raise UsageError(f"there is no workspace kind {kind}", hint=f"kinds: {', '.join(names)}")
+    rungs = ladder(places)
+    working = next(rung.kind for rung in rungs if rung.works)
+    if kind == "auto":
+        return working
+    asked = [rung for rung in rungs if rung.kind == kind or (kind == "overlay" and rung.kind == "overlay-userns")]
+    if found := next((rung.kind for rung in asked if rung.works), None):
+        return found
+    raise KindMissing(f"{kind}: {asked[0].why}; {working} would work", hint=f"--kind {working}, or --kind auto")
+
+
+def _overlay(places: Places) -> str:
+    if os.geteuid() != 0:
+        return "mounting needs root"
+    return _try_overlay(places, _mount_and_unmount)
+
+
+def _overlay_userns(places: Places) -> str:
+    if os.geteuid() == 0:
+        return "not needed: root can mount"
+    if not shutil.which("nsenter"):
+        return "nsenter is not installed (package util-linux)"
+    return _try_overlay(places, lambda words: let_go(hold(HOLDER, *words)))
+
+
+def _try_overlay(places: Places, attempt: Callable[[list[str]], None]) -> str:
+    """Mount a real one: no other way tells what kernel, container and file systems together allow."""
+    if not Path("/proc/self/ns/mnt").exists():
+        return "only Linux has overlay mounts"
+    try:
+        with (
+            tempfile.TemporaryDirectory(dir=places.bases, prefix=".try-") as lower,
+            tempfile.TemporaryDirectory(dir=places.layers, prefix=".ratchet-try-") as layer,
+            tempfile.TemporaryDirectory(dir=places.workspaces, prefix=".try-") as target,
+        ):
+            for name in ("upper", "work"):
+                (Path(layer) / name).mkdir()
+            attempt([target, lower, f"{layer}/upper", f"{layer}/work"])
+    except OSError as error:
+        return _mount_words(error)
+    return ""
+
+
+def _mount_and_unmount(words: list[str]) -> None:
+    target, lower, upper, work = words
+    mount_overlay(target, lower=lower, upper=upper, work=work)
+    unmount(target)
+
+
+def _mount_words(error: OSError) -> str:
+    match error.errno:
+        case errno.EPERM | errno.EACCES:
+            return "mounts are not permitted here"
+        case errno.ENODEV:
+            return "the kernel has no overlay file system"
+        case errno.ENOSPC | errno.EUSERS:
+            return "no more user namespaces are allowed (user.max_user_namespaces)"
+        case _:
+            return f"the mount failed: {error.strerror}"
+
+
+def _btrfs(places: Places) -> str:
+    if file_system(places.bases) != BTRFS_MAGIC:
+        return f"the bases are not on btrfs ({places.bases})"
+    if places.bases.stat().st_dev != places.workspaces.stat().st_dev and (
+        file_system(places.workspaces) != BTRFS_MAGIC
+    ):
+        return "source and target are on different file systems"
+    return ""
+
+
+def _reflink(places: Places) -> str:
+    try:
+        with (
+            tempfile.NamedTemporaryFile(dir=places.bases, prefix=".try-") as source,
+            tempfile.TemporaryDirectory(dir=places.workspaces, prefix=".try-") as target,
+        ):
+            source.write(b"x" * 4096)
+            source.flush()
+            clone_file(source.name, f"{target}/clone")
+    except OSError as error:
+        if error.errno == errno.EXDEV or (error.errno in NO_CLONES and _apart(places)):
+            return "source and target are on different file systems"
+        if error.errno in NO_CLONES:
+            return "the file system has no reflinks"
+        return f"the clone failed: {error.strerror}"
+    return ""
+
+
+def _apart(places: Places) -> bool:
+    return places.bases.stat().st_dev != places.workspaces.stat().st_dev
+
+
+def _worktree(_places: Places) -> str:
+    return "" if shutil.which("git") else "git is not installed"
+
+
+def _copy(_places: Places) -> str:
+    return ""
+
+
+_RUNGS: dict[str, Callable[[Places], str]] = {
+    "overlay": _overlay,
+    "overlay-userns": _overlay_userns,
+    "btrfs": _btrfs,
+    "reflink": _reflink,
+    "worktree": _worktree,
+    "copy": _copy,
+}

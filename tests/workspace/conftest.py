@@ -1,0 +1,145 @@
+"""A real repository with everything odd in it, and every kind of workspace this machine can make."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ratchet.workspace import Refused
+from ratchet.workspace.kinds import GitWorkspace
+from ratchet.workspace.registry import Limits, Workspaces
+from ratchet.workspace.syscalls import unmount
+
+SMALL = Limits(min_free_ram_bytes=1 << 20, min_free_disk_bytes=1 << 20)
+KINDS = ["overlay-ram", "overlay-disk", "overlay-userns", "btrfs", "reflink", "worktree", "copy"]
+
+
+def sh(*argv: str, cwd: Path) -> str:
+    done = subprocess.run(argv, cwd=cwd, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode(errors="surrogateescape").strip()
+
+
+def commit_all(repo: Path, message: str = "more") -> str:
+    sh("git", "add", "-A", cwd=repo)
+    sh("git", "-c", "user.name=t", "-c", "user.email=t@localhost", "commit", "-q", "-m", message, cwd=repo)
+    return sh("git", "rev-parse", "HEAD", cwd=repo)
+
+
+def fill(repo: Path) -> None:
+    (repo / "src").mkdir()
+    (repo / "src" / "app.py").write_text("VALUE = 1\n")
+    (repo / "src" / "run").write_text("#!/bin/sh\n")
+    (repo / "src" / "run").chmod(0o755)
+    (repo / "link").symlink_to("src/app.py")
+    (repo / "dangling").symlink_to("nowhere")
+    (repo / "with space.txt").write_text("space\n")
+    (repo / "with\nnewline.txt").write_text("newline\n")
+    (repo / "folder\nnewline").mkdir()
+    (repo / "folder\nnewline" / "file").write_text("inside\n")
+    Path(os.fsdecode(os.fsencode(repo) + b"/bad-\xff-name")).write_text("bytes\n")
+    (repo / "crlf.txt").write_bytes(b"one\r\ntwo\r\n")
+    (repo / ".gitattributes").write_text("crlf.txt text eol=crlf\n")
+    (repo / ".gitignore").write_text("*.log\nnode_modules/\nbuilt/\n")
+    with (repo / "sparse.bin").open("wb") as file:
+        file.write(b"head")
+        file.truncate(1 << 20)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_stays_mounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What a failed test left mounted would keep pytest from ever removing its folders."""
+    yield
+    base = str(tmp_path_factory.getbasetemp())
+    for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
+        target = line.split()[1]
+        if target.startswith(base) and os.geteuid() == 0:
+            unmount(target)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    folder = tmp_path / "repo"
+    folder.mkdir()
+    sh("git", "init", "-q", "-b", "main", cwd=folder)
+    fill(folder)
+    commit_all(folder, "start")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def btrfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A loop-mounted btrfs, or a skip that says what is missing."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    if not shutil.which("mkfs.btrfs"):
+        pytest.skip("mkfs.btrfs is not installed (package btrfs-progs)")
+    folder = tmp_path_factory.mktemp("btrfs")
+    image, mounted = folder / "image", folder / "mounted"
+    mounted.mkdir()
+    with image.open("wb") as file:
+        file.truncate(256 << 20)
+    for argv in (["mkfs.btrfs", "-q", str(image)], ["mount", "-o", "loop", str(image), str(mounted)]):
+        done = subprocess.run(argv, capture_output=True, check=False)
+        if done.returncode:
+            pytest.skip(f"no loop-mounted btrfs here: {done.stderr.decode().strip()}")
+    yield mounted
+    subprocess.run(["umount", "-l", str(mounted)], check=False)
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def spaces(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Workspaces]:
+    """The folder of workspaces for one kind; whatever a test leaves is removed."""
+    place = tmp_path
+    if kind in ("btrfs", "reflink"):
+        place = request.getfixturevalue("btrfs") / request.node.name.translate(str.maketrans("[]/", "---"))
+    made = Workspaces(place / "ws", bases=place / "bases", limits=SMALL)
+    name = kind.removesuffix("-ram").removesuffix("-disk")
+    why = next(rung.why for rung in made.ladder() if rung.kind == name)
+    if why:
+        pytest.skip(f"{name}: {why}")
+    yield made
+    for slug in [path.name for path in made.root.iterdir() if not path.name.startswith(".")]:
+        made.destroy(slug)
+    made.bases.evict(max_bytes=0)
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Iterator[Workspaces]:
+    """The same for tests that hold whatever the kind."""
+    made = Workspaces(tmp_path / "ws", bases=tmp_path / "bases", limits=SMALL)
+    yield made
+    for slug in (
+        [path.name for path in made.root.iterdir() if not path.name.startswith(".")] if made.root.exists() else []
+    ):
+        made.destroy(slug)
+
+
+def make(spaces: Workspaces, repo: Path, slug: str = "one", kind: str = "auto", **more: object) -> GitWorkspace:
+    on = kind.removeprefix("overlay-") if kind in ("overlay-ram", "overlay-disk") else "auto"
+    made = spaces.create(
+        slug,
+        repo=repo,
+        commit=sh("git", "rev-parse", "HEAD", cwd=repo),
+        kind=kind.removesuffix("-ram").removesuffix("-disk"),
+        on=on,
+        **more,  # type: ignore[arg-type]
+    )
+    assert not isinstance(made, Refused), made
+    return made
+
+
+def inside(workspace: GitWorkspace, *argv: str) -> str:
+    """Run a program where the content is."""
+    enter = workspace.enter(workspace.path)
+    return sh(*enter, *argv, cwd=Path("/") if enter else workspace.path)

@@ -1,0 +1,94 @@
+"""kill -9 before every single thing a verb does: whatever is left blocks nobody, and nothing stays for ever.
+
+Python announces each file operation to its audit hooks; the child forked here dies at the n-th of them.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ratchet.workspace.registry import Workspaces
+from tests.workspace.conftest import make, sh
+
+DIES = """
+import os, sys
+from pathlib import Path
+from ratchet.process import this_process
+from ratchet.workspace import Refused
+from ratchet.workspace.registry import Limits, Workspaces
+
+repo, root, bases, commit, verb, kind = sys.argv[1:]
+spaces = Workspaces(Path(root), bases=Path(bases), limits=Limits(min_free_ram_bytes=1, min_free_disk_bytes=1))
+NAMES = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.symlink", "os.scandir", "os.posix_spawn",
+         "subprocess.Popen", "os.chmod", "os.utime", "ctypes.dlsym", "os.truncate", "os.link")
+
+def create():
+    return spaces.create("one", repo=Path(repo), commit=commit, kind=kind, owner=this_process())
+
+def dirty(one):
+    (one.path / "dirty").write_text("x")
+    (one.path / "src" / "app.py").write_text("y")
+
+def act():
+    if verb == "create":
+        create()
+    elif verb == "fork":
+        spaces.fork("one", "two", owner=this_process())
+    elif verb == "destroy":
+        spaces.destroy("one")
+    elif verb == "reset":
+        one = spaces.open("one"); one.reset(one.record.base_tree)
+    elif verb == "checkpoint":
+        spaces.open("one").checkpoint()
+
+def child(n):
+    if verb != "create":
+        dirty(create())
+    left = [n]
+    def hook(event, args):
+        if event in NAMES:
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), 9)
+    sys.addaudithook(hook)
+    act()
+
+spaces.choose(kind, str(spaces.ram)), spaces.choose(kind, str(spaces.root))
+base = create().checkpoint(); spaces.destroy("one")
+n = 0
+while True:
+    n += 1 if n < 30 else 4  # the first thirty one by one, then every fourth
+    pid = os.fork()
+    if not pid:
+        child(n)
+        os._exit(0)
+    finished = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    # Whatever is left: it can be cleared by name, or taken away as the orphan it is, and then made anew and whole.
+    spaces.gc() if n % 2 else [spaces.destroy(slug) for slug in ("one", "two")]
+    again = create()
+    assert not isinstance(again, Refused), again
+    assert again.checkpoint() == base, n
+    spaces.destroy("one"), spaces.destroy("two")
+    assert spaces.records() == [], n
+    if finished:
+        break
+print(n)
+"""
+
+
+@pytest.mark.parametrize("verb", ["create", "checkpoint", "reset", "fork", "destroy"])
+def test_a_verb_killed_at_any_point_blocks_nothing(plain: Workspaces, repo: Path, verb: str) -> None:
+    kind = plain.choose("auto")
+    commit = sh("git", "rev-parse", "HEAD", cwd=repo)
+    words = [str(repo), str(plain.root), str(plain.bases.root), commit, verb, kind]
+    done = subprocess.run([sys.executable, "-c", DIES, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 5, "the hook never fired"
+    assert make(plain, repo).checkpoint()
+    plain.destroy("one")
+    assert sh("git", "worktree", "list", cwd=repo).count("\n") == 0
+    assert not list(plain.ram.glob("ratchet-one*"))

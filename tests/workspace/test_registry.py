@@ -1,0 +1,315 @@
+"""Making, finding and removing workspaces: bad input, limits, crowds, owners that died."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ratchet.errors import DiskFull, NotFound, RatchetError, UsageError
+from ratchet.process import this_process
+from ratchet.workspace import Refused
+from ratchet.workspace.bases import Recipe, SetupFailed
+from ratchet.workspace.ladder import KindMissing
+from ratchet.workspace.registry import Limits, SlugTaken, Workspaces
+from tests.workspace.conftest import SMALL, commit_all, make, sh
+
+
+@pytest.mark.parametrize("slug", ["a/b", "..", ".", "", "a\0b", "x" * 300, "-x", "a..b", "a.lock", "a b", "a\n"])
+def test_a_slug_that_cannot_name_a_folder_and_a_branch_is_refused(plain: Workspaces, repo: Path, slug: str) -> None:
+    with pytest.raises(UsageError):
+        make(plain, repo, slug)
+    assert plain.records() == []
+
+
+def test_a_slug_is_taken_once(plain: Workspaces, repo: Path) -> None:
+    make(plain, repo)
+    with pytest.raises(SlugTaken):
+        make(plain, repo)
+
+
+def test_a_source_that_will_not_do_is_named(plain: Workspaces, repo: Path, tmp_path: Path) -> None:
+    commit = sh("git", "rev-parse", "HEAD", cwd=repo)
+    (tmp_path / "plain").mkdir()
+    for folder, why in ((tmp_path / "gone", "does not exist"), (tmp_path / "plain", "not in a git repository")):
+        with pytest.raises(UsageError, match=why):
+            plain.create("x", repo=folder, commit=commit)
+    one = make(plain, repo)
+    with pytest.raises(UsageError, match="inside the workspace one"):
+        plain.create("x", repo=one.path, commit=commit)
+    with pytest.raises(UsageError, match="whole id"):
+        plain.create("x", repo=repo, commit="HEAD")
+
+
+def test_a_commit_that_does_not_exist_leaves_nothing_behind(plain: Workspaces, repo: Path) -> None:
+    with pytest.raises(RatchetError):
+        plain.create("x", repo=repo, commit="1" * 40)
+    assert plain.records() == []
+    assert sh("git", "branch", "--list", "ratchet/*", cwd=repo) == ""
+    assert not [path for path in plain.root.iterdir() if not path.name.startswith(".")]
+
+
+def test_a_forced_kind_that_cannot_be_had_says_why_and_what_would_work(repo: Path, tmp_path: Path, tmpfs: Path) -> None:
+    apart = Workspaces(tmp_path / "ws", bases=tmpfs / "bases", limits=SMALL)
+    with pytest.raises(KindMissing, match=r"reflink: source and target are on different file systems; \w+ would work"):
+        make(apart, repo, kind="reflink")
+    with pytest.raises(UsageError, match="there is no workspace kind"):
+        make(apart, repo, kind="hologram")
+
+
+def test_below_the_limits_a_workspace_is_refused_with_the_reason(repo: Path, tmp_path: Path) -> None:
+    commit = sh("git", "rev-parse", "HEAD", cwd=repo)
+    for limits, on, why in (
+        (Limits(max_count=1), "auto", "at most 1 are allowed"),
+        (Limits(min_free_ram_bytes=1 << 60), "ram", "of RAM are free"),
+        (Limits(min_free_disk_bytes=1 << 60), "disk", "are free on the disk"),
+    ):
+        spaces = Workspaces(tmp_path / on, bases=tmp_path / "bases", limits=limits)
+        first = spaces.create("a", repo=repo, commit=commit, on=on)
+        second = spaces.create("b", repo=repo, commit=commit, on=on)
+        refused = next(made for made in (first, second) if isinstance(made, Refused))
+        assert why in refused.reason
+        assert refused.hint
+        spaces.destroy("a")
+
+
+def test_without_room_in_ram_the_layer_goes_to_disk(repo: Path, tmp_path: Path) -> None:
+    spaces = Workspaces(tmp_path / "ws", bases=tmp_path / "bases", limits=Limits(min_free_ram_bytes=1 << 60))
+    assert make(spaces, repo).record.on == "disk"
+    spaces.destroy("one")
+
+
+@pytest.fixture
+def tmpfs(tmp_path: Path) -> Path:
+    return mounted(tmp_path / "tmpfs", "size=64m")
+
+
+def mounted(folder: Path, options: str) -> Path:
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "t", str(folder)], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no tmpfs can be mounted here: {done.stderr.decode().strip()}")
+    _MOUNTED.append(folder)
+    return folder
+
+
+_MOUNTED: list[Path] = []
+
+
+@pytest.fixture(autouse=True)
+def _unmounted() -> object:
+    yield
+    while _MOUNTED:
+        subprocess.run(["umount", "-l", str(_MOUNTED.pop())], check=True)
+
+
+@pytest.mark.parametrize("inodes", range(2, 9))
+def test_a_ram_disk_that_fills_up_in_a_create_leaves_nothing_half_made(repo: Path, tmp_path: Path, inodes: int) -> None:
+    ram = mounted(tmp_path / "ram", f"size=1m,nr_inodes={inodes}")
+    spaces = Workspaces(tmp_path / "ws", bases=tmp_path / "bases", limits=Limits(min_free_ram_bytes=0), ram=ram)
+    spaces._chosen["overlay", str(ram)] = "overlay"  # looking whether it works needs room too
+    with pytest.raises(DiskFull, match=str(ram)):
+        make(spaces, repo, kind="overlay-ram")
+    assert spaces.records() == []
+    assert list(ram.iterdir()) == []
+    assert not (spaces.root / "one").exists()
+
+
+def test_a_disk_that_fills_up_while_a_base_is_made_leaves_no_base(repo: Path, tmp_path: Path) -> None:
+    small = mounted(tmp_path / "small", "size=200k")
+    spaces = Workspaces(tmp_path / "ws", bases=small / "bases", limits=SMALL)
+    (repo / "big.bin").write_bytes(os.urandom(1 << 20))
+    commit_all(repo)
+    with pytest.raises(DiskFull):
+        make(spaces, repo)
+    assert spaces.bases.list() == []
+    assert [path for path in spaces.bases.root.iterdir() if path.is_dir()] == []
+
+
+def test_fifty_callers_at_once_all_get_their_own(plain: Workspaces, repo: Path) -> None:
+    slugs = [f"w{n}" for n in range(50)]
+    with ThreadPoolExecutor(50) as crowd:
+        made = list(crowd.map(lambda slug: make(plain, repo, slug), slugs))
+        assert len({one.checkpoint() for one in made}) == 1
+        assert sorted(record.slug for record in plain.records()) == sorted(slugs)
+        assert len(plain.bases.list()) == 1
+        assert all(crowd.map(plain.destroy, slugs))
+    assert plain.records() == []
+    assert sh("git", "worktree", "list", cwd=repo).count("\n") == 0
+
+
+def test_fifty_callers_for_one_slug_give_one_workspace(plain: Workspaces, repo: Path) -> None:
+    def attempt(_n: int) -> str:
+        try:
+            return make(plain, repo, "same").record.id
+        except SlugTaken:
+            return ""
+
+    with ThreadPoolExecutor(50) as crowd:
+        made = [name for name in crowd.map(attempt, range(50)) if name]
+        assert [record.id for record in plain.records()] == made
+        assert len(made) == 1
+        gone = list(crowd.map(lambda _n: plain.destroy("same"), range(50)))
+    assert sum(gone) == 1
+
+
+# --- bases ----------------------------------------------------------------------------------------------------
+
+
+def test_setup_runs_once_for_many_callers_and_again_only_when_a_lock_file_changes(
+    plain: Workspaces, repo: Path, tmp_path: Path
+) -> None:
+    count = tmp_path / "count"
+    recipe = Recipe(setup=(f"echo x >> {count}; mkdir -p node_modules; cp package.json node_modules/installed",))
+    (repo / "package.json").write_text("{}")
+    commit_all(repo)
+    with ThreadPoolExecutor(8) as crowd:
+        made = list(crowd.map(lambda n: make(plain, repo, f"w{n}", recipe=recipe), range(8)))
+    assert count.read_text() == "x\n"
+    assert all((one.path / "node_modules" / "installed").read_text() == "{}" for one in made)
+    (repo / "src" / "app.py").write_text("VALUE = 7\n")
+    commit_all(repo)
+    assert (make(plain, repo, "same-deps", recipe=recipe).path / "node_modules" / "installed").exists()
+    assert count.read_text() == "x\n", "the dependencies were decided by the same files"
+    (repo / "package.json").write_text('{"a": 1}')
+    commit_all(repo)
+    assert (make(plain, repo, "new-deps", recipe=recipe).path / "node_modules" / "installed").read_text() == '{"a": 1}'
+    assert count.read_text() == "x\nx\n"
+
+
+def test_a_setup_that_fails_leaves_no_base_and_says_what_it_said(plain: Workspaces, repo: Path) -> None:
+    with pytest.raises(SetupFailed, match=r"exit 3.*no such package"):
+        make(plain, repo, recipe=Recipe(setup=("echo no such package >&2; exit 3",)))
+    assert plain.bases.list() == []
+    assert plain.records() == []
+
+
+def test_a_preparation_killed_half_way_is_never_taken_for_a_base(plain: Workspaces, repo: Path, tmp_path: Path) -> None:
+    reached = tmp_path / "reached"
+    os.mkfifo(reached)
+    stuck = f"[ -e {tmp_path}/again ] || {{ echo > {reached}; sleep 600; }}"
+    code = f"""
+from pathlib import Path
+from ratchet.workspace.bases import Recipe
+from ratchet.workspace.registry import Workspaces
+Workspaces(Path({str(plain.root)!r}), bases=Path({str(plain.bases.root)!r})).create(
+    "one", repo=Path({str(repo)!r}), commit={sh("git", "rev-parse", "HEAD", cwd=repo)!r},
+    recipe=Recipe(setup=({stuck!r},)))
+"""
+    child = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    reached.read_text()
+    os.killpg(child.pid, 9)
+    child.wait()
+    (tmp_path / "again").touch()
+    one = make(plain, repo, recipe=Recipe(setup=(stuck,)))
+    assert (one.path / "src" / "app.py").exists()
+    plain.gc()
+    assert [path.name for path in plain.bases.root.iterdir() if path.name.startswith(".making")] == []
+
+
+def test_the_least_recently_used_base_goes_first_and_one_in_use_never(plain: Workspaces, repo: Path) -> None:
+    for n in range(3):
+        (repo / "n").write_text(str(n))
+        commit_all(repo)
+        make(plain, repo, f"w{n}")
+    plain.destroy("w0")
+    plain.destroy("w2")
+    oldest = plain.bases.list()[0].path
+    assert plain.bases.evict(max_bytes=sum(base.size_bytes for base in plain.bases.list()) - 1) == [oldest]
+    plain.bases.evict(max_bytes=0)
+    assert [base.path for base in plain.bases.list()] == [plain.open("w1").record.base]
+
+
+def test_a_base_deleted_by_hand_is_made_again(plain: Workspaces, repo: Path) -> None:
+    one = make(plain, repo, kind="auto")
+    plain.destroy("one")
+    for what in ("tree", "."):
+        subprocess.run(["rm", "-rf", f"{one.record.base}/{what}"], check=False)
+        assert (make(plain, repo, "again").path / "src" / "app.py").exists()
+        plain.destroy("again")
+
+
+def test_a_workspace_whose_base_was_deleted_is_lost_and_can_be_destroyed(plain: Workspaces, repo: Path) -> None:
+    one = make(plain, repo)
+    subprocess.run(["rm", "-rf", one.record.base], check=True)
+    with pytest.raises(NotFound, match="has lost its base"):
+        plain.open("one")
+    assert plain.destroy("one")
+    assert make(plain, repo).checkpoint()
+
+
+# --- owners ----------------------------------------------------------------------------------------------------
+
+
+def orphan(spaces: Workspaces, repo: Path, slug: str, **more: str) -> None:
+    """A workspace whose owner was killed."""
+    code = f"""
+import os
+from pathlib import Path
+from ratchet.process import this_process
+from ratchet.workspace.registry import Workspaces
+Workspaces(Path({str(spaces.root)!r}), bases=Path({str(spaces.bases.root)!r})).create(
+    {slug!r}, repo=Path({str(repo)!r}), commit={sh("git", "rev-parse", "HEAD", cwd=repo)!r},
+    owner=this_process(), **{more!r})
+os.kill(os.getpid(), 9)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
+
+
+def test_orphans_of_dead_owners_are_removed_and_live_ones_are_not(plain: Workspaces, repo: Path) -> None:
+    orphan(plain, repo, "dead")
+    orphan(plain, repo, "kept", kept_until="2999-01-01T00:00:00Z")
+    make(plain, repo, "alive", owner=this_process())
+    make(plain, repo, "unowned")
+    (plain.root / "half-made").mkdir()
+    layer = Path(plain.open("dead").record.layer)
+    assert plain.gc() == ["dead", "half-made"]
+    assert not layer.exists()
+    assert [record.slug for record in plain.records()] == ["alive", "kept", "unowned"]
+    assert plain.gc(now="2999-01-02T00:00:00Z") == ["kept"]
+
+
+def test_a_workspace_of_an_earlier_boot_is_removed_and_one_of_another_host_left_alone(
+    plain: Workspaces, repo: Path
+) -> None:
+    for slug, changed in (("earlier", {"boot_id": "b"}), ("elsewhere", {"boot_id": "b", "host": "other"})):
+        record = msgspec.structs.replace(make(plain, repo, slug, owner=this_process()).record, **changed)
+        (plain.root / slug / "workspace.json").write_bytes(msgspec.json.encode(record))
+    assert plain.gc() == ["earlier"]
+
+
+def test_a_lost_mount_is_mounted_again_with_what_was_in_it(plain: Workspaces, repo: Path) -> None:
+    one = make(plain, repo)
+    if one.record.kind != "overlay":
+        pytest.skip(f"{one.record.kind} has no mount to lose")
+    (one.path / "written").write_text("before")
+    subprocess.run(["umount", str(one.path)], check=True)
+    assert (plain.open("one").path / "written").read_text() == "before"
+
+
+def test_a_workspace_that_lost_its_layer_is_not_found_and_can_be_made_again(plain: Workspaces, repo: Path) -> None:
+    one = make(plain, repo)
+    if not one.record.layer:
+        pytest.skip(f"{one.record.kind} has no layer to lose")
+    subprocess.run(["umount", str(one.path)], check=True)
+    subprocess.run(["rm", "-rf", one.record.layer], check=True)
+    with pytest.raises(NotFound, match="lost its writable layer"):
+        plain.open("one")
+    assert plain.gc() == ["one"]
+    assert make(plain, repo).checkpoint()
+
+
+def test_the_same_slug_in_another_folder_of_workspaces_is_another_workspace(repo: Path, tmp_path: Path) -> None:
+    both = [Workspaces(tmp_path / name, bases=tmp_path / "bases", limits=SMALL) for name in ("x", "y")]
+    first, second = (make(spaces, repo) for spaces in both)
+    (first.path / "mine").write_text("1")
+    assert not (second.path / "mine").exists()
+    for spaces in both:
+        assert spaces.destroy("one")

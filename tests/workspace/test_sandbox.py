@@ -1,0 +1,205 @@
+"""What confined processes can and cannot do. Skipped, with doctor's reason, where bubblewrap does not work."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ratchet.core.roles import Role, Scope
+from ratchet.errors import EnvironmentCannot
+from ratchet.process import Confinement, Finished, ProgramMissing, confined, supervise
+from ratchet.workspace.kinds import GitWorkspace
+from ratchet.workspace.limits import Bounds, Group
+from ratchet.workspace.registry import Workspaces
+from ratchet.workspace.sandbox import Sandboxes, Settings, role_paths, why_not
+from tests.workspace.conftest import make
+
+SCOPE = Scope(tests=("tests/**", "**/test_*.py"))
+
+
+@pytest.fixture
+def one(plain: Workspaces, repo: Path) -> GitWorkspace:
+    (repo / "tests").mkdir()
+    return make(plain, repo)
+
+
+@pytest.fixture
+def sandboxes(one: GitWorkspace, tmp_path: Path) -> Iterator[Sandboxes]:
+    if why := why_not():
+        pytest.skip(why)
+    (one.path / "tests").mkdir(exist_ok=True)
+    (one.path / "tests" / "test_a.py").write_text("")
+    made = Sandboxes(one, Settings(mode="on", hide=(str(tmp_path / "secret"),)))
+    yield made
+    made.close()
+
+
+def run(confinement: Confinement | None, folder: Path, *argv: str, **env: str) -> tuple[Finished, str]:
+    log = folder.parent / "log"
+    log.unlink(missing_ok=True)
+
+    async def supervised() -> Finished:
+        with confined(confinement):
+            path = {"PATH": os.environ["PATH"], **env}
+            return await supervise(list(argv), cwd=folder, env=path, output=log, timeout_s=60)
+
+    return asyncio.run(supervised()), log.read_text()
+
+
+def shell(confinement: Confinement | None, folder: Path, script: str, **env: str) -> tuple[int, str]:
+    ended, said = run(confinement, folder, "sh", "-c", script, **env)
+    return ended.exit_code, said
+
+
+def test_only_the_workspace_can_be_written(sandboxes: Sandboxes, one: GitWorkspace, repo: Path) -> None:
+    script = f"echo x > inside && ! touch /etc/x && ! touch {repo}/x; touch {one.home}/x; true"
+    assert shell(sandboxes.for_tests(), one.path, script)[0] == 0
+    assert (one.path / "inside").exists()
+    assert not any((folder / "x").exists() for folder in (repo, one.home, Path("/etc")))
+
+
+def test_tmp_and_home_are_private(sandboxes: Sandboxes, one: GitWorkspace, tmp_path: Path) -> None:
+    code, said = shell(
+        sandboxes.for_tests(),
+        one.path,
+        "touch /tmp/mine $HOME/mine && ls /tmp",
+        HOME=str(tmp_path),
+        XDG_CACHE_HOME="/x",
+    )
+    assert code == 0
+    assert "mine" in said.split()
+    assert not Path("/tmp/mine").exists()
+    assert not (tmp_path / "mine").exists()
+
+
+def test_what_is_hidden_cannot_be_read(sandboxes: Sandboxes, one: GitWorkspace, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("the key")
+    _, said = shell(sandboxes.for_tests(), one.path, f"cat {tmp_path}/secret")
+    assert "the key" not in said
+
+
+def test_the_environment_is_what_was_given_and_no_more(
+    sandboxes: Sandboxes, one: GitWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "s3cret")
+    _, said = shell(sandboxes.for_tests(), one.path, "env", GIVEN="1")
+    assert "GIVEN=1" in said
+    assert "s3cret" not in said
+
+
+def test_tests_have_no_network_and_agents_do(sandboxes: Sandboxes, one: GitWorkspace) -> None:
+    server = socket.create_server(("127.0.0.1", 0))
+    port = server.getsockname()[1]
+    knock = f"import socket; socket.create_connection(('127.0.0.1', {port}), 5)"
+    with server:
+        tests, _ = run(sandboxes.for_tests(), one.path, "python3", "-c", knock)
+        agent, said = run(sandboxes.for_role(Role.IMPLEMENTER, SCOPE), one.path, "python3", "-c", knock)
+    assert tests.exit_code != 0
+    assert agent.exit_code == 0, said
+
+
+@pytest.mark.parametrize(
+    ("role", "may"),
+    [
+        (Role.IMPLEMENTER, {"src/new.py": True, "tests/new.py": False, "tests/test_a.py": False}),
+        (Role.AUDITOR, {"tests/new.py": True}),
+        (Role.REVIEWER, {"src/new.py": False, "tests/new.py": False}),
+    ],
+)
+def test_a_role_cannot_write_what_it_may_not(
+    sandboxes: Sandboxes, one: GitWorkspace, role: Role, may: dict[str, bool]
+) -> None:
+    for path, allowed in may.items():
+        code, said = shell(sandboxes.for_role(role, SCOPE), one.path, f"echo x >> {path}")
+        assert (code == 0) == allowed, (path, said)
+
+
+def test_a_daemon_that_left_its_session_dies_with_the_step(sandboxes: Sandboxes, one: GitWorkspace) -> None:
+    leave = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        open('alive', 'w').write('x')
+        while True:
+            time.sleep(0.01)
+            open('beat', 'a').write('x')
+    os._exit(0)
+while not os.path.exists('alive'):
+    time.sleep(0.01)
+"""
+    ended, said = run(sandboxes.for_tests(), one.path, "python3", "-c", leave)
+    assert ended.exit_code == 0, said
+    seen = [path for path in Path("/proc").glob("[0-9]*/cmdline") if b"open('beat'" in _read(path)]
+    assert seen == []
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_git_works_inside_but_cannot_touch_the_source(sandboxes: Sandboxes, one: GitWorkspace, repo: Path) -> None:
+    code, said = shell(sandboxes.for_tests(), one.path, "git status --porcelain && ! git branch -f main HEAD~0")
+    assert code == 0, said
+
+
+def test_a_missing_program_is_told_apart_from_a_failing_one(sandboxes: Sandboxes, one: GitWorkspace) -> None:
+    with pytest.raises(ProgramMissing):
+        run(sandboxes.for_tests(), one.path, "no-such-program")
+
+
+def test_memory_is_limited(one: GitWorkspace) -> None:
+    made = Sandboxes(one, Settings(mode="auto", bounds=Bounds(memory_mb=64, processes=50)))
+    try:
+        ended, _ = run(made.for_tests(), one.path, "python3", "-c", "x = bytearray(400 << 20); print(len(x))")
+        assert ended.exit_code != 0
+    finally:
+        made.close()
+    assert not any(folder.exists() for folder in made.group.folders)
+
+
+def test_the_number_of_processes_is_limited(one: GitWorkspace) -> None:
+    group = Group(f"ratchet-test-{os.getpid()}", Bounds(processes=20))
+    if not group.prefix() or group.missing:
+        pytest.skip("no control group for pids")
+    made = Sandboxes(one, Settings(mode="auto", bounds=Bounds(processes=20)))
+    try:
+        bomb = "import subprocess; [subprocess.Popen(['sleep', '9']) for _ in range(50)]"
+        assert run(made.for_tests(), one.path, "python3", "-c", bomb)[0].exit_code != 0
+    finally:
+        made.close()
+        group.close()
+
+
+def test_without_bubblewrap_steps_still_run_and_insisting_is_an_error(
+    one: GitWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why_not.cache_clear()
+    monkeypatch.setenv(
+        "PATH", os.pathsep.join(p for p in os.environ["PATH"].split(":") if not (Path(p) / "bwrap").exists())
+    )
+    try:
+        assert "not installed" in why_not()
+        with pytest.raises(EnvironmentCannot, match="not installed"):
+            Sandboxes(one, Settings(mode="on"))
+        loose = Sandboxes(one, Settings(mode="auto"))
+        assert loose.for_tests() is None
+    finally:
+        why_not.cache_clear()
+
+
+def test_only_patterns_that_name_something_there_can_be_mounted(tmp_path: Path) -> None:
+    for name in ("tests", "src"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "ratchet.toml").touch()
+    assert role_paths(Role.IMPLEMENTER, SCOPE, tmp_path) == (True, ["ratchet.toml", "tests"])
+    assert role_paths(Role.AUDITOR, SCOPE, tmp_path) == (True, ["ratchet.toml"])
+    assert role_paths(Role.REVIEWER, SCOPE, tmp_path) == (False, [])
