@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 import shutil
 import tempfile
@@ -22,7 +23,7 @@ from ratchet.core.compare import Delta, compare
 from ratchet.core.flaky import History, remember, settle
 from ratchet.core.report import RED, Report, ReportStatus, TestResult, TestStatus, merge
 from ratchet.errors import EnvironmentCannot, GitFailed, UsageError
-from ratchet.files import make_private_dir, write_durably
+from ratchet.files import make_private_dir
 from ratchet.places import open_workspaces, recipe_of, user_state
 from ratchet.process import ProgramMissing, this_process
 from ratchet.workspace import Refused
@@ -221,9 +222,9 @@ class Suite:
             log=str(log),
         )
         if whole:
-            write_durably(self.state / "last.json", msgspec.json.encode(report))
+            _keep(self.state / "last.json", msgspec.json.encode(report))
         elif last:
-            write_durably(self.state / "last.json", msgspec.json.encode(_updated(last, report)))
+            _keep(self.state / "last.json", msgspec.json.encode(_updated(last, report)))
         return outcome
 
     def _flaky(self, report: Report) -> list[str]:
@@ -232,7 +233,7 @@ class Suite:
         red = any(test.status in RED for test in report.tests)
         if red or any(test.id in history.outcomes for test in report.tests):
             history = remember(history, report, tree=self._tree())
-            write_durably(self.state / "history.json", msgspec.json.encode(history))
+            _keep(self.state / "history.json", msgspec.json.encode(history))
         seen = {test.id for test in report.tests}
         again = {test.id for test in report.tests if test.attempts > 1 and test.status not in RED}
         return sorted(again | (set(history.flaky()) & seen))
@@ -258,7 +259,7 @@ class Suite:
     def save_baseline(self, report: Report) -> list[str]:
         """From now on these failures are known: they are shown, and no longer make the answer no."""
         red = sorted(test.id for test in report.tests if test.status in RED)
-        write_durably(self.state / "baseline.json", msgspec.json.encode(red))
+        _keep(self.state / "baseline.json", msgspec.json.encode(red))
         return red
 
     def _read(self, name: str, kind: type[T]) -> T | None:
@@ -267,6 +268,14 @@ class Suite:
             return msgspec.json.decode((self.state / name).read_bytes(), type=kind)
         except (OSError, msgspec.DecodeError):
             return None
+
+
+def _keep(path: Path, content: bytes) -> None:
+    """Whole or not at all, but not synced: what is lost in a power cut is made again by the next run."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    Path(name).replace(path)
 
 
 def _repository(folder: Path) -> Path | None:

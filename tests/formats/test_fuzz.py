@@ -63,9 +63,9 @@ WORDS = [
 
 
 def read(name: str, data: bytes) -> Parsed:
-    began = time.monotonic()
+    began = time.process_time()
     result = load(name).parse(io.BytesIO(data))
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
     again = msgspec.json.decode(msgspec.json.encode(result), type=Parsed)
     assert [test.id for test in again.tests] == [test.id for test in result.tests]
     return result

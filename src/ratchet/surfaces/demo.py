@@ -12,7 +12,8 @@ import ratchet
 from ratchet.errors import EnvironmentCannot
 from ratchet.factory import Story
 from ratchet.repository import message_of
-from ratchet.surfaces.story import Paint, Tone, ending
+from ratchet.surfaces.paint import Paint, Tone
+from ratchet.surfaces.story import ending
 from ratchet.workspace.git import git
 
 SPEC, SCRIPT = "SPEC.md", "script.toml"

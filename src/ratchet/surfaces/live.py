@@ -11,7 +11,8 @@ from ratchet.agents import Said, Text, ToolCall
 from ratchet.core import events as ev
 from ratchet.core.ledger import Entry
 from ratchet.core.state import RunState
-from ratchet.surfaces.story import line_of, painter, render, status_line
+from ratchet.surfaces.paint import painter
+from ratchet.surfaces.story import line_of, render, status_line
 
 
 class Live:

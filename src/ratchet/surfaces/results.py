@@ -10,7 +10,7 @@ from ratchet.checks import Target
 from ratchet.checks.registry import runner
 from ratchet.core.report import RED, Failure, Report, ReportStatus, TestResult, TestStatus, broken, wanted
 from ratchet.suite import Outcome
-from ratchet.surfaces.story import Paint, Tone
+from ratchet.surfaces.paint import Paint, Tone
 
 _FAILURES_MAX = 20
 _OUTPUT_LINES = 12

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from datetime import datetime
-from enum import StrEnum
 from functools import singledispatch
 
 import msgspec
@@ -13,27 +11,9 @@ import msgspec
 from ratchet.core import events as ev
 from ratchet.core.state import RunState, RunStatus
 from ratchet.factory import Story
+from ratchet.surfaces.paint import Paint, Tone
 
-
-class Tone(StrEnum):
-    PLAIN = "plain"
-    DIM = "dim"
-    GOOD = "good"
-    BAD = "bad"
-    WARN = "warn"
-
-
-_CODES = {Tone.PLAIN: "", Tone.DIM: "\x1b[2m", Tone.GOOD: "\x1b[32m", Tone.BAD: "\x1b[31m", Tone.WARN: "\x1b[33m"}
 _MARKS = {Tone.PLAIN: "·", Tone.DIM: "·", Tone.GOOD: "✔", Tone.BAD: "✘", Tone.WARN: "!"}
-Paint = Callable[[Tone, str], str]
-
-
-def painter(*, colour: bool) -> Paint:
-    return (lambda tone, text: f"{_CODES[tone]}{text}\x1b[0m" if _CODES[tone] else text) if colour else _plain
-
-
-def _plain(_tone: Tone, text: str) -> str:
-    return text
 
 
 class Line(msgspec.Struct, frozen=True):

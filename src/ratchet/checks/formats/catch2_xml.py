@@ -34,6 +34,10 @@ class Catch2:
     totals = "OverallResultsCases"
 
     def __init__(self) -> None:
+        self.rewind()
+
+    def rewind(self) -> None:
+        """It marks nothing, so a fault begins the document anew."""
         self.tests: list[TestResult] = []
         self.reported: dict[str, int] = {}
         self.case: dict[str, str] | None = None
@@ -92,12 +96,6 @@ class Catch2:
             self.reason = self._word("Skip")
         elif name in self.roots:
             self.closed = True
-
-    def rewind(self) -> None:
-        """It marks nothing, so a fault begins the document anew."""
-        reader = self.reader
-        self.__init__()  # type: ignore[misc]
-        self.reader = reader
 
     def _is_error(self) -> bool:
         return "ERROR" in self.check.get("type", "")

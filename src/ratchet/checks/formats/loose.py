@@ -14,6 +14,7 @@ from ratchet.checks.formats.text import TEXT_LIMIT, clip, plain
 
 DOCUMENT_LIMIT = 256 << 20
 _DEPTH = 200
+_TRIES = 5  # to mend a document costs a walk through all of it
 _BIG = 1 << 31
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\]]', re.S)
 _DECODER = json.JSONDecoder(strict=False)
@@ -81,10 +82,13 @@ def row(line: str) -> Table:
 def document(stream: BinaryIO, *, mark: str) -> tuple[Table, bool]:
     """The object that has the key `mark`, wherever it stands in the stream, and whether it is whole."""
     source = stream.read(DOCUMENT_LIMIT).decode("utf-8", "replace")
-    for start in _starts(source, mark):
-        found, torn = _decode(source, start)
-        if mark in found:
-            return found, not torn
+    starts = list(_starts(source, mark))
+    for start in starts:
+        if mark in (found := _decode(source, start)):
+            return found, True
+    for start in starts[:_TRIES]:
+        if mark in (found := _salvage(source[start:])):
+            return found, False
     return {}, False
 
 
@@ -97,12 +101,12 @@ def _starts(source: str, mark: str) -> Iterator[int]:
         yield loose
 
 
-def _decode(source: str, start: int) -> tuple[Table, bool]:
+def _decode(source: str, start: int) -> Table:
     try:
         found, _ = _DECODER.raw_decode(source, source.index("{", start))
     except (ValueError, RecursionError):
-        return _salvage(source[start:]), True
-    return (found, False) if isinstance(found, dict) else ({}, True)
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _salvage(source: str) -> Table:

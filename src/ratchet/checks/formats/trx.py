@@ -48,6 +48,10 @@ class _Trx:
     reader: Reader
 
     def __init__(self) -> None:
+        self.rewind()
+
+    def rewind(self) -> None:
+        """It marks nothing, so a fault begins the document anew."""
         self.tests: list[TestResult] = []
         self.keys: list[str] = []
         self.methods: dict[str, str] = {}
@@ -93,12 +97,6 @@ class _Trx:
             self.open[-1].texts.setdefault(self.listening, Ends()).add(data)
         elif self.info:
             self.info.add(data)
-
-    def rewind(self) -> None:
-        """It marks nothing, so a fault begins the document anew."""
-        reader = self.reader
-        self.__init__()  # type: ignore[misc]
-        self.reader = reader
 
     def _counters(self, attributes: dict[str, str]) -> None:
         for key, word in _COUNTS.items():

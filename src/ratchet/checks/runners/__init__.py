@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,6 +16,21 @@ from ratchet.core.report import TestResult
 
 SHIMS = Path(__file__).parents[1] / "shims"
 Parser = Callable[[BinaryIO], Parsed]
+
+
+def parser(name: str) -> Parser:
+    """A format's parser, loaded when it is first used: who only asks what there is to run waits for none of them."""
+
+    def parse(stream: BinaryIO) -> Parsed:
+        module = import_module(f"ratchet.checks.formats.{name}")
+        parsed: Parsed = module.parse(stream)
+        return parsed
+
+    return parse
+
+
+compiler = parser("compiler")
+junit = parser("junit")
 
 
 class Usual:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ratchet.checks import Results, Session, Step, Strength, Target
-from ratchet.checks.formats import Parsed, compiler
+from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import SHIMS, Usual, channel_env, end_of, read_records
+from ratchet.checks.runners import SHIMS, Usual, channel_env, compiler, end_of, read_records
 from ratchet.core.report import TestResult
 
 
@@ -43,7 +43,7 @@ class ExUnit(Usual):
         parsed = read_records(results)
         if not parsed.ended and results.exit_code and not results.stopped and not parsed.running:
             with end_of(results.log) as stream:
-                parsed.compile_errors = compiler.parse(stream).compile_errors
+                parsed.compile_errors = compiler(stream).compile_errors
             parsed.ended = bool(parsed.compile_errors)
         return parsed
 

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ratchet.checks import Results, Session, Step, Strength, Target
-from ratchet.checks.formats import Parsed, compiler, go_json
+from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import Usual, end_of, read
+from ratchet.checks.runners import Usual, compiler, end_of, parser, read
 from ratchet.core.report import TestResult
+
+_go_json = parser("go_json")
 
 _CHANNEL = "go.json"
 
@@ -46,12 +48,12 @@ class Go(Usual):
         return [Step(argv=[*words[:2], *options, *rest], channel=_CHANNEL)]
 
     def parse(self, results: Results) -> Parsed:
-        parsed = read(results.private / _CHANNEL, go_json.parse)
+        parsed = read(results.private / _CHANNEL, _go_json)
         vague = [error for error in parsed.compile_errors if not error.line]
         if results.exit_code and vague:
             # Before Go 1.24 what did not compile was told on stderr only; the stream says no more than that it failed.
             with end_of(results.log) as stream:
-                exact = compiler.parse(stream).compile_errors
+                exact = compiler(stream).compile_errors
             parsed.compile_errors = [error for error in parsed.compile_errors if error.line] + (exact or vague)
         return parsed
 

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from ratchet.checks import Results, Session, Step, Strength, Target
-from ratchet.checks.formats import Parsed, junit, recover
+from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import SHIMS, Usual, channel_env, end_of, read, read_records, upward
+from ratchet.checks.runners import SHIMS, Usual, channel_env, end_of, junit, read, read_records, upward
 from ratchet.core.report import Diagnostic, TestResult
 
 TESTS = [
@@ -195,6 +195,8 @@ class Mocha(_Script):
             return parsed
         with end_of(results.log) as stream:
             text = stream.read().decode(errors="replace")
+        from ratchet.checks.formats import recover  # noqa: PLC0415 — many patterns, seldom needed
+
         found = recover.failure(text)
         if found.type or found.file:
             error = Diagnostic(file=found.file, line=found.line, type=found.type, message=_first(text), tool="mocha")
@@ -277,7 +279,7 @@ class _ByJUnit(_Script):
     output = ""
 
     def parse(self, results: Results) -> Parsed:
-        parsed = read(results.private / "junit.xml", junit.parse)
+        parsed = read(results.private / "junit.xml", junit)
         with end_of(results.log) as stream:
             text = stream.read().decode(errors="replace")
         for file, message in self.broken(text):

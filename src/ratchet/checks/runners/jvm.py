@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from ratchet.checks import Results, Session, Step, Strength, Target
-from ratchet.checks.formats import Parsed, compiler, junit
+from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import Usual, end_of, joined, read
+from ratchet.checks.runners import Usual, compiler, end_of, joined, junit, read
 from ratchet.core.report import TestResult
 
 _STAMP = "began"
@@ -52,10 +52,10 @@ class _Jvm(Usual):
     def parse(self, results: Results) -> Parsed:
         began = (results.private / _STAMP).stat().st_mtime - 1
         files = sorted(path for path in results.folder.glob(self.reports) if path.stat().st_mtime >= began)
-        parts = [read(path, junit.parse) for path in files]
+        parts = [read(path, junit) for path in files]
         if results.exit_code:
             with end_of(results.log) as stream:
-                errors = compiler.parse(stream).compile_errors
+                errors = compiler(stream).compile_errors
             if errors:
                 parts.append(Parsed(compile_errors=errors, ended=True))
         parsed = joined(parts) if parts else Parsed(ended=not results.exit_code)

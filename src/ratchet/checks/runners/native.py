@@ -11,10 +11,12 @@ from pathlib import Path
 import msgspec
 
 from ratchet.checks import Results, Session, Step, Strength, Target
-from ratchet.checks.formats import Parsed, compiler, gtest_json, junit
+from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import Usual, end_of, joined, read
+from ratchet.checks.runners import Usual, compiler, end_of, joined, junit, parser, read
 from ratchet.core.report import RED, Failure, TestResult
+
+_gtest_json = parser("gtest_json")
 
 _GTEST = "[==========] Running"
 _HOW = re.compile(r"(?m)^ *\d+/\d+ Test +#\d+: (\S+) \.*\**(Failed|Timeout|Not Run|Exception: \w+)")
@@ -57,11 +59,11 @@ class CTest(Usual):
     def parse(self, results: Results) -> Parsed:
         if len(results.exit_codes) < 3 and not results.stopped:
             with end_of(results.log) as stream:
-                errors = compiler.parse(stream).compile_errors
+                errors = compiler(stream).compile_errors
             return Parsed(compile_errors=errors, ended=bool(errors))
-        whole = read(results.private / "ctest.xml", junit.parse)
+        whole = read(results.private / "ctest.xml", junit)
         files = sorted((results.private / "gtest").glob("*.json")) if (results.private / "gtest").exists() else []
-        finer = joined(read(path, gtest_json.parse) for path in files)
+        finer = joined(read(path, _gtest_json) for path in files)
         with end_of(results.log) as stream:
             said = dict(_HOW.findall(stream.read().decode(errors="replace")))
         whole.tests = [_explained(test, said.get(test.name, "")) for test in whole.tests]

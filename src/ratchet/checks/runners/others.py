@@ -6,10 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ratchet.checks import Results, Session, Step, Strength, Target
-from ratchet.checks.formats import Parsed, compiler, dart_json, gleam, junit, trx, zig
+from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import Parser, Usual, end_of, joined, read
+from ratchet.checks.runners import Parser, Usual, compiler, end_of, joined, junit, parser, read
 from ratchet.core.report import TestResult
+
+_dart_json = parser("dart_json")
+_gleam = parser("gleam")
+_trx = parser("trx")
+_zig = parser("zig")
 
 
 class _Flagged(Usual):
@@ -47,7 +52,7 @@ class _Flagged(Usual):
         """With what the compiler printed, when nothing ran."""
         if results.exit_code and not parsed.tests and not results.stopped:
             with end_of(results.log) as stream:
-                parsed.compile_errors = compiler.parse(stream).compile_errors
+                parsed.compile_errors = compiler(stream).compile_errors
             parsed.ended = parsed.ended or bool(parsed.compile_errors)
         return parsed
 
@@ -69,7 +74,7 @@ class DotNet(_Flagged):
 
     def parse(self, results: Results) -> Parsed:
         files = sorted(results.private.rglob("*.trx"))
-        parsed = joined(read(path, trx.parse) for path in files) if files else Parsed(ended=False)
+        parsed = joined(read(path, _trx) for path in files) if files else Parsed(ended=False)
         return self.explained(parsed, results)
 
     def again(self, target: Target, test: TestResult) -> list[str]:
@@ -89,7 +94,7 @@ class Dart(_Flagged):
         return [Step(argv=[*target.command, "--file-reporter", f"json:{session.private / 'dart.json'}", *files])]
 
     def parse(self, results: Results) -> Parsed:
-        return self.explained(read(results.private / "dart.json", dart_json.parse), results)
+        return self.explained(read(results.private / "dart.json", _dart_json), results)
 
 
 class Swift(_Flagged):
@@ -105,7 +110,7 @@ class Swift(_Flagged):
 
     def parse(self, results: Results) -> Parsed:
         files = sorted(results.private.glob("junit*.xml"))
-        parsed = joined(read(path, junit.parse) for path in files) if files else Parsed(ended=False)
+        parsed = joined(read(path, junit) for path in files) if files else Parsed(ended=False)
         return self.explained(parsed, results)
 
 
@@ -117,7 +122,7 @@ class Zig(_Flagged):
     command: tuple[str, ...] = ("zig", "build", "test")
     tests: tuple[str, ...] = ("**/*.zig",)
     sources: tuple[str, ...] = ("**/*.zig",)
-    text: Parser = staticmethod(zig.parse)
+    text: Parser = staticmethod(_zig)
 
     def launch(self, target: Target, session: Session) -> list[Step]:
         return [Step(argv=target.command)]
@@ -134,7 +139,7 @@ class Gleam(Zig):
     command = ("gleam", "test")
     tests = ("test/**",)
     sources = ("src/**",)
-    text: Parser = staticmethod(gleam.parse)
+    text: Parser = staticmethod(_gleam)
 
     def parse(self, results: Results) -> Parsed:
         parsed = super().parse(results)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ratchet.checks import Results, Session, Step, Strength, Target
-from ratchet.checks.formats import Parsed, compiler, junit, teamcity
+from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import Usual, end_of, read, upward
+from ratchet.checks.runners import Usual, compiler, end_of, junit, parser, read, upward
 from ratchet.core.report import TestResult
+
+_teamcity = parser("teamcity")
 
 
 class PHPUnit(Usual):
@@ -51,14 +53,14 @@ class PHPUnit(Usual):
         return [Step(argv=[*words, *logs, *chosen])]
 
     def parse(self, results: Results) -> Parsed:
-        live = read(results.private / "teamcity.txt", teamcity.parse)
-        whole = read(results.private / "junit.xml", junit.parse)
+        live = read(results.private / "teamcity.txt", _teamcity)
+        whole = read(results.private / "junit.xml", junit)
         parsed = live if live.tests else whole
         # The XML is written at the very end: with it the run is over, whatever the log says.
         parsed.ended = whole.ended
         if not parsed.tests and results.exit_code:
             with end_of(results.log) as stream:
-                parsed.compile_errors = compiler.parse(stream).compile_errors
+                parsed.compile_errors = compiler(stream).compile_errors
             parsed.ended = parsed.ended or bool(parsed.compile_errors)
         return parsed
 

@@ -8,10 +8,12 @@ from pathlib import Path
 import msgspec
 
 from ratchet.checks import Results, Session, Step, Strength, Target
-from ratchet.checks.formats import Parsed, cargo, junit
+from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import Usual, joined, read
+from ratchet.checks.runners import Usual, joined, junit, parser, read
 from ratchet.core.report import TestResult
+
+_cargo = parser("cargo")
 
 _EVENTS, _DOCS = "libtest.json", "doctest.txt"
 # The JSON of libtest is unstable. Only the test programs are told that they may: the build stays as it was.
@@ -63,10 +65,10 @@ class Cargo(Usual):
         return steps
 
     def parse(self, results: Results) -> Parsed:
-        found = [read(results.private / _EVENTS, cargo.parse)]
+        found = [read(results.private / _EVENTS, _cargo)]
         # Documentation is not tested when the build failed or time ran out: then there is one channel, and it decides.
         if (results.private / _DOCS).exists() and not found[0].compile_errors:
-            found.append(read(results.private / _DOCS, cargo.parse))
+            found.append(read(results.private / _DOCS, _cargo))
         whole = joined(found)
         whole.tests = [_without_backtrace(test) for test in whole.tests]
         return whole
@@ -122,4 +124,4 @@ class Nextest(Cargo):
         return [Step(argv=words)]
 
     def parse(self, results: Results) -> Parsed:
-        return read(results.private / "junit.xml", junit.parse)
+        return read(results.private / "junit.xml", junit)

@@ -9,11 +9,13 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from ratchet.checks import Results, Session, Step, Strength, Target
-from ratchet.checks.formats import Parsed, tap
+from ratchet.checks.formats import Parsed
 from ratchet.checks.formats.text import lines
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import Usual, joined, read
+from ratchet.checks.runners import Usual, joined, parser, read
 from ratchet.core.report import TestResult
+
+_tap = parser("tap")
 
 _BEGIN = re.compile(r"^begin (\d+) (.*)$")
 
@@ -52,7 +54,7 @@ class Bats(Usual):
     def parse(self, results: Results) -> Parsed:
         """TAP between lines that say `suite FILE` and `begin NUMBER NAME`."""
         channel = results.private / "bats.tap"
-        parsed = read(channel, tap.parse)
+        parsed = read(channel, _tap)
         places = read_places(channel)
         parsed.tests = [_placed(test, number, places) for number, test in enumerate(parsed.tests, start=1)]
         parsed.running = [place.id for number, place in places.items() if number > len(parsed.tests)]
@@ -123,7 +125,7 @@ class Prove(Usual):
     def parse(self, results: Results) -> Parsed:
         top = results.private / "tap"
         files = sorted(path for path in top.rglob("*") if path.is_file()) if top.exists() else []
-        parts = [_of_file(read(path, tap.parse), path.relative_to(top).as_posix()) for path in files]
+        parts = [_of_file(read(path, _tap), path.relative_to(top).as_posix()) for path in files]
         return joined(parts) if parts else Parsed(ended=False)
 
     def again(self, target: Target, test: TestResult) -> list[str]:

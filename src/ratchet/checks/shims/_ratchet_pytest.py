@@ -13,6 +13,8 @@ _LIMIT = 20_000
 _out = None
 _comparison = None
 _root = ""
+_quiet = {}  # how long the phases took that passed and were not told
+_told = set()  # tests of which something else was told
 
 
 def _say(record):
@@ -207,6 +209,18 @@ def pytest_runtest_logreport(report):
     if context is not None:
         record["subtest"] = _clip(getattr(context, "msg", "") or getattr(context, "kwargs", ""))
     record.update(getattr(report, "_ratchet", None) or {})
+    if report.passed and not record.get("raised") and "xfail" not in record and context is None:
+        # What passes is told once, at the end of the test: three records for each would be felt on a big suite.
+        _quiet[report.nodeid] = _quiet.get(report.nodeid, 0.0) + report.duration
+        if report.when != "teardown":
+            return
+        record.update(duration=_quiet.pop(report.nodeid))
+        if report.nodeid not in _told:
+            record.update(when="call", last=True)
+    else:
+        _told.add(report.nodeid)
+    if report.when == "teardown":
+        _told.discard(report.nodeid)
     if report.failed:
         record["message"] = record.get("message") or _clip(
             getattr(report.longrepr, "reprcrash", None) or report.longrepr

@@ -11,17 +11,25 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 from ratchet import __version__
 from ratchet.errors import RatchetError
-from ratchet.surfaces.cli import looking, project, running, testing, workspaces
-from ratchet.surfaces.cli.common import EXIT_CODES, say
+from ratchet.surfaces.cli.common import EXIT_CODES, Command, say
 
-COMMANDS = (*running.COMMANDS, *testing.COMMANDS, *looking.COMMANDS, *workspaces.COMMANDS, *project.COMMANDS)
+_MODULES = ("running", "testing", "looking", "workspaces", "project")
+# Run again and again while somebody waits: it is parsed with its own module only.
+_QUICK = {"test": ("testing",)}
 
 
-def parser() -> argparse.ArgumentParser:
+def commands(named: str = "") -> list[Command]:
+    """Every command, or no more than is needed for the one that was named."""
+    modules = [import_module(f"ratchet.surfaces.cli.{name}") for name in _QUICK.get(named, _MODULES)]
+    return [command for module in modules for command in module.COMMANDS]
+
+
+def parser(named: str = "") -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="ratchet",
         description="A software factory for coding agents: every green step is kept, every red one is undone.",
@@ -29,18 +37,18 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"ratchet {__version__}")
-    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    below = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--json", action="store_true", help="print data as JSON")
     common.add_argument("-C", "--repo", type=Path, default=Path(), metavar="DIR", help="the repository (default: here)")
     common.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a configuration key")
-    for command in COMMANDS:
-        command.add_to(commands, common)
+    for command in commands(named):
+        command.add_to(below, common)
     return top
 
 
 def main(argv: Sequence[str]) -> int:
-    arguments = parser().parse_args(argv)
+    arguments = parser(argv[0] if argv else "").parse_args(argv)
     try:
         return int(arguments.handle(arguments))
     except RatchetError as error:

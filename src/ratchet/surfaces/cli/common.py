@@ -7,12 +7,14 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from ratchet import config, repository
-from ratchet.factory import Factory
+from ratchet import config
+
+if TYPE_CHECKING:
+    from ratchet.factory import Factory
 
 EXIT_CODES = """exit codes:
   0 yes   1 the answer is no (tests failed, run failed)   2 usage or configuration
@@ -71,6 +73,10 @@ def show_json(value: object) -> None:
 
 
 def open_factory(arguments: Arguments, settings: Sequence[str] = ()) -> Factory:
+    # Most of Ratchet hangs on the factory: a command that needs none of it starts without it.
+    from ratchet import repository  # noqa: PLC0415
+    from ratchet.factory import Factory  # noqa: PLC0415
+
     repo = repository.find(arguments.repo.absolute())
     return Factory(repo, config.load(repo.root, flags=[*settings, *arguments.set]).config)
 

@@ -13,7 +13,8 @@ from ratchet.core.ledger import Entry
 from ratchet.core.state import RunStatus
 from ratchet.factory import Factory
 from ratchet.surfaces.cli.common import Arguments, Command, open_factory, run_argument, show, show_json, wait_for
-from ratchet.surfaces.story import Paint, Tone, line_of, painter, render, seconds_between, tell
+from ratchet.surfaces.paint import Paint, Tone, painter
+from ratchet.surfaces.story import line_of, render, seconds_between, tell
 
 _FOLLOW_S = 0.3
 

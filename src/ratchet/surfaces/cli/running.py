@@ -21,7 +21,7 @@ from ratchet.factory import Factory
 from ratchet.surfaces import demo
 from ratchet.surfaces.cli.common import Arguments, Command, open_factory, run_argument, say, show, show_json, wait_for
 from ratchet.surfaces.live import Live, stderr_or_stdout
-from ratchet.surfaces.story import painter
+from ratchet.surfaces.paint import painter
 
 EX_TEMPFAIL = 75
 

@@ -11,14 +11,13 @@ from pathlib import Path
 import msgspec
 
 from ratchet import config
-from ratchet.core import exports
 from ratchet.core.packet import packet
 from ratchet.core.report import RED, ReportStatus, broken
 from ratchet.errors import UsageError
 from ratchet.suite import Choice, Outcome, Suite
 from ratchet.surfaces.cli.common import Arguments, Command, say, show, show_json
+from ratchet.surfaces.paint import painter
 from ratchet.surfaces.results import again, view
-from ratchet.surfaces.story import painter
 
 _EXIT = """exit codes: 0 all tests passed; 1 something failed; 2 no tests, or a wrong call; 3 the tests cannot be run"""
 
@@ -85,6 +84,10 @@ def _detect(suite: Suite, *, as_json: bool) -> int:
 
 
 def _export(outcome: Outcome, arguments: Arguments, began_ms: int) -> None:
+    if not (arguments.junit or arguments.ctrf or arguments.github):
+        return
+    from ratchet.core import exports  # noqa: PLC0415 — brings half of the XML library along
+
     if arguments.junit:
         _write(arguments.junit, exports.junit(outcome.report).encode())
     if arguments.ctrf:

@@ -1,0 +1,26 @@
+"""Colour, where a terminal shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+
+class Tone(StrEnum):
+    PLAIN = "plain"
+    DIM = "dim"
+    GOOD = "good"
+    BAD = "bad"
+    WARN = "warn"
+
+
+_CODES = {Tone.PLAIN: "", Tone.DIM: "\x1b[2m", Tone.GOOD: "\x1b[32m", Tone.BAD: "\x1b[31m", Tone.WARN: "\x1b[33m"}
+Paint = Callable[[Tone, str], str]
+
+
+def painter(*, colour: bool) -> Paint:
+    return (lambda tone, text: f"{_CODES[tone]}{text}\x1b[0m" if _CODES[tone] else text) if colour else _plain
+
+
+def _plain(_tone: Tone, text: str) -> str:
+    return text

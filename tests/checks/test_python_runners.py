@@ -1,0 +1,128 @@
+"""What surrounds pytest: xdist, documentation, reruns, tox, nox, Django, and those who would cheat."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ratchet.checks.detect import detect
+from ratchet.core.report import Report, ReportStatus
+from tests.checks.support import CACHE, red, run, statuses
+
+TOOLS = CACHE / "venv" / "bin"
+PASS = "def test_pass():\n    pass\n"
+
+
+def lay(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def tool(name: str) -> str:
+    if not (TOOLS / name).exists():
+        pytest.skip(f"{name} is not in the cache: scripts/toolchains gets it")
+    return str(TOOLS / name)
+
+
+def quietly(folder: Path) -> Report:
+    return run(folder, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+
+
+def test_results_of_workers_are_complete_and_a_dead_worker_names_its_test(tmp_path: Path) -> None:
+    tests = {"test_it.py": "import os\n\n\ndef test_dies():\n    os._exit(1)\n\n\n" + PASS}
+    folder = lay(tmp_path / "it", {"pytest.ini": "[pytest]\naddopts = -p xdist -n 2\n"} | tests)
+    report = quietly(folder)
+    assert statuses(report) == {"test_it.py::test_pass": "passed", "test_it.py::test_dies": "error"}
+    assert report.status is ReportStatus.FAILED
+
+
+def test_documentation_is_tested_with_its_values_and_its_line(tmp_path: Path) -> None:
+    text = '"""Shop.\n\n>>> 1 + 1\n3\n"""\n'
+    folder = lay(tmp_path / "it", {"pytest.ini": "[pytest]\naddopts = --doctest-modules\n", "shop.py": text})
+    report = quietly(folder)
+    assert red(report) == {"shop.py::shop": ("shop.py", 3, "3", "2")}
+
+
+@pytest.mark.parametrize(
+    "conftest",
+    [
+        "import os\nos._exit(0)\n",
+        "import pytest\n\n\n@pytest.hookimpl(tryfirst=True)\ndef pytest_runtest_logreport(report):\n"
+        "    report.outcome = 'passed'\n",
+        "def pytest_sessionfinish(session):\n    session.exitstatus = 0\n",
+        "import pytest\n\n\n@pytest.hookimpl(trylast=True)\ndef pytest_collection_finish(session):\n"
+        "    session.items.clear()\n",
+    ],
+    ids=["exit", "outcome", "exitstatus", "items"],
+)
+def test_a_project_cannot_talk_its_way_to_green(conftest: str, tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"conftest.py": conftest, "test_it.py": "def test_fail():\n    assert False\n"})
+    assert quietly(folder).status is not ReportStatus.PASSED
+
+
+def test_a_test_that_the_project_reruns_counts_its_attempts(tmp_path: Path) -> None:
+    hook = (
+        "def pytest_runtest_protocol(item, nextitem):\n"
+        "    from _pytest.runner import runtestprotocol\n"
+        "    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)\n"
+        "    for attempt in (1, 2):\n"
+        "        reports = runtestprotocol(item, nextitem=nextitem, log=False)\n"
+        "        for report in reports:\n"
+        "            if attempt == 1 and report.failed:\n"
+        "                report.outcome = 'rerun'\n"
+        "            item.ihook.pytest_runtest_logreport(report=report)\n"
+        "    return True\n"
+    )
+    test = "seen = []\n\n\ndef test_flaky():\n    seen.append(1)\n    assert len(seen) > 1\n"
+    report = quietly(lay(tmp_path / "it", {"conftest.py": hook, "test_it.py": test}))
+    assert [(str(test.status), test.attempts) for test in report.tests] == [("passed", 2)]
+
+
+def test_a_command_around_pytest_is_read_all_the_same(tmp_path: Path) -> None:
+    if not shutil.which("make"):
+        pytest.skip("make is not installed")
+    python = detect(lay(tmp_path / "it", {"test_it.py": PASS}))[0].command[0]
+    lay(tmp_path / "it", {"Makefile": f"test:\n\t{python} -m pytest -q\n"})
+    report = run(tmp_path / "it", detect(tmp_path / "it", command="make test"), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert (report.runner, report.status, report.totals.passed) == ("command", ReportStatus.PASSED, 1)
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize("name", ["tox", "nox"])
+def test_environments_of_their_own_let_our_reporter_in(name: str, tmp_path: Path) -> None:
+    program, pytest_program = tool(name), tool("pytest")
+    testenv = f"skip_install = true\nallowlist_externals = *\ncommands = {pytest_program}\n"
+    ini = f"[tox]\nskipsdist = true\n\n[testenv]\n{testenv}"
+    nox = (
+        f"import nox\n\n\n@nox.session(venv_backend='none')\ndef tests(session):\n    session.run({pytest_program!r})\n"
+    )
+    files = {"tox": {"tox.ini": ini}, "nox": {"noxfile.py": nox}}[name]
+    folder = lay(tmp_path / "it", files | {"test_it.py": PASS})
+    report = run(folder, detect(folder, command=program, runner_name=name), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert statuses(report) == {"test_it.py::test_pass": "passed"}
+    assert report.status is ReportStatus.PASSED
+
+
+@pytest.mark.toolchain
+def test_django_runs_its_own_tests_through_our_result(tmp_path: Path) -> None:
+    python = tool("python")
+    manage = (
+        "import os, sys\nfrom django.core.management import execute_from_command_line\n"
+        "os.environ['DJANGO_SETTINGS_MODULE'] = 'settings'\nexecute_from_command_line(sys.argv)\n"
+    )
+    tests = (
+        "from django.test import SimpleTestCase\n\n\nclass It(SimpleTestCase):\n"
+        "    def test_pass(self):\n        pass\n\n    def test_fail(self):\n        self.assertEqual(1 + 2, 4)\n"
+    )
+    settings = "SECRET_KEY = 'x'\nINSTALLED_APPS = ['shop']\nDATABASES = {}\n"
+    files = {"manage.py": manage, "settings.py": settings, "shop/__init__.py": "", "shop/tests.py": tests}
+    folder = lay(tmp_path / "it", files)
+    report = run(folder, detect(folder, command=f"{python} manage.py test"))
+    assert statuses(report) == {"shop.tests.It.test_pass": "passed", "shop.tests.It.test_fail": "failed"}
+    assert red(report) == {"shop.tests.It.test_fail": ("shop/tests.py", 9, "4", "3")}
+    assert report.status is ReportStatus.FAILED

@@ -1,0 +1,164 @@
+"""Reports concluded, merged, settled, exported and told: pure functions of what a runner said."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ratchet.core import exports
+from ratchet.core.flaky import History, remember, settle
+from ratchet.core.packet import clusters, packet
+from ratchet.core.report import (
+    Diagnostic,
+    Failure,
+    Frame,
+    Report,
+    ReportStatus,
+    TestResult,
+    TestStatus,
+    conclude,
+    merge,
+    names_running,
+    totals_of,
+    wanted,
+)
+
+PASSED = TestResult(id="a::one", status=TestStatus.PASSED, file="a")
+FAILED = TestResult(
+    id="a::two",
+    status=TestStatus.FAILED,
+    file="a",
+    failure=Failure(type="E", message="m", expected="4", actual="3", file="src", line=7),
+)
+
+
+def concluded(**given: Any) -> Report:
+    usual: dict[str, Any] = {
+        "runner": "r", "root": ".", "command": ["r"], "exit_code": 0, "timed_out": "", "duration_s": 1.0,
+        "tests": [PASSED], "collection_errors": [], "compile_errors": [], "reported": {}, "ended": True,
+        "partial": False, "notes": [], "running": [],
+    }  # fmt: skip
+    return conclude(**(usual | given))
+
+
+@pytest.mark.parametrize(
+    ("given", "status"),
+    [
+        ({}, ReportStatus.PASSED),
+        ({"exit_code": 1}, ReportStatus.INCONSISTENT),
+        ({"tests": [FAILED], "exit_code": 1}, ReportStatus.FAILED),
+        ({"tests": [FAILED]}, ReportStatus.INCONSISTENT),
+        ({"ended": False}, ReportStatus.CRASHED),
+        ({"partial": True}, ReportStatus.INCONSISTENT),
+        ({"timed_out": "timeout", "ended": False}, ReportStatus.TIMEOUT),
+        ({"tests": [], "exit_code": 5}, ReportStatus.NO_TESTS),
+        ({"collection_errors": [Diagnostic(file="a")], "exit_code": 2}, ReportStatus.FAILED),
+        ({"collection_errors": [Diagnostic(file="a")]}, ReportStatus.INCONSISTENT),
+        ({"reported": {"passed": 2}}, ReportStatus.INCONSISTENT),
+        ({"reported": {"passed": 1, "tests": 1}}, ReportStatus.PASSED),
+        ({"tests": [], "reported": {"passed": 3}}, ReportStatus.PASSED),
+        ({"tests": [], "reported": {"passed": 3, "failed": 1}, "exit_code": 1}, ReportStatus.FAILED),
+        ({"tests": [], "reported": {"passed": 3, "failed": 1}}, ReportStatus.INCONSISTENT),
+    ],
+)
+def test_only_records_totals_end_and_exit_code_that_agree_are_a_yes(
+    given: dict[str, Any], status: ReportStatus
+) -> None:
+    report = concluded(**given)
+    assert report.status is status
+    assert report.notes or status is not ReportStatus.INCONSISTENT
+
+
+def test_what_was_running_when_the_runner_died_is_a_result() -> None:
+    report = names_running(concluded(ended=False, running=["b::three"]))
+    lost = report.tests[-1]
+    assert (lost.id, lost.file, lost.name, lost.status) == ("b::three", "b", "three", TestStatus.ERROR)
+    assert report.totals.errors == 1
+
+
+def test_the_gravest_part_decides_for_all_and_ids_start_at_the_repository() -> None:
+    one = concluded(root="x")
+    two = concluded(root="y", tests=[FAILED], exit_code=1)
+    whole = merge([one, two])
+    assert whole.status is ReportStatus.FAILED
+    assert [test.id for test in whole.tests] == ["x/a::one", "y/a::two"]
+    assert [(part.root, part.status) for part in whole.parts] == [("x", "passed"), ("y", "failed")]
+    failure = whole.tests[1].failure
+    assert failure and failure.file == "y/src"
+    assert merge([concluded()]) == concluded()
+    assert merge([]).status is ReportStatus.NO_TESTS
+
+
+def test_a_test_that_passes_the_second_time_keeps_its_failure_and_counts_its_attempts() -> None:
+    first = concluded(tests=[PASSED, FAILED], exit_code=1)
+    again = concluded(tests=[msgspec.structs.replace(FAILED, status=TestStatus.PASSED, failure=None)])
+    settled = settle(first, again)
+    assert settled.status is ReportStatus.PASSED
+    assert (settled.tests[1].attempts, settled.tests[1].failure) == (2, FAILED.failure)
+    assert settle(first, first).tests[1].attempts == 2
+    assert settle(first, first).status is ReportStatus.FAILED
+
+
+def test_different_ends_on_one_tree_are_flaky_and_on_two_trees_are_not() -> None:
+    red, green = concluded(tests=[FAILED]), concluded(tests=[msgspec.structs.replace(FAILED, status=TestStatus.PASSED)])
+    moved = remember(remember(History(), red, tree="1"), green, tree="2")
+    assert moved.flaky() == []
+    assert remember(moved, green, tree="1").flaky() == ["a::two"]
+    assert remember(History(), green, tree="1").outcomes == {}
+
+
+def test_another_operator_than_equality_is_part_of_the_wish() -> None:
+    assert wanted(Failure(expected="2", operator="!=")) == "!= 2"
+    assert wanted(Failure(expected="2", operator="==")) == "2"
+    assert wanted(Failure(operator="!=")) is None
+
+
+def failing(n: int, place: int, *, size: int = 10) -> TestResult:
+    failure = Failure(
+        type="AssertionError",
+        message="boom",
+        expected=f"expected-{n}-" + "e" * size,
+        actual=f"actual-{n}-" + "a" * size,
+        file="src/shop.py",
+        line=place,
+        frames=[Frame(file="src/shop.py", line=place, function="total")],
+    )
+    return TestResult(id=f"t::{n:03}", status=TestStatus.FAILED, failure=failure, stdout="noise\n" * 500)
+
+
+def test_failures_of_one_kind_at_one_place_are_told_once() -> None:
+    tests = [failing(n, n % 3) for n in range(30)]
+    assert [len(cluster.tests) for cluster in clusters(tests)] == [10, 10, 10]
+    said = packet(Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=totals_of(tests)))
+    assert "the same in 9 more: t::003, t::006, …" in said
+    assert "suspects: total in src/shop.py" in said
+
+
+@given(st.integers(1, 40), st.integers(1, 600))
+def test_a_packet_keeps_to_its_budget_and_cuts_output_and_frames_before_values(count: int, size: int) -> None:
+    tests = [failing(n, n, size=size) for n in range(count)]
+    report = Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=totals_of(tests))
+    said = packet(report, budget_chars=4_000)
+    assert len(said) <= 4_000
+    first = clusters(tests)[0].tests[0].failure
+    assert first and first.expected and first.actual
+    assert first.expected in said and first.actual in said
+    assert packet(report, budget_chars=4_000) == said
+
+
+@given(st.text(), st.text(), st.sampled_from(TestStatus))
+def test_any_text_survives_as_xml_json_and_annotations(name: str, message: str, status: TestStatus) -> None:
+    test = TestResult(id=name, name=name, status=status, failure=Failure(message=message), stdout=message)
+    report = Report(runner="r", status=ReportStatus.FAILED, tests=[test], totals=totals_of([test]))
+    root = ET.fromstring(exports.junit(report).encode("utf-8", "replace"))
+    assert root.get("tests") == "1"
+    assert len(root.findall(".//testcase")) == 1
+    table = exports.ctrf(report, start_ms=0, stop_ms=1)
+    assert json.loads(json.dumps(table))["results"]["summary"]["tests"] == 1
+    assert all("\n" not in line for line in exports.github(report))
