@@ -32,9 +32,9 @@ from ratchet.process import is_gone, this_process
 from ratchet.proof import Claim, Verification
 from ratchet.repository import Repository
 from ratchet.steps import Steps
-from ratchet.store import RunRow, Store
+from ratchet.store import RunRow, Store, open_store
+from ratchet.store.database import stamp
 from ratchet.store.rundir import RunDirectory
-from ratchet.store.sqlite import SqliteStore, stamp
 from ratchet.workspace import Record, Workspace
 from ratchet.workspace.kinds import Workspaces
 
@@ -55,7 +55,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
 class Factory:
     def __init__(self, repo: Repository, config: Config) -> None:
         self.repo, self.config = repo, config
-        self.store: Store = SqliteStore(self._store_path(), gone=is_gone)
+        self.store: Store = open_store(self.config.store or self.repo.state / "ratchet.db", gone=is_gone)
         self.workspaces = Workspaces(self._workspace_root())
 
     def close(self) -> None:
@@ -66,9 +66,6 @@ class Factory:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _store_path(self) -> Path:
-        return Path(self.config.store) if self.config.store else self.repo.state / "ratchet.db"
 
     def _workspace_root(self) -> Path:
         if self.config.workspace.root:
