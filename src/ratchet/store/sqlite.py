@@ -87,7 +87,7 @@ class _Transaction:
         return rows[0] if rows else None
 
     def run(self, sql: str, *values: object) -> int:
-        return self._db.execute(sql, values).rowcount
+        return self._db.execute(_unlocked(sql), values).rowcount
 
     def many(self, sql: str, rows: Iterable[tuple[object, ...]]) -> None:
         self._db.executemany(sql, rows)
