@@ -109,8 +109,8 @@ class Gate(_Section, frozen=True, kw_only=True):
 
 
 class Config(_Section, frozen=True, kw_only=True):
-    """`store` is a database path, `.ratchet/ratchet.db` in the repository when empty; `env` names variables that
-    agents may see besides the usual ones."""
+    """`store` is a database path or a `postgresql://` address, `.ratchet/ratchet.db` here when empty;
+    `env` names variables that agents may see besides the usual ones."""
 
     agent: str = ""
     store: str = ""

@@ -33,9 +33,9 @@ from ratchet.process import is_gone, this_process
 from ratchet.proof import Claim, Verification
 from ratchet.repository import Repository
 from ratchet.steps import Steps, cross
-from ratchet.store import RunRow, Store
+from ratchet.store import RunRow, Store, open_store
+from ratchet.store.database import stamp
 from ratchet.store.rundir import RunDirectory
-from ratchet.store.sqlite import SqliteStore, stamp
 from ratchet.workspace import Refused, Workspace
 from ratchet.workspace.sandbox import Sandboxes
 
@@ -56,7 +56,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
 class Factory:
     def __init__(self, repo: Repository, config: Config) -> None:
         self.repo, self.config = repo, config
-        self.store: Store = SqliteStore(self._store_path(), gone=is_gone)
+        self.store: Store = open_store(self._store_address(), gone=is_gone)
         self.workspaces = open_workspaces(config)
         self._opened: list[Sandboxes] = []
 
@@ -71,7 +71,10 @@ class Factory:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _store_path(self) -> Path:
+    def _store_address(self) -> str | Path:
+        """A database's URL as it is; a path is the repository's, wherever we are called from."""
+        if "://" in self.config.store:
+            return self.config.store
         return self.repo.root / self.config.store if self.config.store else self.repo.state / "ratchet.db"
 
     def tidy(self) -> None:

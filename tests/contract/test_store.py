@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
-import msgspec
 import pytest
 
 from ratchet.core import events as ev
@@ -17,41 +12,12 @@ from ratchet.core.failure import Reason
 from ratchet.core.item import Item
 from ratchet.core.lease import Holder, Lease
 from ratchet.core.receipt import Receipt, Usage
-from ratchet.errors import EnvironmentCannot, LeaseHeld, LeaseLost, LedgerBroken, NotFound, StoreNewer, UsageError
+from ratchet.errors import EnvironmentCannot, LeaseHeld, LeaseLost, NotFound, UsageError
 from ratchet.store import Store
-from ratchet.store.sqlite import SqliteStore
+from tests.contract.servers import World
 
 ONE = Holder(worker="one", machine="here", pid=1, born="1")
 TWO = Holder(worker="two", machine="here", pid=2, born="2")
-
-
-class World:
-    """A clock that moves when told, workers that die when told, and stores that share one database."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.now, self.dead = path, datetime(2026, 1, 1, tzinfo=UTC), set[str]()
-        self.opened: list[Store] = []
-
-    def open(self) -> Store:
-        store = SqliteStore(self.path, clock=lambda: self.now, gone=lambda holder: holder.worker in self.dead)
-        self.opened.append(store)
-        return store
-
-    def pass_time(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path / "state" / "ratchet.db")
-    yield made
-    for store in made.opened:
-        store.close()
-
-
-@pytest.fixture
-def store(world: World) -> Store:
-    return world.open()
 
 
 def item(name: str = "item-1", source: str = "") -> Item:
@@ -239,63 +205,6 @@ def test_a_message_that_is_too_large_is_refused_whole(store: Store) -> None:
     assert store.entries("run-1") == []
 
 
-# --- SQLite's own -------------------------------------------------------------------------------------------------
-
-
-def _tamper(path: Path, sql: str) -> None:
-    db = sqlite3.connect(path)
-    db.execute(sql)
-    db.commit()
-    db.close()
-
-
-@pytest.mark.parametrize(
-    ("sql", "row"),
-    [
-        ("UPDATE events SET data = CAST(replace(CAST(data AS TEXT), 'w', 'v') AS BLOB) WHERE seq = 2", 2),
-        ("UPDATE events SET kind = 'run_aborted' WHERE seq = 1", 1),
-        ("UPDATE events SET data = substr(data, 1, 5) WHERE seq = 3", 3),
-        ("DELETE FROM events WHERE seq = 2", 3),
-        ("DELETE FROM events WHERE seq = 3", 3),
-        ("UPDATE events SET epoch = 9 WHERE seq = 3", 3),
-    ],
-)
-def test_a_torn_or_edited_row_is_named_and_never_skipped(world: World, store: Store, sql: str, row: int) -> None:
-    store.add(item())
-    store.append(claim(store), [CLAIMED, CLAIMED, CLAIMED])
-    _tamper(world.path, sql)
-    with pytest.raises(LedgerBroken) as broken:
-        store.entries("run-1")
-    assert broken.value.ids["seq"] == row
-
-
-def test_a_database_of_a_newer_ratchet_is_refused(world: World) -> None:
-    world.open().close()
-    _tamper(world.path, "PRAGMA user_version = 999")
-    with pytest.raises(StoreNewer, match="999"):
-        world.open()
-
-
-def test_a_file_that_is_no_database_is_said_to_be_none(world: World) -> None:
-    world.path.parent.mkdir()
-    world.path.write_bytes(b"this is not a database, it only sits where one should be\n" * 100)
-    with pytest.raises(EnvironmentCannot, match="not a database"):
-        world.open()
-
-
-def test_only_the_owner_can_read_it(world: World, store: Store) -> None:
-    store.add(item())
-    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in world.path.parent.iterdir()}
-    assert set(modes.values()) == {"0o600"} and oct(world.path.parent.stat().st_mode & 0o777) == "0o700"
-
-
-def test_writes_wait_for_the_disk(store: Store) -> None:
-    assert isinstance(store, SqliteStore)
-    level = store._db.execute("PRAGMA synchronous").fetchone()[0]
-    mode = store._db.execute("PRAGMA journal_mode").fetchone()[0]
-    assert (level, mode) == (2, "wal")
-
-
 def test_two_starters_do_not_race_over_a_fresh_database(world: World) -> None:
     gate, failed = threading.Barrier(6), list[BaseException]()
 
@@ -312,18 +221,3 @@ def test_two_starters_do_not_race_over_a_fresh_database(world: World) -> None:
     for thread in threads:
         thread.join()
     assert failed == []
-
-
-def test_a_full_disk_is_told_as_one_and_loses_nothing(world: World, store: Store) -> None:
-    """SQLite's own page limit stands in for the disk: the error is the same one."""
-    assert isinstance(store, SqliteStore)
-    store.add(item())
-    lease = claim(store)
-    store.append(lease, [CLAIMED])
-    store._db.execute(f"PRAGMA max_page_count = {store._db.execute('PRAGMA page_count').fetchone()[0]}")
-    big: Callable[[int], ev.Event] = lambda n: ev.RunClaimed(worker="x" * n)  # noqa: E731
-    with pytest.raises(EnvironmentCannot, match="no room left"):
-        for _ in range(10):
-            store.append(lease, [big(100_000)])
-    assert store.entries("run-1")[0].kind == "run_claimed"
-    assert msgspec.json.decode(store.entries("run-1")[0].data)["worker"] == "w"

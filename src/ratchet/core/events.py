@@ -56,6 +56,15 @@ class RunParked(Event, frozen=True, kw_only=True):
     until: str = ""
 
 
+class RunReturned(Event, frozen=True, kw_only=True):
+    """Its worker gave it up or was lost: it is in the queue again, not before `until`."""
+
+    reason: Reason
+    detail: str
+    until: str = ""
+    attempts: int = 0
+
+
 class RunCompleted(Event, frozen=True, kw_only=True):
     commits: int
     head: str
@@ -266,6 +275,7 @@ AnyEvent = (
     RunStarted
     | RunClaimed
     | RunParked
+    | RunReturned
     | RunCompleted
     | RunFailed
     | RunAborted

@@ -50,7 +50,12 @@ class ParkReason(StrEnum):
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """A spec for one repository, with a priority. `settings` are the `key=value` overrides it was asked with."""
+    """A spec for one repository, with a priority. `settings` are the `key=value` overrides it was asked with.
+
+    `source` and `source_ref` name where it came from, one piece of work while it is open; `request_key` names the
+    asking itself: asked again with the same key, for ever, it is the same item. `needs` are items that must be
+    completed first; `footprint` are the paths it is expected to change.
+    """
 
     id: str
     repo: str
@@ -63,6 +68,13 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     source_ref: str = ""
     settings: list[str] = []
     created_at: str
+    source: str = ""
+    branch: str = ""
+    max_iterations: Annotated[int, msgspec.Meta(ge=1, le=200)] | None = None
+    needs: list[str] = []
+    footprint: list[str] = []
+    metadata: dict[str, str] = {}
+    request_key: str = ""
 
 
 def title_of(spec: str) -> str:

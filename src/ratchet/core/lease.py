@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 
@@ -15,9 +17,45 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """The right to write to a run. `epoch` grows with every claim and fences whoever held it before."""
+    """The right to write to a run. `epoch` grows with every claim and fences whoever held it before.
+
+    `worker` is the id of this claim in the list of workers; `token` proves the right over a wire, and only its hash
+    is stored.
+    """
 
     run: str
     item: str
     epoch: int
     holder: Holder
+    worker: str = ""
+    token: str = ""
+
+
+class WorkerStatus(StrEnum):
+    STARTING = "starting"
+    RUNNING = "running"
+    STUCK = "stuck"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    KILLED = "killed"
+    RELEASED = "released"
+
+
+LIVE = frozenset({WorkerStatus.STARTING, WorkerStatus.RUNNING, WorkerStatus.STUCK})
+
+
+class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One claim of a run: who worked on it, how far it came and how it ended."""
+
+    id: str
+    name: str
+    item: str
+    run: str
+    epoch: int
+    status: WorkerStatus
+    started_at: str
+    beat_at: str
+    ended_at: str
+    iteration: int
+    nudges: int
+    detail: str

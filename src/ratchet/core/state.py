@@ -140,6 +140,7 @@ def advance(
 ROWS: dict[type[ev.Event], tuple[RunStatus, ItemStatus]] = {
     ev.RunClaimed: (RunStatus.RUNNING, ItemStatus.IN_PROGRESS),
     ev.RunParked: (RunStatus.RUNNING, ItemStatus.PARKED),
+    ev.RunReturned: (RunStatus.RUNNING, ItemStatus.QUEUED),
     ev.RunCompleted: (RunStatus.COMPLETED, ItemStatus.COMPLETED),
     ev.RunFailed: (RunStatus.FAILED, ItemStatus.FAILED),
     ev.RunAborted: (RunStatus.ABORTED, ItemStatus.CANCELLED),

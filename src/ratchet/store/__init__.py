@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
+from ratchet.core.budget import Amount, Caps, OverBudget, Reservation, Scope
 from ratchet.core.events import Event
-from ratchet.core.item import Item, ItemStatus
-from ratchet.core.lease import Holder, Lease
+from ratchet.core.failure import Reason
+from ratchet.core.item import Item, ItemStatus, ParkReason, Priority
+from ratchet.core.lease import Holder, Lease, WorkerRow
 from ratchet.core.ledger import Entry
+from ratchet.core.locks import Blocked, Locked
+from ratchet.core.queue import AGING_S, Count, ItemRow, Limits, NoWork, Page
 from ratchet.core.receipt import Receipt
+from ratchet.core.retry import Retry
 from ratchet.core.state import RunStatus
+from ratchet.errors import EnvironmentCannot
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,12 +40,125 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     abort_by: str
 
 
+class Cancelled(StrEnum):
+    DONE = "done"
+    ASKED = "asked"  # a worker has it: it hears so at its next heartbeat
+    OVER = "over"  # it had ended before
+
+
 class Store(Protocol):
     """Every backend passes the one suite in `tests/contract`."""
 
+    # --- the queue -------------------------------------------------------------------------------------------
+
     def add(self, item: Item) -> Item:
-        """Queue an item; while one with the same repo and source_ref is open, return that one instead."""
+        """Queue an item; while one from the same source is open, or for the same request key, return that one.
+
+        What it needs must be there: a need that failed parks it at once. Raises UsageError, NotFound.
+        """
         ...
+
+    def add_all(self, items: Sequence[Item]) -> list[Item]:
+        """All or none. They may wait for each other, but not in a ring."""
+        ...
+
+    def get(self, item: str) -> ItemRow:
+        """Raises NotFound."""
+        ...
+
+    def items(
+        self,
+        *,
+        status: ItemStatus | None = None,
+        priority: Priority | None = None,
+        repo: str = "",
+        after: str = "",
+        limit: int = 50,
+    ) -> Page:
+        """In the order of their turn."""
+        ...
+
+    def stats(self) -> list[Count]: ...
+
+    def claim_next(self, holder: Holder, *, run: str, ttl_s: float, limits: Limits | None = None) -> Lease | NoWork:
+        """Take the lease on the item whose turn it is, starting `run` if it has none. What is lost comes back first."""
+        ...
+
+    def cancel(self, item: str, *, by: str) -> Cancelled: ...
+
+    def requeue(self, item: str) -> ItemRow:
+        """Queue again what failed, was cancelled or is parked: no retries used, the same branch. Raises UsageError."""
+        ...
+
+    def park(self, item: str, reason: ParkReason, *, until: str = "", detail: str = "") -> ItemRow:
+        """Set aside an item that nobody works on; with `until` it comes back by itself. Raises UsageError."""
+        ...
+
+    def unpark(self, item: str) -> ItemRow: ...
+
+    def expire(self) -> list[str]:
+        """Return to the queue what its worker lost and what was parked until now; names the runs that came back."""
+        ...
+
+    # --- workers ---------------------------------------------------------------------------------------------
+
+    def complete(self, lease: Lease, *, commits: int, head: str) -> None:
+        """Raises LeaseLost; saying it twice is saying it once."""
+        ...
+
+    def fail(self, lease: Lease, reason: Reason, detail: str) -> Retry:
+        """Give the run up: again later, to a person, or to its end, as `core.retry` decides. Raises LeaseLost."""
+        ...
+
+    def stuck(self, lease: Lease, detail: str) -> Retry | None:
+        """No progress. The first time, None: nudge it. The second time the run goes back for a fresh context."""
+        ...
+
+    def kill(self, worker: str, *, by: str) -> bool:
+        """Take its run away from a worker, which hears so at its next heartbeat. False: it was over before."""
+        ...
+
+    def workers(self, *, live: bool = False, limit: int = 500) -> list[WorkerRow]:
+        """Newest first."""
+        ...
+
+    def worker(self, worker: str) -> WorkerRow:
+        """Raises NotFound."""
+        ...
+
+    def lease_of(self, token: str) -> Lease:
+        """The lease a token proves. Raises LeaseLost."""
+        ...
+
+    # --- locks and budgets -----------------------------------------------------------------------------------
+
+    def lock(self, lease: Lease, paths: Iterable[str]) -> Locked | Blocked:
+        """All of them or none. Raises LeaseLost, UsageError."""
+        ...
+
+    def unlock(self, lease: Lease, paths: Iterable[str] | None = None) -> list[str]:
+        """Let go of these, or of all; returns what is still held. Raises LeaseLost."""
+        ...
+
+    def locks(self, repo: str) -> dict[str, list[str]]:
+        """Paths by the run that holds them."""
+        ...
+
+    def reserve(self, lease: Lease, asked: Amount, *, caps: Caps) -> Reservation | OverBudget:
+        """Raises LeaseLost."""
+        ...
+
+    def meter(self, reservation: Reservation, spent: Amount) -> str:
+        """Write down what was spent so far; returns what there is too much of, or ''."""
+        ...
+
+    def settle(self, reservation: Reservation, spent: Amount) -> None: ...
+
+    def spent(self, scope: Scope, name: str = "") -> Amount: ...
+
+    def used(self, scope: Scope, name: str = "") -> Amount: ...
+
+    # --- runs ------------------------------------------------------------------------------------------------
 
     def item(self, item: str) -> Item: ...
 
@@ -45,12 +166,12 @@ class Store(Protocol):
         """Take the lease on an item's run, starting `run` if there is none. Raises LeaseHeld."""
         ...
 
-    def renew(self, lease: Lease, *, ttl_s: float) -> str:
+    def renew(self, lease: Lease, *, ttl_s: float, iteration: int | None = None) -> str:
         """Keep the lease; returns who asked for the run to be aborted, or ''. Raises LeaseLost."""
         ...
 
     def release(self, lease: Lease) -> None:
-        """Give the lease back. Releasing what is no longer held is success."""
+        """Give the lease back, and the run to the queue. Releasing what is no longer held is success."""
         ...
 
     def append(self, lease: Lease, events: Sequence[Event], receipt: Receipt | None = None) -> list[Entry]:
@@ -76,3 +197,20 @@ class Store(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def open_store(
+    where: str | Path, *, gone: Callable[[Holder], bool] = lambda _holder: False, aging_s: float = AGING_S
+) -> Store:
+    """A path is a SQLite file, `postgresql://…` a server."""
+    if not str(where).startswith(("postgresql://", "postgres://")):
+        from ratchet.store.sqlite import SqliteStore  # noqa: PLC0415 — it imports this module
+
+        return SqliteStore(Path(where), gone=gone, aging_s=aging_s)
+    try:
+        from ratchet.store.postgres import PostgresStore  # noqa: PLC0415 — its library is optional
+    except ImportError as error:
+        raise EnvironmentCannot(
+            f"a store on PostgreSQL needs psycopg: {error}", hint="pip install 'ratchet-factory[postgres]'"
+        ) from error
+    return PostgresStore(str(where), gone=gone, aging_s=aging_s)

@@ -1,0 +1,85 @@
+"""Locks on paths: how a claim on paths is written, and when two claims touch the same file."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import msgspec
+
+PATHS_MAX = 1_000
+
+
+class Locked(msgspec.Struct, frozen=True, kw_only=True):
+    """All that was asked for is held."""
+
+    paths: list[str]
+
+
+class Blocked(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing was taken: `asked` touches `held`, which `worker` holds for `run`."""
+
+    asked: str
+    held: str
+    run: str
+    worker: str
+
+
+def normalise(path: str) -> str:
+    """One spelling for each claim: `./src//a.py` is `src/a.py`, `docs/` is `docs/**`. Raises ValueError."""
+    if not path or "\0" in path or "\\" in path:
+        raise ValueError(f"{path!r} is no path in a repository")
+    if path.startswith(("/", "~")) or path[1:2] == ":":
+        raise ValueError(f"{path!r} is absolute: locks are on paths in the repository")
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise ValueError(f"{path!r} leaves the repository")
+    if not parts or path.endswith("/"):
+        parts.append("**")
+    return "/".join(parts)
+
+
+def normalised(paths: list[str]) -> list[str]:
+    """Sorted and each once, so that the order of asking is the same for everybody."""
+    if len(paths) > PATHS_MAX:
+        raise ValueError(f"{len(paths)} paths are too many for one claim: lock their directory")
+    return sorted({normalise(path) for path in paths})
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether some file can belong to both. A path also claims what is below it. In doubt, yes."""
+    return _parts_meet(tuple(one.split("/")), tuple(other.split("/")), exact=True)
+
+
+@lru_cache(maxsize=65_536)
+def _parts_meet(one: tuple[str, ...], other: tuple[str, ...], *, exact: bool) -> bool:
+    """`exact` until a `**` was used: only then do we know that what is left lies below the other's path."""
+    if not one or not other:
+        left = one or other
+        return exact or all(part == "**" for part in left)
+    if one[0] == "**":
+        return _parts_meet(one[1:], other, exact=False) or _parts_meet(one, other[1:], exact=False)
+    if other[0] == "**":
+        return _parts_meet(one, other[1:], exact=False) or _parts_meet(one[1:], other, exact=False)
+    return _names_meet(_atoms(one[0]), _atoms(other[0])) and _parts_meet(one[1:], other[1:], exact=exact)
+
+
+def _atoms(name: str) -> tuple[str, ...]:
+    """A name as single characters, `?` for any one and `*` for any number. A class `[…]` is taken for any one."""
+    atoms: list[str] = []
+    rest = name
+    while rest:
+        end = rest.find("]", 2) if rest[0] == "[" else -1
+        atoms.append("?" if end > 0 else rest[0])
+        rest = rest[end + 1 :] if end > 0 else rest[1:]
+    return tuple(atoms)
+
+
+@lru_cache(maxsize=65_536)
+def _names_meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    if not one or not other:
+        return all(atom == "*" for atom in one or other)
+    if one[0] == "*":
+        return _names_meet(one[1:], other) or _names_meet(one, other[1:])
+    if other[0] == "*":
+        return _names_meet(one, other[1:]) or _names_meet(one[1:], other)
+    return (one[0] == other[0] or "?" in (one[0], other[0])) and _names_meet(one[1:], other[1:])

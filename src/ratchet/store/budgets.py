@@ -1,0 +1,99 @@
+"""Budgets: spending is reserved before, metered during and settled after. Every sum is a sum of rows."""
+
+from __future__ import annotations
+
+import secrets
+
+from ratchet.core.budget import KINDS, Amount, Caps, OverBudget, Reservation, Scope, amount, overspent, refusal
+from ratchet.core.lease import Lease
+from ratchet.store.database import Database, Row, Transaction
+from ratchet.store.ledger import hold, lost
+
+
+class Budgets(Database):
+    def reserve(self, lease: Lease, asked: Amount, *, caps: Caps) -> Reservation | OverBudget:
+        """Raises LeaseLost."""
+        with self._write() as db:
+            db.alone("budget")  # the day is shared by all: two that both fit alone may not fit together
+            hold(db, lease)
+            item = db.one("SELECT repo FROM items WHERE id = ?", lease.item)
+            if item is None:
+                raise lost(lease)
+            day = self._today()
+            if over := _over(db, asked, caps, item=lease.item, repo=item["repo"], day=day):
+                return over
+            name = f"reservation-{secrets.token_hex(8)}"
+            db.run(_RESERVE, name, lease.run, lease.epoch, lease.item, item["repo"], day, *asked.units())
+        return Reservation(id=name, run=lease.run, epoch=lease.epoch, held=asked)
+
+    def meter(self, reservation: Reservation, spent: Amount) -> str:
+        """Write down what was spent so far; returns what there is too much of, or '': who hears it must stop.
+
+        Spending never shrinks, and the truth is written even when it is too much. Raises nothing for a lease that was
+        lost meanwhile: money spent is spent.
+        """
+        with self._write() as db:
+            db.run(_METER, *_twice(spent), reservation.id)
+        return overspent(spent, reservation.held)
+
+    def settle(self, reservation: Reservation, spent: Amount) -> None:
+        """The step is over: what was not spent is free again. Settling twice changes nothing."""
+        with self._write() as db:
+            db.run(f"{_METER} AND status = 'held'", *_twice(spent), reservation.id)
+            db.run("UPDATE reservations SET status = 'settled' WHERE id = ? AND status = 'held'", reservation.id)
+
+    def spent(self, scope: Scope, name: str = "") -> Amount:
+        """On an item in its life, on a repository today, or on all of them today; without what is only reserved."""
+        return self._sums(scope, name, _SPENT)
+
+    def used(self, scope: Scope, name: str = "") -> Amount:
+        """The same with what is reserved now: what a cap is compared with."""
+        return self._sums(scope, name, _USED)
+
+    def _sums(self, scope: Scope, name: str, sums: str) -> Amount:
+        values = {Scope.ITEM: (name,), Scope.REPO: (self._today(), name), Scope.DAY: (self._today(),)}[scope]
+        with self._read() as db:
+            return _sum(db.one(f"SELECT {sums} FROM reservations {_WHERE[scope]}", *values))  # noqa: S608 — ours
+
+
+def _over(db: Transaction, asked: Amount, caps: Caps, *, item: str, repo: str, day: str) -> OverBudget | None:
+    scopes = {Scope.ITEM: (caps.item, (item,)), Scope.REPO: (caps.repo, (day, repo)), Scope.DAY: (caps.day, (day,))}
+    for scope, (cap, values) in scopes.items():
+        if cap == type(cap)():
+            continue
+        used = _sum(db.one(f"SELECT {_USED} FROM reservations {_WHERE[scope]}", *values))  # noqa: S608 — ours
+        if over := refusal(asked, used, cap, scope):
+            return over
+    return None
+
+
+def _sum(row: Row | None) -> Amount:
+    assert row
+    cost, tokens, seconds, iterations = (int(row[kind]) for kind in KINDS)
+    return amount(cost, tokens, seconds, iterations)
+
+
+def _twice(spent: Amount) -> list[int]:
+    return [unit for unit in spent.units() for _ in range(2)]
+
+
+_WHERE = {Scope.ITEM: "WHERE item = ?", Scope.REPO: "WHERE day = ? AND repo = ?", Scope.DAY: "WHERE day = ?"}
+_SPENT = ", ".join(f"COALESCE(sum(spent_{kind}), 0) AS {kind}" for kind in KINDS)
+# While it is held, a reservation uses what it holds, or what was spent if that is more already.
+_USED = ", ".join(
+    f"COALESCE(sum(CASE WHEN status = 'held' AND held_{kind} > spent_{kind} THEN held_{kind} ELSE spent_{kind} END), 0)"
+    f" AS {kind}"
+    for kind in KINDS
+)
+_METER = """
+UPDATE reservations SET
+  spent_cost_usd   = CASE WHEN spent_cost_usd   < ? THEN ? ELSE spent_cost_usd   END,
+  spent_tokens     = CASE WHEN spent_tokens     < ? THEN ? ELSE spent_tokens     END,
+  spent_seconds    = CASE WHEN spent_seconds    < ? THEN ? ELSE spent_seconds    END,
+  spent_iterations = CASE WHEN spent_iterations < ? THEN ? ELSE spent_iterations END
+WHERE id = ?
+"""
+_RESERVE = """
+INSERT INTO reservations (id, run, epoch, item, repo, day, status, held_cost_usd, held_tokens, held_seconds,
+                          held_iterations) VALUES (?, ?, ?, ?, ?, ?, 'held', ?, ?, ?, ?)
+"""

@@ -1,0 +1,318 @@
+"""Leases and ledgers: who may write to a run, and what was written. The guard sits in every write."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from ratchet.core import events as ev
+from ratchet.core.events import Event, encode, kind_of
+from ratchet.core.item import OPEN, Item, ItemStatus
+from ratchet.core.lease import Holder, Lease, WorkerStatus
+from ratchet.core.ledger import GENESIS, MESSAGE_MAX_BYTES, Entry, first_break, seal
+from ratchet.core.receipt import Receipt
+from ratchet.core.state import ROWS, RunStatus
+from ratchet.errors import LeaseHeld, LeaseLost, LedgerBroken, NotFound, UsageError
+from ratchet.store import RunRow
+from ratchet.store.database import Database, Row, Transaction, stamp
+
+
+class Ledger(Database):
+    # --- leases ----------------------------------------------------------------------------------------------
+
+    def claim(self, item: str, *, run: str, holder: Holder, ttl_s: float) -> Lease:
+        now = self._clock()
+        with self._write() as db:
+            row = db.one(_CLAIM_ITEM, item)
+            if row is None:
+                raise NotFound(f"there is no item {item}", item=item)
+            if row["status"] not in OPEN:
+                raise UsageError(f"item {item} is {row['status']}: nothing is left to do", item=item)
+            if row["run"]:
+                self._free(db, row["run"], now)
+            return take(db, row, run=run, holder=holder, now=now, ttl_s=ttl_s)
+
+    def _free(self, db: Transaction, run: str, now: datetime) -> None:
+        """Drop a lease that has expired or whose holder is dead; refuse when it is alive."""
+        row = db.one(_LEASE, run)
+        if row is None:
+            return
+        held_by = holder_of(row)
+        if row["expires_at"] > stamp(now) and not self._gone(held_by):
+            raise LeaseHeld(
+                f"{run} is being worked on by {held_by.worker} (process {held_by.pid})",
+                hint=f"wait for it, or stop it with `ratchet abort {run}`",
+                run=run,
+                holder=held_by.worker,
+            )
+        close_lease(db, run, row["epoch"], WorkerStatus.FAILED, detail="lost", at=stamp(now))
+
+    def renew(self, lease: Lease, *, ttl_s: float, iteration: int | None = None) -> str:
+        now = self._clock()
+        with self._write() as db:
+            row = db.one(_RENEW, stamp(now + timedelta(seconds=ttl_s)), lease.run, lease.epoch)
+            if row is None:
+                return _renew_finished(db, lease)
+            beat = db.one(_BEAT, stamp(now), iteration, lease.run, lease.epoch) if row["id"] else None
+            return str(row["abort_by"]) or (_over(db, lease, beat["iteration"]) if beat else "")
+
+    def release(self, lease: Lease) -> None:
+        with self._write() as db:
+            db.one(_LOCK_ITEM, lease.item)
+            if close_lease(db, lease.run, lease.epoch, WorkerStatus.RELEASED, detail="", at=stamp(self._clock())):
+                db.run(_BACK_IN_QUEUE, lease.item)
+                db.run(FENCE, lease.run, lease.epoch)
+
+    def lease_of(self, token: str) -> Lease:
+        """The lease a token proves. Raises LeaseLost."""
+        with self._read() as db:
+            row = db.one(_PROVEN, hash_of(token))
+        if row is None:
+            raise LeaseLost("this token is of no lease that is held", hint="claim again")
+        return Lease(
+            run=row["run"], item=row["item"], epoch=row["epoch"], holder=holder_of(row), worker=row["id"], token=token
+        )
+
+    # --- the ledger ------------------------------------------------------------------------------------------
+
+    def append(self, lease: Lease, events: Sequence[Event], receipt: Receipt | None = None) -> list[Entry]:
+        with self._write() as db:
+            return write(db, lease, events, at=stamp(self._clock()), receipt=receipt)
+
+    def entries(self, run: str) -> list[Entry]:
+        row = self.run(run)
+        with self._read() as db:
+            rows = db.all("SELECT * FROM events WHERE run = ? AND seq <= ? ORDER BY seq", run, row.length)
+        entries = [Entry(**dict(found)) for found in rows]
+        if broken := first_break(entries, run=run, length=row.length, head=row.head):
+            raise LedgerBroken(
+                f"row {broken.seq} of the ledger of {run} does not hold: {broken.why}",
+                hint="restore the database from a backup; the commits on the branch are not affected",
+                run=run,
+                seq=broken.seq,
+            )
+        return entries
+
+    def receipts(self, run: str) -> list[Receipt]:
+        with self._read() as db:
+            rows = db.all("SELECT body FROM receipts WHERE run = ? ORDER BY step", run)
+        try:
+            return [msgspec.json.decode(row["body"], type=Receipt) for row in rows]
+        except msgspec.MsgspecError as error:
+            raise LedgerBroken(f"a receipt of {run} cannot be read: {error}", run=run) from error
+
+    # --- looking ---------------------------------------------------------------------------------------------
+
+    def runs(self) -> list[RunRow]:
+        with self._read() as db:
+            return [_run_row(row) for row in db.all(f"{_RUNS} ORDER BY runs.created_at DESC, runs.id DESC")]
+
+    def run(self, run: str) -> RunRow:
+        with self._read() as db:
+            row = db.one(f"{_RUNS} WHERE runs.id = ?", run)
+        if row is None:
+            raise NotFound(f"there is no run {run}", hint="`ratchet runs` lists what there is", run=run)
+        return _run_row(row)
+
+    def ask_abort(self, run: str, *, by: str) -> None:
+        with self._write() as db:
+            db.run("UPDATE runs SET abort_by = ? WHERE id = ? AND status = 'running'", by, run)
+
+
+# --- what the other verbs build on ---------------------------------------------------------------------------------
+
+
+def take(db: Transaction, row: Row, *, run: str, holder: Holder, now: datetime, ttl_s: float) -> Lease:
+    """Give the lease on an item whose row is locked and whose run nobody holds."""
+    at, item = stamp(now), row["id"]
+    if row["run"]:
+        run = row["run"]
+        started = db.one(_NEXT_EPOCH, run)
+        assert started, f"{item} is open and its run is not"
+        epoch = int(started["epoch"])
+    else:
+        epoch = 1
+        db.run(_START_RUN, run, item, at, GENESIS, epoch)
+    worker, token = f"worker-{secrets.token_hex(8)}", secrets.token_urlsafe(32)
+    who = (holder.worker, holder.machine, holder.pid, holder.born)
+    db.run(_TAKE, run, epoch, *who, stamp(now + timedelta(seconds=ttl_s)), hash_of(token), worker)
+    db.run(_ADD_WORKER, worker, holder.worker, item, run, epoch, at, at)
+    db.run("UPDATE items SET status = 'assigned', run = ?, park_reason = '', not_before = '' WHERE id = ?", run, item)
+    return Lease(run=run, item=item, epoch=epoch, holder=holder, worker=worker, token=token)
+
+
+def write(
+    db: Transaction, lease: Lease, events: Sequence[Event], *, at: str, receipt: Receipt | None = None
+) -> list[Entry]:
+    """Add events to a ledger and move the rows they speak of. Raises LeaseLost."""
+    if any(type(event) in ROWS for event in events):
+        db.one(_LOCK_ITEM, lease.item)  # every verb locks the item before its run: the order that cannot deadlock
+    row = db.one("SELECT length, head FROM runs WHERE id = ?", lease.run)
+    if row is None:
+        raise lost(lease)
+    entries = _chain(lease, events, at=at, length=row["length"], head=row["head"])
+    moves = [event for event in events if type(event) in ROWS]
+    status = ROWS[type(moves[-1])][0] if moves else RunStatus.RUNNING
+    after = (entries[-1].seq, entries[-1].sum, status, lease.run, lease.epoch, row["length"])
+    if db.run(_ADVANCE, *after) != 1:
+        raise lost(lease)
+    db.many(_ADD_EVENT, [msgspec.structs.astuple(entry) for entry in entries])
+    for event in moves:
+        _move(db, lease, event, at)
+    if receipt:
+        body = msgspec.json.encode(receipt)
+        db.run("INSERT INTO receipts VALUES (?, ?, ?, ?)", lease.run, receipt.step, receipt.key, body)
+    return entries
+
+
+_ENDS: dict[type[Event], WorkerStatus] = {
+    ev.RunCompleted: WorkerStatus.COMPLETED,
+    ev.RunFailed: WorkerStatus.FAILED,
+    ev.RunAborted: WorkerStatus.KILLED,
+    ev.RunReturned: WorkerStatus.FAILED,
+}
+
+
+def _move(db: Transaction, lease: Lease, event: Event, at: str) -> None:
+    """Move the item as the event says; an event that ends the work also ends the lease and all that hangs on it."""
+    _, status = ROWS[type(event)]
+    reason, until, detail = "", "", ""
+    if isinstance(event, ev.RunParked):
+        reason, until, detail = event.reason, event.until, event.detail
+    elif isinstance(event, ev.RunReturned):
+        until, detail = event.until, event.detail
+    elif isinstance(event, ev.RunFailed):
+        detail = event.detail
+    db.run(_MOVE_ITEM, status, reason, until, detail, lease.item, lease.run)
+    if type(event) in _ENDS:
+        close_lease(db, lease.run, lease.epoch, _ENDS[type(event)], detail=detail, at=at)
+    if status in (ItemStatus.FAILED, ItemStatus.CANCELLED):
+        block_dependants(db, lease.item)
+
+
+def close_lease(db: Transaction, run: str, epoch: int, status: WorkerStatus, *, detail: str, at: str) -> bool:
+    """End a lease: its locks go with it, its worker is over, what it reserved and did not spend is free again."""
+    if db.run("DELETE FROM leases WHERE run = ? AND epoch = ?", run, epoch) != 1:
+        return False
+    db.run(_END_WORKER, status, at, detail, run, epoch)
+    db.run(_SETTLE_ALL, run, epoch)
+    return True
+
+
+def block_dependants(db: Transaction, item: str) -> None:
+    db.run(_BLOCK, f"{item} will not be completed", item)
+
+
+def lost(lease: Lease) -> LeaseLost:
+    return LeaseLost(
+        f"{lease.run} is no longer ours (epoch {lease.epoch}): nothing was written",
+        hint=f"`ratchet show {lease.run}` tells who continues it",
+        run=lease.run,
+        epoch=lease.epoch,
+    )
+
+
+def hold(db: Transaction, lease: Lease) -> None:
+    """Be sure that the lease is ours until this transaction ends. Raises LeaseLost."""
+    if db.one(_HOLD, lease.run, lease.epoch) is None:
+        raise lost(lease)
+
+
+def hash_of(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def holder_of(row: Row) -> Holder:
+    return Holder(worker=row["worker"], machine=row["machine"], pid=row["pid"], born=row["born"])
+
+
+def _renew_finished(db: Transaction, lease: Lease) -> str:
+    """A heartbeat that crosses the end of its own run is in order: there is nothing left to lose."""
+    if db.one("SELECT 1 AS ok FROM runs WHERE id = ? AND epoch = ? AND status <> 'running'", lease.run, lease.epoch):
+        return ""
+    raise lost(lease)
+
+
+def _over(db: Transaction, lease: Lease, iteration: int) -> str:
+    if not iteration:
+        return ""
+    row = db.one("SELECT body FROM items WHERE id = ?", lease.item)
+    most = msgspec.json.decode(row["body"], type=Item).max_iterations if row else None
+    return f"ratchet: {iteration} iterations, at most {most} are allowed" if most and iteration > most else ""
+
+
+def _chain(lease: Lease, events: Sequence[Event], *, at: str, length: int, head: str) -> list[Entry]:
+    entries: list[Entry] = []
+    for seq, event in enumerate(events, start=length + 1):
+        data = encode(event)
+        if len(data) > MESSAGE_MAX_BYTES:
+            raise ValueError(f"{kind_of(event)} has {len(data)} bytes: what is larger than a message is an artifact")
+        head = entries[-1].sum if entries else head
+        entry = seal(run=lease.run, seq=seq, at=at, epoch=lease.epoch, kind=kind_of(event), data=data, prev=head)
+        entries.append(entry)
+    return entries
+
+
+def _run_row(row: Row) -> RunRow:
+    fields: dict[str, Any] = {
+        name: row[name] for name in ("run", "item", "created_at", "length", "head", "epoch", "abort_by")
+    }
+    return RunRow(
+        **fields,
+        title=msgspec.json.decode(row["body"], type=Item).title,
+        status=RunStatus(row["status"]),
+        item_status=ItemStatus(row["item_status"]),
+        holder=holder_of(row) if row["worker"] else None,
+        expires_at=row["expires_at"] or "",
+    )
+
+
+_CLAIM_ITEM = "SELECT id, status, run FROM items WHERE id = ? FOR UPDATE"
+_LOCK_ITEM = "SELECT id FROM items WHERE id = ? FOR UPDATE"
+_LEASE = "SELECT * FROM leases WHERE run = ? FOR UPDATE"
+_HOLD = "SELECT run FROM leases WHERE run = ? AND epoch = ? FOR UPDATE"
+_START_RUN = "INSERT INTO runs VALUES (?, ?, 'running', ?, 0, ?, ?, '')"
+_NEXT_EPOCH = "UPDATE runs SET epoch = epoch + 1 WHERE id = ? AND status = 'running' RETURNING epoch"
+FENCE = "UPDATE runs SET epoch = epoch + 1 WHERE id = ? AND epoch = ? AND status = 'running'"
+_TAKE = "INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ADD_WORKER = """
+INSERT INTO workers (id, name, item, run, epoch, status, started_at, beat_at) VALUES (?, ?, ?, ?, ?, 'starting', ?, ?)
+"""
+_RENEW = """
+UPDATE leases SET expires_at = ? WHERE run = ? AND epoch = ?
+RETURNING id, (SELECT abort_by FROM runs WHERE runs.id = leases.run) AS abort_by
+"""
+_BEAT = """
+UPDATE workers SET beat_at = ?, iteration = COALESCE(CAST(? AS INTEGER), iteration),
+       status = CASE status WHEN 'starting' THEN 'running' ELSE status END
+WHERE run = ? AND epoch = ? AND ended_at = '' RETURNING iteration
+"""
+_BACK_IN_QUEUE = "UPDATE items SET status = 'queued' WHERE id = ? AND status IN ('assigned', 'in_progress')"
+_PROVEN = """
+SELECT leases.*, runs.item FROM leases JOIN runs ON runs.id = leases.run WHERE leases.token_sha256 = ?
+"""
+_ADVANCE = """
+UPDATE runs SET length = ?, head = ?, status = ?
+WHERE id = ? AND epoch = ? AND length = ? AND status = 'running'
+"""
+_ADD_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_MOVE_ITEM = "UPDATE items SET status = ?, park_reason = ?, not_before = ?, detail = ? WHERE id = ? AND run = ?"
+_END_WORKER = """
+UPDATE workers SET status = ?, ended_at = ?, detail = ? WHERE run = ? AND epoch = ? AND ended_at = ''
+"""
+_SETTLE_ALL = "UPDATE reservations SET status = 'settled' WHERE run = ? AND epoch = ? AND status = 'held'"
+_BLOCK = """
+UPDATE items SET status = 'parked', park_reason = 'blocked', not_before = '', detail = ?
+WHERE status = 'queued' AND id IN (SELECT item FROM needs WHERE need = ?)
+"""
+_RUNS = """
+SELECT runs.id AS run, runs.item, runs.status, runs.created_at, runs.length, runs.head, runs.epoch, runs.abort_by,
+       items.body, items.status AS item_status,
+       leases.worker, leases.machine, leases.pid, leases.born, leases.expires_at
+FROM runs JOIN items ON items.id = runs.item LEFT JOIN leases ON leases.run = runs.id
+"""

@@ -1,0 +1,74 @@
+"""Locks on paths: all that was asked for or none of it, and gone with the lease they were taken under."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ratchet.core.lease import Lease
+from ratchet.core.locks import Blocked, Locked, normalised, overlap
+from ratchet.errors import UsageError
+from ratchet.store.database import Database, Transaction, stamp
+from ratchet.store.ledger import hold, lost
+
+
+class Locks(Database):
+    def lock(self, lease: Lease, paths: Iterable[str]) -> Locked | Blocked:
+        """Nobody waits and nobody holds a part, so nobody can wait for a ring. Raises LeaseLost, UsageError."""
+        wanted = _normal(paths)
+        with self._write() as db:
+            repo = _repo(db, lease)
+            db.alone(f"locks {repo}")
+            hold(db, lease)
+            for row in db.all(_OTHERS, repo, lease.run, stamp(self._clock())):
+                for path in wanted:
+                    if overlap(path, row["path"]):
+                        return Blocked(asked=path, held=row["path"], run=row["run"], worker=row["worker"])
+            db.many(_LOCK, [(repo, path, lease.run) for path in wanted])
+            return Locked(paths=_held(db, lease.run))
+
+    def unlock(self, lease: Lease, paths: Iterable[str] | None = None) -> list[str]:
+        """Let go of these, or of all; returns what is still held. Raises LeaseLost."""
+        with self._write() as db:
+            hold(db, lease)
+            if paths is None:
+                db.run("DELETE FROM locks WHERE run = ?", lease.run)
+            else:
+                db.many("DELETE FROM locks WHERE run = ? AND path = ?", [(lease.run, path) for path in _normal(paths)])
+            return _held(db, lease.run)
+
+    def locks(self, repo: str) -> dict[str, list[str]]:
+        """Paths by the run that holds them."""
+        held: dict[str, list[str]] = {}
+        with self._read() as db:
+            for row in db.all(_ALL, repo, stamp(self._clock())):
+                held.setdefault(row["run"], []).append(row["path"])
+        return held
+
+
+def _normal(paths: Iterable[str]) -> list[str]:
+    try:
+        return normalised(list(paths))
+    except ValueError as error:
+        raise UsageError(str(error), hint="name paths as git does: src/a.py, src/, docs/**/*.md") from error
+
+
+def _repo(db: Transaction, lease: Lease) -> str:
+    row = db.one("SELECT repo FROM items WHERE id = ?", lease.item)
+    if row is None:
+        raise lost(lease)
+    return str(row["repo"])
+
+
+def _held(db: Transaction, run: str) -> list[str]:
+    return [row["path"] for row in db.all("SELECT path FROM locks WHERE run = ? ORDER BY path", run)]
+
+
+_OTHERS = """
+SELECT locks.path, locks.run, leases.worker FROM locks JOIN leases ON leases.run = locks.run
+WHERE locks.repo = ? AND locks.run <> ? AND leases.expires_at > ? ORDER BY locks.path
+"""
+_ALL = """
+SELECT locks.path, locks.run FROM locks JOIN leases ON leases.run = locks.run
+WHERE locks.repo = ? AND leases.expires_at > ? ORDER BY locks.run, locks.path
+"""
+_LOCK = "INSERT INTO locks VALUES (?, ?, ?) ON CONFLICT DO NOTHING"

@@ -1,0 +1,423 @@
+"""The queue: what waits, whose turn it is, and how a run that was given up comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from ratchet.core import events as ev
+from ratchet.core.failure import Reason
+from ratchet.core.item import OPEN, RANK, Item, ItemStatus, ParkReason, Priority
+from ratchet.core.lease import Holder, Lease, WorkerStatus
+from ratchet.core.locks import normalised
+from ratchet.core.queue import Count, ItemRow, Limits, NoWork, Page, Why, cycle, turn
+from ratchet.core.retry import After, Retry, retry
+from ratchet.errors import NotFound, UsageError
+from ratchet.store import Cancelled
+from ratchet.store.database import Row, Transaction, stamp
+from ratchet.store.ledger import FENCE, Ledger, block_dependants, close_lease, holder_of, take, write
+
+SWEEP_MAX = 100
+PAGE_MAX = 500
+_PRIORITY = {rank: priority for priority, rank in RANK.items()}
+
+
+class Queue(Ledger):
+    # --- adding ----------------------------------------------------------------------------------------------
+
+    def add(self, item: Item) -> Item:
+        return self.add_all([item])[0]
+
+    def add_all(self, items: Sequence[Item]) -> list[Item]:
+        """All or none. They may wait for each other, but not in a ring."""
+        items = [_checked(item) for item in items]
+        with self._write() as db:
+            return [self._add(db, item) for item in items] if len(items) == 1 else self._add_many(db, items)
+
+    def _add_many(self, db: Transaction, items: Sequence[Item]) -> list[Item]:
+        if ring := cycle({item.id: item.needs for item in items}):
+            raise _ring(ring)
+        bare = [self._insert(db, item) for item in items]
+        for asked, added in zip(items, bare, strict=True):
+            if asked.id == added.id:
+                _wait_for(db, asked)
+        return bare
+
+    def _add(self, db: Transaction, item: Item) -> Item:
+        if item.id in item.needs:
+            raise _ring([item.id, item.id])
+        added = self._insert(db, item)
+        if added.id == item.id and item.needs:
+            _wait_for(db, item)
+        return added
+
+    def _insert(self, db: Transaction, item: Item) -> Item:
+        """The item, or the one that is there already for the same request or the same open source."""
+        if same := _same(db, item):
+            return same
+        place = turn(self._clock().timestamp(), item.priority, aging_s=self._aging_s)
+        row = (item.id, item.repo, item.source, item.source_ref, item.request_key, RANK[item.priority], place)
+        if db.run(_ADD_ITEM, *row, item.created_at, msgspec.json.encode(item)) == 1:
+            return item
+        if same := _same(db, item):  # somebody else was quicker
+            return same
+        raise UsageError(f"there is an item {item.id} already", item=item.id)
+
+    # --- claiming --------------------------------------------------------------------------------------------
+
+    def claim_next(self, holder: Holder, *, run: str, ttl_s: float, limits: Limits | None = None) -> Lease | NoWork:
+        limits, now = limits or Limits(), self._clock()
+        with self._write() as db:
+            if limits.any:
+                db.alone("claim")  # what is counted must still be true when the lease is written
+            if _due(db, stamp(now)):
+                self._sweep(db, now)
+            if refused := self._refused(db, limits, now):
+                return refused
+            row = _next(db, limits, stamp(now))
+            if row is None:
+                return NoWork(why=Why.EMPTY)
+            return take(db, row, run=run, holder=holder, now=now, ttl_s=ttl_s)
+
+    def _refused(self, db: Transaction, limits: Limits, now: datetime) -> NoWork | None:
+        if limits.workers is not None and _count(db, _WORKING, stamp(now)) >= limits.workers:
+            return NoWork(why=Why.WORKERS)
+        if limits.awaiting_review is not None and _count(db, _AWAITING_REVIEW) >= limits.awaiting_review:
+            return NoWork(why=Why.AWAITING_REVIEW)
+        if limits.daily_iterations is not None and _count(db, _ITERATIONS, self._today()) >= limits.daily_iterations:
+            tomorrow = self._midnight(self._midnight(now) + timedelta(hours=36))  # a day may have 25 hours
+            return NoWork(why=Why.DAILY_ITERATIONS, until=stamp(tomorrow))
+        if limits.cooldown_s:
+            row = db.one("SELECT max(started_at) AS last FROM workers")
+            last = row["last"] if row else None
+            if last and last > stamp(now - timedelta(seconds=limits.cooldown_s)):
+                until = datetime.fromisoformat(last) + timedelta(seconds=limits.cooldown_s)
+                return NoWork(why=Why.COOLDOWN, until=stamp(until))
+        return None
+
+    # --- coming back -----------------------------------------------------------------------------------------
+
+    def expire(self) -> list[str]:
+        """Return to the queue what its worker lost and what was parked until now; names the runs that came back.
+
+        Every `claim_next` does the same for leases whose time is up; this one also asks who is known to be dead.
+        """
+        now = self._clock()
+        with self._write() as db:
+            dead = [row for row in db.all(_ALL_LEASES) if row["expires_at"] > stamp(now) and self._gone(holder_of(row))]
+            return self._sweep(db, now, dead)
+
+    def _sweep(self, db: Transaction, now: datetime, dead: Sequence[Row] = ()) -> list[str]:
+        db.run(_WAKE, stamp(now))
+        lost = [*db.all(_EXPIRED, stamp(now), SWEEP_MAX), *dead]
+        return [row["run"] for row in lost if self._return(db, row, Reason.WORKER_LOST, "lost", now=now, wait=False)]
+
+    def _return(
+        self,
+        db: Transaction,
+        row: Row,
+        reason: Reason,
+        detail: str,
+        *,
+        now: datetime,
+        wait: bool = True,
+        status: WorkerStatus = WorkerStatus.FAILED,
+    ) -> Retry | None:
+        """Take the lease `row` away and send its run back, to a person, or to its end. None: it was gone already."""
+        item = db.one(_RETURN_WAITING if wait else _RETURN, row["item"])
+        lease = db.one(_STILL_HELD, row["run"], row["epoch"], row["expires_at"]) if item else None
+        if item is None or lease is None:
+            return None
+        after = retry(reason, attempts=item["attempts"], returns=item["returns"])
+        event = _ended(after, reason, detail, until=stamp(now + timedelta(seconds=after.delay_s)), by=lease["abort_by"])
+        held = Lease(run=row["run"], item=row["item"], epoch=row["epoch"], holder=holder_of(lease))
+        self._end(db, held, event, status=status, detail=detail, at=stamp(now))
+        db.run("UPDATE items SET attempts = ?, returns = ? WHERE id = ?", after.attempts, after.returns, row["item"])
+        return after
+
+    def _end(
+        self, db: Transaction, lease: Lease, event: ev.Event, *, status: WorkerStatus, detail: str, at: str
+    ) -> None:
+        close_lease(db, lease.run, lease.epoch, status, detail=detail, at=at)
+        write(db, lease, [event], at=at)
+        db.run(FENCE, lease.run, lease.epoch)
+
+    # --- moving by hand --------------------------------------------------------------------------------------
+
+    def cancel(self, item: str, *, by: str) -> Cancelled:
+        now = self._clock()
+        with self._write() as db:
+            row = _locked(db, item)
+            if row["status"] not in OPEN:
+                return Cancelled.OVER
+            if row["run"] is None:
+                db.run("UPDATE items SET status = 'cancelled', park_reason = '', not_before = '' WHERE id = ?", item)
+                block_dependants(db, item)
+                return Cancelled.DONE
+            lease = db.one("SELECT * FROM leases WHERE run = ? FOR UPDATE", row["run"])
+            if lease and lease["expires_at"] > stamp(now) and not self._gone(holder_of(lease)):
+                db.run("UPDATE runs SET abort_by = ? WHERE id = ? AND status = 'running'", by, row["run"])
+                return Cancelled.ASKED
+            nobody = Holder(worker="", machine="", pid=0, born="")
+            epoch = lease["epoch"] if lease else _epoch(db, row["run"])
+            held = Lease(run=row["run"], item=item, epoch=epoch, holder=nobody)
+            self._end(db, held, ev.RunAborted(by=by), status=WorkerStatus.FAILED, detail="lost", at=stamp(now))
+            return Cancelled.DONE
+
+    def requeue(self, item: str) -> ItemRow:
+        """Queue again what failed, was cancelled or is parked: no retries used, the same branch. Raises UsageError."""
+        with self._write() as db:
+            row = _locked(db, item)
+            if row["status"] not in ("failed", "cancelled", "parked", "queued"):
+                raise UsageError(f"item {item} is {row['status']}: it cannot be queued again", item=item)
+            _refuse_blocked(db, item)
+            wanted = msgspec.json.decode(row["body"], type=Item)
+            same = _same_source(db, wanted)
+            if same and same.id != item:
+                raise UsageError(f"{same.id} is open for the same source", hint=f"ratchet cancel {same.id}", item=item)
+            db.run(_REQUEUE, item)
+            db.run(_UNBLOCK, item)
+            return _item_row(_locked(db, item))
+
+    def park(self, item: str, reason: ParkReason, *, until: str = "", detail: str = "") -> ItemRow:
+        """Set aside an item that nobody works on; with `until` it comes back by itself."""
+        with self._write() as db:
+            row = _locked(db, item)
+            if db.run(_PARK, reason, until, detail, item) != 1:
+                raise UsageError(f"item {item} is {row['status']}: only what waits can be parked", item=item)
+            return _item_row(_locked(db, item))
+
+    def unpark(self, item: str) -> ItemRow:
+        with self._write() as db:
+            row = _locked(db, item)
+            _refuse_blocked(db, item)
+            if db.run(_UNPARK, item) != 1:
+                raise UsageError(f"item {item} is {row['status']}, not parked", item=item)
+            return _item_row(_locked(db, item))
+
+    # --- looking ---------------------------------------------------------------------------------------------
+
+    def item(self, item: str) -> Item:
+        return self.get(item).item
+
+    def get(self, item: str) -> ItemRow:
+        with self._read() as db:
+            row = db.one("SELECT * FROM items WHERE id = ?", item)
+        if row is None:
+            raise _no_item(item)
+        return _item_row(row)
+
+    def items(
+        self,
+        *,
+        status: ItemStatus | None = None,
+        priority: Priority | None = None,
+        repo: str = "",
+        after: str = "",
+        limit: int = 50,
+    ) -> Page:
+        """In the order of their turn."""
+        limit = max(1, min(limit, PAGE_MAX))
+        asked = {"status": status, "rank": RANK[priority] if priority else None, "repo": repo or None}
+        given = {name: value for name, value in asked.items() if value is not None}
+        where = "".join(f" AND {name} = ?" for name in given)
+        place, name = _cursor(after)
+        sql = f"SELECT * FROM items WHERE (turn, id) > (?, ?){where} ORDER BY turn, id LIMIT ?"  # noqa: S608 — names above
+        with self._read() as db:
+            rows = db.all(sql, place, name, *given.values(), limit + 1)
+        page, more = rows[:limit], len(rows) > limit
+        return Page(rows=[_item_row(row) for row in page], after=f"{page[-1]['turn']}:{page[-1]['id']}" if more else "")
+
+    def stats(self) -> list[Count]:
+        with self._read() as db:
+            rows = db.all("SELECT status, rank, count(*) AS n FROM items GROUP BY status, rank ORDER BY status, rank")
+        return [Count(status=ItemStatus(r["status"]), priority=_PRIORITY[r["rank"]], items=r["n"]) for r in rows]
+
+
+# --- adding ---------------------------------------------------------------------------------------------------------
+
+
+def _checked(item: Item) -> Item:
+    """Whoever made it: an item in the queue is one that the types allow."""
+    try:
+        item = msgspec.convert(msgspec.to_builtins(item), Item)
+        return msgspec.structs.replace(item, footprint=normalised(item.footprint), needs=sorted(set(item.needs)))
+    except (msgspec.ValidationError, ValueError) as error:
+        raise UsageError(f"item {item.id}: {error}", hint="correct it and add it again", item=item.id) from error
+
+
+def _same(db: Transaction, item: Item) -> Item | None:
+    row = db.one("SELECT body FROM items WHERE request_key = ?", item.request_key) if item.request_key else None
+    if row is None:
+        return _same_source(db, item)
+    before: Item = msgspec.json.decode(row["body"], type=Item)
+    if (before.repo, before.spec) != (item.repo, item.spec):
+        raise UsageError(
+            f"the request key {item.request_key} was used for another item, {before.id}",
+            hint="a new request needs a new key",
+            item=before.id,
+        )
+    return before
+
+
+def _same_source(db: Transaction, item: Item) -> Item | None:
+    row = db.one(_OPEN_ITEM, item.repo, item.source, item.source_ref) if item.source_ref else None
+    return msgspec.json.decode(row["body"], type=Item) if row else None
+
+
+def _wait_for(db: Transaction, item: Item) -> None:
+    """Write down what the item needs. Those rows are held: none of them can fail unseen while we do."""
+    status = {}
+    for need in item.needs:
+        row = db.one("SELECT status FROM items WHERE id = ? FOR SHARE", need)
+        if row is None:
+            raise NotFound(f"{item.id} needs {need}, which is not there", hint="add that one first", item=need)
+        status[need] = row["status"]
+    db.many("INSERT INTO needs VALUES (?, ?)", [(item.id, need) for need in item.needs])
+    if bad := [need for need, now in status.items() if now in ("failed", "cancelled")]:
+        db.run(_PARK, "blocked", "", f"{bad[0]} will not be completed", item.id)
+
+
+def _ring(ring: Sequence[str]) -> UsageError:
+    return UsageError(f"these items wait for each other: {' → '.join(ring)}", hint="take one of the needs away")
+
+
+# --- claiming -------------------------------------------------------------------------------------------------------
+
+
+def _due(db: Transaction, at: str) -> bool:
+    row = db.one(_DUE, at, at)
+    return bool(row and row["due"])
+
+
+def _next(db: Transaction, limits: Limits, at: str) -> Row | None:
+    if limits.per_repo is None:
+        return db.one(_NEXT.format(more=""), at)
+    return db.one(_NEXT.format(more=_REPO_HAS_ROOM), at, at, limits.per_repo)
+
+
+def _count(db: Transaction, sql: str, *values: object) -> int:
+    row = db.one(sql, *values)
+    return int(row["n"]) if row else 0
+
+
+def _ended(after: Retry, reason: Reason, detail: str, *, until: str, by: str) -> ev.Event:
+    if by:  # a cancel that its worker did not live to hear
+        return ev.RunAborted(by=by)
+    if after.after is After.FAIL:
+        return ev.RunFailed(reason=reason, detail=detail)
+    if after.after is After.PARK:
+        return ev.RunParked(reason=ParkReason.QUESTION, detail=f"came back {after.returns} times: {detail}")
+    return ev.RunReturned(reason=reason, detail=detail, until=until if after.delay_s else "", attempts=after.attempts)
+
+
+def _epoch(db: Transaction, run: str) -> int:
+    row = db.one("UPDATE runs SET epoch = epoch + 1 WHERE id = ? RETURNING epoch", run)
+    assert row
+    return int(row["epoch"])
+
+
+# --- rows -----------------------------------------------------------------------------------------------------------
+
+
+def _no_item(item: str) -> NotFound:
+    return NotFound(f"there is no item {item}", hint="`ratchet runs` lists what there is", item=item)
+
+
+def _locked(db: Transaction, item: str) -> Row:
+    row = db.one("SELECT * FROM items WHERE id = ? FOR UPDATE", item)
+    if row is None:
+        raise _no_item(item)
+    return row
+
+
+def _refuse_blocked(db: Transaction, item: str) -> None:
+    if row := db.one(_BLOCKED_BY, item):
+        raise UsageError(
+            f"{item} needs {row['id']}, which is {row['status']}", hint=f"ratchet requeue {row['id']}", item=item
+        )
+
+
+def _item_row(row: Row) -> ItemRow:
+    return ItemRow(
+        item=msgspec.json.decode(row["body"], type=Item),
+        status=ItemStatus(row["status"]),
+        run=row["run"] or "",
+        attempts=row["attempts"],
+        returns=row["returns"],
+        not_before=row["not_before"],
+        park_reason=ParkReason(row["park_reason"]) if row["park_reason"] else None,
+        detail=row["detail"],
+    )
+
+
+def _cursor(after: str) -> tuple[int, str]:
+    if not after:
+        return -1, ""
+    place, _, name = after.partition(":")
+    if not place.isdecimal():
+        raise UsageError(f"{after!r} is no page", hint="take `after` from the page before")
+    return int(place), name
+
+
+_OPEN_ITEM = """
+SELECT body FROM items WHERE repo = ? AND source = ? AND source_ref = ?
+AND status IN ('generating', 'queued', 'assigned', 'in_progress', 'parked')
+"""
+_ADD_ITEM = """
+INSERT INTO items (id, repo, source, source_ref, request_key, status, rank, turn, created_at, body)
+VALUES (?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?) ON CONFLICT DO NOTHING
+"""
+_NEXT = """
+SELECT id, run FROM items
+WHERE status = 'queued' AND not_before <= ?
+  AND NOT EXISTS (SELECT 1 FROM needs JOIN items AS first ON first.id = needs.need
+                  WHERE needs.item = items.id AND first.status <> 'completed'){more}
+ORDER BY turn, id LIMIT 1 FOR UPDATE OF items SKIP LOCKED
+"""
+_REPO_HAS_ROOM = """
+  AND (SELECT count(*) FROM leases JOIN runs ON runs.id = leases.run JOIN items AS busy ON busy.id = runs.item
+       WHERE busy.repo = items.repo AND leases.expires_at > ?) < ?"""
+_WORKING = "SELECT count(*) AS n FROM leases WHERE expires_at > ?"
+_AWAITING_REVIEW = "SELECT count(*) AS n FROM items WHERE status = 'parked' AND park_reason = 'review'"
+_ITERATIONS = "SELECT count(*) AS n FROM events WHERE kind = 'red_confirmed' AND at >= ?"
+_DUE = """
+SELECT EXISTS (SELECT 1 FROM leases WHERE expires_at <= ?)
+    OR EXISTS (SELECT 1 FROM items WHERE status = 'parked' AND not_before > '' AND not_before <= ?) AS due
+"""
+_WAKE = """
+UPDATE items SET status = 'queued', park_reason = '', not_before = '' WHERE id IN
+  (SELECT id FROM items WHERE status = 'parked' AND not_before > '' AND not_before <= ? FOR UPDATE SKIP LOCKED)
+"""
+_ALL_LEASES = "SELECT leases.*, runs.item FROM leases JOIN runs ON runs.id = leases.run"
+_EXPIRED = f"{_ALL_LEASES} WHERE leases.expires_at <= ? ORDER BY leases.expires_at LIMIT ?"
+_RETURN_WAITING = "SELECT attempts, returns FROM items WHERE id = ? FOR UPDATE"
+_RETURN = f"{_RETURN_WAITING} SKIP LOCKED"
+_STILL_HELD = """
+SELECT leases.*, runs.abort_by FROM leases JOIN runs ON runs.id = leases.run
+WHERE leases.run = ? AND leases.epoch = ? AND leases.expires_at <= ? FOR UPDATE OF leases
+"""
+_REQUEUE = """
+UPDATE items SET status = 'queued', attempts = 0, returns = 0, not_before = '', park_reason = '', detail = '',
+       run = (SELECT id FROM runs WHERE runs.id = items.run AND runs.status = 'running')
+WHERE id = ?
+"""
+_BLOCKED_BY = """
+SELECT items.id, items.status FROM needs JOIN items ON items.id = needs.need
+WHERE needs.item = ? AND items.status IN ('failed', 'cancelled') ORDER BY items.id LIMIT 1
+"""
+_UNBLOCK = """
+UPDATE items SET status = 'queued', park_reason = '', detail = ''
+WHERE status = 'parked' AND park_reason = 'blocked' AND id IN (SELECT item FROM needs WHERE need = ?)
+  AND NOT EXISTS (SELECT 1 FROM needs JOIN items AS first ON first.id = needs.need
+                  WHERE needs.item = items.id AND first.status IN ('failed', 'cancelled'))
+"""
+_PARK = """
+UPDATE items SET status = 'parked', park_reason = ?, not_before = ?, detail = ?
+WHERE id = ? AND status IN ('queued', 'parked')
+"""
+_UNPARK = """
+UPDATE items SET status = 'queued', park_reason = '', not_before = '', detail = '' WHERE id = ? AND status = 'parked'
+"""

@@ -1,0 +1,438 @@
+"""The queue's promises, on every backend. Numbers in brackets are the faults of an earlier factory made impossible."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from ratchet.core import events as ev
+from ratchet.core.failure import Reason
+from ratchet.core.item import Item, ItemStatus, ParkReason, Priority
+from ratchet.core.lease import Holder, Lease, WorkerStatus
+from ratchet.core.queue import Limits, NoWork, Why
+from ratchet.core.receipt import Artifact
+from ratchet.core.retry import After
+from ratchet.errors import LeaseLost, NotFound, UsageError
+from ratchet.store import Cancelled, Store
+from ratchet.store.database import stamp
+from tests.contract.servers import World
+from tests.contract.test_store import item
+
+RED = ev.RedConfirmed(step=1, tests=["t"], fingerprint="f", report=Artifact(path="p", sha256="s", size=1))
+
+
+def named(name: str, **fields: Any) -> Item:
+    return replace(item(name), **fields)
+
+
+def holder(name: str = "w") -> Holder:
+    return Holder(worker=name, machine="m", pid=1, born="1")
+
+
+def take(store: Store, name: str = "w", limits: Limits | None = None) -> Lease:
+    lease = store.claim_next(holder(name), run=f"run-{name}", ttl_s=60, limits=limits)
+    assert isinstance(lease, Lease), lease
+    return lease
+
+
+def nothing(store: Store, limits: Limits | None = None) -> Why:
+    found = store.claim_next(holder("late"), run="run-late", ttl_s=60, limits=limits)
+    assert isinstance(found, NoWork), found
+    return found.why
+
+
+def finish(store: Store, lease: Lease) -> None:
+    store.complete(lease, commits=1, head="h")
+
+
+# --- whose turn it is ---------------------------------------------------------------------------------------------
+
+
+def test_the_highest_priority_goes_first_then_the_first_in(world: World, store: Store) -> None:
+    for name, priority in (("a", "low"), ("b", "high"), ("c", "critical"), ("d", "high")):
+        store.add(named(name, priority=Priority(priority)))
+        world.pass_time(1)
+    assert [take(store, f"{n}").item for n in range(4)] == ["c", "b", "d", "a"]
+    assert nothing(store) is Why.EMPTY
+
+
+def test_low_priority_does_not_starve_for_ever(world: World) -> None:
+    store = world.open(aging_s=3600)
+    store.add(named("old", priority=Priority.LOW))
+    world.pass_time(3 * 3600 + 1)
+    store.add(named("new", priority=Priority.CRITICAL))
+    assert take(store).item == "old"
+
+
+def test_of_many_claimers_each_gets_another_item(world: World) -> None:
+    first = world.open()
+    first.add_all([named(f"i{n:02}") for n in range(24)])
+    stores, got = [world.open() for _ in range(8)], list[str]()
+    gate = threading.Barrier(8)
+
+    def work(number: int) -> None:
+        gate.wait()
+        while isinstance(
+            lease := stores[number].claim_next(holder(f"{number}"), run=f"run-{number}-{len(got)}", ttl_s=60), Lease
+        ):
+            got.append(lease.item)
+            finish(stores[number], lease)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert Counter(got) == Counter(f"i{n:02}" for n in range(24))
+    assert {count.status for count in first.stats()} == {ItemStatus.COMPLETED}
+    assert first.workers(live=True) == []
+
+
+# --- adding -------------------------------------------------------------------------------------------------------
+
+
+def test_an_item_waits_until_all_it_needs_is_completed(store: Store) -> None:
+    store.add(named("a"))
+    store.add(named("b", needs=["a"], priority=Priority.CRITICAL))
+    lease = take(store)
+    assert lease.item == "a" and nothing(store) is Why.EMPTY
+    finish(store, lease)
+    assert take(store, "2").item == "b"
+
+
+def test_items_that_wait_for_each_other_are_refused_whole(store: Store) -> None:
+    with pytest.raises(UsageError, match="wait for each other"):
+        store.add_all([named("a", needs=["b"]), named("b", needs=["c"]), named("c", needs=["a"])])
+    with pytest.raises(UsageError, match="wait for each other"):
+        store.add(named("a", needs=["a"]))
+    with pytest.raises(NotFound, match="nowhere"):
+        store.add(named("a", needs=["nowhere"]))
+    assert store.items().rows == []
+
+
+@pytest.mark.parametrize("end", ["fail", "cancel"])
+def test_what_needs_a_failed_item_is_parked_and_comes_back_with_it(store: Store, end: str) -> None:
+    store.add(named("a"))
+    store.add(named("b", needs=["a"]))
+    if end == "fail":
+        store.append(take(store), [ev.RunFailed(reason=Reason.NO_PROGRESS, detail="d")])
+    else:
+        store.cancel("a", by="ann")
+    row = store.get("b")
+    assert (row.status, row.park_reason) == ("parked", ParkReason.BLOCKED)
+    store.add(named("c", needs=["a"]))
+    assert store.get("c").status == "parked"
+    with pytest.raises(UsageError, match="needs a"):
+        store.unpark("b")
+    store.requeue("a")
+    assert {store.get(name).status for name in "abc"} == {"queued"}
+
+
+@pytest.mark.parametrize("fields", [{"max_iterations": 201}, {"max_iterations": 0}, {"footprint": ["../x"]}])
+def test_what_the_types_do_not_allow_is_not_queued(store: Store, fields: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        store.add(named("a", **fields))
+    assert store.items().rows == []
+
+
+def test_the_same_request_is_the_same_item_for_ever(store: Store) -> None:
+    store.add(named("a", request_key="k"))
+    finish(store, take(store))
+    assert store.add(named("b", request_key="k")).id == "a"
+    with pytest.raises(UsageError, match="another item"):
+        store.add(named("c", request_key="k", spec="# Other"))
+
+
+def test_the_same_source_added_by_many_at_once_is_one_item(world: World) -> None:
+    """[14]"""
+    stores, got = [world.open() for _ in range(6)], list[str]()
+    gate = threading.Barrier(6)
+
+    def add(number: int) -> None:
+        gate.wait()
+        got.append(stores[number].add(named(f"i{number}", source="github", source_ref="o/r#1")).id)
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(got)) == 1 and len(stores[0].items().rows) == 1
+
+
+# --- limits -------------------------------------------------------------------------------------------------------
+
+
+def test_no_more_workers_than_allowed_whoever_asks_at_once(world: World) -> None:
+    """[6]"""
+    world.open().add_all([named(f"i{n}") for n in range(8)])
+    stores, got = [world.open() for _ in range(8)], list[object]()
+    gate = threading.Barrier(8)
+
+    def race(number: int) -> None:
+        gate.wait()
+        limits = Limits(workers=3)
+        got.append(stores[number].claim_next(holder(f"{number}"), run=f"run-{number}", ttl_s=60, limits=limits))
+
+    threads = [threading.Thread(target=race, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(isinstance(one, Lease) for one in got) == 3
+
+
+def test_a_busy_repository_lets_another_go_first(store: Store) -> None:
+    """[14]"""
+    store.add_all([named("a1"), named("a2"), named("b1", repo="/other")])
+    limits = Limits(per_repo=1)
+    assert [take(store, f"{n}", limits).item for n in range(2)] == ["a1", "b1"]
+    assert nothing(store, limits) is Why.EMPTY
+
+
+def test_too_much_awaiting_review_stops_new_work(store: Store) -> None:
+    store.add_all([named("a"), named("b")])
+    lease = take(store)
+    store.append(lease, [ev.RunParked(reason=ParkReason.REVIEW, detail="look")])
+    store.release(lease)
+    assert nothing(store, Limits(awaiting_review=1)) is Why.AWAITING_REVIEW
+    assert take(store, "2", Limits(awaiting_review=2)).item == "b"
+
+
+def test_the_cooldown_says_until_when(world: World, store: Store) -> None:
+    store.add_all([named("a"), named("b")])
+    limits = Limits(cooldown_s=10)
+    take(store, "1", limits)
+    refused = store.claim_next(holder(), run="r", ttl_s=60, limits=limits)
+    assert isinstance(refused, NoWork) and refused.why is Why.COOLDOWN
+    world.pass_time(10)
+    assert refused.until == stamp(world.now)
+    take(store, "2", limits)
+
+
+def test_iterations_of_the_day_are_counted_from_the_ledgers_and_end_at_midnight(world: World, store: Store) -> None:
+    """[12, 15, 33]: nothing to reset, nothing to drift."""
+    store.add_all([named("a"), named("b")])
+    store.append(take(store), [RED, RED])
+    limits = Limits(daily_iterations=2)
+    assert nothing(store, limits) is Why.DAILY_ITERATIONS
+    world.pass_time(86_400)
+    take(store, "2", limits)
+
+
+def test_more_iterations_than_allowed_are_told_to_stop_by_the_store(store: Store) -> None:
+    """[12]"""
+    store.add(named("a", max_iterations=2))
+    lease = take(store)
+    assert store.renew(lease, ttl_s=60, iteration=2) == ""
+    assert "at most 2" in store.renew(lease, ttl_s=60, iteration=3)
+
+
+# --- coming back --------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_workers_run_is_claimed_next_without_anybody_calling_for_it(world: World, store: Store) -> None:
+    """[1]: recovery is part of claiming, so it cannot be forgotten."""
+    store.add(named("a"))
+    old = take(store)
+    store.append(old, [ev.RunClaimed(worker="w")])
+    world.pass_time(61)
+    new = take(store, "2")
+    assert (new.run, new.item) == (old.run, old.item) and new.epoch > old.epoch
+    with pytest.raises(LeaseLost):
+        store.append(old, [ev.RunClaimed(worker="w")])
+    with pytest.raises(LeaseLost):
+        store.complete(old, commits=1, head="h")
+    assert [entry.kind for entry in store.entries(new.run)] == ["run_claimed", "run_returned"]
+
+
+def test_expiry_returns_the_run_and_the_dead_are_seen_before_it(world: World, store: Store) -> None:
+    store.add_all([named("a"), named("b")])
+    one, two = take(store, "1"), take(store, "2")
+    world.dead.add("1")
+    assert store.expire() == [one.run]
+    world.pass_time(61)
+    assert store.expire() == [two.run] and store.expire() == []
+    assert {row.status for row in store.items().rows} == {ItemStatus.QUEUED}
+
+
+def test_failures_that_count_wait_longer_each_time_and_then_end(world: World, store: Store) -> None:
+    store.add(named("a"))
+    for delay_s in (60, 300, 1800):
+        after = store.fail(take(store), Reason.AGENT_CRASHED, "boom")
+        assert (after.after, after.delay_s) == (After.RETRY, delay_s)
+        world.pass_time(delay_s - 1)
+        assert nothing(store) is Why.EMPTY
+        world.pass_time(1)
+    assert store.fail(take(store), Reason.AGENT_CRASHED, "boom").after is After.FAIL
+    assert store.get("a").status == "failed" and store.workers(live=True) == []
+
+
+def test_a_fault_of_the_platform_never_counts_and_never_comes_back_hot_nor_for_ever(world: World, store: Store) -> None:
+    """[9]"""
+    store.add(named("a"))
+    for _ in range(25):
+        after = store.fail(take(store), Reason.WORKSPACE, "no disk")
+        assert after.after is After.RETRY and after.delay_s >= 60 and after.attempts == 0
+        world.pass_time(after.delay_s)
+    assert store.fail(take(store), Reason.WORKSPACE, "no disk").after is After.PARK
+    assert store.get("a").park_reason is ParkReason.QUESTION
+
+
+def test_a_stuck_worker_is_nudged_then_its_run_goes_back(store: Store) -> None:
+    """[2]"""
+    store.add(named("a"))
+    lease = take(store)
+    assert store.stuck(lease, "same edit again") is None
+    assert store.worker(lease.worker).status is WorkerStatus.STUCK
+    after = store.stuck(lease, "same edit again")
+    assert after and after.after is After.RETRY
+    assert store.get("a").status == "queued" and store.worker(lease.worker).status is WorkerStatus.FAILED
+
+
+# --- by hand ------------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_workers_run_goes_back_and_killing_again_changes_nothing(store: Store) -> None:
+    store.add(named("a"))
+    lease = take(store)
+    assert store.kill(lease.worker, by="ann")
+    assert store.get("a").status == "queued" and store.worker(lease.worker).status is WorkerStatus.KILLED
+    with pytest.raises(LeaseLost):
+        store.renew(lease, ttl_s=60)
+    with pytest.raises(LeaseLost):
+        store.append(lease, [ev.RunClaimed(worker="w")])
+    assert not store.kill(lease.worker, by="ann")
+    assert take(store, "2").run == lease.run
+    assert not store.kill(lease.worker, by="ann") and store.get("a").status == "assigned"
+
+
+def test_killing_finished_work_changes_nothing(store: Store) -> None:
+    """[3]"""
+    store.add(named("a"))
+    lease = take(store)
+    finish(store, lease)
+    assert not store.kill(lease.worker, by="ann")
+    assert store.get("a").status == "completed" and store.worker(lease.worker).status is WorkerStatus.COMPLETED
+
+
+def test_a_heartbeat_that_crosses_the_end_of_its_run_is_no_loss(store: Store) -> None:
+    """[21]"""
+    store.add(named("a"))
+    lease = take(store)
+    finish(store, lease)
+    finish(store, lease)
+    assert store.renew(lease, ttl_s=60) == ""
+    store.release(lease)
+    assert store.get("a").status == "completed"
+
+
+@pytest.mark.parametrize("status", ["completed", "cancelled", "failed"])
+def test_what_is_over_cannot_be_claimed(store: Store, status: str) -> None:
+    """[5]"""
+    store.add(named("a"))
+    ends = {
+        "completed": ev.RunCompleted(commits=1, head="h"),
+        "cancelled": ev.RunAborted(by="me"),
+        "failed": ev.RunFailed(reason=Reason.NO_PROGRESS, detail="d"),
+    }
+    store.append(take(store), [ends[status]])
+    with pytest.raises(UsageError):
+        store.claim("a", run="run-2", holder=holder(), ttl_s=60)
+    assert nothing(store) is Why.EMPTY
+
+
+def test_cancel_stops_what_waits_and_tells_who_works(world: World, store: Store) -> None:
+    """[7]"""
+    store.add_all([named("a"), named("b"), named("c")])
+    one, two = take(store, "1"), take(store, "2")
+    assert store.cancel("c", by="ann") is Cancelled.DONE and store.cancel("c", by="ann") is Cancelled.OVER
+    assert store.cancel("a", by="ann") is Cancelled.ASKED and store.renew(one, ttl_s=60) == "ann"
+    store.append(one, [ev.RunAborted(by="ann")])
+    assert store.cancel("b", by="ann") is Cancelled.ASKED
+    world.pass_time(61)  # its worker died before it heard: the cancel holds all the same
+    store.expire()
+    assert {store.get(name).status for name in "abc"} == {ItemStatus.CANCELLED}
+    assert store.run(two.run).status == "aborted"
+
+
+def test_a_cancelled_run_that_nobody_holds_ends_in_its_ledger(store: Store) -> None:
+    store.add(named("a"))
+    lease = take(store)
+    store.release(lease)
+    assert store.cancel("a", by="ann") is Cancelled.DONE
+    assert store.run(lease.run).status == "aborted"
+    assert [entry.kind for entry in store.entries(lease.run)] == ["run_aborted"]
+
+
+def test_requeue_gives_back_all_retries_and_a_new_run(world: World, store: Store) -> None:
+    """[8]"""
+    store.add(named("a"))
+    for _ in range(4):
+        store.fail(take(store), Reason.AGENT_CRASHED, "boom")
+        world.pass_time(1800)
+    before = store.get("a")
+    row = store.requeue("a")
+    assert (row.status, row.attempts, row.returns, row.not_before, row.run) == ("queued", 0, 0, "", "")
+    assert row.item == before.item
+    assert take(store, "again").run == "run-again"
+
+
+def test_what_is_being_worked_on_or_done_cannot_be_queued_again(store: Store) -> None:
+    store.add(named("a"))
+    lease = take(store)
+    with pytest.raises(UsageError, match="assigned"):
+        store.requeue("a")
+    finish(store, lease)
+    with pytest.raises(UsageError, match="completed"):
+        store.requeue("a")
+
+
+def test_what_is_parked_until_a_time_comes_back_at_that_time(world: World, store: Store) -> None:
+    store.add(named("a"))
+    until = stamp(world.now.replace(hour=13))
+    store.park("a", ParkReason.QUOTA, until=until)
+    assert nothing(store) is Why.EMPTY
+    world.now = world.now.replace(hour=13)
+    lease = take(store)
+    store.append(lease, [ev.RunParked(reason=ParkReason.QUESTION, detail="which?")])
+    store.release(lease)
+    world.pass_time(86_400)
+    assert nothing(store) is Why.EMPTY and store.get("a").detail == "which?"
+    assert store.unpark("a").status == "queued"
+    assert take(store, "2").run == lease.run
+
+
+# --- looking ------------------------------------------------------------------------------------------------------
+
+
+def test_pages_hold_every_item_once_in_the_order_of_their_turn(store: Store) -> None:
+    store.add_all([named(f"i{n}", priority=Priority.HIGH if n % 2 else Priority.LOW) for n in range(7)])
+    seen, after = list[str](), ""
+    while True:
+        page = store.items(after=after, limit=3)
+        seen += [row.item.id for row in page.rows]
+        after = page.after
+        if not after:
+            break
+    assert seen == ["i1", "i3", "i5", "i0", "i2", "i4", "i6"]
+    high = store.items(priority=Priority.HIGH, status=ItemStatus.QUEUED, repo="/r")
+    assert [row.item.id for row in high.rows] == ["i1", "i3", "i5"]
+    assert store.items(repo="/elsewhere").rows == []
+    assert {(c.status, c.priority): c.items for c in store.stats()} == {("queued", "high"): 3, ("queued", "low"): 4}
+
+
+def test_a_token_proves_its_own_lease_only_while_it_is_held(store: Store) -> None:
+    """[35]"""
+    store.add_all([named("a"), named("b")])
+    one, two = take(store, "1"), take(store, "2")
+    assert one.token != two.token and store.lease_of(one.token) == one
+    store.release(one)
+    for wrong in (one.token, "", "x"):
+        with pytest.raises(LeaseLost):
+            store.lease_of(wrong)
+    assert store.lease_of(two.token).run == two.run

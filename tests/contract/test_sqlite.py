@@ -1,0 +1,93 @@
+"""What only the embedded store promises: one file, its owner's, durable, and every row of it checked."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ratchet.core import events as ev
+from ratchet.errors import EnvironmentCannot, LedgerBroken, StoreNewer
+from ratchet.store import Store
+from ratchet.store.sqlite import SqliteStore
+from tests.contract.servers import World
+from tests.contract.test_store import CLAIMED, claim, item
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path / "state" / "ratchet.db")
+    yield made
+    made.close()
+
+
+def _tamper(path: Path, sql: str) -> None:
+    db = sqlite3.connect(path)
+    db.execute(sql)
+    db.commit()
+    db.close()
+
+
+@pytest.mark.parametrize(
+    ("sql", "row"),
+    [
+        ("UPDATE events SET data = CAST(replace(CAST(data AS TEXT), 'w', 'v') AS BLOB) WHERE seq = 2", 2),
+        ("UPDATE events SET kind = 'run_aborted' WHERE seq = 1", 1),
+        ("UPDATE events SET data = substr(data, 1, 5) WHERE seq = 3", 3),
+        ("DELETE FROM events WHERE seq = 2", 3),
+        ("DELETE FROM events WHERE seq = 3", 3),
+        ("UPDATE events SET epoch = 9 WHERE seq = 3", 3),
+    ],
+)
+def test_a_torn_or_edited_row_is_named_and_never_skipped(world: World, store: Store, sql: str, row: int) -> None:
+    store.add(item())
+    store.append(claim(store), [CLAIMED, CLAIMED, CLAIMED])
+    _tamper(world.path, sql)
+    with pytest.raises(LedgerBroken) as broken:
+        store.entries("run-1")
+    assert broken.value.ids["seq"] == row
+
+
+def test_a_database_of_a_newer_ratchet_is_refused(world: World) -> None:
+    world.open().close()
+    _tamper(world.path, "PRAGMA user_version = 999")
+    with pytest.raises(StoreNewer, match="999"):
+        world.open()
+
+
+def test_a_file_that_is_no_database_is_said_to_be_none(world: World) -> None:
+    world.path.parent.mkdir()
+    world.path.write_bytes(b"this is not a database, it only sits where one should be\n" * 100)
+    with pytest.raises(EnvironmentCannot, match="not a database"):
+        world.open()
+
+
+def test_only_the_owner_can_read_it(world: World, store: Store) -> None:
+    store.add(item())
+    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in world.path.parent.iterdir()}
+    assert set(modes.values()) == {"0o600"} and oct(world.path.parent.stat().st_mode & 0o777) == "0o700"
+
+
+def test_writes_wait_for_the_disk(store: Store) -> None:
+    assert isinstance(store, SqliteStore)
+    level = store._db.execute("PRAGMA synchronous").fetchone()[0]
+    mode = store._db.execute("PRAGMA journal_mode").fetchone()[0]
+    assert (level, mode) == (2, "wal")
+
+
+def test_a_full_disk_is_told_as_one_and_loses_nothing(world: World, store: Store) -> None:
+    """SQLite's own page limit stands in for the disk: the error is the same one."""
+    assert isinstance(store, SqliteStore)
+    store.add(item())
+    lease = claim(store)
+    store.append(lease, [CLAIMED])
+    store._db.execute(f"PRAGMA max_page_count = {store._db.execute('PRAGMA page_count').fetchone()[0]}")
+    big: Callable[[int], ev.Event] = lambda n: ev.RunClaimed(worker="x" * n)  # noqa: E731
+    with pytest.raises(EnvironmentCannot, match="no room left"):
+        for _ in range(10):
+            store.append(lease, [big(100_000)])
+    assert store.entries("run-1")[0].kind == "run_claimed"
+    assert msgspec.json.decode(store.entries("run-1")[0].data)["worker"] == "w"

@@ -1,0 +1,59 @@
+"""When two claims on paths touch the same file."""
+
+from __future__ import annotations
+
+import fnmatch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ratchet.core.locks import normalise, normalised, overlap
+
+NAMES = st.text("ab*?", min_size=1, max_size=4).filter(lambda name: "**" not in name)
+FILES = st.text("ab", min_size=1, max_size=4)
+PATTERNS = st.lists(NAMES | st.just("**"), min_size=1, max_size=3).map("/".join)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "meet"),
+    [
+        ("src/a.py", "src/a.py", True),
+        ("src/a.py", "src/b.py", False),
+        ("src/**", "src/x/y.py", True),
+        ("src", "src/a.py", True),
+        ("src", "srcs/a.py", False),
+        ("src/*.py", "src/a.md", False),
+        ("src/*.py", "src/a*", True),
+        ("src/[ab].py", "src/a.py", True),
+        ("**/x.py", "src/y.py", False),
+        ("**/x.py", "src/x.py", True),
+        ("**/*.md", "docs/**", True),
+        ("docs/**/x.md", "docs/x.md", True),
+        ("a/**/b", "c/**", False),
+        ("**", "anything/at/all", True),
+    ],
+)
+def test_claims_meet_where_some_file_belongs_to_both(one: str, other: str, meet: bool) -> None:
+    assert overlap(one, other) is meet and overlap(other, one) is meet
+
+
+@given(PATTERNS, PATTERNS)
+def test_meeting_is_mutual_and_everything_meets_itself(one: str, other: str) -> None:
+    assert overlap(one, other) == overlap(other, one) and overlap(one, one)
+
+
+@given(NAMES, NAMES, FILES)
+def test_names_that_both_match_a_file_meet(one: str, other: str, file: str) -> None:
+    if fnmatch.fnmatchcase(file, one) and fnmatch.fnmatchcase(file, other):
+        assert overlap(one, other)
+
+
+@given(st.lists(st.sampled_from(["a", "./a", "a//", "b/../a", "/a", "b/c"])))
+def test_one_claim_has_one_spelling_and_none_leaves_the_repository(paths: list[str]) -> None:
+    try:
+        found = normalised(paths)
+    except ValueError:
+        assert any(".." in path or path.startswith("/") for path in paths)
+    else:
+        assert found == sorted(set(found)) and [normalise(path) for path in found] == found
