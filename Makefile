@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STAMP  := $(VENV)/.installed
 NEEDS  := pyproject.toml constraints.txt
 
-.PHONY: env demo test lint types format check bench docs clean
+.PHONY: env demo test toolchains test-toolchains lint types format check bench docs clean
 
 env: $(STAMP)
 
@@ -22,7 +22,14 @@ demo: env
 
 test: env
 	@scripts/system-packages
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 -m 'not toolchain'
+
+# The real toolchains of other languages, where apt, npm and pip can be reached.
+toolchains:
+	scripts/toolchains
+
+test-toolchains: env
+	$(BIN)/python -m pytest tests/checks -m toolchain
 
 lint: env
 	$(BIN)/ruff format --check .

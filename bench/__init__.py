@@ -1,12 +1,18 @@
-"""Speed, as ratios within one run: absolute times differ from machine to machine, ratios hardly."""
+"""Speed, claimed only here: ratios to a peer and to the physical floor, interleaved in one run, medians."""
 
 from __future__ import annotations
 
+import statistics
+import time
+from collections.abc import Callable
+
 import msgspec
 
+Row = tuple[str, str, float]  # what was measured, in which unit, how much
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One measure: what came out, what must be reached, and the times behind it."""
+
+class Goal(msgspec.Struct, frozen=True, kw_only=True):
+    """A measure that has to reach something, with the times behind it."""
 
     measure: str
     value: float
@@ -16,10 +22,12 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-def table(rows: list[Row]) -> str:
-    width = max(len(row.measure) for row in rows)
-    lines = [f"{'measure':<{width}}  {'value':>10}          {'wanted':<12}     detail"]
-    for row in rows:
-        mark = "ok" if row.ok else "NO"
-        lines.append(f"{row.measure:<{width}}  {row.value:>10,.2f} {row.unit:<8} {row.wanted:<12} {mark}  {row.detail}")
-    return "\n".join(lines)
+def medians(rounds: int, **subjects: Callable[[], object]) -> dict[str, float]:
+    """Median seconds of each subject, taken in turns so that a noisy moment hits all of them alike."""
+    times: dict[str, list[float]] = {name: [] for name in subjects}
+    for _ in range(rounds):
+        for name, subject in subjects.items():
+            began = time.perf_counter()
+            subject()
+            times[name].append(time.perf_counter() - began)
+    return {name: statistics.median(taken) for name, taken in times.items()}

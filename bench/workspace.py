@@ -15,7 +15,9 @@ from itertools import count
 from pathlib import Path
 from statistics import median
 
-from bench import Row
+import msgspec
+
+import bench
 from ratchet.workspace import Refused
 from ratchet.workspace.kinds import GitWorkspace, Overlay
 from ratchet.workspace.registry import Limits, Workspaces
@@ -24,6 +26,25 @@ from ratchet.workspace.syscalls import mount_overlay, unmount
 SMALL, MEDIUM, LARGE = 1_000, 20_000, 100_000
 FILE_BYTES = 2_000
 Act = Callable[[], object]
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One measure: what came out, what must be reached, and the times behind it."""
+
+    measure: str
+    value: float
+    unit: str
+    wanted: str
+    ok: bool
+    detail: str = ""
+
+
+def main() -> list[bench.Row]:
+    rows = run()
+    for row in rows:
+        mark = "ok" if row.ok else "NO"
+        print(f"  {mark}  {row.measure}: {row.value:,.2f} {row.unit}, wanted {row.wanted}  {row.detail}")
+    return [(row.measure, row.unit, row.value) for row in rows]
 
 
 def run() -> list[Row]:

@@ -27,11 +27,14 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Tests(_Section, frozen=True, kw_only=True):
-    """`command` runs all tests (detected when empty); `paths` are the globs only the auditor may write."""
+    """`command` runs all tests (detected when empty), read as `runner` (told from the command when empty);
+    `paths` are the globs only the auditor may write; `silence_s` is how long a run may say nothing."""
 
     command: str = ""
+    runner: str = ""
     paths: list[str] = []
     timeout_s: Seconds = 600.0
+    silence_s: Seconds = 600.0
 
 
 class WorkspaceConfig(_Section, frozen=True, kw_only=True):

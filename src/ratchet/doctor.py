@@ -12,7 +12,7 @@ import msgspec
 from ratchet import config, repository
 from ratchet.checks.detect import detect
 from ratchet.errors import RatchetError
-from ratchet.factory import open_workspaces
+from ratchet.places import open_workspaces
 from ratchet.process import call
 from ratchet.workspace import limits, sandbox
 
@@ -98,8 +98,8 @@ def _project(folder: Path) -> Iterator[Finding]:
         return
     state = "uncommitted changes are left out of runs" if repo.dirty else "clean"
     yield Finding(what="repository", ok=True, detail=f"{repo.root} at {repo.head[:10]}, {state}")
-    target = detect(repo.root)
-    detail = (
-        f"{' '.join(target.command)} ({target.why})" if target else "none found: set [test] command in ratchet.toml"
-    )
-    yield Finding(what="tests", ok=target is not None, needed=False, detail=detail)
+    targets = detect(repo.root)
+    for target in targets:
+        yield Finding(what="tests", ok=True, detail=f"{target.name}: {' '.join(target.command)} ({target.why})")
+    if not targets:
+        yield Finding(what="tests", ok=False, needed=False, detail="none found: set [test] command in ratchet.toml")

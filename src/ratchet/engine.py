@@ -15,7 +15,7 @@ from ratchet.core import events as ev
 from ratchet.core.keys import idempotency_key
 from ratchet.core.lease import Lease
 from ratchet.core.ledger import Entry
-from ratchet.core.receipt import Artifact, Receipt
+from ratchet.core.receipt import Artifact, Receipt, digest
 from ratchet.core.state import OUTCOMES, RunState, advance, fold
 from ratchet.core.tdd import NEXT, decide, plan
 from ratchet.errors import RatchetError
@@ -123,7 +123,7 @@ class Engine:
         try:
             done = await steps.do(step, started, self._announced_at, self.state)
         except Parked as parked:
-            await self._append([parked.event])
+            await self._append([*parked.facts, parked.event])
             return
         await self._record(started, done)
 
@@ -182,12 +182,12 @@ class Engine:
             usage=moved.step_usage,
             created_at=self._announced_at,
         )
-        await self._append(done.events, receipt)
+        first = self._length + 1
+        receipt = msgspec.structs.replace(receipt, events=list(range(first, first + len(done.events))))
+        filed = ev.ReceiptFiled(step=started.step, sha256=digest(receipt))
+        await self._append([*done.events, filed], receipt)
 
     async def _append(self, events: Sequence[ev.Event], receipt: Receipt | None = None) -> list[Entry]:
-        if receipt:
-            first = self._length + 1
-            receipt = msgspec.structs.replace(receipt, events=list(range(first, first + len(events))))
         entries = await cross(self.store.append, self.lease, events, receipt)
         for entry, event in zip(entries, events, strict=True):
             self.state = advance(self.state, NEXT, event)

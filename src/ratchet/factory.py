@@ -6,7 +6,7 @@ import hashlib
 import os
 import secrets
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -18,15 +18,17 @@ from ratchet.checks.detect import detect
 from ratchet.checks.run import TestRun, allowed_environment
 from ratchet.config import Config
 from ratchet.core import events as ev
+from ratchet.core import trailers
 from ratchet.core.item import SPEC_MAX_CHARS, Item, slug_of, title_of
 from ratchet.core.lease import Lease
 from ratchet.core.ledger import Entry
-from ratchet.core.receipt import Receipt
+from ratchet.core.receipt import Receipt, digest
 from ratchet.core.roles import Role, Scope
 from ratchet.core.state import RunState, RunStatus, fold
 from ratchet.core.tdd import NEXT
 from ratchet.engine import Engine, Watcher
 from ratchet.errors import ArtifactBroken, EnvironmentCannot, LedgerBroken, NotFound, RatchetError, UsageError
+from ratchet.places import kept_until, open_workspaces, recipe_of, sandbox_settings
 from ratchet.process import is_gone, this_process
 from ratchet.proof import Claim, Verification
 from ratchet.repository import Repository
@@ -35,10 +37,7 @@ from ratchet.store import RunRow, Store
 from ratchet.store.rundir import RunDirectory
 from ratchet.store.sqlite import SqliteStore, stamp
 from ratchet.workspace import Refused, Workspace
-from ratchet.workspace.bases import Recipe
-from ratchet.workspace.limits import Bounds
-from ratchet.workspace.registry import Limits, Workspaces
-from ratchet.workspace.sandbox import Sandboxes, Settings
+from ratchet.workspace.sandbox import Sandboxes
 
 WORKFLOWS = ("tdd",)
 _AGENT_ENVIRONMENT = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "SHELL")
@@ -73,16 +72,26 @@ class Factory:
         self.close()
 
     def _store_path(self) -> Path:
-        return Path(self.config.store) if self.config.store else self.repo.state / "ratchet.db"
+        return self.repo.root / self.config.store if self.config.store else self.repo.state / "ratchet.db"
+
+    def tidy(self) -> None:
+        """Take away workspaces of completed runs whose worker died before it could."""
+        done = {self.store.item(row.item).slug for row in self.store.runs() if row.status is RunStatus.COMPLETED}
+        for record in [listing.record for listing in self.workspaces.list()]:
+            if record.slug in done and record.repo == str(self.repo.root):
+                self.workspaces.destroy(record.slug)
 
     # --- running ---------------------------------------------------------------------------------------------
 
-    def add(self, spec_path: Path, *, workflow: str = "tdd") -> Item:
-        """Queue a spec; the same spec asked for again while it is open is the same item."""
+    def add(self, spec_path: Path, *, workflow: str = "tdd", settings: Iterable[str] = ()) -> Item:
+        """Queue a spec; the same spec asked for again while it is open is the same item.
+
+        `settings` are the overrides it was asked with: whoever continues it works under the same ones.
+        """
         if workflow not in WORKFLOWS:
             raise UsageError(f"there is no workflow {workflow!r}", hint=f"workflows: {', '.join(WORKFLOWS)}")
         spec = read_spec(spec_path)
-        self.target()  # before anything is queued: no test command means there is nothing to run
+        self.targets()  # before anything is queued: no test command means there is nothing to run
         title, now = title_of(spec), datetime.now(UTC)
         unique = secrets.token_hex(4)
         identity = f"{workflow}\n{self.config.agent}\n{spec}".encode()
@@ -95,6 +104,7 @@ class Factory:
             base_commit=self.repo.head,
             slug=slug_of(title, unique),
             source_ref=f"{spec_path.name}:{hashlib.sha256(identity).hexdigest()[:16]}",
+            settings=list(settings),
             created_at=stamp(now),
         )
         return self.store.add(item)
@@ -107,6 +117,7 @@ class Factory:
     async def work(self, lease: Lease, *, watch: Watcher, tell: Callable[[Said], None]) -> RunState:
         """Carry a claimed run as far as it goes."""
         try:
+            self.tidy()
             item = self.store.item(lease.item)
             agents = self._agents()
             engine = Engine(
@@ -134,7 +145,7 @@ class Factory:
         return state
 
     def _start(self, item: Item) -> ev.RunStarted:
-        target = self.target()
+        targets = self.targets()
         return ev.RunStarted(
             item=item.id,
             title=item.title,
@@ -144,9 +155,10 @@ class Factory:
             branch=f"ratchet/{item.slug}",
             slug=item.slug,
             policy=msgspec.to_builtins(self.config.tdd),
-            tests=target.tests,
-            protected=[*Scope(tests=()).protected, *target.protected],
-            test_command=target.command,
+            tests=_union(target.tests for target in targets),
+            protected=_union([Scope(tests=()).protected, *(target.protected for target in targets)]),
+            test_command=targets[0].command,
+            targets=[msgspec.json.encode(target).decode() for target in targets],
             gates=[msgspec.json.encode(gate).decode() for gate in self.config.gates],
         )
 
@@ -178,14 +190,13 @@ class Factory:
         tell: Callable[[Said], None],
     ) -> Steps:
         assert engine.state.started
-        target = msgspec.structs.replace(self.target(), command=engine.state.started.test_command)
         names = [*_AGENT_ENVIRONMENT, *self.config.env]
         return Steps(
             item=item,
             config=self.config,
             directory=engine.directory,
             workspace=workspace,
-            checks=self.checks(target),
+            checks=self.checks(_targets_of(engine.state.started)),
             agents=agents.__getitem__,
             tell=tell,
             turn=engine.turn,
@@ -207,18 +218,24 @@ class Factory:
             opened.setdefault(spec, opened.get(spec) or open_agent(spec))
         return {role: opened[self.config.agent_for(role)] for role in roles}
 
-    def target(self) -> Target:
+    def targets(self) -> list[Target]:
         tests = self.config.test
-        found = detect(self.repo.root, command=tests.command, tests=tests.paths or None)
-        if found is None:
+        found = detect(self.repo.root, command=tests.command, tests=tests.paths or None, runner_name=tests.runner)
+        if not found:
             raise UsageError(
                 f"no test command found for {self.repo.root}",
                 hint='set one in ratchet.toml: [test] command = "python -m pytest"',
             )
         return found
 
-    def checks(self, target: Target | None = None) -> TestRun:
-        return TestRun(target=target or self.target(), timeout_s=self.config.test.timeout_s, env=allowed_environment())
+    def checks(self, targets: list[Target] | None = None) -> TestRun:
+        tests = self.config.test
+        return TestRun(
+            targets=targets or self.targets(),
+            timeout_s=tests.timeout_s,
+            silence_s=tests.silence_s,
+            env=allowed_environment(),
+        )
 
     def directory(self, run: str) -> RunDirectory:
         return RunDirectory(self.repo.state, run)
@@ -269,6 +286,7 @@ class Factory:
             self.store.append(lease, [ev.RunAborted(by=by)])
         finally:
             self.store.release(lease)
+        self.export(row.run)
         return True
 
     def diff(self, name: str) -> str:
@@ -286,27 +304,34 @@ class Factory:
             return [await self._verify_commit(commit)]
         row = self.find_run(name)
         checked = self._verify_ledger(row)
-        commits = [] if not checked.holds else self.story(row.run).state.commits
-        return [checked, *[await self._verify_commit(kept.commit) for kept in commits]]
+        if not checked.holds:
+            return [checked]
+        state = self.story(row.run).state
+        return [checked, *[await self._verify_commit(kept.commit, state.started) for kept in state.commits]]
 
-    async def _verify_commit(self, commit: str) -> Verification:
-        target = self.target()
-        return await proof.verify_commit(
-            self.repo.root,
-            commit,
-            checks=lambda _folder: self.checks(target),
-            scope=Scope(tests=tuple(target.tests)),
-        )
+    async def _verify_commit(self, commit: str, started: ev.RunStarted | None = None) -> Verification:
+        """With the run's own test command where the run is known here, else with the one found in the project."""
+        started = started or self._run_of(commit)
+        targets = _targets_of(started) if started else self.targets()
+        scope = Scope(tests=tuple(_union(target.tests for target in targets)))
+        return await proof.verify_commit(self.repo.root, commit, checks=self.checks(targets), scope=scope)
+
+    def _run_of(self, commit: str) -> ev.RunStarted | None:
+        made = trailers.parse(repository.message_of(self.repo.root, commit))
+        try:
+            return self.story(made.run).state.started if made else None
+        except NotFound:
+            return None
 
     def _verify_ledger(self, row: RunRow) -> Verification:
         try:
             entries = self.store.entries(row.run)
+            receipts = self.store.receipts(row.run)
         except LedgerBroken as error:
             return Verification(subject=row.run, claims=[Claim(what="the ledger", holds=False, detail=str(error))])
-        receipts = self.store.receipts(row.run)
         claims = [
             Claim(what=f"the ledger's {len(entries)} rows hold together", holds=True),
-            self._verify_receipts(entries, receipts),
+            self._verify_receipts(entries, list(receipts)),
             self._verify_artifacts(row.run, receipts),
         ]
         return Verification(subject=row.run, claims=claims)
@@ -314,8 +339,10 @@ class Factory:
     def _verify_receipts(self, entries: list[Entry], receipts: Iterable[Receipt]) -> Claim:
         events = [ev.decode(entry.kind, entry.data) for entry in entries]
         keys = {event.step: event.key for event in events if isinstance(event, ev.StepStarted)}
-        wrong = [receipt.step for receipt in receipts if keys.get(receipt.step) != receipt.key]
-        detail = f"steps {wrong} carry another key than was announced" if wrong else ""
+        filed = {event.step: event.sha256 for event in events if isinstance(event, ev.ReceiptFiled)}
+        kept = {receipt.step: digest(receipt) for receipt in receipts if keys.get(receipt.step) == receipt.key}
+        wrong = sorted(step for step in filed.keys() | kept.keys() if filed.get(step) != kept.get(step))
+        detail = f"the receipts of steps {wrong} are missing or were changed" if wrong else ""
         return Claim(what=f"{len(keys)} announced steps, each receipt with its key", holds=not wrong, detail=detail)
 
     def _verify_artifacts(self, run: str, receipts: Iterable[Receipt]) -> Claim:
@@ -329,43 +356,22 @@ class Factory:
         return Claim(what=f"{count} artifacts are what their receipts say", holds=not broken, detail="; ".join(broken))
 
 
-def open_workspaces(config: Config) -> Workspaces:
-    wanted = config.workspace
-    return Workspaces(
-        Path(wanted.root).absolute() if wanted.root else _own_folder("XDG_STATE_HOME", ".local/state") / "workspaces",
-        bases=Path(wanted.bases).absolute() if wanted.bases else _own_folder("XDG_CACHE_HOME", ".cache") / "bases",
-        limits=Limits(
-            max_count=wanted.max_count,
-            min_free_ram_bytes=wanted.min_free_ram_mb << 20,
-            min_free_disk_bytes=wanted.min_free_disk_mb << 20,
-            max_bases_bytes=wanted.max_bases_mb << 20,
-        ),
+def _union(lists: Iterable[Iterable[str]]) -> list[str]:
+    return list(dict.fromkeys(name for names in lists for name in names))
+
+
+def _targets_of(started: ev.RunStarted) -> list[Target]:
+    """As announced, not as detected now: a step of the run may have changed what detection would say."""
+    if started.targets:
+        return [msgspec.json.decode(target, type=Target) for target in started.targets]
+    only = Target(
+        runner="pytest",
+        command=started.test_command,
+        tests=started.tests,
+        protected=started.protected,
+        why="recorded when the run started",
     )
-
-
-def _own_folder(variable: str, default: str) -> Path:
-    return Path(os.environ.get(variable) or Path.home() / default) / "ratchet"
-
-
-def recipe_of(config: Config) -> Recipe:
-    return Recipe(setup=tuple(config.workspace.setup), carry=tuple(config.workspace.carry))
-
-
-def sandbox_settings(config: Config) -> Settings:
-    wanted = config.sandbox
-    return Settings(
-        mode=wanted.mode,
-        agent_network=wanted.agent_network,
-        test_network=wanted.test_network,
-        gate_network=wanted.gate_network,
-        bounds=Bounds(memory_mb=wanted.memory_mb, cpus=wanted.cpus, processes=wanted.max_processes),
-        share=tuple(wanted.share),
-        hide=tuple(wanted.hide),
-    )
-
-
-def kept_until(config: Config) -> str:
-    return stamp(datetime.now(UTC) + timedelta(seconds=config.workspace.keep_s))
+    return [only]
 
 
 def read_spec(path: Path) -> str:

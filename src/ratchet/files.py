@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from ratchet.errors import DiskFull
 
@@ -29,9 +30,18 @@ def room_for(path: Path) -> Iterator[None]:
 
 
 def make_private_dir(path: Path) -> Path:
+    """Also every folder above it that has to be made: `mkdir(parents=True)` would leave those open to all."""
+    missing = [place for place in (path, *path.parents) if not place.exists()]
     with room_for(path):
-        path.mkdir(mode=DIR_MODE, parents=True, exist_ok=True)
+        for place in reversed(missing):
+            place.mkdir(mode=DIR_MODE, exist_ok=True)
     return path
+
+
+def open_private(path: Path) -> IO[bytes]:
+    """For adding to: made for its owner only if it is not there yet."""
+    with room_for(path):
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, FILE_MODE), "ab")
 
 
 def write_durably(path: Path, content: bytes) -> None:

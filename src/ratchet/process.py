@@ -28,6 +28,7 @@ import msgspec
 
 from ratchet.core.lease import Holder
 from ratchet.errors import EnvironmentCannot
+from ratchet.files import open_private
 
 _REAPER = Path(__file__).with_name("reaper.py")
 GRACE_S = 5.0
@@ -82,11 +83,13 @@ async def supervise(
     stdin: bytes = b"",
     timeout_s: float,
     silence_s: float | None = None,
+    signs: Sequence[Path] = (),
     grace_s: float = GRACE_S,
     writable: Sequence[Path] = (),
 ) -> Finished:
     """Run a program to its end or its deadline. On return, also by cancellation, nothing it started is alive.
 
+    Silent is who writes neither to its output nor to `signs`, which are files or folders of files.
     `writable` are paths besides its folder that it must be able to write, should it be confined.
     """
     began = time.monotonic()
@@ -95,7 +98,7 @@ async def supervise(
     result, result_write = os.pipe()
     feed = _stdin_file(stdin)
     try:
-        with output.open("ab") as out, (errors or output).open("ab") as err:
+        with open_private(output) as out, open_private(errors or output) as err:
             command = [
                 sys.executable,
                 "-I",
@@ -121,7 +124,8 @@ async def supervise(
             finally:
                 os.close(lifeline_read)
                 os.close(result_write)
-        why = await _watch(reaper, output, timeout_s=timeout_s, silence_s=silence_s, grace_s=grace_s)
+        heard = [output, *([errors] if errors else []), *signs]
+        why = await _watch(reaper, heard, timeout_s=timeout_s, silence_s=silence_s, grace_s=grace_s)
         exit_code, survivors = _read_result(result, argv)
         return Finished(
             exit_code=exit_code,
@@ -168,7 +172,7 @@ def _temporary() -> IO[bytes]:
 
 async def _watch(
     reaper: asyncio.subprocess.Process,
-    output: Path,
+    heard: Sequence[Path],
     *,
     timeout_s: float,
     silence_s: float | None,
@@ -177,11 +181,12 @@ async def _watch(
     """Wait for the end, the deadline or too long a silence; says which stopped it."""
     ended = asyncio.ensure_future(reaper.wait())
     deadline = time.monotonic() + timeout_s
+    began = time.time()
     why = ""
     try:
         while not ended.done():
             now = time.monotonic()
-            quiet_s = time.time() - output.stat().st_mtime if silence_s else 0.0
+            quiet_s = time.time() - max(began, _last_heard(heard)) if silence_s else 0.0
             left = min(deadline - now, silence_s - quiet_s if silence_s else deadline - now)
             if left <= 0:
                 why = "timeout" if now >= deadline else "silence"
@@ -194,6 +199,11 @@ async def _watch(
             # Cancelled: the caller must not get control back before the tree is dead.
             await asyncio.shield(_stop(reaper, ended, grace_s))
     return why
+
+
+def _last_heard(places: Sequence[Path]) -> float:
+    files = [file for place in places for file in (place.iterdir() if place.is_dir() else [place])]
+    return max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
 
 
 async def _stop(reaper: asyncio.subprocess.Process, ended: asyncio.Future[int], grace_s: float) -> None:

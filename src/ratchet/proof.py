@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -37,7 +36,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         return all(claim.holds for claim in self.claims)
 
 
-async def verify_commit(repo: Path, commit: str, *, checks: Callable[[Path], Checks], scope: Scope) -> Verification:
+async def verify_commit(repo: Path, commit: str, *, checks: Checks, scope: Scope) -> Verification:
     proof = trailers.parse(repository.message_of(repo, commit))
     if proof is None:
         raise UsageError(
@@ -51,9 +50,7 @@ async def verify_commit(repo: Path, commit: str, *, checks: Callable[[Path], Che
     return Verification(subject=commit, claims=claims)
 
 
-async def _red_before(
-    repo: Path, commit: str, proof: trailers.Proof, checks: Callable[[Path], Checks], scope: Scope
-) -> Claim:
+async def _red_before(repo: Path, commit: str, proof: trailers.Proof, checks: Checks, scope: Scope) -> Claim:
     what = f"red at the parent with the new test: {', '.join(proof.tests)}"
     parent = repository.parent_of(repo, commit)
     if parent is None:
@@ -68,7 +65,7 @@ async def _red_before(
     return Claim(what=what, holds=True)
 
 
-async def _green_after(repo: Path, commit: str, proof: trailers.Proof, checks: Callable[[Path], Checks]) -> Claim:
+async def _green_after(repo: Path, commit: str, proof: trailers.Proof, checks: Checks) -> Claim:
     report = await _run_at(repo, commit, checks)
     what = f"green at the commit: {report.totals.passed} of {report.totals.tests} tests pass"
     if digest(report) != proof.green:
@@ -76,9 +73,7 @@ async def _green_after(repo: Path, commit: str, proof: trailers.Proof, checks: C
     return Claim(what=what, holds=True)
 
 
-async def _run_at(
-    repo: Path, commit: str, checks: Callable[[Path], Checks], lay_over: tuple[str, list[str]] | None = None
-) -> Report:
+async def _run_at(repo: Path, commit: str, checks: Checks, lay_over: tuple[str, list[str]] | None = None) -> Report:
     """Run the suite in a throw-away checkout, which is gone afterwards also when we are interrupted."""
     place = Path(tempfile.mkdtemp(prefix="ratchet-verify-"))
     folder = place / secrets.token_hex(4)
@@ -97,7 +92,7 @@ async def _run_at(
                 env={"GIT_LITERAL_PATHSPECS": "1"},
                 stdin=names,
             )
-        return await checks(folder).run(folder, log=place / "tests.log")
+        return await checks.run(folder, log=place / "tests.log")
     finally:
         await cross(git, "worktree", "remove", "--force", str(folder), cwd=repo, ok=(0, 128))
         shutil.rmtree(place, ignore_errors=True)

@@ -6,6 +6,7 @@ Every method here may be cut off anywhere and called again: it starts from the t
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -25,10 +26,12 @@ from ratchet.core.packet import packet
 from ratchet.core.receipt import Artifact, Usage
 from ratchet.core.report import RED, Report, digest, fingerprint
 from ratchet.core.roles import Role
+from ratchet.core.runner_settings import says_how_tests_run, touches_runner
+from ratchet.core.snapshot import path_text
 from ratchet.core.state import Phase, RunState
 from ratchet.core.tdd import Step
 from ratchet.core.verdict import Decision, Review, read_review, requirements_complete
-from ratchet.errors import ArtifactBroken, LedgerBroken
+from ratchet.errors import ArtifactBroken
 from ratchet.process import ProgramMissing, confined, supervise
 from ratchet.store.rundir import ANSWERS, RunDirectory
 from ratchet.workspace import Workspace
@@ -60,9 +63,9 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 class Parked(Exception):
     """The step cannot go on now, and that is nobody's failure."""
 
-    def __init__(self, event: ev.RunParked) -> None:
+    def __init__(self, event: ev.RunParked, facts: list[ev.Event]) -> None:
         super().__init__(event.detail)
-        self.event = event
+        self.event, self.facts = event, facts
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,6 +137,8 @@ class Steps:
     async def _test(self, started: ev.StepStarted) -> tuple[Report, Artifact]:
         """Run the whole suite, then take away whatever it left behind."""
         log = self.directory.log_path(f"step-{started.step}-tests.log")
+        # What an agent left that is ignored, cached or compiled is not in the tree, and must not take part.
+        await cross(self.workspace.reset, started.tree)
         with confined(self.sandboxes.for_tests()):
             report = await self.checks.run(self.workspace.path, log=log)
         await cross(self.workspace.reset, started.tree)
@@ -149,7 +154,7 @@ class Steps:
         verdict = judge_red(await self._report(state.reference), report, state.scope)
         if not verdict.ok:
             await cross(self.workspace.reset, state.green_tree)
-            refused = ev.RedRefused(step=started.step, why=verdict.why, tree=state.green_tree)
+            refused = ev.RedRefused(step=started.step, why=_clip(verdict.why), tree=state.green_tree)
             return Done(events=[refused], artifacts=[kept])
         red = ev.RedConfirmed(
             step=started.step,
@@ -164,10 +169,12 @@ class Steps:
     async def audit(self, step: Step, started: ev.StepStarted, _at: str, state: RunState) -> Done:
         asked = await self._ask(step, started, state)
         if isinstance(asked.outcome, Failed):
-            last: ev.Event = ev.AuditFailed(step=started.step, reason=asked.outcome.reason, why=asked.outcome.detail)
+            last: ev.Event = ev.AuditFailed(
+                step=started.step, reason=asked.outcome.reason, why=_clip(asked.outcome.detail)
+            )
         elif asked.paths:
             last = ev.TestWritten(
-                step=started.step, paths=asked.paths, tree=asked.tree, summary=_first_line(asked.text)
+                step=started.step, paths=_shown(asked.paths), tree=asked.tree, summary=_first_line(asked.text)
             )
         elif requirements_complete(asked.text):
             last = ev.RequirementsMet(step=started.step, summary=_first_line(asked.text))
@@ -180,20 +187,22 @@ class Steps:
         asked = await self._ask(step, started, state)
         failed = ev.RefactorFailed if step.phase is Phase.REFACTOR else ev.AttemptFailed
         if isinstance(asked.outcome, Failed):
-            last: ev.Event = failed(step=started.step, reason=asked.outcome.reason, why=asked.outcome.detail)
+            last: ev.Event = failed(step=started.step, reason=asked.outcome.reason, why=_clip(asked.outcome.detail))
         elif not asked.paths:
             why = _nothing(asked, "changed nothing")
             last = failed(step=started.step, reason=Reason.NO_PROGRESS, why=why)
         else:
             last = ev.ChangeProposed(
-                step=started.step, paths=asked.paths, tree=asked.tree, summary=_first_line(asked.text)
+                step=started.step, paths=_shown(asked.paths), tree=asked.tree, summary=_first_line(asked.text)
             )
         return Done(events=[*asked.facts, last], artifacts=asked.artifacts)
 
     async def review(self, step: Step, started: ev.StepStarted, _at: str, state: RunState) -> Done:
         asked = await self._ask(step, started, state)
         if isinstance(asked.outcome, Failed):
-            last: ev.Event = ev.ReviewFailed(step=started.step, reason=asked.outcome.reason, why=asked.outcome.detail)
+            last: ev.Event = ev.ReviewFailed(
+                step=started.step, reason=asked.outcome.reason, why=_clip(asked.outcome.detail)
+            )
         else:
             last = _reviewed(started.step, read_review(asked.text))
         return Done(events=[*asked.facts, last], artifacts=asked.artifacts)
@@ -214,15 +223,15 @@ class Steps:
         with confined(self.sandboxes.for_role(step.role, state.scope)):
             outcome = await self._answer(agent, self._words(step, started, text), hear)
         seconds = asyncio.get_running_loop().time() - began
+        facts: list[ev.Event] = [_metered(started.step, step.role, agent.name, spent, seconds)]
+        await cross(self.workspace.hold, state.head)
         if isinstance(outcome, Failed):
             await cross(self.workspace.reset, started.tree)
             if FAULT[outcome.reason] is Fault.PROVIDER:
-                raise Parked(_parked(outcome))
+                raise Parked(_parked(outcome), facts)
         tree, paths, undone = await cross(self._confine, step.role, started.tree, state)
-        metered = _metered(started.step, step.role, agent.name, spent, seconds)
-        facts: list[ev.Event] = [metered]
         if undone:
-            facts.append(ev.WritesUndone(step=started.step, role=step.role, paths=undone))
+            facts.append(ev.WritesUndone(step=started.step, role=step.role, paths=_shown(undone)))
         said = outcome.text if isinstance(outcome, Finished) else f"failed: {outcome.reason}: {outcome.detail}"
         entry = prompts.history_entry(started.step, step.role, said)
         answer = await cross(self.directory.put, f"{ANSWERS}step-{started.step}.md", entry.encode())
@@ -267,12 +276,20 @@ class Steps:
         """Undo what the role may not write; returns the tree, the changes that stay, and those undone."""
         tree = self.workspace.checkpoint()
         changed = self.workspace.changes(before, tree)
-        undone = [path for path in changed if not state.scope.may_write(role, path)]
+        undone = [path for path in changed if not self._may_write(role, path, before, tree, state)]
         if not undone:
             return tree, changed, []
         self.workspace.restore(undone, before)
         tree = self.workspace.checkpoint()
         return tree, self.workspace.changes(before, tree), undone
+
+    def _may_write(self, role: Role, path: str, before: str, after: str, state: RunState) -> bool:
+        """By its path, and for files that also say how tests are run, by what was changed in them."""
+        if not state.scope.may_write(role, path):
+            return False
+        return not says_how_tests_run(path) or not touches_runner(
+            path, self.workspace.read(before, path), self.workspace.read(after, path)
+        )
 
     # --- judging ---------------------------------------------------------------------------------------------
 
@@ -285,7 +302,7 @@ class Steps:
             report, kept = await self._test(started)
             verdict = judge_green(await self._report(state.reference), report, red)
             if not verdict.ok:
-                return await self._revert(step, started, state, verdict.why, kept)
+                return await self._revert(step, started, state, _clip(verdict.why), kept)
             commit = await self._commit(step, started, at, state, report)
         assert state.proposal
         subject = state.proposal.summary
@@ -302,6 +319,7 @@ class Steps:
 
     async def _committed(self, started: ev.StepStarted, state: RunState) -> tuple[str, Artifact] | None:
         commit = await cross(self.workspace.find_commit, started.key, since=state.head)
+        await cross(self.workspace.hold, commit or state.head)
         if commit is None:
             return None
         path = self.directory.path / f"reports/step-{started.step}.json"
@@ -399,13 +417,7 @@ class Steps:
     async def land(self, _step: Step, started: ev.StepStarted, _at: str, state: RunState) -> Done:
         """For now the branch is left where people can take it; it must stand where the ledger says."""
         assert state.started
-        tip = await cross(self.workspace.tip)
-        if tip != state.head:
-            raise LedgerBroken(
-                f"{state.started.branch} stands at {tip[:12]}, but the run ended at {state.head[:12]}",
-                hint=f"git branch -f {state.started.branch} {state.head}, then resume",
-                run=state.run,
-            )
+        await cross(self.workspace.hold, state.head)
         landed = ev.Landed(step=started.step, how="branch", branch=state.started.branch, head=state.head)
         return Done(events=[landed])
 
@@ -413,6 +425,20 @@ class Steps:
 def _fresh(path: Path) -> Path:
     path.unlink(missing_ok=True)  # a step that is done again starts its log again
     return path
+
+
+TEXT_MAX_CHARS, PATHS_MAX, FINDINGS_MAX = 2_000, 200, 50
+
+
+def _clip(text: str) -> str:
+    """An event is small: what an agent, a gate or a test says at length is in the artifacts and logs."""
+    return text if len(text) <= TEXT_MAX_CHARS else f"{text[:TEXT_MAX_CHARS]}… ({len(text)} characters)"
+
+
+def _shown(paths: list[str]) -> list[str]:
+    """Paths as text for the ledger, also those that are no text; of very many the first ones and a count."""
+    shown = [path_text(os.fsencode(path))[:500] for path in paths[:PATHS_MAX]]
+    return shown if len(paths) <= PATHS_MAX else [*shown, f"… and {len(paths) - PATHS_MAX} more"]
 
 
 def _first_line(text: str) -> str:
@@ -426,16 +452,16 @@ def _nothing(asked: Asked, what: str) -> str:
 
 def _reviewed(step: int, review: Review | str) -> ev.Event:
     if isinstance(review, str):
-        return ev.ReviewFailed(step=step, reason=Reason.AGENT_REFUSED, why=review)
+        return ev.ReviewFailed(step=step, reason=Reason.AGENT_REFUSED, why=_clip(review))
     if review.verdict is Decision.APPROVED:
-        return ev.ReviewApproved(step=step, summary=review.summary)
-    findings = [prompts.finding_text(finding) for finding in review.findings]
-    return ev.ChangesRequested(step=step, summary=review.summary, findings=findings)
+        return ev.ReviewApproved(step=step, summary=_clip(review.summary))
+    findings = [_clip(prompts.finding_text(finding)) for finding in review.findings[:FINDINGS_MAX]]
+    return ev.ChangesRequested(step=step, summary=_clip(review.summary), findings=findings)
 
 
 def _parked(outcome: Failed) -> ev.RunParked:
     reason = ParkReason.QUESTION if outcome.reason is Reason.AUTH else ParkReason.QUOTA
-    return ev.RunParked(reason=reason, detail=f"{outcome.reason}: {outcome.detail}", until=outcome.until)
+    return ev.RunParked(reason=reason, detail=_clip(f"{outcome.reason}: {outcome.detail}"), until=outcome.until)
 
 
 def _misconfigured(report: Report) -> ev.RunFailed:

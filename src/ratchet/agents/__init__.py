@@ -98,6 +98,14 @@ class Agent(Protocol):
         ...
 
 
+def settled(spec: str) -> str:
+    """The same agent named so that it is found from any folder: relative paths made absolute."""
+    kind, _, rest = spec.partition(":")
+    head, space, tail = rest.partition(" ") if kind == "command" else (rest, "", "")
+    is_path = kind == "scripted" or (kind == "command" and "/" in head)
+    return f"{kind}:{Path(head).absolute()}{space}{tail}" if is_path and head else spec
+
+
 def open_agent(spec: str) -> Agent:
     """`scripted:FILE`, `command:PROGRAM ARGS…`: the word before the colon names an entry point of `ratchet.agents`."""
     kind, _, rest = spec.partition(":")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+from pathlib import Path
 
 from ratchet.agents import Ask, Failed, Finished, Outcome, Tell, Text
 from ratchet.core.failure import Reason
@@ -24,7 +25,9 @@ class CommandAgent:
                 f"agent command not found: {self.argv[0] if self.argv else '(empty)'}",
                 hint="install it, or write --agent 'command:/path/to/program ARGS'",
             )
-        self.name = f"command:{self.argv[0]}"
+        self.name = f"command:{Path(self.argv[0]).name}"
+        # It is started in the workspace, where a relative path would mean another program.
+        self.argv[0] = str(Path(shutil.which(self.argv[0]) or self.argv[0]).absolute())
 
     async def ask(self, ask: Ask, tell: Tell) -> Outcome:
         ended = await supervise(

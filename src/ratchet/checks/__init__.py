@@ -2,23 +2,120 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from enum import IntEnum
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
-from ratchet.core.report import Report
+from ratchet.checks.formats import Parsed
+from ratchet.checks.project import Project
+from ratchet.core.report import Report, TestResult
+
+
+class Strength(IntEnum):
+    """How sure a detection is. In one folder the surest runner of a family wins."""
+
+    PATTERN = 1
+    DEPENDENCY = 2
+    SCRIPT = 3
+    CONFIG = 4
+    ASKED = 5
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """One test runner in one folder: how to call it, which paths are tests, and how we came to know."""
+    """One test runner in one folder: how to call it, which paths are tests, and how we came to know.
+
+    `tests`, `sources` and `protected` are globs relative to the repository; `setup` are commands that make the
+    folder ready, named for people and never run by us on the host.
+    """
 
     runner: str
     command: list[str]
     root: str = "."
+    language: str = ""
     tests: list[str]
+    sources: list[str] = []
     protected: list[str]
+    setup: list[str] = []
     why: str
+    strength: Strength = Strength.PATTERN
+
+    @property
+    def name(self) -> str:
+        return self.runner if self.root == "." else f"{self.runner}@{self.root}"
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of one target: where it happens, and the private folder that is its channel.
+
+    `only` are the ids to run (all when empty); `nonce` is what start and end records must carry.
+    """
+
+    folder: Path
+    private: Path
+    nonce: str
+    env: dict[str, str]
+    only: list[TestResult] = []
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One command of a run. With `channel` its stdout is that file in the private folder, not the log.
+
+    `needs`: it is not started when an earlier step failed.
+    """
+
+    argv: list[str]
+    env: dict[str, str] = {}
+    channel: str = ""
+    needs: bool = False
+
+
+class Results(msgspec.Struct, frozen=True, kw_only=True):
+    """What is there to read after a run: the private folder, the log, and how each step ended."""
+
+    folder: Path
+    private: Path
+    log: Path
+    nonce: str
+    exit_codes: list[int]
+    stopped: bool = False
+
+    @property
+    def signal(self) -> bool:
+        return any(code < 0 for code in self.exit_codes)
+
+    @property
+    def exit_code(self) -> int:
+        return next((code for code in self.exit_codes if code), 0)
+
+
+class Runner(Protocol):
+    """A test runner: found, started with our reporter from outside, and read. Registered by entry point."""
+
+    name: str
+    family: str
+
+    def detect(self, project: Project) -> Iterable[Target]:
+        """Every folder of the project that this runner would run, with the reason."""
+        ...
+
+    def recognises(self, words: list[str]) -> bool:
+        """Whether a configured command starts this runner."""
+        ...
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        """The commands, with whatever makes the runner write to the session's private folder."""
+        ...
+
+    def parse(self, results: Results) -> Parsed:
+        """What the run left behind, as data."""
+        ...
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        """The plain command that runs this one test, for a person to copy."""
+        ...
 
 
 class Checks(Protocol):

@@ -1,78 +1,90 @@
-"""Which test runner a project uses, and how we know."""
+"""Which test runners a project uses, where, and how we know."""
 
 from __future__ import annotations
 
-import os
 import shlex
-import shutil
-import sys
-import tomllib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from ratchet.checks import Target
+import msgspec
 
-PYTEST_TESTS = ["tests/**", "test/**", "**/test_*.py", "**/*_test.py", "**/conftest.py"]
-PYTEST_PROTECTED = [
-    "pytest.ini",
-    ".pytest.ini",
-    "tox.ini",
-    "**/sitecustomize.py",
-    "**/usercustomize.py",
-    "**/*.pth",
-]
+from ratchet.checks import Runner, Strength, Target
+from ratchet.checks.project import Project
+from ratchet.checks.registry import runner, runners
+from ratchet.checks.run import COMMAND
 
 
-def detect(folder: Path, *, command: str = "", tests: list[str] | None = None) -> Target | None:
-    """The project's tests, or None. A command from the configuration always wins."""
-    why = "configured" if command else next(_evidence(folder), "")
-    if not why:
-        return None
-    words = shlex.split(command) if command else [python_of(folder), "-m", "pytest"]
-    return Target(
-        runner="pytest",
+def detect(folder: Path, *, command: str = "", tests: list[str] | None = None, runner_name: str = "") -> list[Target]:
+    """Every target of the project, the repository's own first. A command from the configuration always wins."""
+    project = Project(folder)
+    if command:
+        return [_configured(project, shlex.split(command), tests, runner_name)]
+    names = [runner_name] if runner_name else list(runners())
+    found = [target for name in names for target in _surest(runner(name), project)]
+    kept = _one_of_each_family(found)
+    kept = [target for target in kept if not _covered(target, kept)] or kept
+    kept = [msgspec.structs.replace(target, command=_leaving_out(target, kept)) for target in kept]
+    if len(kept) > 1:
+        kept = [target for target in kept if target.runner != COMMAND]
+    if tests:
+        kept = [msgspec.structs.replace(target, tests=tests) for target in kept]
+    return sorted(kept, key=lambda target: (target.root.count("/") + (target.root != "."), target.root, target.runner))
+
+
+def _configured(project: Project, words: list[str], tests: list[str] | None, name: str) -> Target:
+    """The given words, run and read as the runner they start; an unknown program is run and its text read."""
+    named = name or next((how.name for how in runners().values() if how.recognises(words)), COMMAND)
+    usual = list(runner(named).detect(project))
+    like = usual[0] if usual else Target(runner=named, command=[], tests=[], protected=[], why="")
+    if not like.tests:
+        every = [glob for how in runners().values() for target in how.detect(project) for glob in target.tests]
+        like = msgspec.structs.replace(like, tests=list(dict.fromkeys(every)))
+    return msgspec.structs.replace(
+        like,
         command=words,
-        tests=tests or PYTEST_TESTS,
-        protected=PYTEST_PROTECTED,
-        why=why,
+        root=".",
+        tests=tests or like.tests,
+        why="configured",
+        strength=Strength.ASKED,
     )
 
 
-def _evidence(folder: Path) -> Iterator[str]:
-    for name in ("pytest.ini", ".pytest.ini", "conftest.py"):
-        if (folder / name).is_file():
-            yield f"there is a {name}"
-    if "pytest" in _toml(folder / "pyproject.toml").get("tool", {}):
-        yield "pyproject.toml configures pytest"
-    for name, marker in (("tox.ini", "[pytest]"), ("setup.cfg", "[tool:pytest]")):
-        if (folder / name).is_file() and marker in (folder / name).read_text("utf-8", "replace"):
-            yield f"{name} configures pytest"
-    for place in ("tests", "test", "."):
-        for pattern in ("test_*.py", "*_test.py"):
-            for found in sorted((folder / place).glob(pattern)):
-                yield f"{found.relative_to(folder)} is named like a pytest file"
+def _surest(how: Runner, project: Project) -> list[Target]:
+    """One target for each folder: the one with the best reason."""
+    best: dict[str, Target] = {}
+    for target in how.detect(project):
+        if target.root not in best or target.strength > best[target.root].strength:
+            best[target.root] = target
+    return list(best.values())
 
 
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
-        return {}
+def _one_of_each_family(found: list[Target]) -> list[Target]:
+    """pytest runs unittest's tests too, vitest and jest claim the same files: in one folder one of them is right."""
+    best: dict[tuple[str, str], Target] = {}
+    for target in found:
+        key = (target.root, runner(target.runner).family)
+        if key not in best or target.strength > best[key].strength:
+            best[key] = target
+    return list(best.values())
 
 
-def python_of(folder: Path) -> str:
-    """The interpreter the project is installed in: its own, the active one, ours if it has pytest, else the system's."""
-    candidates = [folder / ".venv" / "bin" / "python", folder / "venv" / "bin" / "python"]
-    if active := os.environ.get("VIRTUAL_ENV"):
-        candidates.append(Path(active) / "bin" / "python")
-    for candidate in candidates:
-        if candidate.is_file():
-            return str(candidate)
-    return sys.executable if _has_pytest() else shutil.which("python3") or sys.executable
+def _covered(target: Target, others: list[Target]) -> bool:
+    """A runner that goes into folders below has these tests already, unless the folder is configured by itself."""
+    above = [other for other in others if _is_above(other, target) and _same_kind(other, target)]
+    return any(getattr(runner(other.runner), "covers_below", False) for other in above) and not (
+        target.runner == "pytest" and target.strength >= Strength.CONFIG
+    )
 
 
-def _has_pytest() -> bool:
-    from importlib.util import find_spec  # noqa: PLC0415 — only needed here
+def _leaving_out(target: Target, kept: list[Target]) -> list[str]:
+    """pytest above must not run the folders that pytest runs by themselves."""
+    below = [other for other in kept if target.runner == other.runner == "pytest" and _is_above(target, other)]
+    return [*target.command, *(f"--ignore={Path(other.root).relative_to(target.root)}" for other in below)]
 
-    return find_spec("pytest") is not None
+
+def _same_kind(above: Target, below: Target) -> bool:
+    same = runner(above.runner).family == runner(below.runner).family
+    return above.runner == below.runner or (same and below.strength is Strength.PATTERN)
+
+
+def _is_above(above: Target, below: Target) -> bool:
+    return above.root != below.root and (above.root == "." or below.root.startswith(f"{above.root}/"))

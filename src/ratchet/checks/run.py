@@ -1,4 +1,4 @@
-"""Run a target's tests in a folder and read the result from a channel the project's code does not own."""
+"""Run targets in a folder and read the results from a channel the project's code does not own."""
 
 from __future__ import annotations
 
@@ -9,70 +9,154 @@ from pathlib import Path
 
 import msgspec
 
-from ratchet.checks import Target
-from ratchet.checks import pytest as pytest_channel
-from ratchet.core.report import Report, ReportStatus
-from ratchet.process import supervise
+from ratchet.checks import Results, Runner, Session, Step, Target
+from ratchet.checks.paths import relative
+from ratchet.checks.registry import runner
+from ratchet.core.report import Report, ReportStatus, TestResult, conclude, merge, names_running
+from ratchet.process import Finished, ProgramMissing, supervise
 
+COMMAND = "command"
 _TAIL_BYTES = 8_000
 # What a test process gets from our environment. Secrets of the factory and of agents are not on the list.
 ALLOWED = (
-    "PATH",
-    "HOME",
-    "USER",
-    "LANG",
-    "LC_ALL",
-    "TMPDIR",
-    "TZ",
-    "VIRTUAL_ENV",
-    "PYTEST_ADDOPTS",
-    "PYTHONPATH",
-)
+    "PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "TZ", "VIRTUAL_ENV", "PYTEST_ADDOPTS", "PYTHONPATH",
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD",
+    "NODE_PATH", "NODE_OPTIONS", "JAVA_HOME", "GOPATH", "GOROOT", "GOFLAGS", "GOPROXY", "GOCACHE", "GOMODCACHE",
+    "CARGO_HOME", "RUSTUP_HOME", "CARGO_TARGET_DIR", "RUSTFLAGS", "GEM_HOME", "GEM_PATH", "RUBYLIB", "MIX_HOME",
+    "HEX_HOME", "MAVEN_OPTS", "GRADLE_USER_HOME", "DOTNET_ROOT", "LD_LIBRARY_PATH", "XDG_CACHE_HOME",
+)  # fmt: skip
 FIXED = {
     "CI": "1",
     "NO_COLOR": "1",
     "TERM": "dumb",
     "PYTHONHASHSEED": "0",
     "PYTHONUNBUFFERED": "1",
+    "RUST_BACKTRACE": "1",
     # Python takes byte code for current by the second and the size: a file put back that fast would run as the old one.
     "PYTHONDONTWRITEBYTECODE": "1",
 }
 
 
 class TestRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Satisfies `Checks`."""
+    """Satisfies `Checks`: every target is run, and the report is theirs together.
 
-    target: Target
+    `only` maps a target's name to the tests to run; a target that is not in it is left out, unless it is empty.
+    """
+
+    targets: list[Target]
     timeout_s: float
+    silence_s: float | None = None
     env: dict[str, str]
+    only: dict[str, list[TestResult]] = {}
 
     async def run(self, folder: Path, *, log: Path) -> Report:
-        with tempfile.TemporaryDirectory(prefix="ratchet-report-") as private:
-            channel, nonce = Path(private) / "report.ndjson", secrets.token_hex(16)
-            finished = await supervise(
-                self.target.command,
-                cwd=folder / self.target.root,
-                env=pytest_channel.environment(self.env | FIXED, report=channel, nonce=nonce),
-                output=log,
-                timeout_s=self.timeout_s,
-                writable=[Path(private)],
+        return merge(await self.run_each(folder, log=log))
+
+    async def run_each(self, folder: Path, *, log: Path) -> list[Report]:
+        """One report for each target, one after the other: two suites at once would spoil each other's clocks."""
+        wanted = [target for target in self.targets if not self.only or target.name in self.only]
+        return [await self._run(target, folder, log) for target in wanted]
+
+    async def _run(self, target: Target, folder: Path, log: Path) -> Report:
+        how = runner(target.runner)
+        with tempfile.TemporaryDirectory(prefix="ratchet-channel-") as private:
+            session = Session(
+                folder=folder / target.root,
+                private=Path(private),
+                nonce=secrets.token_hex(16),
+                env=self.env | FIXED,
+                only=self.only.get(target.name, []),
             )
-            records = channel.read_bytes() if channel.exists() else b""
-        report = pytest_channel.parse(
-            records,
-            nonce=nonce,
-            command=self.target.command,
-            exit_code=finished.exit_code,
-            timed_out=finished.timed_out,
-            duration_s=finished.duration_s,
-        )
-        return _explain(report, log) if report.status is not ReportStatus.PASSED else report
+            steps = how.launch(target, session)
+            log.touch(mode=0o600)
+            began = log.stat().st_size
+            try:
+                finished = await self._steps(steps, session, log)
+            except ProgramMissing as error:
+                return _cannot(target, steps, f"{error.message.strip()}; {error.hint}")
+            report = _conclude(target, how, session, finished, log)
+            if report.status is ReportStatus.PASSED:
+                return report
+            return msgspec.structs.replace(report, output=_tail(session, steps, log, began))
+
+    async def _steps(self, steps: list[Step], session: Session, log: Path) -> list[Finished]:
+        done: list[Finished] = []
+        left_s = self.timeout_s
+        for step in steps:
+            if step.needs and any(finished.exit_code for finished in done):
+                break
+            finished = await supervise(
+                step.argv,
+                cwd=session.folder,
+                env=session.env | step.env,
+                output=session.private / step.channel if step.channel else log,
+                errors=log,
+                timeout_s=left_s,
+                silence_s=self.silence_s,
+                signs=[session.private],
+                writable=[session.private],
+            )
+            done.append(finished)
+            left_s -= finished.duration_s
+            if finished.timed_out or finished.silent or left_s <= 0:
+                break
+        return done
 
 
-def _explain(report: Report, log: Path) -> Report:
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
-        return msgspec.structs.replace(report, output=file.read().decode(errors="replace"))
+def _conclude(target: Target, how: Runner, session: Session, finished: list[Finished], log: Path) -> Report:
+    results = Results(
+        folder=session.folder,
+        private=session.private,
+        log=log,
+        nonce=session.nonce,
+        exit_codes=[each.exit_code for each in finished],
+        stopped=any(each.timed_out or each.silent for each in finished),
+    )
+    parsed = relative(how.parse(results), session.folder)
+    why = "silence" if any(each.silent for each in finished) else "timeout"
+    report = conclude(
+        runner=target.runner,
+        root=target.root,
+        command=target.command,
+        exit_code=results.exit_code,
+        timed_out=why if results.stopped else "",
+        duration_s=round(sum(each.duration_s for each in finished), 3),
+        tests=parsed.tests,
+        collection_errors=parsed.collection_errors,
+        compile_errors=parsed.compile_errors,
+        reported=parsed.reported,
+        ended=parsed.ended,
+        partial=parsed.partial,
+        notes=parsed.notes,
+        running=parsed.running,
+    )
+    if report.status is ReportStatus.CRASHED and how.name == COMMAND and not parsed.running and not results.signal:
+        note = f"what it printed holds no results that could be trusted; it ended with {results.exit_code}"
+        return msgspec.structs.replace(report, status=ReportStatus.UNKNOWN, notes=[*report.notes, note])
+    return names_running(report)
+
+
+def _cannot(target: Target, steps: list[Step], why: str) -> Report:
+    return Report(
+        runner=target.runner,
+        root=target.root,
+        command=steps[0].argv if steps else target.command,
+        status=ReportStatus.ERROR,
+        notes=[why],
+    )
+
+
+def _tail(session: Session, steps: list[Step], log: Path, began: int) -> str:
+    """The end of what the runner printed; of a channel only when there is nothing else, for it has been read."""
+    text = _end_of(log, began)
+    channels = [session.private / step.channel for step in steps if step.channel]
+    return text or "".join(_end_of(channel, 0) for channel in channels if channel.exists())
+
+
+def _end_of(path: Path, began: int) -> str:
+    with path.open("rb") as file:
+        file.seek(max(began, path.stat().st_size - _TAIL_BYTES))
+        return file.read().decode(errors="replace")
 
 
 def allowed_environment() -> dict[str, str]:

@@ -41,6 +41,7 @@ class RunStarted(Event, frozen=True, kw_only=True):
     protected: list[str]
     test_command: list[str]
     gates: list[str] = []
+    targets: list[str] = []
 
 
 class RunClaimed(Event, frozen=True, kw_only=True):
@@ -87,6 +88,13 @@ class StepResumed(Event, frozen=True, kw_only=True):
     """A worker found the step started and not finished, and made it whole."""
 
     step: int
+
+
+class ReceiptFiled(Event, frozen=True, kw_only=True):
+    """The receipt of a finished step, by its content: what is in the ledger protects what is beside it."""
+
+    step: int
+    sha256: str
 
 
 class WritesUndone(Event, frozen=True, kw_only=True):
@@ -263,6 +271,7 @@ AnyEvent = (
     | RunAborted
     | StepStarted
     | StepResumed
+    | ReceiptFiled
     | WritesUndone
     | UsageMetered
     | BaselineTaken

@@ -50,7 +50,7 @@ class ParkReason(StrEnum):
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """A spec for one repository, with a priority."""
+    """A spec for one repository, with a priority. `settings` are the `key=value` overrides it was asked with."""
 
     id: str
     repo: str
@@ -61,6 +61,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     base_commit: str
     slug: str
     source_ref: str = ""
+    settings: list[str] = []
     created_at: str
 
 

@@ -1,33 +1,159 @@
-"""What an agent is told about a test run: the failures, whole expected and actual, never a raw log."""
+"""What an agent is told about a test run: the delta, the failures in clusters, expected and actual; no raw log."""
 
 from __future__ import annotations
 
-from ratchet.core.report import RED, Failure, Report, TestResult, broken
+import re
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from ratchet.core.compare import Delta
+from ratchet.core.report import RED, Diagnostic, Failure, Report, ReportStatus, TestResult, broken, wanted
 
 BUDGET_CHARS = 4_000
+_CLUSTERS_MAX = 5
+_MESSAGE_CHARS = 300
+_VALUE_CHARS = 1_200
+_OUTPUT_LINES = 10
+_SUSPECTS_MAX = 5
+Again = Callable[[TestResult], str]
 
 
-def packet(report: Report, *, only: list[str] | None = None, budget_chars: int = BUDGET_CHARS) -> str:
-    """Failures in a stable order, the broken files first; what does not fit is counted, not cut mid-way."""
-    parts = [f"{e.file}:{e.line}: {e.type}: {e.message}".strip() for e in broken(report)]
+class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+    """Failures of one kind at one place: one is told whole, the others by name."""
+
+    key: tuple[str, str]
+    tests: list[TestResult]
+
+
+def clusters(tests: Iterable[TestResult]) -> list[Cluster]:
+    """By type and deepest project frame; the biggest first, and in a stable order, so that two packets compare well."""
+    found: dict[tuple[str, str], list[TestResult]] = {}
+    for test in sorted(tests, key=lambda test: test.id):
+        found.setdefault(_key(test), []).append(test)
+    made = [Cluster(key=key, tests=same) for key, same in found.items()]
+    return sorted(made, key=lambda cluster: (-len(cluster.tests), cluster.key, cluster.tests[0].id))
+
+
+def _key(test: TestResult) -> tuple[str, str]:
+    failure = test.failure or Failure()
+    place = f"{failure.file}:{failure.line}" if failure.file else _shape(failure.message)
+    return failure.type, place
+
+
+def _shape(message: str) -> str:
+    return re.sub(r"\d+", "0", message.strip().splitlines()[0] if message.strip() else "")[:80]
+
+
+def packet(
+    report: Report,
+    *,
+    only: list[str] | None = None,
+    delta: Delta | None = None,
+    changed: Iterable[str] = (),
+    again: Again | None = None,
+    budget_chars: int = BUDGET_CHARS,
+) -> str:
+    """Within the budget: frames and output are left out first, then whole clusters, and expected and actual never."""
     red = [test for test in report.tests if test.status in RED and (only is None or test.id in only)]
-    parts += [_failure(test) for test in sorted(red, key=lambda test: test.id)]
-    kept: list[str] = []
-    for part in parts:
-        if kept and sum(map(len, kept)) + len(part) > budget_chars:
-            break
-        kept.append(part)
-    left = len(parts) - len(kept)
-    return "\n\n".join([*kept, *([f"… and {left} more failures"] if left else [])])
+    groups = clusters(red)
+    told, left = groups[:_CLUSTERS_MAX], groups[_CLUSTERS_MAX:]
+    head = [
+        *_head(report, red, delta, concerned=only is not None),
+        *(_diagnostic(error) for error in broken(report)[:10]),
+    ]
+    tail = [*_suspects(red, set(changed)), *_again(told, again), *_left(left)]
+    for detail in (3, 2, 1, 0):
+        text = _joined(head, [_told(cluster, detail) for cluster in told], tail)
+        if len(text) <= budget_chars:
+            return text
+    while len(told) > 1:
+        left, told = [told[-1], *left], told[:-1]
+        tail = [*_suspects(red, set(changed)), *_again(told, again), *_left(left)]
+        text = _joined(head, [_told(cluster, 0) for cluster in told], tail)
+        if len(text) <= budget_chars:
+            return text
+    return _joined(head, [_told(cluster, 0) for cluster in told], _left(left))
 
 
-def _failure(test: TestResult) -> str:
+def _joined(*parts: list[str]) -> str:
+    return "\n\n".join(text for part in parts for text in part if text)
+
+
+def _head(report: Report, red: list[TestResult], delta: Delta | None, *, concerned: bool) -> list[str]:
+    totals = report.totals
+    lines = []
+    if not concerned:
+        lines.append(
+            f"{report.status}: {totals.failed} failed, {totals.errors} errors, {totals.passed} passed,"
+            f" {totals.skipped} skipped of {totals.tests} tests ({report.runner})"
+        )
+    if delta:
+        moved = {"new": delta.new_failures, "still": delta.still_failing, "fixed": delta.fixed, "gone": delta.missing}
+        said = [f"{len(ids)} {name}" for name, ids in moved.items() if ids]
+        lines += [f"since last time: {', '.join(said)}"] if said else []
+    lines += [f"note: {note}" for note in report.notes[:5]]
+    if report.status in (ReportStatus.CRASHED, ReportStatus.ERROR) and not red and report.output:
+        lines += ["output:", *(f"  | {line}" for line in report.output.splitlines()[-_OUTPUT_LINES:])]
+    return ["\n".join(lines)] if lines else []
+
+
+def _diagnostic(error: Diagnostic) -> str:
+    place = ":".join(str(part) for part in (error.file, error.line, error.column) if part)
+    return f"{place}: {error.type}: {_clipped(error.message, _MESSAGE_CHARS)}"
+
+
+def _told(cluster: Cluster, detail: int) -> str:
+    """`detail` 3 has everything, 2 no output, 1 one frame, 0 no frames."""
+    test, *others = cluster.tests
     failure = test.failure or Failure()
     place = f" at {failure.file}:{failure.line}" if failure.file else ""
-    lines = [f"{test.id}{place}", f"  {failure.type}: {failure.message}".rstrip(": ")]
-    if failure.expected is not None:
-        lines.append(f"  expected: {failure.expected}")
+    lines = [f"{test.id}{place}", f"  {failure.type}: {_message(failure)}".rstrip(": ")]
+    if (expected := wanted(failure)) is not None:
+        lines.append(f"  expected: {_clipped(expected, _VALUE_CHARS)}")
     if failure.actual is not None:
-        lines.append(f"  actual:   {failure.actual}")
-    lines += [f"  {frame.file}:{frame.line} in {frame.function}" for frame in failure.frames[-3:]]
+        lines.append(f"  actual:   {_clipped(failure.actual, _VALUE_CHARS)}")
+    shown = {3: 3, 2: 3, 1: 1, 0: 0}[detail]
+    frames = failure.frames[-shown:] if shown else []
+    lines += [f"  {frame.file}:{frame.line} in {frame.function}" for frame in frames]
+    if detail == 3:
+        said = f"{test.stdout}\n{test.stderr}".strip().splitlines()
+        lines += [f"  | {line[:200]}" for line in said[-_OUTPUT_LINES:]]
+    if others:
+        names = ", ".join(other.id for other in others[:2])
+        lines.append(f"  the same in {len(others)} more: {names}{', …' if len(others) > 2 else ''}")
     return "\n".join(lines)
+
+
+def _message(failure: Failure) -> str:
+    """A comparison's message is the values once more: its first line is enough where they are told by themselves."""
+    text = failure.message
+    if failure.expected is not None or failure.actual is not None:
+        text = text.strip().splitlines()[0] if text.strip() else ""
+    return _clipped(text, _MESSAGE_CHARS)
+
+
+def _clipped(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit * 2 // 3]} … {text[-limit // 3 :]} ({len(text)} characters)"
+
+
+def _suspects(red: list[TestResult], changed: set[str]) -> list[str]:
+    """The functions most failures went through; those in changed files first."""
+    seen: dict[tuple[str, str], int] = {}
+    for test in red:
+        frames = test.failure.frames if test.failure else []
+        for place in {(frame.file, frame.function) for frame in frames if frame.file != test.file}:
+            seen[place] = seen.get(place, 0) + 1
+    ranked = sorted(seen, key=lambda place: (place[0] not in changed, -seen[place], place))[:_SUSPECTS_MAX]
+    names = [f"{function} in {file}{' (changed)' if file in changed else ''}" for file, function in ranked]
+    return [f"suspects: {'; '.join(names)}"] if names else []
+
+
+def _again(told: list[Cluster], again: Again | None) -> list[str]:
+    command = again(told[0].tests[0]) if told and again else ""
+    return [f"run one again: {command}"] if command else []
+
+
+def _left(left: list[Cluster]) -> list[str]:
+    count = sum(len(cluster.tests) for cluster in left)
+    return [f"… and {count} more failures"] if count else []

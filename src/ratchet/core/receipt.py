@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import msgspec
 
 
@@ -26,6 +28,10 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
             cost_usd=round(self.cost_usd + other.cost_usd, 6),
             seconds=round(self.seconds + other.seconds, 3),
         )
+
+
+def digest(receipt: Receipt) -> str:
+    return hashlib.sha256(msgspec.json.encode(receipt)).hexdigest()
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):

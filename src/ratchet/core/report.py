@@ -59,8 +59,21 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     frames: list[Frame] = []
 
 
+_ODD = {"!=", "<", "<=", ">", ">=", "in", "not in", "is", "is not"}
+
+
+def wanted(failure: Failure) -> str | None:
+    """What was expected, with its operator where that is not equality: `!= 2` is another wish than `2`."""
+    odd = failure.operator in _ODD and failure.expected is not None
+    return f"{failure.operator} {failure.expected}" if odd else failure.expected
+
+
 class TestResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`id` is the runner's own name for the test, verbatim: what to pass back to run it alone."""
+    """`id` is the runner's own name for the test, verbatim: what to pass back to run it alone.
+
+    In a report of several targets, `target` says whose it is, and ids and files start at the repository.
+    `attempts` above one on a passed test means flaky: it failed before it passed, on the same tree.
+    """
 
     id: str
     status: TestStatus
@@ -75,6 +88,7 @@ class TestResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempts: int = 1
     stdout: str = ""
     stderr: str = ""
+    target: str = ""
 
 
 class Diagnostic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -100,8 +114,23 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     todo: int = 0
 
 
+class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One target of a report over several: how its own run went."""
+
+    runner: str
+    root: str = "."
+    status: ReportStatus
+    totals: Totals = Totals()
+    command: list[str] = []
+    exit_code: int | None = None
+    duration_s: float = 0.0
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`reported` is the runner's own summary, a cross-check; `running` names what ran when the runner died."""
+    """`reported` is the runner's own summary, a cross-check; `running` names what ran when the runner died.
+
+    With several targets `parts` has one entry for each, and everything else is theirs together.
+    """
 
     runner: str
     status: ReportStatus
@@ -119,6 +148,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     notes: list[str] = []
     running: list[str] = []
     output: str = ""
+    parts: list[Part] = []
 
 
 _COUNTED = {
@@ -159,6 +189,206 @@ def status_of(
     if red or broken:
         return ReportStatus.INCONSISTENT if exit_code == 0 else ReportStatus.FAILED
     return ReportStatus.PASSED if exit_code == 0 else ReportStatus.INCONSISTENT
+
+
+def conclude(
+    *,
+    runner: str,
+    root: str,
+    command: list[str],
+    exit_code: int | None,
+    timed_out: str,
+    duration_s: float,
+    tests: list[TestResult],
+    collection_errors: list[Diagnostic],
+    compile_errors: list[Diagnostic],
+    reported: dict[str, int],
+    ended: bool,
+    partial: bool,
+    notes: list[str],
+    running: list[str],
+) -> Report:
+    """One run's report. The only place where what a channel said, its own totals and the exit code become a verdict.
+
+    `timed_out` is empty, or which clock ran out.
+    """
+    broken_files = len(collection_errors) + len(compile_errors)
+    if not tests and not broken_files and not timed_out and exit_code is not None and any(reported.values()):
+        return _from_counts(
+            Report(
+                runner=runner,
+                root=root,
+                command=command,
+                status=ReportStatus.UNKNOWN,
+                exit_code=exit_code,
+                duration_s=duration_s,
+                reported=reported,
+                notes=notes,
+            )
+        )
+    totals = totals_of(tests)
+    cut = bool(timed_out) or not ended
+    found = [*notes, *([] if cut else _disagreements(totals, reported, broken_files))]
+    if partial and ended:
+        found.append("the runner's results are damaged: only a part could be read")
+    status = status_of(
+        tests=tests,
+        broken=broken_files,
+        exit_code=exit_code,
+        ended=ended,
+        timed_out=bool(timed_out),
+        notes=found,
+    )
+    if status is ReportStatus.INCONSISTENT and not found:
+        found = [_against_exit(totals, broken_files, exit_code)]
+    if timed_out:
+        found = [f"stopped: {'nothing was heard for too long' if timed_out == 'silence' else 'out of time'}", *found]
+    return Report(
+        runner=runner,
+        root=root,
+        command=command,
+        status=status,
+        exit_code=exit_code,
+        signal=-exit_code if exit_code is not None and exit_code < 0 else None,
+        duration_s=duration_s,
+        totals=totals,
+        tests=tests,
+        collection_errors=collection_errors,
+        compile_errors=compile_errors,
+        reported=reported,
+        notes=found,
+        running=running,
+    )
+
+
+def _from_counts(report: Report) -> Report:
+    """A runner that prints totals and names no test: they count if its exit code agrees with them."""
+    known = {name: count for name, count in report.reported.items() if name in Totals.__struct_fields__}
+    told = sum(count for name, count in known.items() if name != "tests")
+    passed = known.get("passed", max(0, known.get("tests", 0) - told))
+    totals = msgspec.structs.replace(Totals(**known), passed=passed, tests=max(known.get("tests", 0), told))
+    red = totals.failed + totals.errors
+    status = ReportStatus.FAILED if red else ReportStatus.PASSED
+    notes = report.notes
+    if bool(red) != bool(report.exit_code):
+        notes = [*notes, _against_exit(totals, 0, report.exit_code)]
+    if notes:
+        status = ReportStatus.INCONSISTENT
+    return msgspec.structs.replace(report, totals=totals, status=status, notes=notes)
+
+
+def _disagreements(totals: Totals, reported: dict[str, int], broken_files: int) -> list[str]:
+    """Where the runner's own counts cannot be squared with its records, however it counts what lies in between."""
+    quiet = {0, totals.todo, totals.xfailed, totals.todo + totals.xfailed}
+    fair = {
+        "tests": {totals.tests, totals.tests + broken_files, totals.tests - totals.skipped},
+        "passed": {totals.passed, totals.passed + totals.xpassed, totals.passed + totals.xfailed},
+        "failed": {totals.failed, totals.failed + totals.errors, totals.failed + totals.errors + broken_files},
+        "errors": {0, totals.errors, totals.errors + broken_files, broken_files},
+        "skipped": {totals.skipped + more for more in quiet},
+    }
+    counted = msgspec.structs.asdict(totals)
+    return [
+        f"the runner says {said} {name}, its records say {counted[name]}"
+        for name, said in sorted(reported.items())
+        if name in fair and said not in fair[name]
+    ]
+
+
+def _against_exit(totals: Totals, broken_files: int, exit_code: int | None) -> str:
+    red = totals.failed + totals.errors
+    what = f"{red} tests failed" if red else f"{broken_files} files did not load" if broken_files else "nothing failed"
+    return f"{what}, yet the command ended with {exit_code}"
+
+
+def names_running(report: Report) -> Report:
+    """A test that was running when the run was stopped or died gets a result of its own: it is the first suspect."""
+    if report.status not in (ReportStatus.TIMEOUT, ReportStatus.CRASHED) or not report.running:
+        return report
+    hung = report.status is ReportStatus.TIMEOUT
+    how = "was still running when the time ran out" if hung else "was running when the runner died"
+    kind = "Hung" if hung else "Crashed"
+    known = {test.id for test in report.tests}
+    lost = [
+        TestResult(
+            id=name,
+            status=TestStatus.ERROR,
+            file=name.partition("::")[0] if "::" in name else "",
+            name=name.rpartition("::")[2],
+            failure=Failure(type=kind, message=f"{name} {how}"),
+        )
+        for name in report.running
+        if name not in known
+    ]
+    tests = [*report.tests, *lost]
+    return msgspec.structs.replace(report, tests=tests, totals=totals_of(tests))
+
+
+# The gravest part decides for all.
+_GRAVITY = [
+    ReportStatus.TIMEOUT,
+    ReportStatus.CRASHED,
+    ReportStatus.ERROR,
+    ReportStatus.INCONSISTENT,
+    ReportStatus.UNKNOWN,
+    ReportStatus.FAILED,
+    ReportStatus.PASSED,
+    ReportStatus.NO_TESTS,
+]
+
+
+def merge(reports: list[Report]) -> Report:
+    """Several targets' reports as one, seen from the repository. Without any there were no tests."""
+    if len(reports) == 1:
+        return reports[0] if reports[0].root == "." else _from_repository(reports[0])
+    moved = [_from_repository(report) for report in reports]
+    tests = [test for report in moved for test in report.tests]
+    return Report(
+        runner="+".join(dict.fromkeys(report.runner for report in reports)) or "none",
+        status=min((report.status for report in reports), key=_GRAVITY.index, default=ReportStatus.NO_TESTS),
+        exit_code=next((report.exit_code for report in reports if report.exit_code), 0) if reports else None,
+        duration_s=round(sum(report.duration_s for report in reports), 3),
+        totals=totals_of(tests),
+        tests=tests,
+        collection_errors=[error for report in moved for error in report.collection_errors],
+        compile_errors=[error for report in moved for error in report.compile_errors],
+        notes=[f"{name_of(report)}: {note}" for report in reports for note in report.notes],
+        running=[name for report in moved for name in report.running],
+        output="".join(report.output for report in reports if report.status is not ReportStatus.PASSED),
+        parts=[msgspec.convert(msgspec.structs.asdict(report), Part, from_attributes=True) for report in reports],
+    )
+
+
+def name_of(report: Report) -> str:
+    """The target's name: the runner, and its folder when that is not the repository itself."""
+    return report.runner if report.root == "." else f"{report.runner}@{report.root}"
+
+
+def _from_repository(report: Report) -> Report:
+    """With ids and files that start at the repository, so that two packages may have tests of one name."""
+    name, root = name_of(report), report.root
+
+    def path(file: str) -> str:
+        return file if root == "." or not file or file.startswith("/") else f"{root}/{file}"
+
+    def moved_failure(failure: Failure) -> Failure:
+        frames = [msgspec.structs.replace(frame, file=path(frame.file)) for frame in failure.frames]
+        return msgspec.structs.replace(failure, file=path(failure.file), frames=frames)
+
+    def moved(test: TestResult) -> TestResult:
+        failure = moved_failure(test.failure) if test.failure else None
+        return msgspec.structs.replace(test, id=path(test.id), file=path(test.file), failure=failure, target=name)
+
+    def moved_error(error: Diagnostic) -> Diagnostic:
+        return msgspec.structs.replace(error, file=path(error.file))
+
+    return msgspec.structs.replace(
+        report,
+        tests=[moved(test) for test in report.tests],
+        collection_errors=[moved_error(error) for error in report.collection_errors],
+        compile_errors=[moved_error(error) for error in report.compile_errors],
+        running=[path(name) for name in report.running],
+    )
 
 
 def digest(report: Report) -> str:

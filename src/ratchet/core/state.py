@@ -191,8 +191,8 @@ def _(event: ev.RunClaimed, state: RunState) -> RunState:
 
 @_apply.register
 def _(event: ev.RunParked, state: RunState) -> RunState:
-    # The step it happened in stays in doubt: whoever claims the run next makes it whole.
-    return replace(state, parked=event)
+    # The step it happened in stays in doubt: whoever claims the run next makes it whole. Waiting is not being lost.
+    return replace(state, parked=event, resumes=-1)
 
 
 @_apply.register

@@ -61,7 +61,8 @@ ACTION = {P.REVISE: "implement_changes"}
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """The next thing to do. `inputs` is all that makes this work different from other work."""
+    """The next thing to do. `inputs` is all that makes this work different from other work, and nothing of the clock:
+    a commit id has the time in it, so commits are counted, not named."""
 
     phase: Phase
     action: str
@@ -75,7 +76,8 @@ def decide(state: RunState) -> ev.Event | None:
     if state.resumes > policy.resumes:
         return _fail(Reason.WORKER_LOST, f"step {state.step} lost its worker {state.resumes} times")
     match state.phase:
-        case P.AUDIT if state.iteration > policy.iterations:
+        # Not before the audit: the one after the last iteration may still say that all is done.
+        case P.VERIFY_RED if state.iteration > policy.iterations:
             return _fail(Reason.BUDGET_SPENT, f"{policy.iterations} iterations did not meet the requirements")
         case P.AUDIT if state.audit_tries >= policy.audit_tries:
             return _fail(Reason.NO_PROGRESS, f"no acceptable test in {state.audit_tries} tries: {_last(state)}")
@@ -145,17 +147,18 @@ def _inputs(state: RunState) -> dict[str, Any]:
             return {
                 "round": state.review_rounds + 1,
                 "try": state.review_tries + 1,
-                "head": state.head,
+                "feedback": state.feedback,
+                "kept": len(state.commits),
                 "findings": state.findings,
             }
         case P.REFACTOR:
-            return {"iteration": state.iteration, "greens": state.greens, "head": state.head}
+            return {"iteration": state.iteration, "greens": state.greens, "kept": len(state.commits)}
         case _:
             return {
                 "iteration": state.iteration,
                 "try": state.audit_tries + 1,
                 "attempt": state.attempts + 1,
                 "round": state.review_rounds,
-                "head": state.head,
+                "kept": len(state.commits),
                 "tests": state.red,
             }

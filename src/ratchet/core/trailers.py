@@ -40,13 +40,13 @@ def message(subject: str, body: str, proof: Proof) -> str:
 
 
 def _one_line(text: str) -> str:
-    # A newline in an agent's words must not be able to add a trailer of its own.
-    return " ".join(text.split())
+    # A newline in an agent's words must not be able to add a trailer of its own, nor a NUL to stop the commit.
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def _quoted(test: str) -> str:
     # Test ids are kept to the letter: one that a trailer line would change is written as a JSON string.
-    plain = test == _one_line(test) and not test.startswith('"')
+    plain = test == _one_line(test) and test.isprintable() and not test.startswith('"')
     return test if plain else msgspec.json.encode(test).decode()
 
 
@@ -57,7 +57,7 @@ def _unquoted(text: str) -> str:
 def parse(text: str) -> Proof | None:
     """The proof in the last paragraph of a commit message, or None when it is not one of the factory's."""
     found: dict[str, list[str]] = {}
-    for line in text.strip().split("\n\n")[-1].splitlines():
+    for line in text.strip("\n").split("\n\n")[-1].split("\n"):
         name, _, value = line.partition(": ")
         found.setdefault(name, []).append(value)
     if not all(_FIELDS[field] in found for field in ("run", "key", "green")):

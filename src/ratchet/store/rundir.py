@@ -6,7 +6,6 @@ Artifacts are written once and checked on every read. Everything else here is de
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from ratchet.core.receipt import Artifact, Receipt
 from ratchet.core.snapshot import Manifest
 from ratchet.core.state import RunState
 from ratchet.errors import ArtifactBroken
-from ratchet.files import FILE_MODE, make_private_dir, room_for, write_durably
+from ratchet.files import make_private_dir, open_private, room_for, write_durably
 
 ANSWERS = "answers/"
 
@@ -58,10 +57,7 @@ class RunDirectory:
 
     def mirror_entries(self, entries: Sequence[Entry]) -> None:
         path = make_private_dir(self.path) / "ledger.ndjson"
-        with (
-            room_for(path),
-            os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, FILE_MODE), "ab") as file,
-        ):
+        with room_for(path), open_private(path) as file:
             file.write(b"".join(_line(entry) for entry in entries))
 
     def mirror_receipt(self, receipt: Receipt) -> None:

@@ -174,7 +174,10 @@ class SqliteStore:
     def receipts(self, run: str) -> list[Receipt]:
         with self._read() as db:
             rows = db.execute("SELECT body FROM receipts WHERE run = ? ORDER BY step", (run,)).fetchall()
-        return [msgspec.json.decode(row["body"], type=Receipt) for row in rows]
+        try:
+            return [msgspec.json.decode(row["body"], type=Receipt) for row in rows]
+        except msgspec.MsgspecError as error:
+            raise LedgerBroken(f"a receipt of {run} cannot be read: {error}", run=run) from error
 
     # --- looking ---------------------------------------------------------------------------------------------
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
 import ratchet
 from ratchet.errors import EnvironmentCannot
 from ratchet.factory import Story
-from ratchet.surfaces.story import Paint
+from ratchet.repository import message_of
+from ratchet.surfaces.story import Paint, Tone, ending
 from ratchet.workspace.git import git
 
 SPEC, SCRIPT = "SPEC.md", "script.toml"
@@ -45,14 +46,20 @@ def _example() -> Path:
     return found
 
 
-def told(story: Story, place: Path, paint: Paint, tell: Callable[[Story, Paint], str]) -> str:
-    run, branch = story.row.run, story.state.started.branch if story.state.started else ""
-    after = tell(story, paint).split("\n\n", 2)[2]  # the timeline has just gone by
-    return f"""{after}
-
-Where to look next (the project is in {place}):
-  cd {place}
-  git log main..{branch}            the commits with their proofs
-  ratchet verify {run}   re-enact every proof: red at the parent, green at the commit
-  ratchet show {run}     the whole story again
-  ls .ratchet/runs/{run}  ledger, receipts, reports, prompts, history as plain files"""
+def told(story: Story, place: Path, paint: Paint) -> str:
+    """The end of the demo: the timeline has just gone by, so only what it came to, one proof whole, and what next."""
+    run, started, commits = story.row.run, story.state.started, story.state.commits
+    assert started
+    proof = message_of(place, commits[0].commit) if commits else ""
+    after = ending(story, paint)
+    command = "ratchet" if shutil.which("ratchet") else str(Path(sys.argv[0]).absolute())
+    steps = {
+        f"cd {place}": "the project, its branch, its runs",
+        f"git log main..{started.branch}": "all commits with their proofs",
+        f"{command} verify {run}": "re-enact each: red at the parent, green at the commit",
+        f"{command} show {run}": "the whole story again",
+        f"ls .ratchet/runs/{run}": "ledger, receipts, reports, prompts, answers as plain files",
+    }
+    shown = "\n".join(f"  {what}\n      {paint(Tone.DIM, why)}" for what, why in steps.items())
+    quoted = "\n".join(f"  │ {line}".rstrip() for line in proof.strip().splitlines())
+    return f"{after}\n\nThe first of them, with its proof:\n{quoted}\n\nWhere to look next:\n{shown}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
@@ -97,7 +98,7 @@ def _(event: ev.TestWritten) -> Line:
 
 
 @line_of.register
-def _(event: ev.RequirementsMet) -> Line:
+def _(_event: ev.RequirementsMet) -> Line:
     return Line("auditor", "says the requirements are complete")
 
 
@@ -182,7 +183,10 @@ def _(event: ev.Landed) -> Line:
 
 
 def _list(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    """A few names; the cases of one parameterised test are counted, not listed."""
+    cases = Counter(name.split("[")[0] if name.endswith("]") else name for name in names)
+    shown = [f"{name} ({count} cases)" if count > 1 else name for name, count in cases.items()]
+    return ", ".join(shown[:3]) + (f" and {len(shown) - 3} more" if len(shown) > 3 else "")
 
 
 def render(line: Line, seconds: float, paint: Paint) -> str:
@@ -207,13 +211,17 @@ def status_line(state: RunState, seconds: float) -> str:
 
 def tell(story: Story, paint: Paint) -> str:
     """What was asked, tried, refused, reverted, kept, and what it cost."""
-    state, entries = story.state, story.entries
+    entries = story.entries
     lines = [_headline(story, paint), ""]
     for entry, event in zip(entries, story.events, strict=True):
         if line := line_of(event):
             lines.append(render(line, seconds_between(entries[0].at, entry.at), paint))
-    lines += ["", *_commits(state, paint), *_undone(story, paint), *_sums(state)]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", ending(story, paint)])
+
+
+def ending(story: Story, paint: Paint) -> str:
+    """What it came to: kept, reverted, refused, and the cost."""
+    return "\n".join([*_commits(story.state, paint), *_undone(story, paint), *_sums(story.state)])
 
 
 _STATUS_TONE = {RunStatus.COMPLETED: Tone.GOOD, RunStatus.RUNNING: Tone.PLAIN}

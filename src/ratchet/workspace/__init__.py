@@ -96,6 +96,14 @@ class Workspace(Protocol):
         """The commit on the branch that carries this idempotency key."""
         ...
 
+    def hold(self, commit: str) -> None:
+        """Make the run's branch stand at `commit` again, wherever somebody in the workspace has moved it."""
+        ...
+
+    def read(self, tree: str, path: str) -> bytes | None:
+        """A file's content in a checkpoint, None when it has no such file."""
+        ...
+
     def tip(self) -> str:
         """The commit the run's branch stands at."""
         ...

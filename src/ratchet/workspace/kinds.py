@@ -111,7 +111,7 @@ class GitWorkspace(ABC):
 
     def commit(self, *, message: str, parent: str, at: str) -> str:
         # The project's own attributes apply here (line ends, LFS): a commit is what its people expect to check out.
-        tree = self._commit_tree(parent)
+        tree = self._commit_tree()
         dates = {"GIT_AUTHOR_DATE": at, "GIT_COMMITTER_DATE": at}
         made = self._source("commit-tree", tree, "-p", parent, "-F", "-", env=dates, stdin=message.encode())
         commit = made.decode().strip()
@@ -119,11 +119,21 @@ class GitWorkspace(ABC):
         self.follow(commit)
         return commit
 
-    def _commit_tree(self, parent: str) -> str:
-        index = {"GIT_INDEX_FILE": str(self.home / "commit.index"), "GIT_WORK_TREE": "."}
-        self._inside("read-tree", "--reset", parent, env=index)
-        self._inside("add", "--all", ".", env=index)
-        return self._inside("write-tree", env=index).decode().strip()
+    def _commit_tree(self) -> str:
+        """The base commit with exactly the checked changes: nothing ignored, excluded or cached slips in or out."""
+        index = self.home / "commit.index"
+        index.unlink(missing_ok=True)
+        return self._with_changes(index, self.checkpoint())
+
+    def _with_changes(self, index: Path, tree: str) -> str:
+        env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": ".", "GIT_LITERAL_PATHSPECS": "1"}
+        if not index.exists():
+            self._inside("read-tree", self.record.base_commit, env=env)
+        paths = [row.path for row in self.trees.raw_diff(self.record.base_tree, tree)]
+        if paths:
+            how = ["--add", "--remove", "--replace", "-z", "--stdin"]
+            self._inside("update-index", *how, env=env, stdin=b"".join(path + b"\0" for path in paths))
+        return self._inside("write-tree", env=env).decode().strip()
 
     def undo_commit(self, *, commit: str, parent: str) -> None:
         if self.tip() == commit:
@@ -137,6 +147,14 @@ class GitWorkspace(ABC):
         with suppress(GitFailed):
             self._inside("symbolic-ref", "HEAD", self.ref, env=own)
         self._inside("reset", "--quiet", "--mixed", commit, env=own)
+
+    def hold(self, commit: str) -> None:
+        if self.tip() != commit:
+            self._source("update-ref", "-m", "ratchet: put back", self.ref, commit)
+            self.follow(commit)
+
+    def read(self, tree: str, path: str) -> bytes | None:
+        return next(self.trees.contents([tree.encode() + b":" + os.fsencode(path)], b"blob"))
 
     def tip(self) -> str:
         return self._source("rev-parse", "--verify", self.ref).decode().strip()
@@ -171,6 +189,7 @@ class Worktree(GitWorkspace):
         (self.home / "dot-git").write_bytes((self.path / ".git").read_bytes())
         if self.record.base:
             share_ignored(Path(self.base.folder), self.path)
+        self.trees.seed(self.record.base_commit)
         self.record = msgspec.structs.replace(self.record, base_tree=self.trees.write())
 
     def mend(self) -> None:
@@ -397,17 +416,12 @@ class Overlay(View):
 
     # --- commits -----------------------------------------------------------------------------------------------
 
-    def _commit_tree(self, parent: str) -> str:  # noqa: ARG002 — the layer holds all that differs from the base
-        """The base's index with the changed paths taken in: unchanged files are not looked at."""
+    def _commit_tree(self) -> str:
+        """The base's index, which knows every file's stat, with the changed paths taken in."""
         tree = self.checkpoint()
         index = Path(self.record.layer) / "index"
         shutil.copyfile(f"{self.record.base}/tree/.git/index", index)
-        env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": ".", "GIT_LITERAL_PATHSPECS": "1"}
-        paths = [row.path for row in self.trees.raw_diff(self.record.base_tree, tree)]
-        if paths:
-            how = ["--add", "--remove", "--replace", "-z", "--stdin"]
-            self._inside("update-index", *how, env=env, stdin=b"".join(path + b"\0" for path in paths))
-        return self._inside("write-tree", env=env).decode().strip()
+        return self._with_changes(index, tree)
 
     def commit(self, *, message: str, parent: str, at: str) -> str:
         self._committing = True

@@ -208,16 +208,16 @@ class Trees:
     def _new_repositories(self) -> list[bytes]:
         rows = self._git("ls-files", "--stage", "-z").split(b"\0")
         links = [row.split(b"\t", 1)[1] for row in rows if row.startswith(SUBMODULE.encode())]
-        return [path for path in links if (self.folder / os.fsdecode(path) / ".git").is_dir()]
+        return [path for path in links if os.path.lexists(self.folder / os.fsdecode(path) / ".git")]
 
     def _unhide(self) -> None:
         """Git looks at a repository inside the tree as one opaque entry: without its `.git` it is a folder again."""
-        for root, folders, _files in os.walk(self.folder):
-            if Path(root) != self.folder and ".git" in folders:
-                shutil.rmtree(Path(root) / ".git")
+        for root, folders, names in os.walk(self.folder):
+            if Path(root) != self.folder and ".git" in [*folders, *names]:
+                dot_git = Path(root) / ".git"
+                shutil.rmtree(dot_git) if dot_git.is_dir() and not dot_git.is_symlink() else dot_git.unlink()
                 relative = os.path.relpath(root, self.folder)
-                with suppress(GitFailed):
-                    self._git("rm", "--cached", "--quiet", "--ignore-unmatch", "--", relative)
+                self._git("update-index", "--force-remove", "--", relative)
             folders[:] = [name for name in folders if name != ".git" and name not in EXCLUDED]
 
     def _env(self) -> dict[str, str]:

@@ -17,8 +17,11 @@ _root = ""
 
 def _say(record):
     if _out is not None:
-        _out.write(json.dumps(record, default=str) + "\n")
-        _out.flush()
+        try:
+            _out.write(json.dumps(record, default=str) + "\n")
+            _out.flush()
+        except Exception:
+            pass
 
 
 def _clip(text):
@@ -131,8 +134,43 @@ def _failure(excinfo):
         op, left, right = _comparison
         # `assert actual == expected` is how nearly everybody writes it; the operator is kept so nobody has to guess.
         failure.update(operator=op, actual=left, expected=right)
+    else:
+        failure.update(_unittest_values(excinfo.tb) or _doctest_values(value))
     _comparison = None
     return failure
+
+
+def _unittest_values(tb):
+    """What `assertEqual` and its family compared, from their own variables."""
+    while tb is not None:
+        code = tb.tb_frame.f_code
+        if code.co_filename.endswith(("unittest/case.py", "unittest\\case.py")) and code.co_name.startswith("assert"):
+            known = tb.tb_frame.f_locals
+            if "first" in known and "second" in known:
+                return {
+                    "operator": code.co_name,
+                    "actual": _clip(repr(known["first"])),
+                    "expected": _clip(repr(known["second"])),
+                }
+        tb = tb.tb_next
+    return {}
+
+
+def _doctest_values(value):
+    failures = getattr(value, "failures", None) or [value]
+    first = failures[0]
+    example, test = getattr(first, "example", None), getattr(first, "test", None)
+    if example is None or test is None:
+        return {}
+    found = {"expected": _clip(example.want.rstrip("\n")), "message": f"Failed example: {example.source.strip()}"}
+    if hasattr(first, "got"):
+        found["actual"] = _clip(first.got.rstrip("\n"))
+    else:
+        error = first.exc_info[1]
+        found.update(type=type(error).__name__, message=_clip(error))
+    line = (test.lineno or 0) + example.lineno + 1
+    found["frames"] = [{"file": _relative(test.filename), "line": line, "function": test.name}]
+    return found
 
 
 def _frames(tb):

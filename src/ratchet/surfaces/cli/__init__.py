@@ -7,6 +7,7 @@ Exit codes: 0 yes; 1 the answer is no; 2 usage or configuration; 3 the environme
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import sys
 from collections.abc import Sequence
@@ -14,10 +15,10 @@ from pathlib import Path
 
 from ratchet import __version__
 from ratchet.errors import RatchetError
-from ratchet.surfaces.cli import looking, project, running, workspaces
+from ratchet.surfaces.cli import looking, project, running, testing, workspaces
 from ratchet.surfaces.cli.common import EXIT_CODES, say
 
-COMMANDS = (*running.COMMANDS, *looking.COMMANDS, *workspaces.COMMANDS, *project.COMMANDS)
+COMMANDS = (*running.COMMANDS, *testing.COMMANDS, *looking.COMMANDS, *workspaces.COMMANDS, *project.COMMANDS)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -44,13 +45,21 @@ def main(argv: Sequence[str]) -> int:
         return int(arguments.handle(arguments))
     except RatchetError as error:
         return _explain(error)
-    except KeyboardInterrupt:
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            return _nobody_listens()
+        say(f"ratchet: {error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+        say("  hint: check that there is room and that you may write there; `ratchet doctor` looks around")
+        return 3
+    except (KeyboardInterrupt, asyncio.CancelledError):
         say("interrupted")
         return 130
-    except BrokenPipeError:
-        # Whoever read us has gone (`ratchet logs | head`): that is not an error, and there is nobody to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+
+
+def _nobody_listens() -> int:
+    """Whoever read us has gone (`ratchet logs | head`): that is not an error, and there is nobody to tell."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
 
 
 def _explain(error: RatchetError) -> int:

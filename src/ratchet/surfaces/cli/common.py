@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import signal
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,6 +18,7 @@ EXIT_CODES = """exit codes:
   0 yes   1 the answer is no (tests failed, run failed)   2 usage or configuration
   3 the environment cannot   75 parked by quota   130 interrupted"""
 
+T = TypeVar("T")
 Arguments = argparse.Namespace
 Handle = Callable[[Arguments], int]
 Declare = Callable[[argparse.ArgumentParser], None]
@@ -43,6 +46,18 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
         made.set_defaults(handle=self.handle)
 
 
+def wait_for(work: Coroutine[Any, Any, T]) -> T:
+    """Run to the end; SIGTERM stops it as tidily as Ctrl-C does."""
+
+    async def interruptible() -> T:
+        task = asyncio.current_task()
+        assert task
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await work
+
+    return asyncio.run(interruptible())
+
+
 def say(text: str) -> None:
     print(text, file=sys.stderr)  # noqa: T201 — this is where talk goes
 
@@ -55,9 +70,9 @@ def show_json(value: object) -> None:
     show(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode())
 
 
-def open_factory(arguments: Arguments) -> Factory:
+def open_factory(arguments: Arguments, settings: Sequence[str] = ()) -> Factory:
     repo = repository.find(arguments.repo.absolute())
-    return Factory(repo, config.load(repo.root, flags=arguments.set).config)
+    return Factory(repo, config.load(repo.root, flags=[*settings, *arguments.set]).config)
 
 
 def run_argument(parser: argparse.ArgumentParser) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 import time
 
@@ -13,7 +12,7 @@ from ratchet.core import events as ev
 from ratchet.core.ledger import Entry
 from ratchet.core.state import RunStatus
 from ratchet.factory import Factory
-from ratchet.surfaces.cli.common import Arguments, Command, open_factory, run_argument, show, show_json
+from ratchet.surfaces.cli.common import Arguments, Command, open_factory, run_argument, show, show_json, wait_for
 from ratchet.surfaces.story import Paint, Tone, line_of, painter, render, seconds_between, tell
 
 _FOLLOW_S = 0.3
@@ -86,7 +85,7 @@ def diff(arguments: Arguments) -> int:
 def verify(arguments: Arguments) -> int:
     paint = painter(colour=sys.stdout.isatty())
     with open_factory(arguments) as factory:
-        results = asyncio.run(factory.verify(arguments.target))
+        results = wait_for(factory.verify(arguments.target))
     holds = all(result.holds for result in results)
     if arguments.json:
         show_json({"holds": holds, "results": results})

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ratchet import config, doctor, repository, schemas
 from ratchet.agents import scripted
+from ratchet.checks import Target
 from ratchet.checks.detect import detect
 from ratchet.errors import UsageError
 from ratchet.surfaces.cli.common import Arguments, Command, show, show_json
@@ -19,16 +20,17 @@ def init(arguments: Arguments) -> int:
     path = repo.root / config.FILE
     if path.exists():
         raise UsageError(f"{path} exists already", hint="edit it; `ratchet config show` explains every key")
-    target = detect(repo.root)
-    path.write_text(_template(target.why if target else "", target.tests if target else []))
-    found = f"pytest, because {target.why}" if target else "no tests; set [test] command"
-    show_json({"path": str(path), "detected": target}) if arguments.json else show(f"wrote {path}\ntests: {found}")
+    targets = detect(repo.root)
+    path.write_text(_template(targets))
+    found = "; ".join(f"{target.name}, because {target.why}" for target in targets) or "none; set [test] command"
+    show_json({"path": str(path), "detected": targets}) if arguments.json else show(f"wrote {path}\ntests: {found}")
     return 0
 
 
-def _template(why: str, tests: list[str]) -> str:
-    globs = ", ".join(f'"{glob}"' for glob in tests)
-    detected = f"# Detected: pytest, because {why}." if why else "# No tests were detected."
+def _template(targets: list[Target]) -> str:
+    globs = ", ".join(f'"{glob}"' for target in targets for glob in target.tests)
+    lines = [f"# Detected: {target.name}, because {target.why}." for target in targets]
+    detected = "\n".join(lines) or "# No tests were detected."
     return f"""# How Ratchet works on this repository. Every key has a default: `ratchet config show`.
 
 # The agent that plays every role, unless [roles.*] says otherwise: scripted:FILE or command:PROGRAM ARGS.

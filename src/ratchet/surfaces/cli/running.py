@@ -5,52 +5,57 @@ from __future__ import annotations
 import argparse
 import asyncio
 import getpass
-import signal
+import os
 import sys
 from pathlib import Path
 
 import msgspec
 
 from ratchet import config, repository
+from ratchet.agents import settled
 from ratchet.core.item import ParkReason
 from ratchet.core.lease import Lease
 from ratchet.core.state import RunState, RunStatus
 from ratchet.errors import UsageError
 from ratchet.factory import Factory
 from ratchet.surfaces import demo
-from ratchet.surfaces.cli.common import Arguments, Command, open_factory, run_argument, say, show, show_json
+from ratchet.surfaces.cli.common import Arguments, Command, open_factory, run_argument, say, show, show_json, wait_for
 from ratchet.surfaces.live import Live, stderr_or_stdout
-from ratchet.surfaces.story import painter, tell
+from ratchet.surfaces.story import painter
 
 EX_TEMPFAIL = 75
 
 
 def run(arguments: Arguments) -> int:
-    repo = repository.find(arguments.repo.absolute())
-    agent = [f"agent={arguments.agent}"] if arguments.agent else []
-    loaded = config.load(repo.root, flags=[*arguments.set, *agent])
-    with Factory(repo, loaded.config) as factory:
-        item = factory.add(arguments.spec, workflow=arguments.workflow)
+    agent = [f"agent={settled(arguments.agent)}"] if arguments.agent else []
+    settings = [*arguments.set, *agent]
+    with open_factory(arguments, agent) as factory:
+        repo = factory.repo
+        item = factory.add(arguments.spec, workflow=arguments.workflow, settings=settings)
         if repo.dirty and item.base_commit == repo.head:
             say(f"note: uncommitted changes are left out; the run starts from commit {repo.head[:10]}")
         return _carry(factory, factory.claim(item.id), as_json=arguments.json)
 
 
 def resume(arguments: Arguments) -> int:
+    """Under the settings the run was asked with; flags given now win."""
     with open_factory(arguments) as factory:
         row = factory.find_run(arguments.run)
         if row.status is not RunStatus.RUNNING:
+            factory.tidy()
             say(f"{row.run} is {row.status} already: nothing is left to do")
             if arguments.json:
                 show_json(_result(factory.story(row.run).state))
             return 0
+        item = factory.store.item(row.item)
+    with open_factory(arguments, item.settings) as factory:
         return _carry(factory, factory.claim(row.item), as_json=arguments.json)
 
 
 def _carry(factory: Factory, lease: Lease, *, as_json: bool) -> int:
     live = Live(stderr_or_stdout(as_json=as_json))
     try:
-        state = asyncio.run(_interruptible(factory, lease, live))
+        state = wait_for(factory.work(lease, watch=live, tell=live.tell))
     except (KeyboardInterrupt, asyncio.CancelledError):
         live.close()
         say(f"interrupted; nothing is lost: ratchet resume {lease.run}")
@@ -62,14 +67,6 @@ def _carry(factory: Factory, lease: Lease, *, as_json: bool) -> int:
     else:
         _say_next(state)
     return _exit_code(state)
-
-
-async def _interruptible(factory: Factory, lease: Lease, live: Live) -> RunState:
-    """SIGTERM stops us as tidily as Ctrl-C does."""
-    task = asyncio.current_task()
-    assert task
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return await factory.work(lease, watch=live, tell=live.tell)
 
 
 def _exit_code(state: RunState) -> int:
@@ -121,6 +118,8 @@ def run_demo(arguments: Arguments) -> int:
     folder: Path | None = arguments.into
     if folder and folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty", hint="name a folder that does not exist yet")
+    # The demo's project needs none of the plugins that happen to be installed here, and starts faster without.
+    os.environ.setdefault("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     place = demo.lay_out(folder)
     repo = repository.find(place)
     loaded = config.load(repo.root, flags=[*demo.settings(place), *arguments.set])
@@ -131,12 +130,12 @@ def run_demo(arguments: Arguments) -> int:
         item = factory.add(place / demo.SPEC)
         lease = factory.claim(item.id)
         live = Live(stderr_or_stdout(as_json=arguments.json))
-        state = asyncio.run(_interruptible(factory, lease, live))
+        state = wait_for(factory.work(lease, watch=live, tell=live.tell))
         live.close()
         if arguments.json:
             show_json(_result(state))
         else:
-            show("\n" + demo.told(factory.story(lease.run), place, painter(colour=sys.stdout.isatty()), tell))
+            show("\n" + demo.told(factory.story(lease.run), place, painter(colour=sys.stdout.isatty())))
     return _exit_code(state)
 
 

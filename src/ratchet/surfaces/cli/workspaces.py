@@ -17,7 +17,7 @@ import msgspec
 from ratchet import config, repository
 from ratchet.config import Config
 from ratchet.errors import EnvironmentCannot, UsageError
-from ratchet.factory import open_workspaces, recipe_of, sandbox_settings
+from ratchet.places import open_workspaces, recipe_of, sandbox_settings
 from ratchet.process import attach, confined, holder_of, supervise
 from ratchet.store.sqlite import stamp
 from ratchet.surfaces.cli.common import Arguments, Command, say, show, show_json

@@ -1,0 +1,84 @@
+"""JUnit: 50 MB of XML into results, against expat reading the same bytes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from xml.parsers import expat
+
+from bench import Row, medians
+from ratchet.checks.formats import junit
+
+SIZE = 50 << 20
+FRAME = "\tat com.acme.shop.orders.OrderService.call{0}(OrderService.java:{0})\n"
+FAILURE = (
+    '<failure message="expected: &lt;4&gt; but was: &lt;5&gt;" type="org.opentest4j.AssertionFailedError">{}</failure>'
+)
+TALK = "2026-11-16 01:02:03 INFO OrderService - handled the order number 12345 in 3 ms\n"
+
+
+def document(content: Callable[[int], str]) -> bytes:
+    """Suites of fifty cases until the size is reached; `content` says what stands in each case."""
+    pieces, size, number = ["<testsuites>"], 0, 0
+    while size < SIZE:
+        group = f"com.acme.shop.orders.OrderService{number}Test"
+        pieces.append(f'<testsuite name="{group}" tests="50" failures="0" errors="0" skipped="0" time="1.2">\n')
+        for case in range(number, number + 50):
+            head = f'<testcase name="does_what_test_{case}_says" classname="{group}" time="0.012"'
+            body = content(case)
+            pieces.append(f"{head}>{body}</testcase>\n" if body else f"{head}/>\n")
+            size += len(pieces[-1])
+        number += 50
+        pieces.append("</testsuite>\n")
+    return "".join([*pieces, "</testsuites>"]).encode()
+
+
+def passing(_: int) -> str:
+    return ""
+
+
+def mixed(case: int) -> str:
+    """One in twenty fails with a stack, one in three prints ten lines."""
+    if case % 20 == 0:
+        return FAILURE.format("".join(FRAME.format(line) for line in range(10, 35)))
+    return f"<system-out><![CDATA[{TALK * 10}]]></system-out>" if case % 3 == 0 else ""
+
+
+def talkative(_: int) -> str:
+    return f"<system-out><![CDATA[{TALK * 60}]]></system-out>"
+
+
+def bare(data: bytes) -> None:
+    expat.ParserCreate().Parse(data, True)
+
+
+def nothing(*_: object) -> None:
+    pass
+
+
+def heard(data: bytes) -> None:
+    """What expat needs when Python hears every event and does nothing."""
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.StartElementHandler = nothing
+    parser.EndElementHandler = nothing
+    parser.CharacterDataHandler = nothing
+    parser.Parse(data, True)
+
+
+def main() -> list[Row]:
+    rows: list[Row] = []
+    for kind in (passing, mixed, talkative):
+        data = document(kind)
+        took = medians(
+            5,
+            ours=lambda data=data: junit.parse(io.BytesIO(data)),  # type: ignore[misc]
+            bare=lambda data=data: bare(data),  # type: ignore[misc]
+            heard=lambda data=data: heard(data),  # type: ignore[misc]
+        )
+        rows.append((f"{kind.__name__}: parse 50 MB", "s", took["ours"]))
+        rows.append(
+            (f"{kind.__name__}: times expat with Python handlers that do nothing", "x", took["ours"] / took["heard"])
+        )
+        rows.append((f"{kind.__name__}: times expat without any handler", "x", took["ours"] / took["bare"]))
+    return rows

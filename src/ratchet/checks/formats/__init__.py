@@ -1,0 +1,25 @@
+"""Parsers: what one stream of a test runner says. Pure: they read only the stream, bound their memory, never raise."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ratchet.core.report import Diagnostic, TestResult
+
+
+class Parsed(msgspec.Struct, kw_only=True):
+    """What one stream said, before anyone judges it.
+
+    `reported` is the runner's own summary in the words of `Totals`; `ended` says that the channel reached its own end;
+    `partial` that something of it was lost or repaired; each of `notes` is a contradiction; `running` names the tests
+    that started and never finished.
+    """
+
+    tests: list[TestResult] = []
+    collection_errors: list[Diagnostic] = []
+    compile_errors: list[Diagnostic] = []
+    reported: dict[str, int] = {}
+    ended: bool = False
+    partial: bool = False
+    notes: list[str] = []
+    running: list[str] = []

@@ -1,0 +1,256 @@
+"""Rust: cargo's build messages, and libtest's results as JSON events or as text, in one stream or apart."""
+
+from __future__ import annotations
+
+import re
+from typing import BinaryIO
+
+import msgspec
+
+from ratchet.checks.formats import Parsed, compiler, loose, recover
+from ratchet.checks.formats.text import Ends, clip, lines, plain
+from ratchet.core.report import Diagnostic, Failure, TestResult, TestStatus
+
+_EVENT = {"ok": TestStatus.PASSED, "failed": TestStatus.FAILED, "ignored": TestStatus.SKIPPED, "timeout": None}
+_TARGET = re.compile(r"^\s*(?:Running (?P<run>.+?)(?: \((?P<binary>.+?)\))?|Doc-tests (?P<doc>\S+))$")
+_RUNNING = re.compile(r"^running (\d{1,9}) tests?$")
+_TEST = re.compile(r"^test (?P<name>.+?)(?P<should> - should panic)? \.\.\. (?P<rest>.*)$")
+_WORD = re.compile(r"^(?P<word>ok|FAILED|ignored)(?:, (?P<reason>.*?))?(?: <(?P<s>[\d.]{1,12})s>)?$")
+_LATE = re.compile(r"(?P<word>ok|FAILED)(?: <(?P<s>[\d.]{1,12})s>)?$")
+_SECTION = re.compile(r"^---- (?P<name>.+?) std(?:out|err) ----$")
+_RESULT = re.compile(r"^test result: (?:ok|FAILED)\. (\d{1,9}) passed; (\d{1,9}) failed; (\d{1,9}) ignored;")
+_TEXT = {"ok": TestStatus.PASSED, "FAILED": TestStatus.FAILED, "ignored": TestStatus.SKIPPED}
+_PANIC = re.compile(
+    r"thread '[^\n]*?' (?:\(\d+\) )?panicked at "
+    r"(?:(?P<file>[^\s:'][^\n:]*):(?P<line>\d{1,9}):\d+:\n(?P<new>[^\n]*)"
+    r"|'(?P<old>.*?)', (?P<file0>[^\n:]+):(?P<line0>\d{1,9}):\d+)",
+    re.S,
+)
+_LINKER = ("could not compile", "aborting due to")
+
+
+def parse(stream: BinaryIO) -> Parsed:
+    """Every binary's tests. A stream has ended when every suite that began has given its result."""
+    reader = _Cargo()
+    for line in lines(stream):
+        reader.line(line)
+    return reader.parsed()
+
+
+class _Cargo:
+    def __init__(self) -> None:
+        self.tests: list[TestResult] = []
+        self.index: dict[str, int] = {}
+        self.taken: dict[str, str] = {}
+        self.target = ""
+        self.suites = 0
+        self.results = 0
+        self.announced = 0
+        self.reported: dict[str, int] = {}
+        self.running: dict[str, bool] = {}
+        self.scan = compiler.Scan()
+        self.structured: dict[tuple[str, int, str, str], Diagnostic] = {}
+        self.pending = ""
+        self.section = ""
+        self.body = Ends()
+
+    def line(self, line: str) -> None:
+        row = loose.row(line)
+        if "reason" in row:
+            self._cargo(row)
+        elif row.get("type") == "test":
+            self._test_event(row)
+        elif row.get("type") == "suite":
+            self._suite_event(row)
+        elif not row:
+            self._text(line)
+
+    # --- JSON
+
+    def _cargo(self, row: loose.Table) -> None:
+        message = loose.table(row, "message")
+        if row.get("reason") != "compiler-message" or message.get("level") != "error":
+            return
+        found = _diagnostic(message)
+        if not found.message.startswith(_LINKER):
+            self.structured.setdefault((found.file, found.line, found.code, found.message), found)
+
+    def _suite_event(self, row: loose.Table) -> None:
+        event = row.get("event")
+        if event == "started":
+            self._begin(loose.whole(row, "test_count"))
+        elif event in {"ok", "failed"}:
+            self._result(*(loose.whole(row, key) for key in ("passed", "failed", "ignored")))
+
+    def _test_event(self, row: loose.Table) -> None:
+        name, event = loose.text(row, "name"), row.get("event")
+        if event == "started":
+            self.running[name] = True
+        elif isinstance(event, str) and (status := _EVENT.get(event)):
+            output, why = loose.text(row, "stdout"), loose.text(row, "message") or loose.text(row, "reason")
+            failure = _failure(output, why) if status is TestStatus.FAILED else None
+            self._add(
+                name,
+                status,
+                duration_s=loose.number(row, "exec_time"),
+                reason=why if status is TestStatus.SKIPPED else "",
+                failure=failure,
+                output=output if failure else "",
+            )
+
+    # --- text
+
+    def _text(self, line: str) -> None:
+        if self.section and self._in_section(line):
+            return
+        if match := _TEST.match(line):
+            self._test_line(match)
+        elif self.pending and (match := _LATE.search(line)):
+            self._word(self.pending, match.group("word"), "", match.group("s"))
+        elif match := _SECTION.match(line):
+            self.section, self.body = match.group("name"), Ends()
+        elif match := _RUNNING.match(line):
+            self._begin(int(match.group(1)))
+        elif match := _RESULT.match(line):
+            self._result(*map(int, match.groups()))
+        elif match := _TARGET.match(line):
+            self.target = match.group("run") or f"doc {match.group('doc')}"
+        elif not self.running:
+            self.scan.line(line)
+
+    def _in_section(self, line: str) -> bool:
+        """A failure's output runs to the next section or to the list of failures."""
+        if _SECTION.match(line) or line == "failures:" or _RESULT.match(line):
+            self._close_section()
+            return False
+        self.body.add(line + "\n")
+        return True
+
+    def _close_section(self) -> None:
+        """In text the output comes after all results: it completes the failure that was only a word."""
+        name, self.section = self.section, ""
+        where = self.index.get(name)
+        if where is not None and self.tests[where].status is TestStatus.FAILED:
+            output = self.body.text()
+            test = msgspec.structs.replace(
+                self.tests[where], failure=_failure(output), stdout=clip(output.strip(), 8 << 10)
+            )
+            self.tests[where] = test
+
+    def _test_line(self, match: re.Match[str]) -> None:
+        name, rest = match.group("name"), match.group("rest")
+        word = _WORD.match(rest)
+        if word:
+            self._word(name, word.group("word"), word.group("reason") or "", word.group("s"))
+        elif late := _LATE.search(rest):
+            self._word(name, late.group("word"), "", late.group("s"))
+        else:
+            self.pending = name
+            self.running[name] = True
+
+    def _word(self, name: str, word: str, reason: str, seconds: str | None) -> None:
+        self.pending = ""
+        status = _TEXT[word]
+        failure = Failure(message="no output") if status is TestStatus.FAILED else None
+        self._add(name, status, duration_s=_seconds(seconds), reason=reason, failure=failure)
+
+    # --- both
+
+    def _begin(self, count: int) -> None:
+        self.suites += 1
+        self.announced += count
+        self.index = {}
+        self.running = {}
+
+    def _result(self, passed: int, failed: int, ignored: int) -> None:
+        self.results += 1
+        for word, count in (("passed", passed), ("failed", failed), ("skipped", ignored)):
+            self.reported[word] = self.reported.get(word, 0) + count
+
+    def _add(
+        self,
+        name: str,
+        status: TestStatus,
+        *,
+        duration_s: float = 0.0,
+        reason: str = "",
+        failure: Failure | None = None,
+        output: str = "",
+    ) -> None:
+        self.running.pop(name, None)
+        self.index[name] = len(self.tests)
+        self.tests.append(
+            TestResult(
+                id=self._identity(name),
+                name=name.rpartition("::")[2] or name,
+                suite=[part for part in [self.target, *name.split("::")[:-1]] if part],
+                status=status,
+                file=failure.file if failure else "",
+                duration_s=duration_s,
+                reason=reason,
+                failure=failure,
+                stdout=clip(output.strip(), 8 << 10),
+            )
+        )
+
+    def _identity(self, name: str) -> str:
+        """libtest's own name; where two binaries have the same, the later one is told apart by its binary."""
+        other = self.taken.setdefault(name, self.target or str(self.suites))
+        mine = self.target or str(self.suites)
+        return name if other == mine else f"{mine} {name}"
+
+    def parsed(self) -> Parsed:
+        if self.section:
+            self._close_section()
+        compile_errors = list(self.structured.values()) or self.scan.found
+        return Parsed(
+            tests=self.tests,
+            compile_errors=compile_errors,
+            reported=self.reported,
+            ended=bool(self.suites or compile_errors) and self.suites <= self.results,
+            partial=self.suites > self.results,
+            notes=self._notes(),
+            running=list(self.running),
+        )
+
+    def _notes(self) -> list[str]:
+        if self.suites == self.results and self.announced > len(self.tests):
+            return [f"{self.announced} tests were announced, {len(self.tests)} reported"]
+        return []
+
+
+def _failure(output: str, why: str = "") -> Failure:
+    """A panic's place, message and sides. Without a panic it is an error value or a missing panic."""
+    output = plain(output)
+    found = _PANIC.search(output)
+    if not found:
+        message = why or next((row for row in output.splitlines() if row.startswith("Error: ")), "") or output.strip()
+        return recover.failure(output, message=message, type="Error" if message.startswith("Error: ") else "")
+    message = found.group("new") or (found.group("old") or "")
+    return recover.failure(
+        output,
+        message=message.strip(),
+        type="panic",
+        file=(found.group("file") or found.group("file0")).strip(),
+        line=int(found.group("line") or found.group("line0")),
+    )
+
+
+def _diagnostic(message: loose.Table) -> Diagnostic:
+    spans = loose.tables(message, "spans")
+    span = next((span for span in spans if span.get("is_primary")), spans[0] if spans else {})
+    return Diagnostic(
+        file=loose.text(span, "file_name"),
+        line=loose.whole(span, "line_start"),
+        column=loose.whole(span, "column_start"),
+        code=loose.text(loose.table(message, "code"), "code"),
+        message=loose.text(message, "message"),
+        tool="rustc",
+    )
+
+
+def _seconds(text: str | None) -> float:
+    try:
+        return float(text or 0)
+    except ValueError:
+        return 0.0

@@ -1,0 +1,601 @@
+"""JUnit XML in all its dialects: what each writer of it means by a name, a status, a line and a total."""
+
+# Each rule for an identity has the same three arguments.
+# ruff: noqa: ARG001, ARG002, ARG005, RUF001
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from textwrap import dedent
+from typing import BinaryIO
+
+import msgspec
+
+from ratchet.checks.formats import Parsed, compiler, recover
+from ratchet.checks.formats.text import TAIL_LIMIT, TEXT_LIMIT, clip, plain
+from ratchet.checks.formats.xml import Reader
+from ratchet.core.report import RED, Diagnostic, Failure, TestResult, TestStatus
+
+_AGAIN = {"flakyFailure", "flakyError", "rerunFailure", "rerunError"}
+_COUNTS = {"tests": "tests", "failures": "failed", "errors": "errors", "skipped": "skipped", "skip": "skipped"}
+_SUITE = {"testsuite", "testsuites"}
+_CHILD = {"failure", "error", "skipped", "warning", "system-out", "system-err", *_AGAIN}
+_DEPTH = 100
+_STRIDE = 64
+_PASSED = TestStatus.PASSED
+
+Identify = Callable[[str, str, str], str]
+_Open = list[tuple[str, dict[str, str]]]
+_Saved = tuple[_Open, dict[str, int], int, int, int]
+
+
+def parse(stream: BinaryIO) -> Parsed:
+    """Every test case of the document; torn or malformed documents give what can be read, marked `partial`."""
+    handler = _JUnit()
+    reader = Reader(handler)
+    with _uncollected():
+        reader.read(stream)
+    return handler.parsed(reader.fault)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Half a million results that all stay make the collector look at them again and again: a fifth of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+class _JUnit:
+    """The document's handler: open suites on a stack, one open case, finished cases in `tests`."""
+
+    reader: Reader
+
+    def __init__(self) -> None:
+        self.tests: list[TestResult] = []
+        self.broken: list[Diagnostic] = []
+        self.compile: list[Diagnostic] = []
+        self.reported: dict[str, int] = {}
+        self.seen: dict[str, int] = {}
+        self.cases = 0
+        self.writer = ""
+        self.identify: Identify = _plain_id
+        self.open: _Open = []
+        self.closed = False
+        self.path: list[str] = []
+        self.case: dict[str, str] | None = None
+        self.children: list[_Child] = []
+        self.child: _Child | None = None
+        self.telling = False
+        self.plain: list[dict[str, str]] = []
+        self.marks = 0
+        self.marked = 0
+        self.saved: _Saved = ([], {}, 0, 0, 0)
+
+    # --- events
+
+    def start(self, name: str, attributes: dict[str, str], /) -> None:
+        if name == "testcase":
+            # A mark costs; a fault may as well repeat a few cases.
+            if len(self.plain) >= _STRIDE or len(self.tests) - self.marked >= _STRIDE or not self.marks:
+                self._mark()
+            self.case, self.telling = attributes, False
+            if self.children:
+                self.children = []
+        elif name in _CHILD and self.case is not None:
+            self.child = _Child(name, attributes)
+            self.telling = self.telling or not name.startswith("system-")
+            self.reader.listen()
+        elif name in _SUITE:
+            self._open(name, attributes)
+        elif name == "property":
+            self._property(attributes)
+
+    def end(self, name: str, /) -> None:
+        if name == "testcase":
+            case = self.case
+            # Nearly every case has three attributes and no verdict: those are put aside and become results together.
+            if case is not None and not self.telling and len(case) == 3 and "time" in case and "classname" in case:
+                self.plain.append(case)
+                self.case = None
+            else:
+                self._finish()
+        elif self.child is not None and name == self.child.name:
+            self.reader.listen(False)
+            self.children.append(self.child)
+            self.child = None
+        elif name in _SUITE:
+            self._close(name)
+
+    def text(self, data: str, /) -> None:
+        if self.child is not None:
+            self.child.add(data)
+
+    def _mark(self) -> None:
+        self._settle()
+        self.marks += 1
+        self.reader.mark()
+        self.marked = len(self.tests)
+        self.saved = (list(self.open), dict(self.reported), self.cases, len(self.broken), len(self.compile))
+
+    def rewind(self) -> None:
+        self.open, self.reported, self.cases, broken, compiled = self.saved
+        for test in self.tests[self.marked :]:
+            self.seen[test.id if test.id in self.seen else test.id.rpartition(" #")[0]] -= 1
+        del self.tests[self.marked :], self.broken[broken:], self.compile[compiled:]
+        self.path = _path(self.open)
+        self.case, self.children, self.child, self.closed, self.plain = None, [], None, False, []
+
+    # --- suites
+
+    def _open(self, name: str, attributes: dict[str, str]) -> None:
+        self._settle()
+        if len(self.open) < _DEPTH:
+            self.open.append((name, attributes))
+            self.path = _path(self.open)
+        if not self.writer:
+            self._written_by(_writer_of_suite(attributes))
+        self._count(attributes)
+
+    def _count(self, attributes: dict[str, str]) -> None:
+        """The outermost element that has totals is the summary; several roots or suites add up."""
+        above = [a for _, a in self.open[:-1] if "tests" in a]
+        if "tests" in attributes and not above:
+            for key, word in _COUNTS.items():
+                if attributes.get(key, "").isdecimal():
+                    self.reported[word] = min(self.reported.get(word, 0) + int(attributes[key][:9]), 1 << 40)
+
+    def _close(self, name: str) -> None:
+        self._settle()
+        names = [n for n, _ in self.open]
+        if name in names:
+            del self.open[len(names) - 1 - names[::-1].index(name) :]
+            self.path = _path(self.open)
+        self.closed = not self.open
+
+    def _property(self, attributes: dict[str, str]) -> None:
+        if not self.writer and attributes.get("name", "").startswith("java."):
+            self._written_by("jvm")
+
+    # --- cases
+
+    def _finish(self) -> None:
+        case = self.case
+        if case is None:
+            return
+        self._settle()
+        self.case = None
+        self.cases += 1
+        if not self.writer:
+            self._written_by(_writer_of_case(case))
+        self._verdict(case)
+
+    def _settle(self) -> None:
+        """Makes results of the cases that were put aside."""
+        if not self.plain:
+            return
+        if not self.writer:
+            self._written_by(_writer_of_case(self.plain[0]))
+        self.cases += len(self.plain)
+        identify, path, seen, add = self.identify, self.path, self.seen, self.tests.append
+        file, hidden = self._suite_file(), self.writer in _FILE_ELSEWHERE
+        for case in self.plain:
+            name, group = case.get("name", ""), case["classname"]
+            key = identify(group, name, "")
+            at = file or (_file_of(self.writer, group, key) if hidden else "")
+            test = TestResult(id=key, status=_PASSED, name=name, suite=path, file=at, duration_s=_seconds(case["time"]))
+            if key in seen:
+                self._add(test)
+            else:
+                seen[key] = 1
+                add(test)
+        self.plain.clear()
+
+    def _written_by(self, writer: str) -> None:
+        self.writer = writer
+        self.identify = self._node_id if writer == "node" else _IDENTIFY.get(writer, _plain_id)
+
+    def _node_id(self, group: str, name: str, file: str) -> str:
+        return " > ".join([*self.path, name])
+
+    def _result(self, case: dict[str, str], status: TestStatus) -> TestResult:
+        get = case.get
+        name, file = get("name", ""), get("file", "")
+        return TestResult(
+            id=self.identify(get("classname", ""), name, file),
+            status=status,
+            name=name,
+            suite=self.path,
+            file=file,
+            duration_s=_seconds(get("time", "")),
+        )
+
+    def _add(self, test: TestResult) -> None:
+        """Two cases of one name: pytest writes a test's teardown again, everybody else has two tests."""
+        count = self.seen[test.id] = self.seen.get(test.id, 0) + 1
+        if count == 1:
+            self.tests.append(test)
+        elif self.writer == "pytest":
+            self._again(test)
+        else:
+            self.tests.append(msgspec.structs.replace(test, id=f"{test.id} #{count}"))
+
+    def _again(self, test: TestResult) -> None:
+        for index in range(len(self.tests) - 1, -1, -1):
+            if self.tests[index].id == test.id:
+                if self.tests[index].status not in RED:
+                    self.tests[index] = test
+                return
+
+    def _verdict(self, case: dict[str, str]) -> None:
+        bad = next((child for child in self.children if child.name in {"failure", "error"}), None)
+        if bad and (broken := _broken(self.writer, case, bad)):
+            found = compiler.diagnostics(bad.whole())
+            self.compile += found if _is_build(case, bad) else []
+            self.broken += [] if found and _is_build(case, bad) else [broken]
+            return
+        test = self._result(case, _status(self.writer, case, self.children))
+        failure = self._failure(case, bad) if bad and test.status is not TestStatus.XFAILED else None
+        if test.status in RED and failure is None:
+            failure = Failure(message=_reason(self.children))
+        self._add(self._detailed(test, case, failure))
+
+    def _detailed(self, test: TestResult, case: dict[str, str], failure: Failure | None) -> TestResult:
+        out, err = self._output("system-out"), self._output("system-err")
+        file = case.get("file") or self._suite_file() or _file_of(self.writer, case.get("classname", ""), test.id)
+        return msgspec.structs.replace(
+            test,
+            file=file.removeprefix("./"),
+            line=_line(case.get("line") or case.get("lineno", ""), self.writer),
+            phase=_phase(self.writer, case, failure),
+            reason=_reason(self.children) if failure is None else "",
+            failure=failure,
+            attempts=1 + sum(child.name in _AGAIN for child in self.children),
+            stdout=out if failure else "",
+            stderr=err if failure else "",
+        )
+
+    def _suite_file(self) -> str:
+        return next((a["file"] for _, a in reversed(self.open) if a.get("file")), "").removeprefix("./")
+
+    def _output(self, name: str) -> str:
+        found = [child.text()[-TAIL_LIMIT:] for child in self.children if child.name == name]
+        return plain("\n".join(found)).strip("\n") if found else ""
+
+    def _failure(self, case: dict[str, str], bad: _Child) -> Failure:
+        body = _headless(plain(bad.text()).strip("\n"), case.get("name", ""))
+        message = plain(bad.attributes.get("message", ""))
+        kind = bad.attributes.get("type", "")
+        if not body and len(message) < 12 and (output := self._output("system-out")):
+            return _from_output(output)
+        if _is_vague(message) or message.startswith("thread '"):
+            message = _before_stack(body) or message
+        source, message = body, _PLACE_LINE.sub("", _unfolded(message, body))
+        return recover.failure(source, message=message, type="" if _is_vague(kind) else clip(kind, 200))
+
+    # --- the end
+
+    def parsed(self, fault: str) -> Parsed:
+        self._settle()
+        ended = self.closed and self.case is None
+        return Parsed(
+            tests=self.tests,
+            collection_errors=self.broken,
+            compile_errors=self.compile,
+            reported=self.reported,
+            ended=ended,
+            partial=bool(fault and not (ended and "junk after" in fault)) or not ended,
+            notes=self._notes(fault),
+            running=[self._result(self.case, TestStatus.ERROR).id] if self.case else [],
+        )
+
+    def _notes(self, fault: str) -> list[str]:
+        notes = [fault] if fault.startswith("the document declares") else []
+        claimed = self.reported.get("tests", 0)
+        # Catch2 counts assertions there.
+        if claimed > self.cases and self.closed and self.writer != "catch2":
+            notes.append(f"the summary says {claimed} tests, the document has {self.cases}")
+        bad = self.reported.get("failed", 0) + self.reported.get("errors", 0)
+        if bad and self.closed and not self.broken and not self.compile and not self._any_red():
+            notes.append(f"the summary says {bad} tests failed, the document shows none")
+        return notes
+
+    def _any_red(self) -> bool:
+        return any(test.status in RED or test.status is TestStatus.XFAILED for test in self.tests)
+
+
+class _Child:
+    """An element inside a case, with both ends of its text."""
+
+    def __init__(self, name: str, attributes: dict[str, str]) -> None:
+        self.name = name
+        self.attributes = attributes
+        self._pieces: list[str] = []
+        self._size = 0
+
+    def add(self, data: str) -> None:
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size > 4 * TEXT_LIMIT:
+            self._pieces = [clip("".join(self._pieces))]
+            self._size = len(self._pieces[0])
+
+    def text(self) -> str:
+        return clip("".join(self._pieces))
+
+    def whole(self) -> str:
+        return plain(self.attributes.get("message", "") + "\n" + self.text())
+
+
+def _path(open_: _Open) -> list[str]:
+    return [attributes["name"] for name, attributes in open_ if name == "testsuite" and attributes.get("name")]
+
+
+# --- who wrote it ----------------------------------------------------------------------------------------------------
+
+_SUITE_NAMES = {
+    "pytest": "pytest",
+    "bun test": "bun",
+    "deno test": "deno",
+    "vitest": "vitest",
+    "jest tests": "title",
+    "mocha tests": "title",
+    "rspec": "rspec",
+    "nextest-run": "nextest",
+    "testresults": "swift",
+    "nunit": "dotted",
+}
+
+
+def _writer_of_suite(attributes: dict[str, str]) -> str:
+    name = attributes.get("name", "").lower()
+    for known, writer in _SUITE_NAMES.items():
+        if name.startswith(known):
+            return writer
+    if "surefire" in attributes.get("xsi:noNamespaceSchemaLocation", ""):
+        return "jvm"
+    return "dotted" if name.endswith(".dll") else ""
+
+
+_JVM_CLASS = re.compile(r"^(?:[a-z_]\w*\.)*[A-Z][\w$]*$")
+
+
+def _writer_of_case(case: dict[str, str]) -> str:
+    group, name = case.get("classname", ""), case.get("name", "")
+    if "class" in case and "assertions" in case:
+        return "phpunit"
+    if "result" in case and case.get("status") in {"run", "notrun"}:
+        return "dotted"
+    if group == name and case.get("status") in {"run", "fail", "notrun", "disabled"}:
+        return "name"
+    if group.endswith(".global") or ".global." in group:
+        return "catch2"
+    if group.endswith(".bats") or re.search(r"\.lua:\d+$", group):
+        return "file"
+    if group in {"test", "suite"}:
+        return "node"
+    if re.search(r"\.(?:cc|cpp|cxx|c|hpp|h)$", group):
+        return "source"
+    return "jvm" if "." in group and _JVM_CLASS.match(group) and "file" not in case else ""
+
+
+def _plain_id(group: str, name: str, file: str) -> str:
+    if not group or name.startswith(group):
+        return name
+    if "/" in group or " " in group:
+        return f"{group}::{name}"
+    return f"{group}.{name}"
+
+
+def _pytest_id(group: str, name: str, file: str) -> str:
+    """The node id, from the file where the family gives it, and from the spelling of the module where not."""
+    parts = group.split(".") if group else []
+    module = file.removesuffix(".py").replace("/", ".")
+    if file and group.startswith(module):
+        classes = [part for part in group[len(module) :].split(".") if part]
+        return "::".join([file, *classes, name])
+    first = next((i for i, part in enumerate(parts) if part[:1].isupper()), len(parts))
+    path = "/".join(parts[:first]) + ".py" if parts[:first] else ""
+    return "::".join(part for part in [path, *parts[first:], name] if part)
+
+
+def _bun_id(group: str, name: str, file: str) -> str:
+    inside = f"{group} > {name}" if group and group != file else name
+    return f"{file}::{inside}" if file else inside
+
+
+_IDENTIFY: dict[str, Identify] = {
+    "pytest": _pytest_id,
+    "jvm": lambda group, name, file: f"{group}#{name}" if group and name else group or name,
+    "phpunit": lambda group, name, file: f"{group.replace('.', chr(92))}::{name}",
+    "name": lambda group, name, file: name,
+    "title": lambda group, name, file: name,
+    "catch2": lambda group, name, file: name,
+    "source": lambda group, name, file: name,
+    "dotted": lambda group, name, file: f"{group}.{name}" if group else name,
+    "file": lambda group, name, file: f"{group.rpartition(':')[0] if '.lua:' in group else group}::{name}",
+    "vitest": lambda group, name, file: f"{group}::{name}",
+    "deno": lambda group, name, file: f"{group.removeprefix('./')}::{name}",
+    "bun": _bun_id,
+    "rspec": lambda group, name, file: f"{file or group}::{name}",
+    "nextest": lambda group, name, file: f"{group} {name}",
+    "swift": lambda group, name, file: f"{group}/{name}",
+}
+
+
+# --- what it means ---------------------------------------------------------------------------------------------------
+
+
+def _status(writer: str, case: dict[str, str], children: list[_Child]) -> TestStatus:
+    names = [child.name for child in children]
+    skipped = next((child for child in children if child.name == "skipped"), None)
+    if skipped and ("failure" in names or "error" in names):
+        # Catch2 marks what may fail; a test that was skipped for any other reason cannot have failed.
+        return TestStatus.XFAILED if "mayfail" in skipped.attributes.get("message", "") else TestStatus.FAILED
+    if "error" in names:
+        return TestStatus.ERROR
+    if "failure" in names:
+        return TestStatus.FAILED
+    if skipped:
+        return _skipped(skipped.attributes)
+    return _by_attribute(case)
+
+
+def _skipped(attributes: dict[str, str]) -> TestStatus:
+    message, kind = attributes.get("message", ""), attributes.get("type", "")
+    if kind == "pytest.xfail":
+        return TestStatus.XFAILED
+    # ctest calls it not run; its command fails for it.
+    if message.startswith(("Unable to find executable", "Could not find executable", "Required Files Missing")):
+        return TestStatus.ERROR
+    todo = kind == "todo" or message.lower() in {"todo", "not yet implemented"}
+    return TestStatus.TODO if todo else TestStatus.SKIPPED
+
+
+_BY_ATTRIBUTE = {
+    "notrun": TestStatus.SKIPPED,
+    "disabled": TestStatus.SKIPPED,
+    "skipped": TestStatus.SKIPPED,
+    "ignored": TestStatus.SKIPPED,
+    "suppressed": TestStatus.SKIPPED,
+    "pending": TestStatus.SKIPPED,
+    "fail": TestStatus.FAILED,
+    "failed": TestStatus.FAILED,
+    "failure": TestStatus.FAILED,
+    "error": TestStatus.ERROR,
+}
+
+
+def _by_attribute(case: dict[str, str]) -> TestStatus:
+    """A status that stands only in an attribute: GoogleTest's disabled tests, ctest's, and strangers'."""
+    words = [case.get(key, "").lower() for key in ("status", "result")]
+    return next((_BY_ATTRIBUTE[word] for word in words if word in _BY_ATTRIBUTE), TestStatus.PASSED)
+
+
+_VAGUE = {"", "failure", "failed", "error", "fail", "testcodefailure", "exception"}
+
+
+def _is_vague(kind: str) -> bool:
+    """Words that say no more than that it failed; capitals are the macro that checked."""
+    return kind.isupper() or kind.startswith("test failure") or kind.lower() in _VAGUE
+
+
+_PLACE_LINE = re.compile(r"^(?:[^\s:]+:\d+|unknown file)\n")
+_STACK = re.compile(r"\n\s*(?:at |❯ |#\d+ |# \./|/\S+:\d+)")
+_TELLING = re.compile(r"^.*(?:: Failure|FAILED|[Aa]ssert|[Ee]rror|panic|terminate called|Segmentation).*$", re.M)
+
+
+def _before_stack(body: str) -> str:
+    """What a failure without a message says before it lists its stack."""
+    found = _STACK.search(body)
+    return _PLACE_LINE.sub("", (body[: found.start()] if found else body).removeprefix("FAILED:\n")).strip()
+
+
+def _unfolded(message: str, body: str) -> str:
+    """An attribute loses its line ends on the way; where the body repeats it, they are still there."""
+    words = message.split()
+    if "  " not in message.strip() or "\n" in message or len(words) > 200:
+        return message
+    found = re.search(r"\s+".join(map(re.escape, words)), body)
+    return dedent(found.group()) if found else message
+
+
+def _headless(body: str, name: str) -> str:
+    """PHPUnit begins with the test's own name."""
+    head, _, rest = body.partition("\n")
+    return rest if name and rest and f"::{name}" in head else body
+
+
+def _from_output(output: str) -> Failure:
+    """ctest says nothing in the failure itself: the program's output is all there is."""
+    telling = _TELLING.search(output)
+    return recover.sanitizer(output) or recover.failure(
+        output[telling.start() :] if telling else output, message=telling.group() if telling else output[-1000:].strip()
+    )
+
+
+_FILE_ELSEWHERE = {"vitest", "deno", "source", "file", "pytest"}
+
+
+def _file_of(writer: str, group: str, test_id: str) -> str:
+    """The file, where the writer has it in another place."""
+    if writer in _FILE_ELSEWHERE - {"pytest"}:
+        return re.sub(r"(\.lua):\d+$", r"\1", group).removeprefix("./")
+    head, found, _ = test_id.partition("::")
+    return head if writer == "pytest" and found and head.endswith(".py") else ""
+
+
+def _is_build(case: dict[str, str], bad: _Child) -> bool:
+    return "build" in bad.attributes.get("message", "").lower() or "build failed" in case.get("name", "").lower()
+
+
+def _broken(writer: str, case: dict[str, str], bad: _Child) -> Diagnostic | None:
+    """A file that could not be loaded, which several writers dress up as a test."""
+    name, group = case.get("name", ""), case.get("classname", "")
+    message = plain(bad.attributes.get("message", ""))
+    if writer == "pytest" and message == "collection failure":
+        return _load_error(_pytest_id("", name.replace(".", "/"), "") + ".py", bad, "pytest")
+    if writer == "vitest" and name == group:
+        return _load_error(name, bad, "vitest")
+    if group == "Test suite failed to run":
+        return _load_error(name, bad, "jest")
+    if group == "unittest.loader._FailedTest":
+        return _load_error(name.replace(".", "/") + ".py", bad, "unittest")
+    if writer == "node" and re.search(r"\.[cm]?[jt]sx?$", name) and ("/" in name or "\\" in name):
+        return _load_error(name, bad, "node")
+    return _load_error(group or name, bad, "go") if _is_build(case, bad) else None
+
+
+def _load_error(file: str, bad: _Child, tool: str) -> Diagnostic:
+    text = bad.whole()
+    found = next((d for d in compiler.diagnostics(text) if d.line), None)
+    known = recover.failure(text)
+    return Diagnostic(
+        file=file or (found.file if found else ""),
+        line=found.line if found else (known.line if known.file.endswith(file.rpartition("/")[2]) else 0),
+        column=found.column if found else 0,
+        type=found.type if found and found.type else known.type,
+        message=found.message if found and found.type else clip(_before_stack(text.strip()), 4000),
+        tool=tool,
+    )
+
+
+def _phase(writer: str, case: dict[str, str], failure: Failure | None) -> str:
+    if failure is None:
+        return "call"
+    if writer == "pytest" and (found := re.match(r"failed on (setup|teardown)", failure.message)):
+        return found.group(1)
+    name = case.get("name", "")
+    hook = re.search(r'"(before|after)(?: each| all)?" hook', name) if " hook" in name else None
+    if hook or (writer == "jvm" and name in {"", "initializationError"}):
+        return "teardown" if hook and hook.group(1) == "after" else "setup"
+    return "call"
+
+
+def _reason(children: list[_Child]) -> str:
+    skipped = next((child for child in children if child.name == "skipped"), None)
+    if skipped is None:
+        return ""
+    reason = plain(skipped.attributes.get("message") or skipped.text()).strip()
+    return clip("" if reason == "true" else _PLACE_LINE.sub("", reason), 1000)
+
+
+def _line(digits: str, writer: str) -> int:
+    if not digits.isdecimal() or len(digits) > 9:
+        return 0
+    return int(digits) + 1 if writer == "pytest" else int(digits)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text or 0)
+    except ValueError:
+        return _seconds(text.replace(",", "")) if "," in text else 0.0
+    return value if 0 <= value < 1e9 else 0.0

@@ -1,0 +1,130 @@
+"""JSON of unknown shape: every question gets an answer of the right type, and a torn document gives what it has."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import msgspec
+
+from ratchet.checks.formats.text import TEXT_LIMIT, clip, plain
+
+DOCUMENT_LIMIT = 256 << 20
+_DEPTH = 200
+_BIG = 1 << 31
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\]]', re.S)
+_DECODER = json.JSONDecoder(strict=False)
+
+Table = dict[str, Any]
+
+
+def text(table: Table, key: str, limit: int = TEXT_LIMIT) -> str:
+    value = table.get(key)
+    return clip(plain(value), limit) if isinstance(value, str) else ""
+
+
+def whole(table: Table, key: str) -> int:
+    value = table.get(key)
+    return int(value) if isinstance(value, (int, float)) and 0 <= value < _BIG else 0
+
+
+def number(table: Table, key: str) -> float:
+    value = table.get(key)
+    if not isinstance(value, (int, float)) or not 0 <= value < _BIG or not math.isfinite(value):
+        return 0.0
+    return round(float(value), 6)
+
+
+def table(table: Table, key: str) -> Table:
+    value = table.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def tables(table: Table, key: str) -> list[Table]:
+    value = table.get(key)
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+
+
+def texts(table: Table, key: str) -> list[str]:
+    value = table.get(key)
+    return [clip(plain(row)) for row in value if isinstance(row, str)] if isinstance(value, list) else []
+
+
+def shown(value: object) -> str:
+    """A JSON value as a person would compare it: strings as they are, everything else as compact JSON."""
+    if isinstance(value, str):
+        return clip(plain(value))
+    try:
+        return clip(plain(json.dumps(value, ensure_ascii=False)))
+    except (ValueError, RecursionError):
+        return "…"
+
+
+def shown_in(table: Table, key: str) -> str | None:
+    return shown(table[key]) if key in table else None
+
+
+def row(line: str) -> Table:
+    """One line of a JSON stream, or nothing if it is not an object."""
+    if not line.startswith("{"):
+        return {}
+    try:
+        found = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def document(stream: BinaryIO, *, mark: str) -> tuple[Table, bool]:
+    """The object that has the key `mark`, wherever it stands in the stream, and whether it is whole."""
+    source = stream.read(DOCUMENT_LIMIT).decode("utf-8", "replace")
+    for start in _starts(source, mark):
+        found, torn = _decode(source, start)
+        if mark in found:
+            return found, not torn
+    return {}, False
+
+
+def _starts(source: str, mark: str) -> Iterator[int]:
+    """Where the object may begin: not after its own mark, and at the beginning of a line where that is possible."""
+    end = source.find(f'"{mark}"')
+    found = [match.start() for match in re.finditer(r"^[ \t]*\{", source[:end], re.M)][:50] if end >= 0 else []
+    yield from found
+    if end >= 0 and (loose := source.rfind("{", 0, end)) >= 0:
+        yield loose
+
+
+def _decode(source: str, start: int) -> tuple[Table, bool]:
+    try:
+        found, _ = _DECODER.raw_decode(source, source.index("{", start))
+    except (ValueError, RecursionError):
+        return _salvage(source[start:]), True
+    return (found, False) if isinstance(found, dict) else ({}, True)
+
+
+def _salvage(source: str) -> Table:
+    """A torn document, closed after its last complete value."""
+    cut, closers = _last_complete(source)
+    try:
+        found = _DECODER.decode(source[:cut].strip() + closers) if cut else {}
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _last_complete(source: str) -> tuple[int, str]:
+    cut, closers, open_ = 0, "", []
+    for match in _TOKEN.finditer(source):
+        sign = match.group()
+        if sign in "{[":
+            open_.append("}" if sign == "{" else "]")
+            if len(open_) > _DEPTH:
+                break
+        elif sign in "}]":
+            if not open_ or open_.pop() != sign:
+                break
+            cut, closers = match.end(), "".join(reversed(open_))
+    return cut, closers

@@ -1,0 +1,73 @@
+"""mocha's json reporter. Hooks that fail are errors of the phase they belong to, not tests of their own standing."""
+
+from __future__ import annotations
+
+import re
+from typing import BinaryIO
+
+from ratchet.checks.formats import Parsed, loose, recover
+from ratchet.core.report import Failure, TestResult, TestStatus
+
+_HOOK = re.compile(r'^"(before|after)(?: each| all)?" hook')
+
+
+def parse(stream: BinaryIO) -> Parsed:
+    """The tests in the order they ran. Whatever the tests print before the document is skipped."""
+    document, whole = loose.document(stream, mark="stats")
+    stats = loose.table(document, "stats")
+    lists = {
+        TestStatus.PASSED: loose.tables(document, "passes"),
+        TestStatus.FAILED: loose.tables(document, "failures"),
+        TestStatus.SKIPPED: loose.tables(document, "pending"),
+    }
+    status = {_key(row): status for status, rows in lists.items() for row in rows}
+    rows = {_key(row): row for row in loose.tables(document, "tests")}
+    rows.update({_key(row): row for found in lists.values() for row in found})
+    return Parsed(
+        tests=[_test(row, status.get(key, TestStatus.ERROR)) for key, row in rows.items()],
+        reported=_reported(stats),
+        ended=whole,
+        partial=bool(document) and not whole,
+    )
+
+
+def _reported(stats: loose.Table) -> dict[str, int]:
+    words = {"tests": "tests", "passes": "passed", "failures": "failed", "pending": "skipped"}
+    return {word: loose.whole(stats, key) for key, word in words.items() if key in stats}
+
+
+def _key(row: loose.Table) -> tuple[str, str]:
+    return loose.text(row, "file"), loose.text(row, "fullTitle")
+
+
+def _test(row: loose.Table, status: TestStatus) -> TestResult:
+    title, full, file = loose.text(row, "title"), loose.text(row, "fullTitle"), loose.text(row, "file")
+    hook = _HOOK.match(title)
+    err = loose.table(row, "err")
+    failure = _failure(err) if status in {TestStatus.FAILED, TestStatus.ERROR} else None
+    above = full.removesuffix(title).strip()
+    return TestResult(
+        id=f"{file}::{full}" if file else full,
+        name=title,
+        suite=[above] if above else [],
+        file=file,
+        line=failure.line if failure and failure.file == file else 0,
+        status=TestStatus.ERROR if hook and failure else status,
+        duration_s=round(loose.number(row, "duration") / 1000, 6),
+        phase={"before": "setup", "after": "teardown"}[hook.group(1)] if hook else "call",
+        attempts=1 + loose.whole(row, "currentRetry"),
+        failure=failure,
+    )
+
+
+def _failure(err: loose.Table) -> Failure:
+    stack = loose.text(err, "stack")
+    head = stack.partition(":")[0].partition(" ")[0]
+    return recover.failure(
+        stack,
+        message=loose.text(err, "message"),
+        type=loose.text(err, "name") or (head if head.isidentifier() else ""),
+        expected=loose.shown_in(err, "expected"),
+        actual=loose.shown_in(err, "actual"),
+        operator=loose.text(err, "operator"),
+    )

@@ -1,0 +1,435 @@
+"""What a failure's text says and its channel does not: expected and actual, file and line, frames inside the project."""
+
+# One pattern, one line.
+# ruff: noqa: E501, RUF001
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from textwrap import dedent
+
+from ratchet.checks.formats.text import clip, first_line, plain
+from ratchet.core.report import Failure, Frame
+
+_SCAN = 32 << 10  # a comparison or a stack that begins later than this is not worth the search
+_WIDE = 1000  # longer lines are data, not prose; no pattern looks at them
+_MOST_FRAMES = 12
+
+
+def failure(
+    body: str,
+    *,
+    message: str = "",
+    type: str = "",
+    file: str = "",
+    line: int = 0,
+    expected: str | None = None,
+    actual: str | None = None,
+    operator: str = "",
+) -> Failure:
+    """A failure from what the channel gave (the keywords, which win) and what its text gives away."""
+    body, message = plain(body), plain(message)
+    searched = _narrow(body if message in body else f"{message}\n{body}")
+    changes = diff(searched)
+    if expected is None and actual is None:
+        expected, actual, found = comparison(searched)
+        operator = operator or found
+    if expected is None and actual is None and changes:
+        expected, actual = _sides(changes)
+    if expected and actual and type.endswith("ComparisonFailure"):
+        expected, actual = _uncompacted(expected), _uncompacted(actual)
+    trace = frames(searched)
+    at = trace[-1] if trace else location(searched)
+    if not file and at:
+        file, line = at.file, at.line
+    return Failure(
+        type=type or error_type(message or body) or error_type(body),
+        message=clip((message or body).strip()),
+        expected=expected,
+        actual=actual,
+        operator=operator,
+        diff=changes,
+        file=file,
+        line=line,
+        frames=trace,
+    )
+
+
+def _narrow(text: str) -> str:
+    text = text if len(text) <= _SCAN else text[: _SCAN // 2] + "\n" + text[-_SCAN // 2 :]
+    rows = text.splitlines()
+    return "\n".join(rows if max(map(len, rows), default=0) <= _WIDE else [row[:_WIDE] for row in rows])
+
+
+_TYPE = re.compile(
+    r"^(?!(?:Error|Exception|Failure|Failed|Exit)$)(?:E +|Uncaught |\*\* \()?((?:[A-Za-z_]\w*(?:\.|::|\\))*(?:[A-Z]\w*)?(?:Error|Exception|Failure|Failed|Exit|Interrupt))\b(?=\s?:|\)| \[|$)"
+)
+
+
+_PYTEST_TYPE = re.compile(r'^(?:\S+\.py:\d+: |failed on \w+ with ")([A-Z]\w+)\b', re.M)
+
+
+def error_type(text: str) -> str:
+    """The class of what was thrown: at the front of the text, in pytest's last line or in its words about a fixture."""
+    found = _TYPE.match(first_line(text)) or _PYTEST_TYPE.search(text)
+    return found.group(1) if found else ""
+
+
+_SANITIZER = re.compile(
+    r"(?:ERROR|WARNING): ((?:Address|Leak|Memory|Thread|HWAddress)Sanitizer): (.+?)(?: on address .*| \(pid=\d+\))?$",
+    re.M,
+)
+_RUNTIME = re.compile(r"^(?P<file>[^\s:]+):(?P<line>\d{1,9}):\d+: runtime error: (?P<message>.+)$", re.M)
+
+
+def sanitizer(text: str) -> Failure | None:
+    """What a sanitizer says in a program's output: ASan, LSan, MSan, TSan, UBSan."""
+    text = _narrow(plain(text))
+    if found := _SANITIZER.search(text):
+        trace = frames(text[found.start() :])
+        at = trace[-1] if trace else Frame(file="")
+        return Failure(type=found.group(1), message=found.group(2), file=at.file, line=at.line, frames=trace)
+    if found := _RUNTIME.search(text):
+        file, line = found.group("file"), _line(found.group("line"))
+        return Failure(type="UndefinedBehaviorSanitizer", message=found.group("message"), file=file, line=line)
+    return None
+
+
+# --- expected and actual ---------------------------------------------------------------------------------------------
+
+_V = r"[ \t]*(?P<{}>\S[^\n]*?)[ \t]*"
+
+
+def _value(name: str) -> str:
+    return _V.format(name)
+
+
+_E, _A = _value("e"), _value("a")
+_EQUAL = r"(?P<op>===?|!==?|<=|>=|<|>|=~|is not|is|not in|in)"
+
+# Where it comes from, what a text must contain for the search to be worth it, the pattern (e expected, a actual, op operator).
+# The more particular comes first.
+# fmt: off
+_COMPARISONS: list[tuple[str, str, str]] = [
+    ("junit", "but was", r"expected: ?(?:[\w.$]+(?:@\w+)?)?<(?P<e>.*?)> but was: ?(?:[\w.$]+(?:@\w+)?)?<(?P<a>.*?)>(?=\s*$|\n| within| at | expected)"),
+    ("junit within", "but was", r"expected: ?<(?P<e>[^\n]*?)> but was: ?<(?P<a>[^\n]*?)>"),
+    ("kotlin", "ctual", r"[Ee]xpected:? ?<(?P<e>[^\n]*?)>[,.] ?[Aa]ctual:? ?<(?P<a>[^\n]*?)>"),
+    ("testng", "but found", r"expected \[(?P<e>[^\n]*?)\] but found \[(?P<a>[^\n]*?)\]"),
+    ("nunit", "But was:", rf"Expected:{_E}\n\s*But was:{_A}(?:\n|$)"),
+    ("hamcrest", "but:", r"Expected: (?:is )?(?P<e>[^\n]+)\n\s*but: (?:was )?(?P<a>[^\n]+)"),
+    ("assertj", "Expecting actual", rf"Expecting actual:\n{_A}\n\s*to be equal to:\s*\n{_E}(?:\n|$)"),
+    ("assertj old", "Expecting", r"Expecting:?\n\s*<(?P<a>[^\n]*)>\n\s*to be equal to:\s*\n\s*<(?P<e>[^\n]*)>"),
+    ("assertj 3", "but was", rf"expected:{_E}\n\s*but was ?:{_A}(?:\n|$)"),
+    ("gtest equal", "Expected equality", r"Expected equality of these values:\n {2}(?P<v1>[^\n]+)\n(?: {4}Which is: (?P<w1>[^\n]+)\n)? {2}(?P<v2>[^\n]+)(?:\n {4}Which is: (?P<w2>[^\n]+))?"),
+    ("gtest truth", "Value of: ", r"Value of: [^\n]+\n {2}Actual: (?P<a>[^\n]+)\nExpected: (?P<e>[^\n]+)"),
+    ("gtest compare", ", actual: ", r"Expected: \((?P<l>[^\n]+)\) (?P<op>[=!<>]+) \([^\n]+\), actual: (?P<a>[^\n]+?) vs (?P<e>[^\n]+)"),
+    ("catch2", "with expansion:", rf"with expansion:\n\s*(?P<a>[^\n]+?) {_EQUAL} (?P<e>[^\n]+)"),
+    ("doctest c++", "values: ", rf"values: \w+\( (?P<a>[^\n]+?) {_EQUAL} (?P<e>[^\n]+?) \)(?:\n|$)"),
+    ("rust", "right", r"assertion `?(?:failed: `)?\(?left (?P<op>[=!]=) right\)?`(?: failed)?[^\n]*\n\s*left: `?(?P<a>[^\n]*?)`?,?\n\s*right: `?(?P<e>[^\n]*?)`?(?:'?, [^\n]*:\d+:\d+)?(?:\n|$)"),
+    ("exunit", "right:", rf"(?:code: +\w+ [^\n]*? (?P<op>[=!<>~]=+|[<>]) [^\n]*\n)?\s*left: {_A}\n\s*right: {_E}(?:\n|$)"),
+    ("xunit diff", "Actual:", rf"Expected:{_E}\n\s*Actual:{_A}(?:\n|$)"),
+    ("mstest", "Actual:<", r"Expected:<(?P<e>[^\n]*?)>\. Actual:<(?P<a>[^\n]*?)>"),
+    ("jest", "Expected", r"Expected(?: value| substring| pattern| length| path| property| constructor| message)?: (?:not )?(?P<e>[^\n]+)\n(?:[^\n]*\n)??\s*(?:Received(?: value| string| length| path| object| property| constructor| message)?|Actual): +(?P<a>[^\n]+)"),
+    ("busted", "Passed in:", r"Passed in:\n\s*(?:\(\w+\) )?(?P<a>[^\n]+)\n\s*Expected:\n\s*(?:\(\w+\) )?(?P<e>[^\n]+)"),
+    ("busted old", "Passed in:", r"Expected:\n\s*\(\w+\) (?P<e>[^\n]+)\n\s*Passed in:\n\s*\(\w+\) (?P<a>[^\n]+)"),
+    ("testify", "actual", rf"expected ?:{_E}\n\s*actual ?\s?:{_A}(?:\n|$)"),
+    ("rspec", "got:", rf"expected:{_E}\n\s*got:{_A}(?:\n|$)"),
+    ("perl", "got:", rf"got:{_A}\n#?\s*expected:{_E}(?:\n|$)"),
+    ("want after got", "want", rf"got ?:{_A}\n\s*want ?:{_E}(?:\n|$)"),
+    ("got after want", "want", rf"want ?:{_E}\n\s*got ?:{_A}(?:\n|$)"),
+    ("phpunit identical", "Failed asserting that", r"Failed asserting that (?P<a>[^\n]+?) (?:matches expected|is identical to|is equal to) (?P<e>[^\n]+?)\.?(?:\n|$)"),
+    ("phpunit diff", "+++ Actual", r"--- Expected\n\+\+\+ Actual\n@@ @@\n-(?P<e>[^\n]*)\n\+(?P<a>[^\n]*)"),
+    ("swift", "XCTAssert", r'XCTAssert\w+ failed: \("(?P<a>[^\n]*?)"\) is not (?P<op>equal) to \("(?P<e>[^\n]*?)"\)'),
+    ("swift testing", "Expectation failed", rf"Expectation failed: \([^\n]*? → (?P<a>[^\n)]+)\) {_EQUAL} (?P<e>[^\n]+)"),
+    ("node", "Expected values to be", r"Expected values to be (?:strictly |loosely )?(?:deep-)?equal:\s*\n\s*\n?(?P<a>[^\n+-][^\n]*?) (?P<op>!==?) (?P<e>[^\n]+?)\s*(?:\n|$)"),
+    ("node diff", "+ actual - expected", r"\+ actual - expected[^\n]*\n\s*\n?\+ (?P<a>[^\n]+)\n- (?P<e>[^\n]+)"),
+    ("jest assert", "Received:", r"Expected value to [^\n]*:\s*\n\s+(?P<e>[^\n]+)\n(?:[^\n]*\n)??Received:\s*\n\s+(?P<a>[^\n]+)"),
+    ("perl deep", "$got", r"\$got\S* = (?P<a>[^\n]+)\n#?\s*\$expected\S* = (?P<e>[^\n]+)"),
+    ("vitest diff", "+ Received", r"- Expected[^\n]*\n\+ Received[^\n]*\n\s*\n- (?P<e>[^\n]+)\n\+ (?P<a>[^\n]+)\n(?:\n|$)"),
+    ("chai", " to ", r"[Ee]xpected (?!values? to )(?P<a>[^\n]+?) to (?P<op>(?:strictly |deeply |loosely )*equal|be|deep equal|eql|include|match)(?: to)? (?P<e>[^\n]+?)\.?(?: // [^\n]*)?(?:\n|$)"),
+    ("scalatest", "did not equal", r"(?:^|\n)(?:[\w.]+Exception: )?(?P<a>[^\n]+?) (?P<op>did not equal) (?P<e>[^\n]+?)(?: \([\w.]+:\d+\))?(?:\n|$)"),
+    ("munit", "=> Obtained", r"values are not the same\n=> Obtained\n(?P<a>[^\n]+)\n=> Diff[^\n]*\n-[^\n]*\n\+(?P<e>[^\n]+)"),
+    ("unittest", "AssertionError: ", r"(?:^|\n) *(?:E +)?(?:AssertionError: )(?P<a>[^\n]+?) (?P<op>!=|not (?:less|greater) than(?: or equal to)?|is not|not found in) (?P<e>[^\n]+?)(?: : [^\n]*)?(?:\n|$)"),
+    ("pytest", "assert ", rf"(?:^|\n)(?:E +(?:AssertionError: )?|AssertionError: )?assert (?!not )(?P<a>[^\n]+?) {_EQUAL} (?P<e>[^\n]+?)(?:\n|$)"),
+    ("zig", ", found ", r"expected (?P<e>[^\n]+?), found (?P<a>[^\n]+?)(?:\n|$)"),
+    ("want", "ant", r"[Ww]ant(?:ed)?[: =]+(?P<e>[^\n]+?)[,;]? (?:but )?got[: =]+(?P<a>[^\n]+?)(?:\n|$)"),
+    ("got", "t", r"(?:[Gg]ot|Actual|Received|=)[: =]* ?(?P<a>[^\n]+?)[,;:]? (?:but )?(?:want(?:ed)?|expect(?:ed|ing)?)[: =]+(?P<e>[^\n]+?)(?:\n|$)"),
+    ("expected got", "xpect", r"[Ee]xpect(?:ed|ing)(?! values? to)[: =]+(?P<e>[^\n]+?)[,;.]? (?:but )?(?:actual(?:ly)?|got|found|received|was|is)[: =]+(?P<a>[^\n]+?)\.?(?:\n|$)"),
+    ("nim", "Check failed", r"Check failed: (?P<l>[^\n]+?) (?P<op>==) (?P<e>[^\n]+)\n\s*(?P=l) was (?P<a>[^\n]+)"),
+]
+# fmt: on
+_COMPILED = [(needle, re.compile(pattern)) for _, needle, pattern in _COMPARISONS]
+
+
+def comparison(text: str) -> tuple[str | None, str | None, str]:
+    """Expected, actual and operator, or nothing. Left is the actual value unless the framework says otherwise."""
+    for needle, pattern in _COMPILED:
+        if needle in text and (found := pattern.search(text)):
+            groups = found.groupdict()
+            expected, actual = _gtest(groups) if "v1" in groups else (groups["e"], groups["a"])
+            expected, actual = _unwrapped(expected.strip(), actual.strip())
+            return clip(expected), clip(actual), groups.get("op") or ""
+    return None, None, ""
+
+
+def _unwrapped(expected: str, actual: str) -> tuple[str, str]:
+    """Hamcrest and Dart put what is not a string between angle brackets."""
+    if all(value.startswith("<") and value.endswith(">") for value in (expected, actual)):
+        return expected[1:-1], actual[1:-1]
+    return expected, actual
+
+
+def _gtest(groups: dict[str, str]) -> tuple[str, str]:
+    """GoogleTest names no side: the one that had to be computed (`Which is`) is the actual value."""
+    first, second = groups["w1"] or groups["v1"], groups["w2"] or groups["v2"]
+    return (first, second) if groups["w2"] and not groups["w1"] else (second, first)
+
+
+_DIFF = re.compile(
+    r"(?:^--- Expected\n\+\+\+ Actual\n|^[+-] (?:Expected|actual|Received)[^\n]*\n(?:[+-] (?:Received|Expected)[^\n]*\n)?|^Diff:\n|^@@ [^\n]*@@\n)"
+    r"(?P<diff>(?:[ ]*[-+@ |][^\n]*\n|\n)+)",
+    re.M,
+)
+
+
+def diff(text: str) -> str:
+    if not any(sign in text for sign in _DIFF_SIGNS):
+        return ""
+    found = _DIFF.search(text + "\n")
+    rows = found.group("diff").strip("\n").splitlines() if found else []
+    end = next((index for index, row in enumerate(rows) if _AFTER_DIFF.match(row)), len(rows))
+    return clip("\n".join(rows[:end]).strip("\n"), 4000)
+
+
+_DIFF_SIGNS = ("Actual\n", "Received", "+ actual", "- Expected", "Diff:", "@@ ")
+_AFTER_DIFF = re.compile(r"\s*(?:❯ |at |# \.?/|[\w./-]+:\d+)")
+
+
+def _sides(changes: str) -> tuple[str | None, str | None]:
+    """Both values from a difference between them: minus is expected, plus is actual, in every runner that prints one."""
+    rows = [row for row in changes.splitlines() if not row.startswith("@@")]
+    if not any(row.startswith("+") for row in rows) or not any(row.startswith("-") for row in rows):
+        return None, None
+    expected = [row[1:] for row in rows if not row.startswith("+")]
+    actual = [row[1:] for row in rows if not row.startswith("-")]
+    return dedent("\n".join(expected)).strip("\n"), dedent("\n".join(actual)).strip("\n")
+
+
+def _uncompacted(value: str) -> str:
+    """JUnit 4 brackets what differs; what it left out in dots cannot be brought back."""
+    return value.replace("[", "", 1).replace("]", "", 1) if value.count("[") == value.count("]") == 1 else value
+
+
+# --- frames ----------------------------------------------------------------------------------------------------------
+
+_FOREIGN = re.compile(
+    r"node_modules/|^node:|/node:internal|site-packages/|dist-packages/|/lib/python\d|/rustc/|\.cargo/registry|/rustlib/|/gems/|/rubygems/|/ruby/\d|/usr/(?:lib|share|include)/"
+    r"|(?:^|/)vendor/|/go/pkg/mod/|/go/src/|/usr/local/go|/libgo|<frozen|<string>|<anonymous>|^internal/|/jest-|/mocha/lib/|^native$|^dart:|package:test|package:stack_trace"
+    r"|\(ex_unit|\(elixir|\(stdlib|/zig/lib/|/lib/std/|catch\.hpp$|catch_amalgamated|/gtest/|doctest\.h$|libsanitizer/|/csu/|/sysdeps/|compiler-rt/|^ext:|/_pytest/|/unittest/(?:case|mock|loader)\.py"
+)
+_FOREIGN_JVM = re.compile(
+    r"^(?:java|javax|jdk|sun|com\.sun|kotlin|kotlinx|scala|groovy|groovyjarjar\w*|junit|org\.(?:junit|opentest4j|testng|assertj|hamcrest|mockito|gradle|apache\.maven"
+    r"|codehaus|scalatest|spockframework|scalactic|specs2|powermock)|munit|sbt|worker\.org\.gradle|app//org\.junit|java\.base)[./]"
+)
+
+
+# The failures of one run share most of their frames.
+_remembered = lru_cache(maxsize=2048)
+
+_PYTHON = re.compile(r'\s*File "(.+?)", line (\d+)(?:, in (.+))?')
+_PYTEST = re.compile(r"([\w./\\+@ -]+\.py):(\d+): (?:in (\S+)|[A-Z]\w*\b|$)")
+_JAVASCRIPT = re.compile(
+    r"\s*(?:at|❯) (?:async )?(?:(.+?) \()?(?:file://)?((?:/|\.{0,2}/|[A-Za-z]:[\\/]|node:)?[^\s():][^():]*?):(\d+):\d+\)?$"
+)
+_JVM = re.compile(r"\s*at (?:[\w.@-]+/+)*([\w.$<>/]+)\.([\w$<>]+)\(([\w$-]+\.(?:java|kt|scala|groovy)):(\d+)\)")
+_DOTNET = re.compile(r"\s*at (.+?) in (.+?):line (\d+)")
+_RUBY = re.compile(r"\s*(?:# |from )?((?:[A-Za-z]:)?[\w./@ +-]+\.rb):(\d+)(?::in [`'](.+?)')?")
+_PHP = re.compile(r"\s*(?:#\d+ )?((?:[A-Za-z]:)?[\w./\\@ +-]+\.(?:php|phpt))[:(](\d+)\)?(?:: (.+))?\s*$")
+_ELIXIR = re.compile(r"\s*(?:\(([\w.]+)(?: [\w.-]+)?\) )?([\w./-]+\.(?:exs?|erl|gleam)):(\d+)(?::\d+)?(?:: (.+))?")
+_NATIVE = re.compile(r"\s*#\d+ 0x[0-9a-f]+ in (.+?) ([/.\w][^\s:]*\.\w+):(\d+)(?::\d+)?")
+_GO = re.compile(r"\t((?:/|[A-Za-z]:)[^\s:]*\.go):(\d+)(?: \+0x[0-9a-f]+)?\s*$")
+_RUST = re.compile(r"\s+at ((?:\./|/)?[^\s:]+\.rs):(\d+)(?::\d+)?\s*$")
+_DART = re.compile(r"\s*(?:#\d+ +)?(?:(?:package|file):)?([\w./-]+\.dart) (\d+)(?::\d+)? +(\S.*)")
+_ZIG = re.compile(r"(\S+\.zig):(\d+):\d+: 0x[0-9a-f]+ in (\S+)")
+
+
+@_remembered
+def _python(line: str) -> Frame | None:
+    found = _PYTHON.match(line)
+    return _frame(found, 1, 2, 3)
+
+
+@_remembered
+def _pytest(line: str) -> Frame | None:
+    found = _PYTEST.match(line + " ")
+    return _frame(found, 1, 2, 3)
+
+
+@_remembered
+def _javascript(line: str) -> Frame | None:
+    found = _JAVASCRIPT.match(line)
+    return _frame(found, 2, 3, 1)
+
+
+@_remembered
+def _jvm(line: str) -> Frame | None:
+    found = _JVM.match(line)
+    if not found or _FOREIGN_JVM.match(found.group(1) + "."):
+        return None
+    folder = found.group(1).replace(".", "/").rpartition("/")[0]
+    path = f"{folder}/{found.group(3)}" if folder else found.group(3)
+    return Frame(file=path, line=_line(found.group(4)), function=f"{found.group(1)}.{found.group(2)}")
+
+
+@_remembered
+def _dotnet(line: str) -> Frame | None:
+    found = _DOTNET.match(line)
+    return _frame(found, 2, 3, 1)
+
+
+@_remembered
+def _ruby(line: str) -> Frame | None:
+    found = _RUBY.match(line)
+    return _frame(found, 1, 2, 3)
+
+
+@_remembered
+def _php(line: str) -> Frame | None:
+    found = _PHP.match(line)
+    return _frame(found, 1, 2, 3)
+
+
+@_remembered
+def _elixir(line: str) -> Frame | None:
+    found = _ELIXIR.match(line)
+    return None if found and found.group(1) in {"ex_unit", "elixir", "stdlib", "mix"} else _frame(found, 2, 3, 4)
+
+
+@_remembered
+def _native(line: str) -> Frame | None:
+    found = _NATIVE.match(line)
+    return _frame(found, 2, 3, 1)
+
+
+@_remembered
+def _go(line: str) -> Frame | None:
+    found = _GO.match(line)
+    return _frame(found, 1, 2, 0)
+
+
+@_remembered
+def _rust(line: str) -> Frame | None:
+    found = _RUST.match(line)
+    return _frame(found, 1, 2, 0)
+
+
+@_remembered
+def _dart(line: str) -> Frame | None:
+    found = _DART.match(line)
+    return _frame(found, 1, 2, 3)
+
+
+@_remembered
+def _zig(line: str) -> Frame | None:
+    found = _ZIG.match(line)
+    return _frame(found, 1, 2, 3)
+
+
+def _frame(found: re.Match[str] | None, file: int, line: int, function: int) -> Frame | None:
+    if not found or _FOREIGN.search(found.group(file)):
+        return None
+    name = (found.group(function) or "").strip() if function else ""
+    return Frame(file=_path(found.group(file)), line=_line(found.group(line)), function=name)
+
+
+def _path(path: str) -> str:
+    return path.strip().removeprefix("file://").removeprefix("./")
+
+
+def _line(digits: str) -> int:
+    return int(digits) if len(digits) < 10 else 0
+
+
+# Each reader with what a line must contain for it to look, and whether the innermost frame is printed first.
+_READERS: list[tuple[str, Callable[[str], Frame | None], bool]] = [
+    ('File "', _python, False),
+    (".py:", _pytest, False),
+    (".zig:", _zig, True),
+    ("at ", _jvm, True),
+    (":line ", _dotnet, True),
+    (".rs:", _rust, True),
+    ("at ", _javascript, True),
+    ("❯ ", _javascript, True),
+    (" 0x", _native, True),
+    (".go:", _go, True),
+    (".rb:", _ruby, True),
+    (".php", _php, True),
+    (".ex", _elixir, True),
+    (".erl:", _elixir, True),
+    (".gleam:", _elixir, True),
+    (".dart", _dart, True),
+]
+
+
+def frames(text: str) -> list[Frame]:
+    """The stack inside the project, innermost last; the first kind of stack that the text shows."""
+    rows = _first_stack(text.splitlines()) if " 0x" in text else text.splitlines()
+    for needle, reader, inner_first in _READERS:
+        if needle in text:
+            found = _distinct(
+                (row for row in rows if needle in row), reader, most=_MOST_FRAMES if inner_first else _SCAN
+            )
+            if found:
+                return found[::-1] if inner_first else found[-_MOST_FRAMES:]
+    return []
+
+
+def _first_stack(rows: list[str]) -> list[str]:
+    """A sanitizer prints several stacks: where it happened, where the memory came from and went."""
+    starts = [index for index, row in enumerate(rows) if row.lstrip().startswith("#0 0x")]
+    return rows[: starts[1]] if len(starts) > 1 else rows
+
+
+def _distinct(rows: Iterator[str], reader: Callable[[str], Frame | None], *, most: int) -> list[Frame]:
+    """A cause repeats the frames of its effect; the first stack is the one that failed."""
+    found: dict[str, Frame] = {}
+    for row in rows:
+        if row not in found and (frame := reader(row)):
+            found[row] = frame
+            if len(found) >= most:
+                break
+    return list(found.values())
+
+
+# --- one place -------------------------------------------------------------------------------------------------------
+
+_PLACES = [
+    re.compile(r"panicked at (?:'.*', )?(?P<file>[^\s:']+\.rs):(?P<line>\d+)", re.S),
+    re.compile(r"\(in test file (?P<file>[^,\n]+), line (?P<line>\d+)\)"),
+    re.compile(r"in (?:test )?file (?P<file>[^,\n]+), line (?P<line>\d+)"),
+    re.compile(r"Error Trace:\s*(?P<file>[^\s:]+):(?P<line>\d+)"),
+    re.compile(r"^\s*(?P<file>[\w./-]+\.go):(?P<line>\d+): ", re.M),
+    re.compile(r"^#?\s*at (?P<file>\S+) line (?P<line>\d+)\.?$", re.M),
+    re.compile(r"\[(?P<file>[^\s\]:]+):(?P<line>\d+)\]"),
+    re.compile(r"^\s*(?P<file>\S+\.nim)\((?P<line>\d+), \d+\)", re.M),
+    re.compile(
+        r"^\s*(?P<file>(?:[A-Za-z]:)?[^\s:()]+\.\w+):(?P<line>\d+)(?::\d+)?:? ?(?:Failure|FAILED|error|fatal|assert)",
+        re.M | re.I,
+    ),
+    re.compile(r"^\s*(?P<file>(?:[A-Za-z]:)?[^\s:()'\"]+\.\w+)\((?P<line>\d+)\): (?:error|fatal|ERROR|FAILED)", re.M),
+    re.compile(
+        r"(?:^|[\s(\[])(?P<file>(?:file://)?(?:[A-Za-z]:)?[\w./\\@+-]*[\w-]\.[A-Za-z]\w{0,4}):(?P<line>\d+)(?![\d.])",
+        re.M,
+    ),
+]
+
+
+def location(text: str) -> Frame | None:
+    """Where it failed, when there is no stack: the first place in the project that the text names."""
+    for pattern in _PLACES:
+        for found in pattern.finditer(text):
+            if not _FOREIGN.search(found.group("file")):
+                return Frame(file=_path(found.group("file")), line=_line(found.group("line")))
+    return None

@@ -1,0 +1,84 @@
+"""Bounded, clean text out of any bytes: lines of a stream, the tail of an output, a snippet without colours."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from typing import BinaryIO
+
+LINE_LIMIT = 4 << 20  # one JSON event with a test's whole output is one line
+TEXT_LIMIT = 32 << 10
+TAIL_LIMIT = 8 << 10
+
+# DEL stands for ESC where the channel forbids ESC itself (XML).
+_ANSI = re.compile(r"[\x1b\x7f](?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)|[@-Z\\-_])")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def lines(stream: BinaryIO) -> Iterator[str]:
+    """The stream's lines as a terminal would leave them. What goes beyond the limit of one line is dropped."""
+    while raw := stream.readline(LINE_LIMIT):
+        # A progress line is written over; only what stands there last was said.
+        yield plain(raw.decode("utf-8", "replace")).rstrip("\r\n").rpartition("\r")[2]
+        while raw and not raw.endswith(b"\n"):
+            raw = stream.readline(LINE_LIMIT)
+
+
+def plain(text: str) -> str:
+    """Without terminal codes, without carriage returns, and always encodable."""
+    if "\x1b" in text or "\x7f" in text:
+        text = _ANSI.sub("", text)
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def clip(text: str, limit: int = TEXT_LIMIT) -> str:
+    """Both ends of a long text; the middle is where the noise is."""
+    if len(text) <= limit:
+        return text
+    head, tail = limit * 2 // 3, limit // 3
+    return f"{text[:head]}\n… {len(text) - head - tail} characters cut …\n{text[-tail:]}"
+
+
+def first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+class Tail:
+    """The last part of a text that arrives in pieces."""
+
+    def __init__(self, limit: int = TAIL_LIMIT) -> None:
+        self._pieces: deque[str] = deque()
+        self._size = 0
+        self._limit = limit
+
+    def add(self, text: str) -> None:
+        text = text[-self._limit :]
+        self._pieces.append(text)
+        self._size += len(text)
+        while self._size - len(self._pieces[0]) >= self._limit:
+            self._size -= len(self._pieces.popleft())
+
+    def text(self) -> str:
+        return "".join(self._pieces)[-self._limit :]
+
+
+class Ends:
+    """Both ends of a text that arrives in pieces: how it began and how it ended."""
+
+    def __init__(self, limit: int = TEXT_LIMIT) -> None:
+        self._head = ""
+        self._room = limit // 2
+        self._tail = Tail(limit // 2)
+
+    def add(self, text: str) -> None:
+        if self._room > 0:
+            self._head += text[: self._room]
+            text, self._room = text[self._room :], self._room - len(text)
+        if text:
+            self._tail.add(text)
+
+    def text(self) -> str:
+        return self._head + self._tail.text()

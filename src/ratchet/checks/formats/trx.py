@@ -1,0 +1,160 @@
+"""TRX, the result file of `dotnet test`: xUnit, NUnit and MSTest."""
+
+from __future__ import annotations
+
+import re
+from typing import BinaryIO
+
+import msgspec
+
+from ratchet.checks.formats import Parsed, recover
+from ratchet.checks.formats.text import TAIL_LIMIT, Ends, clip, plain
+from ratchet.checks.formats.xml import Reader
+from ratchet.core.report import Failure, TestResult, TestStatus
+
+_OUTCOME = {
+    "Passed": TestStatus.PASSED,
+    "Failed": TestStatus.FAILED,
+    "NotExecuted": TestStatus.SKIPPED,
+    "Inconclusive": TestStatus.SKIPPED,
+    "Pending": TestStatus.SKIPPED,
+    "Warning": TestStatus.PASSED,
+    "Completed": TestStatus.PASSED,
+}
+_COUNTS = {"total": "tests", "passed": "passed", "failed": "failed", "error": "errors", "notExecuted": "skipped"}
+_TEXTS = {"Message", "StackTrace", "StdOut", "StdErr", "Text"}
+_DURATION = re.compile(r"^(\d{1,4}):(\d{1,2}):(\d{1,2}(?:\.\d{1,9})?)$")
+
+
+def parse(stream: BinaryIO) -> Parsed:
+    """Each result by its full name. A data-driven test counts by its rows, not by the test that holds them."""
+    handler = _Trx()
+    reader = Reader(handler)
+    reader.read(stream)
+    return handler.parsed(reader.fault)
+
+
+class _Result:
+    def __init__(self, attributes: dict[str, str]) -> None:
+        self.attributes = attributes
+        self.texts: dict[str, Ends] = {}
+        self.rows = 0
+
+    def text(self, name: str) -> str:
+        return plain(self.texts[name].text()).strip("\r\n") if name in self.texts else ""
+
+
+class _Trx:
+    reader: Reader
+
+    def __init__(self) -> None:
+        self.tests: list[TestResult] = []
+        self.keys: list[str] = []
+        self.methods: dict[str, str] = {}
+        self.reported: dict[str, int] = {}
+        self.open: list[_Result] = []
+        self.listening = ""
+        self.unit = ""
+        self.run_infos: list[str] = []
+        self.info: Ends | None = None
+        self.closed = False
+
+    def start(self, name: str, attributes: dict[str, str], /) -> None:
+        if name == "UnitTestResult":
+            if self.open:
+                self.open[-1].rows += 1
+            self.open.append(_Result(attributes))
+        elif name in _TEXTS and (self.open or self.info):
+            self.listening = name
+            self.reader.listen()
+        elif name == "UnitTest":
+            self.unit = attributes.get("id", "")
+        elif name == "TestMethod" and self.unit:
+            self.methods[self.unit] = attributes.get("className", "").partition(",")[0]
+        elif name == "Counters":
+            self._counters(attributes)
+        elif name == "RunInfo":
+            self.info = Ends() if attributes.get("outcome") in {"Error", "Failed"} else None
+
+    def end(self, name: str, /) -> None:
+        if name == "UnitTestResult" and self.open:
+            self._finish(self.open.pop())
+        elif name == self.listening:
+            self.listening = ""
+            self.reader.listen(False)
+        elif name == "RunInfo" and self.info:
+            self.run_infos.append(clip(plain(self.info.text()).strip(), 1000))
+            self.info = None
+        elif name == "TestRun":
+            self.closed = True
+
+    def text(self, data: str, /) -> None:
+        if self.open and self.listening:
+            self.open[-1].texts.setdefault(self.listening, Ends()).add(data)
+        elif self.info:
+            self.info.add(data)
+
+    def rewind(self) -> None:
+        """It marks nothing, so a fault begins the document anew."""
+        reader = self.reader
+        self.__init__()  # type: ignore[misc]
+        self.reader = reader
+
+    def _counters(self, attributes: dict[str, str]) -> None:
+        for key, word in _COUNTS.items():
+            if attributes.get(key, "").isdecimal():
+                self.reported[word] = int(attributes[key][:9])
+
+    def _finish(self, result: _Result) -> None:
+        if result.rows:
+            return
+        attributes = result.attributes
+        status = _OUTCOME.get(attributes.get("outcome", ""), TestStatus.ERROR)
+        failure = _failure(result) if status in {TestStatus.FAILED, TestStatus.ERROR} else None
+        name = attributes.get("testName", "")
+        self.keys.append(attributes.get("testId", ""))
+        self.tests.append(
+            TestResult(
+                id=name,
+                name=name,
+                status=status,
+                file=failure.file if failure else "",
+                duration_s=_seconds(attributes.get("duration", "")),
+                reason=result.text("Message") if status is TestStatus.SKIPPED else "",
+                failure=failure,
+                stdout=result.text("StdOut")[-TAIL_LIMIT:] if failure else "",
+                stderr=result.text("StdErr")[-TAIL_LIMIT:] if failure else "",
+            )
+        )
+
+    def parsed(self, fault: str) -> Parsed:
+        return Parsed(
+            tests=[self._named(test, key) for test, key in zip(self.tests, self.keys, strict=True)],
+            reported=self.reported,
+            ended=self.closed and not self.open,
+            partial=bool(fault) or not self.closed,
+            notes=self.run_infos,
+            running=[result.attributes.get("testName", "") for result in self.open],
+        )
+
+    def _named(self, test: TestResult, key: str) -> TestResult:
+        """MSTest gives only the method; the definitions, which come later, know its class."""
+        group = self.methods.get(key, "")
+        if not group:
+            return test
+        full = test.name if test.name.startswith(group) else f"{group}.{test.name}"
+        return msgspec.structs.replace(test, id=full, suite=[group])
+
+
+def _failure(result: _Result) -> Failure:
+    message = result.text("Message")
+    found = re.match(r"^(?:Test method \S+ threw exception:\s*)?((?:\w+\.)+\w*Exception) ?:", message)
+    return recover.failure(result.text("StackTrace"), message=message, type=found.group(1) if found else "")
+
+
+def _seconds(text: str) -> float:
+    found = _DURATION.match(text)
+    if not found:
+        return 0.0
+    hours, minutes, seconds = found.groups()
+    return round(int(hours) * 3600 + int(minutes) * 60 + float(seconds), 6)

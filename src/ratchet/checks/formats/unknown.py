@@ -1,0 +1,127 @@
+"""The output of a runner nobody knows: its totals where a summary line is beyond doubt, and nothing where not."""
+
+# One pattern, one line.
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+import re
+from typing import BinaryIO
+
+from ratchet.checks.formats import Parsed, compiler
+from ratchet.checks.formats.text import lines
+
+_WIDE = 400
+
+# A summary states how many failed and how many passed or ran; anything less could be anybody's log line.
+_WORDS = {
+    "tests": "tests", "test": "tests", "runs": "tests", "examples": "tests", "example": "tests", "specs": "tests", "total": "tests",
+    "passed": "passed", "pass": "passed", "passing": "passed", "flaky": "passed", "ok": "passed", "succeeded": "passed", "successes": "passed",
+    "failed": "failed", "fail": "failed", "failing": "failed", "failures": "failed", "failure": "failed",
+    "errors": "errors", "error": "errors", "errored": "errors",
+    "skipped": "skipped", "skip": "skipped", "skips": "skipped", "ignored": "skipped", "pending": "skipped", "disabled": "skipped",
+    "xfailed": "xfailed", "xpassed": "xpassed", "todo": "todo",
+}  # fmt: skip
+_COUNT_WORD = re.compile(r"(?P<n>\d{1,9}) (?P<w>[a-z]+)\b")
+_WORD_COUNT = re.compile(r"\b(?P<w>[A-Za-z]+)[:=] ?(?P<n>\d{1,9})\b")
+_ANCHOR = re.compile(
+    r"^(?:=+ |Tests:|Tests run:|test result:|Test Results?:|Results?:|Summary:?|Ran |Total|Finished|FAILED|OK\b|Done|\s*\d{1,9} )",
+    re.I,
+)
+_SINGLE = re.compile(
+    r"^\s*(?P<n>\d{1,9}) (?P<w>passing|failing|pending|pass|fail|skip|todo|passed|failed|flaky|skipped)(?P<time> \([\d.]+ ?m?s\))?$"
+)
+_UNITTEST = re.compile(r"^Ran (\d{1,9}) tests? in [\d.]+s$")
+_VERDICT = re.compile(r"^(OK|FAILED)(?: \((.*)\))?$")
+
+
+def parse(stream: BinaryIO) -> Parsed:
+    """No tests, only `reported`, and only if every summary in the output says the same; `ended` says that there was one."""
+    reader = _Unknown()
+    for line in lines(stream):
+        reader.line(line)
+    return reader.parsed()
+
+
+class _Unknown:
+    def __init__(self) -> None:
+        self.found: list[dict[str, int]] = []
+        self.ran: int | None = None
+        self.single: dict[str, int] = {}
+        self.timed = False
+        self.spoilt = False
+        self.scan = compiler.Scan()
+
+    def line(self, line: str) -> None:
+        if len(line) > _WIDE:
+            return
+        if match := _UNITTEST.match(line):
+            self.ran = int(match.group(1))
+        elif self.ran is not None and (match := _VERDICT.match(line)):
+            self._unittest(match)
+        elif match := _SINGLE.match(line):
+            self._single(match)
+        elif counts := _summary(line):
+            self.found = [*self.found, counts][-50:]
+        else:
+            self.scan.line(line)
+
+    def _unittest(self, match: re.Match[str]) -> None:
+        counts = {"tests": self.ran or 0, "failed": 0}
+        pairs = {word: int(n) for word, n in re.findall(r"(\w+)=(\d{1,9})", match.group(2) or "")}
+        counts["failed"] = pairs.get("failures", 0)
+        counts["errors"] = pairs.get("errors", 0)
+        counts["skipped"] = pairs.get("skipped", 0)
+        self.found.append(counts)
+        self.ran = None
+
+    def _single(self, match: re.Match[str]) -> None:
+        """A summary of one count a line: mocha, bun, playwright. A word that comes twice spoils it."""
+        word = match.group("w")
+        self.spoilt |= word in self.single
+        self.single[word] = int(match.group("n"))
+        self.timed |= bool(match.group("time"))
+
+    def _singles(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for word, count in self.single.items():
+            counts[_WORDS[word]] = counts.get(_WORDS[word], 0) + count
+        sure = "passed" in counts and ("failed" in counts or self.timed) and not self.spoilt
+        return counts if sure else {}
+
+    def parsed(self) -> Parsed:
+        if self.single:
+            self.found.append(self._singles())
+        sure = len({tuple(sorted(counts.items())) for counts in self.found}) == 1
+        return Parsed(
+            compile_errors=self.scan.found,
+            reported=self.found[0] if sure else {},
+            ended=sure and bool(self.found[0]),
+            partial=True,
+        )
+
+
+_GREEN = re.compile(r"^=+ .*\bpassed\b.* in [\d.]+s|^Tests: .*\bpassed, \d+ total$")
+
+
+def _summary(line: str) -> dict[str, int]:
+    if not _ANCHOR.match(line):
+        return {}
+    counts: dict[str, int] = {}
+    for pattern in (_COUNT_WORD, _WORD_COUNT):
+        for match in pattern.finditer(line):
+            word = _WORDS.get(match.group("w").lower())
+            if word:
+                counts[word] = counts.get(word, 0) + int(match.group("n"))
+        if _is_complete(counts) or (_GREEN.search(line) and "passed" in counts):
+            return counts
+        counts = {}
+    return {}
+
+
+def _is_complete(counts: dict[str, int]) -> bool:
+    """Failures and successes, or all and the failures, and the parts do not exceed the whole."""
+    if not ("failed" in counts or "errors" in counts) or not ("passed" in counts or "tests" in counts):
+        return False
+    parts = sum(count for word, count in counts.items() if word != "tests")
+    return "tests" not in counts or parts <= counts["tests"]

@@ -1,0 +1,51 @@
+"""The little YAML that test runners write: nested keys, quoted strings, block texts. Flat, dotted keys come out."""
+
+from __future__ import annotations
+
+import re
+
+_KEY = re.compile(r"""^(?P<indent> *)(?:- )?(?P<key>"[^"]*"|'[^']*'|[^\s:#'"{\[][^:]*?)\s*:(?:\s+(?P<value>.*))?$""")
+_BLOCK = re.compile(r"^[|>][+-]?\d?$")
+
+
+def read(rows: list[str]) -> dict[str, str]:
+    """Every scalar by its path; what is not understood is left out."""
+    fields: dict[str, str] = {}
+    path: list[tuple[int, str]] = []
+    index = 0
+    while index < len(rows):
+        match = _KEY.match(rows[index])
+        index += 1
+        if not match:
+            continue
+        indent, value = len(match.group("indent")), (match.group("value") or "").strip()
+        path = [(depth, key) for depth, key in path if depth < indent][:20]
+        path.append((indent, _unquoted(match.group("key"))))
+        name = ".".join(key for _, key in path)
+        if _BLOCK.match(value):
+            fields[name], index = _block(rows, index, indent, folded=value.startswith(">"))
+        elif value:
+            fields.setdefault(name, _unquoted(value))
+    return fields
+
+
+def _block(rows: list[str], index: int, indent: int, *, folded: bool) -> tuple[str, int]:
+    begin = index
+    while index < len(rows) and (not rows[index].strip() or _indent(rows[index]) > indent):
+        index += 1
+    body = rows[begin:index]
+    margin = min((_indent(row) for row in body if row.strip()), default=0)
+    text = (" " if folded else "\n").join(row[margin:] for row in body)
+    return text.strip("\n"), index
+
+
+def _indent(row: str) -> int:
+    return len(row) - len(row.lstrip(" "))
+
+
+def _unquoted(value: str) -> str:
+    if len(value) > 1 and value[0] == value[-1] == "'":
+        return value[1:-1].replace("''", "'")
+    if len(value) > 1 and value[0] == value[-1] == '"':
+        return value[1:-1].replace('\\"', '"').replace("\\n", "\n").replace("\\\\", "\\")
+    return value.removeprefix('"')

@@ -1,0 +1,97 @@
+"""A project's folder as detection sees it: its files, listed once and read at most once."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from ratchet.core.roles import matches
+
+# Dependencies, build results and caches: never a place of the project's own tests.
+_SKIPPED = {
+    "node_modules", "bower_components", "vendor", "target", "build", "dist", "out", "venv", "env", "site-packages",
+    "__pycache__", "_build", "deps", "zig-cache", "zig-out", "coverage", "htmlcov", "third_party", "testdata",
+    "fixtures", "__fixtures__",
+}  # fmt: skip
+# Whole projects that lie below a project's tests are what it tests with, not what it is tested by.
+_DATA_OF_TESTS = {"projects", "data", "examples"}
+_FILES_MAX = 50_000
+_READ_MAX = 200_000
+
+
+class Project:
+    """Paths are relative to the folder, in POSIX form."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._texts: dict[str, str] = {}
+
+    @cached_property
+    def files(self) -> list[str]:
+        found: list[str] = []
+        for top, folders, names in os.walk(self.folder):
+            folders[:] = sorted(name for name in folders if not self._is_skipped(top, name))
+            above = Path(top).relative_to(self.folder).as_posix()
+            found += [name if above == "." else f"{above}/{name}" for name in sorted(names)]
+            if len(found) > _FILES_MAX:
+                break
+        return found
+
+    @cached_property
+    def known(self) -> set[str]:
+        return set(self.files)
+
+    @staticmethod
+    def _is_skipped(top: str, name: str) -> bool:
+        if name in _DATA_OF_TESTS and Path(top).name in ("tests", "test"):
+            return True
+        # A virtual environment may have any name; its marker file does not.
+        return name in _SKIPPED or name.startswith(".") or Path(top, name, "pyvenv.cfg").exists()
+
+    def named(self, *patterns: str) -> Iterator[str]:
+        """The files whose path matches a glob, shallowest first."""
+        hits = [path for path in self.files if any(matches(path, pattern) for pattern in patterns)]
+        yield from sorted(hits, key=lambda path: (path.count("/"), path))
+
+    def inside(self, root: str) -> list[str]:
+        return self.files if root == "." else [path for path in self.files if path.startswith(f"{root}/")]
+
+    def has(self, path: str) -> bool:
+        return (self.folder / path).is_file()
+
+    def text(self, path: str) -> str:
+        """The file's beginning; empty when it cannot be read."""
+        if path not in self._texts:
+            try:
+                with (self.folder / path).open("rb") as file:
+                    self._texts[path] = file.read(_READ_MAX).decode(errors="replace")
+            except OSError:
+                self._texts[path] = ""
+        return self._texts[path]
+
+    def toml(self, path: str) -> dict[str, Any]:
+        try:
+            return tomllib.loads(self.text(path))
+        except tomllib.TOMLDecodeError:
+            return {}
+
+    def json(self, path: str) -> dict[str, Any]:
+        try:
+            value = json.loads(self.text(path))
+        except ValueError:
+            return {}
+        return value if isinstance(value, dict) else {}
+
+
+def root_of(path: str) -> str:
+    return PurePosixPath(path).parent.as_posix()
+
+
+def under(root: str, *names: str) -> list[str]:
+    """Names in a folder, as paths of the project."""
+    return [name if root == "." else f"{root}/{name}" for name in names]

@@ -1,0 +1,180 @@
+"""What our own reporters write, whatever the runner: one JSON record a line, between a start and an end with a nonce.
+
+    {"kind": "start", "nonce", "version"}     {"kind": "collected", "ids"}     {"kind": "end", "nonce", "exit"}
+    {"kind": "test_start", "id"}              {"kind": "test_over", "id"}
+    {"kind": "phase", "id", "when", "outcome": passed|failed|skipped|rerun, "duration", "file", "line", "name", …}
+    {"kind": "broken", "file", "line", "column", "type", "message"}
+
+A test is over with its teardown, or with the phase that says `"last": true`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO
+
+import msgspec
+
+from ratchet.checks.formats import Parsed
+from ratchet.core.report import Diagnostic, Failure, Frame, TestResult, TestStatus
+
+CHANNEL = "records.ndjson"
+_LINE_MAX = 4_000_000
+_PHASES = ("setup", "call", "teardown")
+Row = dict[str, Any]
+
+
+def parse(stream: BinaryIO, *, nonce: str, exit_code: int | None, stopped: bool = False) -> Parsed:
+    """Lines that are torn or not ours are skipped and noted. Memory grows with the tests, not with the lines."""
+    reader = Reader(nonce)
+    while line := stream.readline(_LINE_MAX):
+        reader.take(line)
+    return reader.parsed(exit_code=exit_code, stopped=stopped)
+
+
+class Reader:
+    """Folds records one by one."""
+
+    def __init__(self, nonce: str) -> None:
+        self.nonce = nonce
+        self.phases: dict[str, list[Row]] = {}
+        self.tests: dict[str, TestResult] = {}
+        self.attempts: dict[str, int] = {}
+        self.broken: list[Diagnostic] = []
+        self.collected: list[str] | None = None
+        self.running: list[str] = []
+        self.started, self.end, self.torn, self.forged = False, None, 0, ""  # type: bool, Row | None, int, str
+
+    def take(self, line: bytes) -> None:
+        try:
+            row = msgspec.json.decode(line)
+            getattr(self, f"_{row['kind']}", lambda _row: None)(row)
+        except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError, AttributeError):
+            self.torn += 1
+
+    def _start(self, row: Row) -> None:
+        self.started = self.started or row["nonce"] == self.nonce
+
+    def _end(self, row: Row) -> None:
+        if row["nonce"] == self.nonce:
+            self.end = row
+
+    def _collected(self, row: Row) -> None:
+        self.collected = [*(self.collected or []), *map(str, row["ids"])]
+
+    def _test_start(self, row: Row) -> None:
+        if row["id"] not in self.running:
+            self.running.append(row["id"])
+
+    def _test_over(self, row: Row) -> None:
+        if row["id"] in self.running:
+            self.running.remove(row["id"])
+
+    def _broken(self, row: Row) -> None:
+        names = ("file", "line", "column", "type", "message")
+        fields = {name: row[name] for name in names if row.get(name)}
+        found = msgspec.convert(fields | {"tool": row.get("tool", "")}, Diagnostic)
+        if found not in self.broken:
+            self.broken.append(found)
+
+    def _phase(self, row: Row) -> None:
+        name = row["id"]
+        if row["outcome"] == "rerun":
+            self.attempts[name] = self.attempts.get(name, 1) + 1
+            self.phases.pop(name, None)
+            return
+        # A hook in the project turned a failure into a pass; an expected failure is the one honest way to do that.
+        if row["outcome"] == "passed" and row.get("raised") and "xfail" not in row:
+            self.forged = self.forged or name
+        self.phases.setdefault(name, []).append(row)
+        if row["when"] == "teardown" or row.get("last") or row["when"] not in _PHASES:
+            self._over(name)
+
+    def _over(self, name: str) -> None:
+        test = _test(name, self.phases.pop(name))
+        # A class or module fixture that fails in its teardown reports the test again: the graver word stays.
+        before = self.tests.get(name)
+        if before is None or before.failure is None:
+            self.tests[name] = msgspec.structs.replace(test, attempts=self.attempts.get(name, 1))
+        if name in self.running:
+            self.running.remove(name)
+
+    def parsed(self, *, exit_code: int | None, stopped: bool) -> Parsed:
+        return Parsed(
+            tests=list(self.tests.values()),
+            collection_errors=self.broken,
+            # A runner that outlived the process of a test may well say its end: the test's is still missing.
+            ended=self.started and self.end is not None and not self.running,
+            notes=self._notes(exit_code, stopped),
+            running=self.running,
+        )
+
+    def _notes(self, exit_code: int | None, stopped: bool) -> list[str]:
+        """Where the channels contradict each other. Each note makes the run inconsistent, whatever its exit code."""
+        notes = [f"{self.torn} unreadable records"] if self.torn else []
+        if self.end and self.collected is not None:
+            unrun = [name for name in self.collected if name not in self.tests]
+            notes += [f"{len(unrun)} collected tests did not run, {unrun[0]} first"] if unrun else []
+        if self.end and not stopped and self.end.get("exit") not in (None, exit_code):
+            notes.append(f"the runner ended with {self.end['exit']}, the command with {exit_code}")
+        if self.forged:
+            notes.append(f"reported as passed although it raised: {self.forged}")
+        return notes
+
+
+def _test(name: str, phases: list[Row]) -> TestResult:
+    """One test from its set-up, call and teardown; the gravest phase decides, a failing subtest fails its parent."""
+    worst = max(phases, key=_gravity)
+    failure = _failure(worst) if worst["outcome"] == "failed" else None
+    return TestResult(
+        id=name,
+        name=worst.get("name", ""),
+        suite=worst.get("suite") or name.split("::")[1:-1],
+        file=worst.get("file", ""),
+        line=worst.get("line", 0),
+        status=_status(worst),
+        duration_s=round(sum(row.get("duration", 0.0) for row in phases if not row.get("subtest")), 6),
+        phase=worst["when"],
+        reason=worst.get("xfail") or worst.get("reason", ""),
+        failure=failure,
+        stdout=worst.get("stdout", "") if failure else "",
+        stderr=worst.get("stderr", "") if failure else "",
+    )
+
+
+def _gravity(row: Row) -> tuple[int, int]:
+    # A skipped subtest does not skip the test around it.
+    by_outcome = {"failed": 3, "skipped": 0 if row.get("subtest") else 2, "passed": 1}[row["outcome"]]
+    return by_outcome, {"call": 2, "setup": 1, "teardown": 0}.get(row["when"], 3)
+
+
+def _status(row: Row) -> TestStatus:
+    if row.get("todo"):
+        return TestStatus.TODO
+    match row["outcome"], row["when"], "xfail" in row:
+        case "skipped", _, True:
+            return TestStatus.XFAILED
+        case "skipped", _, False:
+            return TestStatus.SKIPPED
+        case "passed", _, True:
+            return TestStatus.XPASSED
+        case "failed", "call", _:
+            return TestStatus.ERROR if row.get("error") else TestStatus.FAILED
+        case "failed", _, _:
+            return TestStatus.ERROR
+        case _:
+            return TestStatus.PASSED
+
+
+def _failure(row: Row) -> Failure:
+    frames = [msgspec.convert(frame, Frame) for frame in row.get("frames", [])]
+    message = row.get("message", "")
+    return Failure(
+        type=row.get("type", ""),
+        message=f"[{row['subtest']}] {message}" if row.get("subtest") else message,
+        expected=row.get("expected"),
+        actual=row.get("actual"),
+        operator=row.get("operator", ""),
+        file=frames[-1].file if frames else row.get("file", ""),
+        line=frames[-1].line if frames else row.get("line", 0),
+        frames=frames,
+    )

@@ -1,0 +1,94 @@
+"""The built-in runners, and the few things they share. Each is found by entry point, as a third party's would be."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from ratchet.checks import Results, Session, Target, records
+from ratchet.checks.formats import Parsed
+from ratchet.checks.project import Project
+from ratchet.core.report import TestResult
+
+SHIMS = Path(__file__).parents[1] / "shims"
+Parser = Callable[[BinaryIO], Parsed]
+
+
+class Usual:
+    """What most runners do alike: they are recognised by their program's name and re-run by test id."""
+
+    name = ""
+    family = ""
+    covers_below = False
+    programs: tuple[str, ...] = ()
+
+    def detect(self, project: Project) -> Iterable[Target]:
+        raise NotImplementedError
+
+    def recognises(self, words: list[str]) -> bool:
+        return any(Path(word).name in (self.programs or (self.name,)) for word in words)
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        return [*target.command, test.id]
+
+
+def channel_env(session: Session) -> dict[str, str]:
+    """Where our own reporters write, and the word that proves they are ours."""
+    return {"_RATCHET_REPORT": str(session.private / records.CHANNEL), "_RATCHET_NONCE": session.nonce}
+
+
+def read_records(results: Results) -> Parsed:
+    path = results.private / records.CHANNEL
+    if not path.exists():
+        return Parsed(ended=False)
+    with path.open("rb") as stream:
+        return records.parse(stream, nonce=results.nonce, exit_code=results.exit_code, stopped=results.stopped)
+
+
+def read(path: Path, parse: Parser) -> Parsed:
+    """A file through its format's parser; a file that was never written is a run that never ended."""
+    try:
+        with path.open("rb") as stream:
+            return parse(stream)
+    except FileNotFoundError:
+        return Parsed(ended=False)
+
+
+def joined(parts: Iterable[Parsed]) -> Parsed:
+    """Several files of one run as one. It has ended when each has."""
+    whole = Parsed(ended=True)
+    for part in parts:
+        whole.tests = [*whole.tests, *part.tests]
+        whole.collection_errors = [*whole.collection_errors, *part.collection_errors]
+        whole.compile_errors = [*whole.compile_errors, *part.compile_errors]
+        whole.notes = [*whole.notes, *part.notes]
+        whole.running = [*whole.running, *part.running]
+        whole.ended, whole.partial = whole.ended and part.ended, whole.partial or part.partial
+        whole.reported = {
+            name: whole.reported.get(name, 0) + part.reported.get(name, 0) for name in {*whole.reported, *part.reported}
+        }
+    return whole
+
+
+def upward(folder: Path, *names: str) -> Path | None:
+    """The nearest of these files here or in a folder above."""
+    for place in (folder, *folder.parents):
+        for name in names:
+            if (place / name).exists():
+                return place / name
+    return None
+
+
+def joined_path(*parts: str | None) -> str:
+    return os.pathsep.join(part for part in parts if part)
+
+
+@contextmanager
+def end_of(path: Path, limit: int = 1_000_000) -> Iterator[BinaryIO]:
+    """The last part of a file that may be huge."""
+    with path.open("rb") as stream:
+        stream.seek(max(0, path.stat().st_size - limit))
+        yield stream

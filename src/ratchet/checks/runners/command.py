@@ -1,0 +1,57 @@
+"""Any command: our reporters go in by the environment, should it start one of their runners; else its text is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ratchet.checks import Results, Session, Step, Strength, Target
+from ratchet.checks.formats import Parsed, unknown
+from ratchet.checks.project import Project, root_of, under
+from ratchet.checks.runners import Usual, read, read_records
+from ratchet.checks.runners.python import pytest_env
+
+TESTS = ["test/**", "tests/**", "spec/**", "**/test_*", "**/*_test.*", "**/*.test.*", "**/*.spec.*"]
+
+
+class AnyCommand(Usual):
+    name = family = "command"
+
+    def detect(self, project: Project) -> Iterator[Target]:
+        for path, command, pattern in (
+            ("Makefile", ["make", "test"], r"(?m)^test\s*:"),
+            ("justfile", ["just", "test"], r"(?m)^test\b.*:"),
+            ("Rakefile", ["rake", "test"], r"(?m)^\s*(?:task :test|Rake::TestTask)"),
+        ):
+            if re.search(pattern, project.text(path)):
+                yield self._target(root_of(path), command, f"{path} has a target called test")
+        for path in project.named("**/package.json"):
+            scripts = project.json(path).get("scripts")
+            script = scripts.get("test", "") if isinstance(scripts, dict) else ""
+            if script and "no test specified" not in script:
+                yield self._target(root_of(path), ["npm", "test", "--silent"], f"{path} has a test script")
+
+    def _target(self, root: str, command: list[str], why: str) -> Target:
+        return Target(
+            runner=self.name,
+            command=command,
+            root=root,
+            tests=under(root, *TESTS),
+            sources=under(root, "**"),
+            protected=[],
+            why=why,
+            strength=Strength.PATTERN,
+        )
+
+    def recognises(self, _words: list[str]) -> bool:
+        return False
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        return [Step(argv=target.command, env=pytest_env(session))]
+
+    def parse(self, results: Results) -> Parsed:
+        """Records, if a runner we have a reporter in wrote some; of mere text only what is sure."""
+        parsed = read_records(results)
+        if parsed.tests or parsed.ended or parsed.collection_errors:
+            return parsed
+        return read(results.log, unknown.parse)

@@ -1,0 +1,51 @@
+"""Elixir: ExUnit by a formatter of ours, loaded before mix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ratchet.checks import Results, Session, Step, Strength, Target
+from ratchet.checks.formats import Parsed, compiler
+from ratchet.checks.project import Project, root_of, under
+from ratchet.checks.runners import SHIMS, Usual, channel_env, end_of, read_records
+from ratchet.core.report import TestResult
+
+
+class ExUnit(Usual):
+    name = family = "exunit"
+
+    def detect(self, project: Project) -> Iterator[Target]:
+        for path in project.named("**/mix.exs"):
+            root = root_of(path)
+            yield Target(
+                runner=self.name,
+                command=["mix", "test"],
+                root=root,
+                language="elixir",
+                tests=under(root, "test/**", "apps/*/test/**"),
+                sources=under(root, "**/*.ex"),
+                protected=[],
+                setup=["mix deps.get"],
+                why=f"there is a {path}",
+                strength=Strength.CONFIG,
+            )
+
+    def recognises(self, words: list[str]) -> bool:
+        return words[:2] == ["mix", "test"]
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        formatters = ["--formatter", "RatchetFormatter", "--formatter", "ExUnit.CLIFormatter"]
+        places = [f"{test.file}:{test.line}" if test.line else test.file for test in session.only]
+        argv = ["elixir", "-r", str(SHIMS / "_ratchet_exunit.ex"), "-S", *target.command, *formatters, *places]
+        return [Step(argv=argv, env=channel_env(session) | {"MIX_ENV": "test"})]
+
+    def parse(self, results: Results) -> Parsed:
+        parsed = read_records(results)
+        if not parsed.ended and results.exit_code and not results.stopped and not parsed.running:
+            with end_of(results.log) as stream:
+                parsed.compile_errors = compiler.parse(stream).compile_errors
+            parsed.ended = bool(parsed.compile_errors)
+        return parsed
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        return [*target.command, f"{test.file}:{test.line}"]

@@ -1,0 +1,76 @@
+"""Go: `go test -json`, the runner's own stream."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from ratchet.checks import Results, Session, Step, Strength, Target
+from ratchet.checks.formats import Parsed, compiler, go_json
+from ratchet.checks.project import Project, root_of, under
+from ratchet.checks.runners import Usual, end_of, read
+from ratchet.core.report import TestResult
+
+_CHANNEL = "go.json"
+
+
+class Go(Usual):
+    name = family = "go"
+
+    def detect(self, project: Project) -> Iterator[Target]:
+        for path in project.named("**/go.mod"):
+            root = root_of(path)
+            yield Target(
+                runner=self.name,
+                command=["go", "test", "./..."],
+                root=root,
+                language="go",
+                tests=under(root, "**/*_test.go", "**/testdata/**"),
+                sources=under(root, "**/*.go"),
+                protected=[],
+                setup=["go mod download"],
+                why=f"there is a {path}",
+                strength=Strength.CONFIG,
+            )
+
+    def recognises(self, words: list[str]) -> bool:
+        return [Path(word).name for word in words[:2]] == ["go", "test"]
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        words = target.command
+        # -count=1: a cached result is a result of another run.
+        options = ["-json", "-count=1", *(["-run", _pattern(session.only)] if session.only else [])]
+        packages = list(dict.fromkeys(_package(test) for test in session.only))
+        rest = packages if session.only and all(packages) else words[2:]
+        return [Step(argv=[*words[:2], *options, *rest], channel=_CHANNEL)]
+
+    def parse(self, results: Results) -> Parsed:
+        parsed = read(results.private / _CHANNEL, go_json.parse)
+        vague = [error for error in parsed.compile_errors if not error.line]
+        if results.exit_code and vague:
+            # Before Go 1.24 what did not compile was told on stderr only; the stream says no more than that it failed.
+            with end_of(results.log) as stream:
+                exact = compiler.parse(stream).compile_errors
+            parsed.compile_errors = [error for error in parsed.compile_errors if error.line] + (exact or vague)
+        return parsed
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        package = _package(test) or "./..."
+        return [*target.command[:2], "-run", _pattern([test]), package]
+
+
+def _package(test: TestResult) -> str:
+    """The package as an argument: the folder of the test's file when that is known, else its import path."""
+    if test.file:
+        return f"./{root_of(test.file)}" if "/" in test.file else "."
+    return test.suite[0] if test.suite else ""
+
+
+def _pattern(tests: list[TestResult]) -> str:
+    """Go matches each part between slashes by itself."""
+    names = [test.name or re.split(r"::|\.(?=[A-Z])", test.id)[-1] for test in tests]
+    if len(names) == 1:
+        return "/".join(f"^{re.escape(part)}$" for part in names[0].split("/"))
+    tops = dict.fromkeys(name.split("/")[0] for name in names)
+    return "^(" + "|".join(re.escape(name) for name in tops) + ")$"

@@ -1,0 +1,143 @@
+"""Runners that need no more than a flag: .NET, Dart, Swift, and Zig and Gleam, which print text only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ratchet.checks import Results, Session, Step, Strength, Target
+from ratchet.checks.formats import Parsed, compiler, dart_json, gleam, junit, trx, zig
+from ratchet.checks.project import Project, root_of, under
+from ratchet.checks.runners import Parser, Usual, end_of, joined, read
+from ratchet.core.report import TestResult
+
+
+class _Flagged(Usual):
+    """A runner with a manifest, a command and an option that names the result file."""
+
+    language = ""
+    manifests: tuple[str, ...] = ()
+    marker = ""
+    command: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    setup: tuple[str, ...] = ()
+
+    def detect(self, project: Project) -> Iterator[Target]:
+        for path in project.named(*(f"**/{name}" for name in self.manifests)):
+            if self.marker in project.text(path):
+                root = root_of(path)
+                yield Target(
+                    runner=self.name,
+                    command=list(self.command),
+                    root=root,
+                    language=self.language,
+                    tests=under(root, *self.tests),
+                    sources=under(root, *self.sources),
+                    protected=[],
+                    setup=list(self.setup),
+                    why=f"there is a {path}",
+                    strength=Strength.CONFIG,
+                )
+
+    def recognises(self, words: list[str]) -> bool:
+        return [Path(word).name for word in words[: len(self.command)]] == list(self.command)
+
+    def explained(self, parsed: Parsed, results: Results) -> Parsed:
+        """With what the compiler printed, when nothing ran."""
+        if results.exit_code and not parsed.tests and not results.stopped:
+            with end_of(results.log) as stream:
+                parsed.compile_errors = compiler.parse(stream).compile_errors
+            parsed.ended = parsed.ended or bool(parsed.compile_errors)
+        return parsed
+
+
+class DotNet(_Flagged):
+    name = family = "dotnet"
+    language = "c#"
+    manifests = ("*Test*.csproj", "*test*.csproj", "*Test*.fsproj")
+    marker = "Microsoft.NET.Test.Sdk"
+    command = ("dotnet", "test")
+    tests = ("**/*Test*.cs", "**/*Tests/**")
+    sources = ("**/*.cs", "**/*.fs")
+    setup = ("dotnet restore",)
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        names = "|".join(f"FullyQualifiedName={test.id}" for test in session.only)
+        chosen = ["--filter", names] if names else []
+        return [Step(argv=[*target.command, "--logger", "trx", "--results-directory", str(session.private), *chosen])]
+
+    def parse(self, results: Results) -> Parsed:
+        files = sorted(results.private.rglob("*.trx"))
+        parsed = joined(read(path, trx.parse) for path in files) if files else Parsed(ended=False)
+        return self.explained(parsed, results)
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        return [*target.command, "--filter", f"FullyQualifiedName={test.id}"]
+
+
+class Dart(_Flagged):
+    name = family = language = "dart"
+    manifests = ("pubspec.yaml",)
+    command = ("dart", "test")
+    tests = ("test/**",)
+    sources = ("lib/**",)
+    setup = ("dart pub get",)
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        files = list(dict.fromkeys(test.file for test in session.only if test.file))
+        return [Step(argv=[*target.command, "--file-reporter", f"json:{session.private / 'dart.json'}", *files])]
+
+    def parse(self, results: Results) -> Parsed:
+        return self.explained(read(results.private / "dart.json", dart_json.parse), results)
+
+
+class Swift(_Flagged):
+    name = family = language = "swift"
+    manifests = ("Package.swift",)
+    command = ("swift", "test")
+    tests = ("Tests/**",)
+    sources = ("Sources/**",)
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        chosen = [word for test in session.only for word in ("--filter", test.id)]
+        return [Step(argv=[*target.command, "--xunit-output", str(session.private / "junit.xml"), *chosen])]
+
+    def parse(self, results: Results) -> Parsed:
+        files = sorted(results.private.glob("junit*.xml"))
+        parsed = joined(read(path, junit.parse) for path in files) if files else Parsed(ended=False)
+        return self.explained(parsed, results)
+
+
+class Zig(_Flagged):
+    """Through `zig build test`, whose runner prints one line for each test where its output is not a terminal."""
+
+    name = family = language = "zig"
+    manifests = ("build.zig",)
+    command: tuple[str, ...] = ("zig", "build", "test")
+    tests: tuple[str, ...] = ("**/*.zig",)
+    sources: tuple[str, ...] = ("**/*.zig",)
+    text: Parser = staticmethod(zig.parse)
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        return [Step(argv=target.command)]
+
+    def parse(self, results: Results) -> Parsed:
+        return self.explained(read(results.log, self.text), results)
+
+
+class Gleam(Zig):
+    """gleeunit prints a dot for a pass: with the failures' names and the sum that is all there is."""
+
+    name = family = language = "gleam"
+    manifests = ("gleam.toml",)
+    command = ("gleam", "test")
+    tests = ("test/**",)
+    sources = ("src/**",)
+    text: Parser = staticmethod(gleam.parse)
+
+    def parse(self, results: Results) -> Parsed:
+        parsed = super().parse(results)
+        if parsed.tests and parsed.reported.get("failed") == len(parsed.tests):
+            parsed.reported = {}
+        return parsed

@@ -1,0 +1,71 @@
+"""PHP: PHPUnit, by its TeamCity log, which is written as it goes and holds expected and actual; else by JUnit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ratchet.checks import Results, Session, Step, Strength, Target
+from ratchet.checks.formats import Parsed, compiler, junit, teamcity
+from ratchet.checks.project import Project, root_of, under
+from ratchet.checks.runners import Usual, end_of, read, upward
+from ratchet.core.report import TestResult
+
+
+class PHPUnit(Usual):
+    name = family = "phpunit"
+
+    def detect(self, project: Project) -> Iterator[Target]:
+        for path in project.named("**/phpunit.xml", "**/phpunit.xml.dist", "**/phpunit.dist.xml"):
+            yield self._target(project, root_of(path), f"there is a {path}", Strength.CONFIG)
+        for path in project.named("**/composer.json"):
+            if "phpunit/phpunit" in project.text(path):
+                yield self._target(project, root_of(path), f"{path} depends on PHPUnit", Strength.DEPENDENCY)
+
+    def _target(self, project: Project, root: str, why: str, strength: Strength) -> Target:
+        configured = any(
+            project.has(path) for path in under(root, "phpunit.xml", "phpunit.xml.dist", "phpunit.dist.xml")
+        )
+        return Target(
+            runner=self.name,
+            command=["phpunit", *([] if configured else ["tests"])],
+            root=root,
+            language="php",
+            tests=under(root, "tests/**", "**/*Test.php"),
+            sources=under(root, "**/*.php"),
+            protected=under(root, "phpunit.xml", "phpunit.xml.dist", "phpunit.dist.xml"),
+            setup=["composer install"] if project.has(*under(root, "composer.json")) else [],
+            why=why,
+            strength=strength,
+        )
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        own = upward(session.folder, "vendor/bin/phpunit") if target.command[0] == "phpunit" else None
+        words = [str(own), *target.command[1:]] if own else target.command
+        logs = [
+            "--log-junit",
+            str(session.private / "junit.xml"),
+            "--log-teamcity",
+            str(session.private / "teamcity.txt"),
+        ]
+        chosen = ["--filter", _filter(session.only)] if session.only else []
+        return [Step(argv=[*words, *logs, *chosen])]
+
+    def parse(self, results: Results) -> Parsed:
+        live = read(results.private / "teamcity.txt", teamcity.parse)
+        whole = read(results.private / "junit.xml", junit.parse)
+        parsed = live if live.tests else whole
+        # The XML is written at the very end: with it the run is over, whatever the log says.
+        parsed.ended = whole.ended
+        if not parsed.tests and results.exit_code:
+            with end_of(results.log) as stream:
+                parsed.compile_errors = compiler.parse(stream).compile_errors
+            parsed.ended = parsed.ended or bool(parsed.compile_errors)
+        return parsed
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        return [*target.command, "--filter", _filter([test])]
+
+
+def _filter(tests: list[TestResult]) -> str:
+    names = [test.name or test.id.split("::")[-1] for test in tests]
+    return "/::(" + "|".join(name.replace("/", r"\/") for name in names) + ")( with data set .*)?$/"

@@ -1,0 +1,231 @@
+"""Python: pytest, unittest, Django, and tox and nox around them. All through reporters of ours loaded from outside."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from ratchet.checks import Results, Session, Step, Strength, Target
+from ratchet.checks.formats import Parsed
+from ratchet.checks.project import Project, root_of, under
+from ratchet.checks.runners import SHIMS, Usual, channel_env, joined_path, read_records
+from ratchet.core.report import TestResult
+
+TESTS = ["tests/**", "test/**", "**/test_*.py", "**/*_test.py", "**/conftest.py"]
+PROTECTED = ["pytest.ini", ".pytest.ini", "tox.ini", "**/sitecustomize.py", "**/usercustomize.py", "**/*.pth"]
+# The whole suite is judged: a project that stops at its first failure would leave the rest unknown.
+_PLUGIN = "-p _ratchet_pytest --continue-on-collection-errors --maxfail=0"
+_TEST_FILE = ("**/test_*.py", "**/*_test.py")
+
+
+def python_env(session: Session) -> dict[str, str]:
+    """Our reporters on the path of every Python below, whoever starts it."""
+    return channel_env(session) | {"PYTHONPATH": joined_path(str(SHIMS), session.env.get("PYTHONPATH"))}
+
+
+def pytest_env(session: Session) -> dict[str, str]:
+    """Everything goes in by the environment, so it reaches pytest through `make test`, scripts and wrappers too."""
+    options = joined_options(session.env.get("PYTEST_ADDOPTS"), _PLUGIN)
+    return python_env(session) | {"PYTEST_ADDOPTS": options}
+
+
+def joined_options(*options: str | None) -> str:
+    return " ".join(option for option in options if option)
+
+
+def python_of(folder: Path, module: str = "") -> str:
+    """The interpreter the project is installed in: its own, the active one, ours, the system's; with the module."""
+    places = [folder / ".venv", folder / "venv", folder / "env"]
+    if active := os.environ.get("VIRTUAL_ENV"):
+        places.append(Path(active))
+    found = [place / "bin" / "python" for place in places if (place / "bin" / "python").is_file()]
+    if module and (having := [python for python in found if _has(python, module)]):
+        return str(having[0])
+    if found:
+        return str(found[0])
+    ours = Path(sys.executable)
+    return str(ours) if not module or _has(ours, module) else shutil.which("python3") or str(ours)
+
+
+def _has(python: Path, module: str) -> bool:
+    return any(python.parent.parent.glob(f"lib/python*/site-packages/{module}"))
+
+
+class _Python(Usual):
+    family = "python"
+
+    def parse(self, results: Results) -> Parsed:
+        return read_records(results)
+
+    def target(self, project: Project, root: str, command: list[str], why: str, strength: Strength) -> Target:
+        return Target(
+            runner=self.name,
+            command=command,
+            root=root,
+            language="python",
+            tests=under(root, *TESTS),
+            sources=under(root, "**/*.py"),
+            protected=under(root, *PROTECTED),
+            setup=list(_setup(project, root)),
+            why=why,
+            strength=strength,
+        )
+
+
+def _setup(project: Project, root: str) -> Iterator[str]:
+    """How a fresh checkout gets its dependencies."""
+    if project.has(*under(root, "uv.lock")):
+        yield "uv sync"
+    elif project.has(*under(root, "poetry.lock")):
+        yield "poetry install"
+    elif project.has(*under(root, "Pipfile")):
+        yield "pipenv install --dev"
+    else:
+        for path in under(root, "requirements.txt", "requirements-dev.txt", "requirements-test.txt"):
+            if project.has(path):
+                yield f"python -m pip install -r {Path(path).name}"
+        if project.has(*under(root, "pyproject.toml")) and "project" in project.toml(*under(root, "pyproject.toml")):
+            yield "python -m pip install -e ."
+
+
+class Pytest(_Python):
+    name = "pytest"
+    covers_below = True
+    programs = ("pytest", "py.test")
+
+    def detect(self, project: Project) -> Iterator[Target]:
+        sure = list(self._evidence(project))
+        by_name = self._named_files(project, [root for root, _, strength in sure if strength is Strength.CONFIG])
+        for root, why, strength in [*sure, *by_name]:
+            command = [python_of(project.folder / root, "pytest"), "-m", "pytest"]
+            yield self.target(project, root, command, why, strength)
+
+    def _evidence(self, project: Project) -> Iterator[tuple[str, str, Strength]]:
+        for path in project.named("**/pytest.ini", "**/.pytest.ini", "**/pytest.toml"):
+            yield root_of(path), f"there is a {path}", Strength.CONFIG
+        for path in project.named("**/pyproject.toml"):
+            if "pytest" in project.toml(path).get("tool", {}):
+                yield root_of(path), f"{path} configures pytest", Strength.CONFIG
+            elif re.search(r"""["']pytest\b""", project.text(path)):
+                yield root_of(path), f"{path} names pytest as a dependency", Strength.DEPENDENCY
+        for path, marker in [(path, "[pytest]") for path in project.named("**/tox.ini")] + [
+            (path, "[tool:pytest]") for path in project.named("**/setup.cfg")
+        ]:
+            if marker in project.text(path):
+                yield root_of(path), f"{path} configures pytest", Strength.CONFIG
+        for path in project.named("conftest.py", "tests/conftest.py", "test/conftest.py"):
+            yield ".", f"there is a {path}", Strength.CONFIG
+        for path in project.named("**/requirements*.txt", "requirements/*.txt"):
+            if re.search(r"(?m)^pytest\b", project.text(path)):
+                root = root_of(path).removesuffix("requirements") or "."
+                yield root.rstrip("/") or ".", f"{path} names pytest", Strength.DEPENDENCY
+
+    def _named_files(self, project: Project, sure: list[str]) -> Iterator[tuple[str, str, Strength]]:
+        """A test file outside of every folder that is configured."""
+        for path in project.named(*_TEST_FILE):
+            if any(path.startswith(f"{root}/") for root in sure):
+                continue
+            if re.search(r"(?m)^(?:async )?def test_|^\s*(?:import|from) pytest\b|^class Test", project.text(path)):
+                yield ".", f"{path} is named like a pytest file", Strength.PATTERN
+                return
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        return [Step(argv=[*target.command, *[test.id for test in session.only]], env=pytest_env(session))]
+
+
+class Unittest(_Python):
+    name = "unittest"
+
+    def detect(self, project: Project) -> Iterator[Target]:
+        for path in project.named(*_TEST_FILE, "**/tests.py"):
+            if re.search(r"(?m)^\s*(?:import|from) unittest\b", project.text(path)):
+                command = [python_of(project.folder), "-m", "unittest", *_start_of(project, path)]
+                yield self.target(project, ".", command, f"{path} imports unittest", Strength.PATTERN)
+                return
+
+    def recognises(self, words: list[str]) -> bool:
+        return "unittest" in words
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        """`-m unittest` becomes `-m _ratchet_unittest`, which takes the same arguments."""
+        at = target.command.index("unittest")
+        before, options = [*target.command[:at], "_ratchet_unittest"], target.command[at + 1 :]
+        env = python_env(session)
+        if not session.only:
+            return [Step(argv=[*before, *options], env=env)]
+        if "-s" in options:  # ids start at the folder that was searched
+            env["PYTHONPATH"] = joined_path(env["PYTHONPATH"], str(session.folder / options[options.index("-s") + 1]))
+        return [Step(argv=[*before, *[test.id for test in session.only]], env=env)]
+
+
+def _start_of(project: Project, path: str) -> list[str]:
+    """Discovery goes into packages only: a folder of tests that is none has to be named."""
+    place = root_of(path)
+    if place == "." or project.has(f"{place}/__init__.py"):
+        return []
+    return ["discover", "-s", place]
+
+
+class Django(_Python):
+    name = "django"
+
+    def detect(self, project: Project) -> Iterator[Target]:
+        for path in project.named("**/manage.py"):
+            if "django" in project.text(path).lower():
+                root = root_of(path)
+                command = [python_of(project.folder / root, "django"), "manage.py", "test"]
+                yield self.target(project, root, command, f"{path} is Django's", Strength.SCRIPT)
+
+    def recognises(self, words: list[str]) -> bool:
+        return "manage.py" in words and "test" in words
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        # Its parallel runner has a result class of its own, which would leave ours without results.
+        options = ["--testrunner", "_ratchet_unittest.DjangoRunner", "--parallel", "1", "--noinput"]
+        return [Step(argv=[*target.command, *options, *[test.id for test in session.only]], env=python_env(session))]
+
+
+class _Wrapped(_Python):
+    """A program that makes environments and runs pytest in them: the plugin goes in by the environment."""
+
+    file = ""
+
+    def detect(self, project: Project) -> Iterator[Target]:
+        for path in project.named(f"**/{self.file}"):
+            if "pytest" in project.text(path):
+                yield self.target(
+                    project, root_of(path), [self.name], f"{path} runs pytest through {self.name}", Strength.PATTERN
+                )
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        return [*target.command, "--", test.id]
+
+
+class Tox(_Wrapped):
+    name = "tox"
+    file = "tox.ini"
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        env = pytest_env(session)
+        # tox hides the environment from what it runs: each name has to be let through.
+        through = ["-x", f"testenv.pass_env+={','.join(['PYTHONPATH', 'PYTEST_ADDOPTS', *channel_env(session)])}"]
+        chosen = ["--", *[test.id for test in session.only]] if session.only else []
+        return [Step(argv=[*target.command, *through, *chosen], env=env)]
+
+
+class Nox(_Wrapped):
+    name = "nox"
+    file = "noxfile.py"
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        chosen = ["--", *[test.id for test in session.only]] if session.only else []
+        return [Step(argv=[*target.command, *chosen], env=pytest_env(session))]
+
+
+def words_of(command: str) -> list[str]:
+    return shlex.split(command)

@@ -1,0 +1,95 @@
+"""Ruby: RSpec by a formatter of ours, Minitest by a reporter that RUBYOPT brings along."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from ratchet.checks import Results, Session, Step, Strength, Target
+from ratchet.checks.formats import Parsed
+from ratchet.checks.project import Project, root_of, under
+from ratchet.checks.runners import SHIMS, Usual, channel_env, read_records
+from ratchet.core.report import TestResult
+
+
+class _Ruby(Usual):
+    tests: tuple[str, ...] = ()
+
+    def target(self, project: Project, root: str, words: list[str], why: str, strength: Strength) -> Target:
+        bundled = project.has(*under(root, "Gemfile"))
+        return Target(
+            runner=self.name,
+            command=["bundle", "exec", *words] if bundled else words,
+            root=root,
+            language="ruby",
+            tests=under(root, *self.tests),
+            sources=under(root, "**/*.rb"),
+            protected=under(root, ".rspec", "Rakefile"),
+            setup=["bundle install"] if bundled else [],
+            why=why,
+            strength=strength,
+        )
+
+    def parse(self, results: Results) -> Parsed:
+        return read_records(results)
+
+
+class RSpec(_Ruby):
+    name = family = "rspec"
+    tests = ("spec/**", "**/*_spec.rb", ".rspec")
+
+    def detect(self, project: Project) -> Iterator[Target]:
+        for path in project.named("**/.rspec", "**/spec/spec_helper.rb", "**/spec/rails_helper.rb"):
+            root = root_of(root_of(path)) if "/spec/" in f"/{path}" else root_of(path)
+            yield self.target(project, root, ["rspec"], f"there is a {path}", Strength.CONFIG)
+        if project.has(".rspec"):
+            yield self.target(project, ".", ["rspec"], "there is a .rspec", Strength.CONFIG)
+        for path in project.named("**/*_spec.rb"):
+            yield self.target(project, ".", ["rspec"], f"{path} is named like a spec", Strength.PATTERN)
+            return
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        ours = ["--require", str(SHIMS / "_ratchet_rspec.rb"), "--format", "RatchetFormatter"]
+        theirs = ["--format", "progress", "--no-color"]
+        chosen = [test.id for test in session.only]
+        return [Step(argv=[*target.command, *ours, *theirs, *chosen], env=channel_env(session))]
+
+
+class Minitest(_Ruby):
+    name = family = "minitest"
+    tests = ("test/**", "**/*_test.rb", "**/test_*.rb")
+
+    def detect(self, project: Project) -> Iterator[Target]:
+        for path in project.named("**/test/**/*_test.rb", "**/test/**/test_*.rb", "**/*_test.rb", "**/test_*.rb"):
+            if re.search(r"minitest|ActiveSupport::TestCase|test_helper", project.text(path)):
+                command = ["rake", "test"] if project.has("Rakefile") else self._plain(project)
+                yield self.target(project, ".", command, f"{path} uses Minitest", Strength.PATTERN)
+                return
+
+    def _plain(self, project: Project) -> list[str]:
+        """Without a Rakefile every file is loaded by one Ruby."""
+        globs = [path for path in project.named("**/*_test.rb", "**/test_*.rb") if not path.endswith("_helper.rb")]
+        return ["ruby", "-Ilib", "-Itest", "-e", "ARGV.each { |file| require File.expand_path(file) }", *globs]
+
+    def recognises(self, words: list[str]) -> bool:
+        return any(Path(word).name in ("minitest", "rails") for word in words)
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        options = f"-r{SHIMS / '_ratchet_minitest.rb'} {session.env.get('RUBYOPT', '')}".strip()
+        env = channel_env(session) | {"RUBYOPT": options}
+        words = target.command
+        if session.only:
+            names = "|".join(re.escape(test.id) for test in session.only)
+            chosen = f"/^(?:{names})$/"
+            env |= {"TESTOPTS": f"--name={chosen}"}
+            words = [*words, "--name", chosen] if "rake" not in words else words
+        return [Step(argv=_with_options(words), env=env)]
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        return ["ruby", "-Ilib", "-Itest", test.file, "--name", test.id]
+
+
+def _with_options(words: list[str]) -> list[str]:
+    """Files are loaded and what looks like an option is left to Minitest, which reads ARGV when it starts."""
+    return [word.replace("ARGV.each", "ARGV.take_while { |a| !a.start_with?('-') }.each") for word in words]

@@ -1,0 +1,109 @@
+# A guest in ExUnit: a formatter that writes records as they happen.
+defmodule RatchetFormatter do
+  use GenServer
+
+  def init(_options) do
+    say(%{kind: "start", nonce: System.get_env("_RATCHET_NONCE") || "", version: System.version()})
+    {:ok, %{}}
+  end
+
+  def handle_cast({:test_started, test}, state) do
+    say(%{kind: "test_start", id: id_of(test)})
+    {:noreply, state}
+  end
+
+  def handle_cast({:test_finished, test}, state) do
+    phase =
+      %{
+        kind: "phase", id: id_of(test), when: "call", last: true, duration: test.time / 1_000_000,
+        file: relative(test.tags[:file]), line: test.tags[:line] || 0, name: to_string(test.name),
+        suite: [inspect(test.module)]
+      }
+
+    say(Map.merge(phase, outcome(test.state)))
+    {:noreply, state}
+  rescue
+    _ -> {:noreply, state}
+  end
+
+  def handle_cast({:suite_finished, _times}, state) do
+    say(%{kind: "end", nonce: System.get_env("_RATCHET_NONCE") || ""})
+    {:noreply, state}
+  end
+
+  def handle_cast({:suite_finished, _run, _load}, state), do: handle_cast({:suite_finished, %{}}, state)
+  def handle_cast(_other, state), do: {:noreply, state}
+
+  defp outcome(nil), do: %{outcome: "passed"}
+  defp outcome({:skipped, reason}), do: %{outcome: "skipped", reason: to_string(reason)}
+  defp outcome({:excluded, reason}), do: %{outcome: "skipped", reason: to_string(reason)}
+  defp outcome({:invalid, _module}), do: %{outcome: "failed", when: "setup", type: "Invalid", message: "setup_all failed"}
+
+  defp outcome({:failed, [{kind, error, stack} | _]}) do
+    found = %{
+      outcome: "failed", type: type(kind, error), message: message(kind, error, stack), frames: frames(stack)
+    }
+
+    case error do
+      %ExUnit.AssertionError{left: left, right: right} when is_map(error) ->
+        none = ExUnit.AssertionError.no_value()
+        found = if left != none, do: Map.put(found, :actual, inspect(left)), else: found
+        if right != none, do: Map.put(found, :expected, inspect(right)), else: found
+
+      _ ->
+        found
+    end
+  end
+
+  defp type(:error, %{__struct__: name}), do: inspect(name)
+  defp type(kind, _), do: to_string(kind)
+
+  defp message(:error, %ExUnit.AssertionError{message: message, expr: expr}, _stack) do
+    if expr == ExUnit.AssertionError.no_value(), do: message, else: "#{message}: #{Macro.to_string(expr)}"
+  end
+
+  defp message(kind, error, stack), do: Exception.format_banner(kind, error, stack)
+
+  defp frames(stack) do
+    for {module, function, arity, location} <- Enum.reverse(stack),
+        file = location[:file],
+        file != nil,
+        File.exists?(to_string(file)) and not String.starts_with?(to_string(file), "deps/") do
+      arity = if is_list(arity), do: length(arity), else: arity
+      %{file: to_string(file), line: location[:line] || 0, function: "#{inspect(module)}.#{function}/#{arity}"}
+    end
+  end
+
+  defp id_of(test), do: "#{relative(test.tags[:file])}:#{test.tags[:line]} #{test.name}"
+  defp relative(nil), do: ""
+  defp relative(file), do: Path.relative_to_cwd(to_string(file))
+
+  defp say(record) do
+    case System.get_env("_RATCHET_REPORT") do
+      nil -> :ok
+      path -> File.write(path, [json(record), "\n"], [:append])
+    end
+  rescue
+    _ -> :ok
+  end
+
+  # No JSON library can be counted on before Elixir 1.18.
+  defp json(map) when is_map(map), do: ["{", map |> Enum.map(fn {k, v} -> [json(to_string(k)), ":", json(v)] end) |> Enum.intersperse(","), "}"]
+  defp json(list) when is_list(list), do: ["[", list |> Enum.map(&json/1) |> Enum.intersperse(","), "]"]
+  defp json(number) when is_number(number), do: to_string(number)
+  defp json(true), do: "true"
+  defp json(false), do: "false"
+  defp json(nil), do: "null"
+
+  defp json(text) do
+    text = to_string(text)
+    text = if String.valid?(text), do: text, else: inspect(text)
+    escaped = for <<c::utf8 <- text>>, into: "", do: escape(c)
+    ["\"", escaped, "\""]
+  end
+
+  defp escape(?"), do: "\\\""
+  defp escape(?\\), do: "\\\\"
+  defp escape(c) when c < 32, do: "\\u" <> String.pad_leading(Integer.to_string(c, 16), 4, "0")
+  defp escape(c), do: <<c::utf8>>
+end

@@ -1,0 +1,85 @@
+// A guest in jest: a reporter that writes records as they happen.
+'use strict';
+const { say, clip, show, relative, frames, start, end } = require('./_ratchet_records.cjs');
+
+function idOf(test, result) {
+  return `${relative(test.path)}::${[...(result.ancestorTitles ?? []), result.title].join(' > ')}`;
+}
+
+// Jest tells a failure as text with a stack; the values are beside it, of which what a matcher compared is the best.
+function failure(result) {
+  const text = clip(result.failureMessages?.[0]);
+  const detail = result.failureDetails?.[0] ?? {};
+  const message = text.split(/\n\s+at /)[0];
+  const found = { type: /^([A-Za-z]*Error)\b/.exec(text)?.[1] ?? detail.name ?? 'Error', frames: frames(text) };
+  found.message = message.replace(/^[A-Za-z]*Error: /, '').trim();
+  const values = detail.matcherResult ?? detail;
+  if (values && ('expected' in values || 'actual' in values)) {
+    found.expected = show(values.expected);
+    found.actual = show(values.actual);
+  }
+  if (!('actual' in (values ?? {}))) {
+    const expected = /^\s*Expected(?: \w+)*:\s+(.*)$/m.exec(message)?.[1];
+    const actual = /^\s*Received(?: \w+)*:\s+(.*)$/m.exec(message)?.[1];
+    if (expected !== undefined) found.expected = expected;
+    if (actual !== undefined) found.actual = actual;
+  }
+  return found;
+}
+
+const OUTCOME = { passed: 'passed', failed: 'failed', pending: 'skipped', skipped: 'skipped', todo: 'skipped', disabled: 'skipped' };
+
+class RatchetReporter {
+  onRunStart() {
+    start();
+    this.told = new Set();
+  }
+
+  onTestCaseStart(test, info) {
+    say({ kind: 'test_start', id: idOf(test, info) });
+  }
+
+  onTestCaseResult(test, result) {
+    this.tell(test, result);
+  }
+
+  tell(test, result) {
+    try {
+      const id = idOf(test, result);
+      if (this.told.has(id)) return;
+      this.told.add(id);
+      const record = {
+        kind: 'phase', id, when: 'call', last: true, outcome: OUTCOME[result.status] ?? 'skipped',
+        duration: (result.duration ?? 0) / 1000, file: relative(test.path), line: result.location?.line ?? 0,
+        name: result.title, suite: result.ancestorTitles ?? [], todo: result.status === 'todo',
+      };
+      for (let n = 1; n < (result.invocations ?? 1); n++) say({ ...record, outcome: 'rerun' });
+      say(record.outcome === 'failed' ? { ...record, ...failure(result) } : record);
+    } catch {}
+  }
+
+  onTestFileResult(test, results) {
+    try {
+      // Skipped and to-do tests are told here only.
+      for (const result of results.testResults ?? []) this.tell(test, result);
+      const error = results.testExecError;
+      if (error) {
+        const text = clip(results.failureMessage || error.stack || error.message || error);
+        const at = /\((\d+):(\d+)\)/.exec(text);
+        const frame = frames(text).at(-1);
+        const line = at ? Number(at[1]) : frame?.line ?? 0;
+        say({
+          kind: 'broken', tool: 'jest', file: at ? relative(test.path) : frame?.file ?? relative(test.path), line,
+          column: at ? Number(at[2]) : 0, type: /\b([A-Z]\w*Error)\b/.exec(text)?.[1] ?? error.name ?? 'Error',
+          message: clip(error.message || text).replace(/^[A-Z]\w*Error: /, '').split('\n\n')[0].trim(),
+        });
+      }
+    } catch {}
+  }
+
+  onRunComplete() {
+    end();
+  }
+}
+
+module.exports = RatchetReporter;

@@ -1,0 +1,70 @@
+# A guest in Minitest, required by RUBYOPT: adds a reporter once Minitest is there.
+require_relative '_ratchet_records'
+
+module RatchetMinitest
+  class Reporter
+    def start
+      RatchetRecords.start(defined?(Minitest::VERSION) ? Minitest::VERSION : '')
+    end
+
+    def prerecord(klass, name)
+      RatchetRecords.say(kind: 'test_start', id: "#{klass}##{name}")
+    end
+
+    def record(result)
+      klass = result.respond_to?(:klass) ? result.klass : result.class.name
+      file, line = result.respond_to?(:source_location) ? result.source_location : [nil, 0]
+      row = {
+        kind: 'phase', id: "#{klass}##{result.name}", when: 'call', last: true, outcome: 'passed', duration: result.time,
+        file: RatchetRecords.relative(file), line: line.to_i, name: result.name, suite: [klass]
+      }
+      RatchetRecords.say(row.merge(outcome_of(result)))
+    rescue StandardError
+      nil
+    end
+
+    def outcome_of(result)
+      return {} if result.passed?
+      return { outcome: 'skipped', reason: RatchetRecords.clip(result.failure.message) } if result.skipped?
+
+      failure = result.failure
+      cause = failure.respond_to?(:error) ? failure.error : failure
+      found = {
+        outcome: 'failed', error: result.error?, type: cause.class.name, message: RatchetRecords.clip(cause.message),
+        frames: RatchetRecords.frames(cause.backtrace)
+      }
+      match = /^Expected: (.*?)\n\s*Actual: (.*)\z/m.match(found[:message])
+      match ? found.merge(expected: match[1], actual: match[2].strip) : found
+    end
+
+    def report; end
+
+    def passed?
+      true
+    end
+  end
+
+  def self.join
+    return unless defined?(Minitest) && Minitest.respond_to?(:reporter) && Minitest.respond_to?(:extensions)
+
+    Minitest.singleton_class.class_eval do
+      def plugin_ratchet_init(_options)
+        reporter << RatchetMinitest::Reporter.new
+      end
+    end
+    Minitest.extensions << 'ratchet' unless Minitest.extensions.include?('ratchet')
+    Minitest.after_run { RatchetRecords.finish }
+  rescue StandardError
+    nil
+  end
+end
+
+# Minitest is not loaded yet when this file is: wait for its main module.
+if ENV['_RATCHET_REPORT']
+  TracePoint.new(:end) do |point|
+    if point.self.is_a?(Module) && point.self.name == 'Minitest' && point.self.respond_to?(:autorun)
+      point.disable
+      RatchetMinitest.join
+    end
+  end.enable
+end

@@ -1,0 +1,42 @@
+// A guest in mocha: a reporter that writes records as they happen.
+'use strict';
+const { say, clip, relative, failure, start, end } = require('./_ratchet_records.cjs');
+
+function titles(test) {
+  return test.titlePath ? test.titlePath() : [test.title];
+}
+
+function fileOf(test) {
+  for (let each = test; each; each = each.parent) if (each.file) return relative(each.file);
+  return '';
+}
+
+function idOf(test) {
+  return `${fileOf(test)}::${titles(test).join(' > ')}`;
+}
+
+module.exports = function RatchetReporter(runner) {
+  start();
+  const phase = (test, outcome, more) => {
+    const record = {
+      kind: 'phase', id: idOf(test), when: 'call', last: true, outcome, duration: (test.duration ?? 0) / 1000,
+      file: fileOf(test), line: more?.frames?.at(-1)?.line ?? 0, name: test.title, suite: titles(test).slice(0, -1), ...more,
+    };
+    say(record);
+  };
+  const safely = (act) => (...args) => {
+    try {
+      act(...args);
+    } catch {}
+  };
+  runner.on('test', safely((test) => say({ kind: 'test_start', id: idOf(test) })));
+  runner.on('retry', safely((test) => phase(test, 'rerun')));
+  runner.on('pass', safely((test) => phase(test, 'passed')));
+  runner.on('pending', safely((test) => phase(test, 'skipped')));
+  runner.on('fail', safely((test, error) => {
+    // A hook that fails is told in place of the tests around it: an error in set-up, under the hook's own name.
+    phase(test, 'failed', { ...failure(error), ...(test.type === 'hook' ? { when: 'setup' } : {}) });
+    console.log(`failed: ${titles(test).join(' > ')}: ${clip(error?.message)}`);
+  }));
+  runner.once('end', () => end());
+};

@@ -1,0 +1,11 @@
+// A guest in the processes of node:test's files: says which test begins and ends, for a process that dies tells no more.
+'use strict';
+try {
+  if (process.env._RATCHET_REPORT && process.env.NODE_TEST_CONTEXT && process.argv[1] && require('node:worker_threads').isMainThread) {
+    const { say, relative } = require('./_ratchet_records.cjs');
+    const { beforeEach, afterEach } = require('node:test');
+    const idOf = (test) => `${relative(process.argv[1])}::${test.fullName ?? test.name}`;
+    beforeEach((test) => say({ kind: 'test_start', id: idOf(test) }));
+    afterEach((test) => say({ kind: 'test_over', id: idOf(test) }));
+  }
+} catch {}

@@ -1,0 +1,107 @@
+# A guest in RSpec: a formatter that writes records as they happen.
+require_relative '_ratchet_records'
+require 'rspec/core'
+
+class RatchetFormatter
+  RSpec::Core::Formatters.register self, :start, :example_started, :example_passed, :example_failed,
+                                   :example_pending, :message, :close, :dump_summary
+
+  # What a matcher compared, kept with the error it raises.
+  module Values
+    def fail_with(message, expected = nil, actual = nil)
+      super
+    rescue StandardError, Exception => e
+      e.instance_variable_set(:@ratchet, [expected, actual]) unless expected.nil? && actual.nil?
+      raise
+    end
+  end
+
+  def initialize(_output)
+    RatchetRecords.start(RSpec::Core::Version::STRING)
+    @broken = 0
+    RSpec::Expectations.singleton_class.prepend(Values) if defined?(RSpec::Expectations)
+  rescue StandardError
+    nil
+  end
+
+  def start(_notification)
+    RSpec::Expectations.singleton_class.prepend(Values) if defined?(RSpec::Expectations)
+  rescue StandardError
+    nil
+  end
+
+  def example_started(notification)
+    RatchetRecords.say(kind: 'test_start', id: id_of(notification.example))
+  end
+
+  def example_passed(notification)
+    tell(notification.example, outcome: 'passed')
+  end
+
+  def example_pending(notification)
+    result = notification.example.execution_result
+    if result.pending_exception
+      tell(notification.example, outcome: 'skipped', xfail: RatchetRecords.clip(result.pending_message))
+    else
+      tell(notification.example, outcome: 'skipped', reason: RatchetRecords.clip(result.pending_message))
+    end
+  end
+
+  def example_failed(notification)
+    error = notification.example.execution_result.exception
+    error = error.all_exceptions.first while error.respond_to?(:all_exceptions)
+    record = {
+      outcome: 'failed', type: error.class.name, message: RatchetRecords.clip(error.message).strip,
+      frames: RatchetRecords.frames(error.backtrace)
+    }
+    expected, actual = error.instance_variable_get(:@ratchet)
+    record.merge!(expected: show(expected), actual: show(actual)) unless expected.nil? && actual.nil?
+    tell(notification.example, **record)
+  rescue StandardError
+    nil
+  end
+
+  # A file that does not load is told as a message, before any example.
+  def message(notification)
+    text = RatchetRecords.clip(notification.message)
+    return unless text.include?('error occurred outside of examples') || text.include?('An error occurred while loading')
+
+    file = text[/while loading (\S+?)\.?$/, 1].to_s.delete_prefix('./')
+    type = text[/^\s*([A-Z]\w*(?:::\w+)*):\s*$/, 1]
+    at = text[/#{Regexp.escape(File.basename(file))}:(\d+)/, 1].to_i
+    body = text.split("\n").map(&:strip)
+    index = type ? body.index("#{type}:") : nil
+    said = index ? body[index + 1] : body.reject(&:empty?).last
+    RatchetRecords.say(kind: 'broken', tool: 'rspec', file: file, line: at, type: type.to_s, message: said.to_s)
+  rescue StandardError
+    nil
+  end
+
+  def dump_summary(_notification); end
+
+  def close(_notification)
+    RatchetRecords.finish
+  end
+
+  private
+
+  def id_of(example)
+    example.id.delete_prefix('./')
+  end
+
+  def show(value)
+    RatchetRecords.clip(value.is_a?(String) ? value : value.inspect)
+  end
+
+  def tell(example, **more)
+    metadata = example.metadata
+    RatchetRecords.say(
+      { kind: 'phase', id: id_of(example), when: 'call', last: true,
+        duration: example.execution_result.run_time || 0, file: RatchetRecords.relative(metadata[:file_path]),
+        line: metadata[:line_number], name: example.full_description,
+        suite: example.example_group.parent_groups.map(&:description).reverse }.merge(more)
+    )
+  rescue StandardError
+    nil
+  end
+end

@@ -1,0 +1,224 @@
+"""A guest in the user's unittest or Django run: writes what happens as JSON lines to the file named by _RATCHET_REPORT.
+
+`python -m _ratchet_unittest …` takes the arguments of `python -m unittest …`; Django takes `DjangoRunner` as its test
+runner. Standard library only, and it must never break the host.
+"""
+
+import json
+import os
+import sys
+import time
+import unittest
+
+_LIMIT = 20_000
+_ROOT = os.getcwd()
+_out = None
+_collected = []
+
+
+def _open():
+    global _out
+    path = os.environ.get("_RATCHET_REPORT")
+    if path and _out is None:
+        _out = open(path, "a", encoding="utf-8", errors="backslashreplace")
+        version = ".".join(map(str, sys.version_info[:3]))
+        _say({"kind": "start", "nonce": os.environ.get("_RATCHET_NONCE", ""), "version": version})
+
+
+def _say(record):
+    if _out is not None:
+        try:
+            _out.write(json.dumps(record, default=str) + "\n")
+            _out.flush()
+        except Exception:
+            pass
+
+
+def _end(code):
+    _say({"kind": "end", "nonce": os.environ.get("_RATCHET_NONCE", ""), "exit": code})
+
+
+def _clip(text):
+    text = str(text)
+    return text if len(text) <= _LIMIT else text[:_LIMIT] + f"… ({len(text)} characters)"
+
+
+def _relative(path):
+    return os.path.relpath(path, _ROOT) if os.path.isabs(path) else path
+
+
+def _failure(error):
+    kind, value, tb = error
+    found = {"type": kind.__name__, "message": _clip(value), "frames": []}
+    while tb is not None:
+        code, known = tb.tb_frame.f_code, tb.tb_frame.f_locals
+        file = code.co_filename
+        if file.startswith(_ROOT + os.sep) and "site-packages" not in file:
+            found["frames"].append({"file": _relative(file), "line": tb.tb_lineno, "function": code.co_name})
+        if file.endswith(("unittest/case.py", "unittest\\case.py")) and code.co_name.startswith("assert"):
+            if "first" in known and "second" in known and "actual" not in found:
+                found.update(
+                    operator=code.co_name,
+                    actual=_clip(repr(known["first"])),
+                    expected=_clip(repr(known["second"])),
+                )
+        tb = tb.tb_next
+    found["frames"] = found["frames"][-20:]
+    return found
+
+
+def _place(test):
+    try:
+        method = getattr(type(test), test._testMethodName)
+        code = getattr(method, "__wrapped__", method).__code__
+        return {"file": _relative(code.co_filename), "line": code.co_firstlineno}
+    except Exception:
+        return {}
+
+
+def _flat(suite):
+    for test in suite:
+        try:
+            yield from _flat(test)
+        except TypeError:
+            yield test
+
+
+def _never_run(holder):
+    """The tests that a failed set-up of their class or module takes along; a teardown stands for itself."""
+    what, _, place = holder.id().partition(" (")
+    if what.startswith("setUp"):
+        below = place.rstrip(")") + "."
+        return [test for test in _collected if test.id().startswith(below)] or [holder]
+    return [holder]
+
+
+class Result(unittest.TextTestResult):
+    """Says each outcome before the host's own result sees it, which trims the traceback in place."""
+
+    _began = 0.0
+    _phase = None
+
+    def startTest(self, test):
+        self._began = time.perf_counter()
+        self._phase = None
+        if type(test).__name__ != "_FailedTest":
+            _say({"kind": "test_start", "id": test.id()})
+        super().startTest(test)
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        if type(test).__name__ != "_FailedTest":
+            self._tell(test, (self._phase or {"outcome": "passed"}) | {"last": True})
+
+    def _tell(self, test, phase):
+        try:
+            took = time.perf_counter() - self._began
+            record = {"kind": "phase", "id": test.id(), "when": "call", "duration": took, "name": str(test)}
+            record["suite"] = test.id().split(".")[:-1]
+            _say(record | _place(test) | phase)
+        except Exception:
+            pass
+
+    def _note(self, test, phase):
+        # What is not a test case is a class or module whose set-up or teardown failed.
+        if isinstance(test, unittest.TestCase):
+            self._phase = phase if self._phase is None or phase["outcome"] == "failed" else self._phase
+        else:
+            self._began = time.perf_counter()
+            for each in _never_run(test):
+                self._tell(each, phase | {"when": "setup", "last": True})
+
+    def addError(self, test, err):
+        try:
+            if type(test).__name__ == "_FailedTest":
+                self._broken(test)
+            else:
+                self._note(test, {"outcome": "failed", "error": True} | _failure(err))
+        except Exception:
+            pass
+        super().addError(test, err)
+
+    def _broken(self, test):
+        error = test._exception
+        # The loader keeps only the text of what the import raised; its last line is type and message.
+        text = str(error).strip().splitlines()
+        kind, _, message = text[-1].partition(": ") if text else ("ImportError", "", "")
+        name = test._testMethodName
+        places = [line.strip() for line in text if line.strip().startswith('File "')]
+        file, line = name.replace(".", "/") + ".py", 0
+        if places:
+            words = places[-1].split('"')
+            file, line = _relative(words[1]), int("".join(c for c in words[2].split(",")[1] if c.isdigit()) or 0)
+        _say(
+            {"kind": "broken", "file": file, "line": line, "type": kind, "message": _clip(message), "tool": "unittest"}
+        )
+
+    def addFailure(self, test, err):
+        self._note(test, {"outcome": "failed"} | _failure(err))
+        super().addFailure(test, err)
+
+    def addSkip(self, test, reason):
+        self._note(test, {"outcome": "skipped", "reason": _clip(reason)})
+        super().addSkip(test, reason)
+
+    def addExpectedFailure(self, test, err):
+        self._note(test, {"outcome": "skipped", "xfail": "expected failure"})
+        super().addExpectedFailure(test, err)
+
+    def addUnexpectedSuccess(self, test):
+        failure = {"type": "UnexpectedSuccess", "message": "passed although it was expected to fail"}
+        self._note(test, {"outcome": "failed"} | failure)
+        super().addUnexpectedSuccess(test)
+
+    def addSubTest(self, test, subtest, err):
+        if err is not None:
+            failed = issubclass(err[0], test.failureException)
+            phase = {"outcome": "failed", "error": not failed} | _failure(err)
+            if self._phase is None or self._phase["outcome"] != "failed":
+                self._phase = phase | {"message": f"{subtest._subDescription()} {phase['message']}"}
+        super().addSubTest(test, subtest, err)
+
+
+class Runner(unittest.TextTestRunner):
+    resultclass = Result
+
+    def run(self, test):
+        _open()
+        _collected[:] = [each for each in _flat(test) if type(each).__name__ != "_FailedTest"]
+        _say({"kind": "collected", "ids": [each.id() for each in _collected]})
+        return super().run(test)
+
+
+try:
+    from django.test.runner import DiscoverRunner
+
+    class DjangoRunner(DiscoverRunner):
+        test_runner = Runner
+
+        def get_resultclass(self):
+            return Result
+
+        def run_tests(self, *args, **kwargs):
+            failures = super().run_tests(*args, **kwargs)
+            _end(1 if failures else 0)
+            return failures
+
+except Exception:  # no Django here, or one that is not set up
+    pass
+
+
+def main():
+    program = unittest.main(module=None, argv=["python -m unittest", *sys.argv[1:]], testRunner=Runner, exit=False)
+    result = getattr(program, "result", None)
+    good = result is not None and result.wasSuccessful()
+    # Python 3.12 and newer end with 5 when there was nothing to run.
+    code = 0 if good else 1
+    if result is not None and good and result.testsRun == 0 and not result.skipped and sys.version_info >= (3, 12):
+        code = 5
+    _end(code)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

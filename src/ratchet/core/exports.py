@@ -1,0 +1,168 @@
+"""A report in the formats other tools read: JUnit XML, CTRF, and GitHub's annotations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+from ratchet.core.report import RED, Diagnostic, Failure, Report, TestResult, TestStatus, broken
+
+_SKIPPED = {TestStatus.SKIPPED, TestStatus.XFAILED, TestStatus.TODO}
+# What XML 1.0 cannot hold at all, escaped or not.
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit(report: Report) -> str:
+    """One suite for each target's file; broken files are test cases in error, for this format knows no other place."""
+    suites: dict[str, list[TestResult]] = {}
+    for test in report.tests:
+        suites.setdefault(test.file or report.runner, []).append(test)
+    files = broken(report)
+    totals = report.totals
+    head = (
+        f'<testsuites name={_attribute(report.runner)} tests="{totals.tests + len(files)}" '
+        f'failures="{totals.failed}" errors="{totals.errors + len(files)}" '
+        f'skipped="{sum(test.status in _SKIPPED for test in report.tests)}" time="{report.duration_s:.3f}">'
+    )
+    body = [line for name, tests in suites.items() for line in _suite(name, tests)]
+    body += _broken_suite(files) if files else []
+    return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', head, *body, "</testsuites>", ""])
+
+
+def _suite(name: str, tests: list[TestResult]) -> Iterator[str]:
+    count = {status: sum(test.status is status for test in tests) for status in TestStatus}
+    yield (
+        f'  <testsuite name={_attribute(name)} tests="{len(tests)}" failures="{count[TestStatus.FAILED]}" '
+        f'errors="{count[TestStatus.ERROR]}" skipped="{sum(count[status] for status in _SKIPPED)}" '
+        f'time="{sum(test.duration_s for test in tests):.3f}">'
+    )
+    for test in tests:
+        yield from _case(test)
+    yield "  </testsuite>"
+
+
+def _case(test: TestResult) -> Iterator[str]:
+    place = f" file={_attribute(test.file)}" if test.file else ""
+    place += f' line="{test.line}"' if test.line else ""
+    name = test.name or test.id
+    head = (
+        f"    <testcase classname={_attribute('.'.join(test.suite) or test.file)} name={_attribute(name)}"
+        f'{place} time="{test.duration_s:.3f}"'
+    )
+    inside = list(_inside(test))
+    yield f"{head}/>" if not inside else f"{head}>"
+    yield from inside
+    if inside:
+        yield "    </testcase>"
+
+
+def _inside(test: TestResult) -> Iterator[str]:
+    if test.status in _SKIPPED:
+        yield f"      <skipped message={_attribute(test.reason)}/>"
+    elif test.status in RED:
+        failure = test.failure or Failure()
+        tag = "failure" if test.status is TestStatus.FAILED else "error"
+        detail = _text("\n".join(_detail(failure)))
+        yield (f"      <{tag} type={_attribute(failure.type)} message={_attribute(failure.message)}>{detail}</{tag}>")
+    for tag, said in (("system-out", test.stdout), ("system-err", test.stderr)):
+        if said:
+            yield f"      <{tag}>{_text(said)}</{tag}>"
+
+
+def _detail(failure: Failure) -> Iterator[str]:
+    yield f"{failure.type}: {failure.message}".strip(": ")
+    if failure.expected is not None:
+        yield f"expected: {failure.expected}"
+    if failure.actual is not None:
+        yield f"actual: {failure.actual}"
+    for frame in failure.frames:
+        yield f"  at {frame.function} ({frame.file}:{frame.line})"
+
+
+def _broken_suite(files: list[Diagnostic]) -> Iterator[str]:
+    yield f'  <testsuite name="files that did not load" tests="{len(files)}" failures="0" errors="{len(files)}">'
+    for error in files:
+        yield f"    <testcase classname={_attribute(error.file)} name={_attribute(error.file)}>"
+        yield f"      <error type={_attribute(error.type)} message={_attribute(error.message)}/>"
+        yield "    </testcase>"
+    yield "  </testsuite>"
+
+
+def _attribute(text: str) -> str:
+    return quoteattr(_FORBIDDEN.sub("�", text))
+
+
+def _text(text: str) -> str:
+    return escape(_FORBIDDEN.sub("�", text))
+
+
+_CTRF = {
+    TestStatus.PASSED: "passed",
+    TestStatus.XPASSED: "passed",
+    TestStatus.FAILED: "failed",
+    TestStatus.ERROR: "failed",
+    TestStatus.SKIPPED: "skipped",
+    TestStatus.XFAILED: "skipped",
+    TestStatus.TODO: "pending",
+}
+
+
+def ctrf(report: Report, *, start_ms: int, stop_ms: int) -> dict[str, Any]:
+    """The Common Test Report Format. What it has no field for is kept under `extra`."""
+    tests = [_ctrf_test(test) for test in report.tests]
+    tests += [
+        {"name": error.file, "status": "failed", "duration": 0, "message": f"{error.type}: {error.message}"}
+        for error in broken(report)
+    ]
+    count = {name: sum(test["status"] == name for test in tests) for name in ("passed", "failed", "skipped", "pending")}
+    return {
+        "reportFormat": "CTRF",
+        "specVersion": "0.0.0",
+        "results": {
+            "tool": {"name": report.runner},
+            "summary": {"tests": len(tests), **count, "other": 0, "start": start_ms, "stop": stop_ms},
+            "tests": tests,
+            "extra": {"status": report.status, "notes": report.notes},
+        },
+    }
+
+
+def _ctrf_test(test: TestResult) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": test.id,
+        "status": _CTRF[test.status],
+        "duration": round(test.duration_s * 1000),
+        "rawStatus": test.status,
+    }
+    optional = {"filePath": test.file, "line": test.line, "suite": " > ".join(test.suite)}
+    row |= {name: value for name, value in optional.items() if value}
+    if test.attempts > 1:
+        row |= {"retries": test.attempts - 1, "flaky": test.status not in RED}
+    if failure := test.failure:
+        row |= {"message": failure.message, "trace": "\n".join(_detail(failure))}
+        row["extra"] = {"type": failure.type, "expected": failure.expected, "actual": failure.actual}
+    return row
+
+
+def github(report: Report) -> Iterable[str]:
+    """Workflow commands that put each failure at its line in the change."""
+    for error in broken(report):
+        yield _annotation(error.file, error.line, error.type or "does not load", error.message, column=error.column)
+    for test in report.tests:
+        if test.status in RED:
+            failure = test.failure or Failure()
+            file, line = (failure.file, failure.line) if failure.file else (test.file, test.line)
+            yield _annotation(file, line, test.id, "\n".join(_detail(failure)))
+
+
+def _annotation(file: str, line: int, title: str, message: str, *, column: int = 0) -> str:
+    place = {"file": file, "line": line or "", "col": column or "", "title": title}
+    fields = ",".join(f"{name}={_property(str(value))}" for name, value in place.items() if value)
+    return f"::error {fields}::{_property(message, commas=False)}"
+
+
+def _property(text: str, *, commas: bool = True) -> str:
+    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return text.replace(":", "%3A").replace(",", "%2C") if commas else text

@@ -1,0 +1,57 @@
+"""Where workspaces live and how they are confined, as the configuration says."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from ratchet.config import Config
+from ratchet.workspace.bases import Recipe
+from ratchet.workspace.limits import Bounds
+from ratchet.workspace.registry import Limits, Workspaces
+from ratchet.workspace.sandbox import Settings
+
+
+def open_workspaces(config: Config) -> Workspaces:
+    wanted = config.workspace
+    return Workspaces(
+        Path(wanted.root).absolute() if wanted.root else user_state() / "workspaces",
+        bases=Path(wanted.bases).absolute() if wanted.bases else _own_folder("XDG_CACHE_HOME", ".cache") / "bases",
+        limits=Limits(
+            max_count=wanted.max_count,
+            min_free_ram_bytes=wanted.min_free_ram_mb << 20,
+            min_free_disk_bytes=wanted.min_free_disk_mb << 20,
+            max_bases_bytes=wanted.max_bases_mb << 20,
+        ),
+    )
+
+
+def user_state() -> Path:
+    return _own_folder("XDG_STATE_HOME", ".local/state")
+
+
+def _own_folder(variable: str, default: str) -> Path:
+    return Path(os.environ.get(variable) or Path.home() / default) / "ratchet"
+
+
+def recipe_of(config: Config) -> Recipe:
+    return Recipe(setup=tuple(config.workspace.setup), carry=tuple(config.workspace.carry))
+
+
+def sandbox_settings(config: Config) -> Settings:
+    wanted = config.sandbox
+    return Settings(
+        mode=wanted.mode,
+        agent_network=wanted.agent_network,
+        test_network=wanted.test_network,
+        gate_network=wanted.gate_network,
+        bounds=Bounds(memory_mb=wanted.memory_mb, cpus=wanted.cpus, processes=wanted.max_processes),
+        share=tuple(wanted.share),
+        hide=tuple(wanted.hide),
+    )
+
+
+def kept_until(config: Config) -> str:
+    at = datetime.now(UTC) + timedelta(seconds=config.workspace.keep_s)
+    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,332 @@
+"""The use case of `ratchet test`: a folder's tests, found, run here or apart from here, and compared with last time."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from ratchet import config
+from ratchet.checks import Target
+from ratchet.checks.affected import affected
+from ratchet.checks.detect import detect
+from ratchet.checks.run import TestRun, allowed_environment
+from ratchet.core.compare import Delta, compare
+from ratchet.core.flaky import History, remember, settle
+from ratchet.core.report import RED, Report, ReportStatus, TestResult, TestStatus, merge
+from ratchet.errors import EnvironmentCannot, GitFailed, UsageError
+from ratchet.files import make_private_dir, write_durably
+from ratchet.places import open_workspaces, recipe_of, user_state
+from ratchet.process import ProgramMissing, this_process
+from ratchet.workspace import Refused
+from ratchet.workspace.git import git, text
+
+T = TypeVar("T")
+_SHARED = ("node_modules", ".venv", "venv", "vendor", "deps")
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """Which tests, and where. Nothing chosen means all of them, here."""
+
+    ids: list[str] = []
+    failed: bool = False
+    affected: bool = False
+    since: str = "HEAD"
+    isolated: bool = False
+    ref: str = ""
+    rerun_failures: int = 0
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """A run and what it means: `delta` against the last one, `known` failures of the baseline, `flaky` ids."""
+
+    report: Report
+    targets: list[Target]
+    delta: Delta | None = None
+    known: list[str] = []
+    flaky: list[str] = []
+    log: str = ""
+
+    @property
+    def new_red(self) -> list[TestResult]:
+        return [test for test in self.report.tests if test.status in RED and test.id not in self.known]
+
+
+class Suite:
+    """The tests of one folder. State is kept in the repository's `.ratchet`, without git in the user's own folder."""
+
+    def __init__(self, folder: Path, settings: config.Config) -> None:
+        self.config = settings
+        self.repo = _repository(folder)
+        self.folder = folder
+        if self.repo and self.repo != folder and not self.targets():
+            self.folder = self.repo
+            del self._targets
+
+    def targets(self) -> list[Target]:
+        if not hasattr(self, "_targets"):
+            tests = self.config.test
+            self._targets = detect(
+                self.folder, command=tests.command, tests=tests.paths or None, runner_name=tests.runner
+            )
+        return self._targets
+
+    @property
+    def state(self) -> Path:
+        if self.repo:
+            top = make_private_dir(self.repo / ".ratchet")
+            if not (top / ".gitignore").exists():
+                (top / ".gitignore").write_text("*\n")
+            inside = self.folder.relative_to(self.repo).as_posix()
+            return make_private_dir(top / "tests" / ("all" if inside == "." else _slug(inside)))
+        return make_private_dir(user_state() / "tests" / _slug(str(self.folder)))
+
+    # --- running ---------------------------------------------------------------------------------------------
+
+    async def run(self, choice: Choice, *, timeout_s: float | None = None) -> Outcome:
+        targets = self.targets()
+        if not targets:
+            raise UsageError(
+                f"no tests were found in {self.folder}",
+                hint='say how to run them: [test] command = "…" in ratchet.toml, or --set test.command=…',
+            )
+        last = self.last()
+        only = self._chosen(choice, targets, last)
+        log = make_private_dir(self.state) / "last.log"
+        log.unlink(missing_ok=True)
+        tests = TestRun(
+            targets=targets,
+            timeout_s=timeout_s or self.config.test.timeout_s,
+            silence_s=self.config.test.silence_s,
+            env=allowed_environment(),
+            only=only,
+        )
+        if only == {} and (choice.failed or choice.affected):
+            report = Report(runner="none", status=ReportStatus.NO_TESTS, notes=["nothing to run"])
+            return Outcome(report=report, targets=targets)
+        with self._place(choice, targets) as folder:
+            report = await tests.run(folder, log=log)
+            report = await self._rerun(report, tests, folder, log, choice.rerun_failures)
+        return self._conclude(
+            report,
+            targets,
+            last,
+            whole=not only and not choice.ref and report.status is not ReportStatus.ERROR,
+            log=log,
+        )
+
+    def _chosen(self, choice: Choice, targets: list[Target], last: Report | None) -> dict[str, list[TestResult]]:
+        """For each target the tests to run; empty for all of all."""
+        if choice.ids:
+            return _by_target(choice.ids, targets, last)
+        if choice.failed:
+            red = [test for test in (last.tests if last else []) if test.status in RED]
+            return _by_target([test.id for test in red], targets, last)
+        if choice.affected:
+            return affected(self.folder, targets, self._changed(choice.since))
+        return {}
+
+    def _changed(self, since: str) -> list[str]:
+        if not self.repo:
+            raise UsageError("--affected needs a git repository", hint="run all tests: ratchet test")
+        try:
+            out = git("diff", "--name-only", "-z", "--relative", since, "--", cwd=self.folder)
+        except GitFailed as error:
+            raise UsageError(f"there is no revision {since!r}", hint="git log names them") from error
+        out += git("ls-files", "-z", "--others", "--exclude-standard", cwd=self.folder)
+        return sorted({name.decode(errors="surrogateescape") for name in out.split(b"\0") if name})
+
+    async def _rerun(self, report: Report, tests: TestRun, folder: Path, log: Path, times: int) -> Report:
+        """Run what failed again, at most so often. What then passes is flaky, and stays marked so."""
+        for _ in range(times):
+            red = [test for test in report.tests if test.status in RED and test.attempts <= times]
+            if not red or report.status is not ReportStatus.FAILED:
+                break
+            only = _by_target([test.id for test in red], tests.targets, report)
+            again = await msgspec.structs.replace(tests, only=only).run(folder, log=log)
+            report = settle(report, again)
+        return report
+
+    # --- where -----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _place(self, choice: Choice, targets: list[Target]) -> Iterator[Path]:
+        if not choice.isolated and not choice.ref:
+            yield self.folder
+            return
+        if not self.repo:
+            with self._copied() as folder:
+                yield folder
+            return
+        try:
+            commit = text(
+                "rev-parse", "--verify", "--end-of-options", f"{choice.ref or 'HEAD'}^{{commit}}", cwd=self.repo
+            )
+        except GitFailed as error:
+            raise UsageError(f"there is no revision {choice.ref or 'HEAD'!r}", hint="git log names them") from error
+        with self._workspace(commit) as folder:
+            if not choice.ref:
+                _lay_over(self.repo, folder)
+            inside = folder / self.folder.relative_to(self.repo)
+            _share(self.folder, inside, targets)
+            yield inside
+
+    @contextmanager
+    def _copied(self) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(prefix="ratchet-isolated-") as place:
+            folder = Path(place) / self.folder.name
+            shutil.copytree(self.folder, folder, symlinks=True)
+            yield folder
+
+    @contextmanager
+    def _workspace(self, commit: str) -> Iterator[Path]:
+        assert self.repo
+        slug, workspaces = f"test-{secrets.token_hex(4)}", open_workspaces(self.config)
+        wanted = self.config.workspace
+        made = workspaces.create(
+            slug,
+            repo=self.repo,
+            commit=commit,
+            kind=wanted.kind,
+            on=wanted.on,
+            recipe=recipe_of(self.config),
+            owner=this_process(),
+        )
+        if isinstance(made, Refused):
+            raise EnvironmentCannot(f"no workspace: {made.reason}", hint=made.hint)
+        try:
+            yield made.path
+        finally:
+            workspaces.destroy(slug)
+            git("update-ref", "-d", f"refs/heads/ratchet/{slug}", cwd=self.repo)
+
+    # --- remembering -----------------------------------------------------------------------------------------
+
+    def _conclude(
+        self, report: Report, targets: list[Target], last: Report | None, *, whole: bool, log: Path
+    ) -> Outcome:
+        outcome = Outcome(
+            report=report,
+            targets=targets,
+            delta=compare(last, report) if last and whole else None,
+            known=self.baseline(),
+            flaky=self._flaky(report),
+            log=str(log),
+        )
+        if whole:
+            write_durably(self.state / "last.json", msgspec.json.encode(report))
+        elif last:
+            write_durably(self.state / "last.json", msgspec.json.encode(_updated(last, report)))
+        return outcome
+
+    def _flaky(self, report: Report) -> list[str]:
+        """Ids that ended differently on the same tree, now or in the past."""
+        history = self._read("history.json", History) or History()
+        red = any(test.status in RED for test in report.tests)
+        if red or any(test.id in history.outcomes for test in report.tests):
+            history = remember(history, report, tree=self._tree())
+            write_durably(self.state / "history.json", msgspec.json.encode(history))
+        seen = {test.id for test in report.tests}
+        again = {test.id for test in report.tests if test.attempts > 1 and test.status not in RED}
+        return sorted(again | (set(history.flaky()) & seen))
+
+    def _tree(self) -> str:
+        """The content the tests ran on; a name that never repeats where there is no git to ask."""
+        if not self.repo:
+            return secrets.token_hex(8)
+        seen = hashlib.sha256(text("rev-parse", "HEAD", cwd=self.repo).encode())
+        seen.update(git("diff", "--no-ext-diff", "--binary", "HEAD", cwd=self.repo))
+        for name in git("ls-files", "-z", "--others", "--exclude-standard", cwd=self.repo).split(b"\0"):
+            path = self.repo / name.decode(errors="surrogateescape")
+            if name and path.is_file():
+                seen.update(name + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+        return seen.hexdigest()[:16]
+
+    def last(self) -> Report | None:
+        return self._read("last.json", Report)
+
+    def baseline(self) -> list[str]:
+        return self._read("baseline.json", list[str]) or []
+
+    def save_baseline(self, report: Report) -> list[str]:
+        """From now on these failures are known: they are shown, and no longer make the answer no."""
+        red = sorted(test.id for test in report.tests if test.status in RED)
+        write_durably(self.state / "baseline.json", msgspec.json.encode(red))
+        return red
+
+    def _read(self, name: str, kind: type[T]) -> T | None:
+        """What was kept last time; a file of another version is as good as none."""
+        try:
+            return msgspec.json.decode((self.state / name).read_bytes(), type=kind)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+
+def _repository(folder: Path) -> Path | None:
+    try:
+        root = Path(text("rev-parse", "--show-toplevel", cwd=folder))
+        text("rev-parse", "--verify", "HEAD^{commit}", cwd=root)
+    except (GitFailed, ProgramMissing):
+        return None
+    return root
+
+
+def _slug(name: str) -> str:
+    tail = "".join(c if c.isalnum() else "-" for c in name)[-40:].strip("-")
+    return f"{tail}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _by_target(ids: list[str], targets: list[Target], last: Report | None) -> dict[str, list[TestResult]]:
+    """Each id with the target it belongs to, as that target names it."""
+    known = {test.id: test for test in (last.tests if last else [])}
+    chosen: dict[str, list[TestResult]] = {}
+    for name in ids:
+        test = known.get(name) or TestResult(id=name, status=TestStatus.TODO, file=name.partition("::")[0])
+        target = _owner(test, targets)
+        prefix = "" if target.root == "." else f"{target.root}/"
+        own = msgspec.structs.replace(test, id=test.id.removeprefix(prefix), file=test.file.removeprefix(prefix))
+        chosen.setdefault(target.name, []).append(own)
+    return chosen
+
+
+def _owner(test: TestResult, targets: list[Target]) -> Target:
+    named = [target for target in targets if target.name == test.target]
+    inside = [target for target in targets if target.root != "." and test.id.startswith(f"{target.root}/")]
+    extension = Path(test.file.partition("::")[0]).suffix
+    fitting = [target for target in targets if any(glob.endswith(extension) for glob in target.tests if extension)]
+    return (named or sorted(inside, key=lambda target: -len(target.root)) or fitting or targets)[0]
+
+
+def _updated(last: Report, report: Report) -> Report:
+    """The last whole report with the newer results in it: what --failed goes by."""
+    newer = {test.id: test for test in report.tests}
+    return merge([msgspec.structs.replace(last, tests=[newer.get(test.id, test) for test in last.tests])])
+
+
+def _lay_over(source: Path, workspace: Path) -> None:
+    """The uncommitted changes, untracked files included, over a fresh checkout."""
+    out = git("status", "--porcelain", "-z", "--untracked-files=all", "--no-renames", cwd=source)
+    for row in filter(None, out.split(b"\0")):
+        name = row[3:].decode(errors="surrogateescape")
+        here, there = source / name, workspace / name
+        if here.is_symlink() or here.is_file():
+            there.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(here, there, follow_symlinks=False)
+        elif there.is_file() or there.is_symlink():
+            there.unlink()
+
+
+def _share(source: Path, workspace: Path, targets: list[Target]) -> None:
+    """Installed dependencies are not in the commit: borrow the host's where the workspace has none."""
+    for root in {target.root for target in targets} | {"."}:
+        for name in _SHARED:
+            here, there = source / root / name, workspace / root / name
+            if here.is_dir() and not there.exists() and there.parent.is_dir():
+                there.symlink_to(here, target_is_directory=True)

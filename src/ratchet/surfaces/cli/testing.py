@@ -1,0 +1,146 @@
+"""The command `test`: find the tests of any folder, run them, and say in one report what happened."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from ratchet import config
+from ratchet.core import exports
+from ratchet.core.packet import packet
+from ratchet.core.report import RED, ReportStatus, broken
+from ratchet.errors import UsageError
+from ratchet.suite import Choice, Outcome, Suite
+from ratchet.surfaces.cli.common import Arguments, Command, say, show, show_json
+from ratchet.surfaces.results import again, view
+from ratchet.surfaces.story import painter
+
+_EXIT = """exit codes: 0 all tests passed; 1 something failed; 2 no tests, or a wrong call; 3 the tests cannot be run"""
+
+
+def test(arguments: Arguments) -> int:
+    suite = open_suite(arguments)
+    if arguments.detect:
+        return _detect(suite, as_json=arguments.json)
+    choice = Choice(
+        ids=arguments.tests,
+        failed=arguments.failed,
+        affected=arguments.affected or bool(arguments.since),
+        since=arguments.since or "HEAD",
+        isolated=arguments.isolated,
+        ref=arguments.ref,
+        rerun_failures=arguments.rerun_failures,
+    )
+    began_ms = round(time.time() * 1000)
+    outcome = asyncio.run(suite.run(choice, timeout_s=arguments.timeout))
+    _export(outcome, arguments, began_ms)
+    if arguments.save_baseline:
+        outcome = msgspec.structs.replace(outcome, known=suite.save_baseline(outcome.report))
+        say(f"{len(outcome.known)} failures are known from now on")
+    _print(outcome, arguments)
+    return exit_code(outcome, forgive=arguments.baseline or arguments.save_baseline)
+
+
+def open_suite(arguments: Arguments) -> Suite:
+    folder = arguments.repo.absolute()
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {folder}", hint="check the path")
+    root = next((place for place in (folder, *folder.parents) if (place / config.FILE).exists()), folder)
+    return Suite(root, config.load(root, flags=arguments.set).config)
+
+
+def exit_code(outcome: Outcome, *, forgive: bool = False) -> int:
+    """`forgive`: failures of the baseline do not count."""
+    report = outcome.report
+    if report.status is ReportStatus.PASSED:
+        return 0
+    if report.status is ReportStatus.NO_TESTS:
+        return 2
+    red = any(test.status in RED for test in report.tests) or bool(broken(report))
+    if report.status is ReportStatus.ERROR and not red:
+        return 3
+    known_only = forgive and report.status is ReportStatus.FAILED and not outcome.new_red and not broken(report)
+    return 0 if known_only else 1
+
+
+def _detect(suite: Suite, *, as_json: bool) -> int:
+    targets = suite.targets()
+    if as_json:
+        show_json(targets)
+    for target in targets if not as_json else []:
+        show(f"{target.name} ({target.language or 'any language'}): {target.why}")
+        show(f"  run:    {' '.join(target.command)}")
+        show(f"  tests:  {' '.join(target.tests) or '-'}")
+        show(f"  source: {' '.join(target.sources) or '-'}")
+        if target.setup:
+            show(f"  set-up: {' && '.join(target.setup)}")
+    if not targets:
+        say(f"no tests were found in {suite.folder}")
+    return 0 if targets else 2
+
+
+def _export(outcome: Outcome, arguments: Arguments, began_ms: int) -> None:
+    if arguments.junit:
+        _write(arguments.junit, exports.junit(outcome.report).encode())
+    if arguments.ctrf:
+        table = exports.ctrf(outcome.report, start_ms=began_ms, stop_ms=round(time.time() * 1000))
+        _write(arguments.ctrf, msgspec.json.format(msgspec.json.encode(table), indent=2))
+    if arguments.github:
+        for line in exports.github(outcome.report):
+            show(line)
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}", hint="check the path") from error
+
+
+def _print(outcome: Outcome, arguments: Arguments) -> None:
+    if arguments.json:
+        show_json(outcome.report)
+    elif arguments.packet:
+        show(packet(outcome.report, delta=outcome.delta, again=lambda test: again(test, outcome.targets)))
+    elif not arguments.github:
+        for line in view(outcome, painter(colour=sys.stdout.isatty())):
+            show(line)
+
+
+def _declare(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("tests", nargs="*", metavar="TESTID", help="only these tests, by the ids a report names them with")
+    add("--detect", action="store_true", help="say which runners were found and why, and run nothing")
+    add("--failed", action="store_true", help="only what failed last time")
+    add("--affected", action="store_true", help="only the tests that the uncommitted changes can reach")
+    add("--since", default="", metavar="REV", help="the changes since this revision; implies --affected")
+    add("--rerun-failures", type=int, default=0, metavar="N", help="run failures again up to N times to tell flaky")
+    add(
+        "--isolated",
+        action="store_true",
+        help="in a fresh workspace with the uncommitted changes; nothing here changes",
+    )
+    add("--ref", default="", metavar="REV", help="in a fresh workspace at this revision")
+    add("--timeout", type=float, metavar="S", help="stop the run after so many seconds")
+    add("--junit", type=Path, metavar="FILE", help="write JUnit XML")
+    add("--ctrf", type=Path, metavar="FILE", help="write the Common Test Report Format")
+    add("--github", action="store_true", help="print GitHub annotations")
+    add("--packet", action="store_true", help="print what an agent would be told")
+    add("--save-baseline", action="store_true", help="remember the failures as known")
+    add("--baseline", action="store_true", help="failures known from --save-baseline do not make the answer no")
+
+
+COMMANDS = (
+    Command(
+        name="test",
+        help="find the tests of any folder, run them, and say in one report what happened",
+        handle=test,
+        declare=_declare,
+        more=_EXIT,
+    ),
+)

@@ -1,0 +1,159 @@
+"""A test run for human eyes: failures first, expected beside actual, project frames, how to run one again."""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from collections.abc import Iterator
+
+from ratchet.checks import Target
+from ratchet.checks.registry import runner
+from ratchet.core.report import RED, Failure, Report, ReportStatus, TestResult, TestStatus, broken, wanted
+from ratchet.suite import Outcome
+from ratchet.surfaces.story import Paint, Tone
+
+_FAILURES_MAX = 20
+_OUTPUT_LINES = 12
+_VALUE_CHARS = 2_000
+
+
+def view(outcome: Outcome, paint: Paint) -> Iterator[str]:
+    report = outcome.report
+    yield from _broken(report, paint)
+    red = [test for test in report.tests if test.status in RED]
+    for test in red[:_FAILURES_MAX]:
+        yield from _failure(test, outcome, paint)
+    if len(red) > _FAILURES_MAX:
+        yield f"… and {len(red) - _FAILURES_MAX} more failures (--json has them all)\n"
+    for test in report.tests:
+        if test.id in outcome.flaky and test.status not in RED:
+            yield f"{paint(Tone.WARN, '~')} {test.id} is flaky: it failed before on this same tree"
+    yield from _parts(report, paint)
+    for note in report.notes:
+        yield f"{paint(Tone.WARN, '!')} {note}"
+    if report.output and not red and not broken(report):
+        yield from (paint(Tone.DIM, f"  | {line}") for line in report.output.splitlines()[-_OUTPUT_LINES:])
+    yield from _delta(outcome)
+    yield _summary(report, paint)
+
+
+def _broken(report: Report, paint: Paint) -> Iterator[str]:
+    for error in broken(report):
+        place = ":".join(str(part) for part in (error.file, error.line, error.column) if part)
+        yield f"{paint(Tone.BAD, '✘')} {place} does not load"
+        yield f"    {error.type}: {error.message}".rstrip(": ")
+        yield ""
+
+
+def _failure(test: TestResult, outcome: Outcome, paint: Paint) -> Iterator[str]:
+    failure = test.failure or Failure()
+    mark = "known" if test.id in outcome.known else "flaky" if test.id in outcome.flaky else ""
+    yield f"{paint(Tone.BAD, '✘')} {test.id}{f'  ({mark})' if mark else ''}"
+    head, *rest = f"{failure.type}: {failure.message}".strip(": ").splitlines() or [""]
+    yield f"    {head}"
+    # The rest of a comparison's message is the same values once more.
+    if failure.expected is None:
+        yield from (f"    {line}" for line in rest[:_OUTPUT_LINES])
+    yield from (f"    {line}" for line in _values(failure, paint))
+    for frame in reversed(failure.frames[-4:]):
+        yield paint(Tone.DIM, f"    at {frame.file}:{frame.line}{f' in {frame.function}' if frame.function else ''}")
+    if not failure.frames and failure.file:
+        yield paint(Tone.DIM, f"    at {failure.file}:{failure.line}")
+    for name, said in (("stdout", test.stdout), ("stderr", test.stderr)):
+        if said.strip():
+            yield paint(Tone.DIM, f"    {name}:")
+            yield from (paint(Tone.DIM, f"      | {line}") for line in said.strip().splitlines()[-_OUTPUT_LINES:])
+    if command := again(test, outcome.targets):
+        yield paint(Tone.DIM, f"    again: {command}")
+    yield ""
+
+
+def _values(failure: Failure, paint: Paint) -> Iterator[str]:
+    expected, actual = wanted(failure), failure.actual
+    if expected is None and actual is None:
+        return
+    long = "\n" in f"{expected}{actual}" or len(f"{expected}{actual}") > 160
+    if long and expected is not None and actual is not None:
+        yield from _diff(expected[:_VALUE_CHARS], actual[:_VALUE_CHARS], paint)
+        return
+    if expected is not None:
+        yield f"expected: {paint(Tone.GOOD, expected)}"
+    if actual is not None:
+        yield f"actual:   {paint(Tone.BAD, actual)}"
+
+
+def _diff(expected: str, actual: str, paint: Paint) -> Iterator[str]:
+    yield f"{paint(Tone.GOOD, '- expected')}  {paint(Tone.BAD, '+ actual')}"
+    tones = {"-": Tone.GOOD, "+": Tone.BAD}
+    rows = difflib.ndiff(expected.splitlines(), actual.splitlines())
+    yield from (paint(tones.get(row[0], Tone.DIM), row.rstrip("\n")) for row in rows)
+
+
+def again(test: TestResult, targets: list[Target]) -> str:
+    """The plain command that runs this test alone."""
+    named = [target for target in targets if target.name == test.target] or targets[:1]
+    if not named:
+        return ""
+    target = named[0]
+    prefix = "" if target.root == "." else f"{target.root}/"
+    own = _own(test, prefix)
+    words = shlex.join(runner(target.runner).again(target, own))
+    return words if target.root == "." else f"(cd {shlex.quote(target.root)} && {words})"
+
+
+def _own(test: TestResult, prefix: str) -> TestResult:
+    return TestResult(
+        id=test.id.removeprefix(prefix),
+        status=test.status,
+        name=test.name,
+        suite=test.suite,
+        file=test.file.removeprefix(prefix),
+        line=test.line,
+    )
+
+
+def _parts(report: Report, paint: Paint) -> Iterator[str]:
+    for part in report.parts:
+        tone = Tone.GOOD if part.status is ReportStatus.PASSED else Tone.BAD
+        name = part.runner if part.root == "." else f"{part.runner} in {part.root}"
+        yield f"{paint(tone, part.status):<10} {name}: {part.totals.passed} of {part.totals.tests} passed"
+
+
+def _delta(outcome: Outcome) -> Iterator[str]:
+    delta = outcome.delta
+    if delta is None:
+        return
+    rows = {
+        "newly failing": delta.new_failures,
+        "still failing": delta.still_failing,
+        "fixed": delta.fixed,
+        "gone": delta.missing,
+        "now skipped": delta.silenced,
+    }
+    said = [f"{len(ids)} {what}" for what, ids in rows.items() if ids]
+    if said:
+        yield f"since last time: {', '.join(said)}"
+
+
+def _summary(report: Report, paint: Paint) -> str:
+    totals = report.totals
+    named = {
+        "failed": totals.failed,
+        "errors": totals.errors,
+        "passed": totals.passed,
+        "skipped": totals.skipped,
+        "expected to fail": totals.xfailed,
+        "unexpectedly passed": totals.xpassed,
+        "to do": totals.todo,
+        "files not loaded": len(broken(report)),
+    }
+    counts = ", ".join(f"{count} {name}" for name, count in named.items() if count) or "no tests"
+    tone = Tone.GOOD if report.status is ReportStatus.PASSED else Tone.BAD
+    hung = ", ".join(test.id for test in report.tests if _is_lost(test))
+    return f"{paint(tone, report.status.upper())}  {counts} in {report.duration_s:.1f} s" + (
+        f"; stopped in {hung}" if hung else ""
+    )
+
+
+def _is_lost(test: TestResult) -> bool:
+    return test.status is TestStatus.ERROR and test.failure is not None and test.failure.type in ("Hung", "Crashed")

@@ -1,0 +1,227 @@
+"""`ratchet test` as a person or an agent calls it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from tests.support import git, make_repository, ratchet
+
+GREEN = "def test_one():\n    assert 1 == 1\n"
+RED = "from shop import total\n\n\ndef test_one():\n    assert total([1, 2]) == 4\n\n\ndef test_two():\n    pass\n"
+SHOP = {"shop.py": "def total(prices):\n    return sum(prices)\n", "test_shop.py": RED, "pytest.ini": "[pytest]\n"}
+
+
+def lay(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def fingerprint(folder: Path) -> dict[str, str]:
+    """Every file of the project, and what is in it; ours and git's own are not the project's."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+        and not {".git", ".ratchet", "__pycache__", ".pytest_cache"} & set(path.relative_to(folder).parts)
+    }
+
+
+def test_any_folder_will_do_without_git_and_without_a_trace(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"test_it.py": GREEN})
+    done = ratchet("test", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "PASSED  1 passed" in done.stdout
+    assert set(fingerprint(folder)) == {"test_it.py"}
+    assert not (folder / ".ratchet").exists()
+
+
+def test_failures_are_shown_first_with_values_place_and_how_to_run_one_again(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", SHOP)
+    done = ratchet("test", cwd=folder)
+    assert done.returncode == 1
+    first, *rest = done.stdout.splitlines()
+    assert first == "✘ test_shop.py::test_one"
+    assert "    expected: 4" in rest and "    actual:   3" in rest
+    assert "    at test_shop.py:5 in test_one" in rest
+    assert any(line.startswith("    again: ") and line.endswith("test_shop.py::test_one") for line in rest)
+    assert rest[-1].startswith("FAILED  1 failed, 1 passed")
+
+
+@pytest.mark.parametrize(
+    ("files", "args", "code"),
+    [
+        ({"test_it.py": GREEN}, [], 0),
+        (SHOP, [], 1),
+        ({"readme.txt": ""}, [], 2),
+        ({"test_it.py": "def helper():\n    pass\n", "pytest.ini": "[pytest]\n"}, [], 2),
+        ({"test_it.py": GREEN}, ["--set", "test.nonsense=1"], 2),
+        ({"it.txt": ""}, ["--set", "test.command=no-such-program"], 3),
+    ],
+)
+def test_the_exit_code_says_what_happened(files: dict[str, str], args: list[str], code: int, tmp_path: Path) -> None:
+    assert ratchet("test", *args, cwd=lay(tmp_path / "it", files)).returncode == code
+
+
+def test_detect_says_what_and_why_and_runs_nothing(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", SHOP)
+    said = ratchet("test", "--detect", cwd=folder)
+    assert said.returncode == 0
+    assert said.stdout.startswith("pytest (python): there is a pytest.ini")
+    (target,) = json.loads(ratchet("test", "--detect", "--json", cwd=folder).stdout)
+    assert target["runner"] == "pytest"
+    assert target["why"]
+
+
+def test_several_runners_are_all_run_and_reported_as_one(tmp_path: Path) -> None:
+    tests = {"b/test_it.py": "import unittest\nclass A(unittest.TestCase):\n    def test_b(self): self.fail('no')\n"}
+    folder = lay(
+        tmp_path / "it",
+        {
+            "a/pytest.ini": "[pytest]\n",
+            "a/test_it.py": GREEN,
+        }
+        | tests,
+    )
+    lay(folder, {"c/pytest.ini": "[pytest]\n", "c/test_it.py": GREEN})
+    done = ratchet("test", "--json", cwd=folder)
+    report = json.loads(done.stdout)
+    assert {(part["runner"], part.get("root", ".")) for part in report["parts"]} == {
+        ("pytest", "a"),
+        ("unittest", "."),
+        ("pytest", "c"),
+    }
+    ids = [test["id"] for test in report["tests"]]
+    assert set(ids) == {"a/test_it.py::test_one", "c/test_it.py::test_one", "test_it.A.test_b"}
+    assert (done.returncode, report["status"]) == (1, "failed")
+    alone = json.loads(ratchet("test", "--json", "c/test_it.py::test_one", cwd=folder).stdout)
+    assert [test["id"] for test in alone["tests"]] == ["c/test_it.py::test_one"]
+
+
+def test_json_junit_ctrf_and_annotations_tell_the_same(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", SHOP | {"test_broken.py": "def test(:\n"})
+    junit, ctrf = tmp_path / "junit.xml", tmp_path / "ctrf.json"
+    done = ratchet("test", "--json", "--junit", junit, "--ctrf", ctrf, cwd=folder)
+    report = json.loads(done.stdout)
+    assert (report["totals"]["failed"], report["totals"]["passed"]) == (1, 1)
+    root = ET.parse(junit).getroot()
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("3", "1", "1")
+    summary = json.loads(ctrf.read_text())["results"]["summary"]
+    assert (summary["tests"], summary["failed"], summary["passed"]) == (3, 2, 1)
+    lines = ratchet("test", "--github", cwd=folder).stdout.splitlines()
+    assert lines[0].startswith("::error file=test_broken.py,line=1")
+    assert lines[1].startswith("::error file=test_shop.py,line=5,title=test_shop.py%3A%3Atest_one::")
+
+
+def test_only_what_failed_last_time(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", SHOP)
+    assert ratchet("test", cwd=folder).returncode == 1
+    again = json.loads(ratchet("test", "--failed", "--json", cwd=folder).stdout)
+    assert [test["id"] for test in again["tests"]] == ["test_shop.py::test_one"]
+    (folder / "shop.py").write_text("def total(prices):\n    return 4\n")
+    assert ratchet("test", "--failed", cwd=folder).returncode == 0
+    assert ratchet("test", "--failed", cwd=folder).returncode == 2
+    assert git("status", "--porcelain", "--ignored", cwd=folder).splitlines()[0].endswith("shop.py")
+
+
+def test_only_what_a_change_can_reach(tmp_path: Path) -> None:
+    files = SHOP | {"other.py": "x = 1\n", "test_other.py": "import other\n\n\ndef test_other():\n    pass\n"}
+    folder = make_repository(tmp_path / "it", files)
+    (folder / "other.py").write_text("x = 2\n")
+    report = json.loads(ratchet("test", "--affected", "--json", cwd=folder).stdout)
+    assert [test["id"] for test in report["tests"]] == ["test_other.py::test_other"]
+    git("commit", "-qam", "more", cwd=folder)
+    assert ratchet("test", "--affected", cwd=folder).returncode == 2
+    since = json.loads(ratchet("test", "--since", "HEAD~1", "--json", cwd=folder).stdout)
+    assert [test["id"] for test in since["tests"]] == ["test_other.py::test_other"]
+    (folder / "pytest.ini").write_text("[pytest]\n# changed\n")
+    everything = json.loads(ratchet("test", "--affected", "--json", cwd=folder).stdout)
+    assert everything["totals"]["tests"] == 3
+
+
+def test_a_test_that_fails_and_then_passes_on_the_same_tree_is_flaky_and_said_so(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    body = f"p = pathlib.Path({str(marker)!r})\n    seen = p.exists()\n    p.touch()\n    assert seen\n"
+    text = f"import pathlib\n\n\ndef test_flaky():\n    {body}"
+    folder = make_repository(tmp_path / "it", {"test_it.py": text})
+    done = ratchet("test", "--rerun-failures", "2", cwd=folder)
+    assert done.returncode == 0
+    assert "test_it.py::test_flaky is flaky" in done.stdout
+    report = json.loads((folder / ".ratchet" / "tests" / "all" / "last.json").read_text())
+    assert report["tests"][0]["attempts"] == 2
+
+
+def test_known_failures_are_shown_and_no_longer_make_the_answer_no(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", SHOP)
+    assert ratchet("test", "--save-baseline", cwd=folder).returncode == 0
+    known = ratchet("test", "--baseline", cwd=folder)
+    assert known.returncode == 0
+    assert "test_shop.py::test_one  (known)" in known.stdout
+    lay(folder, {"test_more.py": "def test_more():\n    assert False\n"})
+    assert ratchet("test", "--baseline", cwd=folder).returncode == 1
+
+
+def test_isolated_runs_see_uncommitted_work_and_leave_no_trace_here(tmp_path: Path) -> None:
+    writes = "import pathlib\n\n\ndef test_writes():\n    pathlib.Path('dropping.txt').write_text('x')\n"
+    folder = make_repository(tmp_path / "it", SHOP | {"test_writes.py": writes, "gone.py": ""})
+    lay(folder, {"shop.py": "def total(prices):\n    return 4\n", "test_new.py": GREEN})
+    (folder / "gone.py").unlink()
+    before, branches = fingerprint(folder), git("branch", "--list", cwd=folder)
+    report = json.loads(ratchet("test", "--isolated", "--json", cwd=folder).stdout)
+    assert report["totals"] == report["totals"] | {"tests": 4, "passed": 4}
+    assert fingerprint(folder) == before
+    assert git("branch", "--list", cwd=folder) == branches
+    assert git("worktree", "list", cwd=folder).count("\n") == 0
+
+
+def test_a_revision_is_tested_as_it_was(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", SHOP)
+    lay(folder, {"shop.py": "def total(prices):\n    return 4\n"})
+    git("commit", "-qam", "fixed", cwd=folder)
+    before = fingerprint(folder)
+    assert ratchet("test", "--ref", "HEAD", cwd=folder).returncode == 0
+    assert ratchet("test", "--ref", "HEAD~1", cwd=folder).returncode == 1
+    assert ratchet("test", "--ref", "nonsense", cwd=folder).returncode == 2
+    assert fingerprint(folder) == before
+
+
+def test_the_users_own_options_stay_in_force(tmp_path: Path) -> None:
+    files = {
+        "pytest.ini": "[pytest]\naddopts = -k one --tb=no -q\n",
+        "test_it.py": GREEN + "\n\ndef test_two():\n    assert 0\n",
+    }
+    report = json.loads(ratchet("test", "--json", cwd=lay(tmp_path / "it", files)).stdout)
+    assert [test["id"] for test in report["tests"]] == ["test_it.py::test_one"]
+    assert report["status"] == "passed"
+
+
+def test_the_packet_is_short_and_keeps_expected_and_actual(tmp_path: Path) -> None:
+    body = "\n\n".join(
+        f"def test_{n}():\n    print('noise ' * 200)\n    assert {{'n': {n}, 'x': 'y' * 40}} == {{'n': {n + 1}}}"
+        for n in range(40)
+    )
+    folder = lay(tmp_path / "it", {"test_it.py": body + "\n"})
+    said = ratchet("test", "--packet", cwd=folder).stdout
+    assert len(said) < 4_100
+    assert "40 failed" in said
+    first = int(said.split("test_it.py::test_")[1].split()[0])
+    assert f"expected: {{'n': {first + 1}}}" in said and f"actual:   {{'n': {first}, 'x': '{'y' * 40}'}}" in said
+    assert "run one again:" in said
+
+
+def test_a_missing_git_is_no_hindrance(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"test_it.py": GREEN})
+    bare = tmp_path / "bin"
+    bare.mkdir()
+    for name in ("sh", "env"):
+        (bare / name).symlink_to(shutil.which(name) or os.devnull)
+    assert ratchet("test", cwd=folder, PATH=str(bare)).returncode == 0

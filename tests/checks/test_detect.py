@@ -1,0 +1,134 @@
+"""What is found in a project, and why."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from ratchet.checks import registry
+from ratchet.checks.detect import detect
+from ratchet.core.report import ReportStatus
+from ratchet.core.roles import Role, Scope
+from ratchet.errors import ConfigError
+from tests.checks.support import run, statuses
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "runner"
+
+
+def lay(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def found(folder: Path) -> dict[str, str]:
+    return {target.name: target.why for target in detect(folder)}
+
+
+def package(**table: object) -> str:
+    return json.dumps(table)
+
+
+def test_an_empty_folder_has_no_tests(tmp_path: Path) -> None:
+    assert detect(tmp_path) == []
+
+
+def test_every_answer_has_its_reason(tmp_path: Path) -> None:
+    lay(tmp_path, {"pyproject.toml": "[tool.pytest.ini_options]\n"})
+    assert found(tmp_path) == {"pytest": "pyproject.toml configures pytest"}
+
+
+def test_every_package_of_a_monorepo_is_found_with_its_own_runner(tmp_path: Path) -> None:
+    lay(
+        tmp_path,
+        {
+            "api/pyproject.toml": "[tool.pytest.ini_options]\n",
+            "web/package.json": package(devDependencies={"vitest": "3"}, scripts={"test": "vitest run"}),
+            "tool/go.mod": "module tool\n",
+            "core/Cargo.toml": "[workspace]\nmembers = ['a']\n",
+            "core/a/Cargo.toml": "[package]\nname='a'\n",
+            "web/node_modules/x/package.json": package(scripts={"test": "jest"}),
+        },
+    )
+    assert set(found(tmp_path)) == {"pytest@api", "vitest@web", "go@tool", "cargo@core"}
+
+
+def test_a_package_inside_another_is_not_run_twice(tmp_path: Path) -> None:
+    config = "[tool.pytest.ini_options]\n"
+    lay(tmp_path, {"pyproject.toml": config, "plugins/a/pyproject.toml": config, "test_a.py": "def test_a(): pass\n"})
+    root, plugin = detect(tmp_path)
+    assert (root.name, plugin.name) == ("pytest", "pytest@plugins/a")
+    assert "--ignore=plugins/a" in root.command
+
+
+@pytest.mark.parametrize(
+    ("files", "runner"),
+    [
+        ({"test_a.py": "import unittest\nclass A(unittest.TestCase): pass\n"}, "unittest"),
+        ({"test_a.py": "import unittest\n\ndef test_a(): pass\n"}, "pytest"),
+        ({"manage.py": "import django\n", "app/tests.py": "from django.test import TestCase\n"}, "django"),
+        ({"manage.py": "import django\n", "pytest.ini": "[pytest]\n"}, "pytest"),
+        ({"package.json": package(scripts={"test": "jest --ci"}, devDependencies={"mocha": "1", "jest": "1"})}, "jest"),
+        ({"package.json": package(scripts={"test": "node --test"})}, "node"),
+        ({"a.test.js": "import test from 'node:test'\n"}, "node"),
+        ({"a.test.ts": "import { test } from 'bun:test'\n", "package.json": package(name="a")}, "bun"),
+        ({"package.json": package(scripts={"test": "make check"})}, "command"),
+        ({"Makefile": "test:\n\techo\n"}, "command"),
+        ({"phpunit.xml.dist": "<phpunit/>"}, "phpunit"),
+        ({"mix.exs": ""}, "exunit"),
+        ({"spec/a_spec.rb": ""}, "rspec"),
+        ({"pom.xml": "<project/>"}, "maven"),
+        ({"build.gradle.kts": ""}, "gradle"),
+        ({"CMakeLists.txt": "enable_testing()\n"}, "ctest"),
+        ({"test/a.bats": ""}, "bats"),
+        ({"t/a.t": ""}, "prove"),
+        ({"Package.swift": ""}, "swift"),
+        ({"pubspec.yaml": ""}, "dart"),
+        ({"noxfile.py": "session.run('pytest')\n"}, "nox"),
+        ({"A.Tests/A.Tests.csproj": '<PackageReference Include="Microsoft.NET.Test.Sdk"/>'}, "dotnet"),
+    ],
+)
+def test_the_surest_sign_decides(files: dict[str, str], runner: str, tmp_path: Path) -> None:
+    assert [target.runner for target in detect(lay(tmp_path, files))] == [runner]
+
+
+def test_a_configured_command_wins_and_is_read_as_what_it_starts(tmp_path: Path) -> None:
+    lay(tmp_path, {"go.mod": "module a\n"})
+    (target,) = detect(tmp_path, command="python -m pytest -x tests")
+    assert (target.runner, target.command, target.why) == (
+        "pytest",
+        ["python", "-m", "pytest", "-x", "tests"],
+        "configured",
+    )
+    assert detect(tmp_path, command="./run-tests")[0].runner == "command"
+    assert detect(tmp_path, command="./run-tests", runner_name="go")[0].runner == "go"
+    with pytest.raises(ConfigError, match="no test runner 'gop'"):
+        detect(tmp_path, command="./run-tests", runner_name="gop")
+
+
+def test_roles_are_told_which_paths_are_tests_in_every_language(tmp_path: Path) -> None:
+    lay(tmp_path, {"api/pyproject.toml": "[tool.pytest.ini_options]\n", "tool/go.mod": "module tool\n"})
+    scope = Scope(tests=tuple(glob for target in detect(tmp_path) for glob in target.tests))
+    assert scope.may_write(Role.AUDITOR, "api/tests/test_a.py")
+    assert scope.may_write(Role.AUDITOR, "tool/deep/a_test.go")
+    assert scope.may_write(Role.IMPLEMENTER, "tool/deep/a.go")
+    assert not scope.may_write(Role.IMPLEMENTER, "tool/deep/a_test.go")
+
+
+def test_a_third_partys_runner_is_found_run_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    theirs = EntryPoint(name="checklist", value="checklist:Checklist", group=registry.GROUP)
+    monkeypatch.setitem(registry.runners(), "checklist", theirs.load()())
+    lay(tmp_path, {"it/checklist.txt": "echo yes one\necho no two: not yet\necho done\nexit 1\n"})
+    report = run(tmp_path / "it")
+    assert statuses(report) == {"one": "passed", "two": "failed"}
+    assert report.status is ReportStatus.FAILED
+    (tmp_path / "it" / "checklist.txt").write_text("echo yes one\n")
+    assert run(tmp_path / "it").status is ReportStatus.CRASHED
+    assert "checklist" in sys.modules

@@ -1,0 +1,150 @@
+"""What counts as red for the right reason, and as green for good."""
+
+from __future__ import annotations
+
+from ratchet.core.compare import compare, judge_green, judge_red
+from ratchet.core.report import (
+    Diagnostic,
+    Failure,
+    Report,
+    ReportStatus,
+    TestResult,
+    TestStatus,
+    digest,
+    fingerprint,
+    status_of,
+    totals_of,
+)
+from ratchet.core.roles import Scope
+
+SCOPE = Scope(tests=("tests/**",))
+S = TestStatus
+
+
+def report(
+    statuses: dict[str, TestStatus], *, failure: Failure | None = None, broken: list[Diagnostic] | None = None
+) -> Report:
+    tests = [
+        TestResult(id=name, status=status, file=name.split("::")[0], failure=failure)
+        for name, status in statuses.items()
+    ]
+    red = broken or any(status in (S.FAILED, S.ERROR) for status in statuses.values())
+    status = ReportStatus.FAILED if red else ReportStatus.PASSED
+    return Report(runner="pytest", status=status, tests=tests, collection_errors=broken or [])
+
+
+BASE = report({"tests/a.py::one": S.PASSED, "tests/a.py::old_red": S.FAILED})
+ASSERTION = Failure(type="AssertionError", message="assert 1 == 2", file="tests/b.py", line=3)
+
+
+def test_a_new_test_that_fails_by_assertion_is_rightly_red() -> None:
+    after = report({"tests/a.py::one": S.PASSED, "tests/b.py::new": S.FAILED}, failure=ASSERTION)
+    verdict = judge_red(BASE, after, SCOPE)
+    assert verdict.ok and verdict.tests == ["tests/b.py::new"]
+
+
+def test_a_new_file_that_lacks_only_the_thing_under_test_is_rightly_red() -> None:
+    lacking = Diagnostic(file="tests/b.py", type="ImportError", message="cannot import name 'sub'")
+    verdict = judge_red(BASE, report({"tests/a.py::one": S.PASSED}, broken=[lacking]), SCOPE)
+    assert verdict.ok and verdict.tests == ["tests/b.py"]
+
+
+def test_a_test_file_with_a_syntax_error_is_refused() -> None:
+    torn = Diagnostic(file="tests/b.py", line=4, type="SyntaxError", message="invalid syntax")
+    verdict = judge_red(BASE, report({"tests/a.py::one": S.PASSED}, broken=[torn]), SCOPE)
+    assert not verdict.ok and "tests/b.py:4 is broken: SyntaxError" in verdict.why
+
+
+def test_a_new_test_that_passes_already_is_refused() -> None:
+    verdict = judge_red(BASE, report({"tests/a.py::one": S.PASSED, "tests/b.py::new": S.PASSED}), SCOPE)
+    assert not verdict.ok and "already passes" in verdict.why
+
+
+def test_no_new_test_is_refused() -> None:
+    assert "no new test" in judge_red(BASE, report({"tests/a.py::one": S.PASSED}), SCOPE).why
+
+
+def test_breaking_an_old_test_while_adding_one_is_refused() -> None:
+    after = report({"tests/a.py::one": S.FAILED, "tests/b.py::new": S.FAILED}, failure=ASSERTION)
+    assert "no longer" in judge_red(BASE, after, SCOPE).why
+
+
+def test_a_misspelt_name_inside_the_test_is_refused() -> None:
+    typo = Failure(type="NameError", message="name 'clac' is not defined", file="tests/b.py")
+    after = report({"tests/a.py::one": S.PASSED, "tests/b.py::new": S.FAILED}, failure=typo)
+    assert "never defined" in judge_red(BASE, after, SCOPE).why
+
+
+def test_a_missing_fixture_is_refused() -> None:
+    setup = Failure(type="FixtureLookupError", message="fixture 'x' not found")
+    after = report({"tests/a.py::one": S.PASSED, "tests/b.py::new": S.ERROR}, failure=setup)
+    assert "outside the test itself" in judge_red(BASE, after, SCOPE).why
+
+
+def test_a_run_that_crashed_gives_no_verdict_either_way() -> None:
+    crashed = Report(runner="pytest", status=ReportStatus.CRASHED, running=["tests/a.py::one"])
+    assert "died" in judge_red(BASE, crashed, SCOPE).why and "tests/a.py::one" in judge_green(BASE, crashed, []).why
+
+
+def test_green_needs_every_red_test_to_pass() -> None:
+    after = report({"tests/a.py::one": S.PASSED, "tests/b.py::new": S.FAILED})
+    assert "still red" in judge_green(BASE, after, ["tests/b.py::new"]).why
+
+
+def test_what_was_red_before_we_came_does_not_count_against_anybody() -> None:
+    after = report({"tests/a.py::one": S.PASSED, "tests/a.py::old_red": S.FAILED, "tests/b.py::new": S.PASSED})
+    assert judge_green(BASE, after, ["tests/b.py::new"]).ok
+
+
+def test_a_test_that_is_skipped_xfailed_or_gone_is_not_green() -> None:
+    for status in (S.SKIPPED, S.XFAILED, S.TODO):
+        after = report({"tests/a.py::one": status, "tests/b.py::new": S.PASSED})
+        assert "no longer" in judge_green(BASE, after, ["tests/b.py::new"]).why
+    assert "no longer" in judge_green(BASE, report({"tests/b.py::new": S.PASSED}), ["tests/b.py::new"]).why
+
+
+def test_a_file_that_was_red_is_green_when_it_loads_and_all_in_it_passes() -> None:
+    after = report({"tests/a.py::one": S.PASSED, "tests/b.py::new": S.PASSED})
+    assert judge_green(BASE, after, ["tests/b.py"]).ok
+    empty = report({"tests/a.py::one": S.PASSED})
+    assert not judge_green(BASE, empty, ["tests/b.py"]).ok
+
+
+def test_compare_tells_new_still_fixed_added_missing_and_silenced_apart() -> None:
+    before = report({"a": S.PASSED, "b": S.FAILED, "c": S.FAILED, "d": S.PASSED, "e": S.PASSED})
+    delta = compare(before, report({"a": S.FAILED, "b": S.FAILED, "c": S.PASSED, "d": S.SKIPPED, "f": S.PASSED}))
+    assert (delta.new_failures, delta.still_failing, delta.fixed) == (["a"], ["b"], ["c"])
+    assert (delta.silenced, delta.added, delta.missing) == (["d"], ["f"], ["e"])
+
+
+def test_a_digest_ignores_times_and_order_and_sees_every_status() -> None:
+    one = report({"a": S.PASSED, "b": S.PASSED})
+    assert digest(one) == digest(report({"b": S.PASSED, "a": S.PASSED}))
+    assert digest(one) != digest(report({"a": S.PASSED, "b": S.SKIPPED}))
+
+
+def test_a_fingerprint_survives_another_folder_and_another_address() -> None:
+    def red(message: str) -> Report:
+        return report({"a": S.FAILED}, failure=Failure(type="AssertionError", message=message))
+
+    here, there = red("<Point at 0x7f01> in /tmp/x1/calc.py"), red("<Point at 0x7e99> in /home/me/calc.py")
+    assert fingerprint(here, ["a"]) == fingerprint(there, ["a"]) != fingerprint(red("other"), ["a"])
+
+
+def test_only_agreement_of_records_end_and_exit_code_is_a_pass() -> None:
+    passed = [TestResult(id="a", status=S.PASSED)]
+    failed = [TestResult(id="a", status=S.FAILED)]
+
+    def verdict(tests: list[TestResult], code: int, *, ended: bool = True, notes: tuple[str, ...] = ()) -> str:
+        return status_of(tests=tests, broken=0, exit_code=code, ended=ended, timed_out=False, notes=list(notes))
+
+    assert verdict(passed, 0) == "passed"
+    assert verdict(failed, 1) == "failed"
+    assert verdict(failed, 0) == verdict(passed, 1) == verdict(passed, 0, notes=("x",)) == "inconsistent"
+    assert verdict(passed, 0, ended=False) == "crashed"
+    assert verdict([], 0) == "no_tests"
+
+
+def test_totals_are_counted_from_the_records() -> None:
+    totals = totals_of(TestResult(id=str(n), status=status) for n, status in enumerate(S))
+    assert totals.tests == 7 and totals.errors == totals.todo == totals.xpassed == 1

@@ -1,0 +1,245 @@
+"""What the text of a failure gives away."""
+
+# One text, one line.
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from ratchet.checks.formats import compiler, recover, yamlish
+from ratchet.checks.formats.text import Ends, Tail, clip, lines, plain
+
+VALUES = [
+    ("junit 4", "expected:<4> but was:<5>", "4", "5"),
+    ("junit 5", "sums ==> expected: <4> but was: <5>", "4", "5"),
+    ("testng", "expected [4] but found [5]", "4", "5"),
+    ("kotlin", "Expected <4>, actual <5>.", "4", "5"),
+    ("hamcrest", "\nExpected: is <4>\n     but: was <5>", "4", "5"),
+    ("assertj", "\nexpected: 4\n but was: 5", "4", "5"),
+    ("assertj old", "\nExpecting:\n <5>\nto be equal to:\n <4>\nbut was not.", "4", "5"),
+    ("scalatest", "5 did not equal 4 (CalcSpec.scala:9)", "4", "5"),
+    ("nunit", "  Expected: 4\n  But was:  5\n", "4", "5"),
+    ("xunit", "Assert.Equal() Failure\nExpected: 4\nActual:   5", "4", "5"),
+    ("mstest", "Assert.AreEqual failed. Expected:<4>. Actual:<5>. ", "4", "5"),
+    ("pytest", "assert 5 == 4\n +  where 5 = add(2, 2)", "4", "5"),
+    ("unittest", "AssertionError: 5 != 4", "4", "5"),
+    ("jest", "expect(received).toBe(expected)\n\nExpected: 4\nReceived: 5\n", "4", "5"),
+    ("chai", "AssertionError: expected 5 to equal 4", "4", "5"),
+    ("node", "Expected values to be strictly equal:\n\n5 !== 4\n", "4", "5"),
+    ("vitest", "- Expected\n+ Received\n\n- 4\n+ 5\n", "4", "5"),
+    ("phpunit", "Failed asserting that 5 matches expected 4.", "4", "5"),
+    (
+        "phpunit diff",
+        "Failed asserting that two strings are equal.\n--- Expected\n+++ Actual\n@@ @@\n-'a'\n+'b'\n",
+        "'a'",
+        "'b'",
+    ),
+    ("rspec", "\n       expected: 4\n            got: 5\n\n       (compared using ==)", "4", "5"),
+    ("minitest", "Expected: 4\n  Actual: 5", "4", "5"),
+    ("testify", "Not equal: \n\t\texpected: 4\n\t\tactual  : 5", "4", "5"),
+    ("go want", "Add(2, 2) = 5, want 4", "4", "5"),
+    ("go got", "got 5, want 4", "4", "5"),
+    ("go want first", "want 4, got 5", "4", "5"),
+    ("plain", "expected 4 but got 5", "4", "5"),
+    ("rust", "assertion `left == right` failed\n  left: 5\n right: 4", "4", "5"),
+    ("rust old", "assertion failed: `(left == right)`\n  left: `5`,\n right: `4`", "4", "5"),
+    ("gtest", "Expected equality of these values:\n  add(2, 2)\n    Which is: 5\n  4", "4", "5"),
+    ("gtest old order", "Expected equality of these values:\n  4\n  add(2, 2)\n    Which is: 5", "4", "5"),
+    ("gtest compare", "Expected: (add(2, 2)) < (4), actual: 5 vs 4", "4", "5"),
+    ("catch2", "CHECK( add(2, 2) == 4 )\nwith expansion:\n  5 == 4", "4", "5"),
+    ("exunit", "code:  assert add(2, 2) == 4\nleft:  5\nright: 4\n", "4", "5"),
+    ("dart", "Expected: <4>\n  Actual: <5>\n", "4", "5"),
+    ("xctest", 'XCTAssertEqual failed: ("5") is not equal to ("4")', "4", "5"),
+    ("zig", "expected 4, found 5", "4", "5"),
+    ("perl", "Failed test\n         got: '5'\n    expected: '4'", "'4'", "'5'"),
+    ("busted", "Expected objects to be equal.\nPassed in:\n(number) 5\nExpected:\n(number) 4", "4", "5"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected", "actual"), [row[1:] for row in VALUES], ids=[row[0] for row in VALUES])
+def test_expected_and_actual_are_found_in_the_words_of(text: str, expected: str, actual: str) -> None:
+    found = recover.failure(text)
+    assert (found.expected, found.actual) == (expected, actual)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no such thing",
+        "connection refused",
+        "expected",
+        "it was expected to work",
+        "a > b",
+        "assert ready",
+        "to be or not",
+    ],
+)
+def test_prose_is_not_mistaken_for_a_comparison(text: str) -> None:
+    assert recover.comparison(text) == (None, None, "")
+
+
+STACKS = [
+    (
+        "python",
+        'File "/project/a.py", line 3, in f\n  File "/usr/lib/python3.11/json/x.py", line 9, in g',
+        "/project/a.py",
+        3,
+    ),
+    (
+        "node",
+        "Error: x\n    at f (/project/a.js:3:5)\n    at node:internal/x:1:1\n    at g (/project/b.js:9:1)",
+        "/project/a.js",
+        3,
+    ),
+    (
+        "java",
+        "\tat java.lang.X.y(X.java:1)\n\tat com.acme.A.f(A.java:3)\n\tat com.acme.B.g(B.java:9)",
+        "com/acme/A.java",
+        3,
+    ),
+    (
+        "dotnet",
+        "   at Acme.A.F() in /project/A.cs:line 3\n   at Acme.B.G() in /project/B.cs:line 9",
+        "/project/A.cs",
+        3,
+    ),
+    ("ruby", "/project/a.rb:3:in `f'\n/usr/lib/ruby/gems/x.rb:1:in `y'", "/project/a.rb", 3),
+    ("php", "/project/vendor/x.php:1\n/project/A.php:3", "/project/A.php", 3),
+    ("elixir", "(ex_unit 1.14.0) lib/ex_unit/x.ex:1: X.y/1\n(fx 0.1.0) lib/a.ex:3: A.f/0", "lib/a.ex", 3),
+    (
+        "go",
+        "panic: x\n\ngoroutine 1 [running]:\nmain.f()\n\t/project/a.go:3 +0x1d\nmain.g()\n\t/project/b.go:9 +0x1d",
+        "/project/a.go",
+        3,
+    ),
+    ("rust", "panicked at src/a.rs:3:9:\nboom", "src/a.rs", 3),
+    ("bats", "(in test file test/a.bats, line 3)\n  `false' failed", "test/a.bats", 3),
+    ("perl", "Failed test 'x'\n  at t/a.t line 3.", "t/a.t", 3),
+    ("windows", "   at Acme.A.F() in C:\\project\\A.cs:line 3", "C:\\project\\A.cs", 3),
+]
+
+
+@pytest.mark.parametrize(("text", "file", "line"), [row[1:] for row in STACKS], ids=[row[0] for row in STACKS])
+def test_the_innermost_frame_of_the_project_is_the_place_in(text: str, file: str, line: int) -> None:
+    found = recover.failure(text)
+    assert (found.file, found.line) == (file, line)
+
+
+def test_a_sanitizer_names_its_finding_and_the_frame_that_did_it() -> None:
+    report = (
+        "==1==ERROR: AddressSanitizer: heap-use-after-free on address 0x6020 at pc 0x55\n"
+        "    #0 0x55a1 in main /project/a.c:2\n    #1 0x7f60 in __libc_start ../csu/libc-start.c:360\n"
+        "freed by thread T0 here:\n    #0 0x7f60 in __interceptor_free ../../libsanitizer/x.cpp:52\n"
+    )
+    found = recover.sanitizer(report)
+    assert found and (found.type, found.message, found.file, found.line) == (
+        "AddressSanitizer",
+        "heap-use-after-free",
+        "/project/a.c",
+        2,
+    )
+    undefined = recover.sanitizer("u.c:1:68: runtime error: signed integer overflow")
+    assert undefined and (undefined.type, undefined.file, undefined.line) == ("UndefinedBehaviorSanitizer", "u.c", 1)
+    race = recover.sanitizer(
+        "WARNING: ThreadSanitizer: data race (pid=1)\n  Write\n    #0 0x1 in f /project/t.cc:9:3\n"
+    )
+    assert race and (race.type, race.message, race.line) == ("ThreadSanitizer", "data race", 9)
+    assert recover.sanitizer("all quiet") is None
+
+
+COMPILERS = [
+    ("gcc", "src/a.c:3:5: error: 'x' undeclared", "src/a.c", 3, 5),
+    ("clang fatal", "src/a.c:3:10: fatal error: 'x.h' file not found", "src/a.c", 3, 10),
+    ("ld", "/usr/bin/ld: a.o: in function `main':\na.c:3: undefined reference to `f'", "a.c", 3, 0),
+    ("go", "./a.go:3:5: undefined: x", "a.go", 3, 5),
+    ("rustc", "error[E0425]: cannot find value `c`\n --> src/lib.rs:3:5\n  |", "src/lib.rs", 3, 5),
+    ("tsc", "src/a.ts(3,5): error TS2322: Type 'string' is not assignable", "src/a.ts", 3, 5),
+    ("tsc pretty", "src/a.ts:3:5 - error TS2322: Type 'string' is not assignable", "src/a.ts", 3, 5),
+    ("javac", "src/A.java:3: error: ';' expected", "src/A.java", 3, 0),
+    ("maven", "[ERROR] /project/A.java:[3,5] ';' expected", "/project/A.java", 3, 5),
+    ("kotlinc", "e: file:///project/A.kt:3:5 Unresolved reference: x", "/project/A.kt", 3, 5),
+    ("kotlinc old", "e: /project/A.kt: (3, 5): Unresolved reference: x", "/project/A.kt", 3, 5),
+    ("scalac", "[error] /project/A.scala:3:5: not found: value x", "/project/A.scala", 3, 5),
+    ("scala 3", "-- [E006] Not Found Error: src/A.scala:3:5 ------", "src/A.scala", 3, 5),
+    ("csc", "/project/A.cs(3,5): error CS1002: ; expected [/project/A.csproj]", "/project/A.cs", 3, 5),
+    ("swiftc", "/project/A.swift:3:5: error: cannot find 'x' in scope", "/project/A.swift", 3, 5),
+    ("zig", "a.zig:3:5: error: use of undeclared identifier 'x'", "a.zig", 3, 5),
+    ("elixir", "** (CompileError) lib/a.ex:3: undefined function x/0", "lib/a.ex", 3, 0),
+    ("elixir 1.16", '    error: undefined variable "x"\n    │\n  3 │ x\n    │ ^\n    └─ lib/a.ex:3:5: A.f/0', "lib/a.ex", 3, 5),
+    ("gleam", "error: Unknown variable\n  ┌─ /project/src/a.gleam:3:5\n", "/project/src/a.gleam", 3, 5),
+    ("erlc", "src/a.erl:3:5: variable 'X' is unbound", "src/a.erl", 3, 5),
+    ("php", "PHP Parse error:  syntax error, unexpected '}' in /project/a.php on line 3", "/project/a.php", 3, 0),
+    ("ruby", "/project/a.rb:3: syntax error, unexpected end", "/project/a.rb", 3, 0),
+    ("python", '  File "/project/a.py", line 3\n    def f(:\n          ^\nSyntaxError: invalid syntax', "/project/a.py", 3, 0),
+    ("node", "/project/a.js:3\nconst = 3;\n      ^\n\nSyntaxError: Unexpected token '='", "/project/a.js", 3, 0),
+    ("babel", "SyntaxError: /project/a.js: Unexpected token (3:5)", "/project/a.js", 3, 5),
+    ("esbuild", '/project/a.ts:3:5: ERROR: Expected ";" but found "x"', "/project/a.ts", 3, 5),
+    ("dart", "lib/a.dart:3:5: Error: Expected ';' after this.", "lib/a.dart", 3, 5),
+    ("nim", "/project/a.nim(3, 5) Error: undeclared identifier: 'x'", "/project/a.nim", 3, 5),
+    ("ghc", "src/A.hs:3:5: error:\n    • Variable not in scope: x", "src/A.hs", 3, 5),
+    ("ocaml", 'File "a.ml", line 3, characters 5-6:\nError: Unbound value x', "a.ml", 3, 5),
+    ("perl", "syntax error at t/a.t line 3, near \"}\"", "t/a.t", 3, 0),
+    ("bash", "./a.sh: line 3: syntax error near unexpected token `fi'", "a.sh", 3, 0),
+    ("cmake", "CMake Error at CMakeLists.txt:3 (add_executable):", "CMakeLists.txt", 3, 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "file", "line", "column"), [row[1:] for row in COMPILERS], ids=[row[0] for row in COMPILERS]
+)
+def test_a_compile_error_is_placed_from_the_words_of(text: str, file: str, line: int, column: int) -> None:
+    found = compiler.diagnostics(text)
+    assert [(error.file, error.line, error.column) for error in found] == [(file, line, column)]
+    assert found[0].message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "12:30:45: error: the clock",
+        "a warning: not an error",
+        "    a_test.go:8: got 5, want 4",
+        "https://a.b:80: error",
+    ],
+)
+def test_a_log_line_is_not_a_compile_error(text: str) -> None:
+    assert compiler.diagnostics(text) == []
+
+
+def test_a_compile_error_that_is_said_for_every_target_is_reported_once() -> None:
+    assert len(compiler.diagnostics("a.c:3:5: error: x\n" * 3)) == 1
+
+
+def test_colours_line_ends_overwritten_lines_and_bad_bytes_are_cleaned() -> None:
+    source = b"\x1b[31mred\x1b[0m\r\nprogress\rdone\n\xffbad\n"
+    assert list(lines(io.BytesIO(source))) == ["red", "done", "\ufffdbad"]
+    assert plain("\ud800x") == "\ufffdx"
+
+
+def test_long_texts_keep_both_ends() -> None:
+    text = "a" * 50 + "b" * 50
+    assert clip(text, 30).startswith("a" * 20) and clip(text, 30).endswith("b" * 10)
+    ends, tail = Ends(20), Tail(10)
+    for letter in text:
+        ends.add(letter)
+        tail.add(letter)
+    assert (ends.text(), tail.text()) == ("a" * 10 + "b" * 10, "b" * 10)
+
+
+def test_the_little_yaml_is_read() -> None:
+    rows = [
+        "  a: 'it''s'",
+        "  at:",
+        "    file: x.js",
+        "    line: 3",
+        "  stack: |-",
+        "    one",
+        "      two",
+        '  end: "q"',
+        "  - odd",
+    ]
+    wanted = {"a": "it's", "at.file": "x.js", "at.line": "3", "stack": "one\n  two", "end": "q"}
+    assert yamlish.read(rows) == wanted

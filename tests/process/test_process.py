@@ -1,0 +1,171 @@
+"""Real children that ignore TERM, fork, flood, and outlive their parents."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from ratchet.process import Finished, ProgramMissing, call, is_gone, supervise, this_process
+
+PYTHON = sys.executable
+
+
+def run(tmp_path: Path, *argv: str, timeout_s: float = 30, **options: object) -> Finished:
+    return asyncio.run(_run(tmp_path, *argv, timeout_s=timeout_s, **options))
+
+
+async def _run(tmp_path: Path, *argv: str, timeout_s: float = 30, **options: object) -> Finished:
+    return await supervise(
+        argv,
+        cwd=tmp_path,
+        env=dict(os.environ),
+        output=tmp_path / "out",
+        timeout_s=timeout_s,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def said(tmp_path: Path) -> str:
+    return (tmp_path / "out").read_text()
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+async def until(path: Path) -> str:
+    """Wait for a child to have written a file; a deadline, not a pause, bounds it."""
+    async with asyncio.timeout(20):
+        while not path.exists() or not path.read_text().strip():  # noqa: ASYNC110 — the event is in another process
+            await asyncio.sleep(0.01)
+    return path.read_text()
+
+
+# A daemon: forks twice, starts a session of its own, and says who it is.
+DAEMON = """
+import os, sys, time, signal
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        open(sys.argv[1], "w").write(str(os.getpid()))
+        time.sleep(600)
+    os._exit(0)
+while not os.path.exists(sys.argv[1]) or not open(sys.argv[1]).read():
+    time.sleep(0.01)
+"""
+
+
+def test_a_child_gets_its_input_and_its_output_is_kept(tmp_path: Path) -> None:
+    ended = run(tmp_path, "cat", stdin=b"hello")
+    assert (ended.exit_code, said(tmp_path)) == (0, "hello")
+
+
+def test_a_childs_exit_code_is_its_own(tmp_path: Path) -> None:
+    assert run(tmp_path, "sh", "-c", "exit 7").exit_code == 7
+
+
+def test_a_child_killed_by_a_signal_says_by_which(tmp_path: Path) -> None:
+    assert run(tmp_path, "sh", "-c", "kill -SEGV $$").signal == signal.SIGSEGV
+
+
+def test_a_program_that_is_not_there_is_an_error_with_its_name(tmp_path: Path) -> None:
+    with pytest.raises(ProgramMissing, match="no-such-program"):
+        run(tmp_path, "no-such-program")
+    with pytest.raises(ProgramMissing, match="no-such-program"):
+        call(["no-such-program"])
+
+
+def test_a_child_that_ignores_term_is_killed_when_its_time_is_up(tmp_path: Path) -> None:
+    code = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
+    ended = run(tmp_path, PYTHON, "-c", code, timeout_s=0.5, grace_s=0.2)
+    assert ended.timed_out and ended.signal == signal.SIGKILL
+
+
+def test_a_child_that_minds_term_ends_itself_within_its_grace(tmp_path: Path) -> None:
+    code = "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.05; done"
+    ended = run(tmp_path, "sh", "-c", code, timeout_s=0.5)
+    assert ended.timed_out and ended.exit_code == 3 and "bye" in said(tmp_path)
+
+
+def test_a_daemon_that_left_its_session_dies_with_the_step(tmp_path: Path) -> None:
+    ended = run(tmp_path, PYTHON, "-c", DAEMON, str(tmp_path / "pid"))
+    assert ended.exit_code == 0 and ended.survivors >= 1
+    assert not alive(int((tmp_path / "pid").read_text()))
+
+
+def test_children_that_fork_while_being_killed_are_all_gone(tmp_path: Path) -> None:
+    code = (
+        "import os, time\nfor _ in range(40):\n    if not os.fork():\n        os.setsid(); time.sleep(600); os._exit(0)"
+    )
+    ended = run(tmp_path, PYTHON, "-c", code)
+    assert ended.survivors == 40
+
+
+def test_a_silent_child_is_stopped_and_a_talking_one_is_not(tmp_path: Path) -> None:
+    quiet = run(tmp_path, "sleep", "600", silence_s=0.3)
+    assert quiet.silent and not quiet.timed_out
+    talking = "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.1; done"
+    assert run(tmp_path, "sh", "-c", talking, silence_s=0.6).exit_code == 0
+
+
+def test_a_flood_of_output_goes_to_the_file_and_not_into_memory(tmp_path: Path) -> None:
+    ended = run(tmp_path, "sh", "-c", "head -c 50000000 /dev/zero")
+    assert ended.exit_code == 0 and (tmp_path / "out").stat().st_size == 50_000_000
+
+
+def test_a_child_that_never_reads_a_large_input_does_not_block(tmp_path: Path) -> None:
+    assert run(tmp_path, "true", stdin=b"x" * 10_000_000).exit_code == 0
+
+
+def test_cancelling_leaves_nobody_behind(tmp_path: Path) -> None:
+    async def cancelled() -> int:
+        task = asyncio.create_task(
+            _run(tmp_path, PYTHON, "-c", DAEMON + "time.sleep(600)", str(tmp_path / "pid"), grace_s=0.2)
+        )
+        pid = int(await until(tmp_path / "pid"))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return pid
+
+    assert not alive(asyncio.run(cancelled()))
+
+
+def test_when_the_factory_is_killed_its_children_die_too(tmp_path: Path) -> None:
+    factory = f"""
+import asyncio, os, sys
+from pathlib import Path
+from ratchet.process import supervise
+asyncio.run(supervise([sys.executable, "-c", {DAEMON + "time.sleep(600)"!r}, "pid"], cwd=Path({str(tmp_path)!r}),
+    env=dict(os.environ), output=Path({str(tmp_path)!r}) / "out", timeout_s=600))
+"""
+    killed = subprocess.Popen([PYTHON, "-c", factory])
+    daemon = int(asyncio.run(until(tmp_path / "pid")))
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    deadline = time.monotonic() + 20
+    while alive(daemon) and time.monotonic() < deadline:
+        os.sched_yield()
+    assert not alive(daemon)
+
+
+def test_a_holder_is_gone_when_it_is_dead_or_its_pid_is_another_process() -> None:
+    me = this_process()
+    assert not is_gone(me)
+    child = subprocess.Popen(["true"])
+    child.wait()
+    assert is_gone(replace(me, pid=child.pid)) and is_gone(replace(me, born="1"))
+    assert not is_gone(replace(me, machine="elsewhere", pid=child.pid))

@@ -1,0 +1,7 @@
+@test "before" {
+  true
+}
+
+@test "hangs" {
+  tail -f /dev/null
+}

@@ -1,0 +1,3 @@
+import { test } from 'bun:test';
+import './missing.js';
+test('never seen', () => {});

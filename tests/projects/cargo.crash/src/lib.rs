@@ -1,0 +1,7 @@
+#[test]
+fn before() {}
+
+#[test]
+fn dies() {
+    std::process::abort()
+}

@@ -1,0 +1,7 @@
+#[test]
+fn before() {}
+
+#[test]
+fn hangs() {
+    loop { std::thread::park() }
+}

@@ -1,0 +1,3 @@
+module example.com/it
+
+go 1.19

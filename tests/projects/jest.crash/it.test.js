@@ -1,0 +1,5 @@
+test('before', () => {});
+test('dies', () => {
+  process.exit(0)
+});
+test('after', () => {});

@@ -1,0 +1,5 @@
+test('before', () => {});
+test('hangs', () => {
+  for (;;);
+});
+test('after', () => {});

@@ -1,0 +1,5 @@
+it('before', () => {});
+it('dies', () => {
+  process.exit(0)
+});
+it('after', () => {});

@@ -1,0 +1,6 @@
+const { test } = require('node:test');
+test('before', () => {});
+test('hangs', () => {
+  for (;;);
+});
+test('after', () => {});

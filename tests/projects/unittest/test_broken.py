@@ -1,0 +1,7 @@
+import unittest
+import missing_module
+
+
+class Never(unittest.TestCase):
+    def test_never_seen(self):
+        pass

@@ -1,0 +1,6 @@
+import { test } from 'vitest';
+test('before', () => {});
+test('dies', () => {
+  process.exit(0)
+});
+test('after', () => {});

@@ -1,0 +1,6 @@
+import { test } from 'vitest';
+test('before', () => {});
+test('hangs', () => {
+  for (;;);
+});
+test('after', () => {});
