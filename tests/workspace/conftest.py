@@ -13,7 +13,6 @@ import pytest
 from ratchet.workspace import Refused
 from ratchet.workspace.kinds import GitWorkspace
 from ratchet.workspace.registry import Limits, Workspaces
-from ratchet.workspace.syscalls import unmount
 
 SMALL = Limits(min_free_ram_bytes=1 << 20, min_free_disk_bytes=1 << 20)
 KINDS = ["overlay-ram", "overlay-disk", "overlay-userns", "btrfs", "reflink", "worktree", "copy"]
@@ -49,17 +48,6 @@ def fill(repo: Path) -> None:
     with (repo / "sparse.bin").open("wb") as file:
         file.write(b"head")
         file.truncate(1 << 20)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _nothing_stays_mounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What a failed test left mounted would keep pytest from ever removing its folders."""
-    yield
-    base = str(tmp_path_factory.getbasetemp())
-    for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
-        target = line.split()[1]
-        if target.startswith(base) and os.geteuid() == 0:
-            unmount(target)
 
 
 @pytest.fixture
