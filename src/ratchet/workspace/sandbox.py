@@ -81,14 +81,14 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             # A plain `cd`: whoever is not let in by a namespace is started in / and must get to its folder.
             go = enter or ["sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", inside]
             return [*self.limits, *go, *argv], dict(env)
-        command = [*self.limits, *enter, self.bwrap, *self._options([str(path) for path in writable])]
+        command = [*self.limits, *enter, self.bwrap, *self._options([str(path) for path in writable], argv)]
         return [*command, "--chdir", inside, "--", *argv], _own_home(env)
 
     def _inside(self, path: str) -> str:
         holder = self.record.held_by
         return path.removeprefix(f"/proc/{holder.pid}/root") if holder else path
 
-    def _options(self, more: list[str]) -> list[str]:
+    def _options(self, more: list[str], argv: Sequence[str]) -> list[str]:
         network = [] if self.network else ["--unshare-net"]
         keeps = [word for name in _ROOT_KEEPS for word in ("--cap-add", f"CAP_{name}")] if os.geteuid() == 0 else []
         return [
@@ -97,7 +97,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             *("--tmpfs", "/tmp", "--tmpfs", "/var/tmp", "--tmpfs", "/run", "--dir", HOME),  # noqa: S108
             *("--ro-bind-try", "/run/systemd/resolve", "/run/systemd/resolve"),
             *self._covered(),
-            *_bind("--ro-bind-try", self._still_seen()),
+            *_bind("--ro-bind-try", [*self._still_seen(), *_named(argv)]),
             *("--bind" if self.content else "--ro-bind", self.record.path, self.record.path),
             *_bind("--ro-bind-try", self.read_only),
             *_shared(self.writable),
@@ -118,6 +118,13 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         """What must stay visible although the folder it is in is covered: the source's git, the interpreter, us."""
         needed = [self.record.repo, self.record.git_dir, sys.prefix, sys.base_prefix, str(Path(__file__).parents[2])]
         return [path for path in needed if path.startswith(tuple(f"{mask}/" for mask in _MASKED))]
+
+
+def _named(argv: Sequence[str]) -> list[str]:
+    """The folders of programs and scripts the command names by path: they must be seen, wherever they are kept."""
+    masks = tuple(f"{mask}/" for mask in _MASKED)
+    files = [Path(word) for word in argv if word.startswith(masks) and os.path.isfile(word)]
+    return [str(file if str(file.parent) in _MASKED else file.parent) for file in files]
 
 
 def _bind(how: str, paths: Sequence[str]) -> list[str]:
