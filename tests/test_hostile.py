@@ -25,6 +25,7 @@ from tests.support import (
     kinds,
     open_factory,
     small_project,
+    write_script,
 )
 
 KINDS = ["auto", "worktree", "copy"]
@@ -183,6 +184,24 @@ def test_a_rate_limit_met_again_and_again_never_fails_the_run_and_its_cost_is_co
             state = carry(factory, place / "SPEC.md")
         assert state.parked
     assert state.usage.cost_usd == 2.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_locks_and_torn_indexes_that_a_killed_git_left_do_not_stop_the_next_worker(tmp_path: Path, kind: str) -> None:
+    place = small_project(tmp_path, GOOD_SCRIPT | {"implement": [{"fail": "rate_limit"}]})
+    with open_factory(place, f"workspace.kind={kind}") as factory:
+        parked = carry(factory, place / "SPEC.md")
+        assert parked.started
+        workspace = factory.workspaces.open(parked.started.slug)
+    homes = [workspace.home, Path(workspace.record.layer or workspace.home), workspace.path / ".git"]
+    for home in [home for home in homes if home.is_dir()]:
+        for name in ("trees.index.lock", "commit.index.lock", "index.lock"):
+            (home / name).write_text("")
+    (workspace.home / "trees.index").write_bytes(b"torn")
+    write_script(place, GOOD_SCRIPT)
+    with open_factory(place, f"workspace.kind={kind}") as factory:
+        state = carry(factory, place / "SPEC.md")
+    assert state.run == parked.run and state.status is RunStatus.COMPLETED, state.detail
 
 
 def test_a_reviewer_without_a_verdict_hears_why_it_did_not_count(tmp_path: Path) -> None:

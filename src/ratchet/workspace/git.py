@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from ratchet.errors import DiskFull, GitFailed
@@ -38,13 +40,22 @@ def git(
     `enter` is put before the command: how to get where the folder is visible.
     """
     settings = [word for setting in _ALWAYS for word in ("-c", setting)]
-    answer = call([*enter, "git", *settings, *args], cwd=cwd, env=_environment(env or {}), stdin=stdin)
+    answer = call(
+        [*_ends_with_us(), *enter, "git", *settings, *args], cwd=cwd, env=_environment(env or {}), stdin=stdin
+    )
     if answer.exit_code not in ok:
         said = (answer.stderr or answer.stdout).decode(errors="replace").strip()
         if "No space left on device" in said or ("unable to write" in said and is_full(cwd)):
             raise DiskFull(f"no room left while git wrote: {said}", hint="free some space, then resume the run")
         raise GitFailed(f"git {args[0]} failed: {said}", exit_code=answer.exit_code)
     return answer.stdout
+
+
+@lru_cache(maxsize=1)
+def _ends_with_us() -> tuple[str, ...]:
+    """A git that outlived a killed factory would go on writing where the next one has begun."""
+    found = shutil.which("setpriv")
+    return (found, "--pdeathsig", "KILL") if found else ()
 
 
 def is_full(folder: Path | None) -> bool:

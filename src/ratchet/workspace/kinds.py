@@ -15,7 +15,7 @@ import msgspec
 from ratchet.core import trailers
 from ratchet.core.snapshot import Manifest
 from ratchet.errors import GitFailed
-from ratchet.files import room_for
+from ratchet.files import room_for, write_durably
 from ratchet.process import hold, is_gone, let_go, stay
 from ratchet.workspace import Record
 from ratchet.workspace.bases import Base, read_base, share_ignored
@@ -65,6 +65,7 @@ class GitWorkspace(ABC):
             folder=self.path,
             borrow=Path(self.record.git_dir) / "objects",
             enter=self.enter,
+            reseed=self.reseed,
         )
 
     def enter(self, folder: Path) -> list[str]:  # noqa: ARG002 — where everyone sees the mount there is no need
@@ -81,6 +82,26 @@ class GitWorkspace(ABC):
     @abstractmethod
     def mend(self) -> None:
         """Make the workspace usable again, whatever was done to it or its machine."""
+
+    def reseed(self) -> None:
+        """Let the trees' index know again what the base tracks, ignored or not."""
+        made = f"{self.record.base}/trees.index"
+        if self.record.base and os.path.exists(made):
+            shutil.copyfile(made, self.home / "trees.index")
+        else:
+            self.trees.seed(self.record.base_commit)
+
+    def unlock(self) -> None:
+        """Remove what a killed git left: locks, a torn index. Whoever holds the run's lease is the only one here."""
+        for place in (self.home, Path(self.record.layer or self.home), self.path / ".git", self._worktree_folder()):
+            for lock in place.glob("*.lock") if place.is_dir() else ():
+                remove(lock)
+        if self.trees.index.exists():
+            self.trees.mend_index()
+
+    def _worktree_folder(self) -> Path:
+        kept = self.home / "dot-git"
+        return Path(kept.read_text().removeprefix("gitdir:").strip()) if kept.exists() else self.home
 
     def size_bytes(self) -> int:
         """What the writable layer takes."""
@@ -186,10 +207,9 @@ class Worktree(GitWorkspace):
         branch = self.ref.removeprefix("refs/heads/")
         locked = ["--lock", "--force", "--force"]
         self._source("worktree", "add", "--quiet", *locked, str(self.path), branch)
-        (self.home / "dot-git").write_bytes((self.path / ".git").read_bytes())
+        write_durably(self.home / "dot-git", (self.path / ".git").read_bytes())
         if self.record.base:
             share_ignored(Path(self.base.folder), self.path)
-        self.trees.seed(self.record.base_commit)
         self.record = msgspec.structs.replace(self.record, base_tree=self.trees.write())
 
     def mend(self) -> None:

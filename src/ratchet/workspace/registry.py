@@ -368,6 +368,7 @@ class Workspaces:
     def adopt(self, slug: str, *, owner: Holder) -> GitWorkspace:
         """Open one and own it from now on."""
         workspace = self.open(slug)
+        workspace.unlock()
         self._rewrite(workspace, owner_pid=owner.pid, owner_born=owner.born, kept_until="")
         return workspace
 

@@ -97,11 +97,13 @@ class Trees:
         folder: Path,
         borrow: Path | None = None,
         enter: Callable[[Path], Sequence[str]] = lambda _folder: (),
+        reseed: Callable[[], None] = lambda: None,
     ) -> None:
         """`store` is the private repository, made if missing; `borrow` is an object store to save copying from;
-        `enter` gives what to put before a command that must see the folder, where it is mounted for a few only."""
+        `enter` gives what to put before a command that must see the folder, where it is mounted for a few only;
+        `reseed` makes the index anew when it is lost."""
         self.store, self.index, self.folder = store, index, folder
-        self._enter = enter
+        self._enter, self._reseed = enter, reseed
         if not (store / "info" / "attributes").exists():
             _make_store(store, borrow)
 
@@ -114,17 +116,28 @@ class Trees:
         self._git("read-tree", "--reset", commit)
 
     def write(self) -> str:
+        if not self.index.exists():
+            self._reseed()
         try:
             self._git("add", "--all", ".")
         except GitFailed:
             # Two ways to hide from us: an unreadable file, and a repository inside the tree.
             make_readable(self.folder)
+            self.mend_index()
             self._unhide()
             self._git("add", "--all", ".")
         if self._new_repositories():
             self._unhide()
             self._git("add", "--all", ".")
         return self._text("write-tree")
+
+    def mend_index(self) -> None:
+        """A torn index, which a power cut can leave, is only a cache: it is made anew."""
+        try:
+            self._git("ls-files", "--stage", "-z")
+        except GitFailed:
+            self.index.unlink(missing_ok=True)
+            self._reseed()
 
     def restore(self, tree: str) -> None:
         """Everything in the folder becomes the tree: changed files, deleted ones, leftovers, ignored leftovers."""
