@@ -55,7 +55,12 @@ class Confinement(Protocol):
         self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], writable: Sequence[Path]
     ) -> tuple[list[str], dict[str, str]]: ...
 
+    def did_not_start(self, said: bytes) -> bool:
+        """Whether what was printed says that the confinement failed, before the command was run."""
+        ...
 
+
+START_TRIES = 5
 _confinement: ContextVar[Confinement | None] = ContextVar("confinement", default=None)
 
 
@@ -92,6 +97,49 @@ async def supervise(
     Silent is who writes neither to its output nor to `signs`, which are files or folders of files.
     `writable` are paths besides its folder that it must be able to write, should it be confined.
     """
+    confinement, said = _confinement.get(), errors or output
+    for tries_left in reversed(range(START_TRIES)):
+        before = said.stat().st_size if said.exists() else 0
+        ended = await _supervise(
+            argv,
+            cwd=cwd,
+            env=env,
+            output=output,
+            errors=errors,
+            stdin=stdin,
+            timeout_s=timeout_s,
+            silence_s=silence_s,
+            signs=signs,
+            grace_s=grace_s,
+            writable=writable,
+        )
+        if confinement is None or ended.exit_code != 1 or not confinement.did_not_start(_first(said, before)):
+            break
+        if tries_left:
+            os.truncate(said, before)
+    return ended
+
+
+def _first(path: Path, start: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(512)
+
+
+async def _supervise(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    output: Path,
+    errors: Path | None,
+    stdin: bytes,
+    timeout_s: float,
+    silence_s: float | None,
+    signs: Sequence[Path],
+    grace_s: float,
+    writable: Sequence[Path],
+) -> Finished:
     began = time.monotonic()
     argv, cwd, env = _confine(argv, cwd, env, writable)
     lifeline_read, lifeline = os.pipe()

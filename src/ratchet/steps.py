@@ -31,7 +31,7 @@ from ratchet.core.snapshot import path_text
 from ratchet.core.state import Phase, RunState
 from ratchet.core.tdd import Step
 from ratchet.core.verdict import Decision, Review, read_review, requirements_complete
-from ratchet.errors import ArtifactBroken
+from ratchet.errors import ArtifactBroken, EnvironmentCannot
 from ratchet.process import ProgramMissing, confined, supervise
 from ratchet.store.rundir import ANSWERS, RunDirectory
 from ratchet.workspace import Workspace
@@ -141,6 +141,11 @@ class Steps:
         await cross(self.workspace.reset, started.tree)
         with confined(self.sandboxes.for_tests()):
             report = await self.checks.run(self.workspace.path, log=log)
+        if report.output.startswith("bwrap: "):  # the platform's fault must not be taken for anybody else's
+            raise EnvironmentCannot(
+                f"the sandbox did not start: {report.output.strip()[:300]}",
+                hint='resume the run; if it stays so, set sandbox.mode = "off"',
+            )
         await cross(self.workspace.reset, started.tree)
         name = f"reports/step-{started.step}.json"
         return report, await cross(self.directory.put, name, msgspec.json.encode(report))

@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from ratchet.process import Finished, ProgramMissing, call, is_gone, supervise, this_process
+from ratchet.process import Finished, ProgramMissing, call, confined, is_gone, supervise, this_process
 
 PYTHON = sys.executable
 
@@ -66,6 +67,30 @@ if os.fork() == 0:
 while not os.path.exists(sys.argv[1]) or not open(sys.argv[1]).read():
     time.sleep(0.01)
 """
+
+
+class Fickle:
+    """A confinement that fails to start as often as it is told."""
+
+    def __init__(self, failures: int) -> None:
+        self.left = failures
+
+    def wrap(
+        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], writable: Sequence[Path]
+    ) -> tuple[list[str], dict[str, str]]:
+        self.left -= 1
+        refused = ["sh", "-c", "echo 'jail: a mount went away' >&2; exit 1"]
+        return (refused if self.left >= 0 else list(argv)), dict(env)
+
+    def did_not_start(self, said: bytes) -> bool:
+        return said.startswith(b"jail: ")
+
+
+@pytest.mark.parametrize(("failures", "code", "words"), [(2, 7, "hello\n"), (99, 1, "jail: a mount went away\n")])
+def test_a_confinement_that_does_not_start_is_tried_again(tmp_path: Path, failures: int, code: int, words: str) -> None:
+    with confined(Fickle(failures)):
+        ended = run(tmp_path, "sh", "-c", "echo hello; exit 7")
+    assert (ended.exit_code, said(tmp_path)) == (code, words)
 
 
 def test_a_child_gets_its_input_and_its_output_is_kept(tmp_path: Path) -> None:
