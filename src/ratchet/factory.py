@@ -27,7 +27,7 @@ from ratchet.core.roles import Role, Scope
 from ratchet.core.state import RunState, RunStatus, fold
 from ratchet.core.tdd import NEXT
 from ratchet.engine import Engine, Watcher
-from ratchet.errors import ArtifactBroken, EnvironmentCannot, LedgerBroken, NotFound, RatchetError, UsageError
+from ratchet.errors import ArtifactBroken, EnvironmentCannot, LedgerBroken, NotFound, UsageError
 from ratchet.places import kept_until, open_workspaces, recipe_of, sandbox_settings
 from ratchet.process import is_gone, this_process
 from ratchet.proof import Claim, Verification
@@ -394,6 +394,3 @@ def read_spec(path: Path) -> str:
             hint="split it into several items",
         )
     return spec
-
-
-__all__ = ["Factory", "RatchetError", "Story", "read_spec"]

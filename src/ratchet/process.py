@@ -17,12 +17,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, ParamSpec, Protocol
 
 import msgspec
 
@@ -60,7 +60,6 @@ class Confinement(Protocol):
         ...
 
 
-START_TRIES = 5
 _confinement: ContextVar[Confinement | None] = ContextVar("confinement", default=None)
 
 
@@ -78,6 +77,36 @@ class ProgramMissing(EnvironmentCannot):
     """The program to start is not there: install it or correct the command."""
 
 
+P = ParamSpec("P")
+START_TRIES = 5
+
+
+def _tried_again(run: Callable[P, Awaitable[Finished]]) -> Callable[P, Awaitable[Finished]]:
+    """A confinement that did not start has not run the command: that is nobody's result, and worth another try."""
+
+    async def until_started(*args: P.args, **kwargs: P.kwargs) -> Finished:
+        confinement = _confinement.get()
+        said = kwargs.get("errors") or kwargs["output"]
+        assert isinstance(said, Path)
+        for tries_left in reversed(range(START_TRIES)):
+            before = said.stat().st_size if said.exists() else 0
+            ended = await run(*args, **kwargs)
+            if confinement is None or ended.exit_code != 1 or not confinement.did_not_start(_first(said, before)):
+                break
+            if tries_left:
+                os.truncate(said, before)
+        return ended
+
+    return wraps(run)(until_started)
+
+
+def _first(path: Path, start: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(512)
+
+
+@_tried_again
 async def supervise(
     argv: Sequence[str],
     *,
@@ -97,49 +126,6 @@ async def supervise(
     Silent is who writes neither to its output nor to `signs`, which are files or folders of files.
     `writable` are paths besides its folder that it must be able to write, should it be confined.
     """
-    confinement, said = _confinement.get(), errors or output
-    for tries_left in reversed(range(START_TRIES)):
-        before = said.stat().st_size if said.exists() else 0
-        ended = await _supervise(
-            argv,
-            cwd=cwd,
-            env=env,
-            output=output,
-            errors=errors,
-            stdin=stdin,
-            timeout_s=timeout_s,
-            silence_s=silence_s,
-            signs=signs,
-            grace_s=grace_s,
-            writable=writable,
-        )
-        if confinement is None or ended.exit_code != 1 or not confinement.did_not_start(_first(said, before)):
-            break
-        if tries_left:
-            os.truncate(said, before)
-    return ended
-
-
-def _first(path: Path, start: int) -> bytes:
-    with path.open("rb") as file:
-        file.seek(start)
-        return file.read(512)
-
-
-async def _supervise(
-    argv: Sequence[str],
-    *,
-    cwd: Path,
-    env: Mapping[str, str],
-    output: Path,
-    errors: Path | None,
-    stdin: bytes,
-    timeout_s: float,
-    silence_s: float | None,
-    signs: Sequence[Path],
-    grace_s: float,
-    writable: Sequence[Path],
-) -> Finished:
     began = time.monotonic()
     argv, cwd, env = _confine(argv, cwd, env, writable)
     lifeline_read, lifeline = os.pipe()

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from tests.support import (
-    GOOD_SCRIPT,
     RATCHET,
     SMALL,
     git,
@@ -235,5 +234,10 @@ def test_the_scripted_agent_speaks_the_line_protocol(tmp_path: Path) -> None:
     assert answers[3]["artifacts"][0]["path"] == "tests/test_sub.py"
 
 
-def test_the_good_script_is_enough_for_a_run() -> None:
-    assert set(GOOD_SCRIPT) == {"audit", "implement", "review"}
+def test_a_relative_store_is_the_repositorys_wherever_the_command_is_typed(tmp_path: Path) -> None:
+    place = small_project(tmp_path)
+    done = ratchet(
+        *run_args(place)[:1], "../SPEC.md", *run_args(place)[2:], "--set", "store=my.db", cwd=place / "tests"
+    )
+    assert done.returncode == 0 and (place / "my.db").is_file(), done.stderr
+    assert "completed" in ratchet("runs", "--set", "store=my.db", cwd=place).stdout

@@ -95,3 +95,14 @@ def test_an_abort_reaches_the_worker_wherever_it_is(tmp_path: Path) -> None:
     assert told.returncode == 0 and running.returncode == 1 and "aborted by" in out
     again = ratchet("abort", "last", cwd=place)
     assert again.returncode == 2 and "aborted already" in again.stderr
+
+
+def test_a_terminated_demo_ends_without_a_traceback(tmp_path: Path) -> None:
+    argv = [*RATCHET, "demo", "--into", str(tmp_path / "demo")]
+    running = subprocess.Popen(argv, env=quick_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert running.stdout
+    while "baseline" not in running.stdout.readline():
+        pass
+    running.send_signal(signal.SIGTERM)
+    _, said = running.communicate(timeout=30)
+    assert running.returncode == 130 and "Traceback" not in said
