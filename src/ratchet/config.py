@@ -8,12 +8,12 @@ import re
 import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
 import msgspec
 
+from ratchet.core.gates import Gate
 from ratchet.core.policy import Policy
 from ratchet.core.roles import Role
 from ratchet.errors import ConfigError
@@ -92,20 +92,6 @@ class Roles(_Section, frozen=True, kw_only=True):
     implementer: RoleConfig = RoleConfig()
     architect: RoleConfig = RoleConfig()
     reviewer: RoleConfig = RoleConfig(timeout_s=300.0)
-
-
-class OnFail(StrEnum):
-    REVERT = "revert"
-    WARN = "warn"
-
-
-class Gate(_Section, frozen=True, kw_only=True):
-    """A command that must succeed on every kept step."""
-
-    name: str
-    command: str
-    on_fail: OnFail = OnFail.REVERT
-    timeout_s: Seconds = 600.0
 
 
 class Config(_Section, frozen=True, kw_only=True):

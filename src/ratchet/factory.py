@@ -15,10 +15,12 @@ from ratchet import proof, repository
 from ratchet.agents import Agent, Said, open_agent
 from ratchet.checks import Target
 from ratchet.checks.detect import detect
+from ratchet.checks.gates import detect_gates
 from ratchet.checks.run import TestRun, allowed_environment
 from ratchet.config import Config
 from ratchet.core import events as ev
 from ratchet.core import trailers
+from ratchet.core.gates import Gate, planned
 from ratchet.core.item import SPEC_MAX_CHARS, Item, slug_of, title_of
 from ratchet.core.lease import Lease
 from ratchet.core.ledger import Entry
@@ -32,7 +34,7 @@ from ratchet.places import kept_until, open_workspaces, recipe_of, sandbox_setti
 from ratchet.process import is_gone, this_process
 from ratchet.proof import Claim, Verification
 from ratchet.repository import Repository
-from ratchet.steps import Work, cross
+from ratchet.steps import Fresh, Work, cross
 from ratchet.store import RunRow, Store, open_store
 from ratchet.store.database import stamp
 from ratchet.store.rundir import RunDirectory
@@ -162,8 +164,23 @@ class Factory:
             protected=_union([Scope(tests=()).protected, *(target.protected for target in targets)]),
             test_command=targets[0].command,
             targets=[msgspec.json.encode(target).decode() for target in targets],
-            gates=[msgspec.json.encode(gate).decode() for gate in self.config.gates],
+            gates=[msgspec.json.encode(gate).decode() for gate in self.gates(targets)],
         )
+
+    def gates(self, targets: list[Target]) -> list[Gate]:
+        detected, _ = detect_gates(self.repo.root, targets)
+        return planned(detected, self.config.gates)
+
+    def _fresh(self, item: Item) -> Fresh:
+        """Beside the run's own workspace, from the same base, and gone afterwards whatever happens."""
+        slug = f"{item.slug[:50]}-final"
+        self.workspaces.destroy(slug)
+        workspace = self._create(slug, item)
+        sandboxes = self._sandboxes(workspace)
+        return Fresh(workspace=workspace, sandboxes=sandboxes, discard=lambda: self._discard(slug))
+
+    def _discard(self, slug: str) -> None:
+        self.workspaces.destroy(slug)
 
     def _workspace(self, item: Item) -> Workspace:
         """The run's own, if it is still whole; else laid down anew, for the trees and commits outlive it."""
@@ -171,8 +188,11 @@ class Factory:
             return self.workspaces.adopt(item.slug, owner=this_process())
         except NotFound:
             self.workspaces.destroy(item.slug)
+        return self._create(item.slug, item)
+
+    def _create(self, slug: str, item: Item) -> Workspace:
         made = self.workspaces.create(
-            item.slug,
+            slug,
             repo=Path(item.repo),
             commit=item.base_commit,
             kind=self.config.workspace.kind,
@@ -206,6 +226,7 @@ class Factory:
             history=engine.history,
             env={name: os.environ[name] for name in names if name in os.environ},
             sandboxes=self._sandboxes(workspace),
+            fresh=lambda: self._fresh(item),
         )
 
     def _sandboxes(self, workspace: Workspace) -> Sandboxes:

@@ -38,6 +38,7 @@ def outcome(kind: type[ev.Event], state: RunState) -> ev.Event:
     values = {
         "step": state.step,
         "report": REPORT,
+        "reports": [REPORT, REPORT],
         "tests": 1 if kind is ev.BaselineTaken else ["t::a"],
         "failing": [],
         "tree": _tree(kind, state),
@@ -212,8 +213,9 @@ def test_every_phase_can_be_left_and_every_moving_event_is_in_the_table() -> Non
     assert {event for _, event in NEXT} == MOVING
 
 
-def test_completed_is_reached_only_through_a_review_and_a_landing() -> None:
+def test_completed_is_reached_only_through_a_review_a_final_verification_and_a_landing() -> None:
     into_done = [(phase, event) for (phase, event), after in NEXT.items() if after is Phase.DONE]
     into_land = [(phase, event) for (phase, event), after in NEXT.items() if after is Phase.LAND]
-    assert into_done == [(Phase.LAND, ev.Landed)] and into_land == [(Phase.REVIEW, ev.ReviewApproved)]
+    assert into_done == [(Phase.LAND, ev.Landed)] and into_land == [(Phase.FINAL, ev.FinalVerified)]
+    assert [key for key, after in NEXT.items() if after is Phase.FINAL] == [(Phase.REVIEW, ev.ReviewApproved)]
     assert fold("run-1", NEXT, [started()]).status is RunStatus.RUNNING

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, get_args
 import msgspec
 
 from ratchet.core.failure import Reason
+from ratchet.core.gates import GateStatus
 from ratchet.core.item import ParkReason
 from ratchet.core.receipt import Artifact
 
@@ -213,6 +214,38 @@ class RevisionVerified(Event, frozen=True, kw_only=True):
     warnings: list[str]
 
 
+class GateProved(Event, frozen=True, kw_only=True):
+    """A gate on the untouched base; what it said when it failed there is known from then on."""
+
+    step: int
+    gate: str
+    status: GateStatus
+    detail: str = ""
+    output: Artifact | None = None
+
+
+class GateRan(Event, frozen=True, kw_only=True):
+    step: int
+    gate: str
+    status: GateStatus
+    detail: str = ""
+    report: Artifact | None = None
+    seconds: float = 0.0
+
+
+class FinalVerified(Event, frozen=True, kw_only=True):
+    """Green with the base's own tests over the new source, and with the accepted tests, in a fresh workspace."""
+
+    step: int
+    reports: list[Artifact]
+
+
+class FinalRefused(Event, frozen=True, kw_only=True):
+    step: int
+    why: str
+    reports: list[Artifact]
+
+
 class TestAbandoned(Event, frozen=True, kw_only=True):
     """Out of attempts: the auditor hears what was tried and may replace the test."""
 
@@ -296,6 +329,10 @@ AnyEvent = (
     | StepReverted
     | StepVerified
     | RevisionVerified
+    | GateProved
+    | GateRan
+    | FinalVerified
+    | FinalRefused
     | TestAbandoned
     | RefactorFellDue
     | RefactorFailed

@@ -10,6 +10,9 @@ from ratchet.core.workflow import Step
 
 _HISTORY_CHARS = 8_000
 
+_VERDICT = """Answer with one JSON object: {"verdict": "approved" | "changes_requested", "summary": "…", "findings":
+[{"file": "…", "line": 1, "severity": "error" | "warning" | "info", "issue": "…", "suggestion": "…"}]}."""
+
 _RULES = {
     "audit": f"""You are the auditor. Read the spec and the code. Write exactly one new test for one requirement that is
 not met yet. The test must fail now, because of the missing behaviour and nothing else. Write test files only;
@@ -22,9 +25,14 @@ is committed, red is reverted.""",
 files only; every test must stay green, or your change is reverted.""",
     "refactor": """You are the architect. Improve the structure of the source without changing its behaviour. Change no
 tests. Every test must stay green, or your change is reverted. If nothing is worth changing, change nothing.""",
-    "review": """You are the reviewer. Judge whether the commits below meet the spec honestly and well. Change no file.
-Answer with one JSON object: {"verdict": "approved" | "changes_requested", "summary": "…", "findings": [{"file": "…",
-"line": 1, "severity": "error" | "warning" | "info", "issue": "…", "suggestion": "…"}]}.""",
+    "judge": f"""You are the judge. Say whether the change below does honestly what the spec asks for: no test made to
+pass by a trick, nothing broken or left out on purpose. Change no file.
+{_VERDICT}""",
+    "architecture": f"""You are the architect. The change below is large. Say whether it is in the right place and of
+the right shape: one reason for each module, dependencies in one direction, nothing written twice. Change no file.
+{_VERDICT}""",
+    "review": f"""You are the reviewer. Judge whether the commits below meet the spec honestly and well. Change no file.
+{_VERDICT}""",
 }
 
 

@@ -39,6 +39,7 @@ class Phase(StrEnum):
     REVISE = "revise"
     JUDGE_REVISION = "judge_revision"
     VERIFY_REVISION = "verify_revision"
+    FINAL = "final"
     LAND = "land"
     DONE = "done"
 
@@ -75,6 +76,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     green_tree: str = ""  # what it held at the last kept commit
     red_tree: str = ""  # the same with the accepted test in it
     reference: Artifact | None = None  # the last green report, what the next one is compared with
+    baseline: Artifact | None = None  # the report on the untouched base
+    proved: dict[str, Artifact] = {}  # gates that failed on it, with what they said
     red_report: Artifact | None = None
     red: list[str] = []
     fingerprint: str = ""
@@ -165,6 +168,8 @@ OUTCOMES: frozenset[type[ev.Event]] = frozenset(
         ev.ChangesRequested,
         ev.ReviewFailed,
         ev.RevisionReverted,
+        ev.FinalVerified,
+        ev.FinalRefused,
         ev.Landed,
     }
 )
@@ -237,7 +242,21 @@ def _(event: ev.UsageMetered, state: RunState) -> RunState:
 
 @_apply.register
 def _(event: ev.BaselineTaken, state: RunState) -> RunState:
-    return replace(state, reference=event.report, tree=event.tree, green_tree=event.tree, base_tree=event.tree)
+    tree = event.tree
+    return replace(state, reference=event.report, baseline=event.report, tree=tree, green_tree=tree, base_tree=tree)
+
+
+@_apply.register
+def _(event: ev.GateProved, state: RunState) -> RunState:
+    return replace(state, proved={**state.proved, event.gate: event.output}) if event.output else state
+
+
+@_apply.register
+def _(event: ev.FinalRefused, state: RunState) -> RunState:
+    """To the implementer it is one more round of changes asked for."""
+    return replace(
+        state, findings=[event.why], review_rounds=state.review_rounds + 1, review_tries=0, attempts=0, feedback=[]
+    )
 
 
 @_apply.register

@@ -35,7 +35,7 @@ NEXT: Table = {
     (P.REFACTOR, ev.RefactorFailed): P.AUDIT,
     (P.JUDGE_REFACTOR, ev.StepCommitted): P.VERIFY,
     (P.JUDGE_REFACTOR, ev.RefactorReverted): P.AUDIT,
-    (P.REVIEW, ev.ReviewApproved): P.LAND,
+    (P.REVIEW, ev.ReviewApproved): P.FINAL,
     (P.REVIEW, ev.ChangesRequested): P.REVISE,
     (P.REVIEW, ev.ReviewFailed): P.REVIEW,
     (P.REVISE, ev.ChangeProposed): P.JUDGE_REVISION,
@@ -44,6 +44,8 @@ NEXT: Table = {
     (P.JUDGE_REVISION, ev.RevisionReverted): P.REVISE,
     (P.VERIFY_REVISION, ev.RevisionVerified): P.REVIEW,
     (P.VERIFY_REVISION, ev.RevisionReverted): P.REVISE,
+    (P.FINAL, ev.FinalVerified): P.LAND,
+    (P.FINAL, ev.FinalRefused): P.REVISE,
     (P.LAND, ev.Landed): P.DONE,
 }
 
@@ -74,6 +76,8 @@ def decide(state: RunState) -> ev.Event | None:
             return ev.RefactorFellDue(greens=state.greens)
         case P.IMPLEMENT if state.attempts >= policy.attempts:
             return ev.TestAbandoned(why=_summary(state))
+        case P.REVISE if state.review_rounds > policy.review_rounds:
+            return _fail(Reason.NO_PROGRESS, f"the final verification still fails: {state.findings[-1]}")
         case P.REVISE if state.attempts >= policy.attempts:
             return _fail(Reason.NO_PROGRESS, f"the reviewer's findings were not met: {_last(state)}")
         case P.REVIEW if state.review_rounds >= policy.review_rounds:

@@ -9,13 +9,15 @@ from collections.abc import Awaitable, Callable
 
 from ratchet.core.state import Phase
 from ratchet.steps.asking import audit, propose, review
+from ratchet.steps.finishing import finish
 from ratchet.steps.gating import verify
 from ratchet.steps.judging import judge
 from ratchet.steps.landing import land
-from ratchet.steps.testing import baseline, verify_red
-from ratchet.steps.work import Doing, Done, Parked, Work, cross
+from ratchet.steps.proving import baseline
+from ratchet.steps.testing import verify_red
+from ratchet.steps.work import Doing, Done, Fresh, Parked, Work, cross
 
-__all__ = ["Doing", "Done", "Parked", "Work", "cross", "do"]
+__all__ = ["Doing", "Done", "Fresh", "Parked", "Work", "cross", "do"]
 
 DO: dict[Phase, Callable[[Work, Doing], Awaitable[Done]]] = {
     Phase.BASELINE: baseline,
@@ -30,6 +32,7 @@ DO: dict[Phase, Callable[[Work, Doing], Awaitable[Done]]] = {
     Phase.REVISE: propose,
     Phase.JUDGE_REVISION: judge,
     Phase.VERIFY_REVISION: verify,
+    Phase.FINAL: finish,
     Phase.LAND: land,
 }
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from ratchet.agents import Agent, Ask, Failed, Finished, Outcome, Said, Spent
+from ratchet.agents import Agent, Ask, Failed, Finished, Outcome, Said, Spent, open_agent
 from ratchet.core import events as ev
 from ratchet.core import prompts
 from ratchet.core.failure import FAULT, Fault, Reason
@@ -96,13 +96,13 @@ def _reviewed(step: int, review: Review | str) -> ev.Event:
 # --- asking -------------------------------------------------------------------------------------------------------
 
 
-async def ask(work: Work, doing: Doing) -> Asked:
-    """Ask the role's agent once; what it may not write is undone, what it spent is metered."""
+async def ask(work: Work, doing: Doing, *, agent: str = "") -> Asked:
+    """Ask the role's agent once, or the named one; what it may not write is undone, what it spent is metered."""
     role = doing.step.role
     assert role
-    agent = work.agents(role)
+    asked = open_agent(agent) if agent else work.agents(role)
     text = await _prompt(work, doing)
-    prompt = await cross(work.directory.put, f"prompts/step-{doing.number}.md", text.encode())
+    prompt = await cross(work.directory.put, f"prompts/{_place(doing)}.md", text.encode())
     spent: list[Usage] = []
 
     def hear(said: Said) -> None:
@@ -112,9 +112,9 @@ async def ask(work: Work, doing: Doing) -> Asked:
 
     began = asyncio.get_running_loop().time()
     with confined(work.sandboxes.for_role(role, doing.state.scope)):
-        outcome = await _answer(agent, _words(work, doing, text), hear)
+        outcome = await _answer(asked, _words(work, doing, text), hear)
     seconds = asyncio.get_running_loop().time() - began
-    facts: list[ev.Event] = [_metered(doing.number, role, agent.name, spent, seconds)]
+    facts: list[ev.Event] = [_metered(doing.number, role, asked.name, spent, seconds)]
     await cross(work.workspace.hold, doing.state.head)
     if isinstance(outcome, Failed):
         await cross(work.workspace.reset, doing.started.tree)
@@ -127,11 +127,17 @@ async def ask(work: Work, doing: Doing) -> Asked:
     return Asked(outcome=outcome, tree=tree, paths=paths, undone=undone, facts=facts, artifacts=[prompt, answer])
 
 
+def _place(doing: Doing) -> str:
+    """A step that asks for more than its own action keeps each in a file of its own."""
+    plain = doing.step.action not in ("judge", "architecture")
+    return f"step-{doing.number}" if plain else f"step-{doing.number}-{doing.step.action}"
+
+
 async def _kept_answer(work: Work, doing: Doing, outcome: Outcome) -> Artifact:
     assert doing.step.role
     said = outcome.text if isinstance(outcome, Finished) else f"failed: {outcome.reason}: {outcome.detail}"
     entry = prompts.history_entry(doing.number, doing.step.role, said)
-    return await cross(work.directory.put, f"{ANSWERS}step-{doing.number}.md", entry.encode())
+    return await cross(work.directory.put, f"{ANSWERS}{_place(doing)}.md", entry.encode())
 
 
 def _words(work: Work, doing: Doing, text: str) -> Ask:
@@ -148,7 +154,7 @@ def _words(work: Work, doing: Doing, text: str) -> Ask:
         prompt=text,
         inputs=doing.step.inputs,
         folder=work.workspace.path,
-        log=fresh(work.directory.log_path(f"step-{doing.number}-{role}.log")),
+        log=fresh(work.directory.log_path(f"{_place(doing)}-{role}.log")),
         env=work.env,
         timeout_s=work.config.role(role).timeout_s,
     )
@@ -168,7 +174,7 @@ async def _prompt(work: Work, doing: Doing) -> str:
     state = doing.state
     if doing.phase is Phase.IMPLEMENT:
         failures = packet(await report_in(work, state.red_report), only=state.red)
-    if doing.phase is Phase.REVIEW:
+    if doing.step.action in ("review", "judge", "architecture"):
         diff = await cross(work.workspace.diff, state.base_tree, state.green_tree)
     history = await cross(work.history)
     return prompts.prompt(doing.step, spec=work.item.spec, failures=failures, history=history, diff=diff)

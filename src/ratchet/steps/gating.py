@@ -1,61 +1,78 @@
-"""The gates a kept step must pass. One that cannot run stops the run: it never counts as passed."""
+"""The gauntlet a kept step must pass. A gate that cannot run stops the run: it never counts as passed."""
 
 from __future__ import annotations
 
-import shlex
+import asyncio
 
 import msgspec
 
-from ratchet.config import Gate, OnFail
 from ratchet.core import events as ev
 from ratchet.core.failure import Reason
-from ratchet.core.state import Phase
-from ratchet.process import ProgramMissing, confined, supervise
-from ratchet.steps.work import Doing, Done, Work, cross, fresh
+from ratchet.core.gates import Gate, GateStatus, OnFail
+from ratchet.core.receipt import Artifact
+from ratchet.core.state import Phase, RunState
+from ratchet.process import ProgramMissing
+from ratchet.steps.gates import Answer, answer, file_name
+from ratchet.steps.work import Doing, Done, Work, clip, cross
 
 
 async def verify(work: Work, doing: Doing) -> Done:
     state = doing.state
-    assert state.started
     if state.commits and await cross(work.workspace.tip) == state.commits[-1].parent:
-        return await _undo(work, doing, "a gate failed, and its worker was lost while undoing")
-    passed: list[str] = []
-    warnings: list[str] = []
-    for gate in [msgspec.json.decode(text, type=Gate) for text in state.started.gates]:
-        try:
-            why = await _gate(work, gate, doing.started)
-        except ProgramMissing as error:
-            detail = f"gate {gate.name} cannot run: {error}"
-            return Done(events=[ev.RunFailed(reason=Reason.MISCONFIGURED, detail=detail)])
-        if not why:
-            passed.append(gate.name)
-        elif gate.on_fail is OnFail.WARN:
-            warnings.append(why)
-        else:
-            return await _undo(work, doing, why)
+        return await _undo(work, doing, "a gate failed, and its worker was lost while undoing", [], [])
+    facts: list[ev.Event] = []
+    kept: list[Artifact] = []
+    for gate in gates_of(state):
+        ran, said = await _run(work, doing, gate)
+        facts += [*said.facts, ran]
+        kept += [*said.artifacts, *([ran.report] if ran.report else [])]
+        if ran.status is GateStatus.MISCONFIGURED:
+            failed = ev.RunFailed(reason=Reason.MISCONFIGURED, detail=f"gate {gate.name} cannot run: {ran.detail}")
+            return Done(events=[*facts, failed], artifacts=kept)
+        if ran.status is GateStatus.FAILED:
+            return await _undo(work, doing, f"gate {gate.name} failed: {ran.detail}", facts, kept)
+    results = [fact for fact in facts if isinstance(fact, ev.GateRan)]
     verified = ev.RevisionVerified if doing.phase is Phase.VERIFY_REVISION else ev.StepVerified
-    return Done(events=[verified(step=doing.number, gates=passed, warnings=warnings)])
+    outcome = verified(
+        step=doing.number,
+        gates=[ran.gate for ran in results if ran.status is GateStatus.PASSED],
+        warnings=[f"gate {ran.gate} failed: {ran.detail}" for ran in results if ran.status is GateStatus.WARNED],
+    )
+    return Done(events=[*facts, outcome], artifacts=kept)
 
 
-async def _gate(work: Work, gate: Gate, started: ev.StepStarted) -> str:
-    log = fresh(work.directory.log_path(f"step-{started.step}-{gate.name}.log"))
-    with confined(work.sandboxes.for_gate()):
-        ended = await supervise(
-            shlex.split(gate.command),
-            cwd=work.workspace.path,
-            env=work.env,
-            output=log,
-            timeout_s=gate.timeout_s,
-        )
-    await cross(work.workspace.reset, started.tree)
-    if ended.exit_code == 0 and not ended.timed_out:
-        return ""
-    said = log.read_bytes()[-500:].decode(errors="replace").strip()
-    how = f"no end after {gate.timeout_s:.0f} s" if ended.timed_out else f"exit {ended.exit_code}"
-    return f"gate {gate.name} failed ({how}): {said}"
+def gates_of(state: RunState) -> list[Gate]:
+    assert state.started
+    return [msgspec.json.decode(text, type=Gate) for text in state.started.gates]
 
 
-async def _undo(work: Work, doing: Doing, why: str) -> Done:
+async def _run(work: Work, doing: Doing, gate: Gate) -> tuple[ev.GateRan, Answer]:
+    began = asyncio.get_running_loop().time()
+    try:
+        found = await answer(work, doing, gate)
+        status = _status(gate, found)
+    except ProgramMissing as error:
+        found, status = Answer(why=f"{error.message}; {error.hint}"), GateStatus.MISCONFIGURED
+    report = None
+    if found.said:
+        name = f"gates/step-{doing.number}-{file_name(gate)}.txt"
+        report = await cross(work.directory.put, name, found.said.encode())
+    seconds = round(asyncio.get_running_loop().time() - began, 3)
+    ran = ev.GateRan(
+        step=doing.number, gate=gate.name, status=status, detail=clip(found.why), report=report, seconds=seconds
+    )
+    return ran, found
+
+
+def _status(gate: Gate, found: Answer) -> GateStatus:
+    if found.skipped:
+        return GateStatus.SKIPPED
+    if not found.why:
+        return GateStatus.PASSED
+    return GateStatus.WARNED if gate.on_fail is OnFail.WARN else GateStatus.FAILED
+
+
+async def _undo(work: Work, doing: Doing, why: str, facts: list[ev.Event], kept: list[Artifact]) -> Done:
     state = doing.state
     last = state.commits[-1]
     kind, tree = (
@@ -68,4 +85,5 @@ async def _undo(work: Work, doing: Doing, why: str) -> Done:
     await cross(work.workspace.undo_commit, commit=last.commit, parent=last.parent)
     await cross(work.workspace.reset, tree)
     paths = state.proposal.paths if state.proposal else []
-    return Done(events=[kind(step=doing.number, why=why, paths=paths, tree=tree, commit=last.commit)])
+    undone = kind(step=doing.number, why=clip(why), paths=paths, tree=tree, commit=last.commit)
+    return Done(events=[*facts, undone], artifacts=kept)

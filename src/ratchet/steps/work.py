@@ -54,6 +54,15 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     history: Callable[[], str]
     env: dict[str, str]
     sandboxes: Sandboxes
+    fresh: Callable[[], Fresh]
+
+
+class Fresh(msgspec.Struct, frozen=True, kw_only=True):
+    """A workspace of its own beside the run's, from the same base, for as long as something is checked there."""
+
+    workspace: Workspace
+    sandboxes: Sandboxes
+    discard: Callable[[], None]
 
 
 class Doing(msgspec.Struct, frozen=True, kw_only=True):

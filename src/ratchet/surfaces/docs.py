@@ -14,6 +14,7 @@ from typing import Any
 
 from ratchet import config, schemas
 from ratchet.core import events as ev
+from ratchet.core.gates import Gate
 from ratchet.core.state import Phase
 from ratchet.core.tdd import NEXT, ROLE
 from ratchet.surfaces.cli import parser
@@ -71,7 +72,7 @@ def _config() -> str:
         f"| `{setting.key}` | `{setting.value!r}` | `{config.variable_of(setting.key)}` |"
         for setting in config.load(Path("/nonexistent"), environ={}).settings
     ]
-    gate = ", ".join(f"`{name}`" for name in config.Gate.__struct_fields__)
+    gate = ", ".join(f"`{name}`" for name in Gate.__struct_fields__)
     lines += ["", f"Each `[[gates]]` entry has {gate}."]
     return "\n".join(lines) + "\n"
 

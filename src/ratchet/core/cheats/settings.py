@@ -26,6 +26,12 @@ _SUREFIRE = re.compile(
 )
 
 
+def decides_how_tests_run(path: str) -> bool:
+    """Whole files that a result depends on; of those that people may edit too, `touches_runner` knows the parts."""
+    runs_first = _STARTS_FIRST.search(path) or _SHADOWS.search(path)
+    return bool(runs_first or _RUNNER_FILES.search(path)) or path.rsplit("/", 1)[-1] in ("Makefile", "GNUmakefile")
+
+
 def find(change: Change) -> list[Cheat]:
     return [
         Cheat(file=change.path, line=_first_line(change), rule=rule, detail=detail)

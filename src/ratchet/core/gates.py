@@ -1,0 +1,160 @@
+"""Gates: what a kept step must pass, in order of cost, and how a result is weighed against the untouched base."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+
+class OnFail(StrEnum):
+    REVERT = "revert"
+    WARN = "warn"
+
+
+# In order of cost. A gate of any other name is a command, run after `types`.
+ORDER = ("compile", "unit", "integration", "coverage", "lint", "types", "mutation", "cheats", "judge", "architecture")
+_COMMANDS_AT = ORDER.index("mutation") - 0.5
+Percent = Annotated[float, msgspec.Meta(ge=0, le=100)]
+
+
+class Gate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`command` must succeed (steps joined by `&&`, no shell); a gate named like a built-in one takes its place, and
+    `on = false` turns that off. Coverage: `threshold` in all and `changed` of the lines a step changed, in percent.
+    `agent` is who answers as judge or for architecture. `root` is the folder it runs in, `why` how it came to be."""
+
+    name: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9_.@/-]{0,60}$")]
+    command: str = ""
+    on: bool = True
+    on_fail: OnFail = OnFail.REVERT
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 600.0
+    threshold: Percent = 0.0
+    changed: Percent = 0.0
+    agent: str = ""
+    root: str = "."
+    why: str = "configured"
+
+    @property
+    def kind(self) -> str:
+        """`lint@packages/a` is a lint gate."""
+        return self.name.partition("@")[0]
+
+
+class GateStatus(StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+    WARNED = "warned"
+    SKIPPED = "skipped"  # nothing for it to look at: too small a change, nothing it can mutate
+    MISCONFIGURED = "misconfigured"
+
+
+def planned(detected: Iterable[Gate], configured: Sequence[Gate]) -> list[Gate]:
+    """What will run, in order: the configuration overrides what was found, field by field where it says nothing."""
+    asked = {gate.name: gate for gate in configured}
+    kept = [_over(gate, asked.pop(gate.name, None)) for gate in detected]
+    return sorted([gate for gate in [*kept, *asked.values()] if gate.on], key=_cost)
+
+
+def _over(found: Gate, asked: Gate | None) -> Gate:
+    if asked is None:
+        return found
+    return msgspec.structs.replace(asked, command=asked.command or found.command, root=found.root)
+
+
+def _cost(gate: Gate) -> float:
+    return ORDER.index(gate.kind) if gate.kind in ORDER else _COMMANDS_AT
+
+
+# --- what a failing command said, against the base ------------------------------------------------------------------
+
+_NOISE = re.compile(
+    r"\x1b\[[0-9;]*m|(?<=[:(,])\s*\d+(?=[:,)]|$)|\b\d+(?:\.\d+)?\s*(?:ms|s|seconds|errors?|warnings?|files?|problems?)\b"
+)
+
+
+def findings(output: str) -> Counter[str]:
+    """Lines without what moves when other lines are added: numbers of lines and columns, times and totals."""
+    lines = (_NOISE.sub("", line).strip() for line in output.splitlines())
+    return Counter(line for line in lines if re.search(r"[^\W\d_]{2}", line))
+
+
+def new_findings(before: str, after: str) -> list[str]:
+    """What is said now and was not, in order; of a line said more often than before, once."""
+    more = findings(after) - findings(before)
+    return [line for line in findings(after) if line in more]
+
+
+# --- coverage -------------------------------------------------------------------------------------------------------
+
+
+class Coverage(msgspec.Struct, frozen=True, kw_only=True):
+    """By file: each line that can run, and whether it did."""
+
+    files: dict[str, dict[int, bool]]
+
+    def percent(self, only: dict[str, set[int]] | None = None) -> float | None:
+        """Of all lines, or of some; None when there is nothing to cover."""
+        seen = [
+            hit
+            for path, lines in self.files.items()
+            for line, hit in lines.items()
+            if only is None or line in only.get(path, ())
+        ]
+        return 100.0 * sum(seen) / len(seen) if seen else None
+
+    def missed(self, only: dict[str, set[int]]) -> list[str]:
+        return [
+            f"{path}:{line}"
+            for path, lines in sorted(self.files.items())
+            for line, hit in sorted(lines.items())
+            if not hit and line in only.get(path, ())
+        ]
+
+
+def uncovered(gate: Gate, coverage: Coverage, changed: dict[str, set[int]]) -> str:
+    """Why the gate does not pass, or ''."""
+    in_all, of_change = coverage.percent(), coverage.percent(changed)
+    if in_all is None:
+        return "coverage was measured on no line at all"
+    if in_all < gate.threshold:
+        return f"coverage is {in_all:.1f} %, {gate.threshold:g} % is wanted"
+    if of_change is not None and of_change < gate.changed:
+        missed = coverage.missed(changed)
+        more = f" and {len(missed) - 10} more" if len(missed) > 10 else ""
+        return (
+            f"{of_change:.1f} % of the changed lines are covered, {gate.changed:g} % are wanted; "
+            f"never run: {', '.join(missed[:10])}{more}"
+        )
+    return ""
+
+
+_HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@")
+
+
+def changed_lines(diff: str) -> dict[str, set[int]]:
+    """The lines a unified diff adds, by file."""
+    found: dict[str, set[int]] = {}
+    path, line = "", 0
+    for text in diff.splitlines():
+        if text.startswith("+++ "):
+            path = text[4:].removeprefix("b/").split("\t")[0]
+        elif hunk := _HUNK.match(text):
+            line = int(hunk[1])
+        elif text.startswith("+") and path:
+            found.setdefault(path, set()).add(line)
+            line += 1
+        elif text.startswith(" "):
+            line += 1
+    return found
+
+
+ARCHITECTURE_LINES = 100
+
+
+def is_large(changed: dict[str, set[int]], created: Sequence[str]) -> bool:
+    """Worth an architect's eye: over a hundred lines, or a module that was not there."""
+    return sum(len(lines) for lines in changed.values()) > ARCHITECTURE_LINES or bool(created)
