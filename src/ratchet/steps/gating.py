@@ -9,32 +9,50 @@ import msgspec
 from ratchet.config import Gate, OnFail
 from ratchet.core import events as ev
 from ratchet.core.failure import Reason
-from ratchet.core.state import Phase
+from ratchet.core.state import RunState
 from ratchet.process import ProgramMissing, confined, supervise
 from ratchet.steps.work import Doing, Done, Work, cross, fresh
 
 
-async def verify(work: Work, doing: Doing) -> Done:
-    state = doing.state
-    assert state.started
-    if state.commits and await cross(work.workspace.tip) == state.commits[-1].parent:
-        return await _undo(work, doing, "a gate failed, and its worker was lost while undoing")
+class Gated(msgspec.Struct, frozen=True, kw_only=True):
+    """What the gates said. Passed is only what has neither `refused` nor `misconfigured`."""
+
     passed: list[str] = []
     warnings: list[str] = []
+    refused: str = ""
+    misconfigured: str = ""
+
+
+async def verify(work: Work, doing: Doing) -> Done:
+    state = doing.state
+    if state.commits and await cross(work.workspace.tip) == state.commits[-1].parent:
+        return await _undo(work, doing, "a gate failed, and its worker was lost while undoing")
+    gated = await run_gates(work, doing.started, state)
+    if gated.misconfigured:
+        return Done(events=[ev.RunFailed(reason=Reason.MISCONFIGURED, detail=gated.misconfigured)])
+    if gated.refused:
+        return await _undo(work, doing, gated.refused)
+    verified = doing.step.one_of(ev.StepVerified, ev.RevisionVerified)
+    return Done(events=[verified(step=doing.number, gates=gated.passed, warnings=gated.warnings)])
+
+
+async def run_gates(work: Work, started: ev.StepStarted, state: RunState) -> Gated:
+    """All of them on the tree the step was announced with, up to the first that refuses it."""
+    passed: list[str] = []
+    warnings: list[str] = []
+    assert state.started
     for gate in [msgspec.json.decode(text, type=Gate) for text in state.started.gates]:
         try:
-            why = await _gate(work, gate, doing.started)
+            why = await _gate(work, gate, started)
         except ProgramMissing as error:
-            detail = f"gate {gate.name} cannot run: {error}"
-            return Done(events=[ev.RunFailed(reason=Reason.MISCONFIGURED, detail=detail)])
+            return Gated(misconfigured=f"gate {gate.name} cannot run: {error}")
         if not why:
             passed.append(gate.name)
         elif gate.on_fail is OnFail.WARN:
             warnings.append(why)
         else:
-            return await _undo(work, doing, why)
-    verified = ev.RevisionVerified if doing.phase is Phase.VERIFY_REVISION else ev.StepVerified
-    return Done(events=[verified(step=doing.number, gates=passed, warnings=warnings)])
+            return Gated(passed=passed, warnings=warnings, refused=why)
+    return Gated(passed=passed, warnings=warnings)
 
 
 async def _gate(work: Work, gate: Gate, started: ev.StepStarted) -> str:
@@ -57,14 +75,8 @@ async def _gate(work: Work, gate: Gate, started: ev.StepStarted) -> str:
 
 async def _undo(work: Work, doing: Doing, why: str) -> Done:
     state = doing.state
-    last = state.commits[-1]
-    kind, tree = (
-        (ev.RevisionReverted, last.tree)
-        if doing.phase is Phase.VERIFY_REVISION
-        else (ev.StepReverted, state.red_tree)
-        if state.red
-        else (ev.RefactorReverted, last.tree)
-    )
+    last, tree = state.commits[-1], state.before
+    kind = doing.step.one_of(ev.StepReverted, ev.RefactorReverted, ev.RevisionReverted)
     await cross(work.workspace.undo_commit, commit=last.commit, parent=last.parent)
     await cross(work.workspace.reset, tree)
     paths = state.proposal.paths if state.proposal else []
