@@ -186,10 +186,10 @@ def test_a_gate_that_fails_undoes_the_commit(tmp_path: Path) -> None:
 
 
 def test_a_gate_that_only_warns_is_reported_and_keeps_the_commit(tmp_path: Path) -> None:
-    gate = 'gates=[{"name": "never", "command": "false", "on_fail": "warn"}]'
+    gate = """gates=[{"name": "no-sub", "command": "sh -c '! grep sub calc.py'", "on_fail": "warn"}]"""
     state, events, _ = carry_script(tmp_path, GOOD_SCRIPT, gate)
     assert state.status is RunStatus.COMPLETED
-    assert "gate never failed" in first(events, ev.StepVerified).warnings[0]
+    assert "gate no-sub failed" in first(events, ev.StepVerified).warnings[0]
 
 
 def test_a_gate_that_cannot_run_stops_the_run_and_never_counts_as_passed(tmp_path: Path) -> None:

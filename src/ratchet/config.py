@@ -14,8 +14,7 @@ from typing import Annotated, Any, Literal, get_origin, get_type_hints
 import msgspec
 
 from ratchet.core.gates import Gate
-from ratchet.core.policy import Policy
-from ratchet.core.roles import Role
+from ratchet.core.policy import Count, Policy
 from ratchet.errors import ConfigError
 
 FILE = "ratchet.toml"
@@ -81,9 +80,12 @@ class SandboxConfig(_Section, frozen=True, kw_only=True):
 
 
 class RoleConfig(_Section, frozen=True, kw_only=True):
-    """`agent` overrides the general one for this role."""
+    """`agent` overrides the general one for this role; `escalate` is who is asked instead after `escalate_after`
+    tries in vain."""
 
     agent: str = ""
+    escalate: str = ""
+    escalate_after: Count = 2
     timeout_s: Seconds = 600.0
 
 
@@ -92,29 +94,52 @@ class Roles(_Section, frozen=True, kw_only=True):
     implementer: RoleConfig = RoleConfig()
     architect: RoleConfig = RoleConfig()
     reviewer: RoleConfig = RoleConfig(timeout_s=300.0)
+    scribe: RoleConfig = RoleConfig(timeout_s=300.0)
+    fixer: RoleConfig = RoleConfig()
+
+
+class SwarmConfig(Policy, frozen=True, kw_only=True):
+    """The bounds of a swarm; its attempts take `agents` and `hints` (a line in the prompt) in turn."""
+
+    agents: list[str] = msgspec.field(default_factory=list)
+    hints: list[str] = msgspec.field(default_factory=list)
 
 
 class Config(_Section, frozen=True, kw_only=True):
     """`store` is a database path or a `postgresql://` address, `.ratchet/ratchet.db` here when empty;
-    `env` names variables that agents may see besides the usual ones."""
+    `env` names variables that agents may see besides the usual ones; `prompts` is the folder of the project's own
+    prompt templates; `history_tokens` is how much of what earlier roles said goes into a prompt."""
 
     agent: str = ""
     store: str = ""
     env: list[str] = []
+    prompts: str = ".ratchet/prompts"
+    history_tokens: Annotated[int, msgspec.Meta(ge=0, le=100_000)] = 2_000
     lease_s: Seconds = 60.0
     test: Tests = Tests()
     workspace: WorkspaceConfig = WorkspaceConfig()
     sandbox: SandboxConfig = SandboxConfig()
     roles: Roles = Roles()
     tdd: Policy = Policy()
+    build: Policy = Policy()
+    fix: Policy = Policy()
+    loop: Policy = Policy(iterations=100)
+    swarm: SwarmConfig = SwarmConfig(attempts=2)
     gates: list[Gate] = []
 
-    def agent_for(self, role: Role) -> str:
-        return self.role(role).agent or self.agent
+    def agent_for(self, role: str, *, stronger: bool = False) -> str:
+        configured = self.role(role)
+        return (configured.escalate if stronger else "") or configured.agent or self.agent
 
-    def role(self, role: Role) -> RoleConfig:
+    def role(self, role: str) -> RoleConfig:
+        """A role of somebody's own workflow is configured like the implementer."""
         found: RoleConfig = getattr(self.roles, role, self.roles.implementer)
         return found
+
+    def bounds(self, workflow: str) -> Policy:
+        """Those of the workflow; one that is somebody's own has those of `tdd`."""
+        found = getattr(self, workflow, self.tdd)
+        return found if isinstance(found, Policy) else self.tdd
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):

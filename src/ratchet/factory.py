@@ -24,20 +24,24 @@ from ratchet.core.gates import Gate, planned
 from ratchet.core.item import SPEC_MAX_CHARS, Item, slug_of, title_of
 from ratchet.core.lease import Lease
 from ratchet.core.ledger import Entry
+from ratchet.core.policy import Policy
 from ratchet.core.receipt import Receipt, digest
 from ratchet.core.roles import Role, Scope
 from ratchet.core.state import RunState, RunStatus, fold
+from ratchet.core.tasks import tasks_of
 from ratchet.core.workflow import Workflow
 from ratchet.engine import Engine, Watcher
 from ratchet.errors import ArtifactBroken, EnvironmentCannot, LedgerBroken, NotFound, UsageError
+from ratchet.forks import Forks
 from ratchet.places import kept_until, open_workspaces, recipe_of, sandbox_settings
 from ratchet.process import is_gone, this_process
 from ratchet.proof import Claim, Verification
 from ratchet.repository import Repository
-from ratchet.steps import Fresh, Work, cross
+from ratchet.steps import Work, cross
 from ratchet.store import RunRow, Store, open_store
 from ratchet.store.database import stamp
 from ratchet.store.rundir import RunDirectory
+from ratchet.templates import JUDGED, templates
 from ratchet.workflows import open_workflow
 from ratchet.workspace import Refused, Workspace
 from ratchet.workspace.sandbox import Sandboxes
@@ -53,6 +57,14 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     entries: list[Entry]
     events: list[ev.AnyEvent | ev.UnknownEvent]
     receipts: list[Receipt]
+
+
+class Cast(msgspec.Struct, frozen=True, kw_only=True):
+    """Who takes part in a run, and what they are asked with. An agent is found by its role, and whether the stronger
+    one is wanted, or by its own name."""
+
+    agents: dict[tuple[str, bool], Agent]
+    prompts: dict[str, str]
 
 
 class Factory:
@@ -93,9 +105,17 @@ class Factory:
 
         `settings` are the overrides it was asked with: whoever continues it works under the same ones.
         """
+        metadata = {"spec_path": _inside(self.repo.root, spec_path)}
+        return self.ask_for(
+            read_spec(spec_path), name=spec_path.name, workflow=workflow, settings=settings, metadata=metadata
+        )
+
+    def ask_for(
+        self, spec: str, *, name: str, workflow: str, settings: Iterable[str] = (), metadata: dict[str, str]
+    ) -> Item:
+        """The same for a spec that is no file of its own; `name` is where it came from."""
         open_workflow(workflow)
-        spec = read_spec(spec_path)
-        self.targets()  # before anything is queued: no test command means there is nothing to run
+        self.targets(metadata.get("part", ""))  # before anything is queued: without tests there is nothing to run
         title, now = title_of(spec), datetime.now(UTC)
         unique = secrets.token_hex(4)
         identity = f"{workflow}\n{self.config.agent}\n{spec}".encode()
@@ -107,8 +127,9 @@ class Factory:
             workflow=workflow,
             base_commit=self.repo.head,
             slug=slug_of(title, unique),
-            source_ref=f"{spec_path.name}:{hashlib.sha256(identity).hexdigest()[:16]}",
+            source_ref=f"{name}:{hashlib.sha256(identity).hexdigest()[:16]}",
             settings=list(settings),
+            metadata=metadata,
             created_at=stamp(now),
         )
         return self.store.add(item)
@@ -123,15 +144,16 @@ class Factory:
         try:
             self.tidy()
             item = self.store.item(lease.item)
-            agents = self._agents()
+            workflow = open_workflow(item.workflow)
+            cast = self._cast(workflow)
             engine = Engine(
                 store=self.store,
                 lease=lease,
                 directory=self.directory(lease.run),
-                workflow=open_workflow(item.workflow),
-                start=self._start(item),
+                workflow=workflow,
+                start=self._start(item, workflow),
                 workspace=lambda _state: self._workspace(item),
-                work=lambda engine, workspace: self._work(engine, workspace, item, agents, tell),
+                work=lambda engine, workspace: self._work(engine, workspace, item, cast, tell),
                 watch=watch,
                 lease_s=self.config.lease_s,
             )
@@ -149,8 +171,10 @@ class Factory:
                 self.workspaces.keep(item.slug, until=kept_until(self.config))
         return state
 
-    def _start(self, item: Item) -> ev.RunStarted:
-        targets = self.targets()
+    def _start(self, item: Item, workflow: Workflow) -> ev.RunStarted:
+        targets = self.targets(item.metadata.get("part", ""))
+        bounds = msgspec.to_builtins(self.config.bounds(workflow.name))
+        roles = {role: self.config.role(role) for role in workflow.roles}
         return ev.RunStarted(
             item=item.id,
             title=item.title,
@@ -159,28 +183,20 @@ class Factory:
             base_commit=item.base_commit,
             branch=f"ratchet/{item.slug}",
             slug=item.slug,
-            policy=msgspec.to_builtins(self.config.tdd),
+            policy={name: bounds[name] for name in Policy.__struct_fields__},
             tests=_union(target.tests for target in targets),
             protected=_union([Scope(tests=()).protected, *(target.protected for target in targets)]),
             test_command=targets[0].command,
             targets=[msgspec.json.encode(target).decode() for target in targets],
             gates=[msgspec.json.encode(gate).decode() for gate in self.gates(targets)],
+            tasks=[msgspec.json.encode(task).decode() for task in tasks_of(item.spec)],
+            spec_path=item.metadata.get("spec_path") or f"specs/{item.slug}.md",
+            escalate={role: found.escalate_after for role, found in roles.items() if found.escalate},
         )
 
     def gates(self, targets: list[Target]) -> list[Gate]:
         detected, _ = detect_gates(self.repo.root, targets)
         return planned(detected, self.config.gates)
-
-    def _fresh(self, item: Item) -> Fresh:
-        """Beside the run's own workspace, from the same base, and gone afterwards whatever happens."""
-        slug = f"{item.slug[:50]}-final"
-        self.workspaces.destroy(slug)
-        workspace = self._create(slug, item)
-        sandboxes = self._sandboxes(workspace)
-        return Fresh(workspace=workspace, sandboxes=sandboxes, discard=lambda: self._discard(slug))
-
-    def _discard(self, slug: str) -> None:
-        self.workspaces.destroy(slug)
 
     def _workspace(self, item: Item) -> Workspace:
         """The run's own, if it is still whole; else laid down anew, for the trees and commits outlive it."""
@@ -209,7 +225,7 @@ class Factory:
         engine: Engine,
         workspace: Workspace,
         item: Item,
-        agents: dict[Role, Agent],
+        cast: Cast,
         tell: Callable[[Said], None],
     ) -> Work:
         assert engine.state.started
@@ -220,29 +236,46 @@ class Factory:
             directory=engine.directory,
             workspace=workspace,
             checks=self.checks(_targets_of(engine.state.started)),
-            agents=agents.__getitem__,
+            agents=lambda role, stronger: cast.agents[role, stronger],
             tell=tell,
             turn=engine.turn,
             history=engine.history,
             env={name: os.environ[name] for name in names if name in os.environ},
             sandboxes=self._sandboxes(workspace),
-            fresh=lambda: self._fresh(item),
+            prompts=cast.prompts.__getitem__,
+            moved=lambda: self._moved(item),
+            fork=(forks := self._forks(item)).open,
+            fresh=lambda: forks.fresh(lambda slug: self._create(slug, item)),
         )
 
     def _sandboxes(self, workspace: Workspace) -> Sandboxes:
         self._opened.append(made := Sandboxes(workspace, sandbox_settings(self.config)))
         return made
 
-    def _agents(self) -> dict[Role, Agent]:
-        """All of them before the first step: a missing program must not be found out half-way."""
-        opened: dict[str, Agent] = {}
-        roles = (Role.AUDITOR, Role.IMPLEMENTER, Role.ARCHITECT, Role.REVIEWER)
-        for role in roles:
-            spec = self.config.agent_for(role)
-            opened.setdefault(spec, opened.get(spec) or open_agent(spec))
-        return {role: opened[self.config.agent_for(role)] for role in roles}
+    def _forks(self, item: Item) -> Forks:
+        return Forks(self.workspaces, repo=item.repo, slug=item.slug, settings=sandbox_settings(self.config))
 
-    def targets(self) -> list[Target]:
+    def _moved(self, item: Item) -> str:
+        head = repository.commit_of(self.repo.root, "HEAD")
+        return head if head and head != item.base_commit else ""
+
+    def _cast(self, workflow: Workflow) -> Cast:
+        """Everyone and everything asked with before the first step: what is missing must not be found out half-way."""
+        config = self.config
+        wanted = {(role, stronger): config.agent_for(role, stronger=stronger)
+                  for role in workflow.roles for stronger in (False, True)}  # fmt: skip
+        wanted |= {(name, False): name for name in config.swarm.agents}
+        wanted |= {(gate.agent, False): gate.agent for gate in config.gates if gate.on and gate.agent}
+        if any(gate.on and gate.kind in JUDGED and not gate.agent for gate in config.gates):
+            wanted.setdefault((Role.REVIEWER, False), config.agent_for(Role.REVIEWER))
+        opened = {spec: open_agent(spec) for spec in dict.fromkeys(wanted.values())}
+        return Cast(
+            agents={player: opened[spec] for player, spec in wanted.items()},
+            prompts=templates(workflow, self.repo.root / config.prompts),
+        )
+
+    def targets(self, part: str = "") -> list[Target]:
+        """Those of the whole repository, or of the folder `part` of it."""
         tests = self.config.test
         found = detect(self.repo.root, command=tests.command, tests=tests.paths or None, runner_name=tests.runner)
         if not found:
@@ -250,7 +283,11 @@ class Factory:
                 f"no test command found for {self.repo.root}",
                 hint='set one in ratchet.toml: [test] command = "python -m pytest"',
             )
-        return found
+        chosen = [target for target in found if not part or f"{target.root}/".startswith(f"{part}/")]
+        if not chosen:
+            roots = ", ".join(sorted({target.root for target in found}))
+            raise UsageError(f"there are no tests of its own in {part}", hint=f"folders with tests: {roots}")
+        return chosen
 
     def checks(self, targets: list[Target] | None = None) -> TestRun:
         tests = self.config.test
@@ -381,6 +418,12 @@ class Factory:
             except ArtifactBroken as error:
                 broken.append(error.message)
         return Claim(what=f"{count} artifacts are what their receipts say", holds=not broken, detail="; ".join(broken))
+
+
+def _inside(root: Path, path: Path) -> str:
+    """The path in the repository; empty when it is elsewhere."""
+    real = path.resolve()
+    return real.relative_to(root.resolve()).as_posix() if real.is_relative_to(root.resolve()) else ""
 
 
 def _union(lists: Iterable[Iterable[str]]) -> list[str]:

@@ -16,3 +16,7 @@ def open_workflow(name: str) -> Workflow:
         raise UsageError(f"there is no workflow {name!r}", hint=f"workflows: {', '.join(sorted(known))}")
     workflow: Workflow = known[name].load()
     return workflow
+
+
+def workflow_names() -> list[str]:
+    return sorted(entry.name for entry in entry_points(group="ratchet.workflows"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.core.roles import Role, Scope
+from ratchet.core.roles import Role, Scope, Writes
 from ratchet.errors import EnvironmentCannot
 from ratchet.process import Confinement, Finished, ProgramMissing, confined, supervise
 from ratchet.workspace.kinds import GitWorkspace
@@ -200,6 +200,6 @@ def test_only_patterns_that_name_something_there_can_be_mounted(tmp_path: Path) 
     for name in ("tests", "src"):
         (tmp_path / name).mkdir()
     (tmp_path / "ratchet.toml").touch()
-    assert role_paths(Role.IMPLEMENTER, SCOPE, tmp_path) == (True, ["ratchet.toml", "tests"])
-    assert role_paths(Role.AUDITOR, SCOPE, tmp_path) == (True, ["ratchet.toml"])
-    assert role_paths(Role.REVIEWER, SCOPE, tmp_path) == (False, [])
+    assert role_paths(Writes.SOURCE, SCOPE, tmp_path) == (True, ["ratchet.toml", "tests"])
+    assert role_paths(Writes.TESTS, SCOPE, tmp_path) == (True, ["ratchet.toml"])
+    assert role_paths(Writes.NOTHING, SCOPE, tmp_path) == (False, [])

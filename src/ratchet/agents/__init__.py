@@ -11,7 +11,6 @@ import msgspec
 
 from ratchet.core.failure import Reason
 from ratchet.core.receipt import Usage
-from ratchet.core.roles import Role
 from ratchet.errors import UsageError
 
 
@@ -20,7 +19,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
     run: str
     item: str
-    role: Role
+    role: str
     action: str
     turn: int
     key: str

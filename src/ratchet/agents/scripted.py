@@ -56,7 +56,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     until: str = ""
 
 
-Script = dict[wire.Action, list[Turn]]
+Script = dict[str, list[Turn]]
 
 _FAILURES = {
     Fault.CRASH: Reason.AGENT_CRASHED,
@@ -85,7 +85,7 @@ def load(path: Path) -> Script:
 
 
 def turn_of(script: Script, action: str, number: int) -> Turn | None:
-    turns = script.get(wire.Action(action), [])
+    turns = script.get(action, [])
     return turns[number - 1] if number <= len(turns) else None
 
 

@@ -151,6 +151,33 @@ def judge_green(reference: Report, report: Report, red: list[str]) -> Verdict:
     return Verdict(ok=True, tests=red)
 
 
+def judge_fix(reference: Report, report: Report, red: list[str]) -> Verdict:
+    """A step towards green: at least one red test passes now, and nothing is lost. Tests that could not even be run
+    before are fixed when they can be."""
+    if why := no_verdict(report):
+        return Verdict(ok=False, why=why)
+    if no_verdict(reference):
+        return Verdict(ok=True)
+    delta, files = compare(reference, report), {error.file for error in broken(reference)}
+    if lost := [*delta.lost(), *delta.broken]:
+        return Verdict(ok=False, why=f"what worked before no longer does: {_some(lost)}")
+    still = {error.file for error in broken(report)} | {test.id for test in report.tests if test.status in RED}
+    fixed = [name for name in red if name not in still and (name in files or _is_green(report, name))]
+    if not fixed:
+        return Verdict(ok=False, why=f"still red: {_some(red)}")
+    # A file that loads now brings tests nobody had seen: the red ones among them were hidden, not broken.
+    known = set(failing(reference)) | (set(delta.added) if files.intersection(fixed) else set())
+    if other := [test.id for test in report.tests if test.status in RED and test.id not in known]:
+        return Verdict(ok=False, why=f"new failures: {_some(other)}")
+    return Verdict(ok=True, tests=fixed)
+
+
+def failing(report: Report) -> list[str]:
+    """What is red: tests, and files whose tests are missing because they do not load."""
+    red = [test.id for test in report.tests if test.status in RED]
+    return [*red, *sorted({error.file for error in broken(report) if error.file} - set(red))]
+
+
 def _is_green(report: Report, name: str) -> bool:
     """A red id is a test, or the file whose loading was what failed."""
     tests = [test for test in report.tests if name in (test.id, test.file)]

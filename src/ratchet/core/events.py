@@ -43,6 +43,9 @@ class RunStarted(Event, frozen=True, kw_only=True):
     test_command: list[str]
     gates: list[str] = []
     targets: list[str] = []
+    tasks: list[str] = []
+    spec_path: str = ""
+    escalate: dict[str, int] = {}
 
 
 class RunClaimed(Event, frozen=True, kw_only=True):
@@ -113,6 +116,25 @@ class WritesUndone(Event, frozen=True, kw_only=True):
     step: int
     role: str
     paths: list[str]
+
+
+class Escalated(Event, frozen=True, kw_only=True):
+    """The role failed this often at one thing: from now on, and until that is done, its stronger agent is asked."""
+
+    role: str
+    tries: int
+
+
+class ForkEnded(Event, frozen=True, kw_only=True):
+    """One attempt of a swarm: `how` is won, refused, failed or cancelled. What it spent is metered beside it."""
+
+    step: int
+    attempt: int
+    agent: str
+    how: str
+    why: str
+    paths: list[str] = []
+    tree: str = ""
 
 
 class UsageMetered(Event, frozen=True, kw_only=True):
@@ -212,6 +234,69 @@ class RevisionVerified(Event, frozen=True, kw_only=True):
     step: int
     gates: list[str]
     warnings: list[str]
+
+
+class NothingChanged(Event, frozen=True, kw_only=True):
+    """The role says it is done and changed nothing: whether it is, the factory finds out."""
+
+    step: int
+    summary: str
+
+
+class FailuresAnalysed(Event, frozen=True, kw_only=True):
+    """What is red now and to be made green; `packet` is how it is told to the fixer."""
+
+    step: int
+    tests: list[str]
+    clusters: int
+    fingerprint: str
+    report: Artifact
+    packet: Artifact
+
+
+class TreeFoundGreen(Event, frozen=True, kw_only=True):
+    step: int
+
+
+class SpecUnchanged(Event, frozen=True, kw_only=True):
+    step: int
+    summary: str
+
+
+class SpecRefused(Event, frozen=True, kw_only=True):
+    """The scribe changed what is not its to change, or failed: the spec is again as it was."""
+
+    step: int
+    why: str
+
+
+class SpecLeft(Event, frozen=True, kw_only=True):
+    """Out of tries: the spec stays as it is, and the work goes on."""
+
+    why: str
+
+
+class TaskBegun(Event, frozen=True, kw_only=True):
+    task: str
+    title: str
+
+
+class TaskFinished(Event, frozen=True, kw_only=True):
+    """`how` it is known: never by an agent's word."""
+
+    task: str
+    how: str
+    step: int = 0
+
+
+class TaskUnfinished(Event, frozen=True, kw_only=True):
+    step: int
+    task: str
+    why: str
+
+
+class TasksDone(Event, frozen=True, kw_only=True):
+    count: int
 
 
 class GateProved(Event, frozen=True, kw_only=True):
@@ -316,6 +401,8 @@ AnyEvent = (
     | StepResumed
     | ReceiptFiled
     | WritesUndone
+    | Escalated
+    | ForkEnded
     | UsageMetered
     | BaselineTaken
     | TestWritten
@@ -333,6 +420,16 @@ AnyEvent = (
     | GateRan
     | FinalVerified
     | FinalRefused
+    | NothingChanged
+    | FailuresAnalysed
+    | TreeFoundGreen
+    | SpecUnchanged
+    | SpecRefused
+    | SpecLeft
+    | TaskBegun
+    | TaskFinished
+    | TaskUnfinished
+    | TasksDone
     | TestAbandoned
     | RefactorFellDue
     | RefactorFailed

@@ -1,55 +1,75 @@
-"""What each role is asked, as plain text: the spec, the rules of the role, what went before, the failures as data."""
+"""What each role is asked: a template, with what the run knows put in. A section with nothing to say is left out."""
 
 from __future__ import annotations
 
+import re
+from string import Template
+
 import msgspec
 
-from ratchet.core.roles import Role
-from ratchet.core.verdict import COMPLETE
-from ratchet.core.workflow import Step
-
-_HISTORY_CHARS = 8_000
-
-_VERDICT = """Answer with one JSON object: {"verdict": "approved" | "changes_requested", "summary": "…", "findings":
-[{"file": "…", "line": 1, "severity": "error" | "warning" | "info", "issue": "…", "suggestion": "…"}]}."""
-
-_RULES = {
-    "audit": f"""You are the auditor. Read the spec and the code. Write exactly one new test for one requirement that is
-not met yet. The test must fail now, because of the missing behaviour and nothing else. Write test files only;
-any other change is undone. If every requirement is met and tested, write no test and answer with a line that says
-{COMPLETE} and nothing else.""",
-    "implement": """You are the implementer. Make the failing tests below pass with the simplest honest change. Write
-source files only; changes to tests or to the test configuration are undone. The factory runs the tests itself: green
-is committed, red is reverted.""",
-    "implement_changes": """You are the implementer. The reviewer wants the changes below. Make them in the source
-files only; every test must stay green, or your change is reverted.""",
-    "refactor": """You are the architect. Improve the structure of the source without changing its behaviour. Change no
-tests. Every test must stay green, or your change is reverted. If nothing is worth changing, change nothing.""",
-    "judge": f"""You are the judge. Say whether the change below does honestly what the spec asks for: no test made to
-pass by a trick, nothing broken or left out on purpose. Change no file.
-{_VERDICT}""",
-    "architecture": f"""You are the architect. The change below is large. Say whether it is in the right place and of
-the right shape: one reason for each module, dependencies in one direction, nothing written twice. Change no file.
-{_VERDICT}""",
-    "review": f"""You are the reviewer. Judge whether the commits below meet the spec honestly and well. Change no file.
-{_VERDICT}""",
-}
-
-
-def prompt(step: Step, *, spec: str, failures: str = "", history: str = "", diff: str = "") -> str:
-    sections = {
-        "Your task": _RULES[step.action],
-        "Spec": spec,
-        "Failing tests": failures,
-        "Findings of the reviewer": "\n".join(f"- {finding}" for finding in step.inputs.get("findings", [])),
-        "Why your earlier tries did not count": "\n".join(f"- {why}" for why in step.inputs.get("feedback", [])),
-        "The change so far": diff,
-        "What the others said": history[-_HISTORY_CHARS:],
+# What a template may name. Everything else is a mistake in it.
+PLACEHOLDERS = frozenset(
+    {
+        "commits",
+        "diff",
+        "failures",
+        "feedback",
+        "findings",
+        "finished",
+        "hint",
+        "history",
+        "spec",
+        "spec_path",
+        "task",
+        "title",
+        "verify",
     }
-    return "\n\n".join(f"# {name}\n{text.strip()}" for name, text in sections.items() if text.strip()) + "\n"
+)
+CHARS_A_TOKEN = 4
+_SECTION = re.compile(r"^(?=# )", re.MULTILINE)
+_ENTRY = re.compile(r"^(?=## step \d+: )", re.MULTILINE)
 
 
-def history_entry(step: int, role: Role, text: str) -> str:
+def names_in(template: str) -> set[str]:
+    return set(Template(template).get_identifiers())
+
+
+def wrong_with(template: str) -> str:
+    """What cannot be filled in; empty for a good template."""
+    made = Template(template)
+    if not made.is_valid():
+        return "a $ that names nothing: write $$ for the sign itself"
+    unknown = sorted(set(made.get_identifiers()) - PLACEHOLDERS)
+    return f"unknown placeholder ${', $'.join(unknown)}: known are {', '.join(sorted(PLACEHOLDERS))}" if unknown else ""
+
+
+def render(template: str, facts: dict[str, str]) -> str:
+    """Filled in section by section (`# Heading`): one whose placeholders are all empty is left out."""
+    told = [_filled(section, facts) for section in _SECTION.split(template) if section.strip()]
+    return "\n\n".join(text for text in told if text) + "\n"
+
+
+def _filled(section: str, facts: dict[str, str]) -> str:
+    names = names_in(section)
+    if names and not any(facts[name].strip() for name in names):
+        return ""
+    return Template(section).substitute({name: facts[name].strip() for name in names}).strip()
+
+
+def recent(history: str, tokens: int) -> str:
+    """The last entries that fit, whole; of one that is too long itself, its beginning."""
+    room, kept = tokens * CHARS_A_TOKEN, []
+    for entry in reversed([entry for entry in _ENTRY.split(history) if entry.strip()]):
+        if len(entry) > room:
+            break
+        kept.append(entry)
+        room -= len(entry)
+    if not kept and history.strip():
+        return f"{_ENTRY.split(history)[-1][:room]}…"
+    return "".join(reversed(kept))
+
+
+def history_entry(step: int, role: str, text: str) -> str:
     """One section of `history.md`, which the next roles get to read."""
     return f"## step {step}: {role}\n\n{text.strip() or '(said nothing)'}\n\n"
 

@@ -15,6 +15,7 @@ from ratchet.core.item import ItemStatus
 from ratchet.core.policy import Policy
 from ratchet.core.receipt import Artifact, Usage
 from ratchet.core.roles import Scope
+from ratchet.core.tasks import Task
 
 
 class RunStatus(StrEnum):
@@ -24,24 +25,9 @@ class RunStatus(StrEnum):
     ABORTED = "aborted"
 
 
-class Phase(StrEnum):
-    """Where a run stands. Each phase has exactly one action."""
-
-    BASELINE = "baseline"
-    AUDIT = "audit"
-    VERIFY_RED = "verify_red"
-    IMPLEMENT = "implement"
-    JUDGE = "judge"
-    VERIFY = "verify"
-    REFACTOR = "refactor"
-    JUDGE_REFACTOR = "judge_refactor"
-    REVIEW = "review"
-    REVISE = "revise"
-    JUDGE_REVISION = "judge_revision"
-    VERIFY_REVISION = "verify_revision"
-    FINAL = "final"
-    LAND = "land"
-    DONE = "done"
+# Where a run stands. A workflow names its own phases; every one starts and ends in these.
+Phase = str
+BASELINE, DONE = "baseline", "done"
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +45,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 class RunState(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     status: RunStatus = RunStatus.RUNNING
-    phase: Phase = Phase.BASELINE
+    phase: Phase = BASELINE
     started: ev.RunStarted | None = None
     policy: Policy = Policy()
     worker: str = ""
@@ -75,13 +61,18 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     base_tree: str = ""  # what it held before anything was done
     green_tree: str = ""  # what it held at the last kept commit
     red_tree: str = ""  # the same with the accepted test in it
+    before: str = ""  # what it held before the change that is judged
     reference: Artifact | None = None  # the last green report, what the next one is compared with
     baseline: Artifact | None = None  # the report on the untouched base
     proved: dict[str, Artifact] = {}  # gates that failed on it, with what they said
     red_report: Artifact | None = None
     red: list[str] = []
     fingerprint: str = ""
+    packet: Artifact | None = None  # the red ones as the fixer is told of them
     proposal: ev.ChangeProposed | None = None
+    proposer: str = ""  # the role whose change it is
+    agent: str = ""  # who was asked last
+    proposed_by: str = ""  # the agent whose change it is
     head: str = ""
     commits: list[Kept] = []
 
@@ -94,6 +85,12 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     refusals: int = 0
     review_rounds: int = 0
     review_tries: int = 0
+    idle: int = 0  # iterations since a task was finished
+    escalated: str = ""  # the role whose stronger agent is asked now
+
+    task: str = ""
+    task_tree: str = ""  # what the workspace held when the task began
+    finished: list[str] = []  # tasks
 
     feedback: list[str] = []  # to the role that is asked next: why its last tries did not count
     findings: list[str] = []
@@ -109,7 +106,17 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def scope(self) -> Scope:
         assert self.started
-        return Scope(tests=tuple(self.started.tests), protected=tuple(self.started.protected))
+        return Scope(
+            tests=tuple(self.started.tests), protected=tuple(self.started.protected), spec=self.started.spec_path
+        )
+
+    @property
+    def tasks(self) -> list[Task]:
+        return [msgspec.json.decode(text, type=Task) for text in self.started.tasks] if self.started else []
+
+    @property
+    def pending(self) -> list[Task]:
+        return [task for task in self.tasks if task.id not in self.finished and not task.done]
 
 
 # Where an event leads from each phase. No `if` in it: what is decided is decided in policy and becomes another event.
@@ -134,7 +141,12 @@ def advance(state: RunState, table: Table, event: ev.Event | ev.UnknownEvent) ->
     moved = _apply(event, state)
     phase = table.get((state.phase, type(event)), state.phase)
     done = type(event) in OUTCOMES
-    return replace(moved, phase=phase, in_doubt=None if done else moved.in_doubt)
+    escalated = moved.escalated if _tries(moved) else ""  # what it was for is done
+    return replace(moved, phase=phase, in_doubt=None if done else moved.in_doubt, escalated=escalated)
+
+
+def _tries(state: RunState) -> int:
+    return state.attempts + state.audit_tries + state.review_tries
 
 
 # What an event does to the rows of its run and item, written in the same transaction as the event.
@@ -168,12 +180,21 @@ OUTCOMES: frozenset[type[ev.Event]] = frozenset(
         ev.ChangesRequested,
         ev.ReviewFailed,
         ev.RevisionReverted,
+        ev.NothingChanged,
+        ev.FailuresAnalysed,
+        ev.TreeFoundGreen,
+        ev.SpecUnchanged,
+        ev.SpecRefused,
+        ev.TaskFinished,
+        ev.TaskUnfinished,
         ev.FinalVerified,
         ev.FinalRefused,
         ev.Landed,
     }
 )
-DECISIONS: frozenset[type[ev.Event]] = frozenset({ev.TestAbandoned, ev.RefactorFellDue})
+DECISIONS: frozenset[type[ev.Event]] = frozenset(
+    {ev.TestAbandoned, ev.RefactorFellDue, ev.SpecLeft, ev.TaskBegun, ev.TasksDone}
+)
 MOVING = OUTCOMES | DECISIONS
 
 
@@ -234,6 +255,7 @@ def _(event: ev.UsageMetered, state: RunState) -> RunState:
     )
     return replace(
         state,
+        agent=event.agent,
         usage=state.usage + spent,
         step_usage=state.step_usage + spent,
         uncommitted_usage=state.uncommitted_usage + spent,
@@ -242,8 +264,8 @@ def _(event: ev.UsageMetered, state: RunState) -> RunState:
 
 @_apply.register
 def _(event: ev.BaselineTaken, state: RunState) -> RunState:
-    tree = event.tree
-    return replace(state, reference=event.report, baseline=event.report, tree=tree, green_tree=tree, base_tree=tree)
+    report, tree = event.report, event.tree
+    return replace(state, reference=report, baseline=report, tree=tree, green_tree=tree, base_tree=tree)
 
 
 @_apply.register
@@ -254,9 +276,8 @@ def _(event: ev.GateProved, state: RunState) -> RunState:
 @_apply.register
 def _(event: ev.FinalRefused, state: RunState) -> RunState:
     """To the implementer it is one more round of changes asked for."""
-    return replace(
-        state, findings=[event.why], review_rounds=state.review_rounds + 1, review_tries=0, attempts=0, feedback=[]
-    )
+    rounds = state.review_rounds + 1
+    return replace(state, findings=[event.why], review_rounds=rounds, review_tries=0, attempts=0, feedback=[])
 
 
 @_apply.register
@@ -305,7 +326,10 @@ def _(event: ev.RequirementsMet, state: RunState) -> RunState:
 
 @_apply.register
 def _(event: ev.ChangeProposed, state: RunState) -> RunState:
-    return replace(state, tree=event.tree, proposal=event)
+    proposer = state.in_doubt.role if state.in_doubt else ""
+    return replace(
+        state, tree=event.tree, before=state.tree, proposal=event, proposer=proposer, proposed_by=state.agent
+    )
 
 
 @_apply.register
@@ -360,8 +384,8 @@ def _(event: ev.StepReverted | ev.RevisionReverted, state: RunState) -> RunState
 
 @_apply.register
 def _(event: ev.StepVerified, state: RunState) -> RunState:
-    if not state.red:  # what was verified is a refactoring: it ends no iteration
-        return replace(state, proposal=None, feedback=[])
+    if not state.red:  # what was verified made no red test green: it ends no iteration
+        return replace(state, proposal=None, attempts=0, feedback=[])
     return replace(
         state,
         greens=state.greens + 1,
@@ -417,3 +441,76 @@ def _(event: ev.ReviewFailed, state: RunState) -> RunState:
 @_apply.register
 def _(event: ev.RevisionVerified, state: RunState) -> RunState:
     return replace(state, attempts=0, review_tries=0, feedback=[], proposal=None)
+
+
+@_apply.register
+def _(event: ev.ReviewApproved, state: RunState) -> RunState:
+    return replace(state, attempts=0, review_tries=0, feedback=[])
+
+
+@_apply.register
+def _(event: ev.Escalated, state: RunState) -> RunState:
+    return replace(state, escalated=event.role)
+
+
+# --- failures to fix ------------------------------------------------------------------------------------------------
+
+
+@_apply.register
+def _(event: ev.FailuresAnalysed, state: RunState) -> RunState:
+    return replace(
+        state,
+        red=event.tests,
+        fingerprint=event.fingerprint,
+        red_report=event.report,
+        red_tree=state.green_tree,
+        packet=event.packet,
+        attempts=0,
+        feedback=[],
+    )
+
+
+@_apply.register
+def _(event: ev.TreeFoundGreen, state: RunState) -> RunState:
+    return replace(state, red=[], attempts=0, feedback=[])
+
+
+# --- tasks and the spec ---------------------------------------------------------------------------------------------
+
+
+@_apply.register
+def _(event: ev.TaskBegun, state: RunState) -> RunState:
+    """Begun again after an iteration in vain, a task keeps what was learnt of it."""
+    same = event.task == state.task
+    return replace(
+        state,
+        task=event.task,
+        task_tree=state.task_tree if same else state.green_tree,
+        iteration=state.iteration + (1 if state.idle or state.finished else 0),
+        idle=state.idle + 1,
+        attempts=0,
+        review_rounds=0,
+        review_tries=0,
+        findings=[],
+        feedback=state.feedback if same else [],
+    )
+
+
+@_apply.register
+def _(event: ev.TaskFinished, state: RunState) -> RunState:
+    return replace(state, finished=[*state.finished, event.task], task="", idle=0, attempts=0, feedback=[])
+
+
+@_apply.register
+def _(event: ev.TaskUnfinished, state: RunState) -> RunState:
+    return replace(state, feedback=[*state.feedback, event.why])
+
+
+@_apply.register
+def _(event: ev.SpecRefused, state: RunState) -> RunState:
+    return replace(state, attempts=state.attempts + 1, feedback=[*state.feedback, event.why])
+
+
+@_apply.register
+def _(event: ev.SpecLeft, state: RunState) -> RunState:
+    return replace(state, attempts=0, feedback=[])

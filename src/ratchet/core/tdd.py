@@ -1,19 +1,40 @@
 """The `tdd` workflow: audit → verify_red → implement → judge → verify → … → review → land, as a table.
 
-Policy decides (`decide`), an event records, `NEXT` moves, the shell does what `Workflow.plan` says.
+Policy decides (`bounds`), an event records, `NEXT` moves, the shell does what `Workflow.plan` says.
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
 from ratchet.core import events as ev
 from ratchet.core.failure import Reason
 from ratchet.core.roles import Role
 from ratchet.core.state import Phase, RunState, Table
-from ratchet.core.workflow import Workflow
+from ratchet.core.workflow import Act, Workflow, fail, last
 
-P = Phase
+
+class P(StrEnum):
+    """Each phase has exactly one action."""
+
+    BASELINE = "baseline"
+    AUDIT = "audit"
+    VERIFY_RED = "verify_red"
+    IMPLEMENT = "implement"
+    JUDGE = "judge"
+    VERIFY = "verify"
+    REFACTOR = "refactor"
+    JUDGE_REFACTOR = "judge_refactor"
+    VERIFY_REFACTOR = "verify_refactor"
+    REVIEW = "review"
+    REVISE = "revise"
+    JUDGE_REVISION = "judge_revision"
+    VERIFY_REVISION = "verify_revision"
+    FINAL = "final"
+    LAND = "land"
+    DONE = "done"
+
 
 NEXT: Table = {
     (P.BASELINE, ev.BaselineTaken): P.AUDIT,
@@ -30,11 +51,12 @@ NEXT: Table = {
     (P.JUDGE, ev.StepReverted): P.IMPLEMENT,
     (P.VERIFY, ev.StepVerified): P.AUDIT,
     (P.VERIFY, ev.StepReverted): P.IMPLEMENT,
-    (P.VERIFY, ev.RefactorReverted): P.AUDIT,
     (P.REFACTOR, ev.ChangeProposed): P.JUDGE_REFACTOR,
     (P.REFACTOR, ev.RefactorFailed): P.AUDIT,
-    (P.JUDGE_REFACTOR, ev.StepCommitted): P.VERIFY,
+    (P.JUDGE_REFACTOR, ev.StepCommitted): P.VERIFY_REFACTOR,
     (P.JUDGE_REFACTOR, ev.RefactorReverted): P.AUDIT,
+    (P.VERIFY_REFACTOR, ev.StepVerified): P.AUDIT,
+    (P.VERIFY_REFACTOR, ev.RefactorReverted): P.AUDIT,
     (P.REVIEW, ev.ReviewApproved): P.FINAL,
     (P.REVIEW, ev.ChangesRequested): P.REVISE,
     (P.REVIEW, ev.ReviewFailed): P.REVIEW,
@@ -49,52 +71,46 @@ NEXT: Table = {
     (P.LAND, ev.Landed): P.DONE,
 }
 
-ROLE = {
-    P.AUDIT: Role.AUDITOR,
-    P.IMPLEMENT: Role.IMPLEMENTER,
-    P.REFACTOR: Role.ARCHITECT,
-    P.REVIEW: Role.REVIEWER,
-    P.REVISE: Role.IMPLEMENTER,
+ACTS: dict[Phase, Act] = {
+    P.BASELINE: Act(does="baseline"),
+    P.AUDIT: Act(does="audit", role=Role.AUDITOR),
+    P.VERIFY_RED: Act(does="verify_red"),
+    P.IMPLEMENT: Act(does="propose", role=Role.IMPLEMENTER),
+    P.JUDGE: Act(does="judge"),
+    P.VERIFY: Act(does="verify"),
+    P.REFACTOR: Act(does="propose", role=Role.ARCHITECT),
+    P.JUDGE_REFACTOR: Act(does="judge"),
+    P.VERIFY_REFACTOR: Act(does="verify"),
+    P.REVIEW: Act(does="review", role=Role.REVIEWER),
+    P.REVISE: Act(does="propose", role=Role.IMPLEMENTER, action="implement_changes"),
+    P.JUDGE_REVISION: Act(does="judge"),
+    P.VERIFY_REVISION: Act(does="verify"),
+    P.FINAL: Act(does="finish"),
+    P.LAND: Act(does="land"),
 }
 
-# The action an agent is asked for, in the words of the line protocol.
-ACTION = {P.REVISE: "implement_changes"}
 
-
-def decide(state: RunState) -> ev.Event | None:
-    """The bounds: what follows from the state alone, before anything is done."""
+def bounds(state: RunState) -> ev.Event | None:
     policy = state.policy
-    if state.resumes > policy.resumes:
-        return _fail(Reason.WORKER_LOST, f"step {state.step} lost its worker {state.resumes} times")
     match state.phase:
         # Not before the audit: the one after the last iteration may still say that all is done.
         case P.VERIFY_RED if state.iteration > policy.iterations:
-            return _fail(Reason.BUDGET_SPENT, f"{policy.iterations} iterations did not meet the requirements")
+            return fail(Reason.BUDGET_SPENT, f"{policy.iterations} iterations did not meet the requirements")
         case P.AUDIT if state.audit_tries >= policy.audit_tries:
-            return _fail(Reason.NO_PROGRESS, f"no acceptable test in {state.audit_tries} tries: {_last(state)}")
+            return fail(Reason.NO_PROGRESS, f"no acceptable test in {state.audit_tries} tries: {last(state)}")
         case P.AUDIT if 0 < policy.refactor_interval <= state.greens_since_refactor:
             return ev.RefactorFellDue(greens=state.greens)
         case P.IMPLEMENT if state.attempts >= policy.attempts:
             return ev.TestAbandoned(why=_summary(state))
         case P.REVISE if state.review_rounds > policy.review_rounds:
-            return _fail(Reason.NO_PROGRESS, f"the final verification still fails: {state.findings[-1]}")
+            return fail(Reason.NO_PROGRESS, f"still refused in the end: {state.findings[-1]}")
         case P.REVISE if state.attempts >= policy.attempts:
-            return _fail(Reason.NO_PROGRESS, f"the reviewer's findings were not met: {_last(state)}")
+            return fail(Reason.NO_PROGRESS, f"the reviewer's findings were not met: {last(state)}")
         case P.REVIEW if state.review_rounds >= policy.review_rounds:
-            return _fail(Reason.NO_PROGRESS, f"changes still requested after {state.review_rounds} reviews")
+            return fail(Reason.NO_PROGRESS, f"changes still requested after {state.review_rounds} reviews")
         case P.REVIEW if state.review_tries >= policy.review_tries:
-            return _fail(Reason.NO_PROGRESS, f"no verdict in {state.review_tries} tries: {_last(state)}")
-        case P.DONE:
-            return ev.RunCompleted(commits=len(state.commits), head=state.head)
+            return fail(Reason.NO_PROGRESS, f"no verdict in {state.review_tries} tries: {last(state)}")
     return None
-
-
-def _fail(reason: Reason, detail: str) -> ev.RunFailed:
-    return ev.RunFailed(reason=reason, detail=detail)
-
-
-def _last(state: RunState) -> str:
-    return state.feedback[-1] if state.feedback else "no reason was given"
 
 
 def _summary(state: RunState) -> str:
@@ -102,7 +118,7 @@ def _summary(state: RunState) -> str:
     return f"{', '.join(state.red)} could not be made to pass in {state.attempts} attempts. {tried}"
 
 
-def _inputs(state: RunState) -> dict[str, Any]:
+def inputs(state: RunState) -> dict[str, Any]:
     match state.phase:
         case P.AUDIT:
             return {
@@ -147,4 +163,4 @@ def _inputs(state: RunState) -> dict[str, Any]:
             }
 
 
-TDD = Workflow(name="tdd", table=NEXT, roles=ROLE, actions=ACTION, decide=decide, inputs=_inputs)
+TDD = Workflow(name="tdd", table=NEXT, acts=ACTS, bounds=bounds, inputs=inputs)

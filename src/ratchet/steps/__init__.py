@@ -1,41 +1,31 @@
 """How each step of a run is done: ask an agent, run the tests, commit or revert, run the gates, land.
 
-Every one may be cut off anywhere and called again: it starts from the tree its step was announced with.
+Every one may be cut off anywhere and called again: it starts from the tree its step was announced with. Which one is
+done in a phase is said by the workflow, by name; ours register through the same entry points as anybody's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
+from importlib.metadata import entry_points
 
-from ratchet.core.state import Phase
-from ratchet.steps.asking import audit, propose, review
-from ratchet.steps.finishing import finish
-from ratchet.steps.gating import verify
-from ratchet.steps.judging import judge
-from ratchet.steps.landing import land
-from ratchet.steps.proving import baseline
-from ratchet.steps.testing import verify_red
-from ratchet.steps.work import Doing, Done, Fresh, Parked, Work, cross
+from ratchet.errors import UsageError
+from ratchet.steps.work import Doing, Done, Parked, Work, cross
 
-__all__ = ["Doing", "Done", "Fresh", "Parked", "Work", "cross", "do"]
+__all__ = ["Do", "Doing", "Done", "Parked", "Work", "cross", "do", "open_step"]
 
-DO: dict[Phase, Callable[[Work, Doing], Awaitable[Done]]] = {
-    Phase.BASELINE: baseline,
-    Phase.AUDIT: audit,
-    Phase.VERIFY_RED: verify_red,
-    Phase.IMPLEMENT: propose,
-    Phase.JUDGE: judge,
-    Phase.VERIFY: verify,
-    Phase.REFACTOR: propose,
-    Phase.JUDGE_REFACTOR: judge,
-    Phase.REVIEW: review,
-    Phase.REVISE: propose,
-    Phase.JUDGE_REVISION: judge,
-    Phase.VERIFY_REVISION: verify,
-    Phase.FINAL: finish,
-    Phase.LAND: land,
-}
+Do = Callable[[Work, Doing], Awaitable[Done]]
 
 
 async def do(work: Work, doing: Doing) -> Done:
-    return await DO[doing.phase](work, doing)
+    return await open_step(doing.step.act.does)(work, doing)
+
+
+@lru_cache(maxsize=64)
+def open_step(name: str) -> Do:
+    known = {entry.name: entry for entry in entry_points(group="ratchet.steps")}
+    if name not in known:
+        raise UsageError(f"there is no step {name!r}", hint=f"steps: {', '.join(sorted(known))}")
+    step: Do = known[name].load()
+    return step

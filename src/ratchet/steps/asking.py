@@ -7,19 +7,17 @@ from collections.abc import Callable
 
 import msgspec
 
-from ratchet.agents import Agent, Ask, Failed, Finished, Outcome, Said, Spent, open_agent
+from ratchet.agents import Agent, Ask, Failed, Finished, Outcome, Said, Spent
 from ratchet.core import events as ev
 from ratchet.core import prompts
 from ratchet.core.failure import FAULT, Fault, Reason
 from ratchet.core.item import ParkReason
-from ratchet.core.packet import packet
 from ratchet.core.receipt import Artifact, Usage
-from ratchet.core.roles import Role
+from ratchet.core.roles import Writes
 from ratchet.core.runner_settings import says_how_tests_run, touches_runner
-from ratchet.core.state import Phase
 from ratchet.core.verdict import Decision, Review, read_review, requirements_complete
 from ratchet.process import confined
-from ratchet.steps.testing import report_in
+from ratchet.steps.prompting import prompt_of
 from ratchet.steps.work import Doing, Done, Parked, Work, clip, cross, first_line, fresh, shown
 from ratchet.store.rundir import ANSWERS
 
@@ -62,13 +60,15 @@ async def audit(work: Work, doing: Doing) -> Done:
 
 async def propose(work: Work, doing: Doing) -> Done:
     asked = await ask(work, doing)
-    failed = ev.RefactorFailed if doing.phase is Phase.REFACTOR else ev.AttemptFailed
+    failed = doing.step.one_of(ev.AttemptFailed, ev.RefactorFailed)
     if isinstance(asked.outcome, Failed):
         return asked.done(failed(step=doing.number, reason=asked.outcome.reason, why=clip(asked.outcome.detail)))
+    summary = first_line(asked.text)
+    if not asked.paths and ev.NothingChanged in doing.step.outcomes and not asked.undone:
+        return asked.done(ev.NothingChanged(step=doing.number, summary=summary))
     if not asked.paths:
         why = _nothing(asked, "changed nothing")
         return asked.done(failed(step=doing.number, reason=Reason.NO_PROGRESS, why=why))
-    summary = first_line(asked.text)
     return asked.done(ev.ChangeProposed(step=doing.number, paths=shown(asked.paths), tree=asked.tree, summary=summary))
 
 
@@ -96,25 +96,34 @@ def _reviewed(step: int, review: Review | str) -> ev.Event:
 # --- asking -------------------------------------------------------------------------------------------------------
 
 
-async def ask(work: Work, doing: Doing, *, agent: str = "") -> Asked:
-    """Ask the role's agent once, or the named one; what it may not write is undone, what it spent is metered."""
-    role = doing.step.role
-    assert role
-    asked = open_agent(agent) if agent else work.agents(role)
-    text = await _prompt(work, doing)
-    prompt = await cross(work.directory.put, f"prompts/{_place(doing)}.md", text.encode())
+class Variant(msgspec.Struct, frozen=True, kw_only=True):
+    """One of several ways to ask the same: by whom, as which turn, with which hint. `label` keeps their files apart."""
+
+    agent: Agent
+    turn: int
+    label: str = ""
+    hint: str = ""
     spent: list[Usage] = []
+
+
+async def ask(work: Work, doing: Doing, variant: Variant | None = None) -> Asked:
+    """Ask the role's agent once; what it may not write is undone, what it spent is metered."""
+    role = doing.step.role
+    variant = variant or Variant(agent=work.agent(role, doing.state), turn=work.turn(doing.step.action))
+    name = f"step-{doing.number}{variant.label}"
+    text = await prompt_of(work, doing, hint=variant.hint)
+    prompt = await cross(work.directory.put, f"prompts/{name}.md", text.encode())
 
     def hear(said: Said) -> None:
         if isinstance(said, Spent):
-            spent.append(said.usage)
+            variant.spent.append(said.usage)
         work.tell(said)
 
     began = asyncio.get_running_loop().time()
-    with confined(work.sandboxes.for_role(role, doing.state.scope)):
-        outcome = await _answer(asked, _words(work, doing, text), hear)
+    with confined(work.sandboxes.for_role(role, doing.state.scope, doing.step.writes)):
+        outcome = await _answer(variant.agent, _words(work, doing, text, variant), hear)
     seconds = asyncio.get_running_loop().time() - began
-    facts: list[ev.Event] = [_metered(doing.number, role, asked.name, spent, seconds)]
+    facts: list[ev.Event] = [metered(doing.number, role, variant.agent.name, variant.spent, seconds)]
     await cross(work.workspace.hold, doing.state.head)
     if isinstance(outcome, Failed):
         await cross(work.workspace.reset, doing.started.tree)
@@ -123,38 +132,30 @@ async def ask(work: Work, doing: Doing, *, agent: str = "") -> Asked:
     tree, paths, undone = await cross(_confine, work, doing)
     if undone:
         facts.append(ev.WritesUndone(step=doing.number, role=role, paths=shown(undone)))
-    answer = await _kept_answer(work, doing, outcome)
+    answer = await _kept_answer(work, doing, outcome, name)
     return Asked(outcome=outcome, tree=tree, paths=paths, undone=undone, facts=facts, artifacts=[prompt, answer])
 
 
-def _place(doing: Doing) -> str:
-    """A step that asks for more than its own action keeps each in a file of its own."""
-    plain = doing.step.action not in ("judge", "architecture")
-    return f"step-{doing.number}" if plain else f"step-{doing.number}-{doing.step.action}"
-
-
-async def _kept_answer(work: Work, doing: Doing, outcome: Outcome) -> Artifact:
-    assert doing.step.role
+async def _kept_answer(work: Work, doing: Doing, outcome: Outcome, name: str) -> Artifact:
     said = outcome.text if isinstance(outcome, Finished) else f"failed: {outcome.reason}: {outcome.detail}"
     entry = prompts.history_entry(doing.number, doing.step.role, said)
-    return await cross(work.directory.put, f"{ANSWERS}{_place(doing)}.md", entry.encode())
+    return await cross(work.directory.put, f"{ANSWERS}{name}.md", entry.encode())
 
 
-def _words(work: Work, doing: Doing, text: str) -> Ask:
+def _words(work: Work, doing: Doing, text: str, variant: Variant) -> Ask:
     role = doing.step.role
-    assert role
     return Ask(
         run=work.directory.path.name,
         item=work.item.id,
         role=role,
         action=doing.step.action,
-        turn=work.turn(doing.step.action),
+        turn=variant.turn,
         key=doing.started.key,
         snapshot=doing.started.snapshot,
         prompt=text,
         inputs=doing.step.inputs,
         folder=work.workspace.path,
-        log=fresh(work.directory.log_path(f"{_place(doing)}-{role}.log")),
+        log=fresh(work.directory.log_path(f"step-{doing.number}{variant.label}-{role}.log")),
         env=work.env,
         timeout_s=work.config.role(role).timeout_s,
     )
@@ -167,17 +168,6 @@ async def _answer(agent: Agent, ask: Ask, tell: Callable[[Said], None]) -> Outco
             return await agent.ask(ask, tell)
     except TimeoutError:
         return Failed(reason=Reason.AGENT_TIMED_OUT, detail=f"no end after {ask.timeout_s:.0f} s")
-
-
-async def _prompt(work: Work, doing: Doing) -> str:
-    failures = diff = ""
-    state = doing.state
-    if doing.phase is Phase.IMPLEMENT:
-        failures = packet(await report_in(work, state.red_report), only=state.red)
-    if doing.step.action in ("review", "judge", "architecture"):
-        diff = await cross(work.workspace.diff, state.base_tree, state.green_tree)
-    history = await cross(work.history)
-    return prompts.prompt(doing.step, spec=work.item.spec, failures=failures, history=history, diff=diff)
 
 
 def _confine(work: Work, doing: Doing) -> tuple[str, list[str], list[str]]:
@@ -194,8 +184,10 @@ def _confine(work: Work, doing: Doing) -> tuple[str, list[str], list[str]]:
 
 def _may_write(work: Work, doing: Doing, path: str, after: str) -> bool:
     """By its path, and for files that also say how tests are run, by what was changed in them."""
-    assert doing.step.role
-    if not doing.state.scope.may_write(doing.step.role, path):
+    step, scope = doing.step, doing.state.scope
+    # "New" is new since the run began: a test that was kept by an earlier step is its author's still.
+    exists = step.writes is Writes.ADDITIONS and work.workspace.read(doing.state.base_tree, path) is not None
+    if not scope.may_write(step.role, path, writes=step.writes, paths=step.act.paths, exists=exists):
         return False
     return not says_how_tests_run(path) or not touches_runner(
         path, work.workspace.read(doing.started.tree, path), work.workspace.read(after, path)
@@ -207,7 +199,7 @@ def _parked(outcome: Failed) -> ev.RunParked:
     return ev.RunParked(reason=reason, detail=clip(f"{outcome.reason}: {outcome.detail}"), until=outcome.until)
 
 
-def _metered(step: int, role: Role, agent: str, spent: list[Usage], seconds: float) -> ev.UsageMetered:
+def metered(step: int, role: str, agent: str, spent: list[Usage], seconds: float) -> ev.UsageMetered:
     total = sum(spent, Usage())
     return ev.UsageMetered(
         step=step,

@@ -17,11 +17,11 @@ from ratchet.core.gates import Gate, changed_lines, is_large, new_findings, unco
 from ratchet.core.mutants import Mutant, mutants
 from ratchet.core.receipt import Artifact
 from ratchet.core.report import ReportStatus
-from ratchet.core.roles import Role
+from ratchet.core.roles import Role, Writes
 from ratchet.core.verdict import Decision, read_review
-from ratchet.core.workflow import Step
+from ratchet.core.workflow import Act
 from ratchet.process import confined, supervise
-from ratchet.steps.asking import ask
+from ratchet.steps.asking import Variant, ask
 from ratchet.steps.work import Doing, Work, cross, fresh
 
 MUTANTS_MAX = 8
@@ -39,8 +39,24 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: list[Artifact] = []
 
 
-async def answer(work: Work, doing: Doing, gate: Gate) -> Answer:
-    return await _BUILT_IN.get(gate.kind, _command)(work, doing, gate)
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """What is looked at: the announced tree of a step, as a change of the tree `before`; `label` keeps forks apart."""
+
+    work: Work
+    doing: Doing
+    before: str
+    label: str = ""
+
+    @property
+    def tree(self) -> str:
+        return self.doing.started.tree
+
+    def name(self, gate: Gate) -> str:
+        return f"step-{self.doing.number}{self.label}-{file_name(gate)}"
+
+
+async def answer(look: Look, gate: Gate) -> Answer:
+    return await _BUILT_IN.get(gate.kind, _command)(look, gate)
 
 
 def file_name(gate: Gate) -> str:
@@ -50,35 +66,31 @@ def file_name(gate: Gate) -> str:
 # --- commands -------------------------------------------------------------------------------------------------------
 
 
-async def _command(work: Work, doing: Doing, gate: Gate) -> Answer:
-    why, said = await call_gate(work, doing, gate)
-    if not why:
-        return Answer(said=said)
-    if gate.name in doing.state.proved and not new_findings(await _proved(work, doing, gate), said):
-        return Answer(said=said)  # as red as it was before anybody did anything
+async def _command(look: Look, gate: Gate) -> Answer:
+    why, said = await call_gate(look, gate)
+    proved = look.doing.state.proved.get(gate.name)
+    if why and proved:
+        before = (await cross(look.work.directory.get, proved)).decode(errors="replace")
+        why = why if new_findings(before, said) else ""  # as red as it was before anybody did anything
     return Answer(why=why, said=said)
 
 
-async def _proved(work: Work, doing: Doing, gate: Gate) -> str:
-    return (await cross(work.directory.get, doing.state.proved[gate.name])).decode(errors="replace")
-
-
-async def call_gate(work: Work, doing: Doing, gate: Gate) -> tuple[str, str]:
+async def call_gate(look: Look, gate: Gate) -> tuple[str, str]:
     """Run its command on the announced tree; returns why it does not pass, or '', and all it said."""
-    log = fresh(work.directory.log_path(f"step-{doing.number}-{file_name(gate)}.log"))
+    log = fresh(look.work.directory.log_path(f"{look.name(gate)}.log"))
     try:
-        how = await _commands(work, gate, log)
+        how = await _commands(look.work, gate, log)
     finally:
-        await cross(work.workspace.reset, doing.started.tree)
+        await cross(look.work.workspace.reset, look.tree)
     said = log.read_bytes()[-SAID_MAX_BYTES:].decode(errors="replace") if log.exists() else ""
     return (f"{how}: {said.strip()[-500:]}" if how else ""), said
 
 
 async def _commands(work: Work, gate: Gate, log: Path) -> str:
-    for part in gate.command.split("&&"):
+    for argv in _split(gate.command):
         with confined(work.sandboxes.for_gate()):
             ended = await supervise(
-                shlex.split(part),
+                argv,
                 cwd=work.workspace.path / gate.root,
                 env=work.env | {"CI": "1", "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1"},
                 output=log,
@@ -91,33 +103,39 @@ async def _commands(work: Work, gate: Gate, log: Path) -> str:
     return ""
 
 
+def _split(command: str) -> list[list[str]]:
+    """At `&&` between words; one inside quotes is somebody's shell's."""
+    parts: list[list[str]] = [[]]
+    for word in shlex.split(command):
+        if word == "&&":
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return [part for part in parts if part]
+
+
 # --- built-in gates -------------------------------------------------------------------------------------------------
 
 
-async def _unit(_work: Work, _doing: Doing, _gate: Gate) -> Answer:
+async def _unit(_look: Look, _gate: Gate) -> Answer:
     """The suite was run by the judge before the commit was made; there is no commit without its green report."""
     return Answer()
 
 
-async def _cheats(work: Work, doing: Doing, _gate: Gate) -> Answer:
-    found = await cross(_find_cheats, work, doing)
+async def _cheats(look: Look, _gate: Gate) -> Answer:
+    found = await cross(_find_cheats, look)
     return Answer(why="; ".join(str(cheat) for cheat in found[:10]), said="\n".join(str(cheat) for cheat in found))
 
 
-def _find_cheats(work: Work, doing: Doing) -> list[Cheat]:
-    before, after = _span(doing)
-    paths = work.workspace.changes(before, after)
-    changes = [change for path in paths if (change := _change(work, path, before, after))]
-    return find_cheats(changes, doing.state.scope)
+def _find_cheats(look: Look) -> list[Cheat]:
+    paths = look.work.workspace.changes(look.before, look.tree)
+    changes = [change for path in paths if (change := _change(look, path))]
+    return find_cheats(changes, look.doing.state.scope)
 
 
-def _span(doing: Doing) -> tuple[str, str]:
-    """The trees before and after the step that is verified."""
-    return doing.state.commits[-1].tree, doing.state.green_tree
-
-
-def _change(work: Work, path: str, before: str, after: str) -> Change | None:
-    old, new = work.workspace.read(before, path), work.workspace.read(after, path)
+def _change(look: Look, path: str) -> Change | None:
+    workspace = look.work.workspace
+    old, new = workspace.read(look.before, path), workspace.read(look.tree, path)
     if b"\0" in (old or b"") + (new or b""):
         return None
     return Change(path=path, before=_text(old), after=_text(new))
@@ -127,27 +145,26 @@ def _text(content: bytes | None) -> str | None:
     return None if content is None else content.decode(errors="replace")
 
 
-async def _changed(work: Work, doing: Doing) -> dict[str, set[int]]:
-    return changed_lines(await cross(work.workspace.diff, *_span(doing)))
+async def _changed(look: Look) -> dict[str, set[int]]:
+    return changed_lines(await cross(look.work.workspace.diff, look.before, look.tree))
 
 
-async def _coverage(work: Work, doing: Doing, gate: Gate) -> Answer:
+async def _coverage(look: Look, gate: Gate) -> Answer:
     """The command leaves a file, which is read before the workspace is put back."""
-    log = fresh(work.directory.log_path(f"step-{doing.number}-{file_name(gate)}.log"))
+    work = look.work
+    log = fresh(work.directory.log_path(f"{look.name(gate)}.log"))
     folder = work.workspace.path / gate.root
     try:
         how = await _commands(work, gate, log)
         left = next((path for path in (folder / name for name in _COVERAGE_FILES) if path.is_file()), None)
         content = left.read_bytes() if left else b""
     finally:
-        await cross(work.workspace.reset, doing.started.tree)
+        await cross(work.workspace.reset, look.tree)
     coverage = read_coverage(content, str(folder))
     if coverage is None:
         said = log.read_bytes()[-500:].decode(errors="replace").strip()
         return Answer(why=f"no coverage was measured ({how or 'exit 0'}): {said}")
-    return Answer(
-        why=uncovered(gate, coverage, await _changed(work, doing)), said=msgspec.json.encode(coverage).decode()
-    )
+    return Answer(why=uncovered(gate, coverage, await _changed(look)), said=msgspec.json.encode(coverage).decode())
 
 
 _COVERAGE_FILES = (
@@ -160,9 +177,9 @@ _COVERAGE_FILES = (
 )
 
 
-async def _mutation(work: Work, doing: Doing, gate: Gate) -> Answer:
+async def _mutation(look: Look, gate: Gate) -> Answer:
     """Each mutant takes the place of the source, and the suite must turn red; Python only, where we have the tool."""
-    made = await cross(_mutants, work, doing, await _changed(work, doing))
+    made = await cross(_mutants, look, await _changed(look))
     if not made:
         return Answer(skipped=True)
     survived, tried = [], 0
@@ -171,7 +188,7 @@ async def _mutation(work: Work, doing: Doing, gate: Gate) -> Answer:
         if asyncio.get_running_loop().time() > deadline:
             break
         tried += 1
-        if await _survives(work, doing, mutant):
+        if await _survives(look, mutant):
             survived.append(f"{mutant.path}:{mutant.line}: {mutant.what}, and no test noticed")
     killed = 100.0 * (tried - len(survived)) / tried
     wanted = gate.threshold or KILLED_PERCENT
@@ -179,36 +196,35 @@ async def _mutation(work: Work, doing: Doing, gate: Gate) -> Answer:
     return Answer(why=why if killed < wanted else "", said="\n".join(survived))
 
 
-def _mutants(work: Work, doing: Doing, changed: dict[str, set[int]]) -> list[Mutant]:
-    after = doing.state.green_tree
+def _mutants(look: Look, changed: dict[str, set[int]]) -> list[Mutant]:
     found = []
     for path, lines in sorted(changed.items()):
-        if path.endswith(".py") and not doing.state.scope.is_test(path):
-            source = (work.workspace.read(after, path) or b"").decode(errors="replace")
+        if path.endswith(".py") and not look.doing.state.scope.is_test(path):
+            source = (look.work.workspace.read(look.tree, path) or b"").decode(errors="replace")
             found += mutants(path, source, lines, at_most=MUTANTS_MAX)
     return found[:MUTANTS_MAX]
 
 
-async def _survives(work: Work, doing: Doing, mutant: Mutant) -> bool:
-    log = work.directory.log_path(f"step-{doing.number}-mutation.log")
+async def _survives(look: Look, mutant: Mutant) -> bool:
+    work = look.work
+    log = work.directory.log_path(f"step-{look.doing.number}{look.label}-mutation.log")
     try:
         (work.workspace.path / mutant.path).write_text(mutant.source)
         with confined(work.sandboxes.for_tests()):
             report = await work.checks.run(work.workspace.path, log=log)
     finally:
-        await cross(work.workspace.reset, doing.started.tree)
+        await cross(work.workspace.reset, look.tree)
     return report.status is ReportStatus.PASSED
 
 
-async def _judge(work: Work, doing: Doing, gate: Gate) -> Answer:
+async def _judge(look: Look, gate: Gate) -> Answer:
     """Another agent's structured verdict. Anything else than a valid one fails the gate."""
-    step = Step(
-        phase=doing.phase,
-        action=gate.kind,
-        role=Role.REVIEWER,
-        inputs={"gate": gate.name, "kept": len(doing.state.commits)},
-    )
-    asked = await ask(work, msgspec.structs.replace(doing, step=step), agent=gate.agent)
+    work, doing = look.work, look.doing
+    act = Act(does="verify", role=Role.REVIEWER, action=gate.kind, writes=Writes.NOTHING, history=False)
+    asking = msgspec.structs.replace(doing, step=msgspec.structs.replace(doing.step, act=act))
+    agent = work.agents(gate.agent, False) if gate.agent else work.agents(Role.REVIEWER, False)
+    variant = Variant(agent=agent, turn=work.turn(doing.step.action), label=f"{look.label}-{gate.kind}", spent=[])
+    asked = await ask(work, asking, variant)
     verdict = read_review(asked.text)
     made = Answer(said=asked.text, facts=asked.facts, artifacts=asked.artifacts)
     if isinstance(verdict, str):
@@ -219,17 +235,14 @@ async def _judge(work: Work, doing: Doing, gate: Gate) -> Answer:
     return msgspec.structs.replace(made, why=f"{verdict.summary} {issues}".strip())
 
 
-async def _architecture(work: Work, doing: Doing, gate: Gate) -> Answer:
-    before, _ = _span(doing)
-    changed = await _changed(work, doing)
-    created = [path for path in changed if await cross(work.workspace.read, before, path) is None]
-    sources = [path for path in created if not doing.state.scope.is_test(path)]
-    if not is_large(changed, sources):
-        return Answer(skipped=True)
-    return await _judge(work, doing, gate)
+async def _architecture(look: Look, gate: Gate) -> Answer:
+    changed = await _changed(look)
+    read, scope = look.work.workspace.read, look.doing.state.scope
+    created = [path for path in changed if not scope.is_test(path) and await cross(read, look.before, path) is None]
+    return await _judge(look, gate) if is_large(changed, created) else Answer(skipped=True)
 
 
-_BUILT_IN: dict[str, Callable[[Work, Doing, Gate], Awaitable[Answer]]] = {
+_BUILT_IN: dict[str, Callable[[Look, Gate], Awaitable[Answer]]] = {
     "unit": _unit,
     "coverage": _coverage,
     "mutation": _mutation,

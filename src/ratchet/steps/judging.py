@@ -2,37 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ratchet.core import events as ev
 from ratchet.core import trailers
-from ratchet.core.compare import judge_green
+from ratchet.core.compare import Verdict, judge_green
+from ratchet.core.compare import judge_fix as judge_progress
 from ratchet.core.receipt import Artifact
-from ratchet.core.report import Report, digest
-from ratchet.core.roles import Role
-from ratchet.core.state import Phase
+from ratchet.core.report import Report, digest, fingerprint
 from ratchet.errors import ArtifactBroken
 from ratchet.steps.testing import report_in, run_tests
 from ratchet.steps.work import Doing, Done, Work, clip, cross
 
+Judge = Callable[[Report, Report, list[str]], Verdict]
+
 
 async def judge(work: Work, doing: Doing) -> Done:
+    """Everything that was to be made green is."""
+    return await _kept_or_reverted(work, doing, judge_green)
+
+
+async def judge_fix(work: Work, doing: Doing) -> Done:
+    """Something of it is."""
+    return await _kept_or_reverted(work, doing, judge_progress)
+
+
+async def _kept_or_reverted(work: Work, doing: Doing, by: Judge) -> Done:
     """A commit that is already there, from before a crash, is not made again."""
     state = doing.state
-    red = state.red if doing.phase is Phase.JUDGE else []
+    reference = await report_in(work, state.reference)
     if (found := await _committed(work, doing)) is not None:
         commit, kept = found
+        verdict = by(reference, await report_in(work, kept), state.red)
     else:
         report, kept = await run_tests(work, doing.started)
-        verdict = judge_green(await report_in(work, state.reference), report, red)
+        verdict = by(reference, report, state.red)
         if not verdict.ok:
             return await _revert(work, doing, clip(verdict.why), kept)
-        commit = await _commit(work, doing, report)
+        commit = await _commit(work, doing, report, verdict)
     assert state.proposal
     committed = ev.StepCommitted(
         step=doing.number,
         commit=commit,
         parent=state.head,
         subject=state.proposal.summary,
-        tests=red,
+        tests=verdict.tests,
         report=kept,
         tree=doing.started.tree,
     )
@@ -53,18 +67,17 @@ async def _committed(work: Work, doing: Doing) -> tuple[str, Artifact] | None:
     return commit, await cross(work.directory.put, name, content)
 
 
-async def _commit(work: Work, doing: Doing, report: Report) -> str:
+async def _commit(work: Work, doing: Doing, report: Report, verdict: Verdict) -> str:
     state = doing.state
-    asked_by = Role.ARCHITECT if doing.phase is Phase.JUDGE_REFACTOR else Role.IMPLEMENTER
     assert state.proposal
-    feature = doing.phase is Phase.JUDGE
+    was_red = fingerprint(await report_in(work, state.red_report), verdict.tests) if verdict.tests else ""
     proof = trailers.Proof(
         run=work.directory.path.name,
         key=doing.started.key,
-        role=asked_by,
-        agent=work.agents(asked_by).name,
-        tests=tuple(state.red) if feature else (),
-        red=state.fingerprint if feature else "",
+        role=state.proposer,
+        agent=state.proposed_by,
+        tests=tuple(verdict.tests),
+        red=was_red,
         green=digest(report),
         cost=f"{state.uncommitted_usage.cost_usd:.4f} USD",
     )
@@ -74,11 +87,7 @@ async def _commit(work: Work, doing: Doing, report: Report) -> str:
 
 async def _revert(work: Work, doing: Doing, why: str, kept: Artifact) -> Done:
     state = doing.state
-    kind, tree = {
-        Phase.JUDGE: (ev.StepReverted, state.red_tree),
-        Phase.JUDGE_REFACTOR: (ev.RefactorReverted, state.green_tree),
-        Phase.JUDGE_REVISION: (ev.RevisionReverted, state.green_tree),
-    }[doing.phase]
-    await cross(work.workspace.reset, tree)
+    kind = doing.step.one_of(ev.StepReverted, ev.RefactorReverted, ev.RevisionReverted)
+    await cross(work.workspace.reset, state.before)
     paths = state.proposal.paths if state.proposal else []
-    return Done(events=[kind(step=doing.number, why=why, paths=paths, tree=tree)], artifacts=[kept])
+    return Done(events=[kind(step=doing.number, why=why, paths=paths, tree=state.before)], artifacts=[kept])

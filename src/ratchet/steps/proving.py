@@ -11,13 +11,20 @@ from ratchet.core.gates import Gate, GateStatus
 from ratchet.core.receipt import Artifact
 from ratchet.process import ProgramMissing
 from ratchet.steps import testing
-from ratchet.steps.gates import COMMANDLESS, call_gate, file_name
+from ratchet.steps.gates import COMMANDLESS, Look, call_gate, file_name
 from ratchet.steps.gating import gates_of
 from ratchet.steps.work import Doing, Done, Work, clip, cross
 
 
 async def baseline(work: Work, doing: Doing) -> Done:
-    tested = await testing.baseline(work, doing)
+    return await _proved(work, doing, await testing.baseline(work, doing))
+
+
+async def look(work: Work, doing: Doing) -> Done:
+    return await _proved(work, doing, await testing.look(work, doing))
+
+
+async def _proved(work: Work, doing: Doing, tested: Done) -> Done:
     if not isinstance(tested.events[-1], ev.BaselineTaken):
         return tested
     facts: list[ev.Event] = []
@@ -35,7 +42,7 @@ async def baseline(work: Work, doing: Doing) -> Done:
 
 async def _prove(work: Work, doing: Doing, gate: Gate) -> ev.GateProved | ev.RunFailed:
     try:
-        why, said = await call_gate(work, doing, gate)
+        why, said = await call_gate(Look(work=work, doing=doing, before=doing.started.tree), gate)
     except ProgramMissing as error:
         detail = f"gate {gate.name} cannot run: {error.message}; {error.hint}"
         return ev.RunFailed(reason=Reason.MISCONFIGURED, detail=detail)

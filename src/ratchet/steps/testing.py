@@ -8,15 +8,15 @@ from ratchet.core import events as ev
 from ratchet.core.compare import judge_red
 from ratchet.core.failure import Reason
 from ratchet.core.receipt import Artifact
-from ratchet.core.report import RED, Report, fingerprint
+from ratchet.core.report import RED, Report, ReportStatus, fingerprint
 from ratchet.errors import EnvironmentCannot
 from ratchet.process import confined
 from ratchet.steps.work import Doing, Done, Work, clip, cross
 
 
-async def run_tests(work: Work, started: ev.StepStarted) -> tuple[Report, Artifact]:
+async def run_tests(work: Work, started: ev.StepStarted, *, label: str = "") -> tuple[Report, Artifact]:
     """Run the whole suite, then take away whatever it left behind."""
-    log = work.directory.log_path(f"step-{started.step}-tests.log")
+    log = work.directory.log_path(f"step-{started.step}{label}-tests.log")
     # What an agent left that is ignored, cached or compiled is not in the tree, and must not take part.
     await cross(work.workspace.reset, started.tree)
     with confined(work.sandboxes.for_tests()):
@@ -27,7 +27,7 @@ async def run_tests(work: Work, started: ev.StepStarted) -> tuple[Report, Artifa
             hint='resume the run; if it stays so, set sandbox.mode = "off"',
         )
     await cross(work.workspace.reset, started.tree)
-    name = f"reports/step-{started.step}.json"
+    name = f"reports/step-{started.step}{label}.json"
     return report, await cross(work.directory.put, name, msgspec.json.encode(report))
 
 
@@ -40,6 +40,18 @@ async def baseline(work: Work, doing: Doing) -> Done:
     report, kept = await run_tests(work, doing.started)
     if report.status not in ("passed", "failed", "no_tests"):
         return Done(events=[_misconfigured(report)], artifacts=[kept])
+    return _taken(doing, report, kept)
+
+
+async def look(work: Work, doing: Doing) -> Done:
+    """The baseline of who is to fix it: tests that cannot be run are a failure like any other, if a runner is there."""
+    report, kept = await run_tests(work, doing.started)
+    if report.status in (ReportStatus.ERROR, ReportStatus.NO_TESTS, ReportStatus.UNKNOWN):
+        return Done(events=[_misconfigured(report)], artifacts=[kept])
+    return _taken(doing, report, kept)
+
+
+def _taken(doing: Doing, report: Report, kept: Artifact) -> Done:
     failing = [test.id for test in report.tests if test.status in RED][:1000]
     taken = ev.BaselineTaken(
         step=doing.number, report=kept, tests=report.totals.tests, failing=failing, tree=doing.started.tree

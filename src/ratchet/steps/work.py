@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,12 +17,11 @@ from ratchet.config import Config
 from ratchet.core import events as ev
 from ratchet.core.item import Item
 from ratchet.core.receipt import Artifact
-from ratchet.core.roles import Role
 from ratchet.core.snapshot import path_text
 from ratchet.core.state import Phase, RunState
 from ratchet.core.workflow import Step
 from ratchet.store.rundir import RunDirectory
-from ratchet.workspace import Workspace
+from ratchet.workspace import Refused, Workspace
 from ratchet.workspace.sandbox import Sandboxes
 
 T = TypeVar("T")
@@ -41,28 +41,31 @@ async def cross(function: Callable[..., T], *args: object, **kwargs: object) -> 
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """A run at work: where it happens and who takes part."""
+    """A run at work: where it happens and who takes part.
+
+    `agents` takes a role and whether its stronger agent is wanted, or the whole name of an agent; `moved` says where
+    the base went, if it did; `fork` makes a copy of the workspace with sandboxes of its own, and `fresh` another one
+    from the same base; both are gone when they are left.
+    """
 
     item: Item
     config: Config
     directory: RunDirectory
     workspace: Workspace
     checks: Checks
-    agents: Callable[[Role], Agent]
+    agents: Callable[[str, bool], Agent]
     tell: Callable[[Said], None]
     turn: Callable[[str], int]
     history: Callable[[], str]
     env: dict[str, str]
     sandboxes: Sandboxes
-    fresh: Callable[[], Fresh]
+    prompts: Callable[[str], str]
+    moved: Callable[[], str]
+    fork: Callable[[str], AbstractAsyncContextManager[tuple[Workspace, Sandboxes] | Refused]]
+    fresh: Callable[[], AbstractAsyncContextManager[tuple[Workspace, Sandboxes]]]
 
-
-class Fresh(msgspec.Struct, frozen=True, kw_only=True):
-    """A workspace of its own beside the run's, from the same base, for as long as something is checked there."""
-
-    workspace: Workspace
-    sandboxes: Sandboxes
-    discard: Callable[[], None]
+    def agent(self, role: str, state: RunState) -> Agent:
+        return self.agents(role, state.escalated == role)
 
 
 class Doing(msgspec.Struct, frozen=True, kw_only=True):

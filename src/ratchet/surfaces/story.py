@@ -128,6 +128,23 @@ def _(event: ev.StepVerified | ev.RevisionVerified) -> Line | None:
 
 
 @line_of.register
+def _(event: ev.GateProved) -> Line | None:
+    if not event.output:
+        return None
+    return Line("gates", f"{event.gate} is red on the untouched base; that is known from now on", Tone.WARN)
+
+
+@line_of.register
+def _(_event: ev.FinalVerified) -> Line:
+    return Line("final", "green with the base's own tests and with the accepted ones, in a fresh workspace", Tone.GOOD)
+
+
+@line_of.register
+def _(event: ev.FinalRefused) -> Line:
+    return Line("final", f"refused {event.why}", Tone.BAD)
+
+
+@line_of.register
 def _(event: ev.TestAbandoned) -> Line:
     return Line("run", f"gave the test back to the auditor: {event.why}", Tone.WARN)
 

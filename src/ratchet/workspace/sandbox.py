@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from ratchet.core.roles import Role, Scope
+from ratchet.core.roles import Scope, Writes, writes_of
 from ratchet.errors import EnvironmentCannot, RatchetError
 from ratchet.process import Confinement, call
 from ratchet.workspace import Record, Workspace
@@ -166,8 +166,8 @@ class Sandboxes:
         self.bwrap = "" if missing else shutil.which("bwrap") or ""
         self.group = Group(f"ratchet-{workspace.record.slug}-{os.getpid()}", settings.bounds)
 
-    def for_role(self, role: Role, scope: Scope) -> Confinement | None:
-        content, read_only = role_paths(role, scope, self.workspace.path)
+    def for_role(self, role: str, scope: Scope, writes: Writes | None = None) -> Confinement | None:
+        content, read_only = role_paths(writes or writes_of(role), scope, self.workspace.path)
         top = self.workspace.record.path
         return self._make(
             network=self.settings.agent_network,
@@ -205,14 +205,15 @@ class Sandboxes:
         )
 
 
-def role_paths(role: Role, scope: Scope, folder: Path) -> tuple[bool, list[str]]:
+def role_paths(writes: Writes, scope: Scope, folder: Path) -> tuple[bool, list[str]]:
     """Whether a role may write in the workspace at all, and which existing paths in it are read-only to it.
 
     Only patterns that name a folder or a file can be mounted; the rest (`**/test_*.py`) is checked after the step.
     """
-    if role in (Role.REVIEWER, Role.SCRIBE):
+    if writes is Writes.NOTHING:
         return False, []
-    patterns = scope.protected if role is Role.AUDITOR else (*scope.protected, *scope.tests)
+    reaches_tests = writes in (Writes.TESTS, Writes.ADDITIONS)
+    patterns = scope.protected if reaches_tests else (*scope.protected, *scope.tests)
     named = {pattern.removesuffix("/**") for pattern in patterns}
     plain = {name for name in named if not set(name) & set("*?[") and not name.startswith(".git")}
     return True, sorted(name for name in plain if (folder / name).exists() and not (folder / name).is_symlink())
