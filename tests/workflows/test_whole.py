@@ -65,7 +65,7 @@ def test_findings_reach_the_implementer_and_each_task_is_reviewed_by_itself(tmp_
     asked = [path.read_text() for path in (place / ".ratchet/runs" / state.run / "prompts").iterdir()]
     assert any("no docstring" in text and "You are the implementer" in text for text in asked)
     reviews = sorted(text for text in asked if "You are the reviewer" in text)
-    assert any("T002: multiply" in text and "def sub" not in text for text in reviews)
+    assert any("T002: multiply" in text and "+def sub" not in text for text in reviews)
     assert kinds(events).count("task_finished") == 2
 
 
