@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STAMP  := $(VENV)/.installed
 NEEDS  := pyproject.toml constraints.txt
 
-.PHONY: env demo test toolchains test-toolchains lint types format check bench docs clean
+.PHONY: env demo test certify-workflows toolchains test-toolchains lint types format check bench docs clean
 
 env: $(STAMP)
 
@@ -23,6 +23,10 @@ demo: env
 test: env
 	@scripts/system-packages
 	$(BIN)/python -m pytest -n 2 -m 'not toolchain'
+
+# The power is cut at every durable write of every workflow: a quarter of an hour.
+certify-workflows: env
+	$(BIN)/python -m pytest -n 2 tests/crash -m certify
 
 # The real toolchains of other languages, where apt, npm and pip can be reached.
 toolchains:

@@ -89,18 +89,29 @@ class RoleConfig(_Section, frozen=True, kw_only=True):
     timeout_s: Seconds = 600.0
 
 
+class BriefRoleConfig(RoleConfig, frozen=True, kw_only=True):
+    """Of a role that reads more than it writes. A class, so that setting another key leaves the default as it is."""
+
+    timeout_s: Seconds = 300.0
+
+
 class Roles(_Section, frozen=True, kw_only=True):
     auditor: RoleConfig = RoleConfig()
     implementer: RoleConfig = RoleConfig()
     architect: RoleConfig = RoleConfig()
-    reviewer: RoleConfig = RoleConfig(timeout_s=300.0)
-    scribe: RoleConfig = RoleConfig(timeout_s=300.0)
+    reviewer: BriefRoleConfig = BriefRoleConfig()
+    scribe: BriefRoleConfig = BriefRoleConfig()
     fixer: RoleConfig = RoleConfig()
+
+
+class LoopPolicy(Policy, frozen=True, kw_only=True):
+    iterations: Count = 100
 
 
 class SwarmConfig(Policy, frozen=True, kw_only=True):
     """The bounds of a swarm; its attempts take `agents` and `hints` (a line in the prompt) in turn."""
 
+    attempts: Count = 2
     agents: list[str] = msgspec.field(default_factory=list)
     hints: list[str] = msgspec.field(default_factory=list)
 
@@ -123,8 +134,8 @@ class Config(_Section, frozen=True, kw_only=True):
     tdd: Policy = Policy()
     build: Policy = Policy()
     fix: Policy = Policy()
-    loop: Policy = Policy(iterations=100)
-    swarm: SwarmConfig = SwarmConfig(attempts=2)
+    loop: LoopPolicy = LoopPolicy()
+    swarm: SwarmConfig = SwarmConfig()
     gates: list[Gate] = []
 
     def agent_for(self, role: str, *, stronger: bool = False) -> str:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from ratchet.core import events as ev
 from ratchet.core.failure import Reason
 from ratchet.core.roles import Role, Writes
-from ratchet.core.state import BASELINE, DECISIONS, DONE, MOVING, OUTCOMES, RunState, advance, fold
-from ratchet.core.workflow import Workflow
+from ratchet.core.state import BASELINE, DECISIONS, DONE, MOVING, OUTCOMES, RunState, Table, advance, fold
+from ratchet.core.workflow import Act, Workflow, counts
 from ratchet.steps import open_step
 from ratchet.workflows import open_workflow
 from tests.core.playing import announced, outcome, play, possible, started
@@ -144,6 +144,14 @@ def test_before_an_agent_is_asked_money_and_time_must_be_left(
     failed = workflow.decide(advance(state, workflow.table, metered))
     assert isinstance(failed, ev.RunFailed) and failed.reason is Reason.BUDGET_SPENT
     assert why in failed.detail
+
+
+def test_a_workflow_that_counts_nothing_itself_is_bounded_by_its_steps() -> None:
+    table: Table = {(BASELINE, ev.BaselineTaken): "ask", ("ask", ev.AttemptFailed): "ask", ("ask", ev.Landed): DONE}
+    acts = {BASELINE: Act(does="baseline"), "ask": Act(does="propose", role="anybody")}
+    endless = Workflow(name="endless", table=table, acts=acts, bounds=lambda _state: None, inputs=counts)
+    last = play(endless, [0] * 400, {"steps": 50})[-1]
+    assert isinstance(last, ev.RunFailed) and "50 steps are done" in last.detail
 
 
 @every_workflow

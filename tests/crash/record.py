@@ -1,23 +1,27 @@
-"""Carries the demo's run to its end and copies the whole disk state before every durable write on the way.
+"""Carries a run to its end and copies the whole disk state before every durable write on the way.
 
-Run as a program: `python -m tests.crash.record PLACE COPIES`. A copy is what a power cut at that moment leaves behind.
+Run as a program: `python -m tests.crash.record PLACE COPIES [--git] [--scene NAME]`: the demo's run, or a workflow's
+scene. A copy is what a power cut at that moment leaves behind.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import shutil
-import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ratchet.factory import Factory
 from ratchet.store import rundir
 from ratchet.store.sqlite import SqliteStore
 from ratchet.surfaces import demo
 from ratchet.surfaces.live import silent
 from ratchet.workspace import kinds, trees
 from tests.support import open_factory
+from tests.workflows import scenes
 
 # Git commands that change something; the others only look.
 _WRITES = {"add", "read-tree", "clean", "restore", "commit-tree", "update-ref", "write-tree", "reset", "worktree"}
@@ -26,13 +30,15 @@ _WRITES = {"add", "read-tree", "clean", "restore", "commit-tree", "update-ref", 
 class Recorder:
     def __init__(self, base: Path, copies: Path) -> None:
         self.base, self.copies, self.count, self.on = base, copies, 0, True
+        self._turn = threading.Lock()  # a swarm writes from many threads
 
     def copy(self, what: str) -> None:
         """One state of the disk: everything the run has written anywhere."""
-        if self.on:
-            target = self.copies / f"{self.count:03d}-{what}"
-            shutil.copytree(self.base, target, symlinks=True)
-            self.count += 1
+        with self._turn:
+            if self.on:
+                target = self.copies / f"{self.count:03d}-{what}"
+                shutil.copytree(self.base, target, symlinks=True, copy_function=_still_there)
+                self.count += 1
 
     def before(self, owner: Any, name: str, what: Callable[..., str]) -> None:
         real = getattr(owner, name)
@@ -44,6 +50,14 @@ class Recorder:
             return real(*args, **kwargs)
 
         setattr(owner, name, recorded)
+
+
+def _still_there(source: str, target: str, *, follow_symlinks: bool = True) -> str:
+    """What another thread removed meanwhile is a file that was gone when the power was."""
+    try:
+        return str(shutil.copy2(source, target, follow_symlinks=follow_symlinks))
+    except FileNotFoundError:
+        return target
 
 
 def watch_writes(recorder: Recorder, *, git_too: bool) -> None:
@@ -60,15 +74,33 @@ def _moves_a_ref(args: tuple[str, ...]) -> bool:
     return args[0] in ("update-ref", "commit-tree", "worktree")
 
 
-def main(place: Path, copies: Path, *, git_too: bool) -> None:
+def main(place: Path, copies: Path, *, git_too: bool, scene: str) -> None:
     recorder = Recorder(place.parent, copies)
     watch_writes(recorder, git_too=git_too)
-    with open_factory(place, agent=f"scripted:{place / demo.SCRIPT}") as factory:
-        lease = factory.claim(factory.add(place / demo.SPEC).id)
+    with open_run(place, scene) as factory:
+        lease = factory.claim(ask(factory, place, scene))
         asyncio.run(factory.work(lease, watch=silent, tell=lambda _said: None))
         recorder.copy("end")
         recorder.on = False
 
 
+def open_run(place: Path, scene: str = "") -> Factory:
+    if scene:
+        return scenes.open_scene(place, scenes.SCENES[scene])
+    return open_factory(place, agent=f"scripted:{place / demo.SCRIPT}")
+
+
+def ask(factory: Factory, place: Path, scene: str = "") -> str:
+    if scene:
+        return scenes.ask(factory, scenes.SCENES[scene], place).id
+    return factory.add(place / demo.SPEC).id
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), git_too="--git" in sys.argv)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("place", type=Path)
+    parser.add_argument("copies", type=Path)
+    parser.add_argument("--git", action="store_true")
+    parser.add_argument("--scene", default="")
+    given = parser.parse_args()
+    main(given.place, given.copies, git_too=given.git, scene=given.scene)

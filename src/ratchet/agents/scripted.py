@@ -74,7 +74,7 @@ def load(path: Path) -> Script:
     try:
         text = path.read_text("utf-8")
         table = tomllib.loads(text) if path.suffix == ".toml" else msgspec.json.decode(text)
-        return msgspec.convert(table, Script)
+        return _known(msgspec.convert(table, Script))
     except FileNotFoundError as error:
         raise UsageError(f"there is no script {path}", hint="check the path after `scripted:`") from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.MsgspecError) as error:
@@ -82,6 +82,14 @@ def load(path: Path) -> Script:
             f"the script {path} is malformed: {error}",
             hint="`ratchet agent scripted --help` shows the format",
         ) from error
+
+
+def _known(script: Script) -> Script:
+    """An action of somebody's own workflow has a dot in it (`docs.write`), so that a slip of the pen is not one."""
+    for action in script:
+        if "." not in action and action not in wire.Action.__members__.values():
+            raise msgspec.ValidationError(f"there is no action {action!r}: {', '.join(wire.Action)}")
+    return script
 
 
 def turn_of(script: Script, action: str, number: int) -> Turn | None:

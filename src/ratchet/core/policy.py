@@ -13,7 +13,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Counts. How long to wait for one answer is in the configuration: it does not decide what the run does next.
 
     `attempts` is for one test, task or failure; `idle` is after how many iterations without a finished task a loop is
-    stuck; `parallel` is the size of a swarm. `cents` and `agent_s` are what all agents together may cost and take.
+    stuck; `parallel` is the size of a swarm. `cents` and `agent_s` are what all agents together may cost and take;
+    `steps` holds also for a workflow that counts nothing itself.
     """
 
     iterations: Count = 15
@@ -26,5 +27,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     idle: Count = 3
     parallel: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
     resumes: Count = 25
+    steps: Annotated[int, msgspec.Meta(ge=1)] = 2_000
     cents: Annotated[int, msgspec.Meta(ge=1)] = 5_000
     agent_s: Annotated[int, msgspec.Meta(ge=1)] = 6 * 3600

@@ -106,6 +106,8 @@ def _lost(state: RunState) -> ev.Event | None:
 
 def _spent(state: RunState) -> ev.Event | None:
     """Looked at before an agent is asked: what is announced is finished, and what is approved may still be landed."""
+    if state.step >= state.policy.steps:
+        return fail(Reason.BUDGET_SPENT, f"{state.step} steps are done, {summary(state)}")
     if state.usage.cost_usd * 100 >= state.policy.cents:
         return fail(Reason.BUDGET_SPENT, f"${state.usage.cost_usd:.2f} are spent, {summary(state)}")
     if state.usage.seconds >= state.policy.agent_s:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ratchet.core import events as ev
 from ratchet.core.compare import failing, no_verdict
+from ratchet.core.failure import Reason
 from ratchet.core.packet import clusters, packet
 from ratchet.core.report import RED, fingerprint
 from ratchet.steps.testing import report_in
@@ -19,7 +20,7 @@ async def analyse(work: Work, doing: Doing) -> Done:
     report = await report_in(work, state.reference)
     red = failing(report)[:TARGETS_MAX]
     if not red and not no_verdict(report):
-        return Done(events=[ev.TreeFoundGreen(step=doing.number)])
+        return Done(events=[_green(work, doing)])
     told = packet(report)
     kept = await cross(work.directory.put, f"packets/step-{doing.number}.md", told.encode())
     analysed = ev.FailuresAnalysed(
@@ -31,3 +32,11 @@ async def analyse(work: Work, doing: Doing) -> Done:
         packet=kept,
     )
     return Done(events=[analysed], artifacts=[kept])
+
+
+def _green(work: Work, doing: Doing) -> ev.Event:
+    """A log that tells of failures nobody sees here is not answered by saying that all is well."""
+    if doing.state.commits or not (named := work.item.metadata.get("log_failures", "")):
+        return ev.TreeFoundGreen(step=doing.number)
+    detail = f"the failures in the log are not seen here, all tests pass: {named}"
+    return ev.RunFailed(reason=Reason.MISCONFIGURED, detail=detail)

@@ -104,7 +104,71 @@ def _(event: ev.ChangeProposed) -> Line:
 
 @line_of.register
 def _(event: ev.AttemptFailed) -> Line:
-    return Line("implementer", f"attempt failed: {event.why}", Tone.WARN)
+    return Line("attempt", f"failed: {event.why}", Tone.WARN)
+
+
+@line_of.register
+def _(event: ev.Escalated) -> Line:
+    return Line(event.role, f"{event.tries} tries in vain: its stronger agent is asked now", Tone.WARN)
+
+
+@line_of.register
+def _(event: ev.ForkEnded) -> Line:
+    tone = {"won": Tone.GOOD, "refused": Tone.BAD, "failed": Tone.WARN}.get(event.how, Tone.DIM)
+    return Line(f"attempt {event.attempt}", f"{event.how} ({event.agent}): {event.why}", tone)
+
+
+@line_of.register
+def _(event: ev.FailuresAnalysed) -> Line:
+    if not event.tests:
+        return Line("analysis", "the tests cannot be run", Tone.BAD)
+    kinds = f" of {event.clusters} kinds" if event.clusters > 1 else ""
+    return Line("analysis", f"{len(event.tests)} red{kinds}: {_list(event.tests)}", Tone.BAD)
+
+
+@line_of.register
+def _(_event: ev.TreeFoundGreen) -> Line:
+    return Line("analysis", "nothing is red", Tone.GOOD)
+
+
+@line_of.register
+def _(event: ev.NothingChanged) -> Line:
+    return Line("change", f"nothing was changed: {event.summary}", Tone.DIM)
+
+
+@line_of.register
+def _(event: ev.SpecUnchanged) -> Line:
+    return Line("scribe", f"the spec is true as it stands: {event.summary}", Tone.DIM)
+
+
+@line_of.register
+def _(event: ev.SpecRefused) -> Line:
+    return Line("scribe", f"change of the spec refused: {event.why}", Tone.WARN)
+
+
+@line_of.register
+def _(event: ev.SpecLeft) -> Line:
+    return Line("run", f"the spec is left as it is: {event.why}", Tone.WARN)
+
+
+@line_of.register
+def _(event: ev.TaskBegun) -> Line:
+    return Line("task", f"{event.task}: {event.title}")
+
+
+@line_of.register
+def _(event: ev.TaskFinished) -> Line:
+    return Line("task", f"{event.task} finished ({event.how})", Tone.GOOD)
+
+
+@line_of.register
+def _(event: ev.TaskUnfinished) -> Line:
+    return Line("task", f"{event.task} not finished: {event.why}", Tone.WARN)
+
+
+@line_of.register
+def _(event: ev.TasksDone) -> Line:
+    return Line("run", f"all tasks are finished: {event.count}", Tone.GOOD)
 
 
 @line_of.register
@@ -198,9 +262,10 @@ def seconds_between(start: str, end: str) -> float:
 
 
 def status_line(state: RunState, seconds: float) -> str:
-    """Phase, iteration, attempts, commits, reverts, time, cost."""
+    """Phase, task, iteration, attempts, commits, reverts, time, cost."""
+    phase = f"{state.phase} {state.task}".rstrip()
     return (
-        f"{state.phase} · iteration {state.iteration}/{state.policy.iterations} · attempt {state.attempts + 1}"
+        f"{phase} · iteration {state.iteration}/{state.policy.iterations} · attempt {state.attempts + 1}"
         f"/{state.policy.attempts} · {len(state.commits)} kept · {state.reverts} reverted · {seconds:.0f} s"
         f" · ${state.usage.cost_usd:.4f}"
     )
@@ -218,7 +283,8 @@ def tell(story: Story, paint: Paint) -> str:
 
 def ending(story: Story, paint: Paint) -> str:
     """What it came to: kept, reverted, refused, and the cost."""
-    return "\n".join([*_commits(story.state, paint), *_undone(story, paint), *_sums(story.state)])
+    parts = [_commits(story.state, paint), _undone(story, paint), _unfinished(story.state, paint), _costs(story, paint)]
+    return "\n".join([line for part in parts for line in part] + _sums(story.state))
 
 
 _STATUS_TONE = {RunStatus.COMPLETED: Tone.GOOD, RunStatus.RUNNING: Tone.PLAIN}
@@ -248,13 +314,36 @@ def _undone(story: Story, paint: Paint) -> list[str]:
         if isinstance(event, ev.StepReverted | ev.RefactorReverted | ev.RevisionReverted)
     ]
     refused = [event.why for event in story.events if isinstance(event, ev.RedRefused)]
+    unwritten = [event.why for event in story.events if isinstance(event, ev.SpecRefused)]
     forbidden = [event for event in story.events if isinstance(event, ev.WritesUndone)]
     lines = [f"Reverted ({len(reverted)}):"] if reverted else []
     lines += [f"  {paint(Tone.BAD, _list(paths))}: {why}" for paths, why in reverted]
-    lines += [f"Refused tests ({len(refused)}):"] if refused else []
-    lines += [f"  {paint(Tone.WARN, why)}" for why in refused]
+    for what, whys in (("Refused tests", refused), ("Refused changes of the spec", unwritten)):
+        lines += [f"{what} ({len(whys)}):"] if whys else []
+        lines += [f"  {paint(Tone.WARN, why)}" for why in whys]
     lines += [f"Forbidden writes undone ({len(forbidden)}):"] if forbidden else []
     lines += [f"  {paint(Tone.WARN, f'{event.role}: {_list(event.paths)}')}" for event in forbidden]
+    return lines
+
+
+def _unfinished(state: RunState, paint: Paint) -> list[str]:
+    """Only where there are tasks that are taken one by one, and only when some are left."""
+    left = state.pending if state.task or state.finished else []
+    lines = [f"Not finished ({len(left)}):"] if left else []
+    return lines + [f"  {paint(Tone.WARN, task.id)} {task.title}" for task in left]
+
+
+def _costs(story: Story, paint: Paint) -> list[str]:
+    """By role and agent: who took part, how often, and for how much."""
+    spent: dict[tuple[str, str], list[ev.UsageMetered]] = {}
+    for event in story.events:
+        if isinstance(event, ev.UsageMetered):
+            spent.setdefault((event.role, event.agent), []).append(event)
+    lines = ["Asked:"] if spent else []
+    for (role, agent), asks in spent.items():
+        cost, seconds = sum(ask.cost_usd for ask in asks), sum(ask.seconds for ask in asks)
+        told = f"{len(asks)} times, ${cost:.4f}, {seconds:.1f} s"
+        lines.append(f"  {role:<11} {told}  {paint(Tone.DIM, agent)}")
     return lines
 
 

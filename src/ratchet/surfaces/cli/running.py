@@ -34,7 +34,7 @@ def run(arguments: Arguments) -> int:
         item = factory.add(arguments.spec, workflow=arguments.workflow, settings=settings)
         if repo.dirty and item.base_commit == repo.head:
             say(f"note: uncommitted changes are left out; the run starts from commit {repo.head[:10]}")
-        return _carry(factory, factory.claim(item.id), as_json=arguments.json)
+        return carry(factory, factory.claim(item.id), as_json=arguments.json)
 
 
 def resume(arguments: Arguments) -> int:
@@ -49,10 +49,10 @@ def resume(arguments: Arguments) -> int:
             return 0
         item = factory.store.item(row.item)
     with open_factory(arguments, item.settings) as factory:
-        return _carry(factory, factory.claim(row.item), as_json=arguments.json)
+        return carry(factory, factory.claim(row.item), as_json=arguments.json)
 
 
-def _carry(factory: Factory, lease: Lease, *, as_json: bool) -> int:
+def carry(factory: Factory, lease: Lease, *, as_json: bool) -> int:
     live = Live(stderr_or_stdout(as_json=as_json))
     try:
         state = wait_for(factory.work(lease, watch=live, tell=live.tell))
@@ -142,7 +142,7 @@ def run_demo(arguments: Arguments) -> int:
 def _declare_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("spec", type=Path, metavar="SPEC.md", help="what is wanted, in Markdown")
     parser.add_argument("--agent", metavar="KIND:…", help="scripted:FILE or command:PROGRAM ARGS")
-    parser.add_argument("--workflow", default="tdd", help="the workflow (default: tdd)")
+    parser.add_argument("--workflow", default="tdd", metavar="NAME", help="tdd (default), build, loop or your own")
 
 
 def _declare_demo(parser: argparse.ArgumentParser) -> None:

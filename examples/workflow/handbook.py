@@ -1,0 +1,80 @@
+"""A workflow of somebody's own: a writer keeps a handbook in `docs/`, and pages with dead links are refused.
+
+`baseline → write → judge → verify → land`: the writer is a role Ratchet has never heard of, which may write `docs/**` and
+nothing else; how it is asked, and what of its answer counts, is a step Ratchet has never heard of. Everything else is
+Ratchet's: ledger, receipts, resume, bounds, sandbox, test && commit || revert, the gates.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ratchet.core import events as ev
+from ratchet.core.failure import Reason
+from ratchet.core.roles import Writes
+from ratchet.core.state import Phase, RunState, Table
+from ratchet.core.workflow import Act, Workflow, counts, fail, summary
+from ratchet.steps import Doing, Done, Work, cross
+from ratchet.steps.asking import propose
+
+PROMPT = """# Your task
+You are the writer. Keep the handbook in docs/ true to the spec. Write there and nowhere else. A page that links to one
+that does not exist is refused.
+
+# Spec
+$spec
+
+# Why your earlier tries did not count
+$feedback
+"""
+
+NEXT: Table = {
+    ("baseline", ev.BaselineTaken): "write",
+    ("write", ev.ChangeProposed): "judge",
+    ("write", ev.AttemptFailed): "write",
+    ("judge", ev.StepCommitted): "verify",
+    ("judge", ev.StepReverted): "write",
+    ("verify", ev.StepVerified): "land",
+    ("verify", ev.StepReverted): "write",
+    ("land", ev.Landed): "done",
+}
+
+ACTS: dict[Phase, Act] = {
+    "baseline": Act(does="baseline"),
+    "write": Act(
+        does="handbook.write", role="writer", action="handbook.write", writes=Writes.PATHS, paths=("docs/**",)
+    ),
+    "judge": Act(does="judge"),
+    "verify": Act(does="verify"),
+    "land": Act(does="land"),
+}
+
+
+def bounds(state: RunState) -> ev.Event | None:
+    if state.phase == "write" and state.attempts >= state.policy.attempts:
+        return fail(Reason.NO_PROGRESS, f"no page that will do: {summary(state)}")
+    return None
+
+
+HANDBOOK = Workflow(name="handbook", table=NEXT, acts=ACTS, bounds=bounds, inputs=counts)
+
+_LINK = re.compile(r"\]\(([\w./-]+\.md)\)")
+
+
+async def write(work: Work, doing: Doing) -> Done:
+    """Ratchet's own step asks; what it proposes is looked at. Cut off anywhere, it is done again from the same tree."""
+    done = await propose(work, doing)
+    *facts, outcome = done.events
+    dead = await cross(_dead_links, work.workspace.path / "docs") if isinstance(outcome, ev.ChangeProposed) else []
+    if not dead:
+        return done
+    await cross(work.workspace.reset, doing.started.tree)
+    why = f"links to pages that do not exist: {', '.join(dead)}"
+    refused = ev.AttemptFailed(step=doing.number, reason=Reason.NO_PROGRESS, why=why)
+    return Done(events=[*facts, refused], artifacts=done.artifacts)
+
+
+def _dead_links(docs: Path) -> list[str]:
+    links = [link for page in sorted(docs.rglob("*.md")) for link in _LINK.findall(page.read_text("utf-8", "replace"))]
+    return [link for link in links if not (docs / link).is_file()]

@@ -1,0 +1,81 @@
+"""A log somebody else made, a CI's mostly, as one report: by the format that knows most of it, else by its text.
+
+It says what failed there. Whether it fails here too, our own run finds out.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from importlib import import_module
+from typing import BinaryIO
+
+from ratchet.checks.formats import Parsed
+from ratchet.checks.formats.text import plain
+from ratchet.core.report import RED, Failure, Report, ReportStatus, TestResult, TestStatus, totals_of
+
+LOG_MAX_BYTES = 64 << 20
+_TAIL_CHARS = 8_000
+_FORMATS = (
+    "junit", "trx", "tap", "go_json", "cargo", "jest_json", "mocha_json", "rspec_json", "playwright_json", "dart_json",
+    "gtest_json", "catch2_xml", "doctest_xml", "teamcity", "minitest", "exunit", "gleam", "zig", "nim",
+)  # fmt: skip
+# What CI systems put before every line.
+_STAMP = re.compile(
+    rb"^(?:[^\t\n]{1,100}\t[^\t\n]{1,100}\t)?\xef?\xbb?\xbf?(?:\[?\d{4}-\d\d-\d\dT[\d:.]+Z?\]?) ?", re.M
+)
+# How runners name a failed test in plain text: pytest, unittest, go, jest/vitest/mocha lists, ctest, TAP-less others.
+_NAMED = (
+    re.compile(r"^(?:FAILED|ERROR) (?P<id>\S+::\S.*?)(?: - (?P<why>.*))?$"),
+    re.compile(r"^(?:FAIL|ERROR): (?P<id>\S+ \(\S+\))$"),
+    re.compile(r"^\s*--- FAIL: (?P<id>\S+) \("),
+    re.compile(r"^\s*[\u2715\u2717\u00d7\u2716] (?P<id>.+?)(?: \(?\d+ ?m?s\)?)?$"),
+    re.compile(r"^\s*\d+ - (?P<id>\S+) \((?P<why>Failed|Timeout|SEGFAULT|Not Run)\)"),
+    re.compile(r"^rspec (?P<id>\./\S+) # (?P<why>.*)$"),
+    re.compile(r"^\[ERROR\]\s+(?P<id>[\w$.]+[.#]\w+):\d+ (?P<why>.*)$"),
+)
+
+
+def read_log(content: bytes) -> Report:
+    """`unknown` when nothing in it is beyond doubt: then its last lines are all that can be told."""
+    clean = _STAMP.sub(b"", content[-LOG_MAX_BYTES:])
+    name, parsed = _best(clean)
+    tests = parsed.tests or _named(clean)
+    broken = [*parsed.collection_errors, *parsed.compile_errors]
+    red = any(test.status in RED for test in tests) or bool(broken)
+    return Report(
+        runner=f"log of {name}" if parsed.tests else "log",
+        status=ReportStatus.FAILED if red else ReportStatus.PASSED if tests else ReportStatus.UNKNOWN,
+        totals=totals_of(tests),
+        tests=tests,
+        collection_errors=parsed.collection_errors,
+        compile_errors=parsed.compile_errors,
+        output=plain(clean[-_TAIL_CHARS:].decode("utf-8", "replace")),
+    )
+
+
+def _best(content: bytes) -> tuple[str, Parsed]:
+    """Every parser reads it; the one that found most knows it best. The unknown log has its compiler errors."""
+    read = {name: _parse(name, io.BytesIO(content)) for name in (*_FORMATS, "unknown")}
+    name = max(read, key=lambda name: _found(read[name]))
+    return name, read[name]
+
+
+def _found(parsed: Parsed) -> int:
+    return len(parsed.tests) + len(parsed.collection_errors) + len(parsed.compile_errors)
+
+
+def _parse(name: str, stream: BinaryIO) -> Parsed:
+    parsed: Parsed = import_module(f"ratchet.checks.formats.{name}").parse(stream)
+    return parsed
+
+
+def _named(content: bytes) -> list[TestResult]:
+    found: dict[str, TestResult] = {}
+    for line in content.decode("utf-8", "replace").splitlines():
+        text = plain(line)[:400].rstrip()
+        for match in filter(None, (pattern.match(text) for pattern in _NAMED)):
+            why = match.groupdict().get("why") or ""
+            result = TestResult(id=match["id"], status=TestStatus.FAILED, failure=Failure(message=why))
+            found.setdefault(result.id, result)
+    return list(found.values())
