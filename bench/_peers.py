@@ -40,11 +40,12 @@ def _pgqueuer_worker(address):
     import asyncpg
     from pgqueuer.db import AsyncpgDriver
     from pgqueuer.qm import QueueManager
+    from pgqueuer.queries import Queries
     from pgqueuer.types import QueueExecutionMode
 
     async def work():
         db = await asyncpg.connect(address)
-        manager = QueueManager(AsyncpgDriver(db))
+        manager = QueueManager(Queries(AsyncpgDriver(db)))
 
         @manager.entrypoint("noop")
         async def noop(_job):
@@ -88,14 +89,14 @@ def _procrastinate_worker(address):
 
 
 def dbos(address, count):
-    from dbos import DBOS, DBOSClient, Queue
+    from dbos import DBOS, DBOSClient
 
     def launch():
         DBOS(config={"name": "bench", "system_database_url": address, "run_admin_server": False, "log_level": "ERROR",
                      "application_version": "1"})  # fmt: skip
-        Queue("bench", worker_concurrency=64, polling_interval_sec=0.01)
         DBOS.workflow(name="noop")(_same)
         DBOS.launch()
+        DBOS.register_queue("bench", worker_concurrency=64, polling_interval_sec=0.01)
 
     launch()
     DBOS.destroy(destroy_registry=True)
@@ -150,7 +151,7 @@ def _celery_app(port):
 
     app = Celery("bench", broker=f"redis://127.0.0.1:{port}/0")
     app.conf.update(task_acks_late=True, task_ignore_result=True, worker_prefetch_multiplier=16)
-    app.task(name="noop")(lambda: None)
+    app.task(name="noop")(_one)
     return app
 
 
@@ -213,6 +214,7 @@ def _processes(worker, address, count):
     began = time.perf_counter()
     for one in workers:
         one.join()
+    assert all(one.exitcode == 0 for one in workers), "a worker of the peer failed: nothing was measured"
     return count / (time.perf_counter() - began)
 
 
