@@ -99,13 +99,19 @@ ORDER BY ts_rank_cd(learnings.words, asked.words) DESC, id LIMIT ?
         return " | ".join(words)
 
     def _write(self, act: Callable[[Transaction], T]) -> T:
-        return self._insist(act, whole=True, at=stamp(self._clock()))
+        return self._insist(act, whole=True, at=self._began_at())
 
     def _read(self, act: Callable[[Transaction], T]) -> T:
         return self._insist(act, whole=False)
 
     def _write_one(self, act: Callable[[Transaction], T]) -> T:
-        return self._insist(act, whole=False, at=stamp(self._clock()))
+        return self._insist(act, whole=False, at=self._began_at())
+
+    def _began_at(self) -> str:
+        # Here, where no connection is held: asking for the time takes one, and the last may be ours.
+        if isinstance(self._clock, ServerClock):
+            self._clock.anchor()
+        return stamp(self._clock())
 
     def _insist(self, act: Callable[[Transaction], T], *, whole: bool, at: str = "") -> T:
         """Try again what a deadlock undid, and through a restart of the server, for `RIDE_OUT_S` at most.
@@ -134,22 +140,24 @@ ORDER BY ts_rank_cd(learnings.words, asked.words) DESC, id LIMIT ?
 
 
 class ServerClock:
-    """The server's time, asked for once a minute and told on by a clock that nobody can set meanwhile."""
+    """The server's time, asked for now and then and told on by a clock that nobody can set meanwhile."""
 
     def __init__(self, ask: Callable[[], datetime]) -> None:
         self._ask = ask
-        self._anchor = self._anchored()
+        self._anchored: tuple[datetime, float] | None = None
+        self.anchor()
 
     def __call__(self) -> datetime:
-        if _ticks() - self._anchor[1] > ANCHOR_S:
-            self._anchor = self._anchored()
-        at, tick = self._anchor
+        assert self._anchored
+        at, tick = self._anchored
         return at + timedelta(seconds=_ticks() - tick)
 
-    def _anchored(self) -> tuple[datetime, float]:
+    def anchor(self) -> None:
+        """Ask again when the last answer is a minute old."""
         before = _ticks()
-        at = self._ask()
-        return at, (before + _ticks()) / 2
+        if self._anchored is None or before - self._anchored[1] > ANCHOR_S:
+            at = self._ask()
+            self._anchored = at, (before + _ticks()) / 2
 
 
 def _ticks() -> float:
