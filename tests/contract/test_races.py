@@ -157,22 +157,19 @@ def test_one_store_is_used_by_many_threads_at_once(store: Store) -> None:
     assert all(len(store.entries(row.run)) == 2 for row in store.runs())
 
 
-def test_of_verbs_that_share_a_transaction_one_that_fails_takes_nobody_with_it(store: Store) -> None:
-    store.add_all([named(f"i{n}") for n in range(8)])
-    leases = [take(store, f"{n}") for n in range(8)]
-    store.release(leases[0])
-    store.claim_next(holder("next"), run="other", ttl_s=60)
-    refused = list[int]()
+def test_of_verbs_that_share_a_transaction_one_that_fails_takes_nobody_with_it_and_leaves_nothing(store: Store) -> None:
+    refused = list[str]()
 
-    def append(n: int) -> None:
+    def add(n: int) -> None:
         try:
-            store.append(leases[n], [ev.RunClaimed(worker="w")] * 3)
-        except LeaseLost:
-            refused.append(n)
+            store.add_all([named(f"a{n}"), named(f"b{n}", needs=["nowhere"] if n % 2 else [])])
+        except NotFound:
+            refused.append(f"a{n}")
 
-    at_once(*[lambda n=n: append(n) for n in range(8)])
-    assert refused == [0]
-    assert [len(store.entries(lease.run)) for lease in leases] == [0, *[3] * 7]
+    at_once(*[lambda n=n: add(n) for n in range(16)])
+    assert sorted(refused) == sorted(f"a{n}" for n in range(1, 16, 2))
+    there = {row.item.id for row in store.items(limit=100).rows}
+    assert there == {f"{name}{n}" for n in range(0, 16, 2) for name in "ab"}
 
 
 # --- late results -------------------------------------------------------------------------------------------------
