@@ -38,7 +38,7 @@ class ReportStatus(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Frame(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Frame(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A stack frame inside the project, innermost last. Lines count from 1."""
 
     file: str
@@ -47,7 +47,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: str = ""
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     type: str = ""
     message: str = ""
     expected: str | None = None
@@ -68,7 +68,7 @@ def wanted(failure: Failure) -> str | None:
     return f"{failure.operator} {failure.expected}" if odd else failure.expected
 
 
-class TestResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TestResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """`id` is the runner's own name for the test, verbatim: what to pass back to run it alone.
 
     In a report of several targets, `target` says whose it is, and ids and files start at the repository.
@@ -91,7 +91,7 @@ class TestResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     target: str = ""
 
 
-class Diagnostic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Diagnostic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A file that did not compile or load: its tests are missing from the run."""
 
     file: str = ""
