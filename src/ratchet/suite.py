@@ -21,6 +21,7 @@ from ratchet.checks.detect import detect
 from ratchet.checks.run import TestRun, allowed_environment
 from ratchet.core.compare import Delta, compare
 from ratchet.core.flaky import History, remember, settle
+from ratchet.core.packet import changed_lines
 from ratchet.core.report import RED, Report, ReportStatus, TestResult, TestStatus, merge
 from ratchet.errors import EnvironmentCannot, GitFailed, UsageError
 from ratchet.files import make_private_dir
@@ -53,6 +54,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     delta: Delta | None = None
     known: list[str] = []
     flaky: list[str] = []
+    changed: dict[str, list[tuple[int, int]]] = {}
     log: str = ""
 
     @property
@@ -144,6 +146,23 @@ class Suite:
         out += git("ls-files", "-z", "--others", "--exclude-standard", cwd=self.folder)
         return sorted({name.decode(errors="surrogateescape") for name in out.split(b"\0") if name})
 
+    def changes(self) -> dict[str, list[tuple[int, int]]]:
+        """The uncommitted changes, or the last commit when there are none: which lines of which file."""
+        if not self.repo:
+            return {}
+        for since in ("HEAD", "HEAD~1"):
+            try:
+                out = git("diff", "--no-ext-diff", "--no-color", "-U0", "--relative", since, "--", cwd=self.folder)
+            except GitFailed:
+                return {}
+            untracked = git("ls-files", "-z", "--others", "--exclude-standard", cwd=self.folder).decode(
+                errors="replace"
+            )
+            found = changed_lines(out.decode(errors="replace")) | {name: [] for name in untracked.split("\0") if name}
+            if found:
+                return found
+        return {}
+
     async def _rerun(self, report: Report, tests: TestRun, folder: Path, log: Path, times: int) -> Report:
         """Run what failed again, at most so often. What then passes is flaky, and stays marked so."""
         for _ in range(times):
@@ -219,6 +238,7 @@ class Suite:
             delta=compare(last, report) if last and whole else None,
             known=self.baseline(),
             flaky=self._flaky(report),
+            changed=self.changes() if any(test.status in RED for test in report.tests) else {},
             log=str(log),
         )
         if whole:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from ratchet.checks import Results, Runner, Session, Step, Target
+from ratchet.checks.bodies import with_bodies
 from ratchet.checks.paths import relative
 from ratchet.checks.registry import runner
 from ratchet.core.report import Report, ReportStatus, TestResult, conclude, merge, names_running
@@ -121,7 +122,7 @@ def _conclude(target: Target, how: Runner, session: Session, finished: list[Fini
         exit_code=results.exit_code,
         timed_out=why if results.stopped else "",
         duration_s=round(sum(each.duration_s for each in finished), 3),
-        tests=parsed.tests,
+        tests=with_bodies(parsed.tests, session.folder),
         collection_errors=parsed.collection_errors,
         compile_errors=parsed.compile_errors,
         reported=parsed.reported,

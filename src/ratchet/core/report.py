@@ -73,6 +73,7 @@ class TestResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
     In a report of several targets, `target` says whose it is, and ids and files start at the repository.
     `attempts` above one on a passed test means flaky: it failed before it passed, on the same tree.
+    `body` is a digest of the test's source without its name: the same test is found again under another one.
     """
 
     id: str
@@ -89,6 +90,7 @@ class TestResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     stdout: str = ""
     stderr: str = ""
     target: str = ""
+    body: str = ""
 
 
 class Diagnostic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
