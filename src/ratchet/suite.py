@@ -18,6 +18,8 @@ from ratchet import config
 from ratchet.checks import Target
 from ratchet.checks.affected import affected
 from ratchet.checks.detect import detect
+from ratchet.checks.inventory import missing, without
+from ratchet.checks.project import Project
 from ratchet.checks.run import TestRun, allowed_environment
 from ratchet.core.compare import Delta, compare
 from ratchet.core.flaky import History, remember, settle
@@ -232,6 +234,8 @@ class Suite:
     def _conclude(
         self, report: Report, targets: list[Target], last: Report | None, *, whole: bool, log: Path
     ) -> Outcome:
+        if whole:
+            report = self._complete(report)
         outcome = Outcome(
             report=report,
             targets=targets,
@@ -246,6 +250,17 @@ class Suite:
         elif last:
             _keep(self.state / "last.json", msgspec.json.encode(_updated(last, report)))
         return outcome
+
+    def _complete(self, report: Report) -> Report:
+        """A file that once had results, and still holds tests, must have some again; until then it stays known."""
+        project = Project(self.folder)
+        lost = missing(report, project, self._read("inventory.json", list[str]) or [])
+        self._keep_inventory(report, lost)
+        return without(report, lost)
+
+    def _keep_inventory(self, report: Report, lost: list[str]) -> None:
+        files = {test.file for test in report.tests if test.file} | set(lost)
+        _keep(self.state / "inventory.json", msgspec.json.encode(sorted(files)))
 
     def _flaky(self, report: Report) -> list[str]:
         """Ids that ended differently on the same tree, now or in the past."""
@@ -277,9 +292,11 @@ class Suite:
         return self._read("baseline.json", list[str]) or []
 
     def save_baseline(self, report: Report) -> list[str]:
-        """From now on these failures are known: they are shown, and no longer make the answer no."""
+        """From now on these failures are known: they are shown, and no longer make the answer no. Nor are files missed
+        that have no results now."""
         red = sorted(test.id for test in report.tests if test.status in RED)
         _keep(self.state / "baseline.json", msgspec.json.encode(red))
+        self._keep_inventory(report, [])
         return red
 
     def _read(self, name: str, kind: type[T]) -> T | None:

@@ -11,7 +11,9 @@ import msgspec
 
 from ratchet.checks import Results, Runner, Session, Step, Target
 from ratchet.checks.bodies import with_bodies
+from ratchet.checks.inventory import complete
 from ratchet.checks.paths import relative
+from ratchet.checks.project import Project
 from ratchet.checks.registry import runner
 from ratchet.core.report import Report, ReportStatus, TestResult, conclude, merge, names_running
 from ratchet.process import Finished, ProgramMissing, supervise
@@ -76,6 +78,8 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
             except ProgramMissing as error:
                 return _cannot(target, steps, f"{error.message.strip()}; {error.hint}")
             report = _conclude(target, how, session, finished, log)
+            if not session.only:
+                report = complete(report, target, Project(session.folder))
             if report.status is ReportStatus.PASSED:
                 return report
             return msgspec.structs.replace(report, output=_tail(session, steps, log, began))
