@@ -77,7 +77,7 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
                 finished = await self._steps(steps, session, log)
             except ProgramMissing as error:
                 return _cannot(target, steps, f"{error.message.strip()}; {error.hint}")
-            report = _conclude(target, how, session, finished, log)
+            report = _conclude(target, how, session, finished, log=log, began=began)
             if not session.only:
                 report = complete(report, target, Project(session.folder))
             if report.status is ReportStatus.PASSED:
@@ -108,11 +108,14 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
         return done
 
 
-def _conclude(target: Target, how: Runner, session: Session, finished: list[Finished], log: Path) -> Report:
+def _conclude(
+    target: Target, how: Runner, session: Session, finished: list[Finished], *, log: Path, began: int
+) -> Report:
     results = Results(
         folder=session.folder,
         private=session.private,
         log=log,
+        began=began,
         nonce=session.nonce,
         exit_codes=[each.exit_code for each in finished],
         stopped=any(each.timed_out or each.silent for each in finished),

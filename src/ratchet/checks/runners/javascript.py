@@ -193,7 +193,7 @@ class Mocha(_Script):
         parsed = read_records(results)
         if parsed.tests or parsed.ended or results.stopped:
             return parsed
-        with end_of(results.log) as stream:
+        with end_of(results) as stream:
             text = stream.read().decode(errors="replace")
         from ratchet.checks.formats import recover  # noqa: PLC0415 — many patterns, seldom needed
 
@@ -280,7 +280,7 @@ class _ByJUnit(_Script):
 
     def parse(self, results: Results) -> Parsed:
         parsed = read(results.private / "junit.xml", junit)
-        with end_of(results.log) as stream:
+        with end_of(results) as stream:
             text = stream.read().decode(errors="replace")
         for file, message in self.broken(text):
             parsed.collection_errors.append(Diagnostic(file=file, message=message, tool=self.name, type="Error"))
