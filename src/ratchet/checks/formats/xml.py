@@ -162,6 +162,7 @@ _PAIR = re.compile(rf"""({_NAME})\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""")
 _REFERENCE = re.compile(r"&(#x[0-9a-fA-F]{1,6}|#[0-9]{1,7}|lt|gt|amp|quot|apos);")
 _NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 _SPACES = str.maketrans("\t\n\r", "   ")  # as every parser has to read attributes
+_CDATA = "<![CDATA["
 _SKIPPED = {"<!--": "-->", "<?": "?>"}
 
 
@@ -190,8 +191,12 @@ class Tolerant:
 
     def _token(self, at: int) -> int | None:
         """Takes the token that begins here; the position behind it, or nothing if its end has not come yet."""
-        if self._buffer.startswith("<![CDATA[", at):
-            return self._cdata(at + 9)
+        if self._buffer.startswith(_CDATA, at):
+            return self._cdata(at + len(_CDATA))
+        begun = self._buffer[at : at + len(_CDATA)]
+        # An opening may be torn between two chunks.
+        if any(len(begun) < len(opening) and opening.startswith(begun) for opening in (_CDATA, *_SKIPPED)):
+            return None
         for begin, end in _SKIPPED.items():
             if self._buffer.startswith(begin, at):
                 closed = self._buffer.find(end, at)
