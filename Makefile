@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STAMP  := $(VENV)/.installed
 NEEDS  := pyproject.toml constraints.txt
 
-.PHONY: env demo test certify-workflows toolchains test-toolchains lint types format check bench docs clean
+.PHONY: env demo test certify-workflows toolchains test-toolchains lint types format check bench docs clean test-slow
 
 env: $(STAMP)
 
@@ -34,6 +34,10 @@ toolchains:
 
 test-toolchains: env
 	$(BIN)/python -m pytest tests/checks -m toolchain
+
+# What takes minutes: logs of a gigabyte.
+test-slow: env
+	RATCHET_SLOW=1 $(BIN)/python -m pytest tests/formats/test_streaming.py
 
 lint: env
 	$(BIN)/ruff format --check .

@@ -18,9 +18,12 @@ from ratchet import config
 from ratchet.checks import Target
 from ratchet.checks.affected import affected
 from ratchet.checks.detect import detect
+from ratchet.checks.inventory import missing, without
+from ratchet.checks.project import Project
 from ratchet.checks.run import TestRun, allowed_environment
 from ratchet.core.compare import Delta, compare
 from ratchet.core.flaky import History, remember, settle
+from ratchet.core.packet import changed_lines
 from ratchet.core.report import RED, Report, ReportStatus, TestResult, TestStatus, merge
 from ratchet.errors import EnvironmentCannot, GitFailed, UsageError
 from ratchet.files import make_private_dir
@@ -53,6 +56,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     delta: Delta | None = None
     known: list[str] = []
     flaky: list[str] = []
+    changed: dict[str, list[tuple[int, int]]] = {}
     log: str = ""
 
     @property
@@ -144,6 +148,23 @@ class Suite:
         out += git("ls-files", "-z", "--others", "--exclude-standard", cwd=self.folder)
         return sorted({name.decode(errors="surrogateescape") for name in out.split(b"\0") if name})
 
+    def changes(self) -> dict[str, list[tuple[int, int]]]:
+        """The uncommitted changes, or the last commit when there are none: which lines of which file."""
+        if not self.repo:
+            return {}
+        for since in ("HEAD", "HEAD~1"):
+            try:
+                out = git("diff", "--no-ext-diff", "--no-color", "-U0", "--relative", since, "--", cwd=self.folder)
+            except GitFailed:
+                return {}
+            untracked = git("ls-files", "-z", "--others", "--exclude-standard", cwd=self.folder).decode(
+                errors="replace"
+            )
+            found = changed_lines(out.decode(errors="replace")) | {name: [] for name in untracked.split("\0") if name}
+            if found:
+                return found
+        return {}
+
     async def _rerun(self, report: Report, tests: TestRun, folder: Path, log: Path, times: int) -> Report:
         """Run what failed again, at most so often. What then passes is flaky, and stays marked so."""
         for _ in range(times):
@@ -213,12 +234,15 @@ class Suite:
     def _conclude(
         self, report: Report, targets: list[Target], last: Report | None, *, whole: bool, log: Path
     ) -> Outcome:
+        if whole:
+            report = self._complete(report)
         outcome = Outcome(
             report=report,
             targets=targets,
             delta=compare(last, report) if last and whole else None,
             known=self.baseline(),
             flaky=self._flaky(report),
+            changed=self.changes() if any(test.status in RED for test in report.tests) else {},
             log=str(log),
         )
         if whole:
@@ -226,6 +250,17 @@ class Suite:
         elif last:
             _keep(self.state / "last.json", msgspec.json.encode(_updated(last, report)))
         return outcome
+
+    def _complete(self, report: Report) -> Report:
+        """A file that once had results, and still holds tests, must have some again; until then it stays known."""
+        project = Project(self.folder)
+        lost = missing(report, project, self._read("inventory.json", list[str]) or [])
+        self._keep_inventory(report, lost)
+        return without(report, lost)
+
+    def _keep_inventory(self, report: Report, lost: list[str]) -> None:
+        files = {test.file for test in report.tests if test.file} | set(lost)
+        _keep(self.state / "inventory.json", msgspec.json.encode(sorted(files)))
 
     def _flaky(self, report: Report) -> list[str]:
         """Ids that ended differently on the same tree, now or in the past."""
@@ -257,9 +292,11 @@ class Suite:
         return self._read("baseline.json", list[str]) or []
 
     def save_baseline(self, report: Report) -> list[str]:
-        """From now on these failures are known: they are shown, and no longer make the answer no."""
+        """From now on these failures are known: they are shown, and no longer make the answer no. Nor are files missed
+        that have no results now."""
         red = sorted(test.id for test in report.tests if test.status in RED)
         _keep(self.state / "baseline.json", msgspec.json.encode(red))
+        self._keep_inventory(report, [])
         return red
 
     def _read(self, name: str, kind: type[T]) -> T | None:

@@ -132,3 +132,20 @@ def test_a_third_partys_runner_is_found_run_and_read(tmp_path: Path, monkeypatch
     (tmp_path / "it" / "checklist.txt").write_text("echo yes one\n")
     assert run(tmp_path / "it").status is ReportStatus.CRASHED
     assert "checklist" in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("scripts", "runner", "command"),
+    [
+        ({"test": "npm run unit", "unit": "nyc mocha --exit spec"}, "mocha", ["mocha", "--exit", "spec"]),
+        ({"test": "npm run lint && yarn unit", "lint": "eslint .", "unit": "jest"}, "jest", ["jest"]),
+        ({"test": "npm run tests-only", "tests-only": "nyc tape 'test/**/*.js'"}, "tape", ["tape", "test/**/*.js"]),
+        ({"test": "npm run test"}, "command", ["npm", "test", "--silent"]),
+    ],
+)
+def test_scripts_that_call_scripts_lead_to_the_runner(
+    tmp_path: Path, scripts: dict[str, str], runner: str, command: list[str]
+) -> None:
+    (tmp_path / "package.json").write_text(json.dumps({"scripts": scripts}))
+    (target,) = detect(tmp_path)
+    assert (target.runner, target.command) == (runner, command)

@@ -160,7 +160,7 @@ EXPECTED: dict[str, Expected] = {
     "bats": Expected(
         statuses=_all("test/sum.bats::", passed=["passes"], failed=["fails", "errors"], skipped=["is skipped"]),
         red={
-            "test/sum.bats::fails": ("test/sum.bats", 6, None, None),
+            "test/sum.bats::fails": ("test/sum.bats", 6, "4", None),
             "test/sum.bats::errors": ("test/sum.bats", 10, None, None),
         },
     ),
@@ -199,12 +199,12 @@ EXPECTED: dict[str, Expected] = {
                 "tests/SumTest.php", 19, "Array (\n    'a' => 2\n)", "Array (\n    'a' => 1\n)",
             ),
             "SumTest::testErrors": ("tests/SumTest.php", 24, None, None),
-            'SumTest::testEach with data set "two"': ("tests/SumTest.php", 35, None, None),
+            'SumTest::testEach with data set "two"': ("tests/SumTest.php", 35, "2", "2"),
         },
     ),
     "prove": Expected(
         statuses={"t/sum.t::passes": "passed", "t/sum.t::fails": "failed", "t/sum.t::#3": "skipped"},
-        red={"t/sum.t::fails": ("t/sum.t", 0, None, None)},
+        red={"t/sum.t::fails": ("t/sum.t", 6, "'4'", "'3'")},
     ),
     "bun": Expected(
         statuses=_all(

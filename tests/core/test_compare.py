@@ -148,3 +148,44 @@ def test_only_agreement_of_records_end_and_exit_code_is_a_pass() -> None:
 def test_totals_are_counted_from_the_records() -> None:
     totals = totals_of(TestResult(id=str(n), status=status) for n, status in enumerate(S))
     assert totals.tests == 7 and totals.errors == totals.todo == totals.xpassed == 1
+
+
+def named(name: str, status: TestStatus = S.PASSED, **more: str) -> TestResult:
+    return TestResult(id=f"tests/a.py::{name}", name=name, status=status, **more)  # type: ignore[arg-type]
+
+
+def of(*tests: TestResult) -> Report:
+    return Report(runner="pytest", status=ReportStatus.PASSED, tests=list(tests))
+
+
+def test_a_test_with_the_same_body_under_another_name_is_renamed_and_not_lost() -> None:
+    delta = compare(of(named("old", body="b")), of(named("new", body="b")))
+    assert delta.renamed == [("tests/a.py::old", "tests/a.py::new")]
+    assert delta.lost() == delta.added == []
+
+
+def test_a_renamed_test_that_now_fails_or_is_skipped_is_lost_under_its_new_name() -> None:
+    before = of(named("old", body="b"), named("other", body="c"))
+    after = of(named("new", S.FAILED, body="b"), named("else", S.SKIPPED, body="c"))
+    delta = compare(before, after)
+    assert delta.new_failures == ["tests/a.py::new"]
+    assert delta.silenced == ["tests/a.py::else"]
+
+
+def test_two_tests_with_one_body_are_not_guessed_apart() -> None:
+    delta = compare(of(named("one", body="b"), named("two", body="b")), of(named("three", body="b")))
+    assert delta.renamed == []
+    assert delta.missing == ["tests/a.py::one", "tests/a.py::two"]
+
+
+def test_parameters_keep_their_place_in_a_rename() -> None:
+    before = of(named("old[1]", body="b"), named("old[2]", body="b"))
+    after = of(named("new[1]", body="b"), named("new[2]", body="b"))
+    assert [new[-3:] for _, new in compare(before, after).renamed] == ["[1]", "[2]"]
+
+
+def test_without_source_the_same_failure_under_another_name_is_a_rename() -> None:
+    before, after = report({"t::old": S.FAILED}, failure=ASSERTION), report({"t::new": S.FAILED}, failure=ASSERTION)
+    delta = compare(before, after)
+    assert delta.renamed == [("t::old", "t::new")]
+    assert delta.still_failing == ["t::new"]

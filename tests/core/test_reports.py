@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ratchet.core import exports
 from ratchet.core.flaky import History, remember, settle
-from ratchet.core.packet import clusters, packet
+from ratchet.core.packet import changed_lines, clusters, packet
 from ratchet.core.report import (
     Diagnostic,
     Failure,
@@ -162,3 +162,21 @@ def test_any_text_survives_as_xml_json_and_annotations(name: str, message: str, 
     table = exports.ctrf(report, start_ms=0, stop_ms=1)
     assert json.loads(json.dumps(table))["results"]["summary"]["tests"] == 1
     assert all("\n" not in line for line in exports.github(report))
+
+
+def test_suspects_are_the_changed_lines_of_a_stack_then_changed_files_then_the_rest() -> None:
+    frames = [Frame(file=f"{name}.py", line=10, function=name) for name in ("plain", "near", "hit")]
+    red = TestResult(
+        id="t", status=TestStatus.FAILED, file="t.py", failure=Failure(type="E", message="m", frames=frames)
+    )
+    told = packet(
+        Report(runner="r", status=ReportStatus.FAILED, tests=[red]),
+        changed={"hit.py": [(8, 12)], "near.py": [(50, 60)], "unseen.py": []},
+    )
+    assert "suspects: hit in hit.py (changed here); near in near.py (changed); plain in plain.py; unseen.py" in told
+
+
+def test_the_lines_of_a_diff_are_found() -> None:
+    diff = "--- a/x.py\n+++ b/x.py\n@@ -3 +3,2 @@ def f\n-a\n+b\n+c\n@@ -9,2 +10,0 @@\n-d\n-e\n"
+    diff += "--- a/y\n+++ /dev/null\n@@ -1 +0,0 @@\n-z\n"
+    assert changed_lines(diff) == {"x.py": [(3, 4), (10, 11)]}

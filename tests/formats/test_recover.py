@@ -243,3 +243,20 @@ def test_the_little_yaml_is_read() -> None:
     ]
     wanted = {"a": "it's", "at.file": "x.js", "at.line": "3", "stack": "one\n  two", "end": "q"}
     assert yamlish.read(rows) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("Failed asserting that 2 is not identical to 2.", ("2", "2", "!=")),
+        ("Failed asserting that 3 is equal to or greater than 4.", ("4", "3", ">=")),
+        ("Failed asserting that false is true.", ("true", "false", "")),
+        ("Failed asserting that actual size 2 matches expected size 3.", ("3", "2", "")),
+        ("Failed asserting that 'abc' contains \"x\".", ('"x"', "'abc'", "contains")),
+        ("-- values do not equal --\nexpected : 4\nactual   : 3\n--", ("4", "3", "")),
+        ('`[ "$output" = "hello" ]\' failed', ("hello", None, "==")),
+        ("`[[ 3 -lt 2 ]]' failed", ("2", "3", "<")),
+    ],
+)
+def test_values_are_found_in_what_shells_and_php_say(text: str, wanted: tuple[str, str | None, str]) -> None:
+    assert recover.comparison(text) == wanted

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import cast
 
 import pytest
 
+from ratchet.checks.formats import loose
 from tests.formats.golden import load
 
 MB = 1 << 20
@@ -109,3 +114,39 @@ def test_two_tests_in_a_flood_of_output_are_found_in_constant_memory(
     assert peak < 24 * MB
     assert {test.name for test in result.tests} == {"loud", "quiet"}
     assert result.ended
+
+
+_CHILD = """
+import io, resource, sys
+from tests.formats import test_streaming as here
+pieces = dict(here.STREAMS_BY_NAME)[sys.argv[1]]
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+raw = here.Endless(pieces(int(sys.argv[2]) * here.MB // 2))
+result = here.load(here.FORMAT_OF[sys.argv[1]]).parse(io.BufferedReader(raw))
+grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+print(raw.served // here.MB, len(result.tests), grown // 1024)
+"""
+STREAMS_BY_NAME = [(pieces.__name__, pieces) for _, pieces in STREAMS]
+FORMAT_OF = {pieces.__name__: name for name, pieces in STREAMS}
+_SLOW = pytest.mark.skipif(not os.environ.get("RATCHET_SLOW"), reason="takes a minute: make test-slow")
+
+
+@pytest.mark.parametrize("size_mb", [24, pytest.param(1024, marks=_SLOW)])
+@pytest.mark.parametrize("name", ["junit", "go_json", "cargo", "tap"])
+def test_a_log_of_any_size_costs_a_process_the_same_memory(name: str, size_mb: int) -> None:
+    """Measured from outside, as the operating system sees it: a gigabyte and a fortieth of it, one bound."""
+    argv = [sys.executable, "-c", _CHILD, name, str(size_mb)]
+    done = subprocess.run(argv, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
+    served_mb, tests, grown_mb = map(int, done.stdout.split())
+    assert served_mb > size_mb * 0.7
+    assert tests == 2
+    assert grown_mb < 40
+
+
+def test_a_json_document_beyond_the_limit_is_read_in_part_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loose, "DOCUMENT_LIMIT", 2000)
+    row = b'{"status":"passed","title":"t","fullName":"t","ancestorTitles":[],"failureMessages":[]}'
+    document = b'{"testResults":[{"name":"a.test.js","assertionResults":[' + b",".join([row] * 100) + b"]}]}"
+    result = load("jest_json").parse(io.BytesIO(document))
+    assert result.partial
+    assert 0 < len(result.tests) < 100

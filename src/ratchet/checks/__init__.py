@@ -73,11 +73,12 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
-    """What is there to read after a run: the private folder, the log, and how each step ended."""
+    """What is there to read after a run: the private folder, the log from where it `began`, how each step ended."""
 
     folder: Path
     private: Path
     log: Path
+    began: int = 0
     nonce: str
     exit_codes: list[int]
     stopped: bool = False

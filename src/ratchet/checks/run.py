@@ -10,7 +10,10 @@ from pathlib import Path
 import msgspec
 
 from ratchet.checks import Results, Runner, Session, Step, Target
+from ratchet.checks.bodies import with_bodies
+from ratchet.checks.inventory import complete
 from ratchet.checks.paths import relative
+from ratchet.checks.project import Project
 from ratchet.checks.registry import runner
 from ratchet.core.report import Report, ReportStatus, TestResult, conclude, merge, names_running
 from ratchet.process import Finished, ProgramMissing, supervise
@@ -74,7 +77,9 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
                 finished = await self._steps(steps, session, log)
             except ProgramMissing as error:
                 return _cannot(target, steps, f"{error.message.strip()}; {error.hint}")
-            report = _conclude(target, how, session, finished, log)
+            report = _conclude(target, how, session, finished, log=log, began=began)
+            if not session.only:
+                report = complete(report, target, Project(session.folder))
             if report.status is ReportStatus.PASSED:
                 return report
             return msgspec.structs.replace(report, output=_tail(session, steps, log, began))
@@ -103,11 +108,14 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
         return done
 
 
-def _conclude(target: Target, how: Runner, session: Session, finished: list[Finished], log: Path) -> Report:
+def _conclude(
+    target: Target, how: Runner, session: Session, finished: list[Finished], *, log: Path, began: int
+) -> Report:
     results = Results(
         folder=session.folder,
         private=session.private,
         log=log,
+        began=began,
         nonce=session.nonce,
         exit_codes=[each.exit_code for each in finished],
         stopped=any(each.timed_out or each.silent for each in finished),
@@ -121,7 +129,7 @@ def _conclude(target: Target, how: Runner, session: Session, finished: list[Fini
         exit_code=results.exit_code,
         timed_out=why if results.stopped else "",
         duration_s=round(sum(each.duration_s for each in finished), 3),
-        tests=parsed.tests,
+        tests=with_bodies(parsed.tests, session.folder),
         collection_errors=parsed.collection_errors,
         compile_errors=parsed.compile_errors,
         reported=parsed.reported,

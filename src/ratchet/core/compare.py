@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Hashable
+
 import msgspec
 
 from ratchet.core.report import (
@@ -28,6 +31,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     missing: list[str]
     silenced: list[str]
     broken: list[str]
+    renamed: list[tuple[str, str]] = []
 
     def lost(self) -> list[str]:
         """Everything that was green and is no longer: failed, gone, or silenced by a skip or an xfail."""
@@ -35,7 +39,10 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare(before: Report, after: Report) -> Delta:
+    """A renamed test is the same test: it goes by its new name, and is neither added nor missing."""
     old, new = _by_id(before), _by_id(after)
+    names = renames(before, after)
+    old = {names.get(name, name): test for name, test in old.items()}
     was_green = {name for name, test in old.items() if test.status in GREEN}
     was_red = {name for name, test in old.items() if test.status in RED}
     red = {name for name, test in new.items() if test.status in RED}
@@ -49,7 +56,51 @@ def compare(before: Report, after: Report) -> Delta:
         missing=sorted(was_green - new.keys()),
         silenced=sorted((was_green & new.keys()) - red - green),
         broken=sorted({error.file for error in broken(after)} - known),
+        renamed=sorted(names.items()),
     )
+
+
+def renames(before: Report, after: Report) -> dict[str, str]:
+    """Old name to new, for tests that are gone under one name and there under another with the same content.
+
+    Only what is alike exactly once on both sides counts: of two tests with one body nobody knows which is which.
+    """
+    old, new = _by_id(before), _by_id(after)
+    gone = [test for name, test in old.items() if name not in new]
+    fresh = [test for name, test in new.items() if name not in old]
+    pairs: dict[str, str] = {}
+    for alike in (_body, _failing):
+        pairs |= _paired(gone, fresh, alike)
+        gone = [test for test in gone if test.id not in pairs]
+        fresh = [test for test in fresh if test.id not in pairs.values()]
+    return pairs
+
+
+def _paired(
+    gone: list[TestResult], fresh: list[TestResult], alike: Callable[[TestResult], Hashable | None]
+) -> dict[str, str]:
+    once_gone, once_fresh = _once(gone, alike), _once(fresh, alike)
+    return {once_gone[key].id: once_fresh[key].id for key in once_gone.keys() & once_fresh.keys()}
+
+
+def _once(tests: list[TestResult], alike: Callable[[TestResult], Hashable | None]) -> dict[Hashable, TestResult]:
+    keyed = [(key, test) for test in tests if (key := alike(test)) is not None]
+    counts = Counter(key for key, _ in keyed)
+    return {key: test for key, test in keyed if counts[key] == 1}
+
+
+def _body(test: TestResult) -> Hashable | None:
+    """Its source, and which of its parameters."""
+    _, bracket, parameters = test.name.partition("[")
+    return (test.target, test.body, bracket + parameters) if test.body else None
+
+
+def _failing(test: TestResult) -> Hashable | None:
+    """How it fails, where its source is not known and that says something."""
+    failure = test.failure
+    if test.body or test.status not in RED or failure is None or not failure.message:
+        return None
+    return test.target, failure.type, failure.message, failure.expected, failure.actual
 
 
 def _by_id(report: Report) -> dict[str, TestResult]:

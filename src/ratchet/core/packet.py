@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from ratchet.core.compare import Delta
-from ratchet.core.report import RED, Diagnostic, Failure, Report, ReportStatus, TestResult, broken, wanted
+from ratchet.core.report import RED, Diagnostic, Failure, Frame, Report, ReportStatus, TestResult, broken, wanted
 
 BUDGET_CHARS = 4_000
 _CLUSTERS_MAX = 5
@@ -17,6 +18,8 @@ _VALUE_CHARS = 1_200
 _OUTPUT_LINES = 10
 _SUSPECTS_MAX = 5
 Again = Callable[[TestResult], str]
+# The lines of each changed file, first and last; a file without any is changed as a whole.
+Changed = Mapping[str, list[tuple[int, int]]]
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,12 +48,29 @@ def _shape(message: str) -> str:
     return re.sub(r"\d+", "0", message.strip().splitlines()[0] if message.strip() else "")[:80]
 
 
+_HUNK = re.compile(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@")
+
+
+def changed_lines(diff: str) -> dict[str, list[tuple[int, int]]]:
+    """The new lines of each file of a unified diff. Where lines only went away, the two around them count."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    file = ""
+    for line in diff.splitlines():
+        if line.startswith("+++ "):
+            file = line[4:].strip('"').removeprefix("b/").rstrip("\t")
+            found.setdefault(file, []) if file != "/dev/null" else None
+        elif file in found and (hunk := _HUNK.match(line)):
+            first, count = int(hunk.group(1)), int(hunk.group(2) or 1)
+            found[file].append((first, first + max(count - 1, 0 if count else 1)))
+    return found
+
+
 def packet(
     report: Report,
     *,
     only: list[str] | None = None,
     delta: Delta | None = None,
-    changed: Iterable[str] = (),
+    changed: Changed | None = None,
     again: Again | None = None,
     budget_chars: int = BUDGET_CHARS,
 ) -> str:
@@ -62,14 +82,15 @@ def packet(
         *_head(report, red, delta, concerned=only is not None),
         *(_diagnostic(error) for error in broken(report)[:10]),
     ]
-    tail = [*_suspects(red, set(changed)), *_again(told, again), *_left(left)]
+    suspects = _suspects(red, changed or {})
+    tail = [*suspects, *_again(told, again), *_left(left)]
     for detail in (3, 2, 1, 0):
         text = _joined(head, [_told(cluster, detail) for cluster in told], tail)
         if len(text) <= budget_chars:
             return text
     while len(told) > 1:
         left, told = [told[-1], *left], told[:-1]
-        tail = [*_suspects(red, set(changed)), *_again(told, again), *_left(left)]
+        tail = [*suspects, *_again(told, again), *_left(left)]
         text = _joined(head, [_told(cluster, 0) for cluster in told], tail)
         if len(text) <= budget_chars:
             return text
@@ -90,6 +111,7 @@ def _head(report: Report, red: list[TestResult], delta: Delta | None, *, concern
         )
     if delta:
         moved = {"new": delta.new_failures, "still": delta.still_failing, "fixed": delta.fixed, "gone": delta.missing}
+        moved["renamed"] = [new for _, new in delta.renamed]
         said = [f"{len(ids)} {name}" for name, ids in moved.items() if ids]
         lines += [f"since last time: {', '.join(said)}"] if said else []
     lines += [f"note: {note}" for note in report.notes[:5]]
@@ -137,16 +159,29 @@ def _clipped(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit * 2 // 3]} … {text[-limit // 3 :]} ({len(text)} characters)"
 
 
-def _suspects(red: list[TestResult], changed: set[str]) -> list[str]:
-    """The functions most failures went through; those in changed files first."""
-    seen: dict[tuple[str, str], int] = {}
+def _suspects(red: list[TestResult], changed: Changed) -> list[str]:
+    """The functions most failures went through: first those at changed lines, then those in changed files. A changed
+    file that no failure went through comes last: stacks seldom name the culprit, a change often is it."""
+    seen: Counter[tuple[str, str]] = Counter()
+    touched: set[tuple[str, str]] = set()
     for test in red:
-        frames = test.failure.frames if test.failure else []
-        for place in {(frame.file, frame.function) for frame in frames if frame.file != test.file}:
-            seen[place] = seen.get(place, 0) + 1
-    ranked = sorted(seen, key=lambda place: (place[0] not in changed, -seen[place], place))[:_SUSPECTS_MAX]
-    names = [f"{function} in {file}{' (changed)' if file in changed else ''}" for file, function in ranked]
-    return [f"suspects: {'; '.join(names)}"] if names else []
+        frames = [frame for frame in (test.failure.frames if test.failure else []) if frame.file != test.file]
+        seen.update({(frame.file, frame.function) for frame in frames})
+        touched |= {(frame.file, frame.function) for frame in frames if _is_changed(frame, changed)}
+    ranked = sorted(seen, key=lambda at: (at not in touched, at[0] not in changed, -seen[at], at))
+    names = [_suspect(at, at in touched, at[0] in changed) for at in ranked]
+    tests, walked = {test.file for test in red}, {file for file, _ in seen}
+    names += [f"{file} (changed)" for file in sorted(changed) if red and file not in tests | walked]
+    return [f"suspects: {'; '.join(names[:_SUSPECTS_MAX])}"] if names else []
+
+
+def _suspect(at: tuple[str, str], touched: bool, in_changed: bool) -> str:
+    file, function = at
+    return f"{function} in {file}{' (changed here)' if touched else ' (changed)' if in_changed else ''}"
+
+
+def _is_changed(frame: Frame, changed: Changed) -> bool:
+    return any(first <= frame.line <= last for first, last in changed.get(frame.file, []))
 
 
 def _again(told: list[Cluster], again: Again | None) -> list[str]:

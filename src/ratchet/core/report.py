@@ -38,7 +38,7 @@ class ReportStatus(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Frame(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Frame(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A stack frame inside the project, innermost last. Lines count from 1."""
 
     file: str
@@ -47,7 +47,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: str = ""
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     type: str = ""
     message: str = ""
     expected: str | None = None
@@ -68,11 +68,12 @@ def wanted(failure: Failure) -> str | None:
     return f"{failure.operator} {failure.expected}" if odd else failure.expected
 
 
-class TestResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TestResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """`id` is the runner's own name for the test, verbatim: what to pass back to run it alone.
 
     In a report of several targets, `target` says whose it is, and ids and files start at the repository.
     `attempts` above one on a passed test means flaky: it failed before it passed, on the same tree.
+    `body` is a digest of the test's source without its name: the same test is found again under another one.
     """
 
     id: str
@@ -89,9 +90,10 @@ class TestResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stdout: str = ""
     stderr: str = ""
     target: str = ""
+    body: str = ""
 
 
-class Diagnostic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Diagnostic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A file that did not compile or load: its tests are missing from the run."""
 
     file: str = ""

@@ -129,6 +129,7 @@ def _delta(outcome: Outcome) -> Iterator[str]:
         "fixed": delta.fixed,
         "gone": delta.missing,
         "now skipped": delta.silenced,
+        "renamed": [new for _, new in delta.renamed],
     }
     said = [f"{len(ids)} {what}" for what, ids in rows.items() if ids]
     if said:

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import gc
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from textwrap import dedent
 from typing import BinaryIO
 
 import msgspec
 
-from ratchet.checks.formats import Parsed, compiler, recover
+from ratchet.checks.formats import Parsed, compiler, lane, recover
 from ratchet.checks.formats.text import TAIL_LIMIT, TEXT_LIMIT, clip, plain
 from ratchet.checks.formats.xml import Reader
 from ratchet.core.report import RED, Diagnostic, Failure, TestResult, TestStatus
@@ -29,13 +32,13 @@ _PASSED = TestStatus.PASSED
 
 Identify = Callable[[str, str, str], str]
 _Open = list[tuple[str, dict[str, str]]]
-_Saved = tuple[_Open, dict[str, int], int, int, int]
+_Saved = tuple[_Open, dict[str, int], int, int, int, str]
 
 
 def parse(stream: BinaryIO) -> Parsed:
     """Every test case of the document; torn or malformed documents give what can be read, marked `partial`."""
     handler = _JUnit()
-    reader = Reader(handler)
+    reader = Reader(handler, _Lane(handler))
     with _uncollected():
         reader.read(stream)
     return handler.parsed(reader.fault)
@@ -63,7 +66,6 @@ class _JUnit:
         self.broken: list[Diagnostic] = []
         self.compile: list[Diagnostic] = []
         self.reported: dict[str, int] = {}
-        self.seen: dict[str, int] = {}
         self.cases = 0
         self.writer = ""
         self.identify: Identify = _plain_id
@@ -77,7 +79,7 @@ class _JUnit:
         self.plain: list[dict[str, str]] = []
         self.marks = 0
         self.marked = 0
-        self.saved: _Saved = ([], {}, 0, 0, 0)
+        self.saved: _Saved = ([], {}, 0, 0, 0, "")
 
     # --- events
 
@@ -119,16 +121,26 @@ class _JUnit:
             self.child.add(data)
 
     def _mark(self) -> None:
-        self._settle()
-        self.marks += 1
+        self.settle()
         self.reader.mark()
+        self.remember()
+
+    def remember(self) -> None:
+        """What is known now is final: a fault comes back to here."""
+        self.marks += 1
         self.marked = len(self.tests)
-        self.saved = (list(self.open), dict(self.reported), self.cases, len(self.broken), len(self.compile))
+        self.saved = (
+            list(self.open),
+            dict(self.reported),
+            self.cases,
+            len(self.broken),
+            len(self.compile),
+            self.writer,
+        )
 
     def rewind(self) -> None:
-        self.open, self.reported, self.cases, broken, compiled = self.saved
-        for test in self.tests[self.marked :]:
-            self.seen[test.id if test.id in self.seen else test.id.rpartition(" #")[0]] -= 1
+        self.open, self.reported, self.cases, broken, compiled, writer = self.saved
+        self._written_by(writer)
         del self.tests[self.marked :], self.broken[broken:], self.compile[compiled:]
         self.path = _path(self.open)
         self.case, self.children, self.child, self.closed, self.plain = None, [], None, False, []
@@ -136,7 +148,7 @@ class _JUnit:
     # --- suites
 
     def _open(self, name: str, attributes: dict[str, str]) -> None:
-        self._settle()
+        self.settle()
         if len(self.open) < _DEPTH:
             self.open.append((name, attributes))
             self.path = _path(self.open)
@@ -146,14 +158,15 @@ class _JUnit:
 
     def _count(self, attributes: dict[str, str]) -> None:
         """The outermost element that has totals is the summary; several roots or suites add up."""
-        above = [a for _, a in self.open[:-1] if "tests" in a]
-        if "tests" in attributes and not above:
-            for key, word in _COUNTS.items():
-                if attributes.get(key, "").isdecimal():
-                    self.reported[word] = min(self.reported.get(word, 0) + int(attributes[key][:9]), 1 << 40)
+        if "tests" not in attributes or any("tests" in a for _, a in self.open[:-1]):
+            return
+        for key in _COUNTS.keys() & attributes:
+            if (said := attributes[key]).isdecimal():
+                word = _COUNTS[key]
+                self.reported[word] = min(self.reported.get(word, 0) + int(said[:9]), 1 << 40)
 
     def _close(self, name: str) -> None:
-        self._settle()
+        self.settle()
         names = [n for n, _ in self.open]
         if name in names:
             del self.open[len(names) - 1 - names[::-1].index(name) :]
@@ -170,33 +183,41 @@ class _JUnit:
         case = self.case
         if case is None:
             return
-        self._settle()
+        self.settle()
         self.case = None
         self.cases += 1
         if not self.writer:
             self._written_by(_writer_of_case(case))
         self._verdict(case)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Makes results of the cases that were put aside."""
         if not self.plain:
             return
+        cases, self.plain = self.plain, []
+        for group, same in groupby(cases, itemgetter("classname")):
+            rows = [(case.get("name", ""), _seconds(case["time"])) for case in same]
+            self.passed(group, [name for name, _ in rows], [taken for _, taken in rows])
+
+    def passed(self, group: str, names: list[str], durations: list[float]) -> None:
+        """Results of cases that have a name, a class and a time, and nothing against them."""
         if not self.writer:
-            self._written_by(_writer_of_case(self.plain[0]))
-        self.cases += len(self.plain)
-        identify, path, seen, add = self.identify, self.path, self.seen, self.tests.append
-        file, hidden = self._suite_file(), self.writer in _FILE_ELSEWHERE
-        for case in self.plain:
-            name, group = case.get("name", ""), case["classname"]
-            key = identify(group, name, "")
-            at = file or (_file_of(self.writer, group, key) if hidden else "")
-            test = TestResult(id=key, status=_PASSED, name=name, suite=path, file=at, duration_s=_seconds(case["time"]))
-            if key in seen:
-                self._add(test)
-            else:
-                seen[key] = 1
-                add(test)
-        self.plain.clear()
+            self._written_by(_writer_of_case({"classname": group, "name": names[0]}))
+        self.cases += len(names)
+        ids, path, file = self._ids(group, names), self.path, self._suite_file()
+        if not file and self.writer in _FILE_ELSEWHERE:
+            file = _file_of(self.writer, group, ids[0])
+        self.tests += [
+            TestResult(id=key, status=_PASSED, name=name, suite=path, file=file, duration_s=taken)
+            for key, name, taken in zip(ids, names, durations, strict=True)
+        ]
+
+    def _ids(self, group: str, names: list[str]) -> list[str]:
+        identify = self.identify
+        if self.writer not in _BY_PREFIX or not all(names):
+            return [identify(group, name, "") for name in names]
+        head = identify(group, "?", "")[:-1]
+        return [head + name for name in names]
 
     def _written_by(self, writer: str) -> None:
         self.writer = writer
@@ -217,23 +238,6 @@ class _JUnit:
             duration_s=_seconds(get("time", "")),
         )
 
-    def _add(self, test: TestResult) -> None:
-        """Two cases of one name: pytest writes a test's teardown again, everybody else has two tests."""
-        count = self.seen[test.id] = self.seen.get(test.id, 0) + 1
-        if count == 1:
-            self.tests.append(test)
-        elif self.writer == "pytest":
-            self._again(test)
-        else:
-            self.tests.append(msgspec.structs.replace(test, id=f"{test.id} #{count}"))
-
-    def _again(self, test: TestResult) -> None:
-        for index in range(len(self.tests) - 1, -1, -1):
-            if self.tests[index].id == test.id:
-                if self.tests[index].status not in RED:
-                    self.tests[index] = test
-                return
-
     def _verdict(self, case: dict[str, str]) -> None:
         bad = next((child for child in self.children if child.name in {"failure", "error"}), None)
         if bad and (broken := _broken(self.writer, case, bad)):
@@ -245,7 +249,7 @@ class _JUnit:
         failure = self._failure(case, bad) if bad and test.status is not TestStatus.XFAILED else None
         if test.status in RED and failure is None:
             failure = Failure(message=_reason(self.children))
-        self._add(self._detailed(test, case, failure))
+        self.tests.append(self._detailed(test, case, failure))
 
     def _detailed(self, test: TestResult, case: dict[str, str], failure: Failure | None) -> TestResult:
         out, err = self._output("system-out"), self._output("system-err")
@@ -283,10 +287,10 @@ class _JUnit:
     # --- the end
 
     def parsed(self, fault: str) -> Parsed:
-        self._settle()
+        self.settle()
         ended = self.closed and self.case is None
         return Parsed(
-            tests=self.tests,
+            tests=_distinct(self.tests, teardowns=self.writer == "pytest"),
             collection_errors=self.broken,
             compile_errors=self.compile,
             reported=self.reported,
@@ -309,6 +313,51 @@ class _JUnit:
 
     def _any_red(self) -> bool:
         return any(test.status in RED or test.status is TestStatus.XFAILED for test in self.tests)
+
+
+def _distinct(tests: list[TestResult], *, teardowns: bool) -> list[TestResult]:
+    """Two cases of one name: pytest writes a test's teardown again, everybody else has two tests."""
+    names = set(map(attrgetter("id"), tests))
+    if len(names) == len(tests):
+        return tests
+    found: dict[str, TestResult] = {}
+    counts: Counter[str] = Counter()
+    for test in tests:
+        counts[test.id] += 1
+        if counts[test.id] == 1 or (teardowns and found[test.id].status not in RED):
+            found[test.id] = test
+        elif not teardowns:
+            while (key := f"{test.id} #{counts[test.id]}") in names:
+                counts[test.id] += 1
+            names.add(key)
+            found[key] = msgspec.structs.replace(test, id=key)
+    return list(found.values())
+
+
+class _Lane:
+    """Hands runs of passing cases to the handler."""
+
+    def __init__(self, handler: _JUnit) -> None:
+        self.handler = handler
+        self.run: lane.Run | None = None
+
+    def find(self, data: bytes, begin: int, /) -> tuple[int, int, int] | None:
+        self.run = lane.find(data, begin)
+        return (self.run.begin, self.run.second, self.run.end) if self.run else None
+
+    def enter(self) -> bool:
+        self.handler.settle()
+        return True
+
+    def take(self) -> bool:
+        handler, run = self.handler, self.run
+        if run is None or len(handler.plain) != 1 or handler.child is not None:
+            return False
+        handler.plain.clear()  # it is the first of the run
+        for group, names, durations in run.by_group():
+            handler.passed(group, names, durations)
+        handler.remember()
+        return True
 
 
 class _Child:
@@ -428,6 +477,8 @@ _IDENTIFY: dict[str, Identify] = {
     "nextest": lambda group, name, file: f"{group} {name}",
     "swift": lambda group, name, file: f"{group}/{name}",
 }
+# Whose identity is what the group says, and then the name.
+_BY_PREFIX = {"pytest", "jvm", "phpunit", "dotted", "file", "vitest", "deno", "nextest", "swift"}
 
 
 # --- what it means ---------------------------------------------------------------------------------------------------

@@ -139,6 +139,11 @@ _COMPARISONS: list[tuple[str, str, str]] = [
     ("perl", "got:", rf"got:{_A}\n#?\s*expected:{_E}(?:\n|$)"),
     ("want after got", "want", rf"got ?:{_A}\n\s*want ?:{_E}(?:\n|$)"),
     ("got after want", "want", rf"want ?:{_E}\n\s*got ?:{_A}(?:\n|$)"),
+    ("bats-assert", "actual   :", rf"expected :{_E}\n(?:#? *)actual   :{_A}(?:\n|$)"),
+    ("bats", "' failed", r"`(?P<shell>\[\[?) \"?(?P<a>[^\n]+?)\"? (?P<op>-eq|-ne|-lt|-le|-gt|-ge|==?|!=|=~) \"?(?P<e>[^\n$\"]+)\"? \]\]?' failed"),
+    ("phpunit size", "Failed asserting that", r"actual size (?P<a>\d+) matches expected size (?P<e>\d+)"),
+    ("phpunit unlike", "Failed asserting that", r"Failed asserting that (?P<a>[^\n]+?) (?P<op>is not identical to|is not equal to|is (?:equal to or )?(?:greater|less) than|does not contain|contains|matches PCRE pattern) (?P<e>[^\n]+?)\.?(?:\n|$)"),
+    ("phpunit kind", "Failed asserting that", r"Failed asserting that (?P<a>[^\n]+?) is (?P<e>(?:not )?(?:true|false|null|empty)|(?:an instance|of type)[^\n]+?)\.?(?:\n|$)"),
     ("phpunit identical", "Failed asserting that", r"Failed asserting that (?P<a>[^\n]+?) (?:matches expected|is identical to|is equal to) (?P<e>[^\n]+?)\.?(?:\n|$)"),
     ("phpunit diff", "+++ Actual", r"--- Expected\n\+\+\+ Actual\n@@ @@\n-(?P<e>[^\n]*)\n\+(?P<a>[^\n]*)"),
     ("swift", "XCTAssert", r'XCTAssert\w+ failed: \("(?P<a>[^\n]*?)"\) is not (?P<op>equal) to \("(?P<e>[^\n]*?)"\)'),
@@ -170,8 +175,28 @@ def comparison(text: str) -> tuple[str | None, str | None, str]:
             groups = found.groupdict()
             expected, actual = _gtest(groups) if "v1" in groups else (groups["e"], groups["a"])
             expected, actual = _unwrapped(expected.strip(), actual.strip())
-            return clip(expected), clip(actual), groups.get("op") or ""
+            operator = groups.get("op") or ""
+            # A shell expands before it compares: what stood on the left is not what was found there.
+            actual = None if "$" in actual and groups.get("shell") else actual
+            return clip(expected), actual and clip(actual), _OPERATORS.get(operator, operator)
     return None, None, ""
+
+
+_OPERATORS = {
+    "-eq": "==",
+    "-ne": "!=",
+    "-lt": "<",
+    "-le": "<=",
+    "-gt": ">",
+    "-ge": ">=",
+    "=": "==",
+    "is not identical to": "!=",
+    "is not equal to": "!=",
+    "is greater than": ">",
+    "is less than": "<",
+    "is equal to or greater than": ">=",
+    "is equal to or less than": "<=",
+}
 
 
 def _unwrapped(expected: str, actual: str) -> tuple[str, str]:

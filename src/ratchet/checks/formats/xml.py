@@ -35,6 +35,19 @@ class Handler(Protocol):
         """Forget what came since the last mark: it comes again."""
 
 
+class Lane(Protocol):
+    """Reads by itself what would be heard again and again. Expat hears the first of it, to be sure of the place."""
+
+    def find(self, data: bytes, begin: int, /) -> tuple[int, int, int] | None:
+        """The next stretch: where it begins, where its first element ends, where it ends."""
+
+    def enter(self) -> bool:
+        """Its first element comes next. Always true."""
+
+    def take(self) -> bool:
+        """Take the rest, if that element came and nothing else did."""
+
+
 class Refused(Exception):
     """The document declares entities."""
 
@@ -42,11 +55,13 @@ class Refused(Exception):
 class Reader:
     """Feeds one document to a handler. Afterwards `fault` says what was wrong with it, if anything."""
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: Handler, lane: Lane | None = None) -> None:
         self.fault = ""
         self._handler = handler
+        self._lane = lane
         self._tolerant: Tolerant | None = None
         self._marked = 0
+        self._unheard = 0  # bytes that went down the lane
         self._kept: deque[tuple[int, bytes]] = deque()
         self._parser = self._expat()
         handler.reader = self
@@ -55,13 +70,15 @@ class Reader:
         position = 0
         for chunk in chunks(stream):
             self._keep(position, chunk)
-            self._feed(chunk)
+            self._feed(chunk[self._skim(chunk, position) :])
             position += len(chunk)
         self._feed(b"", final=True)
+        # We hold each other: without this the results would outlive their last user until the collector comes.
+        del self._handler.reader
 
     def mark(self) -> None:
         if self._tolerant is None:
-            self._marked = self._parser.CurrentByteIndex
+            self._marked = self._parser.CurrentByteIndex + self._unheard
 
     def listen(self, wanted: bool = True) -> None:
         if self._tolerant is None:
@@ -88,6 +105,26 @@ class Reader:
     def _oversized(self, position: int) -> bool:
         return position - self._kept[0][0] > _KEPT
 
+    def _skim(self, chunk: bytes, position: int) -> int:
+        """Reads the chunk up to the end of its last stretch in the lane, and says where that is."""
+        done = 0
+        while self._lane and self._tolerant is None and (found := self._lane.find(chunk, done)):
+            begin, first, end = found
+            if not (self._hears(chunk[done:begin]) and self._lane.enter() and self._hears(chunk[begin:first])):
+                return len(chunk)
+            if self._lane.take():
+                self._unheard += end - first
+                self._marked = position + end
+            elif not self._hears(chunk[first:end]):
+                return len(chunk)
+            done = end
+        return done
+
+    def _hears(self, piece: bytes) -> bool:
+        """Whether expat still reads. A fault has all that was kept read again, with the rest of this chunk."""
+        self._feed(piece)
+        return self._tolerant is None
+
     def _feed(self, chunk: bytes, *, final: bool = False) -> None:
         if self._tolerant is not None:
             self._tolerant.feed(chunk.decode("utf-8", "replace"), final=final)
@@ -105,7 +142,7 @@ class Reader:
         # When the mark is out of reach, the record in hand stays as it is and reading goes on behind the fault.
         if again := self._marked >= base:
             self._handler.rewind()
-        begin = self._marked if again else max(base, self._parser.ErrorByteIndex)
+        begin = self._marked if again else max(base, self._parser.ErrorByteIndex + self._unheard)
         self._tolerant.feed(data[begin - base :].decode("utf-8", "replace"), final=final)
 
 
@@ -124,6 +161,8 @@ _CLOSE = re.compile(rf"</\s*+({_NAME})\s*+>")
 _PAIR = re.compile(rf"""({_NAME})\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""")
 _REFERENCE = re.compile(r"&(#x[0-9a-fA-F]{1,6}|#[0-9]{1,7}|lt|gt|amp|quot|apos);")
 _NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
+_SPACES = str.maketrans("\t\n\r", "   ")  # as every parser has to read attributes
+_CDATA = "<![CDATA["
 _SKIPPED = {"<!--": "-->", "<?": "?>"}
 
 
@@ -152,8 +191,12 @@ class Tolerant:
 
     def _token(self, at: int) -> int | None:
         """Takes the token that begins here; the position behind it, or nothing if its end has not come yet."""
-        if self._buffer.startswith("<![CDATA[", at):
-            return self._cdata(at + 9)
+        if self._buffer.startswith(_CDATA, at):
+            return self._cdata(at + len(_CDATA))
+        begun = self._buffer[at : at + len(_CDATA)]
+        # An opening may be torn between two chunks.
+        if any(len(begun) < len(opening) and opening.startswith(begun) for opening in (_CDATA, *_SKIPPED)):
+            return None
         for begin, end in _SKIPPED.items():
             if self._buffer.startswith(begin, at):
                 closed = self._buffer.find(end, at)
@@ -183,7 +226,8 @@ class Tolerant:
         return found.end()
 
     def _open(self, name: str, attributes: str, empty: bool) -> None:
-        pairs = {key: _unescape(double or single) for key, double, single in _PAIR.findall(attributes)}
+        found = _PAIR.findall(attributes)
+        pairs = {key: _unescape((double or single).translate(_SPACES)) for key, double, single in found}
         self._handler.start(name, pairs)
         if empty:
             self._handler.end(name)

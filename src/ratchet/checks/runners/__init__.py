@@ -103,8 +103,15 @@ def joined_path(*parts: str | None) -> str:
 
 
 @contextmanager
-def end_of(path: Path, limit: int = 1_000_000) -> Iterator[BinaryIO]:
-    """The last part of a file that may be huge."""
-    with path.open("rb") as stream:
-        stream.seek(max(0, path.stat().st_size - limit))
+def end_of(results: Results, limit: int = 1_000_000) -> Iterator[BinaryIO]:
+    """The last part of what this run printed. Others may have written to the same log before it."""
+    with results.log.open("rb") as stream:
+        stream.seek(max(results.began, results.log.stat().st_size - limit))
         yield stream
+
+
+def read_log(results: Results, parse: Parser) -> Parsed:
+    """All that this run printed, through a parser."""
+    with results.log.open("rb") as stream:
+        stream.seek(results.began)
+        return parse(stream)

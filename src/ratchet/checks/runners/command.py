@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import Usual, parser, read, read_records
+from ratchet.checks.runners import Usual, parser, read_log, read_records
 from ratchet.checks.runners.python import pytest_env
 
 _unknown = parser("unknown")
@@ -56,4 +56,4 @@ class AnyCommand(Usual):
         parsed = read_records(results)
         if parsed.tests or parsed.ended or parsed.collection_errors:
             return parsed
-        return read(results.log, _unknown)
+        return read_log(results, _unknown)

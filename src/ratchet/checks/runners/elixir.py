@@ -42,7 +42,7 @@ class ExUnit(Usual):
     def parse(self, results: Results) -> Parsed:
         parsed = read_records(results)
         if not parsed.ended and results.exit_code and not results.stopped and not parsed.running:
-            with end_of(results.log) as stream:
+            with end_of(results) as stream:
                 parsed.compile_errors = compiler(stream).compile_errors
             parsed.ended = bool(parsed.compile_errors)
         return parsed

@@ -52,7 +52,7 @@ class Go(Usual):
         vague = [error for error in parsed.compile_errors if not error.line]
         if results.exit_code and vague:
             # Before Go 1.24 what did not compile was told on stderr only; the stream says no more than that it failed.
-            with end_of(results.log) as stream:
+            with end_of(results) as stream:
                 exact = compiler(stream).compile_errors
             parsed.compile_errors = [error for error in parsed.compile_errors if error.line] + (exact or vague)
         return parsed

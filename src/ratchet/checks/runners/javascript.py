@@ -1,4 +1,4 @@
-"""JavaScript and TypeScript: jest, vitest, mocha, node:test, playwright by reporters of ours; bun and deno by JUnit."""
+"""JavaScript and TypeScript: our reporters in jest, vitest, mocha, node:test, playwright; JUnit of bun, deno; TAP."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import msgspec
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import SHIMS, Usual, channel_env, end_of, junit, read, read_records, upward
+from ratchet.checks.runners import SHIMS, Usual, channel_env, end_of, junit, parser, read, read_records, upward
 from ratchet.core.report import Diagnostic, TestResult
 
+_tap = parser("tap")
 TESTS = [
     "test/**", "tests/**", "**/__tests__/**", "**/*.test.*", "**/*.spec.*", "**/*-test.*", "**/*_test.*", "**/test.*js",
 ]  # fmt: skip
@@ -52,8 +53,7 @@ class _Script(Usual):
                 yield self.target(project, root, f"{path} depends on {self.package}", Strength.DEPENDENCY)
 
     def _script(self, table: dict[str, Any]) -> str:
-        script = str(_table(table, "scripts").get("test", ""))
-        return script if script and self.recognises(words_of(script)) else ""
+        return next((script for script in test_scripts(table) if self.recognises(words_of(script))), "")
 
     def target(self, project: Project, root: str, why: str, strength: Strength) -> Target:
         return Target(
@@ -90,6 +90,22 @@ def dependencies(table: dict[str, Any]) -> set[str]:
 def _table(table: dict[str, Any], name: str) -> dict[str, Any]:
     value = table.get(name)
     return value if isinstance(value, dict) else {}
+
+
+_RUN = re.compile(r"(?:(?:npm|pnpm|bun) run(?:-script)?|yarn(?: run)?|pnpm)(?: -s| --silent)? ([\w:.-]+)(?: --)?")
+
+
+def test_scripts(table: dict[str, Any]) -> list[str]:
+    """The commands that the test script comes down to: scripts call scripts, and check style before they test."""
+    scripts, found, todo = _table(table, "scripts"), [], ["test"]
+    for name in todo:
+        for command in re.split(r"\s*(?:&&|;)\s*", str(scripts.get(name, ""))):
+            other = _RUN.fullmatch(command)
+            if other and other.group(1) in scripts and other.group(1) not in todo:
+                todo.append(other.group(1))
+            elif command:
+                found.append(command)
+    return found
 
 
 def words_of(script: str) -> list[str]:
@@ -173,7 +189,7 @@ class Mocha(_Script):
 
     def command(self, project: Project, root: str) -> list[str]:
         """What the script gives mocha besides its name: its files are nowhere else."""
-        script = words_of(str(_table(project.json(*under(root, "package.json")), "scripts").get("test", "")))
+        script = words_of(self._script(project.json(*under(root, "package.json"))))
         at = next((n for n, word in enumerate(script) if Path(word).name in ("mocha", "_mocha")), None)
         rest = script[at + 1 :] if at is not None else []
         stop = next((n for n, word in enumerate(rest) if word in ("&&", "||", "|", ";")), len(rest))
@@ -193,7 +209,7 @@ class Mocha(_Script):
         parsed = read_records(results)
         if parsed.tests or parsed.ended or results.stopped:
             return parsed
-        with end_of(results.log) as stream:
+        with end_of(results) as stream:
             text = stream.read().decode(errors="replace")
         from ratchet.checks.formats import recover  # noqa: PLC0415 — many patterns, seldom needed
 
@@ -233,8 +249,7 @@ class Node(_Script):
         return bool(words) and Path(words[0]).name == "node" and "--test" in words
 
     def command(self, project: Project, root: str) -> list[str]:
-        script = words_of(str(_table(project.json(*under(root, "package.json")), "scripts").get("test", "")))
-        return script if self.recognises(script) else ["node", "--test"]
+        return words_of(self._script(project.json(*under(root, "package.json")))) or ["node", "--test"]
 
     def launch(self, target: Target, session: Session) -> list[Step]:
         at = target.command.index("--test") + 1
@@ -254,6 +269,28 @@ class Node(_Script):
 def _above(path: str) -> list[str]:
     place = root_of(path)
     return [place] if place == "." else [place, *_above(place)]
+
+
+class Tape(_Script):
+    """Any script of tape's: what it prints is TAP, and its files are in the script only."""
+
+    name = package = "tape"
+
+    def command(self, project: Project, root: str) -> list[str]:
+        script = words_of(self._script(project.json(*under(root, "package.json"))))
+        at = next((n for n, word in enumerate(script) if Path(word).name == "tape"), None)
+        return ["tape", *script[at + 1 :]] if at is not None else ["tape", "test/**/*.js"]
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        files = _files(session.only)
+        words = [target.command[0], *files] if files else target.command
+        return [Step(argv=self.program(words, session), channel="tape.tap")]
+
+    def parse(self, results: Results) -> Parsed:
+        return read(results.private / "tape.tap", _tap)
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        return ["npx", "tape", test.file] if test.file else ["npx", *target.command]
 
 
 class Playwright(_Script):
@@ -280,7 +317,7 @@ class _ByJUnit(_Script):
 
     def parse(self, results: Results) -> Parsed:
         parsed = read(results.private / "junit.xml", junit)
-        with end_of(results.log) as stream:
+        with end_of(results) as stream:
             text = stream.read().decode(errors="replace")
         for file, message in self.broken(text):
             parsed.collection_errors.append(Diagnostic(file=file, message=message, tool=self.name, type="Error"))

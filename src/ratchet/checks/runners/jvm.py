@@ -54,7 +54,7 @@ class _Jvm(Usual):
         files = sorted(path for path in results.folder.glob(self.reports) if path.stat().st_mtime >= began)
         parts = [read(path, junit) for path in files]
         if results.exit_code:
-            with end_of(results.log) as stream:
+            with end_of(results) as stream:
                 errors = compiler(stream).compile_errors
             if errors:
                 parts.append(Parsed(compile_errors=errors, ended=True))

@@ -58,13 +58,13 @@ class CTest(Usual):
 
     def parse(self, results: Results) -> Parsed:
         if len(results.exit_codes) < 3 and not results.stopped:
-            with end_of(results.log) as stream:
+            with end_of(results) as stream:
                 errors = compiler(stream).compile_errors
             return Parsed(compile_errors=errors, ended=bool(errors))
         whole = read(results.private / "ctest.xml", junit)
         files = sorted((results.private / "gtest").glob("*.json")) if (results.private / "gtest").exists() else []
         finer = joined(read(path, _gtest_json) for path in files)
-        with end_of(results.log) as stream:
+        with end_of(results) as stream:
             said = dict(_HOW.findall(stream.read().decode(errors="replace")))
         whole.tests = [_explained(test, said.get(test.name, "")) for test in whole.tests]
         return _refined(whole, finer.tests)

@@ -8,7 +8,7 @@ from pathlib import Path
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import Parser, Usual, compiler, end_of, joined, junit, parser, read
+from ratchet.checks.runners import Parser, Usual, compiler, end_of, joined, junit, parser, read, read_log
 from ratchet.core.report import TestResult
 
 _dart_json = parser("dart_json")
@@ -51,7 +51,7 @@ class _Flagged(Usual):
     def explained(self, parsed: Parsed, results: Results) -> Parsed:
         """With what the compiler printed, when nothing ran."""
         if results.exit_code and not parsed.tests and not results.stopped:
-            with end_of(results.log) as stream:
+            with end_of(results) as stream:
                 parsed.compile_errors = compiler(stream).compile_errors
             parsed.ended = parsed.ended or bool(parsed.compile_errors)
         return parsed
@@ -128,7 +128,7 @@ class Zig(_Flagged):
         return [Step(argv=target.command)]
 
     def parse(self, results: Results) -> Parsed:
-        return self.explained(read(results.log, self.text), results)
+        return self.explained(read_log(results, self.text), results)
 
 
 class Gleam(Zig):

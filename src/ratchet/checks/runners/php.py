@@ -59,7 +59,7 @@ class PHPUnit(Usual):
         # The XML is written at the very end: with it the run is over, whatever the log says.
         parsed.ended = whole.ended
         if not parsed.tests and results.exit_code:
-            with end_of(results.log) as stream:
+            with end_of(results) as stream:
                 parsed.compile_errors = compiler(stream).compile_errors
             parsed.ended = parsed.ended or bool(parsed.compile_errors)
         return parsed

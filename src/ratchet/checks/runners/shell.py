@@ -120,7 +120,9 @@ class Prove(Usual):
     def launch(self, target: Target, session: Session) -> list[Step]:
         files = list(dict.fromkeys(test.file for test in session.only if test.file))
         words = [*target.command[:-1], *files] if files else target.command
-        return [Step(argv=[*words, "--nocolor"], env={"PERL_TEST_HARNESS_DUMP_TAP": str(session.private / "tap")})]
+        # Merged: what was got and what was expected is said on stderr only.
+        dump = {"PERL_TEST_HARNESS_DUMP_TAP": str(session.private / "tap")}
+        return [Step(argv=[*words, "--nocolor", "--merge"], env=dump)]
 
     def parse(self, results: Results) -> Parsed:
         top = results.private / "tap"

@@ -109,7 +109,13 @@ def _print(outcome: Outcome, arguments: Arguments) -> None:
     if arguments.json:
         show_json(outcome.report)
     elif arguments.packet:
-        show(packet(outcome.report, delta=outcome.delta, again=lambda test: again(test, outcome.targets)))
+        told = packet(
+            outcome.report,
+            delta=outcome.delta,
+            changed=outcome.changed,
+            again=lambda test: again(test, outcome.targets),
+        )
+        show(told)
     elif not arguments.github:
         for line in view(outcome, painter(colour=sys.stdout.isatty())):
             show(line)

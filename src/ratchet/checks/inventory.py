@@ -1,0 +1,95 @@
+"""Which test files there are, whatever a run says of them: a file whose tests silently vanished is never a pass.
+
+Two sources: what a runner takes by its own defaults, where the project says nothing else; and what earlier runs found,
+kept by whoever has a place for it. A file counts while it is there and holds something that looks like a test.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+
+import msgspec
+
+from ratchet.checks import Target
+from ratchet.checks.project import Project, root_of
+from ratchet.core.report import Report, ReportStatus, broken
+
+_SCRIPT = re.compile(r"(?m)^\s*(?:test|it|describe|suite|Deno\.test)(?:\.\w+)*\s*[(`]")
+_MARKS = {
+    ".py": re.compile(r"(?m)^\s*(?:async\s+)?def test|^\s*class Test|TestCase\)"),
+    ".go": re.compile(r"(?m)^func Test[^a-z]"),
+    ".rs": re.compile(r"(?m)^\s*#\[(?:\w+::)*test\b"),
+    ".rb": re.compile(r"(?m)^\s*(?:it|specify|example|def test_|test)\b"),
+    ".bats": re.compile(r"(?m)^\s*@test\b"),
+    ".php": re.compile(r"function test|@test\b|#\[Test\b"),
+    ".exs": re.compile(r"(?m)^\s*test\b"),
+    ".t": re.compile(r"(?m)^\s*(?:ok|is|like|subtest|is_deeply)\b"),
+} | dict.fromkeys((".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx"), _SCRIPT)
+# What each runner takes when nobody tells it otherwise, by which command, and where somebody could have told it.
+_SPECS = ["**/*.test.?s", "**/*.spec.?s", "**/*.test.?sx", "**/*.spec.?sx"]
+_DEFAULTS = {
+    "jest": (["jest"], [*_SPECS, "**/__tests__/**/*.?s"], ["**/jest.config.*"]),
+    "vitest": (["vitest", "run"], _SPECS, ["**/vitest.config.*", "**/vite.config.*", "**/vitest.workspace.*"]),
+    "mocha": (["mocha"], ["test/*.js", "test/*.cjs", "test/*.mjs"], ["**/.mocharc.*"]),
+    "node": (["node", "--test"], ["**/*.test.js", "**/*.test.mjs", "**/*.test.cjs"], []),
+    "rspec": (["rspec"], ["spec/**/*_spec.rb"], [".rspec"]),
+    "go": (["go", "test", "./..."], ["**/*_test.go"], []),
+}
+
+
+def complete(report: Report, target: Target, project: Project) -> Report:
+    """The report of a whole run, which has not passed if files the runner takes by itself left no trace in it."""
+    if report.status is not ReportStatus.PASSED or target.runner not in _DEFAULTS:
+        return report
+    return without(report, missing(report, project, _by_default(target, project)))
+
+
+def without(report: Report, lost: list[str]) -> Report:
+    """The report with this against it."""
+    if not lost:
+        return report
+    more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
+    note = f"no result came from test files that are there: {', '.join(lost[:3])}{more}"
+    passed = report.status is ReportStatus.PASSED
+    status = ReportStatus.INCONSISTENT if passed else report.status
+    return msgspec.structs.replace(report, status=status, notes=[*report.notes, note])
+
+
+def missing(report: Report, project: Project, known: Iterable[str]) -> list[str]:
+    """The known files that hold tests and of which the report says nothing."""
+    told = {test.file for test in report.tests} | {error.file for error in broken(report)}
+    folders = _go_folders(report, project)
+    silent = [file for file in known if file not in told and root_of(file) not in folders]
+    return sorted(file for file in silent if _has_tests(project, file))
+
+
+def _go_folders(report: Report, project: Project) -> set[str]:
+    """Results of Go name no files but packages, which are folders below the module."""
+    module = re.search(r"(?m)^module\s+(\S+)", project.text("go.mod"))
+    if not module:
+        return set()
+    packages = {test.suite[0].partition(" ")[0] for test in report.tests if test.suite}
+    return {package.removeprefix(module.group(1)).strip("/") or "." for package in packages}
+
+
+def _has_tests(project: Project, file: str) -> bool:
+    mark = _MARKS.get(PurePosixPath(file).suffix)
+    return mark is not None and project.has(file) and bool(mark.search(project.text(file)))
+
+
+def _by_default(target: Target, project: Project) -> set[str]:
+    command, patterns, settings = _DEFAULTS[target.runner]
+    told = target.command != command or target.runner in project.json("package.json")
+    if told or next(project.named(*settings), None):
+        return set()
+    return {file for file in project.named(*patterns) if target.runner != "go" or _is_built(project, file)}
+
+
+def _is_built(project: Project, file: str) -> bool:
+    """Go leaves out files by their build tags and by names that say a system; modules inside are their own."""
+    above = [parent for parent in PurePosixPath(file).parents if parent.as_posix() != "."]
+    inner = any(project.has(f"{parent}/go.mod") or parent.name[0] in "._" for parent in above)
+    tagged = re.search(r"(?m)^//\s*(?:go:build|\+build)", project.text(file))
+    return not inner and not tagged and PurePosixPath(file).name.count("_") == 1

@@ -1,0 +1,72 @@
+"""A test file that is there and left no trace in a run: never a pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ratchet.checks import Target
+from ratchet.checks.inventory import complete
+from ratchet.checks.project import Project
+from ratchet.core.report import Diagnostic, Report, ReportStatus, TestResult, TestStatus
+
+JS = "test('adds', () => {})\n"
+GO = "package p\nfunc TestAdds(t *testing.T) {}\n"
+
+
+def write(folder: Path, **files: str) -> Project:
+    for name, text in files.items():
+        path = folder / name.replace("__", "/").replace("_dot_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Project(folder)
+
+
+def target(runner: str, *command: str) -> Target:
+    return Target(runner=runner, command=list(command), tests=[], protected=[], why="")
+
+
+def passed(*tests: TestResult, broken: list[Diagnostic] | None = None) -> Report:
+    return Report(runner="r", status=ReportStatus.PASSED, tests=list(tests), collection_errors=broken or [])
+
+
+def result(file: str = "", package: str = "") -> TestResult:
+    suite = [package] if package else []
+    return TestResult(id=file or package, file=file, suite=suite, status=TestStatus.PASSED)
+
+
+JEST = target("jest", "jest")
+
+
+def test_a_file_of_jest_without_a_result_is_no_pass(tmp_path: Path) -> None:
+    project = write(tmp_path, a_dot_test_dot_js=JS, b_dot_test_dot_js=JS)
+    report = complete(passed(result("a.test.js")), JEST, project)
+    assert report.status is ReportStatus.INCONSISTENT
+    assert "b.test.js" in report.notes[0]
+
+
+def test_a_file_that_is_told_of_or_holds_no_test_is_not_missed(tmp_path: Path) -> None:
+    project = write(tmp_path, a_dot_test_dot_js=JS, b_dot_test_dot_js="// nothing yet\n", c_dot_test_dot_js=JS)
+    report = passed(result("a.test.js"), broken=[Diagnostic(file="c.test.js")])
+    assert complete(report, JEST, project) is report
+
+
+@pytest.mark.parametrize("settings", ["jest.config.js", "package.json"])
+def test_a_project_that_says_which_files_is_taken_at_its_word(tmp_path: Path, settings: str) -> None:
+    project = write(tmp_path, a_dot_test_dot_js=JS, b_dot_test_dot_js=JS)
+    (tmp_path / settings).write_text('{"jest": {"testMatch": ["a*"]}}')
+    report = passed(result("a.test.js"))
+    assert complete(report, JEST, project) is report
+
+
+def test_a_package_of_go_without_a_result_is_no_pass(tmp_path: Path) -> None:
+    files = {"x_test.go": GO, "in/y_test.go": GO, "z/z_linux_test.go": GO, "w/w_test.go": f"//go:build no\n{GO}"}
+    for name, text in ({"go.mod": "module example.com/shop\n"} | files).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    go, project = target("go", "go", "test", "./..."), Project(tmp_path)
+    report = complete(passed(result(package="example.com/shop")), go, project)
+    assert report.notes == ["no result came from test files that are there: in/y_test.go"]
+    whole = passed(result(package="example.com/shop"), result(package="example.com/shop/in"))
+    assert complete(whole, go, project) is whole

@@ -1,0 +1,85 @@
+"""The fast lane for runs of passing cases says exactly what the parser would have said."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ratchet.checks.formats import Parsed, junit, lane
+from ratchet.checks.formats.xml import Reader
+
+
+def slowly(document: bytes) -> Parsed:
+    handler = junit._JUnit()
+    reader = Reader(handler)
+    reader.read(io.BytesIO(document))
+    return handler.parsed(reader.fault)
+
+
+class Dripping(io.BytesIO):
+    """Gives a little at a time, so that cases are torn anywhere."""
+
+    step = 1 << 20
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return super().read(self.step)
+
+
+def case(number: int, group: str = "a.b.CTest") -> str:
+    return f'<testcase name="does_{number}" classname="{group}" time="0.0{number}"/>\n'
+
+
+PLAIN = "".join(case(number) for number in range(20))
+ODD = [
+    '<testcase name="a &lt; b" classname="a.b.CTest" time="1"/>',
+    '<testcase name="two\nlines" classname="a.b.CTest" time="1"/>',
+    '<testcase name="" classname="a.b.CTest" time="1"/>',
+    '<testcase name=" time=" classname=" name=" time="1"/>',
+    '<testcase classname="a.b.CTest" name="turned" time="1"/>',
+    '<testcase name="late" classname="a.b.CTest" time="nan"/>',
+    '<testcase name="late" classname="a.b.CTest" time="1,234.5"/>',
+    '<testcase name="late" classname="a.b.CTest" time="-1"/>',
+    "<testcase name='quoted' classname='a.b.CTest' time='1'/>",
+    '<testcase name="more" classname="a.b.CTest" time="1" file="x.java"/>',
+    '<testcase name="fails" classname="a.b.CTest" time="1"><failure message="no">at a.b</failure></testcase>',
+    '<testcase name="skips" classname="a.b.CTest" time="1"><skipped/></testcase>',
+    f'<testcase name="talks" classname="a.b.CTest" time="1"><system-out><![CDATA[{PLAIN}]]></system-out></testcase>',
+    '<testcase name="twice" classname="a.b.CTest" time="1" name="twice"/>',
+    '<testcase name="a < b" classname="a.b.CTest" time="1"/>',
+    f"<!-- {PLAIN} -->",
+    f"<system-out>{PLAIN}</system-out>",
+    "some text & more",
+    "</testsuite><testsuite name='other' file='x.py'>",
+    "\0\x1b[31m",
+    "é" * 50,
+]
+PIECES = st.one_of(st.sampled_from(ODD), st.builds(case, st.integers(0, 9), st.sampled_from(["a.b.CTest", "D", ""])))
+
+
+@given(st.lists(st.one_of(PIECES, st.just(PLAIN)), max_size=8), st.integers(7, 3000), st.integers(0, 60))
+@settings(max_examples=300, deadline=None)
+def test_the_lane_and_the_parser_agree_about_every_document(pieces: list[str], step: int, torn: int) -> None:
+    document = f'<testsuites><testsuite name="s" tests="9">{"".join(pieces)}</testsuite></testsuites>'.encode()
+    stream = Dripping(document[: len(document) - torn])
+    stream.step = step
+    assert junit.parse(stream) == slowly(document[: len(document) - torn])
+
+
+@pytest.mark.parametrize("keys", ["name classname time", "classname name time", "name time classname"])
+@pytest.mark.parametrize("end", ["/>", " />\n  ", "></testcase>\r\n\t"])
+def test_common_writers_go_down_the_lane(keys: str, end: str) -> None:
+    values = [{"name": f"does {number}", "classname": "c", "time": "0.1"} for number in range(30)]
+    spelled = [" ".join(f'{key}="{row[key]}"' for key in keys.split()) for row in values]
+    cases = "".join(f"<testcase {row}{end}" for row in spelled)
+    run = lane.find(f"<testsuite>{cases}</testsuite>".encode(), 0)
+    assert run is not None
+    assert run.names == [row["name"] for row in values]
+    assert run.groups == ["c"] * 30
+
+
+@pytest.mark.parametrize("odd", [odd for odd in ODD if odd.startswith("<testcase") and "turned" not in odd][:2])
+def test_what_a_parser_would_change_never_goes_down_the_lane(odd: str) -> None:
+    assert lane.find(f"{odd}\n".encode() * 30, 0) is None
