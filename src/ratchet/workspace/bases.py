@@ -23,6 +23,7 @@ from ratchet.process import call
 from ratchet.workspace.copying import Lay, cloned_or_copied, copy_tree, linked, size_of
 from ratchet.workspace.git import git, text
 from ratchet.workspace.layers import remove
+from ratchet.workspace.monitor import has_many, monitor
 from ratchet.workspace.syscalls import (
     BTRFS_MAGIC,
     file_system,
@@ -146,6 +147,8 @@ class Bases:
         try:
             with room_for(self.root):
                 self._fill(making, source, commit, recipe)
+                if has_many(making / "tree"):
+                    monitor(making, git_dir=Path(source.git_dir), known_as=place)
                 sync_file_system(str(making))  # the rename must not reach the disk before the files do
                 making.rename(place)
         except BaseException:

@@ -254,7 +254,7 @@ class View(GitWorkspace):
 
     def mend(self) -> None:
         dot_git = self.path / ".git"
-        wanted = f"{self.record.git_dir}\n"
+        wanted = self._common()
         if not dot_git.is_symlink() and _reads(dot_git / "commondir", wanted) and (dot_git / "HEAD").is_file():
             return
         remove(dot_git)
@@ -263,6 +263,10 @@ class View(GitWorkspace):
         (dot_git / "HEAD").write_text(f"ref: {self.ref}\n")
         self._inside("reset", "--quiet", "--mixed", env={"GIT_DIR": ".git", "GIT_WORK_TREE": "."})
 
+    def _common(self) -> str:
+        """What `.git/commondir` says: where objects and branches are."""
+        return f"{self.record.git_dir}\n"
+
 
 class CopiedView(View):
     """A view whose files are its own from the start."""
@@ -270,6 +274,7 @@ class CopiedView(View):
     def lay_down(self) -> None:
         self.lay()
         (self.path / ".git" / "HEAD").write_text(f"ref: {self.ref}\n")
+        (self.path / ".git" / "commondir").write_text(self._common())
         self.register()
         shutil.copyfile(f"{self.record.base}/trees.index", self.home / "trees.index")
         self._inside("update-index", "-q", "--refresh", env={"GIT_DIR": ".git", "GIT_WORK_TREE": "."})
@@ -347,6 +352,12 @@ class Overlay(View):
         for name in ("upper", "work", "upper/.git"):
             os.mkdir(f"{layer}/{name}")
         _put(f"{layer}/upper/.git/HEAD", f"ref: {self.ref}\n")
+        # The kernel does this for every other folder: one as old as the base's had nothing come or go (fsmonitor.py).
+        at = os.stat(f"{self.record.base}/tree").st_mtime_ns
+        os.utime(f"{layer}/upper", ns=(at, at))
+
+    def _common(self) -> str:
+        return Path(f"{self.record.base}/tree/.git/commondir").read_text()
 
     def mount(self) -> None:
         layer = self.record.layer
