@@ -22,6 +22,7 @@ from ratchet.workspace.bases import Base, read_base, share_ignored
 from ratchet.workspace.copying import cloned, copied, copy_tree, size_of
 from ratchet.workspace.git import git
 from ratchet.workspace.layers import Composer, TooOdd, carry_built, lay_out, remove
+from ratchet.workspace.submodules import bring, entries, is_inside
 from ratchet.workspace.syscalls import (
     is_mounted,
     is_subvolume,
@@ -58,6 +59,13 @@ class GitWorkspace(ABC):
         return base
 
     @cached_property
+    def submodules(self) -> list[str]:
+        """Those that are folders here, and entries in a commit."""
+        if self.record.base:
+            return self.base.submodules
+        return list(entries(Path(self.record.git_dir), self.record.base_commit))
+
+    @cached_property
     def trees(self) -> Trees:
         return Trees(
             store=Path(self.record.repo) / ".ratchet" / "trees.git",
@@ -89,7 +97,9 @@ class GitWorkspace(ABC):
         if self.record.base and os.path.exists(made):
             shutil.copyfile(made, self.home / "trees.index")
         else:
-            self.trees.seed(self.record.base_commit)
+            there = [path for path in self.submodules if _has_content(self.path / path)]
+            self.trees.seed(self.record.base_commit, there)
+            self.trees.take_whole(there)
 
     def unlock(self) -> None:
         """Remove what a killed git left: locks, a torn index. Whoever holds the run's lease is the only one here."""
@@ -150,7 +160,8 @@ class GitWorkspace(ABC):
         env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": ".", "GIT_LITERAL_PATHSPECS": "1"}
         if not index.exists():
             self._inside("read-tree", self.record.base_commit, env=env)
-        paths = [row.path for row in self.trees.raw_diff(self.record.base_tree, tree)]
+        rows = self.trees.raw_diff(self.record.base_tree, tree)
+        paths = [row.path for row in rows if not is_inside(row.path, self.submodules)]
         if paths:
             how = ["--add", "--remove", "--replace", "-z", "--stdin"]
             self._inside("update-index", *how, env=env, stdin=b"".join(path + b"\0" for path in paths))
@@ -208,6 +219,7 @@ class Worktree(GitWorkspace):
         locked = ["--lock", "--force", "--force"]
         self._source("worktree", "add", "--quiet", *locked, str(self.path), branch)
         write_durably(self.home / "dot-git", (self.path / ".git").read_bytes())
+        bring(self.path, self.record.base_commit, root=Path(self.record.repo), git_dir=Path(self.record.git_dir))
         if self.record.base:
             share_ignored(Path(self.base.folder), self.path)
         self.record = msgspec.structs.replace(self.record, base_tree=self.trees.write())
@@ -557,6 +569,10 @@ def _put(path: str, content: str) -> None:
         os.write(handle, content.encode())
     finally:
         os.close(handle)
+
+
+def _has_content(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.iterdir())
 
 
 def _reads(path: Path, wanted: str) -> bool:

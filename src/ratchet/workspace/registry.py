@@ -438,7 +438,9 @@ class Workspaces:
             index=index,
             folder=Path(workspace.record.repo),
             borrow=Path(workspace.record.git_dir) / "objects",
+            ours=False,
         )
+        trees.seed(workspace.record.base_commit)
         workspace.reset(trees.write())
         index.unlink()
 

@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ from ratchet.core.snapshot import SUBMODULE, FileEntry, Manifest, manifest, path
 from ratchet.errors import GitFailed
 from ratchet.files import make_private_dir
 from ratchet.workspace.git import git, text
+from ratchet.workspace.submodules import files_of
 
 # Not part of a tree even when nobody ignores them: dependencies and caches, made by tools and kept across resets.
 EXCLUDED = (
@@ -98,11 +99,12 @@ class Trees:
         borrow: Path | None = None,
         enter: Callable[[Path], Sequence[str]] = lambda _folder: (),
         reseed: Callable[[], None] = lambda: None,
+        ours: bool = True,
     ) -> None:
         """`store` is the private repository, made if missing; `borrow` is an object store to save copying from;
         `enter` gives what to put before a command that must see the folder, where it is mounted for a few only;
-        `reseed` makes the index anew when it is lost."""
-        self.store, self.index, self.folder = store, index, folder
+        `reseed` makes the index anew when it is lost; in a folder that is not `ours` nothing is ever changed."""
+        self.store, self.index, self.folder, self.ours = store, index, folder, ours
         self._enter, self._reseed = enter, reseed
         if not (store / "info" / "attributes").exists():
             _make_store(store, borrow)
@@ -111,9 +113,27 @@ class Trees:
     def _hashes(self) -> _Hashes:
         return _Hashes(self.store)
 
-    def seed(self, commit: str) -> None:
-        """Start from a commit's entries: a submodule that is not checked out then stays in the tree."""
+    def seed(self, commit: str, submodules: Sequence[str] = ()) -> None:
+        """Start from a commit's entries: a submodule that is not checked out then stays in the tree. Those named are
+        folders here."""
         self._git("read-tree", "--reset", commit)
+        for path in submodules:
+            self._git("update-index", "--force-remove", "--", path)
+
+    def take_whole(self, folders: Sequence[str]) -> None:
+        """Keep everything in these folders, whatever is ignored."""
+        if folders:
+            self._git("add", "--all", "--force", "--", *folders)
+
+    def tracked(self) -> list[bytes]:
+        """The files the index knows, submodules left out."""
+        rows = self._git("ls-files", "--stage", "-z").split(b"\0")
+        return [row.split(b"\t", 1)[1] for row in rows if row and not row.startswith(SUBMODULE.encode())]
+
+    def take_in(self, paths: Iterable[bytes]) -> None:
+        """Keep these files, whatever is ignored."""
+        spec = b"".join(path + b"\0" for path in paths)
+        self._git("update-index", "--add", "--remove", "-z", "--stdin", stdin=spec)
 
     def write(self) -> str:
         if not self.index.exists():
@@ -121,14 +141,15 @@ class Trees:
         try:
             self._git("add", "--all", ".")
         except GitFailed:
+            if not self.ours:
+                raise
             # Two ways to hide from us: an unreadable file, and a repository inside the tree.
             make_readable(self.folder)
             self.mend_index()
             self._unhide()
             self._git("add", "--all", ".")
-        if self._new_repositories():
-            self._unhide()
-            self._git("add", "--all", ".")
+        if found := self._new_repositories():
+            self._open(found)
         return self._text("write-tree")
 
     def mend_index(self) -> None:
@@ -223,6 +244,16 @@ class Trees:
         links = [row.split(b"\t", 1)[1] for row in rows if row.startswith(SUBMODULE.encode())]
         return [path for path in links if os.path.lexists(self.folder / os.fsdecode(path) / ".git")]
 
+    def _open(self, repositories: list[bytes]) -> None:
+        """Keep the content of repositories inside the tree instead of one opaque entry for each."""
+        if self.ours:
+            self._unhide()
+            self._git("add", "--all", ".")
+            return
+        for path in repositories:
+            self._git("update-index", "--force-remove", "-z", "--stdin", stdin=path + b"\0")
+            self.take_in(path + b"/" + below for below in files_of(self.folder / os.fsdecode(path)))
+
     def _unhide(self) -> None:
         """Git looks at a repository inside the tree as one opaque entry: without its `.git` it is a folder again."""
         for root, folders, names in os.walk(self.folder):
@@ -314,7 +345,7 @@ def _hash_objects(oids: list[str], env: dict[str, str]) -> Iterator[tuple[str, t
 def snapshot(folder: Path, *, store: Path) -> Manifest:
     """The snapshot of any folder, in git or not."""
     index = store.with_suffix(f".{os.getpid()}.index")
-    trees = Trees(store=store, index=index, folder=folder)
+    trees = Trees(store=store, index=index, folder=folder, ours=False)
     try:
         return trees.manifest(trees.write())
     finally:
