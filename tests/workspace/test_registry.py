@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from ratchet.errors import DiskFull, NotFound, RatchetError, UsageError
+from ratchet.errors import NotFound, RatchetError, UsageError
 from ratchet.process import this_process
 from ratchet.workspace import Refused
 from ratchet.workspace.bases import Recipe, SetupFailed
 from ratchet.workspace.ladder import KindMissing
 from ratchet.workspace.registry import Limits, SlugTaken, Workspaces
 from tests.workspace.conftest import SMALL, commit_all, make, sh
+
+Disk = Callable[..., Path]
 
 
 @pytest.mark.parametrize("slug", ["a/b", "..", ".", "", "a\0b", "x" * 300, "-x", "a..b", "a.lock", "a b", "a\n"])
@@ -54,8 +57,8 @@ def test_a_commit_that_does_not_exist_leaves_nothing_behind(plain: Workspaces, r
     assert not [path for path in plain.root.iterdir() if not path.name.startswith(".")]
 
 
-def test_a_forced_kind_that_cannot_be_had_says_why_and_what_would_work(repo: Path, tmp_path: Path, tmpfs: Path) -> None:
-    apart = Workspaces(tmp_path / "ws", bases=tmpfs / "bases", limits=SMALL)
+def test_a_forced_kind_that_cannot_be_had_says_why_and_what_would_work(repo: Path, tmp_path: Path, disk: Disk) -> None:
+    apart = Workspaces(tmp_path / "ws", bases=disk("other", "size=64m") / "bases", limits=SMALL)
     with pytest.raises(KindMissing, match=r"reflink: source and target are on different file systems; \w+ would work"):
         make(apart, repo, kind="reflink")
     with pytest.raises(UsageError, match="there is no workspace kind"):
@@ -82,55 +85,6 @@ def test_without_room_in_ram_the_layer_goes_to_disk(repo: Path, tmp_path: Path) 
     spaces = Workspaces(tmp_path / "ws", bases=tmp_path / "bases", limits=Limits(min_free_ram_bytes=1 << 60))
     assert make(spaces, repo).record.on == "disk"
     spaces.destroy("one")
-
-
-@pytest.fixture
-def tmpfs(tmp_path: Path) -> Path:
-    return mounted(tmp_path / "tmpfs", "size=64m")
-
-
-def mounted(folder: Path, options: str) -> Path:
-    if os.geteuid() != 0:
-        pytest.skip("mounting needs root")
-    folder.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "t", str(folder)], capture_output=True, check=False)
-    if done.returncode:
-        pytest.skip(f"no tmpfs can be mounted here: {done.stderr.decode().strip()}")
-    _MOUNTED.append(folder)
-    return folder
-
-
-_MOUNTED: list[Path] = []
-
-
-@pytest.fixture(autouse=True)
-def _unmounted() -> object:
-    yield
-    while _MOUNTED:
-        subprocess.run(["umount", "-l", str(_MOUNTED.pop())], check=True)
-
-
-@pytest.mark.parametrize("inodes", range(2, 9))
-def test_a_ram_disk_that_fills_up_in_a_create_leaves_nothing_half_made(repo: Path, tmp_path: Path, inodes: int) -> None:
-    ram = mounted(tmp_path / "ram", f"size=1m,nr_inodes={inodes}")
-    spaces = Workspaces(tmp_path / "ws", bases=tmp_path / "bases", limits=Limits(min_free_ram_bytes=0), ram=ram)
-    spaces._chosen["overlay", str(ram)] = "overlay"  # looking whether it works needs room too
-    with pytest.raises(DiskFull, match=str(ram)):
-        make(spaces, repo, kind="overlay-ram")
-    assert spaces.records() == []
-    assert list(ram.iterdir()) == []
-    assert not (spaces.root / "one").exists()
-
-
-def test_a_disk_that_fills_up_while_a_base_is_made_leaves_no_base(repo: Path, tmp_path: Path) -> None:
-    small = mounted(tmp_path / "small", "size=200k")
-    spaces = Workspaces(tmp_path / "ws", bases=small / "bases", limits=SMALL)
-    (repo / "big.bin").write_bytes(os.urandom(1 << 20))
-    commit_all(repo)
-    with pytest.raises(DiskFull):
-        make(spaces, repo)
-    assert spaces.bases.list() == []
-    assert [path for path in spaces.bases.root.iterdir() if path.is_dir()] == []
 
 
 def test_fifty_callers_at_once_all_get_their_own(plain: Workspaces, repo: Path) -> None:

@@ -17,7 +17,7 @@ from ratchet.workspace.kinds import GitWorkspace
 from ratchet.workspace.limits import Bounds, Group
 from ratchet.workspace.registry import Workspaces
 from ratchet.workspace.sandbox import Sandboxes, Settings, role_paths, why_not
-from tests.workspace.conftest import make
+from tests.workspace.conftest import commit_all, make, sh
 
 SCOPE = Scope(tests=("tests/**", "**/test_*.py"))
 
@@ -149,6 +149,45 @@ def _read(path: Path) -> bytes:
 def test_git_works_inside_but_cannot_touch_the_source(sandboxes: Sandboxes, one: GitWorkspace, repo: Path) -> None:
     code, said = shell(sandboxes.for_tests(), one.path, "git status --porcelain && ! git branch -f main HEAD~0")
     assert code == 0, said
+
+
+def test_what_an_agent_stages_or_commits_is_contained(sandboxes: Sandboxes, one: GitWorkspace, repo: Path) -> None:
+    """The source's objects and branches are read-only in there: git says so, and what was written is still there."""
+    before, tip = one.checkpoint(), one.tip()
+    refs = sh("git", "for-each-ref", cwd=repo)
+    script = """
+echo new > agents-own.py
+git add agents-own.py; echo "add $?"
+git -c user.name=a -c user.email=a@localhost commit -q -am mine; echo "commit $?"
+git checkout -q -b mine; echo "branch $?"
+git status --porcelain; echo "status $?"
+"""
+    code, said = shell(sandboxes.for_role(Role.IMPLEMENTER, SCOPE), one.path, script)
+    assert code == 0
+    assert "status 0" in said
+    assert not [verb for verb in ("add", "commit", "branch") if f"{verb} 0" in said], said
+    assert "Read-only file system" in said
+    assert sh("git", "for-each-ref", cwd=repo) == refs
+    assert one.tip() == tip
+    after = one.checkpoint()
+    assert one.changes(before, after) == ["agents-own.py"]
+    commit = one.commit(message="ours\n", parent=tip, at="2026-01-01T00:00:00Z")
+    assert sh("git", "show", "--format=", "--name-only", commit, cwd=repo).split() == [
+        "agents-own.py",
+        "tests/test_a.py",
+    ]
+    assert sh("git", "status", "--porcelain", cwd=one.path) == ""
+
+
+def test_without_a_sandbox_what_an_agent_commits_is_put_back_and_its_work_kept(one: GitWorkspace, repo: Path) -> None:
+    before, tip = one.checkpoint(), one.tip()
+    (one.path / "agents-own.py").write_text("new\n")
+    commit_all(one.path, "mine")
+    assert one.tip() != tip
+    one.hold(tip)
+    assert one.tip() == tip
+    assert one.changes(before, one.checkpoint()) == ["agents-own.py"]
+    assert sh("git", "status", "--porcelain", cwd=one.path) == "?? agents-own.py"
 
 
 def test_a_missing_program_is_told_apart_from_a_failing_one(sandboxes: Sandboxes, one: GitWorkspace) -> None:

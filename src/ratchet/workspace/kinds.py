@@ -15,7 +15,7 @@ import msgspec
 from ratchet.core import trailers
 from ratchet.core.snapshot import Manifest
 from ratchet.errors import GitFailed
-from ratchet.files import room_for, write_durably
+from ratchet.files import NO_ROOM, room_for, write_durably
 from ratchet.process import hold, is_gone, let_go, stay
 from ratchet.workspace import Record
 from ratchet.workspace.bases import Base, read_base, share_ignored
@@ -391,7 +391,7 @@ class Overlay(View):
         self.unmount()
         self.unregister()
         if owns_layer(self.record, self._home):
-            remove(self.record.layer)
+            remove(self.record.layer, empty=True)
 
     # --- content -----------------------------------------------------------------------------------------------
 
@@ -435,22 +435,33 @@ class Overlay(View):
     def _renew(self, *, keep: bool) -> None:
         """Mount again; the layer is kept, or set aside, emptied of what tools built, and thrown away."""
         old = Path(self.record.layer) / "old"
+        remove(old, empty=True)
+        self.unmount()
+        Path(self.record.path).mkdir(exist_ok=True)
         with room_for(Path(self.record.layer)):
-            remove(old)
-            self.unmount()
-            Path(self.record.path).mkdir(exist_ok=True)
             if not keep and self.upper.exists():
-                old.mkdir()
-                self.upper.rename(old / "upper")
-            remove(Path(self.record.layer) / "work")
-            if self.upper.exists():
-                os.mkdir(f"{self.record.layer}/work")
-            else:
-                self._new_layer()
-            if not keep and (old / "upper").exists():
-                carry_built(old / "upper", self.upper, Path(self.base.folder))
-            self.mount()
-        remove(old)
+                self.upper.rename(old)
+            try:
+                self._mount_anew(old)
+            except OSError as error:
+                if keep or error.errno not in NO_ROOM:
+                    raise
+                # It was the old layer that filled the disk: it goes first, and what was built with it.
+                self.unmount()
+                remove(old, empty=True)
+                remove(self.upper)
+                self._mount_anew(old)
+        remove(old, empty=True)
+
+    def _mount_anew(self, old: Path) -> None:
+        remove(Path(self.record.layer) / "work")
+        if self.upper.exists():
+            os.mkdir(f"{self.record.layer}/work")
+        else:
+            self._new_layer()
+        if old.exists():
+            carry_built(old, self.upper, Path(self.base.folder))
+        self.mount()
 
     def restore(self, paths: list[str], to: str) -> None:
         wanted = {os.fsencode(path) for path in paths}

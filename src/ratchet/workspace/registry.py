@@ -24,6 +24,7 @@ import msgspec
 
 from ratchet.core.lease import Holder
 from ratchet.errors import DiskFull, EnvironmentCannot, GitFailed, NotFound, RatchetError, UsageError
+from ratchet.files import NO_ROOM
 from ratchet.process import is_gone, this_machine
 from ratchet.workspace import Record, Refused
 from ratchet.workspace.bases import Base, Bases, Recipe, Source
@@ -673,7 +674,7 @@ def _in_words(error: BaseException, place: str) -> BaseException:
     if not isinstance(error, OSError):
         return error
     where = error.filename2 or error.filename or place
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in NO_ROOM:
         full = place if is_full(Path(place)) else where
         return DiskFull(f"no room left at {full}", hint="free some space there, or choose --on disk or --on ram")
     if error.errno == errno.EPERM:

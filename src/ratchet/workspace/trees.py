@@ -7,21 +7,20 @@ project's `.git` can touch it.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
 import msgspec
 
-from ratchet.core.snapshot import SUBMODULE, FileEntry, Manifest, manifest, path_text
+from ratchet.core.snapshot import SUBMODULE, Manifest
 from ratchet.errors import GitFailed
 from ratchet.files import make_private_dir
 from ratchet.workspace.git import git, text
+from ratchet.workspace.manifests import Manifests
 from ratchet.workspace.submodules import files_of
 
 # Not part of a tree even when nobody ignores them: dependencies and caches, made by tools and kept across resets.
@@ -110,8 +109,8 @@ class Trees:
             _make_store(store, borrow)
 
     @cached_property
-    def _hashes(self) -> _Hashes:
-        return _Hashes(self.store)
+    def _manifests(self) -> Manifests:
+        return Manifests(self.store, self._differing)
 
     def seed(self, commit: str, submodules: Sequence[str] = ()) -> None:
         """Start from a commit's entries: a submodule that is not checked out then stays in the tree. Those named are
@@ -223,19 +222,10 @@ class Trees:
         return {path.removeprefix(b"./") for path in out.split(b"\0") if path}
 
     def manifest(self, tree: str) -> Manifest:
-        rows = list(self._rows(tree))
-        hashes = self._hashes.of({oid for _, oid, _ in rows}, self._env())
-        return manifest(
-            FileEntry(path=path_text(path), mode=mode, size=hashes[oid][1], sha256=hashes[oid][0])
-            for mode, oid, path in rows
-        )
+        return self._manifests.of(tree, self._env())
 
-    def _rows(self, tree: str) -> Iterator[tuple[str, str, bytes]]:
-        for row in self._git("ls-tree", "-r", "-z", "--full-tree", tree).split(b"\0"):
-            if row:
-                head, path = row.split(b"\t", 1)
-                mode, _, oid = head.decode().split()
-                yield mode, oid, path
+    def _differing(self, before: str, after: str) -> list[Difference]:
+        return self.raw_diff(before or self._text("hash-object", "-t", "tree", "-w", os.devnull), after)
 
     # --- repositories inside the tree ---------------------------------------------------------------------------
 
@@ -304,42 +294,6 @@ def make_readable(folder: Path) -> None:
             mode = path.lstat().st_mode
             if not stat.S_ISLNK(mode):
                 path.chmod(stat.S_IMODE(mode) | (0o700 if stat.S_ISDIR(mode) else 0o600))
-
-
-class _Hashes:
-    """SHA-256 and size of git's objects: immutable facts, so remembered in a file of lines that only grows."""
-
-    def __init__(self, store: Path) -> None:
-        self._path = store / "sha256"
-        self._known: dict[str, tuple[str, int]] = {}
-        with suppress(FileNotFoundError):
-            for line in self._path.read_text().splitlines():
-                words = line.split()
-                if len(words) == 3 and len(words[1]) == 64 and words[2].isdigit():  # a torn line is not a fact
-                    self._known[words[0]] = (words[1], int(words[2]))
-
-    def of(self, oids: set[str], env: dict[str, str]) -> dict[str, tuple[str, int]]:
-        if missing := sorted(oids - self._known.keys()):
-            found = dict(_hash_objects(missing, env))
-            with self._path.open("a") as file:
-                file.writelines(f"{oid} {sha} {size}\n" for oid, (sha, size) in found.items())
-            self._known |= found
-        return self._known
-
-
-def _hash_objects(oids: list[str], env: dict[str, str]) -> Iterator[tuple[str, tuple[str, int]]]:
-    out = git("cat-file", "--batch", env=env, stdin="".join(f"{oid}\n" for oid in oids).encode())
-    start = 0
-    for oid in oids:
-        end = out.index(b"\n", start)
-        head = out[start:end].split()
-        if head[-1] == b"missing":  # a submodule's commit is not an object of ours: its id is its content
-            yield oid, (hashlib.sha256(oid.encode()).hexdigest(), 0)
-            start = end + 1
-            continue
-        size = int(head[2])
-        yield oid, (hashlib.sha256(memoryview(out)[end + 1 : end + 1 + size]).hexdigest(), size)
-        start = end + 1 + size + 1
 
 
 def snapshot(folder: Path, *, store: Path) -> Manifest:
