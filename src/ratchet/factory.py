@@ -36,7 +36,7 @@ from ratchet.steps import Steps, cross
 from ratchet.store import RunRow, Store, open_store
 from ratchet.store.database import stamp
 from ratchet.store.rundir import RunDirectory
-from ratchet.workspace import Refused, Workspace
+from ratchet.workspace import Refused, Workspace, submodules
 from ratchet.workspace.sandbox import Sandboxes
 
 WORKFLOWS = ("tdd",)
@@ -159,11 +159,18 @@ class Factory:
             slug=item.slug,
             policy=msgspec.to_builtins(self.config.tdd),
             tests=_union(target.tests for target in targets),
-            protected=_union([Scope(tests=()).protected, *(target.protected for target in targets)]),
+            protected=_union(
+                [Scope(tests=()).protected, *(target.protected for target in targets), self._others(item)]
+            ),
             test_command=targets[0].command,
             targets=[msgspec.json.encode(target).decode() for target in targets],
             gates=[msgspec.json.encode(gate).decode() for gate in self.config.gates],
         )
+
+    def _others(self, item: Item) -> list[str]:
+        """What belongs to other repositories: a commit here could not hold a change there."""
+        git_dir = Path(self.workspaces.source(Path(item.repo)).git_dir)
+        return [f"{path}/**" for path in submodules.entries(git_dir, item.base_commit)]
 
     def _workspace(self, item: Item) -> Workspace:
         """The run's own, if it is still whole; else laid down anew, for the trees and commits outlive it."""

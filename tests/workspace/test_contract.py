@@ -192,22 +192,21 @@ def test_an_initialised_submodule_comes_along_with_its_content(
     spaces: Workspaces, with_submodule: Path, kind: str
 ) -> None:
     one = make(spaces, with_submodule, kind=kind)
-    sub = one.path / "vendor" / "sub"
     before = one.checkpoint()
-    assert (sub / "outer.c").read_text() == "outer\n"
-    assert (sub / "in side" / "inner.c").read_text() == "inner\n"
+    assert (one.path / "vendor/sub" / "outer.c").read_text() == "outer\n"
+    assert (one.path / "vendor/sub" / "in side" / "inner.c").read_text() == "inner\n"
     assert inside(one, "git", "status", "--porcelain") == ""
-    (sub / "outer.c").write_text("changed\n")
-    (sub / "in side" / "inner.c").unlink()
-    (sub / "new.c").write_text("new\n")
-    (sub / "out.o").write_text("built")
+    (one.path / "vendor/sub" / "outer.c").write_text("changed\n")
+    (one.path / "vendor/sub" / "in side" / "inner.c").unlink()
+    (one.path / "vendor/sub" / "new.c").write_text("new\n")
+    (one.path / "vendor/sub" / "out.o").write_text("built")
     after = one.checkpoint()
     assert one.changes(before, after) == ["vendor/sub/in side/inner.c", "vendor/sub/new.c", "vendor/sub/outer.c"]
     assert "+changed" in one.diff(before, after)
     one.reset(before)
     assert one.checkpoint() == before
-    assert (sub / "outer.c").read_text() == "outer\n"
-    assert not (sub / "new.c").exists()
+    assert (one.path / "vendor/sub" / "outer.c").read_text() == "outer\n"
+    assert not (one.path / "vendor/sub" / "new.c").exists()
 
 
 def test_a_commit_leaves_a_submodule_where_it_was(spaces: Workspaces, with_submodule: Path, kind: str) -> None:

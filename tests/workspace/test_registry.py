@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -79,6 +80,55 @@ def test_below_the_limits_a_workspace_is_refused_with_the_reason(repo: Path, tmp
         assert why in refused.reason
         assert refused.hint
         spaces.destroy("a")
+
+
+def test_with_room_in_ram_the_layer_is_there_under_the_slugs_name(plain: Workspaces, repo: Path) -> None:
+    one = make(plain, repo, f"named-{os.getpid()}")
+    if not one.record.layer:
+        pytest.skip(f"{one.record.kind} has no layer")
+    assert one.record.layer == f"/dev/shm/ratchet-named-{os.getpid()}"
+    assert one.record.on == "ram"
+
+
+def test_where_mounts_are_not_permitted_another_kind_is_taken_and_the_error_says_so(repo: Path, tmp_path: Path) -> None:
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        pytest.skip("giving up the right to mount needs root and setpriv (package util-linux)")
+    code = f"""
+from pathlib import Path
+from ratchet.errors import RatchetError
+from ratchet.workspace.registry import Workspaces
+spaces = Workspaces(Path({str(tmp_path / "ws")!r}), bases=Path({str(tmp_path / "bases")!r}))
+wanted = dict(repo=Path({str(repo)!r}), commit={sh("git", "rev-parse", "HEAD", cwd=repo)!r})
+print(spaces.create("auto", **wanted).record.kind)
+spaces.destroy("auto")
+try:
+    spaces.create("forced", kind="overlay", **wanted)
+except RatchetError as error:
+    print(error.message)
+print([path.name for path in spaces.root.iterdir()])
+"""
+    without = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
+    done = subprocess.run([*without, sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    kind, why, left = done.stdout.splitlines()
+    assert kind in ("reflink", "worktree")
+    assert why == f"overlay: mounts are not permitted here; {kind} would work"
+    assert left == "[]"
+
+
+def test_a_large_file_survives_every_verb(plain: Workspaces, repo: Path) -> None:
+    block = os.urandom(1 << 20)
+    (repo / "large.bin").write_bytes(block * 6)
+    commit_all(repo)
+    one = make(plain, repo)
+    before = one.checkpoint()
+    with (one.path / "large.bin").open("ab") as file:
+        file.write(block * 2)
+    after = one.checkpoint()
+    one.reset(before)
+    assert (one.path / "large.bin").stat().st_size == 6 << 20
+    one.reset(after)
+    assert (one.path / "large.bin").read_bytes() == block * 8
 
 
 def test_without_room_in_ram_the_layer_goes_to_disk(repo: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -216,6 +217,31 @@ def test_the_number_of_processes_is_limited(one: GitWorkspace) -> None:
     finally:
         made.close()
         group.close()
+
+
+def test_the_processor_is_limited() -> None:
+    group = Group(f"ratchet-test-cpu-{os.getpid()}", Bounds(cpus=0.25))
+    try:
+        if not group.prefix() or group.missing:
+            pytest.skip("no control group for cpu")
+        spin = "import time; t = time.monotonic()\nwhile time.process_time() < 0.25: pass\nprint(time.monotonic() - t)"
+        done = subprocess.run([*group.prefix(), "python3", "-c", spin], capture_output=True, text=True, check=True)
+        assert float(done.stdout) > 0.5, "a quarter of a second of work took no longer on a quarter of a processor"
+    finally:
+        group.close()
+
+
+def test_without_control_groups_memory_is_limited_all_the_same(tmp_path: Path) -> None:
+    group = Group("nowhere", Bounds(memory_mb=200), mounts=tmp_path / "no-groups")
+    take = "x = bytearray({} << 20)"
+    codes = [
+        subprocess.run(
+            [*group.prefix(), "python3", "-c", take.format(size)], capture_output=True, check=False
+        ).returncode
+        for size in (1, 400)
+    ]
+    assert codes == [0, 1]
+    assert group.missing == ["memory"]
 
 
 def test_without_bubblewrap_steps_still_run_and_insisting_is_an_error(
