@@ -17,9 +17,11 @@ from statistics import median
 
 from bench import Goal
 from ratchet.workspace import Refused
-from ratchet.workspace.kinds import GitWorkspace, Overlay
-from ratchet.workspace.registry import Limits, Workspaces
+from ratchet.workspace.overlay import Overlay
+from ratchet.workspace.registry import Workspaces
+from ratchet.workspace.room import Limits
 from ratchet.workspace.syscalls import mount_overlay, unmount
+from ratchet.workspace.views import GitWorkspace
 
 SMALL, MEDIUM, LARGE = 1_000, 20_000, 100_000
 FILE_BYTES = 2_000

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from ratchet.workspace import Refused
-from ratchet.workspace.kinds import GitWorkspace
-from ratchet.workspace.registry import Limits, Workspaces
+from ratchet.workspace.registry import Workspaces
+from ratchet.workspace.room import Limits
+from ratchet.workspace.views import GitWorkspace
 
 SMALL = Limits(min_free_ram_bytes=1 << 20, min_free_disk_bytes=1 << 20)
 KINDS = ["overlay-ram", "overlay-disk", "overlay-userns", "btrfs", "reflink", "worktree", "copy"]

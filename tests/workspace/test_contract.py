@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ratchet.workspace.bases import Recipe
-from ratchet.workspace.kinds import GitWorkspace
 from ratchet.workspace.registry import Workspaces
 from ratchet.workspace.trees import snapshot
+from ratchet.workspace.views import GitWorkspace
 from tests.workspace.conftest import commit_all, inside, make, sh
 
 

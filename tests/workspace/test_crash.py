@@ -19,7 +19,8 @@ import os, subprocess, sys
 from pathlib import Path
 from ratchet.process import this_process
 from ratchet.workspace import Refused
-from ratchet.workspace.registry import Limits, Workspaces
+from ratchet.workspace.registry import Workspaces
+from ratchet.workspace.room import Limits
 
 repo, root, bases, commit, verb, kind = sys.argv[1:]
 spaces = Workspaces(Path(root), bases=Path(bases), limits=Limits(min_free_ram_bytes=1, min_free_disk_bytes=1))

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from ratchet.errors import DiskFull
-from ratchet.workspace.kinds import GitWorkspace
-from ratchet.workspace.registry import Limits, Workspaces
+from ratchet.workspace.registry import Workspaces
+from ratchet.workspace.room import Limits
+from ratchet.workspace.views import GitWorkspace
 from tests.workspace.conftest import SMALL, commit_all, inside, make, sh
 
 Disk = Callable[..., Path]

@@ -14,9 +14,10 @@ import pytest
 
 from ratchet.process import call
 from ratchet.workspace import fsmonitor, monitor
-from ratchet.workspace.kinds import GitWorkspace, Overlay
+from ratchet.workspace.overlay import Overlay
 from ratchet.workspace.registry import Workspaces
 from ratchet.workspace.sandbox import Sandboxes, Settings, why_not
+from ratchet.workspace.views import GitWorkspace
 from tests.workspace.conftest import make, sh
 
 STATUS = ("status", "--porcelain", "-uall", "--no-renames")

@@ -18,7 +18,8 @@ from ratchet.process import this_process
 from ratchet.workspace import Refused
 from ratchet.workspace.bases import Recipe, SetupFailed
 from ratchet.workspace.ladder import KindMissing
-from ratchet.workspace.registry import Limits, SlugTaken, Workspaces
+from ratchet.workspace.registry import SlugTaken, Workspaces
+from ratchet.workspace.room import Limits
 from tests.workspace.conftest import SMALL, commit_all, make, sh
 
 Disk = Callable[..., Path]

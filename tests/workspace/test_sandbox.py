@@ -14,10 +14,10 @@ import pytest
 from ratchet.core.roles import Role, Scope
 from ratchet.errors import EnvironmentCannot
 from ratchet.process import Confinement, Finished, ProgramMissing, confined, supervise
-from ratchet.workspace.kinds import GitWorkspace
 from ratchet.workspace.limits import Bounds, Group
 from ratchet.workspace.registry import Workspaces
 from ratchet.workspace.sandbox import Sandboxes, Settings, role_paths, why_not
+from ratchet.workspace.views import GitWorkspace
 from tests.workspace.conftest import commit_all, make, sh
 
 SCOPE = Scope(tests=("tests/**", "**/test_*.py"))
