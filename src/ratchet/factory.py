@@ -43,7 +43,7 @@ from ratchet.store.database import stamp
 from ratchet.store.rundir import RunDirectory
 from ratchet.templates import JUDGED, templates
 from ratchet.workflows import open_workflow
-from ratchet.workspace import Refused, Workspace
+from ratchet.workspace import Refused, Workspace, submodules
 from ratchet.workspace.sandbox import Sandboxes
 
 _AGENT_ENVIRONMENT = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "SHELL")
@@ -185,7 +185,9 @@ class Factory:
             slug=item.slug,
             policy={name: bounds[name] for name in Policy.__struct_fields__},
             tests=_union(target.tests for target in targets),
-            protected=_union([Scope(tests=()).protected, *(target.protected for target in targets)]),
+            protected=_union(
+                [Scope(tests=()).protected, *(target.protected for target in targets), self._others(item)]
+            ),
             test_command=targets[0].command,
             targets=[msgspec.json.encode(target).decode() for target in targets],
             gates=[msgspec.json.encode(gate).decode() for gate in self.gates(targets)],
@@ -197,6 +199,11 @@ class Factory:
     def gates(self, targets: list[Target]) -> list[Gate]:
         detected, _ = detect_gates(self.repo.root, targets)
         return planned(detected, self.config.gates)
+
+    def _others(self, item: Item) -> list[str]:
+        """What belongs to other repositories: a commit here could not hold a change there."""
+        git_dir = Path(self.workspaces.source(Path(item.repo)).git_dir)
+        return [f"{path}/**" for path in submodules.entries(git_dir, item.base_commit)]
 
     def _workspace(self, item: Item) -> Workspace:
         """The run's own, if it is still whole; else laid down anew, for the trees and commits outlive it."""

@@ -13,6 +13,7 @@ from typing import IO
 from ratchet.errors import DiskFull
 
 FILE_MODE, DIR_MODE = 0o600, 0o700
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
@@ -21,7 +22,7 @@ def room_for(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in NO_ROOM:
             raise DiskFull(
                 f"no room left while writing {path}",
                 hint="free some space, then run `ratchet resume` again: nothing that was announced is lost",

@@ -9,7 +9,8 @@ from pathlib import Path
 from ratchet.config import Config
 from ratchet.workspace.bases import Recipe
 from ratchet.workspace.limits import Bounds
-from ratchet.workspace.registry import Limits, Workspaces
+from ratchet.workspace.registry import Workspaces
+from ratchet.workspace.room import Limits
 from ratchet.workspace.sandbox import Settings
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from ratchet.workspace import Refused
-from ratchet.workspace.kinds import GitWorkspace
-from ratchet.workspace.registry import Limits, Workspaces
+from ratchet.workspace.registry import Workspaces
+from ratchet.workspace.room import Limits
+from ratchet.workspace.views import GitWorkspace
 
 SMALL = Limits(min_free_ram_bytes=1 << 20, min_free_disk_bytes=1 << 20)
 KINDS = ["overlay-ram", "overlay-disk", "overlay-userns", "btrfs", "reflink", "worktree", "copy"]
@@ -78,6 +79,38 @@ def btrfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             pytest.skip(f"no loop-mounted btrfs here: {done.stderr.decode().strip()}")
     yield mounted
     subprocess.run(["umount", "-l", str(mounted)], check=False)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Callable[..., Path]]:
+    """Mounts small disks: `disk("name", "size=1m")` a RAM disk, `disk("name", mib=8)` an ext4 in a file."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    mounted: list[Path] = []
+
+    def mount(name: str, options: str = "loop", *, mib: int = 0) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        source = _image(tmp_path / f"{name}.image", mib) if mib else "t"
+        argv = ["mount", "-t", "ext4" if mib else "tmpfs", "-o", options, str(source), str(folder)]
+        done = subprocess.run(argv, capture_output=True, check=False)
+        if done.returncode:
+            pytest.skip(f"no such disk can be mounted here: {done.stderr.decode().strip()}")
+        mounted.append(folder)
+        return folder
+
+    yield mount
+    for folder in reversed(mounted):
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def _image(path: Path, mib: int) -> Path:
+    if not shutil.which("mkfs.ext4"):
+        pytest.skip("mkfs.ext4 is not installed (package e2fsprogs)")
+    with path.open("wb") as file:
+        file.truncate(mib << 20)
+    subprocess.run(["mkfs.ext4", "-q", str(path)], check=True)
+    return path
 
 
 @pytest.fixture(params=KINDS)

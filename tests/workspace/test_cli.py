@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,43 @@ def test_what_belongs_to_a_process_goes_with_it(ratchet: Any) -> None:
     child.kill()
     child.wait()
     assert json.loads(ratchet("workspace", "gc", "--json")) == {"removed": ["its"]}
+
+
+def test_what_exec_started_dies_with_it(ratchet: Any, repo: Path, tmp_path: Path) -> None:
+    made = json.loads(ratchet("workspace", "create", "one", "--json"))
+    if made["kind"] != "overlay":
+        pytest.skip("only root's mount can be looked into from here")
+    os.mkfifo(Path(made["path"]) / "begun")
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "RATCHET_WORKSPACE_MIN_FREE_RAM_MB": "1"}
+    words = [
+        "workspace",
+        "exec",
+        "one",
+        "--",
+        "sh",
+        "-c",
+        "setsid sh -c 'echo > begun; sleep 600' marker-7654321 & wait",
+    ]
+    owner = subprocess.Popen([sys.executable, "-m", "ratchet", *words], cwd=repo, env=env)
+    (Path(made["path"]) / "begun").read_text()
+    started = [os.pidfd_open(pid) for pid in _running(b"marker-7654321")]
+    assert started
+    owner.kill()
+    owner.wait()
+    for handle in started:
+        assert select.select([handle], [], [], 20)[0], "it outlived its owner"
+        os.close(handle)
+
+
+def _running(word: bytes) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if word in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
 
 
 def test_doctor_prints_the_ladder_with_the_reasons(ratchet: Any) -> None:

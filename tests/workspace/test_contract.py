@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from ratchet.workspace.bases import Recipe
-from ratchet.workspace.kinds import GitWorkspace
 from ratchet.workspace.registry import Workspaces
 from ratchet.workspace.trees import snapshot
-from tests.workspace.conftest import inside, make, sh
+from ratchet.workspace.views import GitWorkspace
+from tests.workspace.conftest import commit_all, inside, make, sh
 
 
 @pytest.fixture
@@ -165,6 +166,68 @@ def test_a_submodule_survives_a_commit(spaces: Workspaces, repo: Path, kind: str
     commit = one.commit(message="change\n", parent=parent, at="2026-01-01T00:00:00Z")
     assert sh("git", "ls-tree", commit, "sub", cwd=repo).startswith("160000 commit")
     assert sh("git", "show", "--format=", "--name-only", commit, cwd=repo) == "src/app.py"
+
+
+@pytest.fixture
+def with_submodule(repo: Path, tmp_path: Path) -> Path:
+    """A repository with an initialised submodule, and another submodule inside that."""
+    for name in ("inner", "outer"):
+        (tmp_path / name).mkdir()
+        sh("git", "init", "-q", "-b", "main", cwd=tmp_path / name)
+        (tmp_path / name / f"{name}.c").write_text(f"{name}\n")
+        (tmp_path / name / ".gitignore").write_text("*.o\n")
+    commit_all(tmp_path / "inner")
+    local = ("-c", "protocol.file.allow=always", "submodule", "--quiet", "add")
+    sh("git", *local, str(tmp_path / "inner"), "in side", cwd=tmp_path / "outer")
+    commit_all(tmp_path / "outer")
+    sh("git", *local, "--name", "other-name", str(tmp_path / "outer"), "vendor/sub", cwd=repo)
+    sh("git", "-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init", "--recursive", cwd=repo)
+    commit_all(repo)
+    for name in ("inner", "outer"):
+        shutil.rmtree(tmp_path / name)  # whoever fetched would notice
+    return repo
+
+
+def test_an_initialised_submodule_comes_along_with_its_content(
+    spaces: Workspaces, with_submodule: Path, kind: str
+) -> None:
+    one = make(spaces, with_submodule, kind=kind)
+    before = one.checkpoint()
+    assert (one.path / "vendor/sub" / "outer.c").read_text() == "outer\n"
+    assert (one.path / "vendor/sub" / "in side" / "inner.c").read_text() == "inner\n"
+    assert inside(one, "git", "status", "--porcelain") == ""
+    (one.path / "vendor/sub" / "outer.c").write_text("changed\n")
+    (one.path / "vendor/sub" / "in side" / "inner.c").unlink()
+    (one.path / "vendor/sub" / "new.c").write_text("new\n")
+    (one.path / "vendor/sub" / "out.o").write_text("built")
+    after = one.checkpoint()
+    assert one.changes(before, after) == ["vendor/sub/in side/inner.c", "vendor/sub/new.c", "vendor/sub/outer.c"]
+    assert "+changed" in one.diff(before, after)
+    one.reset(before)
+    assert one.checkpoint() == before
+    assert (one.path / "vendor/sub" / "outer.c").read_text() == "outer\n"
+    assert not (one.path / "vendor/sub" / "new.c").exists()
+
+
+def test_a_commit_leaves_a_submodule_where_it_was(spaces: Workspaces, with_submodule: Path, kind: str) -> None:
+    one = make(spaces, with_submodule, kind=kind)
+    parent = sh("git", "rev-parse", "HEAD", cwd=with_submodule)
+    (one.path / "vendor" / "sub" / "outer.c").write_text("changed\n")
+    (one.path / "src" / "app.py").write_text("VALUE = 5\n")
+    commit = one.commit(message="change\n", parent=parent, at="2026-01-01T00:00:00Z")
+    assert sh("git", "show", "--format=", "--name-only", commit, cwd=with_submodule) == "src/app.py"
+    assert sh("git", "ls-tree", commit, "vendor/", cwd=with_submodule).startswith("160000 commit")
+
+
+def test_changes_in_the_developers_submodule_are_laid_on_top_and_it_stays_a_repository(
+    spaces: Workspaces, with_submodule: Path, kind: str
+) -> None:
+    (with_submodule / "vendor" / "sub" / "outer.c").write_text("mine\n")
+    one = make(spaces, with_submodule, kind=kind)
+    spaces.lay_changes(one)
+    assert (one.path / "vendor" / "sub" / "outer.c").read_text() == "mine\n"
+    assert (one.path / "vendor" / "sub" / "in side" / "inner.c").read_text() == "inner\n"
+    assert sh("git", "status", "--porcelain", cwd=with_submodule / "vendor" / "sub") == "M outer.c"
 
 
 def test_destroying_leaves_the_branch_and_nothing_else(spaces: Workspaces, one: GitWorkspace, repo: Path) -> None:

@@ -15,11 +15,12 @@ from ratchet.workspace.registry import Workspaces
 from tests.workspace.conftest import make, sh
 
 DIES = """
-import os, sys
+import os, subprocess, sys
 from pathlib import Path
 from ratchet.process import this_process
 from ratchet.workspace import Refused
-from ratchet.workspace.registry import Limits, Workspaces
+from ratchet.workspace.registry import Workspaces
+from ratchet.workspace.room import Limits
 
 repo, root, bases, commit, verb, kind = sys.argv[1:]
 spaces = Workspaces(Path(root), bases=Path(bases), limits=Limits(min_free_ram_bytes=1, min_free_disk_bytes=1))
@@ -44,6 +45,12 @@ def act():
         one = spaces.open("one"); one.reset(one.record.base_tree)
     elif verb == "checkpoint":
         spaces.open("one").checkpoint()
+    elif verb == "diff":
+        one = spaces.open("one"); one.diff(one.record.base_tree, one.checkpoint())
+    elif verb == "commit":
+        one = spaces.open("one"); one.commit(message="m\\n", parent=commit, at="2026-01-01T00:00:00Z")
+    elif verb == "lay_changes":
+        spaces.lay_changes(spaces.open("one"))
 
 def child(n):
     if verb != "create":
@@ -69,6 +76,7 @@ while True:
     finished = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     # Whatever is left: it can be cleared by name, or taken away as the orphan it is, and then made anew and whole.
     spaces.gc() if n % 2 else [spaces.destroy(slug) for slug in ("one", "two")]
+    subprocess.run(["git", "-C", repo, "update-ref", "refs/heads/ratchet/one", commit], check=True)
     again = create()
     assert not isinstance(again, Refused), again
     assert again.checkpoint() == base, n
@@ -80,7 +88,7 @@ print(n)
 """
 
 
-@pytest.mark.parametrize("verb", ["create", "checkpoint", "reset", "fork", "destroy"])
+@pytest.mark.parametrize("verb", ["create", "checkpoint", "reset", "fork", "destroy", "diff", "commit", "lay_changes"])
 def test_a_verb_killed_at_any_point_blocks_nothing(plain: Workspaces, repo: Path, verb: str) -> None:
     kind = plain.choose("auto")
     commit = sh("git", "rev-parse", "HEAD", cwd=repo)

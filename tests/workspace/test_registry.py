@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from ratchet.errors import DiskFull, NotFound, RatchetError, UsageError
+from ratchet.errors import NotFound, RatchetError, UsageError
 from ratchet.process import this_process
 from ratchet.workspace import Refused
 from ratchet.workspace.bases import Recipe, SetupFailed
 from ratchet.workspace.ladder import KindMissing
-from ratchet.workspace.registry import Limits, SlugTaken, Workspaces
+from ratchet.workspace.registry import SlugTaken, Workspaces
+from ratchet.workspace.room import Limits
 from tests.workspace.conftest import SMALL, commit_all, make, sh
+
+Disk = Callable[..., Path]
 
 
 @pytest.mark.parametrize("slug", ["a/b", "..", ".", "", "a\0b", "x" * 300, "-x", "a..b", "a.lock", "a b", "a\n"])
@@ -54,8 +59,8 @@ def test_a_commit_that_does_not_exist_leaves_nothing_behind(plain: Workspaces, r
     assert not [path for path in plain.root.iterdir() if not path.name.startswith(".")]
 
 
-def test_a_forced_kind_that_cannot_be_had_says_why_and_what_would_work(repo: Path, tmp_path: Path, tmpfs: Path) -> None:
-    apart = Workspaces(tmp_path / "ws", bases=tmpfs / "bases", limits=SMALL)
+def test_a_forced_kind_that_cannot_be_had_says_why_and_what_would_work(repo: Path, tmp_path: Path, disk: Disk) -> None:
+    apart = Workspaces(tmp_path / "ws", bases=disk("other", "size=64m") / "bases", limits=SMALL)
     with pytest.raises(KindMissing, match=r"reflink: source and target are on different file systems; \w+ would work"):
         make(apart, repo, kind="reflink")
     with pytest.raises(UsageError, match="there is no workspace kind"):
@@ -78,59 +83,59 @@ def test_below_the_limits_a_workspace_is_refused_with_the_reason(repo: Path, tmp
         spaces.destroy("a")
 
 
+def test_with_room_in_ram_the_layer_is_there_under_the_slugs_name(plain: Workspaces, repo: Path) -> None:
+    one = make(plain, repo, f"named-{os.getpid()}")
+    if not one.record.layer:
+        pytest.skip(f"{one.record.kind} has no layer")
+    assert one.record.layer == f"/dev/shm/ratchet-named-{os.getpid()}"
+    assert one.record.on == "ram"
+
+
+def test_where_mounts_are_not_permitted_another_kind_is_taken_and_the_error_says_so(repo: Path, tmp_path: Path) -> None:
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        pytest.skip("giving up the right to mount needs root and setpriv (package util-linux)")
+    code = f"""
+from pathlib import Path
+from ratchet.errors import RatchetError
+from ratchet.workspace.registry import Workspaces
+spaces = Workspaces(Path({str(tmp_path / "ws")!r}), bases=Path({str(tmp_path / "bases")!r}))
+wanted = dict(repo=Path({str(repo)!r}), commit={sh("git", "rev-parse", "HEAD", cwd=repo)!r})
+print(spaces.create("auto", **wanted).record.kind)
+spaces.destroy("auto")
+try:
+    spaces.create("forced", kind="overlay", **wanted)
+except RatchetError as error:
+    print(error.message)
+print([path.name for path in spaces.root.iterdir()])
+"""
+    without = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
+    done = subprocess.run([*without, sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    kind, why, left = done.stdout.splitlines()
+    assert kind in ("reflink", "worktree")
+    assert why == f"overlay: mounts are not permitted here; {kind} would work"
+    assert left == "[]"
+
+
+def test_a_large_file_survives_every_verb(plain: Workspaces, repo: Path) -> None:
+    block = os.urandom(1 << 20)
+    (repo / "large.bin").write_bytes(block * 6)
+    commit_all(repo)
+    one = make(plain, repo)
+    before = one.checkpoint()
+    with (one.path / "large.bin").open("ab") as file:
+        file.write(block * 2)
+    after = one.checkpoint()
+    one.reset(before)
+    assert (one.path / "large.bin").stat().st_size == 6 << 20
+    one.reset(after)
+    assert (one.path / "large.bin").read_bytes() == block * 8
+
+
 def test_without_room_in_ram_the_layer_goes_to_disk(repo: Path, tmp_path: Path) -> None:
     spaces = Workspaces(tmp_path / "ws", bases=tmp_path / "bases", limits=Limits(min_free_ram_bytes=1 << 60))
     assert make(spaces, repo).record.on == "disk"
     spaces.destroy("one")
-
-
-@pytest.fixture
-def tmpfs(tmp_path: Path) -> Path:
-    return mounted(tmp_path / "tmpfs", "size=64m")
-
-
-def mounted(folder: Path, options: str) -> Path:
-    if os.geteuid() != 0:
-        pytest.skip("mounting needs root")
-    folder.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "t", str(folder)], capture_output=True, check=False)
-    if done.returncode:
-        pytest.skip(f"no tmpfs can be mounted here: {done.stderr.decode().strip()}")
-    _MOUNTED.append(folder)
-    return folder
-
-
-_MOUNTED: list[Path] = []
-
-
-@pytest.fixture(autouse=True)
-def _unmounted() -> object:
-    yield
-    while _MOUNTED:
-        subprocess.run(["umount", "-l", str(_MOUNTED.pop())], check=True)
-
-
-@pytest.mark.parametrize("inodes", range(2, 9))
-def test_a_ram_disk_that_fills_up_in_a_create_leaves_nothing_half_made(repo: Path, tmp_path: Path, inodes: int) -> None:
-    ram = mounted(tmp_path / "ram", f"size=1m,nr_inodes={inodes}")
-    spaces = Workspaces(tmp_path / "ws", bases=tmp_path / "bases", limits=Limits(min_free_ram_bytes=0), ram=ram)
-    spaces._chosen["overlay", str(ram)] = "overlay"  # looking whether it works needs room too
-    with pytest.raises(DiskFull, match=str(ram)):
-        make(spaces, repo, kind="overlay-ram")
-    assert spaces.records() == []
-    assert list(ram.iterdir()) == []
-    assert not (spaces.root / "one").exists()
-
-
-def test_a_disk_that_fills_up_while_a_base_is_made_leaves_no_base(repo: Path, tmp_path: Path) -> None:
-    small = mounted(tmp_path / "small", "size=200k")
-    spaces = Workspaces(tmp_path / "ws", bases=small / "bases", limits=SMALL)
-    (repo / "big.bin").write_bytes(os.urandom(1 << 20))
-    commit_all(repo)
-    with pytest.raises(DiskFull):
-        make(spaces, repo)
-    assert spaces.bases.list() == []
-    assert [path for path in spaces.bases.root.iterdir() if path.is_dir()] == []
 
 
 def test_fifty_callers_at_once_all_get_their_own(plain: Workspaces, repo: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,11 +14,11 @@ import pytest
 from ratchet.core.roles import Role, Scope, Writes
 from ratchet.errors import EnvironmentCannot
 from ratchet.process import Confinement, Finished, ProgramMissing, confined, supervise
-from ratchet.workspace.kinds import GitWorkspace
 from ratchet.workspace.limits import Bounds, Group
 from ratchet.workspace.registry import Workspaces
 from ratchet.workspace.sandbox import Sandboxes, Settings, role_paths, why_not
-from tests.workspace.conftest import make
+from ratchet.workspace.views import GitWorkspace
+from tests.workspace.conftest import commit_all, make, sh
 
 SCOPE = Scope(tests=("tests/**", "**/test_*.py"))
 
@@ -151,6 +152,45 @@ def test_git_works_inside_but_cannot_touch_the_source(sandboxes: Sandboxes, one:
     assert code == 0, said
 
 
+def test_what_an_agent_stages_or_commits_is_contained(sandboxes: Sandboxes, one: GitWorkspace, repo: Path) -> None:
+    """The source's objects and branches are read-only in there: git says so, and what was written is still there."""
+    before, tip = one.checkpoint(), one.tip()
+    refs = sh("git", "for-each-ref", cwd=repo)
+    script = """
+echo new > agents-own.py
+git add agents-own.py; echo "add $?"
+git -c user.name=a -c user.email=a@localhost commit -q -am mine; echo "commit $?"
+git checkout -q -b mine; echo "branch $?"
+git status --porcelain; echo "status $?"
+"""
+    code, said = shell(sandboxes.for_role(Role.IMPLEMENTER, SCOPE), one.path, script)
+    assert code == 0
+    assert "status 0" in said
+    assert not [verb for verb in ("add", "commit", "branch") if f"{verb} 0" in said], said
+    assert "Read-only file system" in said
+    assert sh("git", "for-each-ref", cwd=repo) == refs
+    assert one.tip() == tip
+    after = one.checkpoint()
+    assert one.changes(before, after) == ["agents-own.py"]
+    commit = one.commit(message="ours\n", parent=tip, at="2026-01-01T00:00:00Z")
+    assert sh("git", "show", "--format=", "--name-only", commit, cwd=repo).split() == [
+        "agents-own.py",
+        "tests/test_a.py",
+    ]
+    assert sh("git", "status", "--porcelain", cwd=one.path) == ""
+
+
+def test_without_a_sandbox_what_an_agent_commits_is_put_back_and_its_work_kept(one: GitWorkspace, repo: Path) -> None:
+    before, tip = one.checkpoint(), one.tip()
+    (one.path / "agents-own.py").write_text("new\n")
+    commit_all(one.path, "mine")
+    assert one.tip() != tip
+    one.hold(tip)
+    assert one.tip() == tip
+    assert one.changes(before, one.checkpoint()) == ["agents-own.py"]
+    assert sh("git", "status", "--porcelain", cwd=one.path) == "?? agents-own.py"
+
+
 def test_a_missing_program_is_told_apart_from_a_failing_one(sandboxes: Sandboxes, one: GitWorkspace) -> None:
     with pytest.raises(ProgramMissing):
         run(sandboxes.for_tests(), one.path, "no-such-program")
@@ -177,6 +217,31 @@ def test_the_number_of_processes_is_limited(one: GitWorkspace) -> None:
     finally:
         made.close()
         group.close()
+
+
+def test_the_processor_is_limited() -> None:
+    group = Group(f"ratchet-test-cpu-{os.getpid()}", Bounds(cpus=0.25))
+    try:
+        if not group.prefix() or group.missing:
+            pytest.skip("no control group for cpu")
+        spin = "import time; t = time.monotonic()\nwhile time.process_time() < 0.25: pass\nprint(time.monotonic() - t)"
+        done = subprocess.run([*group.prefix(), "python3", "-c", spin], capture_output=True, text=True, check=True)
+        assert float(done.stdout) > 0.5, "a quarter of a second of work took no longer on a quarter of a processor"
+    finally:
+        group.close()
+
+
+def test_without_control_groups_memory_is_limited_all_the_same(tmp_path: Path) -> None:
+    group = Group("nowhere", Bounds(memory_mb=200), mounts=tmp_path / "no-groups")
+    take = "x = bytearray({} << 20)"
+    codes = [
+        subprocess.run(
+            [*group.prefix(), "python3", "-c", take.format(size)], capture_output=True, check=False
+        ).returncode
+        for size in (1, 400)
+    ]
+    assert codes == [0, 1]
+    assert group.missing == ["memory"]
 
 
 def test_without_bubblewrap_steps_still_run_and_insisting_is_an_error(

@@ -87,3 +87,22 @@ ratchet workspace destroy w
         shutil.rmtree(home)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["one", "refused", "+two"]
+
+
+def test_a_source_that_cannot_be_read_is_named(python: str) -> None:
+    closed = Path("/tmp") / f"ratchet-closed-{os.getpid()}"
+    closed.mkdir(mode=0o700)
+    code = f"""
+from pathlib import Path
+from ratchet.errors import UsageError
+from ratchet.workspace.registry import Workspaces
+try:
+    Workspaces(Path("/tmp/unused")).create("x", repo=Path({str(closed)!r}), commit="1" * 40)
+except UsageError as error:
+    print(error.message)
+"""
+    try:
+        done = as_nobody([python, "-c", code], PYTHONPATH=packages())
+    finally:
+        closed.rmdir()
+    assert done.stdout == f"{closed} is not readable\n", done.stderr

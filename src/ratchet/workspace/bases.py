@@ -23,6 +23,8 @@ from ratchet.process import call
 from ratchet.workspace.copying import Lay, cloned_or_copied, copy_tree, linked, size_of
 from ratchet.workspace.git import git, text
 from ratchet.workspace.layers import remove
+from ratchet.workspace.monitor import has_many, monitor
+from ratchet.workspace.submodules import bring
 from ratchet.workspace.syscalls import (
     BTRFS_MAGIC,
     file_system,
@@ -67,7 +69,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True):
-    """`tree` is the exact content as `Trees` keeps it; `tracked_anyway` dependency folders with tracked files."""
+    """`tree` is the exact content as `Trees` keeps it; `tracked_anyway` dependency folders with tracked files;
+    `submodules` those whose content is there."""
 
     path: str
     commit: str
@@ -77,6 +80,7 @@ class Base(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
     recipe: Recipe
     tracked_anyway: list[str] = []
+    submodules: list[str] = []
 
     @property
     def folder(self) -> str:
@@ -146,6 +150,8 @@ class Bases:
         try:
             with room_for(self.root):
                 self._fill(making, source, commit, recipe)
+                if has_many(making / "tree"):
+                    monitor(making, git_dir=Path(source.git_dir), known_as=place)
                 sync_file_system(str(making))  # the rename must not reach the disk before the files do
                 making.rename(place)
         except BaseException:
@@ -157,6 +163,10 @@ class Bases:
         tree = making / "tree"
         make_subvolume(tree) if file_system(making) == BTRFS_MAGIC else tree.mkdir()
         _check_out(tree, source, commit)
+        submodules = bring(tree, commit, root=Path(source.root), git_dir=Path(source.git_dir))
+        trees = _trees(source, making / "trees.index", tree)
+        trees.seed(commit, submodules)
+        trees.take_whole(submodules)
         dependencies = _dependencies(tree, source, recipe)
         for name in recipe.carry:
             _carry_from(Path(source.root), tree, [name], cloned_or_copied)
@@ -168,8 +178,6 @@ class Bases:
         if recipe.setup:
             git("reset", "--hard", "--quiet", cwd=tree)  # what set-up did to tracked files is not the commit
         _settle(tree, commit)
-        trees = _trees(source, making / "trees.index", tree)
-        trees.seed(commit)
         base = Base(
             path="",
             commit=commit,
@@ -178,7 +186,8 @@ class Bases:
             dependencies=dependencies,
             size_bytes=size_of(making),
             recipe=recipe,
-            tracked_anyway=_tracked_anyway(tree),
+            tracked_anyway=_tracked_anyway(trees),
+            submodules=submodules,
         )
         (making / "base.json").write_bytes(msgspec.json.encode(base))
 
@@ -269,7 +278,8 @@ def _keep_tree(source: Source, base: Base) -> None:
     index = Path(f"{base.path}/keeping.index")
     index.unlink(missing_ok=True)
     trees = _trees(source, index, Path(base.folder))
-    trees.seed(base.commit)
+    trees.seed(base.commit, base.submodules)
+    trees.take_in(_trees(source, Path(f"{base.path}/trees.index"), Path(base.folder)).tracked())
     if trees.write() != base.tree:
         raise EnvironmentCannot(f"the base {base.path} was changed", hint=f"rm -r {base.path}")
     index.unlink()
@@ -376,10 +386,10 @@ def _settle(tree: Path, commit: str) -> None:
     git("update-index", "-q", "--refresh", cwd=tree, ok=(0, 1))
 
 
-def _tracked_anyway(tree: Path) -> list[str]:
+def _tracked_anyway(trees: Trees) -> list[str]:
     """Folders named like dependencies in which the project keeps files of its own, and those above them."""
     found: set[str] = set()
-    for path in git("ls-files", "-z", cwd=tree).split(b"\0"):
+    for path in trees.tracked():
         parts = os.fsdecode(path).split("/")[:-1]
         if not _EXCLUDED.isdisjoint(parts):
             found.update("/".join(parts[: n + 1]) for n in range(len(parts)))

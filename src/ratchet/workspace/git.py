@@ -45,8 +45,11 @@ def git(
     )
     if answer.exit_code not in ok:
         said = (answer.stderr or answer.stdout).decode(errors="replace").strip()
-        if "No space left on device" in said or ("unable to write" in said and is_full(cwd)):
-            raise DiskFull(f"no room left while git wrote: {said}", hint="free some space, then resume the run")
+        full = next((place for place in _written(cwd, env or {}) if is_full(place)), None)
+        if "No space left on device" in said or ("unable to write" in said and full):
+            raise DiskFull(
+                f"no room left at {full or cwd} while git wrote: {said}", hint="free some space, then resume"
+            )
         raise GitFailed(f"git {args[0]} failed: {said}", exit_code=answer.exit_code)
     return answer.stdout
 
@@ -56,6 +59,12 @@ def _ends_with_us() -> tuple[str, ...]:
     """A git that outlived a killed factory would go on writing where the next one has begun."""
     found = shutil.which("setpriv")
     return (found, "--pdeathsig", "KILL") if found else ()
+
+
+def _written(cwd: Path | None, env: Mapping[str, str]) -> list[Path | None]:
+    """Where git writes: objects, index, files."""
+    named = [env.get("GIT_DIR", ".git"), os.path.dirname(env.get("GIT_INDEX_FILE", ""))]
+    return [*((cwd or Path("/")) / name for name in named if name), cwd]
 
 
 def is_full(folder: Path | None) -> bool:

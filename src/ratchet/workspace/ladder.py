@@ -15,7 +15,7 @@ import msgspec
 from ratchet.errors import EnvironmentCannot, UsageError
 from ratchet.process import hold, let_go
 from ratchet.workspace.copying import NO_CLONES
-from ratchet.workspace.kinds import HOLDER
+from ratchet.workspace.overlay import HOLDER
 from ratchet.workspace.syscalls import BTRFS_MAGIC, clone_file, file_system, mount_overlay, unmount
 
 

@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -26,6 +27,7 @@ from ratchet.workspace.trees import Difference, Trees, is_excluded, is_kept
 
 FOLDER = "40000"
 _CHUNK = 1 << 20
+_PAGE = 4096
 _BLOBS_AT_ONCE = 200
 Entries = dict[bytes, tuple[str, str]]
 
@@ -253,17 +255,20 @@ def _prune(top: bytes, folder: bytes) -> None:
         folder = os.path.dirname(folder)
 
 
-def remove(path: str | bytes | Path) -> None:
-    """Whatever is there, also when its owner took away the right to. Removing what is gone is success."""
+def remove(path: str | bytes | Path, *, empty: bool = False) -> None:
+    """Whatever is there, also when its owner took away the right to. Removing what is gone is success.
+
+    `empty` gives back the room at once: a sandbox that began before an unmount sees the mount still, and keeps files.
+    """
     try:
-        _remove(os.fspath(path))
+        _remove(os.fspath(path), empty)
     except FileNotFoundError:
         pass
     except PermissionError:
         shutil.rmtree(path, onerror=_insist)
 
 
-def _remove(path: str | bytes) -> None:
+def _remove(path: str | bytes, empty: bool) -> None:
     """A fifth of what shutil.rmtree takes: nobody races us for what no process uses any more."""
     try:
         os.rmdir(path)
@@ -273,10 +278,21 @@ def _remove(path: str | bytes) -> None:
         if error.errno != errno.ENOTEMPTY:
             raise
         with os.scandir(path) as entries:
-            inside = [(entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries]
-        for below, is_folder in inside:
-            _remove(below) if is_folder else os.unlink(below)
+            inside: list[os.DirEntry[Any]] = list(entries)
+        for entry in inside:
+            if entry.is_dir(follow_symlinks=False):
+                _remove(entry.path, empty)
+                continue
+            if empty:
+                _empty(entry)
+            os.unlink(entry.path)
         os.rmdir(path)
+
+
+def _empty(entry: os.DirEntry[Any]) -> None:
+    found = entry.stat(follow_symlinks=False)
+    if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_size > _PAGE:
+        os.truncate(entry.path, 0)
 
 
 def _insist(function: object, path: str, _error: object) -> None:

@@ -7,13 +7,11 @@ was never finished, and whoever comes next clears it away.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import secrets
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
@@ -24,30 +22,25 @@ import msgspec
 
 from ratchet.core.lease import Holder
 from ratchet.errors import DiskFull, EnvironmentCannot, GitFailed, NotFound, RatchetError, UsageError
-from ratchet.process import is_gone, this_machine
+from ratchet.files import NO_ROOM
+from ratchet.process import this_machine
 from ratchet.workspace import Record, Refused
 from ratchet.workspace.bases import Base, Bases, Recipe, Source
+from ratchet.workspace.branches import branch_tip, make_branch
 from ratchet.workspace.git import git, is_full, text
-from ratchet.workspace.kinds import BRANCH, KINDS, GitWorkspace, Overlay, owns_layer
+from ratchet.workspace.homes import empty, locked, put, read_any
+from ratchet.workspace.kinds import KINDS
 from ratchet.workspace.ladder import Places, Rung, choose, ladder
 from ratchet.workspace.layers import remove
+from ratchet.workspace.overlay import Overlay, owns_layer
+from ratchet.workspace.owners import lost, orphaned
+from ratchet.workspace.room import OVERLAYS, RAM, Limits, Room
 from ratchet.workspace.trees import Trees
+from ratchet.workspace.views import BRANCH, GitWorkspace
 
-RAM = Path("/dev/shm")  # noqa: S108 — the machine's RAM disk, and the name under it is made exclusively
 SLUG_MAX = 100
 _SLUG = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.|lock$|$))*")
 _TRIES = 5
-_RAM_ASK_S = 0.05
-_OVERLAYS = ("overlay", "overlay-userns")
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """When a workspace is refused, and how much the bases may take."""
-
-    max_count: int = 64
-    min_free_ram_bytes: int = 512 << 20
-    min_free_disk_bytes: int = 1 << 30
-    max_bases_bytes: int = 20 << 30
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +80,7 @@ class Workspaces:
         self._chosen: dict[tuple[str, str], str] = {}
         self._sources: dict[str, Source] = {}
         self._turn = threading.Lock()
-        self._ram_asked = (-1.0, "")
+        self.room = Room(self.limits, root=root, ram=ram)
 
     # --- making --------------------------------------------------------------------------------------------------
 
@@ -139,7 +132,7 @@ class Workspaces:
         kept_until: str,
     ) -> Order | Refused:
         check_slug(slug)
-        place = self._place_of_layer(kind, on)
+        place = self.room.place_of_layer(kind, on)
         if isinstance(place, Refused):
             return place
         return Order(
@@ -191,13 +184,13 @@ class Workspaces:
         workspace = KINDS[order.kind](home, record)
         workspace.lay_down()
         if workspace.record is not record:
-            _put(f"{home}/making.json", msgspec.json.encode(workspace.record))
+            put(f"{home}/making.json", msgspec.json.encode(workspace.record))
         os.rename(f"{home}/making.json", f"{home}/workspace.json")
         return workspace
 
     def _record(self, name: str, home: str, commit: str, order: Order, base: Base | None) -> Record:
         owner, machine = order.owner, this_machine()
-        layered = order.kind in _OVERLAYS
+        layered = order.kind in OVERLAYS
         on_ram = layered and order.place == str(self.ram)
         return Record(
             id=name,
@@ -224,7 +217,7 @@ class Workspaces:
         """Write down all parts before the first is made: whoever finds it half-made knows them. Then make the layer's
         folder, under another name where the same slug in another folder of workspaces has taken the first."""
         for _ in range(8):
-            _put(f"{home}/making.json", msgspec.json.encode(record))
+            put(f"{home}/making.json", msgspec.json.encode(record))
             if not record.layer:
                 return record
             try:
@@ -252,7 +245,7 @@ class Workspaces:
                 continue
             except FileExistsError:
                 pass
-            with _locked(home, wait=True) as ours:
+            with locked(home, wait=True) as ours:
                 if not ours:
                     continue  # it was removed in between
                 if left := os.listdir(home):
@@ -273,43 +266,6 @@ class Workspaces:
                 hint="ratchet workspace gc, or raise workspace.max_count",
             )
         return None
-
-    def _place_of_layer(self, kind: str, on: str) -> str | Refused:
-        """Where the writable layer goes: the RAM disk when there is room, else beside the workspace."""
-        if on not in ("auto", "ram", "disk"):
-            raise UsageError(f"a workspace cannot be on {on!r}", hint="--on ram or --on disk")
-        if on == "ram" and kind not in ("auto", *_OVERLAYS):
-            raise UsageError(f"only an overlay's layer can be on a RAM disk, not a {kind}", hint="--kind overlay")
-        no_ram = self._no_ram() if on != "disk" and kind in ("auto", *_OVERLAYS) else "not asked for"
-        if not no_ram:
-            return str(self.ram)
-        if on == "ram":
-            return Refused(reason=no_ram, hint="--on disk, or lower workspace.min_free_ram_mb")
-        free, needed = _free(self.root), self.limits.min_free_disk_bytes
-        if free < needed:
-            return Refused(
-                reason=f"{_mib(free)} are free on the disk of {self.root}, {_mib(needed)} must be",
-                hint="free some space, or lower workspace.min_free_disk_mb",
-            )
-        return str(self.root)
-
-    def _no_ram(self) -> str:
-        """Why the layer cannot be on the RAM disk. Asked at most twenty times a second: it takes time."""
-        now = time.monotonic()
-        if now - self._ram_asked[0] > _RAM_ASK_S:
-            self._ram_asked = now, self._ask_ram()
-        return self._ram_asked[1]
-
-    def _ask_ram(self) -> str:
-        try:
-            free = min(_free(self.ram), _free_ram(self.limits.min_free_ram_bytes))
-        except FileNotFoundError:
-            return f"there is no RAM disk at {self.ram}"
-        if not os.access(self.ram, os.W_OK):
-            return f"the RAM disk at {self.ram} is not writable"
-        if free < self.limits.min_free_ram_bytes:
-            return f"{_mib(free)} of RAM are free, {_mib(self.limits.min_free_ram_bytes)} must be"
-        return ""
 
     # --- finding -------------------------------------------------------------------------------------------------
 
@@ -348,7 +304,7 @@ class Workspaces:
         return self._chosen[key]
 
     def ladder(self) -> list[Rung]:
-        return ladder(self._places(str(self.root) if self._no_ram() else str(self.ram)))
+        return ladder(self._places(str(self.root) if self.room.no_ram() else str(self.ram)))
 
     def _places(self, layers: str) -> Places:
         os.makedirs(self.root, 0o700, exist_ok=True)
@@ -359,8 +315,8 @@ class Workspaces:
         check_slug(slug)
         record = self._read(slug)
         workspace = KINDS[record.kind](f"{self.root}/{slug}", record)
-        if lost := _lost(record):
-            raise NotFound(f"workspace {slug} has lost its {lost}", slug=slug, hint=f"ratchet workspace destroy {slug}")
+        if part := lost(record):
+            raise NotFound(f"workspace {slug} has lost its {part}", slug=slug, hint=f"ratchet workspace destroy {slug}")
         if isinstance(workspace, Overlay) and not workspace.is_mounted():
             workspace.mend()
         return workspace
@@ -383,7 +339,7 @@ class Workspaces:
             workspace.record, owner_machine=here, boot_id=here.partition(":")[0], host=socket.gethostname(), **fields
         )
         workspace.record = record
-        _put(f"{workspace.home}/.record", msgspec.json.encode(record))
+        put(f"{workspace.home}/.record", msgspec.json.encode(record))
         os.rename(f"{workspace.home}/.record", f"{workspace.home}/workspace.json")
 
     def _read(self, slug: str) -> Record:
@@ -417,7 +373,7 @@ class Workspaces:
             repo=Path(record.repo),
             commit=record.base_commit,
             kind=record.kind,
-            on=record.on if record.kind in _OVERLAYS else "auto",
+            on=record.on if record.kind in OVERLAYS else "auto",
             recipe=origin.base.recipe if record.base else None,
             owner=owner,
             kept_until=kept_until,
@@ -438,7 +394,9 @@ class Workspaces:
             index=index,
             folder=Path(workspace.record.repo),
             borrow=Path(workspace.record.git_dir) / "objects",
+            ours=False,
         )
+        trees.seed(workspace.record.base_commit)
         workspace.reset(trees.write())
         index.unlink()
 
@@ -448,7 +406,7 @@ class Workspaces:
         """Remove one, half-made ones too; the branch stays. False when there was none: that is success."""
         check_slug(slug)
         home = f"{self.root}/{slug}"
-        with _locked(home, wait=True) as ours:
+        with locked(home, wait=True) as ours:
             if not ours:
                 return False
             self._clear(home)
@@ -456,11 +414,11 @@ class Workspaces:
 
     def _clear(self, home: str, *, keep: bool = False) -> None:
         """Take up whatever is there, finished or not."""
-        record = _read_any(home)
+        record = read_any(home)
         if record:
             KINDS[record.kind](home, record).take_up()
             self.bases.give_back(record.base, record.id)
-        _empty(home)
+        empty(home)
         if not keep:
             os.rmdir(home)
 
@@ -470,7 +428,7 @@ class Workspaces:
         for home in sorted(self.root.iterdir()) if self.root.exists() else []:
             if home.name.startswith(".") or home.name == spare or not home.is_dir():
                 continue
-            with suppress(OSError, RatchetError), _locked(str(home), wait=False) as ours:  # one must not spare the rest
+            with suppress(OSError, RatchetError), locked(str(home), wait=False) as ours:  # one must not spare the rest
                 if ours and self._is_garbage(home.name, now or _now()):
                     self._clear(str(home))
                     removed.append(home.name)
@@ -504,36 +462,6 @@ class Workspaces:
         ]
 
 
-# --- whose is it ---------------------------------------------------------------------------------------------------
-
-
-def orphaned(record: Record, now: str) -> str:
-    """Why nobody needs the workspace any more; empty while somebody may."""
-    if lost := _lost(record):
-        return f"its {lost} is gone"
-    if record.host != socket.gethostname():
-        return ""
-    if record.kept_until and now < record.kept_until:
-        return ""
-    if not record.owner_pid:
-        return "its time is over" if record.kept_until else ""
-    if record.boot_id != this_machine().partition(":")[0]:
-        return "its owner was of an earlier boot"
-    owner = Holder(worker="", machine=record.owner_machine, pid=record.owner_pid, born=record.owner_born)
-    return "its owner is gone" if is_gone(owner) else ""
-
-
-def _lost(record: Record) -> str:
-    """The part without which it cannot be opened."""
-    if record.base and not os.path.exists(f"{record.base}/base.json"):
-        return "base"
-    if record.layer and not os.path.isdir(record.layer):
-        return "writable layer"
-    if record.kind != "overlay-userns" and not os.path.isdir(record.path):
-        return "folder"
-    return ""
-
-
 def _now() -> str:
     return datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
@@ -558,147 +486,13 @@ def check_commit(commit: str) -> str:
     return commit
 
 
-# --- branches, without a process: a create has a tenth of the time it takes to start git -----------------------------
-
-
-def branch_tip(git_dir: str, ref: str) -> str:
-    """Where the branch stands; empty when there is none."""
-    if os.path.isdir(f"{git_dir}/reftable"):
-        return git("for-each-ref", "--format=%(objectname)", ref, env={"GIT_DIR": git_dir}).decode().strip()
-    try:
-        with open(f"{git_dir}/{ref}") as file:
-            return file.read().strip()
-    except (FileNotFoundError, NotADirectoryError):
-        return _packed_tip(git_dir, ref)
-
-
-def _packed_tip(git_dir: str, ref: str) -> str:
-    try:
-        with open(f"{git_dir}/packed-refs", "rb") as file:
-            packed = file.read()
-    except FileNotFoundError:
-        return ""
-    end = packed.find(f" {ref}\n".encode())
-    return packed[packed.rfind(b"\n", 0, end) + 1 : end].decode() if end >= 0 else ""
-
-
-def make_branch(git_dir: str, ref: str, commit: str) -> None:
-    """As git does it: a lock file that becomes the branch."""
-    if os.path.isdir(f"{git_dir}/reftable"):
-        git("update-ref", ref, commit, "", env={"GIT_DIR": git_dir})
-        return
-    path = f"{git_dir}/{ref}"
-    with suppress(FileExistsError):
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-    try:
-        handle = os.open(f"{path}.lock", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    except FileExistsError:  # a maker was killed here, or git is at it: git knows how to wait
-        git("update-ref", ref, commit, env={"GIT_DIR": git_dir, "GIT_TRACE2": "0"})
-        return
-    except NotADirectoryError as error:
-        raise UsageError(
-            f"a branch named {ref.split('/')[2]} is in the way of {ref}", hint="git branch -m ratchet another-name"
-        ) from error
-    with os.fdopen(handle, "w") as file:
-        file.write(f"{commit}\n")
-    os.rename(f"{path}.lock", path)
-
-
-# --- small things ----------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _locked(home: str, *, wait: bool) -> Iterator[bool]:
-    """Hold the folder's lock. False when it is not there, or held by another and we do not wait."""
-    try:
-        handle = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
-    except (FileNotFoundError, NotADirectoryError):
-        yield False
-        return
-    try:
-        # Whoever held it before us may have removed the folder, and another made it anew.
-        yield _lock(handle, wait=wait) and _same(handle, home)
-    finally:
-        os.close(handle)
-
-
-def _lock(handle: int, *, wait: bool) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _same(handle: int, path: str) -> bool:
-    try:
-        return os.fstat(handle).st_ino == os.stat(path).st_ino
-    except FileNotFoundError:
-        return False
-
-
-def _read_any(home: str) -> Record | None:
-    for name in ("workspace.json", "making.json"):
-        try:
-            with open(f"{home}/{name}", "rb") as file:
-                return msgspec.json.decode(file.read(), type=Record)
-        except (OSError, msgspec.DecodeError):
-            continue
-    return None
-
-
-def _put(path: str, content: bytes) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        os.write(handle, content)
-    finally:
-        os.close(handle)
-
-
-def _empty(folder: str) -> None:
-    with os.scandir(folder) as entries:
-        for entry in list(entries):
-            if entry.is_dir(follow_symlinks=False):
-                try:
-                    os.rmdir(entry.path)
-                except OSError:
-                    remove(Path(entry.path))
-            else:
-                os.unlink(entry.path)
-
-
 def _in_words(error: BaseException, place: str) -> BaseException:
     if not isinstance(error, OSError):
         return error
     where = error.filename2 or error.filename or place
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in NO_ROOM:
         full = place if is_full(Path(place)) else where
         return DiskFull(f"no room left at {full}", hint="free some space there, or choose --on disk or --on ram")
     if error.errno == errno.EPERM:
         return EnvironmentCannot(f"not permitted: {where}", hint="`ratchet doctor` says which kinds work here")
     return EnvironmentCannot(f"the workspace could not be made: {error.strerror}: {where}", hint="ratchet doctor")
-
-
-def _free(path: Path) -> int:
-    while True:
-        try:
-            found = os.statvfs(path)
-        except FileNotFoundError:
-            path = path.parent
-        else:
-            return found.f_bavail * found.f_frsize
-
-
-def _free_ram(enough: int) -> int:
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if free >= enough:
-        return free
-    with suppress(OSError):
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return free
-
-
-def _mib(count: int) -> str:
-    return f"{count >> 20:,} MiB"

@@ -119,8 +119,9 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         return words
 
     def _still_seen(self) -> list[str]:
-        """What must stay visible although the folder it is in is covered: the source's git, the interpreter, us."""
-        needed = [self.record.repo, self.record.git_dir, sys.prefix, sys.base_prefix, str(Path(__file__).parents[2])]
+        """What must stay visible although the folder it is in is covered: all that git needs, the interpreter, us."""
+        git = [self.record.repo, self.record.git_dir, self.record.base, f"{self.record.layer}/upper"]
+        needed = [*git, sys.prefix, sys.base_prefix, str(Path(__file__).parents[2])]
         return [path for path in needed if path.startswith(tuple(f"{mask}/" for mask in _MASKED))]
 
 

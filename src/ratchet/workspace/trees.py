@@ -7,21 +7,21 @@ project's `.git` can touch it.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import msgspec
 
-from ratchet.core.snapshot import SUBMODULE, FileEntry, Manifest, manifest, path_text
+from ratchet.core.snapshot import SUBMODULE, Manifest
 from ratchet.errors import GitFailed
 from ratchet.files import make_private_dir
 from ratchet.workspace.git import git, text
+from ratchet.workspace.manifests import Manifests
+from ratchet.workspace.submodules import files_of
 
 # Not part of a tree even when nobody ignores them: dependencies and caches, made by tools and kept across resets.
 EXCLUDED = (
@@ -98,22 +98,41 @@ class Trees:
         borrow: Path | None = None,
         enter: Callable[[Path], Sequence[str]] = lambda _folder: (),
         reseed: Callable[[], None] = lambda: None,
+        ours: bool = True,
     ) -> None:
         """`store` is the private repository, made if missing; `borrow` is an object store to save copying from;
         `enter` gives what to put before a command that must see the folder, where it is mounted for a few only;
-        `reseed` makes the index anew when it is lost."""
-        self.store, self.index, self.folder = store, index, folder
+        `reseed` makes the index anew when it is lost; in a folder that is not `ours` nothing is ever changed."""
+        self.store, self.index, self.folder, self.ours = store, index, folder, ours
         self._enter, self._reseed = enter, reseed
         if not (store / "info" / "attributes").exists():
             _make_store(store, borrow)
 
     @cached_property
-    def _hashes(self) -> _Hashes:
-        return _Hashes(self.store)
+    def _manifests(self) -> Manifests:
+        return Manifests(self.store, self._differing)
 
-    def seed(self, commit: str) -> None:
-        """Start from a commit's entries: a submodule that is not checked out then stays in the tree."""
+    def seed(self, commit: str, submodules: Sequence[str] = ()) -> None:
+        """Start from a commit's entries: a submodule that is not checked out then stays in the tree. Those named are
+        folders here."""
         self._git("read-tree", "--reset", commit)
+        for path in submodules:
+            self._git("update-index", "--force-remove", "--", path)
+
+    def take_whole(self, folders: Sequence[str]) -> None:
+        """Keep everything in these folders, whatever is ignored."""
+        if folders:
+            self._git("add", "--all", "--force", "--", *folders)
+
+    def tracked(self) -> list[bytes]:
+        """The files the index knows, submodules left out."""
+        rows = self._git("ls-files", "--stage", "-z").split(b"\0")
+        return [row.split(b"\t", 1)[1] for row in rows if row and not row.startswith(SUBMODULE.encode())]
+
+    def take_in(self, paths: Iterable[bytes]) -> None:
+        """Keep these files, whatever is ignored."""
+        spec = b"".join(path + b"\0" for path in paths)
+        self._git("update-index", "--add", "--remove", "-z", "--stdin", stdin=spec)
 
     def write(self) -> str:
         if not self.index.exists():
@@ -121,14 +140,15 @@ class Trees:
         try:
             self._git("add", "--all", ".")
         except GitFailed:
+            if not self.ours:
+                raise
             # Two ways to hide from us: an unreadable file, and a repository inside the tree.
             make_readable(self.folder)
             self.mend_index()
             self._unhide()
             self._git("add", "--all", ".")
-        if self._new_repositories():
-            self._unhide()
-            self._git("add", "--all", ".")
+        if found := self._new_repositories():
+            self._open(found)
         return self._text("write-tree")
 
     def mend_index(self) -> None:
@@ -202,19 +222,10 @@ class Trees:
         return {path.removeprefix(b"./") for path in out.split(b"\0") if path}
 
     def manifest(self, tree: str) -> Manifest:
-        rows = list(self._rows(tree))
-        hashes = self._hashes.of({oid for _, oid, _ in rows}, self._env())
-        return manifest(
-            FileEntry(path=path_text(path), mode=mode, size=hashes[oid][1], sha256=hashes[oid][0])
-            for mode, oid, path in rows
-        )
+        return self._manifests.of(tree, self._env())
 
-    def _rows(self, tree: str) -> Iterator[tuple[str, str, bytes]]:
-        for row in self._git("ls-tree", "-r", "-z", "--full-tree", tree).split(b"\0"):
-            if row:
-                head, path = row.split(b"\t", 1)
-                mode, _, oid = head.decode().split()
-                yield mode, oid, path
+    def _differing(self, before: str, after: str) -> list[Difference]:
+        return self.raw_diff(before or self._text("hash-object", "-t", "tree", "-w", os.devnull), after)
 
     # --- repositories inside the tree ---------------------------------------------------------------------------
 
@@ -222,6 +233,16 @@ class Trees:
         rows = self._git("ls-files", "--stage", "-z").split(b"\0")
         links = [row.split(b"\t", 1)[1] for row in rows if row.startswith(SUBMODULE.encode())]
         return [path for path in links if os.path.lexists(self.folder / os.fsdecode(path) / ".git")]
+
+    def _open(self, repositories: list[bytes]) -> None:
+        """Keep the content of repositories inside the tree instead of one opaque entry for each."""
+        if self.ours:
+            self._unhide()
+            self._git("add", "--all", ".")
+            return
+        for path in repositories:
+            self._git("update-index", "--force-remove", "-z", "--stdin", stdin=path + b"\0")
+            self.take_in(path + b"/" + below for below in files_of(self.folder / os.fsdecode(path)))
 
     def _unhide(self) -> None:
         """Git looks at a repository inside the tree as one opaque entry: without its `.git` it is a folder again."""
@@ -275,46 +296,10 @@ def make_readable(folder: Path) -> None:
                 path.chmod(stat.S_IMODE(mode) | (0o700 if stat.S_ISDIR(mode) else 0o600))
 
 
-class _Hashes:
-    """SHA-256 and size of git's objects: immutable facts, so remembered in a file of lines that only grows."""
-
-    def __init__(self, store: Path) -> None:
-        self._path = store / "sha256"
-        self._known: dict[str, tuple[str, int]] = {}
-        with suppress(FileNotFoundError):
-            for line in self._path.read_text().splitlines():
-                words = line.split()
-                if len(words) == 3 and len(words[1]) == 64 and words[2].isdigit():  # a torn line is not a fact
-                    self._known[words[0]] = (words[1], int(words[2]))
-
-    def of(self, oids: set[str], env: dict[str, str]) -> dict[str, tuple[str, int]]:
-        if missing := sorted(oids - self._known.keys()):
-            found = dict(_hash_objects(missing, env))
-            with self._path.open("a") as file:
-                file.writelines(f"{oid} {sha} {size}\n" for oid, (sha, size) in found.items())
-            self._known |= found
-        return self._known
-
-
-def _hash_objects(oids: list[str], env: dict[str, str]) -> Iterator[tuple[str, tuple[str, int]]]:
-    out = git("cat-file", "--batch", env=env, stdin="".join(f"{oid}\n" for oid in oids).encode())
-    start = 0
-    for oid in oids:
-        end = out.index(b"\n", start)
-        head = out[start:end].split()
-        if head[-1] == b"missing":  # a submodule's commit is not an object of ours: its id is its content
-            yield oid, (hashlib.sha256(oid.encode()).hexdigest(), 0)
-            start = end + 1
-            continue
-        size = int(head[2])
-        yield oid, (hashlib.sha256(memoryview(out)[end + 1 : end + 1 + size]).hexdigest(), size)
-        start = end + 1 + size + 1
-
-
 def snapshot(folder: Path, *, store: Path) -> Manifest:
     """The snapshot of any folder, in git or not."""
     index = store.with_suffix(f".{os.getpid()}.index")
-    trees = Trees(store=store, index=index, folder=folder)
+    trees = Trees(store=store, index=index, folder=folder, ours=False)
     try:
         return trees.manifest(trees.write())
     finally:

@@ -22,9 +22,9 @@ from ratchet.process import attach, confined, holder_of, supervise
 from ratchet.store.sqlite import stamp
 from ratchet.surfaces.cli.common import Arguments, Command, say, show, show_json
 from ratchet.workspace import Refused
-from ratchet.workspace.kinds import GitWorkspace
 from ratchet.workspace.registry import Listing, Workspaces
 from ratchet.workspace.sandbox import Sandboxes
+from ratchet.workspace.views import GitWorkspace
 
 _ENVIRONMENT = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "SHELL", "TZ")
 

@@ -1,0 +1,52 @@
+"""Branches without a process: a create has a tenth of the time it takes to start git."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from ratchet.errors import UsageError
+from ratchet.workspace.git import git
+
+
+def branch_tip(git_dir: str, ref: str) -> str:
+    """Where the branch stands; empty when there is none."""
+    if os.path.isdir(f"{git_dir}/reftable"):
+        return git("for-each-ref", "--format=%(objectname)", ref, env={"GIT_DIR": git_dir}).decode().strip()
+    try:
+        with open(f"{git_dir}/{ref}") as file:
+            return file.read().strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return _packed_tip(git_dir, ref)
+
+
+def _packed_tip(git_dir: str, ref: str) -> str:
+    try:
+        with open(f"{git_dir}/packed-refs", "rb") as file:
+            packed = file.read()
+    except FileNotFoundError:
+        return ""
+    end = packed.find(f" {ref}\n".encode())
+    return packed[packed.rfind(b"\n", 0, end) + 1 : end].decode() if end >= 0 else ""
+
+
+def make_branch(git_dir: str, ref: str, commit: str) -> None:
+    """As git does it: a lock file that becomes the branch."""
+    if os.path.isdir(f"{git_dir}/reftable"):
+        git("update-ref", ref, commit, "", env={"GIT_DIR": git_dir})
+        return
+    path = f"{git_dir}/{ref}"
+    with suppress(FileExistsError):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+    try:
+        handle = os.open(f"{path}.lock", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    except FileExistsError:  # a maker was killed here, or git is at it: git knows how to wait
+        git("update-ref", ref, commit, env={"GIT_DIR": git_dir, "GIT_TRACE2": "0"})
+        return
+    except NotADirectoryError as error:
+        raise UsageError(
+            f"a branch named {ref.split('/')[2]} is in the way of {ref}", hint="git branch -m ratchet another-name"
+        ) from error
+    with os.fdopen(handle, "w") as file:
+        file.write(f"{commit}\n")
+    os.rename(f"{path}.lock", path)
