@@ -13,7 +13,7 @@ from ratchet.core.item import OPEN, RANK, Item, ItemStatus, ParkReason, Priority
 from ratchet.core.lease import Holder, Lease, WorkerStatus
 from ratchet.core.locks import normalised
 from ratchet.core.queue import Count, ItemRow, Limits, NoWork, Page, Why, cycle, turn
-from ratchet.core.retry import After, Retry, retry
+from ratchet.core.retry import DELAYS_S, After, Retry, retry
 from ratchet.errors import NotFound, UsageError
 from ratchet.store import Cancelled
 from ratchet.store.database import Row, Transaction, stamp
@@ -124,13 +124,14 @@ class Queue(Ledger):
         now: datetime,
         wait: bool = True,
         status: WorkerStatus = WorkerStatus.FAILED,
+        delays_s: Sequence[float] = DELAYS_S,
     ) -> Retry | None:
         """Take the lease `row` away and send its run back, to a person, or to its end. None: it was gone already."""
         item = db.one(_RETURN_WAITING if wait else _RETURN, row["item"])
         lease = db.one(_STILL_HELD, row["run"], row["epoch"], row["expires_at"]) if item else None
         if item is None or lease is None:
             return None
-        after = retry(reason, attempts=item["attempts"], returns=item["returns"])
+        after = retry(reason, attempts=item["attempts"], returns=item["returns"], delays_s=delays_s)
         event = _ended(after, reason, detail, until=stamp(now + timedelta(seconds=after.delay_s)), by=lease["abort_by"])
         held = Lease(run=row["run"], item=row["item"], epoch=row["epoch"], holder=holder_of(lease))
         self._end(db, held, event, status=status, detail=detail, at=stamp(now))
