@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from ratchet.core.receipt import Receipt, digest
 from ratchet.core.roles import Role, Scope
 from ratchet.core.state import RunState, RunStatus, fold
 from ratchet.core.workflow import Workflow
-from ratchet.engine import Engine, Watcher
+from ratchet.engine import AbortAsked, Engine, Watcher, kept
 from ratchet.errors import ArtifactBroken, EnvironmentCannot, LedgerBroken, NotFound, UsageError
 from ratchet.places import kept_until, open_workspaces, recipe_of, sandbox_settings
 from ratchet.process import is_gone, this_process
@@ -54,16 +55,18 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Factory:
-    def __init__(self, repo: Repository, config: Config) -> None:
-        self.repo, self.config = repo, config
-        self.store: Store = open_store(self._store_address(), gone=is_gone)
+    def __init__(self, repo: Repository, config: Config, *, store: Store | None = None) -> None:
+        """`store` is somebody else's to close; without it the configured one is opened."""
+        self.repo, self.config, self._lent = repo, config, store
+        self.store: Store = store or open_store(self._store_address(), gone=is_gone)
         self.workspaces = open_workspaces(config)
         self._opened: list[Sandboxes] = []
 
     def close(self) -> None:
         for sandboxes in self._opened:
             sandboxes.close()
-        self.store.close()
+        if self._lent is None:
+            self.store.close()
 
     def __enter__(self) -> Factory:
         return self
@@ -79,9 +82,13 @@ class Factory:
 
     def tidy(self) -> None:
         """Take away workspaces of completed runs whose worker died before it could."""
+        here = str(self.repo.root)
+        left = [one.record for one in self.workspaces.list() if one.record.repo == here and is_gone(one.record.owner)]
+        if not left:  # as nearly always: then nobody reads the runs
+            return
         done = {self.store.item(row.item).slug for row in self.store.runs() if row.status is RunStatus.COMPLETED}
-        for record in [listing.record for listing in self.workspaces.list()]:
-            if record.slug in done and record.repo == str(self.repo.root):
+        for record in left:
+            if record.slug in done:
                 self.workspaces.destroy(record.slug)
 
     # --- running ---------------------------------------------------------------------------------------------
@@ -116,36 +123,60 @@ class Factory:
         run = f"run-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
         return self.store.claim(item, run=run, holder=this_process(), ttl_s=self.config.lease_s)
 
-    async def work(self, lease: Lease, *, watch: Watcher, tell: Callable[[Said], None]) -> RunState:
-        """Carry a claimed run as far as it goes."""
+    async def work(
+        self, lease: Lease, *, watch: Watcher, tell: Callable[[Said], None], retry_s: Sequence[float] | None = None
+    ) -> RunState:
+        """Keep the lease, and carry its run as far as it goes."""
         try:
-            self.tidy()
-            item = self.store.item(lease.item)
-            agents = self._agents()
-            engine = Engine(
-                store=self.store,
-                lease=lease,
-                directory=self.directory(lease.run),
-                workflow=open_workflow(item.workflow),
-                start=self._start(item),
-                workspace=lambda _state: self._workspace(item),
-                work=lambda engine, workspace: self._work(engine, workspace, item, agents, tell),
-                watch=watch,
-                lease_s=self.config.lease_s,
-            )
-        except BaseException:
-            self.store.release(lease)
-            raise
+            async with kept(self.store, lease, lease_s=self.config.lease_s):
+                return await self.carry(lease, watch=watch, tell=tell, retry_s=retry_s)
+        except AbortAsked:
+            return self._aborted(lease, watch)
+
+    def _aborted(self, lease: Lease, watch: Watcher) -> RunState:
+        story = self.story(lease.run)
+        last = story.events[-1]
+        if isinstance(last, ev.RunAborted):
+            watch(story.entries[-1], last, story.state)
+        self.export(lease.run)
+        return story.state
+
+    async def carry(
+        self,
+        lease: Lease,
+        *,
+        watch: Watcher,
+        tell: Callable[[Said], None],
+        retry_s: Sequence[float] | None = None,
+        stop: asyncio.Event | None = None,
+    ) -> RunState:
+        """Carry a run whose lease somebody keeps as far as it goes."""
+        item = self.store.item(lease.item)
+        agents = self._agents()
+        engine = Engine(
+            store=self.store,
+            lease=lease,
+            item=item,
+            directory=self.directory(lease.run),
+            workflow=open_workflow(item.workflow),
+            start=self._start(item),
+            workspace=lambda state: self._workspace(item, state),
+            work=lambda engine, workspace: self._work(engine, workspace, item, agents, tell),
+            watch=watch,
+            budget=self.config.budget,
+            retry_s=retry_s,
+            stop=stop,
+        )
         # Before, not after: what dead owners left may be what stands in our way.
+        await cross(self.tidy)
         await cross(self.workspaces.gc, spare=item.slug)
         try:
-            state = await engine.run()
+            return await engine.run()
         finally:
             if engine.state.status is RunStatus.COMPLETED:
                 self.workspaces.destroy(item.slug)
             else:
                 self.workspaces.keep(item.slug, until=kept_until(self.config))
-        return state
 
     def _start(self, item: Item) -> ev.RunStarted:
         targets = self.targets()
@@ -154,10 +185,10 @@ class Factory:
             title=item.title,
             workflow=item.workflow,
             repo=item.repo,
-            base_commit=item.base_commit,
+            base_commit=item.base_commit or self.repo.head,
             branch=f"ratchet/{item.slug}",
             slug=item.slug,
-            policy=msgspec.to_builtins(self.config.tdd),
+            policy=msgspec.to_builtins(self.config.tdd) | _bounded(item),
             tests=_union(target.tests for target in targets),
             protected=_union([Scope(tests=()).protected, *(target.protected for target in targets)]),
             test_command=targets[0].command,
@@ -165,16 +196,17 @@ class Factory:
             gates=[msgspec.json.encode(gate).decode() for gate in self.config.gates],
         )
 
-    def _workspace(self, item: Item) -> Workspace:
+    def _workspace(self, item: Item, state: RunState) -> Workspace:
         """The run's own, if it is still whole; else laid down anew, for the trees and commits outlive it."""
         try:
             return self.workspaces.adopt(item.slug, owner=this_process())
         except NotFound:
             self.workspaces.destroy(item.slug)
+        assert state.started
         made = self.workspaces.create(
             item.slug,
-            repo=Path(item.repo),
-            commit=item.base_commit,
+            repo=self.repo.root,
+            commit=state.started.base_commit,
             kind=self.config.workspace.kind,
             on=self.config.workspace.on,
             recipe=recipe_of(self.config),
@@ -204,6 +236,8 @@ class Factory:
             tell=tell,
             turn=engine.turn,
             history=engine.history,
+            meter=engine.purse.meter,
+            lock=engine.lock,
             env={name: os.environ[name] for name in names if name in os.environ},
             sandboxes=self._sandboxes(workspace),
         )
@@ -360,6 +394,10 @@ class Factory:
             except ArtifactBroken as error:
                 broken.append(error.message)
         return Claim(what=f"{count} artifacts are what their receipts say", holds=not broken, detail="; ".join(broken))
+
+
+def _bounded(item: Item) -> dict[str, int]:
+    return {"iterations": item.max_iterations} if item.max_iterations else {}
 
 
 def _union(lists: Iterable[Iterable[str]]) -> list[str]:

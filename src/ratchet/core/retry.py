@@ -44,6 +44,4 @@ def retry(reason: Reason, *, attempts: int, returns: int, delays_s: Sequence[flo
     if reason is Reason.WORKER_LOST and returns <= FREE_RETURNS:
         return Retry(after=After.RETRY, attempts=attempts, returns=returns)
     waits_s = delays_s or DELAYS_S  # no retry of failures is not no return
-    return Retry(
-        after=After.RETRY, delay_s=waits_s[min(returns, len(waits_s)) - 1], attempts=attempts, returns=returns
-    )
+    return Retry(after=After.RETRY, delay_s=waits_s[min(returns, len(waits_s)) - 1], attempts=attempts, returns=returns)

@@ -103,18 +103,12 @@ async def ask(work: Work, doing: Doing) -> Asked:
     agent = work.agents(role)
     text = await _prompt(work, doing)
     prompt = await cross(work.directory.put, f"prompts/step-{doing.number}.md", text.encode())
-    spent: list[Usage] = []
-
-    def hear(said: Said) -> None:
-        if isinstance(said, Spent):
-            spent.append(said.usage)
-        work.tell(said)
-
-    began = asyncio.get_running_loop().time()
+    words = _words(work, doing, text)
     with confined(work.sandboxes.for_role(role, doing.state.scope)):
-        outcome = await _answer(agent, _words(work, doing, text), hear)
-    seconds = asyncio.get_running_loop().time() - began
-    facts: list[ev.Event] = [_metered(doing.number, role, agent.name, spent, seconds)]
+        outcome, usage = await work.meter(
+            doing, words.timeout_s, lambda spend: _answer(agent, words, _hearing(work, spend))
+        )
+    facts: list[ev.Event] = [_metered(doing.number, role, agent.name, usage)]
     await cross(work.workspace.hold, doing.state.head)
     if isinstance(outcome, Failed):
         await cross(work.workspace.reset, doing.started.tree)
@@ -125,6 +119,15 @@ async def ask(work: Work, doing: Doing) -> Asked:
         facts.append(ev.WritesUndone(step=doing.number, role=role, paths=shown(undone)))
     answer = await _kept_answer(work, doing, outcome)
     return Asked(outcome=outcome, tree=tree, paths=paths, undone=undone, facts=facts, artifacts=[prompt, answer])
+
+
+def _hearing(work: Work, spend: Callable[[Usage], None]) -> Callable[[Said], None]:
+    def hear(said: Said) -> None:
+        work.tell(said)
+        if isinstance(said, Spent):
+            spend(said.usage)
+
+    return hear
 
 
 async def _kept_answer(work: Work, doing: Doing, outcome: Outcome) -> Artifact:
@@ -179,6 +182,7 @@ def _confine(work: Work, doing: Doing) -> tuple[str, list[str], list[str]]:
     before, tree = doing.started.tree, work.workspace.checkpoint()
     changed = work.workspace.changes(before, tree)
     undone = [path for path in changed if not _may_write(work, doing, path, tree)]
+    undone += work.lock([path for path in changed if path not in undone])
     if not undone:
         return tree, changed, []
     work.workspace.restore(undone, before)
@@ -201,14 +205,13 @@ def _parked(outcome: Failed) -> ev.RunParked:
     return ev.RunParked(reason=reason, detail=clip(f"{outcome.reason}: {outcome.detail}"), until=outcome.until)
 
 
-def _metered(step: int, role: Role, agent: str, spent: list[Usage], seconds: float) -> ev.UsageMetered:
-    total = sum(spent, Usage())
+def _metered(step: int, role: Role, agent: str, usage: Usage) -> ev.UsageMetered:
     return ev.UsageMetered(
         step=step,
         role=role,
         agent=agent,
-        tokens_in=total.tokens_in,
-        tokens_out=total.tokens_out,
-        cost_usd=total.cost_usd,
-        seconds=round(seconds, 3),
+        tokens_in=usage.tokens_in,
+        tokens_out=usage.tokens_out,
+        cost_usd=usage.cost_usd,
+        seconds=usage.seconds,
     )

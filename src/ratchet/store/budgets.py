@@ -43,7 +43,7 @@ class Budgets(Database):
             db.run("UPDATE reservations SET status = 'settled' WHERE id = ? AND status = 'held'", reservation.id)
 
     def spent(self, scope: Scope, name: str = "") -> Amount:
-        """On a run or an item in its life, on a repository today, or on all of them today; without what is only reserved."""
+        """On a run or an item in its life, on a repository today, or on all today; not what is only reserved."""
         return self._sums(scope, name, _SPENT)
 
     def used(self, scope: Scope, name: str = "") -> Amount:

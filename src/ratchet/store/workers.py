@@ -57,9 +57,7 @@ class Workers(Queue):
             raise NotFound(f"there is no worker {worker}", hint="`ratchet workers` lists them", worker=worker)
         return _worker(row)
 
-    def _give_up(
-        self, db: Transaction, lease: Lease, reason: Reason, detail: str, delays_s: Sequence[float]
-    ) -> Retry:
+    def _give_up(self, db: Transaction, lease: Lease, reason: Reason, detail: str, delays_s: Sequence[float]) -> Retry:
         held = {"run": lease.run, "epoch": lease.epoch, "item": lease.item, "expires_at": _EVER}
         back = self._return(db, held, reason, detail, now=self._clock(), delays_s=delays_s)
         if back is None:
