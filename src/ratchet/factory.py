@@ -82,13 +82,9 @@ class Factory:
 
     def tidy(self) -> None:
         """Take away workspaces of completed runs whose worker died before it could."""
-        here = str(self.repo.root)
-        left = [one.record for one in self.workspaces.list() if one.record.repo == here and is_gone(one.record.owner)]
-        if not left:  # as nearly always: then nobody reads the runs
-            return
         done = {self.store.item(row.item).slug for row in self.store.runs() if row.status is RunStatus.COMPLETED}
-        for record in left:
-            if record.slug in done:
+        for record in self.workspaces.records():
+            if record.slug in done and record.repo == str(self.repo.root):
                 self.workspaces.destroy(record.slug)
 
     # --- running ---------------------------------------------------------------------------------------------
@@ -168,7 +164,6 @@ class Factory:
             stop=stop,
         )
         # Before, not after: what dead owners left may be what stands in our way.
-        await cross(self.tidy)
         await cross(self.workspaces.gc, spare=item.slug)
         try:
             return await engine.run()
