@@ -58,7 +58,7 @@ class Factory:
     def __init__(self, repo: Repository, config: Config, *, store: Store | None = None) -> None:
         """`store` is somebody else's to close; without it the configured one is opened."""
         self.repo, self.config, self._lent = repo, config, store
-        self.store: Store = store or open_store(self._store_address(), gone=is_gone)
+        self.store: Store = store or open_store(store_address(config, repo), gone=is_gone)
         self.workspaces = open_workspaces(config)
         self._opened: list[Sandboxes] = []
 
@@ -73,12 +73,6 @@ class Factory:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _store_address(self) -> str | Path:
-        """A database's URL as it is; a path is the repository's, wherever we are called from."""
-        if "://" in self.config.store:
-            return self.config.store
-        return self.repo.root / self.config.store if self.config.store else self.repo.state / "ratchet.db"
 
     def tidy(self) -> None:
         """Take away workspaces of completed runs whose worker died before it could."""
@@ -389,6 +383,13 @@ class Factory:
             except ArtifactBroken as error:
                 broken.append(error.message)
         return Claim(what=f"{count} artifacts are what their receipts say", holds=not broken, detail="; ".join(broken))
+
+
+def store_address(config: Config, repo: Repository) -> str | Path:
+    """A database's URL as it is; a path is the repository's, wherever we are called from."""
+    if "://" in config.store:
+        return config.store
+    return repo.root / config.store if config.store else repo.state / "ratchet.db"
 
 
 def _bounded(item: Item) -> dict[str, int]:
