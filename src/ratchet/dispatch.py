@@ -188,28 +188,62 @@ async def pull(post: Post, stop: asyncio.Event) -> bool:
     """One item, as soon as there is one for us. False: there is none to wait for."""
     store = open_store(post.store, gone=is_gone)
     try:
-        lease = await _next(store, post, stop)
-        if lease is None:
-            return False
-        await _carried(store, post, lease, stop)
-        return True
+        return await Worker(post, store, stop).pull()
     finally:
         store.close()
 
 
-async def _next(store: Store, post: Post, stop: asyncio.Event) -> Lease | None:
-    limits = limits_of(post.config.limits)
-    with store.listen(Topic.WORK) as work:
-        while not stop.is_set():
-            await cross(store.expire)  # whose worker is known to be dead need not wait for its lease to end
-            run = f"run-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
-            answer = await cross(store.claim_next, this_process(), run=run, ttl_s=post.config.lease_s, limits=limits)
-            if not isinstance(answer, NoWork):
-                return answer
-            if post.until is Until.ONCE or (post.until is Until.DRAINED and await cross(_drained, store)):
-                return None
-            await cross(work.wait, POLL_S)
-    return None
+class Worker:
+    def __init__(self, post: Post, store: Store, stop: asyncio.Event) -> None:
+        self.post, self.store, self.stop = post, store, stop
+        self.lease_s, self.retry_s = post.config.lease_s, post.config.worker.retry_s
+
+    async def pull(self) -> bool:
+        lease = await self._next()
+        if lease is None:
+            return False
+        self.post.tell(f"{lease.run} claimed for {lease.item}")
+        try:
+            async with kept(self.store, lease, lease_s=self.lease_s) as ending:
+                self.post.tell(f"{lease.run} {await self._carried(lease, ending)}")
+        except AbortAsked as asked:
+            self.post.tell(asked.message)
+        except LeaseLost as lost:
+            self.post.tell(f"{lost.message}; somebody else continues it")
+        return True
+
+    async def _next(self) -> Lease | None:
+        until, limits = self.post.until, limits_of(self.post.config.limits)
+        with self.store.listen(Topic.WORK) as work:
+            while not self.stop.is_set():
+                await cross(self.store.expire)  # whose worker is known to be dead need not wait for its lease to end
+                run = f"run-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+                answer = await cross(self.store.claim_next, this_process(), run=run, ttl_s=self.lease_s, limits=limits)
+                if not isinstance(answer, NoWork):
+                    return answer
+                if until is Until.ONCE or (until is Until.DRAINED and await cross(_drained, self.store)):
+                    return None
+                await cross(work.wait, POLL_S)
+        return None
+
+    async def _carried(self, lease: Lease, ending: asyncio.Event) -> str:
+        """Says what came of it. What stopped us is told to the store, which decides when it is tried again."""
+        try:
+            item = await cross(self.store.item, lease.item)
+            with await cross(open_for, item, self.store, self.post.settings) as factory:
+                watch = self.post.watch(item, lease)
+                state = await factory.carry(
+                    lease, watch=watch, tell=_unheard, retry_s=self.retry_s, stop=self.stop, ending=ending
+                )
+            return _outcome(state)
+        except LeaseLost:
+            raise
+        except Exception as error:  # noqa: BLE001 — also a defect of ours must not make the item come back for ever
+            ending.set()
+            reason = Reason.MISCONFIGURED if isinstance(error, UsageError) else Reason.WORKSPACE
+            detail = f"{type(error).__name__}: {error}"[:2_000]
+            retry = await cross(self.store.fail, lease, reason, detail, delays_s=self.retry_s)
+            return f"given up ({retry.after}): {detail}"
 
 
 def _drained(store: Store) -> bool:
@@ -227,35 +261,7 @@ def limits_of(wanted: LimitsConfig) -> Limits:
     )
 
 
-async def _carried(store: Store, post: Post, lease: Lease, stop: asyncio.Event) -> None:
-    item = store.item(lease.item)
-    post.tell(f"{lease.run} claimed: {item.title}")
-    try:
-        async with kept(store, lease, lease_s=post.config.lease_s):
-            post.tell(f"{lease.run} {await _attempt(store, post, lease, item, stop)}")
-    except AbortAsked as asked:
-        post.tell(asked.message)
-    except LeaseLost as lost:
-        post.tell(f"{lost.message}; somebody else continues it")
-
-
-async def _attempt(store: Store, post: Post, lease: Lease, item: Item, stop: asyncio.Event) -> str:
-    """Carry the run. What stops us is told to the store, which decides when it is tried again."""
-    retry_s = post.config.worker.retry_s
-    try:
-        with await cross(open_for, item, store, post.settings) as factory:
-            state = await factory.carry(lease, watch=post.watch(item, lease), tell=_unheard, retry_s=retry_s, stop=stop)
-        return _ending(state)
-    except LeaseLost:
-        raise
-    except Exception as error:  # noqa: BLE001 — also a defect of ours must not make the item come back for ever
-        reason = Reason.MISCONFIGURED if isinstance(error, UsageError) else Reason.WORKSPACE
-        detail = f"{type(error).__name__}: {error}"[:2_000]
-        retry = await cross(store.fail, lease, reason, detail, delays_s=retry_s)
-        return f"given up ({retry.after}): {detail}"
-
-
-def _ending(state: RunState) -> str:
+def _outcome(state: RunState) -> str:
     if state.parked:
         return f"parked: {state.parked.detail}"
     if state.status is RunStatus.RUNNING:

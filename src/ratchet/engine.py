@@ -24,7 +24,7 @@ from ratchet.core.locks import Locked, overlap
 from ratchet.core.receipt import Artifact, Receipt, digest
 from ratchet.core.state import OUTCOMES, RunState, advance, fold
 from ratchet.core.workflow import Workflow
-from ratchet.errors import RatchetError, UsageError
+from ratchet.errors import LeaseLost, RatchetError, UsageError
 from ratchet.spending import Purse
 from ratchet.steps import Doing, Done, Parked, Work, cross, do
 from ratchet.store import Store
@@ -48,17 +48,19 @@ class AbortAsked(RatchetError):
 
 
 @asynccontextmanager
-async def kept(store: Store, lease: Lease, *, lease_s: float) -> AsyncIterator[None]:
+async def kept(store: Store, lease: Lease, *, lease_s: float) -> AsyncIterator[asyncio.Event]:
     """Renew the lease from here while the work under it goes on, so that the silence of a model, a clone or a test is
     not death. The work is stopped when the lease is lost or somebody asks for that; given back it is in any case.
 
+    Yields an event to set before giving the run up, after which the lease is not missed.
     Raises LeaseLost, AbortAsked (which is recorded by then), or whatever the work raised.
     """
+    ending = asyncio.Event()
     try:
         async with asyncio.TaskGroup() as group:
-            beat = group.create_task(_beat(store, lease, lease_s))
+            beat = group.create_task(_beat(store, lease, lease_s, ending))
             try:
-                yield
+                yield ending
             finally:
                 beat.cancel()
     except BaseExceptionGroup as group_error:
@@ -70,9 +72,15 @@ async def kept(store: Store, lease: Lease, *, lease_s: float) -> AsyncIterator[N
         await cross(store.release, lease)
 
 
-async def _beat(store: Store, lease: Lease, lease_s: float) -> None:
+async def _beat(store: Store, lease: Lease, lease_s: float, ending: asyncio.Event) -> None:
     while True:
-        if by := await cross(store.renew, lease, ttl_s=lease_s):
+        try:
+            by = await cross(store.renew, lease, ttl_s=lease_s)
+        except LeaseLost:
+            if ending.is_set():
+                return
+            raise
+        if by:
             raise AbortAsked(f"{lease.run} was aborted by {by}", by=by)
         await asyncio.sleep(min(BEAT_S, lease_s / 3))
 
@@ -96,10 +104,12 @@ class Engine:
         budget: Budget,
         retry_s: Sequence[float] | None = None,
         stop: asyncio.Event | None = None,
+        ending: asyncio.Event | None = None,
     ) -> None:
         self.store, self.lease, self.item, self.directory, self.start = store, lease, item, directory, start
         self.workflow, self._open_workspace, self._set_up = workflow, workspace, work
         self.watch, self.retry_s, self.stop = watch, retry_s, stop or asyncio.Event()
+        self._ending = ending or asyncio.Event()
         self.purse = Purse(store, lease, budget, repo=item.repo)
         self.receipts: list[Receipt] = []
         self.state = RunState(run=lease.run)
@@ -160,6 +170,7 @@ class Engine:
         await self.give_up(last.reason, last.detail)
 
     async def give_up(self, reason: Reason, detail: str) -> None:
+        self._ending.set()
         await cross(self.store.fail, self.lease, reason, detail, delays_s=self.retry_s or ())
         self._given_up = True
         await self.refresh()
@@ -292,9 +303,12 @@ class Engine:
         if self.retry_s is None or getattr(outcome, "reason", None) is not Reason.AGENT_TIMED_OUT:
             return
         detail = str(getattr(outcome, "why", ""))
+        self._ending.set()
         if await cross(self.store.stuck, self.lease, detail, delays_s=self.retry_s):
             self._given_up = True
             await self.refresh()
+        else:
+            self._ending.clear()
 
     async def _append(self, events: Sequence[ev.Event], receipt: Receipt | None = None) -> list[Entry]:
         entries = await cross(self.store.append, self.lease, events, receipt)

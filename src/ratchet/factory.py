@@ -118,8 +118,8 @@ class Factory:
     ) -> RunState:
         """Keep the lease, and carry its run as far as it goes."""
         try:
-            async with kept(self.store, lease, lease_s=self.config.lease_s):
-                return await self.carry(lease, watch=watch, tell=tell, retry_s=retry_s)
+            async with kept(self.store, lease, lease_s=self.config.lease_s) as ending:
+                return await self.carry(lease, watch=watch, tell=tell, retry_s=retry_s, ending=ending)
         except AbortAsked:
             return self._aborted(lease, watch)
 
@@ -139,6 +139,7 @@ class Factory:
         tell: Callable[[Said], None],
         retry_s: Sequence[float] | None = None,
         stop: asyncio.Event | None = None,
+        ending: asyncio.Event | None = None,
     ) -> RunState:
         """Carry a run whose lease somebody keeps as far as it goes."""
         item = self.store.item(lease.item)
@@ -156,6 +157,7 @@ class Factory:
             budget=self.config.budget,
             retry_s=retry_s,
             stop=stop,
+            ending=ending,
         )
         # Before, not after: what dead owners left may be what stands in our way.
         await cross(self.workspaces.gc, spare=item.slug)
