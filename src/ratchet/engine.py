@@ -164,6 +164,7 @@ class Engine:
             last = _with_end(last)
         if not (isinstance(last, ev.RunFailed) and self.retry_s is not None):
             await self._append([*facts, last])
+            await cross(self._check_late)
             return
         if facts:
             await self._append(facts)
@@ -174,6 +175,13 @@ class Engine:
         await cross(self.store.fail, self.lease, reason, detail, delays_s=self.retry_s or ())
         self._given_up = True
         await self.refresh()
+
+    def _check_late(self) -> None:
+        """What fenced workers said of this run: a commit of theirs that was found by its key and verified is kept."""
+        if self.state.final:
+            kept = {commit.commit for commit in self.state.commits}
+            for late in self.store.late(self.lease.run):
+                self.store.check_late(late.id, kept=late.head in kept)
 
     async def _record_lost_spending(self) -> None:
         if lost := await self.purse.unrecorded(self.state):

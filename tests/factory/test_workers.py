@@ -23,7 +23,7 @@ from ratchet.errors import LeaseLost
 from ratchet.store import RunRow, Store
 from ratchet.surfaces.live import silent
 from tests.factory import flood
-from tests.support import git, make_repository, open_factory, small_project, write_script
+from tests.support import APPROVED, git, make_repository, open_factory, small_project, write_script
 
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     world.close()
 
 
-def until(found: Callable[[], T | None], *, within_s: float = 60.0) -> T:
+def until(found: Callable[[], T | None], *, within_s: float = 30.0) -> T:
     """What `found` comes to; a test waits for something to be so, never for time to pass."""
     deadline = time.monotonic() + within_s
     while not (answer := found()):
@@ -236,7 +236,8 @@ def test_a_commit_of_a_worker_that_lost_its_lease_is_found_by_its_key_and_kept(
     place = small_project(tmp_path)
     with open_factory(place) as factory:
         lease = factory.claim(factory.add(place / "SPEC.md").id)
-        append, made = factory.store.append, []
+        append = factory.store.append
+        made: list[str] = []
 
         def lose(lease: Lease, events: list[ev.Event], receipt: Any = None) -> Any:
             if any(isinstance(event, ev.StepCommitted) for event in events) and not made:
@@ -249,7 +250,7 @@ def test_a_commit_of_a_worker_that_lost_its_lease_is_found_by_its_key_and_kept(
             asyncio.run(factory.work(lease, watch=silent, tell=lambda _said: None))
         length = factory.store.run(lease.run).length
         assert factory.store.run(lease.run).holder is None
-        write_script(place, {"audit": [{}, {"say": "REQUIREMENTS_COMPLETE"}], "review": [{"say": flood.APPROVED}]})
+        write_script(place, {"audit": [{}, {"say": "REQUIREMENTS_COMPLETE"}], "review": [{"say": APPROVED}]})
         state = asyncio.run(factory.work(factory.claim(lease.item), watch=silent, tell=lambda _said: None))
         kept = [event for event in factory.story(lease.run).events[length:] if isinstance(event, ev.StepCommitted)]
     assert state.status is RunStatus.COMPLETED and [event.commit for event in kept] == made

@@ -9,6 +9,7 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -20,8 +21,10 @@ from ratchet.core.signal import Topic
 from ratchet.errors import DiskFull, EnvironmentCannot, RatchetError
 from ratchet.files import FILE_MODE, make_private_dir
 from ratchet.store import Listener
-from ratchet.store.budgets import Budgets
+from ratchet.store.counting import Counting
 from ratchet.store.database import KEY_BYTES, Row, T, Transaction, refuse_newer, scripts, stamp, utc_now
+from ratchet.store.feed import Feed
+from ratchet.store.learnings import Learnings
 from ratchet.store.locks import Locks
 from ratchet.store.pool import Pool
 from ratchet.store.signals import Pipe, tell
@@ -30,10 +33,21 @@ from ratchet.store.workers import Workers
 BUSY_S = 30.0
 READERS_MAX = 8
 TOGETHER_MAX = 64
+_FEED = "SELECT place, events.* FROM feed JOIN events ON events.run = feed.run AND events.seq = feed.seq"
 
 
-class SqliteStore(Workers, Locks, Budgets):
+class SqliteStore(Workers, Locks, Counting, Feed, Learnings):
     """One connection writes, others read beside it. Writes that arrive together share one wait for the disk."""
+
+    _follow = f"{_FEED} WHERE (place, feed.run, feed.seq) > (?, ?, ?) ORDER BY place LIMIT ?"
+    _follow_run = f"{_FEED} WHERE feed.run = ? AND (place, feed.run, feed.seq) > (?, ?, ?) ORDER BY place LIMIT ?"
+    _last_place = "SELECT max(place) AS place FROM feed"
+    _index_words = "INSERT INTO learnings_words (content, tags, id) VALUES (?, ?, ?)"
+    _find_words = """
+SELECT body, retired_at FROM learnings_words JOIN learnings ON learnings.id = learnings_words.id
+WHERE learnings_words MATCH ? AND retired_at = '' AND (repo = ? OR ? = '')
+ORDER BY bm25(learnings_words), learnings.id LIMIT ?
+"""
 
     def __init__(
         self,
@@ -45,7 +59,7 @@ class SqliteStore(Workers, Locks, Budgets):
     ) -> None:
         self.path = path
         self._clock, self._gone, self._aging_s = clock, gone, aging_s
-        self._lock, self._asked = threading.RLock(), deque[_Ask]()
+        self._lock, self._waiting = threading.RLock(), deque[_Ask]()
         self._signals = path.with_name(f"{path.name}-signals")
         self._db = _connect(path)
         self._readers = Pool(lambda: _connect(path), most=READERS_MAX)
@@ -66,6 +80,9 @@ class SqliteStore(Workers, Locks, Budgets):
     def listen(self, topic: Topic) -> Listener:
         return Pipe(self._signals, topic)
 
+    def _asked(self, words: list[str]) -> str:
+        return " OR ".join(f'"{word}"' for word in words)
+
     def _read(self, act: Callable[[Transaction], T]) -> T:
         try:
             with self._readers.borrow() as db:
@@ -79,7 +96,7 @@ class SqliteStore(Workers, Locks, Budgets):
 
     def _write(self, act: Callable[[Transaction], T]) -> T:
         ask = _Ask(act, at=stamp(self._clock()))
-        self._asked.append(ask)
+        self._waiting.append(ask)
         with self._lock:
             if not ask.done:  # else whoever had the lock before us took it along
                 self._serve(ask)
@@ -95,8 +112,8 @@ class SqliteStore(Workers, Locks, Budgets):
     def _serve(self, own: _Ask) -> None:
         """Do all that was asked for meanwhile in one transaction: one wait for the disk, whatever their number."""
         asks = [own]
-        while len(asks) < TOGETHER_MAX and self._asked:
-            ask = self._asked.popleft()
+        while len(asks) < TOGETHER_MAX and self._waiting:
+            ask = self._waiting.popleft()
             asks += [ask] if ask is not own and not ask.done else []
         if len(asks) > 1 and self._together(asks):
             return
@@ -208,10 +225,17 @@ def _explained(error: sqlite3.Error, path: Path) -> RatchetError:
     )
 
 
+def _create(path: Path) -> None:
+    """Never opened and closed once it is there: closing any handle on a file drops all locks this process has on it,
+    and whoever closes the database next takes itself for the last and deletes the log under the others."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, FILE_MODE))
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     make_private_dir(path.parent)
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, FILE_MODE))
+        _create(path)
         db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         db.row_factory = sqlite3.Row
         for pragma in ("synchronous = FULL", "foreign_keys = ON"):
@@ -232,7 +256,7 @@ def _migrate(db: sqlite3.Connection, path: Path) -> None:
     try:
         version = _version(db)
         refuse_newer(str(path), version, newest)
-        for _, script in steps[version:]:
+        for script in [script for number, script in steps if number > version]:
             for statement in script.split(";\n"):
                 db.execute(statement)
         db.execute(f"PRAGMA user_version = {newest}")
