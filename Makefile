@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STAMP  := $(VENV)/.installed
 NEEDS  := pyproject.toml constraints.txt
 
-.PHONY: env demo test toolchains test-toolchains lint types format check bench docs clean
+.PHONY: env demo test toolchains test-toolchains certify-factory lint types format check bench docs clean
 
 env: $(STAMP)
 
@@ -30,6 +30,10 @@ toolchains:
 
 test-toolchains: env
 	$(BIN)/python -m pytest tests/checks -m toolchain
+
+# The factory under full load: 200 items, 8 workers, killed all the time, on SQLite and on PostgreSQL. Many minutes.
+certify-factory: env
+	$(BIN)/python -m pytest tests/factory -m certify
 
 lint: env
 	$(BIN)/ruff format --check .

@@ -151,7 +151,9 @@ class Queue(Ledger):
         lease = db.one(_STILL_HELD, row["run"], row["epoch"], row["expires_at"]) if item else None
         if item is None or lease is None:
             return None
-        after = retry(reason, attempts=item["attempts"], returns=item["returns"], delays_s=delays_s)
+        # Whoever finished a step was not kept from it by the item: only returns in a row look as if it kills workers.
+        returns = 0 if db.one(_PROGRESSED, row["run"], row["epoch"]) else item["returns"]
+        after = retry(reason, attempts=item["attempts"], returns=returns, delays_s=delays_s)
         event = _ended(after, reason, detail, until=stamp(now + timedelta(seconds=after.delay_s)), by=lease["abort_by"])
         held = Lease(run=row["run"], item=row["item"], epoch=row["epoch"], holder=holder_of(lease))
         self._end(db, held, event, status=status, detail=detail, at=stamp(now))
@@ -434,6 +436,7 @@ UPDATE items SET status = 'queued', park_reason = '', not_before = '' WHERE id I
 """
 _ALL_LEASES = "SELECT leases.*, runs.item FROM leases JOIN runs ON runs.id = leases.run"
 _EXPIRED = f"{_ALL_LEASES} WHERE leases.expires_at <= ? ORDER BY leases.expires_at LIMIT ?"
+_PROGRESSED = "SELECT 1 AS ok FROM events WHERE run = ? AND epoch = ? AND kind = 'receipt_filed' LIMIT 1"
 _RETURN_WAITING = "SELECT attempts, returns FROM items WHERE id = ? FOR UPDATE"
 _RETURN = f"{_RETURN_WAITING} SKIP LOCKED"
 _STILL_HELD = """
