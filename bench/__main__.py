@@ -13,7 +13,7 @@ import bench
 
 
 def main(wanted: list[str]) -> None:
-    names = [name for _, name, _ in pkgutil.iter_modules(bench.__path__) if not name.startswith("__")]
+    names = [name for _, name, _ in pkgutil.iter_modules(bench.__path__) if not name.startswith("_")]
     results = Path(__file__).parent / "results"
     results.mkdir(exist_ok=True)
     for name in names:

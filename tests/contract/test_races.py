@@ -1,0 +1,334 @@
+"""What happens when two things happen at once, and what a late worker leaves behind, on every backend."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+
+from ratchet.core import events as ev
+from ratchet.core.failure import Reason
+from ratchet.core.item import ItemStatus
+from ratchet.core.lease import Lease
+from ratchet.core.locks import Blocked, Locked
+from ratchet.core.queue import Limits, NoWork, Why
+from ratchet.core.receipt import Artifact
+from ratchet.errors import LeaseHeld, LeaseLost, NotFound, StoreNewer
+from ratchet.store import Cancelled, Store, open_store
+from tests.contract.servers import World
+from tests.contract.test_queue import RED, finish, holder, named, nothing, take
+
+COMMITTED = ev.StepCommitted(
+    step=1, commit="c1", parent="c0", subject="s", tests=["t"], tree="x", report=Artifact(path="p", sha256="s", size=1)
+)
+
+
+def at_once(*acts: Callable[[], object]) -> None:
+    """All of them from one moment on; what one raises is raised here."""
+    gate, failed = threading.Barrier(len(acts)), list[BaseException]()
+
+    def go(act: Callable[[], object]) -> None:
+        gate.wait()
+        try:
+            act()
+        except BaseException as error:  # noqa: BLE001 — it is raised below
+            failed.append(error)
+
+    threads = [threading.Thread(target=go, args=(act,)) for act in acts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+# --- claim and cancel ---------------------------------------------------------------------------------------------
+
+
+def test_a_cancel_and_a_claim_at_once_never_lose_each_other(world: World, store: Store) -> None:
+    """[7]: either nobody got it, or who got it is told to stop."""
+    stores = [world.open(), world.open()]
+    for n in range(10):
+        store.add(named(f"i{n}"))
+        got, said = list[Lease | NoWork](), list[Cancelled]()
+        at_once(
+            lambda: got.append(stores[0].claim_next(holder(), run=f"run-{n}", ttl_s=60)),  # noqa: B023 — joined below
+            lambda: said.append(stores[1].cancel(f"i{n}", by="ann")),  # noqa: B023
+        )
+        if isinstance(got[0], Lease):
+            assert said == [Cancelled.ASKED] and store.renew(got[0], ttl_s=60) == "ann"
+            store.append(got[0], [ev.RunAborted(by="ann")])
+        else:
+            assert said == [Cancelled.DONE]
+        assert store.get(f"i{n}").status == "cancelled"
+
+
+def test_of_two_workers_one_gets_the_last_item_and_the_other_hears_that_there_is_none(world: World) -> None:
+    stores = [world.open(), world.open()]
+    for n in range(10):
+        stores[0].add(named(f"i{n}"))
+        got = list[Lease | NoWork]()
+        at_once(*[
+            lambda s=s: got.append(stores[s].claim_next(holder(f"{s}"), run=f"run-{n}-{s}", ttl_s=60))  # noqa: B023
+            for s in range(2)
+        ])  # fmt: skip
+        assert sorted(type(one).__name__ for one in got) == ["Lease", "NoWork"]
+
+
+def test_a_completion_and_an_expiry_at_once_are_one_of_them(world: World, store: Store) -> None:
+    stores = [world.open(), world.open()]
+    for n in range(10):
+        store.add(named(f"i{n}"))
+        lease = take(store, f"{n}")
+        world.pass_time(61)
+        said = list[str]()
+
+        def complete(lease: Lease = lease, said: list[str] = said) -> None:
+            with suppress(LeaseLost):
+                finish(stores[0], lease)
+                said.append("completed")
+
+        def expire(said: list[str] = said) -> None:
+            said.extend("returned" for _ in stores[1].expire())
+
+        at_once(complete, expire)
+        assert len(said) == 1
+        status = store.get(f"i{n}").status
+        assert status == ("completed" if said == ["completed"] else "queued")
+        if status == "queued":
+            finish(store, take(store, f"{n} again"))
+
+
+@pytest.mark.parametrize(
+    ("limits", "most"),
+    [(Limits(workers=3), 3), (Limits(per_repo=2), 4), (Limits(cooldown_s=60), 1), (Limits(awaiting_review=1), 0)],
+)
+def test_limits_hold_whoever_asks_at_once(world: World, store: Store, limits: Limits, most: int) -> None:
+    """[6, 15]"""
+    store.add_all([named(f"i{n}", repo="/r" if n % 2 else "/q") for n in range(8)])
+    if limits.awaiting_review:
+        store.append(take(store), [ev.RunParked(reason="review", detail="look")])  # type: ignore[arg-type]
+        store.expire()
+    stores, got = [world.open() for _ in range(8)], list[Lease | NoWork]()
+    at_once(*[
+        lambda n=n: got.append(stores[n].claim_next(holder(f"{n}"), run=f"r{n}", ttl_s=60, limits=limits))
+        for n in range(8)
+    ])  # fmt: skip
+    assert sum(isinstance(one, Lease) for one in got) == most
+
+
+def test_the_days_iterations_hold_whoever_asks_at_once(world: World, store: Store) -> None:
+    """[15]"""
+    store.add_all([named(f"i{n}") for n in range(4)])
+    store.append(take(store), [RED, RED])
+    stores, got = [world.open() for _ in range(3)], list[Lease | NoWork]()
+    limits = Limits(daily_iterations=2)
+    at_once(*[
+        lambda n=n: got.append(stores[n].claim_next(holder(f"{n}"), run=f"r{n}", ttl_s=60, limits=limits))
+        for n in range(3)
+    ])  # fmt: skip
+    assert all(isinstance(one, NoWork) and one.why is Why.DAILY_ITERATIONS for one in got)
+
+
+# --- many threads on one store ------------------------------------------------------------------------------------
+
+
+def test_one_store_is_used_by_many_threads_at_once(store: Store) -> None:
+    store.add_all([named(f"i{n:02}") for n in range(32)])
+    got = list[str]()
+
+    def work(name: str) -> None:
+        while isinstance(lease := store.claim_next(holder(name), run=f"run-{name}-{len(got)}-{name}", ttl_s=60), Lease):
+            got.append(lease.item)
+            store.append(lease, [ev.RunClaimed(worker=name)])
+            assert store.renew(lease, ttl_s=60) == ""
+            finish(store, lease)
+            assert store.get(lease.item).status == "completed"
+
+    at_once(*[lambda n=n: work(f"w{n}") for n in range(8)])
+    assert Counter(got) == Counter(f"i{n:02}" for n in range(32))
+    assert all(len(store.entries(row.run)) == 2 for row in store.runs())
+
+
+def test_of_verbs_that_share_a_transaction_one_that_fails_takes_nobody_with_it(store: Store) -> None:
+    store.add_all([named(f"i{n}") for n in range(8)])
+    leases = [take(store, f"{n}") for n in range(8)]
+    store.release(leases[0])
+    store.claim_next(holder("next"), run="other", ttl_s=60)
+    refused = list[int]()
+
+    def append(n: int) -> None:
+        try:
+            store.append(leases[n], [ev.RunClaimed(worker="w")] * 3)
+        except LeaseLost:
+            refused.append(n)
+
+    at_once(*[lambda n=n: append(n) for n in range(8)])
+    assert refused == [0]
+    assert [len(store.entries(lease.run)) for lease in leases] == [0, *[3] * 7]
+
+
+# --- late results -------------------------------------------------------------------------------------------------
+
+
+def test_what_a_late_worker_says_is_refused_and_noted_once(world: World, store: Store) -> None:
+    store.add(named("a"))
+    old = take(store, "1")
+    world.pass_time(61)
+    new = take(store, "2")
+    for _ in range(2):
+        for late in (
+            lambda: store.append(old, [COMMITTED]),
+            lambda: store.complete(old, commits=1, head="c1"),
+            lambda: store.fail(old, Reason.AGENT_CRASHED, "boom"),
+            lambda: store.append(old, [ev.RunClaimed(worker="w")]),
+        ):
+            with pytest.raises(LeaseLost):
+                late()
+    assert [entry.kind for entry in store.entries(new.run)] == ["run_returned"]
+    noted = {(one.kind, one.head, one.worker, one.epoch) for one in store.late(new.run)}
+    assert noted == {
+        ("step_committed", "c1", "1", old.epoch),
+        ("run_completed", "c1", "1", old.epoch),
+        ("run_failed", "", "1", old.epoch),
+    }
+    assert len(store.late()) == 3
+
+
+def test_a_late_result_that_was_checked_is_no_longer_asked_about(world: World, store: Store) -> None:
+    store.add(named("a"))
+    old = take(store, "1")
+    world.pass_time(61)
+    store.expire()
+    with pytest.raises(LeaseLost):
+        finish(store, old)
+    (late,) = store.late()
+    store.check_late(late.id, kept=True)
+    assert store.late() == []
+    with pytest.raises(NotFound):
+        store.check_late("late-none", kept=False)
+
+
+# --- the footprint ------------------------------------------------------------------------------------------------
+
+
+def test_a_claim_takes_locks_on_the_footprint_and_passes_over_what_would_touch_others(store: Store) -> None:
+    """[18]: taken before the work, not told after it."""
+    store.add(named("a", footprint=["src/"]))
+    store.add(named("b", footprint=["src/x.py", "docs/"]))
+    store.add(named("c", footprint=["README.md"]))
+    store.add(named("d"))
+    one, three, four = (take(store, name) for name in ("1", "3", "4"))
+    assert (one.item, three.item, four.item) == ("a", "c", "d")
+    assert store.locks("/r") == {one.run: ["src/**"], three.run: ["README.md"]}
+    assert nothing(store) is Why.LOCKED
+    with pytest.raises(LeaseHeld, match="src"):
+        store.claim("b", run="run-b", holder=holder(), ttl_s=60)
+    finish(store, one)
+    two = take(store, "2")
+    assert two.item == "b" and store.locks("/r")[two.run] == ["docs/**", "src/x.py"]
+
+
+def test_of_many_claimers_no_two_hold_the_same_paths(world: World, store: Store) -> None:
+    store.add_all([named(f"i{n}", footprint=[f"src/{n % 3}.py", "docs/"] if n % 2 else ["src/"]) for n in range(6)])
+    stores, got = [world.open() for _ in range(6)], list[Lease | NoWork]()
+    at_once(*[
+        lambda n=n: got.append(stores[n].claim_next(holder(f"{n}"), run=f"r{n}", ttl_s=60)) for n in range(6)
+    ])  # fmt: skip
+    assert sum(isinstance(one, Lease) for one in got) == 1
+
+
+def test_locks_asked_for_in_opposite_order_by_processes_never_wait_for_each_other(world: World, store: Store) -> None:
+    """[17]"""
+    store.add_all([named("a"), named("b")])
+    leases = [take(store, "1"), take(store, "2")]
+    context = multiprocessing.get_context("spawn")
+    answers: Any = context.Queue()
+    paths = [f"src/{n}.py" for n in range(20)]
+    workers = [
+        context.Process(target=_lock_often, args=(str(world.address), lease, paths[::way], answers))
+        for lease, way in zip(leases, (1, -1), strict=True)
+    ]
+    for worker in workers:
+        worker.start()
+    tries = [answers.get(timeout=60) for _ in workers]
+    for worker in workers:
+        worker.join()
+    assert all(worker.exitcode == 0 for worker in workers) and tries == [5, 5]
+
+
+def _lock_often(address: str, lease: Lease, paths: list[str], answers: Any) -> None:
+    """Until it got all of them often; the other lets go each time, so neither can be kept from it for ever."""
+    store, got = open_store(address), 0
+    for _ in range(10_000):
+        match store.lock(lease, paths):
+            case Locked(paths=held):
+                assert held == sorted(paths)
+                store.unlock(lease)
+                got += 1
+            case Blocked(run=run):
+                assert run != lease.run
+        if got == 5:
+            break
+    answers.put(got)
+    store.close()
+
+
+# --- dependants ---------------------------------------------------------------------------------------------------
+
+
+def test_a_need_that_fails_while_its_dependant_is_added_parks_it_all_the_same(world: World, store: Store) -> None:
+    stores = [world.open(), world.open()]
+    for n in range(10):
+        store.add(named(f"need{n}"))
+        lease = take(store, f"{n}")
+        failed = ev.RunFailed(reason=Reason.NO_PROGRESS, detail="d")
+        at_once(
+            partial(stores[0].append, lease, [failed]),
+            partial(stores[1].add, named(f"after{n}", needs=[f"need{n}"])),
+        )
+        assert store.get(f"after{n}").status is ItemStatus.PARKED
+
+
+# --- starting -----------------------------------------------------------------------------------------------------
+
+
+def _start(address: str, gate: Any, answers: Any) -> None:
+    gate.wait()
+    try:
+        open_store(address).close()
+        answers.put("")
+    except Exception as error:  # noqa: BLE001 — whatever it is, the test shows it
+        answers.put(repr(error))
+
+
+def test_processes_that_start_at_once_on_a_fresh_database_do_not_race(world: World) -> None:
+    """[36]"""
+    context = multiprocessing.get_context("spawn")
+    gate: Any = context.Barrier(4)
+    answers: Any = context.Queue()
+    starters = [context.Process(target=_start, args=(str(world.address), gate, answers)) for _ in range(4)]
+    for starter in starters:
+        starter.start()
+    assert [answers.get(timeout=60) for _ in starters] == [""] * 4
+    for starter in starters:
+        starter.join()
+    world.open().add(named("a"))
+
+
+def test_a_newer_schema_is_refused_with_what_to_do(world: World) -> None:
+    """[36]"""
+    store = world.open()
+    sql = "PRAGMA user_version = 9999" if world.backend == "sqlite" else "INSERT INTO ratchet_schema VALUES (9999)"
+    world.tamper(sql)
+    with pytest.raises(StoreNewer, match="9999") as refused:
+        world.open()
+    assert "upgrade" in refused.value.hint
+    store.close()
