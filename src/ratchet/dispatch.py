@@ -32,6 +32,7 @@ from ratchet.core.state import RunState, RunStatus
 from ratchet.engine import AbortAsked, Watcher, kept
 from ratchet.errors import LeaseLost, UsageError
 from ratchet.factory import Factory
+from ratchet.places import clones
 from ratchet.process import Children, is_gone, supervise, this_process
 from ratchet.steps import cross
 from ratchet.store import Store, open_store
@@ -274,7 +275,8 @@ def _unheard(_said: Said) -> None:
 
 
 def open_for(item: Item, store: Store, settings: Sequence[str] = ()) -> Factory:
-    """Set up from the item alone: its repository, the settings it was asked with; a worker's own win."""
-    repo = repository.find(Path(item.repo))
+    """Set up from the item alone: its repository, fetched if it is elsewhere, and the settings it was asked with; a
+    worker's own win."""
+    repo = repository.find(repository.resolve(item.repo, clones=clones()))
     loaded = config.load(repo.root, flags=[*item.settings, *settings])
     return Factory(repo, loaded.config, store=store)

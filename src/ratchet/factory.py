@@ -29,7 +29,7 @@ from ratchet.core.state import RunState, RunStatus, fold
 from ratchet.core.workflow import Workflow
 from ratchet.engine import AbortAsked, Engine, Watcher, kept
 from ratchet.errors import ArtifactBroken, EnvironmentCannot, LedgerBroken, NotFound, UsageError
-from ratchet.places import kept_until, open_workspaces, recipe_of, sandbox_settings
+from ratchet.places import kept_until, open_workspaces, recipe_of, sandbox_settings, store_address
 from ratchet.process import is_gone, this_process
 from ratchet.proof import Claim, Verification
 from ratchet.repository import Repository
@@ -58,7 +58,7 @@ class Factory:
     def __init__(self, repo: Repository, config: Config, *, store: Store | None = None) -> None:
         """`store` is somebody else's to close; without it the configured one is opened."""
         self.repo, self.config, self._lent = repo, config, store
-        self.store: Store = store or open_store(store_address(config, repo), gone=is_gone)
+        self.store: Store = store or open_store(store_address(config, repo.root), gone=is_gone)
         self.workspaces = open_workspaces(config)
         self._opened: list[Sandboxes] = []
 
@@ -385,13 +385,6 @@ class Factory:
             except ArtifactBroken as error:
                 broken.append(error.message)
         return Claim(what=f"{count} artifacts are what their receipts say", holds=not broken, detail="; ".join(broken))
-
-
-def store_address(config: Config, repo: Repository) -> str | Path:
-    """A database's URL as it is; a path is the repository's, wherever we are called from."""
-    if "://" in config.store:
-        return config.store
-    return repo.root / config.store if config.store else repo.state / "ratchet.db"
 
 
 def _bounded(item: Item) -> dict[str, int]:

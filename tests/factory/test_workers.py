@@ -102,6 +102,19 @@ def test_a_worker_sets_itself_up_from_the_item_alone(world: World, tmp_path: Pat
     assert "ratchet/other" not in git("branch", "--list", "ratchet/*", cwd=world.place)
 
 
+def test_a_repository_that_is_elsewhere_is_fetched_and_the_newest_commit_is_the_base(
+    world: World, tmp_path: Path
+) -> None:
+    origin = make_repository(tmp_path / "origin" / "project", flood.FILES)
+    far = flood.item(origin, "far", "")
+    world.store.add(msgspec.structs.replace(far, repo=f"file://{origin}"))
+    assert world.start("--drain").wait(60) == 0
+    assert world.store.get(far.id).status is ItemStatus.COMPLETED, world.log()
+    started = world.events(far)[0]
+    assert started.base_commit == git("rev-parse", "HEAD", cwd=origin)
+    assert "ratchet/" not in git("branch", "--list", cwd=origin)
+
+
 def test_one_worker_takes_one_item_and_none_is_no_error(world: World) -> None:
     first, second = world.add("first"), world.add("second")
     assert world.start("--once").wait(60) == 0

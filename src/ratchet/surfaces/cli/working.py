@@ -14,7 +14,7 @@ from ratchet.core.ledger import Entry
 from ratchet.core.state import RunState
 from ratchet.dispatch import Post, Until, dispatch
 from ratchet.engine import Watcher
-from ratchet.factory import store_address
+from ratchet.places import store_address
 from ratchet.store import open_store
 from ratchet.surfaces.cli.common import Arguments, Command, say
 from ratchet.surfaces.story import line_of
@@ -24,7 +24,7 @@ def worker(arguments: Arguments) -> int:
     repo = repository.find(arguments.repo.absolute())
     loaded = config.load(repo.root, flags=arguments.set).config
     post = Post(
-        store=store_address(loaded, repo),
+        store=store_address(loaded, repo.root),
         config=loaded,
         settings=arguments.set,
         until=Until.ONCE if arguments.once else Until.DRAINED if arguments.drain else Until.STOPPED,
