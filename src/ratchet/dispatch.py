@@ -27,6 +27,7 @@ from ratchet.core.failure import Reason
 from ratchet.core.item import Item, ItemStatus
 from ratchet.core.lease import Lease
 from ratchet.core.queue import Limits, NoWork
+from ratchet.core.repo import RepoKind, repo_kind
 from ratchet.core.signal import POLL_S, Topic
 from ratchet.core.state import RunState, RunStatus
 from ratchet.engine import AbortAsked, Watcher, kept
@@ -277,6 +278,7 @@ def _unheard(_said: Said) -> None:
 def open_for(item: Item, store: Store, settings: Sequence[str] = ()) -> Factory:
     """Set up from the item alone: its repository, fetched if it is elsewhere, and the settings it was asked with; a
     worker's own win."""
-    repo = repository.find(repository.resolve(item.repo, clones=clones()))
+    here = repo_kind(item.repo) is RepoKind.PATH
+    repo = repository.find(Path(item.repo) if here else repository.resolve(item.repo, clones=clones()))
     loaded = config.load(repo.root, flags=[*item.settings, *settings])
     return Factory(repo, loaded.config, store=store)

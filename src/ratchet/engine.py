@@ -22,6 +22,7 @@ from ratchet.core.lease import Lease
 from ratchet.core.ledger import Entry
 from ratchet.core.locks import Locked, overlap
 from ratchet.core.receipt import Artifact, Receipt, digest
+from ratchet.core.snapshot import Manifest
 from ratchet.core.state import OUTCOMES, RunState, advance, fold
 from ratchet.core.workflow import Workflow
 from ratchet.errors import LeaseLost, RatchetError, UsageError
@@ -34,6 +35,7 @@ from ratchet.workspace import Workspace
 
 BEAT_S = 2.0
 BLOCKED_S = 10.0
+MANIFESTS_KEPT = 4
 QUOTA_S = 300.0  # a provider that does not say when to come back
 
 
@@ -114,6 +116,7 @@ class Engine:
         self.receipts: list[Receipt] = []
         self.state = RunState(run=lease.run)
         self._held: list[str] = []
+        self._manifests: dict[str, Manifest] = {}
         self._announced_at = ""
         self._length = 0
         self._given_up = False
@@ -247,7 +250,7 @@ class Engine:
     async def _announce(self) -> None:
         step = self.workflow.plan(self.state)
         tree = await cross(self._settled_tree)
-        manifest = await cross(self.workspace.manifest, tree)
+        manifest = await self._manifest(tree)
         await cross(self.directory.mirror_manifest, manifest)
         key = idempotency_key(
             action=step.action,
@@ -266,6 +269,14 @@ class Engine:
         )
         entries = await self._append([started])
         self._announced_at = entries[-1].at
+
+    async def _manifest(self, tree: str) -> Manifest:
+        """Read once for each content: most steps begin and end with a tree that was there before."""
+        if tree not in self._manifests:
+            while len(self._manifests) >= MANIFESTS_KEPT:
+                del self._manifests[next(iter(self._manifests))]
+            self._manifests[tree] = await cross(self.workspace.manifest, tree)
+        return self._manifests[tree]
 
     def _settled_tree(self) -> str:
         """What the workspace holds; if something wrote there between two steps, it is undone first."""
@@ -292,7 +303,7 @@ class Engine:
             key=started.key,
             outcome=ev.kind_of(outcome),
             snapshot_before=started.snapshot,
-            snapshot_after=(await cross(self.workspace.manifest, moved.tree)).snapshot_id,
+            snapshot_after=(await self._manifest(moved.tree)).snapshot_id,
             command_id=f"cmd-{started.key[3:15]}",
             artifacts=_unique(done.artifacts),
             events=[],

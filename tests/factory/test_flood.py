@@ -80,7 +80,7 @@ def test_the_same_with_a_worker_killed_every_second(
             running.wait(1.0)
             return running
         at_work = [row.holder.pid for row in store.runs() if row.holder]
-        if at_work:
+        if at_work and (size[0] > 100 or len(killed) < size[0]):  # a few workers on a slow machine must come to an end
             killed.append(chance.choice(at_work))
             with suppress(ProcessLookupError):
                 os.kill(killed[-1], signal.SIGKILL)
