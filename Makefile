@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STAMP  := $(VENV)/.installed
 NEEDS  := pyproject.toml constraints.txt
 
-.PHONY: env demo test certify-workflows toolchains test-toolchains lint types format check bench docs clean test-slow
+.PHONY: env demo test certify-workflows toolchains test-toolchains lint types format check bench docs clean test-slow certify-factory
 
 env: $(STAMP)
 

@@ -19,7 +19,7 @@ ROOMS = {
     "workspace": {"core", "errors", "files", "process", "workspace"},
     "checks": {"core", "errors", "files", "process", "checks"},
     "agents": {"core", "errors", "files", "process", "agents"},
-    "repository": {"errors", "files", "workspace"},
+    "repository": {"core", "errors", "files", "workspace"},
     "schemas": {"core"},
 }
 IMPURE = {

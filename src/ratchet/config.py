@@ -116,6 +116,49 @@ class SwarmConfig(Policy, frozen=True, kw_only=True):
     hints: list[str] = msgspec.field(default_factory=list)
 
 
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Number = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class BudgetCap(_Section, frozen=True, kw_only=True):
+    """Most that may be spent: money, tokens, seconds of agents at work, iterations. 0 is no cap."""
+
+    cost_usd: NotNegative = 0.0
+    tokens: Number = 0
+    seconds: NotNegative = 0.0
+    iterations: Number = 0
+
+
+class Budget(_Section, frozen=True, kw_only=True):
+    """`step` is set aside before an agent is asked once, and stops it; `item` holds for an item's whole life, `repo`
+    for one repository in a day, `day` for everything in a day (of local time)."""
+
+    step: BudgetCap = BudgetCap(cost_usd=5.0, tokens=20_000_000)
+    item: BudgetCap = BudgetCap(cost_usd=20.0, tokens=100_000_000, seconds=28_800.0, iterations=200)
+    repo: BudgetCap = BudgetCap(cost_usd=100.0)
+    day: BudgetCap = BudgetCap(cost_usd=200.0, iterations=2_000)
+
+
+class LimitsConfig(_Section, frozen=True, kw_only=True):
+    """How much goes on at once, counted over all machines: runs in total, for one repository, waiting for review;
+    `cooldown_s` between two claims; `daily_iterations` until local midnight. 0 is no limit."""
+
+    workers: Number = 0
+    per_repo: Number = 0
+    awaiting_review: Number = 0
+    cooldown_s: NotNegative = 0.0
+    daily_iterations: Number = 0
+
+
+class WorkerConfig(_Section, frozen=True, kw_only=True):
+    """`count` runs are worked on at once here. `retry_s` are the waits before a failed item is tried again, from its
+    last green commit; after the last it has failed. Asked to stop, a worker has `stop_s` to finish its step."""
+
+    count: Annotated[int, msgspec.Meta(ge=1, le=512)] = 2
+    retry_s: list[NotNegative] = msgspec.field(default_factory=lambda: [60.0, 300.0, 1800.0])
+    stop_s: NotNegative = 30.0
+
+
 class Config(_Section, frozen=True, kw_only=True):
     """`store` is a database path or a `postgresql://` address, `.ratchet/ratchet.db` here when empty;
     `env` names variables that agents may see besides the usual ones; `prompts` is the folder of the project's own
@@ -136,6 +179,9 @@ class Config(_Section, frozen=True, kw_only=True):
     fix: Policy = Policy()
     loop: LoopPolicy = LoopPolicy()
     swarm: SwarmConfig = SwarmConfig()
+    budget: Budget = Budget()
+    limits: LimitsConfig = LimitsConfig()
+    worker: WorkerConfig = WorkerConfig()
     gates: list[Gate] = []
 
     def agent_for(self, role: str, *, stronger: bool = False) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,10 +31,10 @@ from ratchet.core.roles import Role, Scope
 from ratchet.core.state import RunState, RunStatus, fold
 from ratchet.core.tasks import tasks_of
 from ratchet.core.workflow import Workflow
-from ratchet.engine import Engine, Watcher
+from ratchet.engine import AbortAsked, Engine, Watcher, kept
 from ratchet.errors import ArtifactBroken, EnvironmentCannot, LedgerBroken, NotFound, UsageError
 from ratchet.forks import Forks
-from ratchet.places import kept_until, open_workspaces, recipe_of, sandbox_settings
+from ratchet.places import kept_until, open_workspaces, recipe_of, sandbox_settings, store_address
 from ratchet.process import is_gone, this_process
 from ratchet.proof import Claim, Verification
 from ratchet.repository import Repository
@@ -68,16 +69,18 @@ class Cast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Factory:
-    def __init__(self, repo: Repository, config: Config) -> None:
-        self.repo, self.config = repo, config
-        self.store: Store = open_store(self._store_address(), gone=is_gone)
+    def __init__(self, repo: Repository, config: Config, *, store: Store | None = None) -> None:
+        """`store` is somebody else's to close; without it the configured one is opened."""
+        self.repo, self.config, self._lent = repo, config, store
+        self.store: Store = store or open_store(store_address(config, repo.root), gone=is_gone)
         self.workspaces = open_workspaces(config)
         self._opened: list[Sandboxes] = []
 
     def close(self) -> None:
         for sandboxes in self._opened:
             sandboxes.close()
-        self.store.close()
+        if self._lent is None:
+            self.store.close()
 
     def __enter__(self) -> Factory:
         return self
@@ -85,16 +88,10 @@ class Factory:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _store_address(self) -> str | Path:
-        """A database's URL as it is; a path is the repository's, wherever we are called from."""
-        if "://" in self.config.store:
-            return self.config.store
-        return self.repo.root / self.config.store if self.config.store else self.repo.state / "ratchet.db"
-
     def tidy(self) -> None:
         """Take away workspaces of completed runs whose worker died before it could."""
         done = {self.store.item(row.item).slug for row in self.store.runs() if row.status is RunStatus.COMPLETED}
-        for record in [listing.record for listing in self.workspaces.list()]:
+        for record in self.workspaces.records():
             if record.slug in done and record.repo == str(self.repo.root):
                 self.workspaces.destroy(record.slug)
 
@@ -139,54 +136,80 @@ class Factory:
         run = f"run-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
         return self.store.claim(item, run=run, holder=this_process(), ttl_s=self.config.lease_s)
 
-    async def work(self, lease: Lease, *, watch: Watcher, tell: Callable[[Said], None]) -> RunState:
-        """Carry a claimed run as far as it goes."""
+    async def work(
+        self, lease: Lease, *, watch: Watcher, tell: Callable[[Said], None], retry_s: Sequence[float] | None = None
+    ) -> RunState:
+        """Keep the lease, and carry its run as far as it goes."""
         try:
-            self.tidy()
-            item = self.store.item(lease.item)
-            workflow = open_workflow(item.workflow)
-            cast = self._cast(workflow)
-            engine = Engine(
-                store=self.store,
-                lease=lease,
-                directory=self.directory(lease.run),
-                workflow=workflow,
-                start=self._start(item, workflow),
-                workspace=lambda _state: self._workspace(item),
-                work=lambda engine, workspace: self._work(engine, workspace, item, cast, tell),
-                watch=watch,
-                lease_s=self.config.lease_s,
-            )
-        except BaseException:
-            self.store.release(lease)
-            raise
+            async with kept(self.store, lease, lease_s=self.config.lease_s) as ending:
+                return await self.carry(lease, watch=watch, tell=tell, retry_s=retry_s, ending=ending)
+        except AbortAsked:
+            return self._aborted(lease, watch)
+
+    def _aborted(self, lease: Lease, watch: Watcher) -> RunState:
+        story = self.story(lease.run)
+        last = story.events[-1]
+        if isinstance(last, ev.RunAborted):
+            watch(story.entries[-1], last, story.state)
+        self.export(lease.run)
+        return story.state
+
+    async def carry(
+        self,
+        lease: Lease,
+        *,
+        watch: Watcher,
+        tell: Callable[[Said], None],
+        retry_s: Sequence[float] | None = None,
+        stop: asyncio.Event | None = None,
+        ending: asyncio.Event | None = None,
+    ) -> RunState:
+        """Carry a run whose lease somebody keeps as far as it goes."""
+        item = self.store.item(lease.item)
+        workflow = open_workflow(item.workflow)
+        cast = self._cast(workflow)
+        engine = Engine(
+            store=self.store,
+            lease=lease,
+            item=item,
+            directory=self.directory(lease.run),
+            workflow=workflow,
+            start=self._start(item, workflow),
+            workspace=lambda state: self._workspace(item, state),
+            work=lambda engine, workspace: self._work(engine, workspace, item, cast, tell),
+            watch=watch,
+            budget=self.config.budget,
+            retry_s=retry_s,
+            stop=stop,
+            ending=ending,
+        )
         # Before, not after: what dead owners left may be what stands in our way.
         await cross(self.workspaces.gc, spare=item.slug)
         try:
-            state = await engine.run()
+            return await engine.run()
         finally:
             if engine.state.status is RunStatus.COMPLETED:
                 self.workspaces.destroy(item.slug)
             else:
                 self.workspaces.keep(item.slug, until=kept_until(self.config))
-        return state
 
     def _start(self, item: Item, workflow: Workflow) -> ev.RunStarted:
         targets = self.targets(item.metadata.get("part", ""))
         bounds = msgspec.to_builtins(self.config.bounds(workflow.name))
         roles = {role: self.config.role(role) for role in workflow.roles}
+        commit = item.base_commit or self.repo.head
         return ev.RunStarted(
             item=item.id,
             title=item.title,
             workflow=item.workflow,
             repo=item.repo,
-            base_commit=item.base_commit,
+            base_commit=commit,
             branch=f"ratchet/{item.slug}",
             slug=item.slug,
-            policy={name: bounds[name] for name in Policy.__struct_fields__},
+            policy={name: bounds[name] for name in Policy.__struct_fields__} | _bounded(item),
             tests=_union(target.tests for target in targets),
             protected=_union(
-                [Scope(tests=()).protected, *(target.protected for target in targets), self._others(item)]
+                [Scope(tests=()).protected, *(target.protected for target in targets), self._others(commit)]
             ),
             test_command=targets[0].command,
             targets=[msgspec.json.encode(target).decode() for target in targets],
@@ -200,24 +223,25 @@ class Factory:
         detected, _ = detect_gates(self.repo.root, targets)
         return planned(detected, self.config.gates)
 
-    def _others(self, item: Item) -> list[str]:
+    def _others(self, commit: str) -> list[str]:
         """What belongs to other repositories: a commit here could not hold a change there."""
-        git_dir = Path(self.workspaces.source(Path(item.repo)).git_dir)
-        return [f"{path}/**" for path in submodules.entries(git_dir, item.base_commit)]
+        git_dir = Path(self.workspaces.source(self.repo.root).git_dir)
+        return [f"{path}/**" for path in submodules.entries(git_dir, commit)]
 
-    def _workspace(self, item: Item) -> Workspace:
+    def _workspace(self, item: Item, state: RunState) -> Workspace:
         """The run's own, if it is still whole; else laid down anew, for the trees and commits outlive it."""
         try:
             return self.workspaces.adopt(item.slug, owner=this_process())
         except NotFound:
             self.workspaces.destroy(item.slug)
-        return self._create(item.slug, item)
+        return self._create(item.slug, state)
 
-    def _create(self, slug: str, item: Item) -> Workspace:
+    def _create(self, slug: str, state: RunState) -> Workspace:
+        assert state.started
         made = self.workspaces.create(
             slug,
-            repo=Path(item.repo),
-            commit=item.base_commit,
+            repo=self.repo.root,
+            commit=state.started.base_commit,
             kind=self.config.workspace.kind,
             on=self.config.workspace.on,
             recipe=recipe_of(self.config),
@@ -247,12 +271,14 @@ class Factory:
             tell=tell,
             turn=engine.turn,
             history=engine.history,
+            meter=engine.purse.meter,
+            lock=engine.lock,
             env={name: os.environ[name] for name in names if name in os.environ},
             sandboxes=self._sandboxes(workspace),
             prompts=cast.prompts.__getitem__,
             moved=lambda: self._moved(item),
             fork=(forks := self._forks(item)).open,
-            fresh=lambda: forks.fresh(lambda slug: self._create(slug, item)),
+            fresh=lambda: forks.fresh(lambda slug: self._create(slug, engine.state)),
         )
 
     def _sandboxes(self, workspace: Workspace) -> Sandboxes:
@@ -260,11 +286,11 @@ class Factory:
         return made
 
     def _forks(self, item: Item) -> Forks:
-        return Forks(self.workspaces, repo=item.repo, slug=item.slug, settings=sandbox_settings(self.config))
+        return Forks(self.workspaces, repo=str(self.repo.root), slug=item.slug, settings=sandbox_settings(self.config))
 
     def _moved(self, item: Item) -> str:
         head = repository.commit_of(self.repo.root, "HEAD")
-        return head if head and head != item.base_commit else ""
+        return head if head and item.base_commit and head != item.base_commit else ""
 
     def _cast(self, workflow: Workflow) -> Cast:
         """Everyone and everything asked with before the first step: what is missing must not be found out half-way."""
@@ -431,6 +457,10 @@ def _inside(root: Path, path: Path) -> str:
     """The path in the repository; empty when it is elsewhere."""
     real = path.resolve()
     return real.relative_to(root.resolve()).as_posix() if real.is_relative_to(root.resolve()) else ""
+
+
+def _bounded(item: Item) -> dict[str, int]:
+    return {"iterations": item.max_iterations} if item.max_iterations else {}
 
 
 def _union(lists: Iterable[Iterable[str]]) -> list[str]:

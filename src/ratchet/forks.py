@@ -11,9 +11,9 @@ from ratchet.process import this_process
 from ratchet.steps import cross
 from ratchet.workspace import Refused, Workspace
 from ratchet.workspace.git import git
-from ratchet.workspace.kinds import BRANCH
 from ratchet.workspace.registry import Workspaces
 from ratchet.workspace.sandbox import Sandboxes, Settings
+from ratchet.workspace.views import BRANCH
 
 
 class Forks:

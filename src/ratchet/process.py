@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -306,6 +307,78 @@ def attach(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> int:
     finally:
         os.close(lifeline)
         os.close(result)
+
+
+# --- copies of us ---------------------------------------------------------------------------------------------------
+
+_HEARD = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
+
+
+class Children:
+    """Copies of this process that each do one thing and end: they start in milliseconds, for all is loaded already.
+
+    They die when we do, however we die. Only for a process without threads: those are not copied, their locks are.
+    """
+
+    def __enter__(self) -> Children:
+        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
+        self.alive: set[int] = set()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.send(signal.SIGKILL)
+        while self.alive:
+            self._reap(os.WEXITED)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
+
+    def start(self, work: Callable[[], int]) -> int:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        us = os.getpid()
+        if child := os.fork():
+            self.alive.add(child)
+            return child
+        code = 70
+        try:
+            _die_with(us)
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
+            code = work()
+        except BaseException:  # noqa: BLE001 — nothing of the copy may run on in what it was copied from
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+    def wait(self, timeout_s: float) -> tuple[dict[int, int], bool]:
+        """Until a child ended or we are told to stop: the exit codes of those that ended, and whether to stop."""
+        heard = signal.sigtimedwait(_HEARD, timeout_s)
+        stop = heard is not None and heard.si_signo != signal.SIGCHLD
+        return self._reap(os.WEXITED | os.WNOHANG), stop
+
+    def send(self, number: signal.Signals) -> None:
+        for child in self.alive:
+            with suppress(ProcessLookupError):
+                os.kill(child, number)
+
+    def _reap(self, how: int) -> dict[int, int]:
+        ended: dict[int, int] = {}
+        while self.alive and (found := os.waitid(os.P_ALL, 0, how)):
+            self.alive.discard(found.si_pid)
+            ended[found.si_pid] = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+        return ended
+
+
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with(parent: int) -> None:
+    if sys.platform == "linux":
+        import ctypes  # noqa: PLC0415 — only here
+
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before we could ask
+        os._exit(1)
 
 
 # --- namespaces that outlive us ------------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     replace: list[Replacement] = []
     delete: list[str] = []
     usage: Usage = Usage()
+    reports: list[Usage] = []  # told one by one while it works, each `delay_s` after the one before
     delay_s: float = 0.0
     fail: Fault | None = None
     until: str = ""
@@ -140,6 +141,9 @@ class ScriptedAgent:
         if turn is None:
             return Failed(reason=Reason.AGENT_CRASHED, detail=f"the script has no turn {ask.turn} for {ask.action}")
         await asyncio.sleep(turn.delay_s)
+        for usage in turn.reports:
+            tell(Spent(usage))
+            await asyncio.sleep(turn.delay_s)
         if turn.fail is Fault.HANG:
             await asyncio.sleep(ask.timeout_s)
             return Failed(reason=Reason.AGENT_TIMED_OUT, detail=f"no end after {ask.timeout_s:.0f} s")

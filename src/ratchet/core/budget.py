@@ -39,6 +39,7 @@ class Cap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scope(StrEnum):
+    RUN = "run"
     ITEM = "item"
     REPO = "repo"
     DAY = "day"

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ratchet.core import events as ev
-from ratchet.core.failure import Reason
+from ratchet.core.failure import Reason, counts_as_attempt
 from ratchet.core.item import ItemStatus
 from ratchet.core.policy import Policy
 from ratchet.core.receipt import Artifact, Usage
@@ -218,6 +218,17 @@ def _(event: ev.RunClaimed, state: RunState) -> RunState:
 def _(event: ev.RunParked, state: RunState) -> RunState:
     # The step it happened in stays in doubt: whoever claims the run next makes it whole. Waiting is not being lost.
     return replace(state, parked=event, resumes=-1)
+
+
+@_apply.register
+def _(event: ev.RunReturned, state: RunState) -> RunState:
+    """A failure that counted is tried again with every try unused; what is kept stays, so it starts at the last green.
+    One that was nobody's fault (a lost worker) goes on as if nothing had been."""
+    if not counts_as_attempt(event.reason):
+        return state
+    return replace(
+        state, resumes=-1, attempts=0, audit_tries=0, review_tries=0, review_rounds=0, feedback=[event.detail]
+    )
 
 
 @_apply.register

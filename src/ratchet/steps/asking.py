@@ -109,21 +109,16 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
 async def ask(work: Work, doing: Doing, variant: Variant | None = None) -> Asked:
     """Ask the role's agent once; what it may not write is undone, what it spent is metered."""
     role = doing.step.role
-    variant = variant or Variant(agent=work.agent(role, doing.state), turn=work.turn(doing.step.action))
+    variant = variant or Variant(agent=work.agent(role, doing.state), turn=work.turn(doing.step.action), spent=[])
     name = f"step-{doing.number}{variant.label}"
     text = await prompt_of(work, doing, hint=variant.hint)
     prompt = await cross(work.directory.put, f"prompts/{name}.md", text.encode())
-
-    def hear(said: Said) -> None:
-        if isinstance(said, Spent):
-            variant.spent.append(said.usage)
-        work.tell(said)
-
-    began = asyncio.get_running_loop().time()
+    words = _words(work, doing, text, variant)
     with confined(work.sandboxes.for_role(role, doing.state.scope, doing.step.writes)):
-        outcome = await _answer(variant.agent, _words(work, doing, text, variant), hear)
-    seconds = asyncio.get_running_loop().time() - began
-    facts: list[ev.Event] = [metered(doing.number, role, variant.agent.name, variant.spent, seconds)]
+        outcome, usage = await work.meter(
+            doing, words.timeout_s, lambda spend: _answer(variant.agent, words, _hearing(work, variant, spend))
+        )
+    facts: list[ev.Event] = [metered(doing.number, role, variant.agent.name, usage)]
     await cross(work.workspace.hold, doing.state.head)
     if isinstance(outcome, Failed):
         await cross(work.workspace.reset, doing.started.tree)
@@ -134,6 +129,16 @@ async def ask(work: Work, doing: Doing, variant: Variant | None = None) -> Asked
         facts.append(ev.WritesUndone(step=doing.number, role=role, paths=shown(undone)))
     answer = await _kept_answer(work, doing, outcome, name)
     return Asked(outcome=outcome, tree=tree, paths=paths, undone=undone, facts=facts, artifacts=[prompt, answer])
+
+
+def _hearing(work: Work, variant: Variant, spend: Callable[[Usage], None]) -> Callable[[Said], None]:
+    def hear(said: Said) -> None:
+        work.tell(said)
+        if isinstance(said, Spent):
+            variant.spent.append(said.usage)
+            spend(said.usage)
+
+    return hear
 
 
 async def _kept_answer(work: Work, doing: Doing, outcome: Outcome, name: str) -> Artifact:
@@ -175,6 +180,7 @@ def _confine(work: Work, doing: Doing) -> tuple[str, list[str], list[str]]:
     before, tree = doing.started.tree, work.workspace.checkpoint()
     changed = work.workspace.changes(before, tree)
     undone = [path for path in changed if not _may_write(work, doing, path, tree)]
+    undone += work.lock([path for path in changed if path not in undone])
     if not undone:
         return tree, changed, []
     work.workspace.restore(undone, before)
@@ -199,14 +205,13 @@ def _parked(outcome: Failed) -> ev.RunParked:
     return ev.RunParked(reason=reason, detail=clip(f"{outcome.reason}: {outcome.detail}"), until=outcome.until)
 
 
-def metered(step: int, role: str, agent: str, spent: list[Usage], seconds: float) -> ev.UsageMetered:
-    total = sum(spent, Usage())
+def metered(step: int, role: str, agent: str, usage: Usage) -> ev.UsageMetered:
     return ev.UsageMetered(
         step=step,
         role=role,
         agent=agent,
-        tokens_in=total.tokens_in,
-        tokens_out=total.tokens_out,
-        cost_usd=total.cost_usd,
-        seconds=round(seconds, 3),
+        tokens_in=usage.tokens_in,
+        tokens_out=usage.tokens_out,
+        cost_usd=usage.cost_usd,
+        seconds=usage.seconds,
     )

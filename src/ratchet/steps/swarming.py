@@ -44,7 +44,8 @@ class Attempt(msgspec.Struct, kw_only=True):
     def told(self, step: int, role: str, now: float) -> list[ev.Event]:
         """Also of one that was cancelled: what it spent is spent."""
         agent = self.variant.agent.name
-        facts = self.facts or [metered(step, role, agent, self.variant.spent, now - self.began if self.began else 0)]
+        seconds = round(now - self.began, 3) if self.began else 0.0
+        facts = self.facts or [metered(step, role, agent, replace(sum(self.variant.spent, Usage()), seconds=seconds))]
         ended = ev.ForkEnded(
             step=step,
             attempt=self.number,

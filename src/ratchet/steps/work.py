@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from ratchet.agents import Agent, Said
+from ratchet.agents import Agent, Outcome, Said
 from ratchet.checks import Checks
 from ratchet.config import Config
 from ratchet.core import events as ev
 from ratchet.core.item import Item
-from ratchet.core.receipt import Artifact
+from ratchet.core.receipt import Artifact, Usage
 from ratchet.core.snapshot import path_text
 from ratchet.core.state import Phase, RunState
 from ratchet.core.workflow import Step
@@ -25,6 +25,7 @@ from ratchet.workspace import Refused, Workspace
 from ratchet.workspace.sandbox import Sandboxes
 
 T = TypeVar("T")
+Asking = Callable[[Callable[[Usage], None]], Awaitable[Outcome]]
 
 
 async def cross(function: Callable[..., T], *args: object, **kwargs: object) -> T:
@@ -43,9 +44,10 @@ async def cross(function: Callable[..., T], *args: object, **kwargs: object) -> 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
     """A run at work: where it happens and who takes part.
 
-    `agents` takes a role and whether its stronger agent is wanted, or the whole name of an agent; `moved` says where
-    the base went, if it did; `fork` makes a copy of the workspace with sandboxes of its own, and `fresh` another one
-    from the same base; both are gone when they are left.
+    `agents` takes a role and whether its stronger agent is wanted, or the whole name of an agent; `meter` asks within a
+    budget; `lock` names the paths that are somebody else's; `moved` says where the base went, if it did; `fork` makes a
+    copy of the workspace with sandboxes of its own, and `fresh` another one from the same base; both are gone when they
+    are left.
     """
 
     item: Item
@@ -57,6 +59,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     tell: Callable[[Said], None]
     turn: Callable[[str], int]
     history: Callable[[], str]
+    meter: Callable[[Doing, float, Asking], Awaitable[tuple[Outcome, Usage]]]
+    lock: Callable[[list[str]], list[str]]
     env: dict[str, str]
     sandboxes: Sandboxes
     prompts: Callable[[str], str]
@@ -93,9 +97,9 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Parked(Exception):
-    """The step cannot go on now, and that is nobody's failure."""
+    """The step cannot go on now; the event says until when, or that it never can."""
 
-    def __init__(self, event: ev.RunParked, facts: list[ev.Event]) -> None:
+    def __init__(self, event: ev.RunParked | ev.RunFailed, facts: list[ev.Event]) -> None:
         super().__init__(event.detail)
         self.event, self.facts = event, facts
 

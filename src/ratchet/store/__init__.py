@@ -20,7 +20,7 @@ from ratchet.core.ledger import Entry, Told
 from ratchet.core.locks import Blocked, Locked
 from ratchet.core.queue import AGING_S, Count, ItemRow, Limits, NoWork, Page
 from ratchet.core.receipt import Receipt
-from ratchet.core.retry import Retry
+from ratchet.core.retry import DELAYS_S, Retry
 from ratchet.core.signal import Topic
 from ratchet.core.state import RunStatus
 from ratchet.errors import EnvironmentCannot
@@ -146,11 +146,11 @@ class Store(Protocol):
         """Raises LeaseLost; saying it twice is saying it once."""
         ...
 
-    def fail(self, lease: Lease, reason: Reason, detail: str) -> Retry:
+    def fail(self, lease: Lease, reason: Reason, detail: str, *, delays_s: Sequence[float] = DELAYS_S) -> Retry:
         """Give the run up: again later, to a person, or to its end, as `core.retry` decides. Raises LeaseLost."""
         ...
 
-    def stuck(self, lease: Lease, detail: str) -> Retry | None:
+    def stuck(self, lease: Lease, detail: str, *, delays_s: Sequence[float] = DELAYS_S) -> Retry | None:
         """No progress. The first time, None: nudge it. The second time the run goes back for a fresh context."""
         ...
 

@@ -43,7 +43,7 @@ class Budgets(Database):
         db.run("UPDATE reservations SET status = 'settled' WHERE id = ? AND status = 'held'", reservation.id)
 
     def spent(self, scope: Scope, name: str = "") -> Amount:
-        """On an item in its life, on a repository today, or on all of them today; without what is only reserved."""
+        """On a run or an item in its life, on a repository today, or on all today; not what is only reserved."""
         return self._sums(scope, name, _SPENT)
 
     def used(self, scope: Scope, name: str = "") -> Amount:
@@ -52,7 +52,8 @@ class Budgets(Database):
 
     @reads
     def _sums(self, db: Transaction, scope: Scope, name: str, sums: str) -> Amount:
-        values = {Scope.ITEM: (name,), Scope.REPO: (self._today(), name), Scope.DAY: (self._today(),)}[scope]
+        days = {Scope.REPO: (self._today(), name), Scope.DAY: (self._today(),)}
+        values = days.get(scope, (name,))
         return _sum(db.one(f"SELECT {sums} FROM reservations {_WHERE[scope]}", *values))  # noqa: S608 — ours
 
 
@@ -77,7 +78,12 @@ def _twice(spent: Amount) -> list[int]:
     return [unit for unit in spent.units() for _ in range(2)]
 
 
-_WHERE = {Scope.ITEM: "WHERE item = ?", Scope.REPO: "WHERE day = ? AND repo = ?", Scope.DAY: "WHERE day = ?"}
+_WHERE = {
+    Scope.RUN: "WHERE run = ?",
+    Scope.ITEM: "WHERE item = ?",
+    Scope.REPO: "WHERE day = ? AND repo = ?",
+    Scope.DAY: "WHERE day = ?",
+}
 _SPENT = ", ".join(f"COALESCE(sum(spent_{kind}), 0) AS {kind}" for kind in KINDS)
 # While it is held, a reservation uses what it holds, or what was spent if that is more already.
 _USED = ", ".join(

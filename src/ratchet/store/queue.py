@@ -13,7 +13,7 @@ from ratchet.core.item import OPEN, RANK, Item, ItemStatus, ParkReason, Priority
 from ratchet.core.lease import Holder, Lease, WorkerStatus
 from ratchet.core.locks import normalised
 from ratchet.core.queue import Count, ItemRow, Limits, NoWork, Page, Why, cycle, turn
-from ratchet.core.retry import After, Retry, retry
+from ratchet.core.retry import DELAYS_S, After, Retry, retry
 from ratchet.core.signal import Topic
 from ratchet.errors import NotFound, UsageError
 from ratchet.store import Cancelled
@@ -144,13 +144,16 @@ class Queue(Ledger):
         now: datetime,
         wait: bool = True,
         status: WorkerStatus = WorkerStatus.FAILED,
+        delays_s: Sequence[float] = DELAYS_S,
     ) -> Retry | None:
         """Take the lease `row` away and send its run back, to a person, or to its end. None: it was gone already."""
         item = db.one(_RETURN_WAITING if wait else _RETURN, row["item"])
         lease = db.one(_STILL_HELD, row["run"], row["epoch"], row["expires_at"]) if item else None
         if item is None or lease is None:
             return None
-        after = retry(reason, attempts=item["attempts"], returns=item["returns"])
+        # Whoever finished a step was not kept from it by the item: only returns in a row look as if it kills workers.
+        returns = 0 if db.one(_PROGRESSED, row["run"], row["epoch"]) else item["returns"]
+        after = retry(reason, attempts=item["attempts"], returns=returns, delays_s=delays_s)
         event = _ended(after, reason, detail, until=stamp(now + timedelta(seconds=after.delay_s)), by=lease["abort_by"])
         held = Lease(run=row["run"], item=row["item"], epoch=row["epoch"], holder=holder_of(lease))
         self._end(db, held, event, status=status, detail=detail, at=stamp(now))
@@ -433,6 +436,7 @@ UPDATE items SET status = 'queued', park_reason = '', not_before = '' WHERE id I
 """
 _ALL_LEASES = "SELECT leases.*, runs.item FROM leases JOIN runs ON runs.id = leases.run"
 _EXPIRED = f"{_ALL_LEASES} WHERE leases.expires_at <= ? ORDER BY leases.expires_at LIMIT ?"
+_PROGRESSED = "SELECT 1 AS ok FROM events WHERE run = ? AND epoch = ? AND kind = 'receipt_filed' LIMIT 1"
 _RETURN_WAITING = "SELECT attempts, returns FROM items WHERE id = ? FOR UPDATE"
 _RETURN = f"{_RETURN_WAITING} SKIP LOCKED"
 _STILL_HELD = """

@@ -9,6 +9,7 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -224,10 +225,17 @@ def _explained(error: sqlite3.Error, path: Path) -> RatchetError:
     )
 
 
+def _create(path: Path) -> None:
+    """Never opened and closed once it is there: closing any handle on a file drops all locks this process has on it,
+    and whoever closes the database next takes itself for the last and deletes the log under the others."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, FILE_MODE))
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     make_private_dir(path.parent)
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, FILE_MODE))
+        _create(path)
         db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         db.row_factory = sqlite3.Row
         for pragma in ("synchronous = FULL", "foreign_keys = ON"):

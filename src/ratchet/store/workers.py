@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ratchet.core import events as ev
 from ratchet.core.events import kind_of
 from ratchet.core.failure import Reason
 from ratchet.core.lease import Lease, WorkerRow, WorkerStatus
-from ratchet.core.retry import After, Retry
+from ratchet.core.retry import DELAYS_S, After, Retry
 from ratchet.core.signal import Topic
 from ratchet.errors import LeaseLost, NotFound
 from ratchet.store.database import Row, Transaction, reads, writes
@@ -21,27 +23,29 @@ class Workers(Queue):
             return
         self.append(lease, [ev.RunCompleted(commits=commits, head=head)])
 
-    def fail(self, lease: Lease, reason: Reason, detail: str) -> Retry:
+    def fail(self, lease: Lease, reason: Reason, detail: str, *, delays_s: Sequence[float] = DELAYS_S) -> Retry:
         """Give the run up: again later, to a person, or to its end, as `core.retry` decides. Raises LeaseLost."""
         try:
-            return self._fail(lease, reason, detail)
+            return self._fail(lease, reason, detail, delays_s)
         except LeaseLost:
             self._note_late(lease, kind_of(ev.RunFailed), head="", detail=f"{reason}: {detail}")
             raise
 
     @writes
-    def _fail(self, db: Transaction, lease: Lease, reason: Reason, detail: str) -> Retry:
+    def _fail(self, db: Transaction, lease: Lease, reason: Reason, detail: str, delays_s: Sequence[float]) -> Retry:
         if db.doubt and (said := _given_up(db, lease, detail)):
             return said
-        return self._give_up(db, lease, reason, detail)
+        return self._give_up(db, lease, reason, detail, delays_s)
 
     @writes
-    def stuck(self, db: Transaction, lease: Lease, detail: str) -> Retry | None:
+    def stuck(
+        self, db: Transaction, lease: Lease, detail: str, *, delays_s: Sequence[float] = DELAYS_S
+    ) -> Retry | None:
         """No progress. The first time, None: nudge it. The second time the run goes back for a fresh context."""
         row = db.one(_STUCK, detail, lease.run, lease.epoch)
         if row is None:
             raise lost(lease)
-        return None if row["nudges"] == 1 else self._give_up(db, lease, Reason.NO_PROGRESS, detail)
+        return None if row["nudges"] == 1 else self._give_up(db, lease, Reason.NO_PROGRESS, detail, delays_s)
 
     @writes
     def kill(self, db: Transaction, worker: str, *, by: str) -> bool:
@@ -67,9 +71,9 @@ class Workers(Queue):
             raise NotFound(f"there is no worker {worker}", hint="`ratchet workers` lists them", worker=worker)
         return _worker(row)
 
-    def _give_up(self, db: Transaction, lease: Lease, reason: Reason, detail: str) -> Retry:
+    def _give_up(self, db: Transaction, lease: Lease, reason: Reason, detail: str, delays_s: Sequence[float]) -> Retry:
         held = {"run": lease.run, "epoch": lease.epoch, "item": lease.item, "expires_at": _EVER}
-        back = self._return(db, held, reason, detail, now=self._clock())
+        back = self._return(db, held, reason, detail, now=self._clock(), delays_s=delays_s)
         if back is None:
             raise lost(lease)
         return back

@@ -322,10 +322,11 @@ class Workspaces:
         return workspace
 
     def adopt(self, slug: str, *, owner: Holder) -> GitWorkspace:
-        """Open one and own it from now on."""
-        workspace = self.open(slug)
-        workspace.unlock()
-        self._rewrite(workspace, owner_pid=owner.pid, owner_born=owner.born, kept_until="")
+        """Open one and own it from now on. Alone: whoever tidies up must not find it without an owner meanwhile."""
+        with locked(f"{self.root}/{slug}", wait=True):
+            workspace = self.open(slug)
+            workspace.unlock()
+            self._rewrite(workspace, owner_pid=owner.pid, owner_born=owner.born, kept_until="")
         return workspace
 
     def keep(self, slug: str, *, until: str) -> None:

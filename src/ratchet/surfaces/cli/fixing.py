@@ -53,7 +53,7 @@ def _repair(arguments: Arguments, workflow: str, more: list[str]) -> int:
             settings=[*arguments.set, *agent, *more],
             metadata=_metadata(factory, arguments, report),
         )
-        return carry(factory, factory.claim(item.id), as_json=arguments.json)
+        return carry(factory, factory.claim(item.id), arguments)
 
 
 def _read(path: Path) -> Report:

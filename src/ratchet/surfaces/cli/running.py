@@ -7,6 +7,7 @@ import asyncio
 import getpass
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -34,7 +35,7 @@ def run(arguments: Arguments) -> int:
         item = factory.add(arguments.spec, workflow=arguments.workflow, settings=settings)
         if repo.dirty and item.base_commit == repo.head:
             say(f"note: uncommitted changes are left out; the run starts from commit {repo.head[:10]}")
-        return carry(factory, factory.claim(item.id), as_json=arguments.json)
+        return carry(factory, factory.claim(item.id), arguments)
 
 
 def resume(arguments: Arguments) -> int:
@@ -49,24 +50,38 @@ def resume(arguments: Arguments) -> int:
             return 0
         item = factory.store.item(row.item)
     with open_factory(arguments, item.settings) as factory:
-        return carry(factory, factory.claim(row.item), as_json=arguments.json)
+        return carry(factory, factory.claim(row.item), arguments)
 
 
-def carry(factory: Factory, lease: Lease, *, as_json: bool) -> int:
-    live = Live(stderr_or_stdout(as_json=as_json))
+def carry(factory: Factory, lease: Lease, arguments: Arguments) -> int:
+    live = Live(stderr_or_stdout(as_json=arguments.json))
     try:
-        state = wait_for(factory.work(lease, watch=live, tell=live.tell))
+        state = wait_for(_work(factory, lease, live, again=arguments.retry))
     except (KeyboardInterrupt, asyncio.CancelledError):
         live.close()
         say(f"interrupted; nothing is lost: ratchet resume {lease.run}")
         return 130
     finally:
         live.close()
-    if as_json:
+    if arguments.json:
         show_json(_result(state))
     else:
         _say_next(state)
     return _exit_code(state)
+
+
+async def _work(factory: Factory, lease: Lease, live: Live, *, again: bool) -> RunState:
+    """To the first verdict; `again`, through every retry, each after its wait."""
+    if not again:
+        return await factory.work(lease, watch=live, tell=live.tell)
+    while True:
+        state = await factory.work(lease, watch=live, tell=live.tell, retry_s=factory.config.worker.retry_s)
+        if state.final or state.parked:
+            return state
+        due = factory.store.get(lease.item).not_before
+        wait_s = (datetime.fromisoformat(due) - datetime.now(UTC)).total_seconds() if due else 0.0
+        await asyncio.sleep(max(0.0, wait_s))
+        lease = factory.claim(lease.item)
 
 
 def _exit_code(state: RunState) -> int:
@@ -143,6 +158,16 @@ def _declare_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("spec", type=Path, metavar="SPEC.md", help="what is wanted, in Markdown")
     parser.add_argument("--agent", metavar="KIND:…", help="scripted:FILE or command:PROGRAM ARGS")
     parser.add_argument("--workflow", default="tdd", metavar="NAME", help="tdd (default), build, loop or your own")
+    _declare_retry(parser)
+
+
+def _declare_resume(parser: argparse.ArgumentParser) -> None:
+    run_argument(parser)
+    _declare_retry(parser)
+
+
+def _declare_retry(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--retry", action="store_true", help="after a failure, wait and try again (worker.retry_s)")
 
 
 def _declare_demo(parser: argparse.ArgumentParser) -> None:
@@ -159,7 +184,7 @@ COMMANDS = (
         handle=run,
         declare=_declare_run,
     ),
-    Command(name="resume", help="continue a run that was cut off or parked", handle=resume, declare=run_argument),
+    Command(name="resume", help="continue a run that was cut off or parked", handle=resume, declare=_declare_resume),
     Command(
         name="abort", help="stop a run for good; what it kept stays on its branch", handle=abort, declare=run_argument
     ),

@@ -1,0 +1,106 @@
+"""Many items, many workers, on each backend: all completed exactly once, whoever is killed meanwhile."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from ratchet.core.item import ItemStatus
+from ratchet.store import Store
+from tests.contract.servers import fresh_database
+from tests.factory import flood
+
+BACKENDS = ("sqlite", "postgres")
+SMALL, LARGE = (8, 3), pytest.param((200, 8), marks=[pytest.mark.certify, pytest.mark.timeout(1800)])
+Running = subprocess.Popen[str]
+
+
+@pytest.fixture(params=BACKENDS)
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(tmp_path / "ratchet.db") if request.param == "sqlite" else fresh_database()
+
+
+@pytest.fixture(params=[SMALL, LARGE], ids=["8 items, 3 workers", "200 items, 8 workers"])
+def size(request: pytest.FixtureRequest) -> tuple[int, int]:
+    items, workers = request.param
+    return items, workers
+
+
+def flooded(
+    folder: Path, address: str, size: tuple[int, int], disturb: Callable[[Store, Running], Running] | None = None
+) -> None:
+    items, workers = size
+    place, store = flood.lay_out(folder), flood.open_world(address)
+    wanted = flood.items(place, items)
+    store.add_all(wanted)
+    running = flood.start_workers(place, address, workers, "--drain")
+    try:
+        while running.poll() is None:
+            running = disturb(store, running) if disturb else _awaited(running)
+            if running.poll() not in (None, 0):
+                running = flood.start_workers(place, address, workers, "--drain")
+        flood.check(store, place, wanted)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{(place.parent / 'workers.log').read_text()[-3000:]}") from error
+    finally:
+        running.kill()
+        running.wait()
+        store.close()
+
+
+def _awaited(running: Running) -> Running:
+    running.wait()
+    return running
+
+
+def test_every_item_is_completed_exactly_once(tmp_path: Path, address: str, size: tuple[int, int]) -> None:
+    flooded(tmp_path, address, size)
+
+
+@pytest.fixture
+def chance() -> Iterator[random.Random]:
+    seed = random.SystemRandom().randrange(10**6)
+    yield random.Random(seed)
+
+
+def test_the_same_with_a_worker_killed_every_second(
+    tmp_path: Path, address: str, size: tuple[int, int], chance: random.Random
+) -> None:
+    killed: list[int] = []
+
+    def kill_one(store: Store, running: Running) -> Running:
+        with suppress(subprocess.TimeoutExpired):
+            running.wait(1.0)
+            return running
+        at_work = [row.holder.pid for row in store.runs() if row.holder]
+        if at_work and (size[0] > 100 or len(killed) < size[0]):  # a few workers on a slow machine must come to an end
+            killed.append(chance.choice(at_work))
+            with suppress(ProcessLookupError):
+                os.kill(killed[-1], signal.SIGKILL)
+        return running
+
+    flooded(tmp_path, address, size, kill_one)
+    assert killed
+
+
+def test_the_same_with_the_dispatcher_killed_in_the_middle(tmp_path: Path, address: str, size: tuple[int, int]) -> None:
+    due = [size[0] // 4, size[0] // 2, size[0] * 3 // 4]
+
+    def kill_it(store: Store, running: Running) -> Running:
+        done = sum(count.items for count in store.stats() if count.status is ItemStatus.COMPLETED)
+        if due and done >= due[0]:
+            due.pop(0)
+            running.send_signal(signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            running.wait(0.1)
+        return running
+
+    flooded(tmp_path, address, size, kill_it)
+    assert not due
