@@ -12,6 +12,7 @@ import msgspec
 from ratchet.core.budget import Amount, Caps, OverBudget, Reservation, Scope
 from ratchet.core.events import Event
 from ratchet.core.failure import Reason
+from ratchet.core.feed import Beat, Today, Told
 from ratchet.core.item import Item, ItemStatus, ParkReason, Priority
 from ratchet.core.lease import Holder, Lease, WorkerRow
 from ratchet.core.ledger import Entry
@@ -195,6 +196,36 @@ class Store(Protocol):
     def ask_abort(self, run: str, *, by: str) -> None:
         """Tell whoever holds the run to stop."""
         ...
+
+    # --- told to the outside ---------------------------------------------------------------------------------
+
+    def feed(self, after: str, *, limit: int = 100) -> list[Told]:
+        """All runs' events after a place, in one order that never changes. Raises UsageError."""
+        ...
+
+    def feed_end(self) -> str: ...
+
+    def proven(self, token: str) -> WorkerRow | None:
+        """The worker a token proves, also when its lease is over."""
+        ...
+
+    def renew_all(self, beats: Sequence[Beat], *, ttl_s: float) -> list[str | None]:
+        """Many heartbeats in one transaction: for each who asked to stop, or None when the lease is lost."""
+        ...
+
+    def runs_page(
+        self, *, status: RunStatus | None = None, item: str = "", after: str = "", limit: int = 50
+    ) -> tuple[list[RunRow], str]:
+        """Newest first, and the `after` of the next page. Raises NotFound."""
+        ...
+
+    def entries_after(self, run: str, *, after: int, limit: int) -> list[Entry]:
+        """A piece of a ledger, its chain not checked."""
+        ...
+
+    def today(self) -> Today: ...
+
+    def oldest_queued_at(self) -> str: ...
 
     def close(self) -> None: ...
 

@@ -87,7 +87,7 @@ class Ledger(Database):
     def entries(self, run: str) -> list[Entry]:
         row = self.run(run)
         with self._read() as db:
-            rows = db.all("SELECT * FROM events WHERE run = ? AND seq <= ? ORDER BY seq", run, row.length)
+            rows = db.all(f"{_ENTRIES} WHERE run = ? AND seq <= ? ORDER BY seq", run, row.length)
         entries = [Entry(**dict(found)) for found in rows]
         if broken := first_break(entries, run=run, length=row.length, head=row.head):
             raise LedgerBroken(
@@ -110,14 +110,14 @@ class Ledger(Database):
 
     def runs(self) -> list[RunRow]:
         with self._read() as db:
-            return [_run_row(row) for row in db.all(f"{_RUNS} ORDER BY runs.created_at DESC, runs.id DESC")]
+            return [run_row(row) for row in db.all(f"{_RUNS} ORDER BY runs.created_at DESC, runs.id DESC")]
 
     def run(self, run: str) -> RunRow:
         with self._read() as db:
             row = db.one(f"{_RUNS} WHERE runs.id = ?", run)
         if row is None:
             raise NotFound(f"there is no run {run}", hint="`ratchet runs` lists what there is", run=run)
-        return _run_row(row)
+        return run_row(row)
 
     def ask_abort(self, run: str, *, by: str) -> None:
         with self._write() as db:
@@ -141,7 +141,7 @@ def take(db: Transaction, row: Row, *, run: str, holder: Holder, now: datetime, 
     worker, token = f"worker-{secrets.token_hex(8)}", secrets.token_urlsafe(32)
     who = (holder.worker, holder.machine, holder.pid, holder.born)
     db.run(_TAKE, run, epoch, *who, stamp(now + timedelta(seconds=ttl_s)), hash_of(token), worker)
-    db.run(_ADD_WORKER, worker, holder.worker, item, run, epoch, at, at)
+    db.run(_ADD_WORKER, worker, holder.worker, item, run, epoch, at, at, hash_of(token))
     db.run("UPDATE items SET status = 'assigned', run = ?, park_reason = '', not_before = '' WHERE id = ?", run, item)
     return Lease(run=run, item=item, epoch=epoch, holder=holder, worker=worker, token=token)
 
@@ -258,7 +258,7 @@ def _chain(lease: Lease, events: Sequence[Event], *, at: str, length: int, head:
     return entries
 
 
-def _run_row(row: Row) -> RunRow:
+def run_row(row: Row) -> RunRow:
     fields: dict[str, Any] = {
         name: row[name] for name in ("run", "item", "created_at", "length", "head", "epoch", "abort_by")
     }
@@ -272,6 +272,7 @@ def _run_row(row: Row) -> RunRow:
     )
 
 
+_ENTRIES = "SELECT run, seq, at, epoch, kind, data, prev, sum FROM events"
 _CLAIM_ITEM = "SELECT id, status, run FROM items WHERE id = ? FOR UPDATE"
 _LOCK_ITEM = "SELECT id FROM items WHERE id = ? FOR UPDATE"
 _LEASE = "SELECT * FROM leases WHERE run = ? FOR UPDATE"
@@ -281,7 +282,8 @@ _NEXT_EPOCH = "UPDATE runs SET epoch = epoch + 1 WHERE id = ? AND status = 'runn
 FENCE = "UPDATE runs SET epoch = epoch + 1 WHERE id = ? AND epoch = ? AND status = 'running'"
 _TAKE = "INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _ADD_WORKER = """
-INSERT INTO workers (id, name, item, run, epoch, status, started_at, beat_at) VALUES (?, ?, ?, ?, ?, 'starting', ?, ?)
+INSERT INTO workers (id, name, item, run, epoch, status, started_at, beat_at, token_sha256)
+VALUES (?, ?, ?, ?, ?, 'starting', ?, ?, ?)
 """
 _RENEW = """
 UPDATE leases SET expires_at = ? WHERE run = ? AND epoch = ?

@@ -19,6 +19,7 @@ from ratchet.core.queue import AGING_S
 from ratchet.errors import DiskFull, EnvironmentCannot, RatchetError
 from ratchet.store.budgets import Budgets
 from ratchet.store.database import Row, refuse_newer, scripts, utc_now
+from ratchet.store.feed import Feed
 from ratchet.store.locks import Locks
 from ratchet.store.workers import Workers
 
@@ -29,7 +30,7 @@ _MIGRATING = 7_232_438  # an advisory lock of our own: two starters do not race
 Connection = psycopg.Connection[dict[str, Any]]
 
 
-class PostgresStore(Workers, Locks, Budgets):
+class PostgresStore(Workers, Locks, Budgets, Feed):
     def __init__(
         self,
         url: str,
@@ -136,7 +137,7 @@ def _migrate(db: Connection, where: str) -> None:
         row = db.execute("SELECT COALESCE(max(version), 0) AS version FROM ratchet_schema").fetchone()
         version = int(row["version"]) if row else 0
         refuse_newer(where, version, newest)
-        for number, script in steps[version:]:
+        for number, script in [step for step in steps if step[0] > version]:
             db.execute(script)
             db.execute("INSERT INTO ratchet_schema VALUES (%s)", (number,))
 

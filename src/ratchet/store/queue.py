@@ -14,7 +14,7 @@ from ratchet.core.lease import Holder, Lease, WorkerStatus
 from ratchet.core.locks import normalised
 from ratchet.core.queue import Count, ItemRow, Limits, NoWork, Page, Why, cycle, turn
 from ratchet.core.retry import After, Retry, retry
-from ratchet.errors import NotFound, UsageError
+from ratchet.errors import Conflict, NotFound, UsageError
 from ratchet.store import Cancelled
 from ratchet.store.database import Row, Transaction, stamp
 from ratchet.store.ledger import FENCE, Ledger, block_dependants, close_lease, holder_of, take, write
@@ -63,7 +63,7 @@ class Queue(Ledger):
             return item
         if same := _same(db, item):  # somebody else was quicker
             return same
-        raise UsageError(f"there is an item {item.id} already", item=item.id)
+        raise Conflict(f"there is an item {item.id} already", item=item.id)
 
     # --- claiming --------------------------------------------------------------------------------------------
 
@@ -171,12 +171,12 @@ class Queue(Ledger):
         with self._write() as db:
             row = _locked(db, item)
             if row["status"] not in ("failed", "cancelled", "parked", "queued"):
-                raise UsageError(f"item {item} is {row['status']}: it cannot be queued again", item=item)
+                raise Conflict(f"item {item} is {row['status']}: it cannot be queued again", item=item)
             _refuse_blocked(db, item)
             wanted = msgspec.json.decode(row["body"], type=Item)
             same = _same_source(db, wanted)
             if same and same.id != item:
-                raise UsageError(f"{same.id} is open for the same source", hint=f"ratchet cancel {same.id}", item=item)
+                raise Conflict(f"{same.id} is open for the same source", hint=f"ratchet cancel {same.id}", item=item)
             db.run(_REQUEUE, item)
             db.run(_UNBLOCK, item)
             return _item_row(_locked(db, item))
@@ -186,7 +186,7 @@ class Queue(Ledger):
         with self._write() as db:
             row = _locked(db, item)
             if db.run(_PARK, reason, until, detail, item) != 1:
-                raise UsageError(f"item {item} is {row['status']}: only what waits can be parked", item=item)
+                raise Conflict(f"item {item} is {row['status']}: only what waits can be parked", item=item)
             return _item_row(_locked(db, item))
 
     def unpark(self, item: str) -> ItemRow:
@@ -194,7 +194,7 @@ class Queue(Ledger):
             row = _locked(db, item)
             _refuse_blocked(db, item)
             if db.run(_UNPARK, item) != 1:
-                raise UsageError(f"item {item} is {row['status']}, not parked", item=item)
+                raise Conflict(f"item {item} is {row['status']}, not parked", item=item)
             return _item_row(_locked(db, item))
 
     # --- looking ---------------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ def _same(db: Transaction, item: Item) -> Item | None:
         return _same_source(db, item)
     before: Item = msgspec.json.decode(row["body"], type=Item)
     if (before.repo, before.spec) != (item.repo, item.spec):
-        raise UsageError(
+        raise Conflict(
             f"the request key {item.request_key} was used for another item, {before.id}",
             hint="a new request needs a new key",
             item=before.id,
@@ -335,7 +335,7 @@ def _locked(db: Transaction, item: str) -> Row:
 
 def _refuse_blocked(db: Transaction, item: str) -> None:
     if row := db.one(_BLOCKED_BY, item):
-        raise UsageError(
+        raise Conflict(
             f"{item} needs {row['id']}, which is {row['status']}", hint=f"ratchet requeue {row['id']}", item=item
         )
 

@@ -18,13 +18,14 @@ from ratchet.errors import DiskFull, EnvironmentCannot, RatchetError
 from ratchet.files import FILE_MODE, make_private_dir
 from ratchet.store.budgets import Budgets
 from ratchet.store.database import Row, refuse_newer, scripts, stamp, utc_now
+from ratchet.store.feed import Feed
 from ratchet.store.locks import Locks
 from ratchet.store.workers import Workers
 
 BUSY_S = 30.0
 
 
-class SqliteStore(Workers, Locks, Budgets):
+class SqliteStore(Workers, Locks, Budgets, Feed):
     def __init__(
         self,
         path: Path,
@@ -137,7 +138,7 @@ def _migrate(db: sqlite3.Connection, path: Path) -> None:
     try:
         version = _version(db)
         refuse_newer(str(path), version, newest)
-        for _, script in steps[version:]:
+        for script in [script for number, script in steps if number > version]:
             for statement in script.split(";\n"):
                 db.execute(statement)
         db.execute(f"PRAGMA user_version = {newest}")

@@ -46,14 +46,14 @@ class Workers(Queue):
     def workers(self, *, live: bool = False, limit: int = 500) -> list[WorkerRow]:
         """Newest first."""
         with self._read() as db:
-            return [_worker(row) for row in db.all(_LIVE_WORKERS if live else _WORKERS, limit)]
+            return [worker_row(row) for row in db.all(_LIVE_WORKERS if live else _WORKERS, limit)]
 
     def worker(self, worker: str) -> WorkerRow:
         with self._read() as db:
             row = db.one("SELECT * FROM workers WHERE id = ?", worker)
         if row is None:
             raise NotFound(f"there is no worker {worker}", hint="`ratchet workers` lists them", worker=worker)
-        return _worker(row)
+        return worker_row(row)
 
     def _give_up(self, db: Transaction, lease: Lease, reason: Reason, detail: str) -> Retry:
         held = {"run": lease.run, "epoch": lease.epoch, "item": lease.item, "expires_at": _EVER}
@@ -68,7 +68,7 @@ class Workers(Queue):
         return bool(row and row["status"] == status)
 
 
-def _worker(row: Row) -> WorkerRow:
+def worker_row(row: Row) -> WorkerRow:
     fields = {name: row[name] for name in WorkerRow.__struct_fields__}
     return WorkerRow(**fields | {"status": WorkerStatus(row["status"])})
 
