@@ -19,8 +19,9 @@ ROOMS = {
     "workspace": {"core", "errors", "files", "process", "workspace"},
     "checks": {"core", "errors", "files", "process", "checks"},
     "agents": {"core", "errors", "files", "process", "agents"},
-    "repository": {"errors", "files", "workspace"},
+    "repository": {"core", "errors", "files", "workspace"},
     "schemas": {"core"},
+    "client": {"core", "errors"},
 }
 IMPURE = {
     "time",

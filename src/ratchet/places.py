@@ -31,6 +31,22 @@ def user_state() -> Path:
     return _own_folder("XDG_STATE_HOME", ".local/state")
 
 
+def clones() -> Path:
+    """Where repositories that are named by a URL or as owner/name are kept."""
+    return _own_folder("XDG_CACHE_HOME", ".cache") / "clones"
+
+
+def store_address(config: Config, folder: Path) -> str | Path:
+    """A database's URL as it is; a path from the repository at `folder`, which keeps its own when nothing is said.
+
+    Outside of any repository it is the user's."""
+    if "://" in config.store:
+        return config.store
+    if config.store:
+        return folder / config.store
+    return folder / ".ratchet" / "ratchet.db" if (folder / ".git").exists() else user_state() / "ratchet.db"
+
+
 def _own_folder(variable: str, default: str) -> Path:
     return Path(os.environ.get(variable) or Path.home() / default) / "ratchet"
 

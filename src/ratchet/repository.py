@@ -1,12 +1,19 @@
-"""The repository a run works for: found, checked, and described in words that help when it will not do."""
+"""The repository a run works for: found or fetched, checked, and described in words that help when it will not do."""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
-from ratchet.errors import GitFailed, UsageError
+from ratchet.core.repo import RepoKind, address_of, repo_kind
+from ratchet.errors import EnvironmentCannot, GitFailed, UsageError
 from ratchet.files import make_private_dir
 from ratchet.workspace.git import git, text
 
@@ -42,6 +49,68 @@ def find(start: Path) -> Repository:
         ) from error
     status = git("status", "--porcelain", "--untracked-files=normal", cwd=root)
     return Repository(root=root, head=head, dirty=bool(status.strip()))
+
+
+def place_of(repo: str, *, clones: Path) -> Path:
+    """Where a repository is, or will be once `resolve` has fetched it. Raises UsageError."""
+    try:
+        kind = repo_kind(repo)
+    except ValueError as error:
+        raise UsageError(str(error), hint="an absolute path, a git URL or owner/name") from error
+    if kind is RepoKind.PATH:
+        return Path(repo)
+    name = repo.rstrip("/").removesuffix(".git").rpartition("/")[2].rpartition(":")[2]
+    return clones / f"{name}-{hashlib.sha256(address_of(repo).encode()).hexdigest()[:12]}"
+
+
+def resolve(repo: str, *, clones: Path) -> Path:
+    """The repository on this machine: a path as it is, anything else cloned once and fetched from then on.
+
+    A clone follows its origin: its branch stands where the origin's does. Many processes may ask at once.
+    """
+    place = place_of(repo, clones=clones)
+    if repo_kind(repo) is RepoKind.PATH:
+        return find(place).root
+    try:
+        with _alone(place):
+            _fetch(place) if (place / ".git").is_dir() else _clone(address_of(repo), place)
+    except GitFailed as error:
+        raise EnvironmentCannot(
+            f"{repo} cannot be fetched: {error.message}", hint=f"try it by hand: git ls-remote {address_of(repo)}"
+        ) from error
+    return place
+
+
+@contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    handle = os.open(
+        make_private_dir(place.parent) / f".{place.name}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600
+    )
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _clone(address: str, place: Path) -> None:
+    """Made beside its place and then named: a clone that was cut short is never taken for a repository."""
+    half = place.with_name(f".{place.name}.half")
+    shutil.rmtree(half, ignore_errors=True)
+    git(*_SAFE, "clone", "--quiet", "--no-hardlinks", "--", address, str(half))
+    half.rename(place)
+
+
+def _fetch(place: Path) -> None:
+    git(*_SAFE, "fetch", "--quiet", "--prune", "--tags", "--force", "origin", cwd=place)
+    git("remote", "set-head", "origin", "--auto", cwd=place)
+    git("reset", "--quiet", "--hard", "refs/remotes/origin/HEAD", cwd=place)
+
+
+# `ext::` addresses run commands; an address from the queue must never.
+_SAFE = ("-c", "protocol.allow=never", *(
+    word for name in ("https", "http", "ssh", "git", "file") for word in ("-c", f"protocol.{name}.allow=always")
+))  # fmt: skip
 
 
 def commit_of(repo: Path, name: str) -> str | None:

@@ -18,9 +18,11 @@ from ratchet import __version__
 from ratchet.errors import RatchetError
 from ratchet.surfaces.cli.common import EXIT_CODES, Command, say
 
-_MODULES = ("running", "testing", "looking", "workspaces", "project")
-# Run again and again while somebody waits: it is parsed with its own module only.
-_QUICK = {"test": ("testing",)}
+_MODULES = ("running", "queueing", "serving", "testing", "looking", "workspaces", "project")
+# Run again and again while somebody waits: parsed with their own module only.
+_QUICK = {"test": ("testing",), "top": ("serving",)} | {
+    name: ("queueing",) for name in ("add", "queue", "cancel", "requeue", "workers", "kill", "metrics")
+}
 
 
 def commands(named: str = "") -> list[Command]:
