@@ -20,9 +20,7 @@ from ratchet.surfaces.cli.common import EXIT_CODES, Command, say
 
 _MODULES = ("running", "queueing", "serving", "testing", "looking", "workspaces", "project")
 # Run again and again while somebody waits: parsed with their own module only.
-_QUICK = {"test": ("testing",), "top": ("serving",)} | {
-    name: ("queueing",) for name in ("add", "queue", "cancel", "requeue", "workers", "kill", "metrics")
-}
+_QUICK = {"test": ("testing",), "top": ("serving",)} | dict.fromkeys(("add", "queue", "cancel", "requeue", "workers", "kill", "metrics"), ("queueing",))
 
 
 def commands(named: str = "") -> list[Command]:
