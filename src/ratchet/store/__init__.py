@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 import msgspec
 
@@ -20,6 +20,7 @@ from ratchet.core.locks import Blocked, Locked
 from ratchet.core.queue import AGING_S, Count, ItemRow, Limits, NoWork, Page
 from ratchet.core.receipt import Receipt
 from ratchet.core.retry import Retry
+from ratchet.core.signal import Topic
 from ratchet.core.state import RunStatus
 from ratchet.errors import EnvironmentCannot
 
@@ -47,8 +48,42 @@ class Cancelled(StrEnum):
     OVER = "over"  # it had ended before
 
 
+class Listener(Protocol):
+    """Hears a topic from the moment it was made: listen first, then look, then wait, and nothing falls between."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Until something was told since the last wait, or the time is over. False says nothing: look all the same."""
+        ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
 class Store(Protocol):
-    """Every backend passes the one suite in `tests/contract`."""
+    """Every backend passes the one suite in `tests/contract`. Any thread may call any verb at any time.
+
+    The loop of a worker, and the pattern for whoever waits for something:
+
+        with store.listen(Topic.WORK) as work:
+            while not stopping:
+                lease = store.claim_next(...)
+                if isinstance(lease, NoWork):
+                    work.wait(POLL_S)
+
+    A supervisor listens to `Topic.STOP` and renews its lease when it hears it: so a cancel or a kill, which are told in
+    the answer to a renewal, reach their worker in milliseconds instead of at the next heartbeat.
+    """
+
+    def listen(self, topic: Topic) -> Listener:
+        """Be woken when something on the topic may have changed: in milliseconds, from any process or machine.
+
+        A hint, never a promise (its teller may die before telling): look again after `POLL_S` at the latest. What
+        only time brings (a park's end, a lease's) and a place that a limit left free are not told.
+        """
+        ...
 
     # --- the queue -------------------------------------------------------------------------------------------
 

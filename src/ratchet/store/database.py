@@ -2,20 +2,29 @@
 
 SQL is written once, with `?` for values and PostgreSQL's locking clauses. SQLite has one writer at a time, so there the
 clauses are left off: what they ask for holds anyway.
+
+A verb is one transaction, and may be done more than once: after a deadlock, a server's restart, a lost connection. So
+what it makes up comes from `db.key` (ids, tokens) and `db.began_at` (the time in its events), the same each time; and
+when an earlier try may have been committed without our hearing so, `db.doubt` tells it to look first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from datetime import UTC, datetime
+from functools import wraps
 from importlib.resources import files
-from typing import Any, Protocol
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from ratchet.core.lease import Holder
+from ratchet.core.signal import Topic
 from ratchet.errors import StoreNewer
 
 Row = Mapping[str, Any]
+P = ParamSpec("P")
+T = TypeVar("T")
+S = TypeVar("S", bound="Database")
+KEY_BYTES = 40
 
 
 def utc_now() -> datetime:
@@ -32,6 +41,10 @@ def local_midnight(at: datetime) -> datetime:
 
 
 class Transaction(Protocol):
+    key: str
+    began_at: str
+    doubt: bool
+
     def all(self, sql: str, *values: object) -> list[Row]: ...
 
     def one(self, sql: str, *values: object) -> Row | None: ...
@@ -46,19 +59,23 @@ class Transaction(Protocol):
         """Wait until nobody else is in a transaction that asked for the same `what`."""
         ...
 
+    def tell(self, topic: Topic) -> None:
+        """Wake who listens, once this is committed."""
+        ...
+
 
 class Database:
-    """A connection, a clock, and a way to see that a holder is dead, which frees its lease before it expires."""
+    """Connections, a clock, and a way to see that a holder is dead, which frees its lease before it expires."""
 
     _clock: Callable[[], datetime]
     _gone: Callable[[Holder], bool]
     _midnight: Callable[[datetime], datetime] = staticmethod(local_midnight)
     _aging_s: float
 
-    def _write(self) -> AbstractContextManager[Transaction]:
+    def _write(self, act: Callable[[Transaction], T]) -> T:
         raise NotImplementedError
 
-    def _read(self) -> AbstractContextManager[Transaction]:
+    def _read(self, act: Callable[[Transaction], T]) -> T:
         raise NotImplementedError
 
     def close(self) -> None:
@@ -66,6 +83,26 @@ class Database:
 
     def _today(self) -> str:
         return stamp(self._midnight(self._clock()))
+
+
+def writes(verb: Callable[Concatenate[S, Transaction, P], T]) -> Callable[Concatenate[S, P], T]:
+    """The verb is one durable transaction: all of it or, when it raises, nothing."""
+
+    @wraps(verb)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._write(lambda db: verb(self, db, *args, **kwargs))
+
+    return call
+
+
+def reads(verb: Callable[Concatenate[S, Transaction, P], T]) -> Callable[Concatenate[S, P], T]:
+    """The verb only looks, at one moment."""
+
+    @wraps(verb)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._read(lambda db: verb(self, db, *args, **kwargs))
+
+    return call
 
 
 def scripts(backend: str) -> list[tuple[int, str]]:

@@ -11,8 +11,8 @@ from ratchet.core.ledger import Entry
 from ratchet.core.state import RunStatus
 from ratchet.errors import NotFound, UsageError
 from ratchet.store import RunRow
-from ratchet.store.database import Row, Transaction, stamp
-from ratchet.store.ledger import Ledger, hash_of, run_row
+from ratchet.store.database import Row, Transaction, reads, stamp, writes
+from ratchet.store.ledger import Ledger, entry, hash_of, run_row
 from ratchet.store.workers import worker_row
 
 FEED_MAX = 500
@@ -21,74 +21,71 @@ FEED_MAX = 500
 class Feed(Ledger):
     # --- the feed --------------------------------------------------------------------------------------------
 
-    def feed(self, after: str, *, limit: int = 100) -> list[Told]:
+    @reads
+    def feed(self, db: Transaction, after: str, *, limit: int = 100) -> list[Told]:
         """What came after a place, in the order that everybody sees. Raises UsageError."""
         place, run, seq = _place(after)
-        with self._read() as db:
-            rows = db.all(_FEED, place, place, run, seq, max(1, min(limit, FEED_MAX)))
-        return [_told(row) for row in rows]
+        return [_told(row) for row in db.all(_FEED, place, place, run, seq, max(1, min(limit, FEED_MAX)))]
 
-    def feed_end(self) -> str:
+    @reads
+    def feed_end(self, db: Transaction) -> str:
         """The place of the newest event that is told."""
-        with self._read() as db:
-            row = db.one(_FEED_END)
+        row = db.one(_FEED_END)
         return _told(row).place if row else START
 
     # --- workers ---------------------------------------------------------------------------------------------
 
-    def proven(self, token: str) -> WorkerRow | None:
+    @reads
+    def proven(self, db: Transaction, token: str) -> WorkerRow | None:
         """The worker a token proves, also when its lease is over: every write is fenced by its epoch anyway."""
-        with self._read() as db:
-            row = db.one("SELECT * FROM workers WHERE token_sha256 = ?", hash_of(token))
+        row = db.one("SELECT * FROM workers WHERE token_sha256 = ?", hash_of(token))
         return worker_row(row) if row else None
 
-    def renew_all(self, beats: Sequence[Beat], *, ttl_s: float) -> list[str | None]:
+    @writes
+    def renew_all(self, db: Transaction, beats: Sequence[Beat], *, ttl_s: float) -> list[str | None]:
         """Keep many leases in one transaction: for each who asked for the run to be stopped, or None: it is lost."""
         now = self._clock()
-        with self._write() as db:
-            kept = _renewed(db, beats, expires_at=stamp(now + timedelta(seconds=ttl_s)), at=stamp(now))
-            missing = {(beat.run, beat.epoch) for beat in beats} - kept.keys()
-            kept |= {one: "" for one in missing if db.one(_FINISHED, *one)}
+        kept = _renewed(db, beats, expires_at=stamp(now + timedelta(seconds=ttl_s)), at=stamp(now))
+        missing = {(beat.run, beat.epoch) for beat in beats} - kept.keys()
+        kept |= {one: "" for one in missing if db.one(_FINISHED, *one)}
         return [kept.get((beat.run, beat.epoch)) for beat in beats]
 
     # --- looking ---------------------------------------------------------------------------------------------
 
+    @reads
     def runs_page(
-        self, *, status: RunStatus | None = None, item: str = "", after: str = "", limit: int = 50
+        self, db: Transaction, *, status: RunStatus | None = None, item: str = "", after: str = "", limit: int = 50
     ) -> tuple[list[RunRow], str]:
         """Newest first, and where the next page begins. `after` is a run that is there."""
         wanted = {"runs.status": status, "runs.item": item or None}
         given = {name: value for name, value in wanted.items() if value is not None}
         where = "".join(f" AND {name} = ?" for name in given)
-        begin = self._created(after) if after else ("9999", "")
-        with self._read() as db:
-            rows = db.all(_RUNS_PAGE.format(where=where), *begin, *given.values(), limit + 1)
+        begin = _created(db, after) if after else ("9999", "")
+        rows = db.all(_RUNS_PAGE.format(where=where), *begin, *given.values(), limit + 1)
         page = [run_row(row) for row in rows[:limit]]
         return page, page[-1].run if len(rows) > limit else ""
 
-    def entries_after(self, run: str, *, after: int, limit: int) -> list[Entry]:
+    @reads
+    def entries_after(self, db: Transaction, run: str, *, after: int, limit: int) -> list[Entry]:
         """A piece of a ledger. Unlike `entries`, the chain is not checked: that takes all of it."""
-        with self._read() as db:
-            rows = db.all(_PIECE, run, after, limit)
-        return [Entry(**dict(row)) for row in rows]
+        return [entry(row) for row in db.all(_PIECE, run, after, limit)]
 
-    def today(self) -> Today:
-        with self._read() as db:
-            counted = db.all(_TOLD_TODAY, self._today())
-            ran = db.all(_RAN_TODAY, self._today())
+    @reads
+    def today(self, db: Transaction) -> Today:
+        counted, ran = db.all(_TOLD_TODAY, self._today()), db.all(_RAN_TODAY, self._today())
         return Today(events={row["kind"]: row["n"] for row in counted}, average_run_s=_average(ran))
 
-    def oldest_queued_at(self) -> str:
-        with self._read() as db:
-            row = db.one("SELECT min(created_at) AS at FROM items WHERE status = 'queued'")
+    @reads
+    def oldest_queued_at(self, db: Transaction) -> str:
+        row = db.one("SELECT min(created_at) AS at FROM items WHERE status = 'queued'")
         return str(row["at"] or "") if row else ""
 
-    def _created(self, run: str) -> tuple[str, str]:
-        with self._read() as db:
-            row = db.one("SELECT created_at FROM runs WHERE id = ?", run)
-        if row is None:
-            raise NotFound(f"there is no run {run}", hint="take `after` from the page before", run=run)
-        return row["created_at"], run
+
+def _created(db: Transaction, run: str) -> tuple[str, str]:
+    row = db.one("SELECT created_at FROM runs WHERE id = ?", run)
+    if row is None:
+        raise NotFound(f"there is no run {run}", hint="take `after` from the page before", run=run)
+    return row["created_at"], run
 
 
 def _renewed(db: Transaction, beats: Sequence[Beat], *, expires_at: str, at: str) -> dict[tuple[str, int], str]:
@@ -114,8 +111,7 @@ def _number(text: str) -> bool:
 
 
 def _told(row: Row) -> Told:
-    fields = {name: row[name] for name in Entry.__struct_fields__}
-    return Told(place=f"{row['place']}:{row['run']}:{row['seq']}", entry=Entry(**fields))
+    return Told(place=f"{row['place']}:{row['run']}:{row['seq']}", entry=entry(row))
 
 
 def _average(rows: Sequence[Row]) -> float:

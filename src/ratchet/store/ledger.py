@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import secrets
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,26 +15,29 @@ from ratchet.core.item import OPEN, Item, ItemStatus
 from ratchet.core.lease import Holder, Lease, WorkerStatus
 from ratchet.core.ledger import GENESIS, MESSAGE_MAX_BYTES, Entry, first_break, seal
 from ratchet.core.receipt import Receipt
+from ratchet.core.signal import Topic
 from ratchet.core.state import ROWS, RunStatus
 from ratchet.errors import LeaseHeld, LeaseLost, LedgerBroken, NotFound, UsageError
 from ratchet.store import RunRow
-from ratchet.store.database import Database, Row, Transaction, stamp
+from ratchet.store.database import Database, Row, Transaction, reads, stamp, writes
 
 
 class Ledger(Database):
     # --- leases ----------------------------------------------------------------------------------------------
 
-    def claim(self, item: str, *, run: str, holder: Holder, ttl_s: float) -> Lease:
+    @writes
+    def claim(self, db: Transaction, item: str, *, run: str, holder: Holder, ttl_s: float) -> Lease:
         now = self._clock()
-        with self._write() as db:
-            row = db.one(_CLAIM_ITEM, item)
-            if row is None:
-                raise NotFound(f"there is no item {item}", item=item)
-            if row["status"] not in OPEN:
-                raise UsageError(f"item {item} is {row['status']}: nothing is left to do", item=item)
-            if row["run"]:
-                self._free(db, row["run"], now)
-            return take(db, row, run=run, holder=holder, now=now, ttl_s=ttl_s)
+        if db.doubt and (held := claimed(db, holder)):
+            return held
+        row = db.one(_CLAIM_ITEM, item)
+        if row is None:
+            raise NotFound(f"there is no item {item}", item=item)
+        if row["status"] not in OPEN:
+            raise UsageError(f"item {item} is {row['status']}: nothing is left to do", item=item)
+        if row["run"]:
+            self._free(db, row["run"], now)
+        return take(db, row, run=run, holder=holder, now=now, ttl_s=ttl_s)
 
     def _free(self, db: Transaction, run: str, now: datetime) -> None:
         """Drop a lease that has expired or whose holder is dead; refuse when it is alive."""
@@ -52,26 +54,27 @@ class Ledger(Database):
             )
         close_lease(db, run, row["epoch"], WorkerStatus.FAILED, detail="lost", at=stamp(now))
 
-    def renew(self, lease: Lease, *, ttl_s: float, iteration: int | None = None) -> str:
+    @writes
+    def renew(self, db: Transaction, lease: Lease, *, ttl_s: float, iteration: int | None = None) -> str:
         now = self._clock()
-        with self._write() as db:
-            row = db.one(_RENEW, stamp(now + timedelta(seconds=ttl_s)), lease.run, lease.epoch)
-            if row is None:
-                return _renew_finished(db, lease)
-            beat = db.one(_BEAT, stamp(now), iteration, lease.run, lease.epoch) if row["id"] else None
-            return str(row["abort_by"]) or (_over(db, lease, beat["iteration"]) if beat else "")
+        row = db.one(_RENEW, stamp(now + timedelta(seconds=ttl_s)), lease.run, lease.epoch)
+        if row is None:
+            return _renew_finished(db, lease)
+        beat = db.one(_BEAT, stamp(now), iteration, lease.run, lease.epoch) if row["id"] else None
+        return str(row["abort_by"]) or (_over(db, lease, beat["iteration"]) if beat else "")
 
-    def release(self, lease: Lease) -> None:
-        with self._write() as db:
-            db.one(_LOCK_ITEM, lease.item)
-            if close_lease(db, lease.run, lease.epoch, WorkerStatus.RELEASED, detail="", at=stamp(self._clock())):
-                db.run(_BACK_IN_QUEUE, lease.item)
-                db.run(FENCE, lease.run, lease.epoch)
+    @writes
+    def release(self, db: Transaction, lease: Lease) -> None:
+        db.one(_LOCK_ITEM, lease.item)
+        if close_lease(db, lease.run, lease.epoch, WorkerStatus.RELEASED, detail="", at=stamp(self._clock())):
+            db.run(_BACK_IN_QUEUE, lease.item)
+            db.run(FENCE, lease.run, lease.epoch)
+            db.tell(Topic.WORK)
 
-    def lease_of(self, token: str) -> Lease:
+    @reads
+    def lease_of(self, db: Transaction, token: str) -> Lease:
         """The lease a token proves. Raises LeaseLost."""
-        with self._read() as db:
-            row = db.one(_PROVEN, hash_of(token))
+        row = db.one(_PROVEN, hash_of(token))
         if row is None:
             raise LeaseLost("this token is of no lease that is held", hint="claim again")
         return Lease(
@@ -80,15 +83,19 @@ class Ledger(Database):
 
     # --- the ledger ------------------------------------------------------------------------------------------
 
-    def append(self, lease: Lease, events: Sequence[Event], receipt: Receipt | None = None) -> list[Entry]:
-        with self._write() as db:
-            return write(db, lease, events, at=stamp(self._clock()), receipt=receipt)
+    @writes
+    def append(
+        self, db: Transaction, lease: Lease, events: Sequence[Event], receipt: Receipt | None = None
+    ) -> list[Entry]:
+        if db.doubt and (there := _appended(db, lease, events)):
+            return there
+        return write(db, lease, events, at=db.began_at, receipt=receipt)
 
-    def entries(self, run: str) -> list[Entry]:
-        row = self.run(run)
-        with self._read() as db:
-            rows = db.all(f"{_ENTRIES} WHERE run = ? AND seq <= ? ORDER BY seq", run, row.length)
-        entries = [Entry(**dict(found)) for found in rows]
+    @reads
+    def entries(self, db: Transaction, run: str) -> list[Entry]:
+        row = _run(db, run)
+        rows = db.all("SELECT * FROM events WHERE run = ? AND seq <= ? ORDER BY seq", run, row.length)
+        entries = [entry(found) for found in rows]
         if broken := first_break(entries, run=run, length=row.length, head=row.head):
             raise LedgerBroken(
                 f"row {broken.seq} of the ledger of {run} does not hold: {broken.why}",
@@ -98,9 +105,9 @@ class Ledger(Database):
             )
         return entries
 
-    def receipts(self, run: str) -> list[Receipt]:
-        with self._read() as db:
-            rows = db.all("SELECT body FROM receipts WHERE run = ? ORDER BY step", run)
+    @reads
+    def receipts(self, db: Transaction, run: str) -> list[Receipt]:
+        rows = db.all("SELECT body FROM receipts WHERE run = ? ORDER BY step", run)
         try:
             return [msgspec.json.decode(row["body"], type=Receipt) for row in rows]
         except msgspec.MsgspecError as error:
@@ -108,20 +115,18 @@ class Ledger(Database):
 
     # --- looking ---------------------------------------------------------------------------------------------
 
-    def runs(self) -> list[RunRow]:
-        with self._read() as db:
-            return [run_row(row) for row in db.all(f"{_RUNS} ORDER BY runs.created_at DESC, runs.id DESC")]
+    @reads
+    def runs(self, db: Transaction) -> list[RunRow]:
+        return [run_row(row) for row in db.all(f"{_RUNS} ORDER BY runs.created_at DESC, runs.id DESC")]
 
-    def run(self, run: str) -> RunRow:
-        with self._read() as db:
-            row = db.one(f"{_RUNS} WHERE runs.id = ?", run)
-        if row is None:
-            raise NotFound(f"there is no run {run}", hint="`ratchet runs` lists what there is", run=run)
-        return run_row(row)
+    @reads
+    def run(self, db: Transaction, run: str) -> RunRow:
+        return _run(db, run)
 
-    def ask_abort(self, run: str, *, by: str) -> None:
-        with self._write() as db:
-            db.run("UPDATE runs SET abort_by = ? WHERE id = ? AND status = 'running'", by, run)
+    @writes
+    def ask_abort(self, db: Transaction, run: str, *, by: str) -> None:
+        db.run("UPDATE runs SET abort_by = ? WHERE id = ? AND status = 'running'", by, run)
+        db.tell(Topic.STOP)
 
 
 # --- what the other verbs build on ---------------------------------------------------------------------------------
@@ -138,12 +143,26 @@ def take(db: Transaction, row: Row, *, run: str, holder: Holder, now: datetime, 
     else:
         epoch = 1
         db.run(_START_RUN, run, item, at, GENESIS, epoch)
-    worker, token = f"worker-{secrets.token_hex(8)}", secrets.token_urlsafe(32)
+    worker, token = names(db.key)
     who = (holder.worker, holder.machine, holder.pid, holder.born)
     db.run(_TAKE, run, epoch, *who, stamp(now + timedelta(seconds=ttl_s)), hash_of(token), worker)
     db.run(_ADD_WORKER, worker, holder.worker, item, run, epoch, at, at, hash_of(token))
     db.run("UPDATE items SET status = 'assigned', run = ?, park_reason = '', not_before = '' WHERE id = ?", run, item)
     return Lease(run=run, item=item, epoch=epoch, holder=holder, worker=worker, token=token)
+
+
+def names(key: str) -> tuple[str, str]:
+    """A worker's id and its token, from the key of the claim: done again, the claim finds its lease by them."""
+    return f"worker-{key[:16]}", key[16:]
+
+
+def claimed(db: Transaction, holder: Holder) -> Lease | None:
+    """The lease that an earlier try of this very claim has taken, if it was committed before the connection broke."""
+    worker, token = names(db.key)
+    row = db.one(_PROVEN, hash_of(token))
+    if row is None:
+        return None
+    return Lease(run=row["run"], item=row["item"], epoch=row["epoch"], holder=holder, worker=worker, token=token)
 
 
 def write(
@@ -193,6 +212,8 @@ def _move(db: Transaction, lease: Lease, event: Event, at: str) -> None:
         close_lease(db, lease.run, lease.epoch, _ENDS[type(event)], detail=detail, at=at)
     if status in (ItemStatus.FAILED, ItemStatus.CANCELLED):
         block_dependants(db, lease.item)
+    if status is ItemStatus.QUEUED or (status is ItemStatus.COMPLETED and db.one(_IS_NEEDED, lease.item)):
+        db.tell(Topic.WORK)
 
 
 def close_lease(db: Transaction, run: str, epoch: int, status: WorkerStatus, *, detail: str, at: str) -> bool:
@@ -258,6 +279,25 @@ def _chain(lease: Lease, events: Sequence[Event], *, at: str, length: int, head:
     return entries
 
 
+def _appended(db: Transaction, lease: Lease, events: Sequence[Event]) -> list[Entry]:
+    """What an earlier try of this very append has written, if it was committed before the connection broke."""
+    rows = db.all(_LAST, lease.run, lease.epoch, len(events))[::-1]
+    wanted = [(db.began_at, kind_of(event), encode(event)) for event in events]
+    same = [(row["at"], row["kind"], bytes(row["data"])) for row in rows] == wanted
+    return [entry(row) for row in rows] if same else []
+
+
+def entry(row: Row) -> Entry:
+    return Entry(**{name: row[name] for name in Entry.__struct_fields__})
+
+
+def _run(db: Transaction, run: str) -> RunRow:
+    row = db.one(f"{_RUNS} WHERE runs.id = ?", run)
+    if row is None:
+        raise NotFound(f"there is no run {run}", hint="`ratchet runs` lists what there is", run=run)
+    return run_row(row)
+
+
 def run_row(row: Row) -> RunRow:
     fields: dict[str, Any] = {
         name: row[name] for name in ("run", "item", "created_at", "length", "head", "epoch", "abort_by")
@@ -272,7 +312,6 @@ def run_row(row: Row) -> RunRow:
     )
 
 
-_ENTRIES = "SELECT run, seq, at, epoch, kind, data, prev, sum FROM events"
 _CLAIM_ITEM = "SELECT id, status, run FROM items WHERE id = ? FOR UPDATE"
 _LOCK_ITEM = "SELECT id FROM items WHERE id = ? FOR UPDATE"
 _LEASE = "SELECT * FROM leases WHERE run = ? FOR UPDATE"
@@ -303,6 +342,7 @@ UPDATE runs SET length = ?, head = ?, status = ?
 WHERE id = ? AND epoch = ? AND length = ? AND status = 'running'
 """
 _ADD_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_LAST = "SELECT * FROM events WHERE run = ? AND epoch = ? ORDER BY seq DESC LIMIT ?"
 _MOVE_ITEM = "UPDATE items SET status = ?, park_reason = ?, not_before = ?, detail = ? WHERE id = ? AND run = ?"
 _END_WORKER = """
 UPDATE workers SET status = ?, ended_at = ?, detail = ? WHERE run = ? AND epoch = ? AND ended_at = ''
@@ -312,6 +352,7 @@ _BLOCK = """
 UPDATE items SET status = 'parked', park_reason = 'blocked', not_before = '', detail = ?
 WHERE status = 'queued' AND id IN (SELECT item FROM needs WHERE need = ?)
 """
+_IS_NEEDED = "SELECT 1 AS ok FROM needs WHERE need = ? LIMIT 1"
 _RUNS = """
 SELECT runs.id AS run, runs.item, runs.status, runs.created_at, runs.length, runs.head, runs.epoch, runs.abort_by,
        items.body, items.status AS item_status,

@@ -7,41 +7,41 @@ from collections.abc import Iterable
 from ratchet.core.lease import Lease
 from ratchet.core.locks import Blocked, Locked, normalised, overlap
 from ratchet.errors import UsageError
-from ratchet.store.database import Database, Transaction, stamp
+from ratchet.store.database import Database, Transaction, reads, stamp, writes
 from ratchet.store.ledger import hold, lost
 
 
 class Locks(Database):
-    def lock(self, lease: Lease, paths: Iterable[str]) -> Locked | Blocked:
+    @writes
+    def lock(self, db: Transaction, lease: Lease, paths: Iterable[str]) -> Locked | Blocked:
         """Nobody waits and nobody holds a part, so nobody can wait for a ring. Raises LeaseLost, UsageError."""
         wanted = _normal(paths)
-        with self._write() as db:
-            repo = _repo(db, lease)
-            db.alone(f"locks {repo}")
-            hold(db, lease)
-            for row in db.all(_OTHERS, repo, lease.run, stamp(self._clock())):
-                for path in wanted:
-                    if overlap(path, row["path"]):
-                        return Blocked(asked=path, held=row["path"], run=row["run"], worker=row["worker"])
-            db.many(_LOCK, [(repo, path, lease.run) for path in wanted])
-            return Locked(paths=_held(db, lease.run))
+        repo = _repo(db, lease)
+        db.alone(f"locks {repo}")
+        hold(db, lease)
+        for row in db.all(_OTHERS, repo, lease.run, stamp(self._clock())):
+            for path in wanted:
+                if overlap(path, row["path"]):
+                    return Blocked(asked=path, held=row["path"], run=row["run"], worker=row["worker"])
+        db.many(_LOCK, [(repo, path, lease.run) for path in wanted])
+        return Locked(paths=_held(db, lease.run))
 
-    def unlock(self, lease: Lease, paths: Iterable[str] | None = None) -> list[str]:
+    @writes
+    def unlock(self, db: Transaction, lease: Lease, paths: Iterable[str] | None = None) -> list[str]:
         """Let go of these, or of all; returns what is still held. Raises LeaseLost."""
-        with self._write() as db:
-            hold(db, lease)
-            if paths is None:
-                db.run("DELETE FROM locks WHERE run = ?", lease.run)
-            else:
-                db.many("DELETE FROM locks WHERE run = ? AND path = ?", [(lease.run, path) for path in _normal(paths)])
-            return _held(db, lease.run)
+        hold(db, lease)
+        if paths is None:
+            db.run("DELETE FROM locks WHERE run = ?", lease.run)
+        else:
+            db.many("DELETE FROM locks WHERE run = ? AND path = ?", [(lease.run, path) for path in _normal(paths)])
+        return _held(db, lease.run)
 
-    def locks(self, repo: str) -> dict[str, list[str]]:
+    @reads
+    def locks(self, db: Transaction, repo: str) -> dict[str, list[str]]:
         """Paths by the run that holds them."""
         held: dict[str, list[str]] = {}
-        with self._read() as db:
-            for row in db.all(_ALL, repo, stamp(self._clock())):
-                held.setdefault(row["run"], []).append(row["path"])
+        for row in db.all(_ALL, repo, stamp(self._clock())):
+            held.setdefault(row["run"], []).append(row["path"])
         return held
 
 

@@ -1,10 +1,12 @@
-"""The shared store: PostgreSQL, for many machines. One connection for each store, made anew when it was lost."""
+"""The shared store: PostgreSQL, for many machines. Its verbs ride out deadlocks, lost connections and a restart."""
 
 from __future__ import annotations
 
-import threading
+import random
+import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -16,14 +18,21 @@ from psycopg.rows import dict_row
 
 from ratchet.core.lease import Holder
 from ratchet.core.queue import AGING_S
+from ratchet.core.signal import Topic
 from ratchet.errors import DiskFull, EnvironmentCannot, RatchetError
+from ratchet.store import Listener
 from ratchet.store.budgets import Budgets
-from ratchet.store.database import Row, refuse_newer, scripts, utc_now
+from ratchet.store.database import KEY_BYTES, Row, T, Transaction, refuse_newer, scripts, stamp
 from ratchet.store.feed import Feed
 from ratchet.store.locks import Locks
+from ratchet.store.notices import CHANNEL, Notices
+from ratchet.store.pool import Pool
 from ratchet.store.workers import Workers
 
+CONNECTIONS_MAX = 16
 CONNECT_S = 10
+RIDE_OUT_S = 30.0
+ANCHOR_S = 60.0
 STATEMENT_S = 60
 _MIGRATING = 7_232_438  # an advisory lock of our own: two starters do not race
 
@@ -38,53 +47,94 @@ class PostgresStore(Workers, Locks, Budgets, Feed):
         clock: Callable[[], datetime] | None = None,
         gone: Callable[[Holder], bool] = lambda _holder: False,
         aging_s: float = AGING_S,
+        connections: int = CONNECTIONS_MAX,
     ) -> None:
         """Without a `clock`, time is the server's: a worker whose own clock is wrong must not expire the others."""
         self.url, self._where = url, _without_secrets(url)
         self._gone, self._aging_s = gone, aging_s
-        self._lock = threading.RLock()
-        with self._told():
-            self._db = _connect(url)
-            try:
-                _migrate(self._db, self._where)
-                self._clock = clock or _clock_of(self._db)
-            except BaseException:
-                self._db.close()
-                raise
-
-    def close(self) -> None:
-        with self._lock:
-            self._db.close()
-
-    @contextmanager
-    def _write(self) -> Iterator[_Transaction]:
-        with self._told(), self._lock:
-            db = self._connected()
-            with db.transaction(), db.cursor() as cursor:
-                yield _Transaction(cursor)
-
-    @contextmanager
-    def _read(self) -> Iterator[_Transaction]:
-        with self._told(), self._lock, self._connected().cursor() as cursor:
-            yield _Transaction(cursor)
-
-    def _connected(self) -> Connection:
-        if self._db.closed or self._db.broken:
-            self._db.close()
-            self._db = _connect(self.url)
-        return self._db
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
+        self._pool = Pool(lambda: _connect(url), most=connections, sound=lambda db: not (db.closed or db.broken))
+        self._notices = Notices(lambda: _connect(url))
         try:
-            yield
+            first = _connect(url)
         except psycopg.Error as error:
             raise _explained(error, self._where) from error
+        self._pool.keep(first)
+        try:
+            _migrate(first, self._where)
+        except psycopg.Error as error:
+            self.close()
+            raise _explained(error, self._where) from error
+        except BaseException:
+            self.close()
+            raise
+        self._clock = clock or ServerClock(self._server_time)
+
+    def close(self) -> None:
+        self._pool.close()
+        self._notices.close()
+
+    def listen(self, topic: Topic) -> Listener:
+        return self._notices.listen(topic)
+
+    def _write(self, act: Callable[[Transaction], T]) -> T:
+        return self._insist(act, whole=True, at=stamp(self._clock()))
+
+    def _read(self, act: Callable[[Transaction], T]) -> T:
+        return self._insist(act, whole=False)
+
+    def _insist(self, act: Callable[[Transaction], T], *, whole: bool, at: str = "") -> T:
+        """Try again what a deadlock undid, and through a restart of the server, for `RIDE_OUT_S` at most.
+
+        `whole`: in a transaction. Without one it must be a single statement, or only look.
+        """
+        key, doubt, until = secrets.token_hex(KEY_BYTES), False, time.monotonic() + RIDE_OUT_S
+        for wait_s in _waits():
+            try:
+                with self._pool.borrow() as db, _transaction(db, whole=whole), db.cursor() as cursor:
+                    return act(_Transaction(cursor, key, at, doubt=doubt))
+            except psycopg.Error as error:
+                if not _passing(error) or time.monotonic() + wait_s > until:
+                    raise _explained(error, self._where) from error
+                if _cut(error):
+                    doubt = True
+                    self._pool.forget()
+            time.sleep(wait_s)
+        raise AssertionError("the waits have no end")
+
+    def _server_time(self) -> datetime:
+        row = self._read(lambda db: db.one("SELECT clock_timestamp() AS now"))
+        assert row
+        now: datetime = row["now"]
+        return now.astimezone(UTC)
+
+
+class ServerClock:
+    """The server's time, asked for once a minute and told on by a clock that nobody can set meanwhile."""
+
+    def __init__(self, ask: Callable[[], datetime]) -> None:
+        self._ask = ask
+        self._anchor = self._anchored()
+
+    def __call__(self) -> datetime:
+        if _ticks() - self._anchor[1] > ANCHOR_S:
+            self._anchor = self._anchored()
+        at, tick = self._anchor
+        return at + timedelta(seconds=_ticks() - tick)
+
+    def _anchored(self) -> tuple[datetime, float]:
+        before = _ticks()
+        at = self._ask()
+        return at, (before + _ticks()) / 2
+
+
+def _ticks() -> float:
+    """Seconds that also pass while the machine sleeps, where the system has such a clock."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class _Transaction:
-    def __init__(self, cursor: psycopg.Cursor[dict[str, Any]]) -> None:
-        self._cursor = cursor
+    def __init__(self, cursor: psycopg.Cursor[dict[str, Any]], key: str, began_at: str, *, doubt: bool) -> None:
+        self._cursor, self.key, self.began_at, self.doubt = cursor, key, began_at, doubt
 
     def all(self, sql: str, *values: object) -> list[Row]:
         return list(self._cursor.execute(_marked(sql), values).fetchall())
@@ -105,6 +155,31 @@ class _Transaction:
     def alone(self, what: str) -> None:
         self._cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"ratchet {what}",))
 
+    def tell(self, topic: Topic) -> None:
+        self._cursor.execute(f'NOTIFY "{CHANNEL}{topic}"')
+
+
+def _transaction(db: Connection, *, whole: bool) -> AbstractContextManager[object]:
+    return db.transaction() if whole else nullcontext()
+
+
+def _waits() -> Iterator[float]:
+    """Twice as long each time, and never in step with the others that were thrown out together with us."""
+    wait_s = 0.01
+    while True:
+        yield wait_s * random.uniform(0.5, 1.0)  # noqa: S311 — nothing secret
+        wait_s = min(wait_s * 2, 1.0)
+
+
+def _cut(error: psycopg.Error) -> bool:
+    """The connection is gone, or could not be made. Whether the last commit went through is not known."""
+    away = (pg.AdminShutdown, pg.CrashShutdown, pg.CannotConnectNow, pg.TooManyConnections, pg.IdleSessionTimeout)
+    return isinstance(error, away) or (isinstance(error, psycopg.OperationalError) and error.sqlstate is None)
+
+
+def _passing(error: psycopg.Error) -> bool:
+    return _cut(error) or isinstance(error, pg.SerializationFailure | pg.DeadlockDetected)
+
 
 @cache
 def _marked(sql: str) -> str:
@@ -118,14 +193,6 @@ def _connect(url: str) -> Connection:
     db.execute("SET synchronous_commit = on")
     db.execute(f"SET statement_timeout = '{STATEMENT_S}s'")
     return db
-
-
-def _clock_of(db: Connection) -> Callable[[], datetime]:
-    before = utc_now()
-    row = db.execute("SELECT clock_timestamp() AS now").fetchone()
-    assert row
-    ahead: timedelta = row["now"].astimezone(UTC) - (before + (utc_now() - before) / 2)
-    return lambda: utc_now() + ahead
 
 
 def _migrate(db: Connection, where: str) -> None:

@@ -14,10 +14,11 @@ from ratchet.core.lease import Holder, Lease, WorkerStatus
 from ratchet.core.locks import normalised
 from ratchet.core.queue import Count, ItemRow, Limits, NoWork, Page, Why, cycle, turn
 from ratchet.core.retry import After, Retry, retry
+from ratchet.core.signal import Topic
 from ratchet.errors import Conflict, NotFound, UsageError
 from ratchet.store import Cancelled
-from ratchet.store.database import Row, Transaction, stamp
-from ratchet.store.ledger import FENCE, Ledger, block_dependants, close_lease, holder_of, take, write
+from ratchet.store.database import Row, Transaction, reads, stamp, writes
+from ratchet.store.ledger import FENCE, Ledger, block_dependants, claimed, close_lease, holder_of, take, write
 
 SWEEP_MAX = 100
 PAGE_MAX = 500
@@ -32,9 +33,12 @@ class Queue(Ledger):
 
     def add_all(self, items: Sequence[Item]) -> list[Item]:
         """All or none. They may wait for each other, but not in a ring."""
-        items = [_checked(item) for item in items]
-        with self._write() as db:
-            return [self._add(db, item) for item in items] if len(items) == 1 else self._add_many(db, items)
+        return self._add_all([_checked(item) for item in items])
+
+    @writes
+    def _add_all(self, db: Transaction, items: Sequence[Item]) -> list[Item]:
+        db.tell(Topic.WORK)
+        return [self._add(db, item) for item in items] if len(items) == 1 else self._add_many(db, items)
 
     def _add_many(self, db: Transaction, items: Sequence[Item]) -> list[Item]:
         if ring := cycle({item.id: item.needs for item in items}):
@@ -63,23 +67,30 @@ class Queue(Ledger):
             return item
         if same := _same(db, item):  # somebody else was quicker
             return same
+        there = db.one("SELECT body FROM items WHERE id = ?", item.id)
+        if there and there["body"] == msgspec.json.encode(item):
+            return item  # said twice is said once
         raise Conflict(f"there is an item {item.id} already", item=item.id)
 
     # --- claiming --------------------------------------------------------------------------------------------
 
-    def claim_next(self, holder: Holder, *, run: str, ttl_s: float, limits: Limits | None = None) -> Lease | NoWork:
+    @writes
+    def claim_next(
+        self, db: Transaction, holder: Holder, *, run: str, ttl_s: float, limits: Limits | None = None
+    ) -> Lease | NoWork:
         limits, now = limits or Limits(), self._clock()
-        with self._write() as db:
-            if limits.any:
-                db.alone("claim")  # what is counted must still be true when the lease is written
-            if _due(db, stamp(now)):
-                self._sweep(db, now)
-            if refused := self._refused(db, limits, now):
-                return refused
-            row = _next(db, limits, stamp(now))
-            if row is None:
-                return NoWork(why=Why.EMPTY)
-            return take(db, row, run=run, holder=holder, now=now, ttl_s=ttl_s)
+        if db.doubt and (held := claimed(db, holder)):
+            return held
+        if limits.any:
+            db.alone("claim")  # what is counted must still be true when the lease is written
+        if _due(db, stamp(now)):
+            self._sweep(db, now)
+        if refused := self._refused(db, limits, now):
+            return refused
+        row = _next(db, limits, stamp(now))
+        if row is None:
+            return NoWork(why=Why.EMPTY)
+        return take(db, row, run=run, holder=holder, now=now, ttl_s=ttl_s)
 
     def _refused(self, db: Transaction, limits: Limits, now: datetime) -> NoWork | None:
         if limits.workers is not None and _count(db, _WORKING, stamp(now)) >= limits.workers:
@@ -99,15 +110,15 @@ class Queue(Ledger):
 
     # --- coming back -----------------------------------------------------------------------------------------
 
-    def expire(self) -> list[str]:
+    @writes
+    def expire(self, db: Transaction) -> list[str]:
         """Return to the queue what its worker lost and what was parked until now; names the runs that came back.
 
         Every `claim_next` does the same for leases whose time is up; this one also asks who is known to be dead.
         """
         now = self._clock()
-        with self._write() as db:
-            dead = [row for row in db.all(_ALL_LEASES) if row["expires_at"] > stamp(now) and self._gone(holder_of(row))]
-            return self._sweep(db, now, dead)
+        dead = [row for row in db.all(_ALL_LEASES) if row["expires_at"] > stamp(now) and self._gone(holder_of(row))]
+        return self._sweep(db, now, dead)
 
     def _sweep(self, db: Transaction, now: datetime, dead: Sequence[Row] = ()) -> list[str]:
         db.run(_WAKE, stamp(now))
@@ -146,71 +157,76 @@ class Queue(Ledger):
 
     # --- moving by hand --------------------------------------------------------------------------------------
 
-    def cancel(self, item: str, *, by: str) -> Cancelled:
+    @writes
+    def cancel(self, db: Transaction, item: str, *, by: str) -> Cancelled:
         now = self._clock()
-        with self._write() as db:
-            row = _locked(db, item)
-            if row["status"] not in OPEN:
-                return Cancelled.OVER
-            if row["run"] is None:
-                db.run("UPDATE items SET status = 'cancelled', park_reason = '', not_before = '' WHERE id = ?", item)
-                block_dependants(db, item)
-                return Cancelled.DONE
-            lease = db.one("SELECT * FROM leases WHERE run = ? FOR UPDATE", row["run"])
-            if lease and lease["expires_at"] > stamp(now) and not self._gone(holder_of(lease)):
-                db.run("UPDATE runs SET abort_by = ? WHERE id = ? AND status = 'running'", by, row["run"])
-                return Cancelled.ASKED
-            nobody = Holder(worker="", machine="", pid=0, born="")
-            epoch = lease["epoch"] if lease else _epoch(db, row["run"])
-            held = Lease(run=row["run"], item=item, epoch=epoch, holder=nobody)
-            self._end(db, held, ev.RunAborted(by=by), status=WorkerStatus.FAILED, detail="lost", at=stamp(now))
+        row = _locked(db, item)
+        if row["status"] not in OPEN:
+            return Cancelled.OVER
+        if row["run"] is None:
+            db.run("UPDATE items SET status = 'cancelled', park_reason = '', not_before = '' WHERE id = ?", item)
+            block_dependants(db, item)
             return Cancelled.DONE
+        lease = db.one("SELECT * FROM leases WHERE run = ? FOR UPDATE", row["run"])
+        if lease and lease["expires_at"] > stamp(now) and not self._gone(holder_of(lease)):
+            db.run("UPDATE runs SET abort_by = ? WHERE id = ? AND status = 'running'", by, row["run"])
+            db.tell(Topic.STOP)
+            return Cancelled.ASKED
+        nobody = Holder(worker="", machine="", pid=0, born="")
+        epoch = lease["epoch"] if lease else _epoch(db, row["run"])
+        held = Lease(run=row["run"], item=item, epoch=epoch, holder=nobody)
+        self._end(db, held, ev.RunAborted(by=by), status=WorkerStatus.FAILED, detail="lost", at=stamp(now))
+        return Cancelled.DONE
 
-    def requeue(self, item: str) -> ItemRow:
+    @writes
+    def requeue(self, db: Transaction, item: str) -> ItemRow:
         """Queue again what failed, was cancelled or is parked: no retries used, the same branch. Raises UsageError."""
-        with self._write() as db:
-            row = _locked(db, item)
-            if row["status"] not in ("failed", "cancelled", "parked", "queued"):
-                raise Conflict(f"item {item} is {row['status']}: it cannot be queued again", item=item)
-            _refuse_blocked(db, item)
-            wanted = msgspec.json.decode(row["body"], type=Item)
-            same = _same_source(db, wanted)
-            if same and same.id != item:
-                raise Conflict(f"{same.id} is open for the same source", hint=f"ratchet cancel {same.id}", item=item)
-            db.run(_REQUEUE, item)
-            db.run(_UNBLOCK, item)
-            return _item_row(_locked(db, item))
+        row = _locked(db, item)
+        if row["status"] not in ("failed", "cancelled", "parked", "queued"):
+            raise Conflict(f"item {item} is {row['status']}: it cannot be queued again", item=item)
+        _refuse_blocked(db, item)
+        wanted = msgspec.json.decode(row["body"], type=Item)
+        same = _same_source(db, wanted)
+        if same and same.id != item:
+            raise Conflict(f"{same.id} is open for the same source", hint=f"ratchet cancel {same.id}", item=item)
+        db.run(_REQUEUE, item)
+        db.run(_UNBLOCK, item)
+        db.tell(Topic.WORK)
+        return _item_row(_locked(db, item))
 
-    def park(self, item: str, reason: ParkReason, *, until: str = "", detail: str = "") -> ItemRow:
+    @writes
+    def park(self, db: Transaction, item: str, reason: ParkReason, *, until: str = "", detail: str = "") -> ItemRow:
         """Set aside an item that nobody works on; with `until` it comes back by itself."""
-        with self._write() as db:
-            row = _locked(db, item)
-            if db.run(_PARK, reason, until, detail, item) != 1:
-                raise Conflict(f"item {item} is {row['status']}: only what waits can be parked", item=item)
-            return _item_row(_locked(db, item))
+        row = _locked(db, item)
+        if db.run(_PARK, reason, until, detail, item) != 1:
+            raise Conflict(f"item {item} is {row['status']}: only what waits can be parked", item=item)
+        return _item_row(_locked(db, item))
 
-    def unpark(self, item: str) -> ItemRow:
-        with self._write() as db:
-            row = _locked(db, item)
-            _refuse_blocked(db, item)
-            if db.run(_UNPARK, item) != 1:
-                raise Conflict(f"item {item} is {row['status']}, not parked", item=item)
-            return _item_row(_locked(db, item))
+    @writes
+    def unpark(self, db: Transaction, item: str) -> ItemRow:
+        row = _locked(db, item)
+        _refuse_blocked(db, item)
+        if db.run(_UNPARK, item) != 1:
+            raise Conflict(f"item {item} is {row['status']}, not parked", item=item)
+        db.tell(Topic.WORK)
+        return _item_row(_locked(db, item))
 
     # --- looking ---------------------------------------------------------------------------------------------
 
     def item(self, item: str) -> Item:
         return self.get(item).item
 
-    def get(self, item: str) -> ItemRow:
-        with self._read() as db:
-            row = db.one("SELECT * FROM items WHERE id = ?", item)
+    @reads
+    def get(self, db: Transaction, item: str) -> ItemRow:
+        row = db.one("SELECT * FROM items WHERE id = ?", item)
         if row is None:
             raise _no_item(item)
         return _item_row(row)
 
+    @reads
     def items(
         self,
+        db: Transaction,
         *,
         status: ItemStatus | None = None,
         priority: Priority | None = None,
@@ -225,14 +241,13 @@ class Queue(Ledger):
         where = "".join(f" AND {name} = ?" for name in given)
         place, name = _cursor(after)
         sql = f"SELECT * FROM items WHERE (turn, id) > (?, ?){where} ORDER BY turn, id LIMIT ?"  # noqa: S608 — names above
-        with self._read() as db:
-            rows = db.all(sql, place, name, *given.values(), limit + 1)
+        rows = db.all(sql, place, name, *given.values(), limit + 1)
         page, more = rows[:limit], len(rows) > limit
         return Page(rows=[_item_row(row) for row in page], after=f"{page[-1]['turn']}:{page[-1]['id']}" if more else "")
 
-    def stats(self) -> list[Count]:
-        with self._read() as db:
-            rows = db.all("SELECT status, rank, count(*) AS n FROM items GROUP BY status, rank ORDER BY status, rank")
+    @reads
+    def stats(self, db: Transaction) -> list[Count]:
+        rows = db.all("SELECT status, rank, count(*) AS n FROM items GROUP BY status, rank ORDER BY status, rank")
         return [Count(status=ItemStatus(r["status"]), priority=_PRIORITY[r["rank"]], items=r["n"]) for r in rows]
 
 

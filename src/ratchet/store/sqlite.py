@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from ratchet.core.lease import Holder
 from ratchet.core.queue import AGING_S
+from ratchet.core.signal import Topic
 from ratchet.errors import DiskFull, EnvironmentCannot, RatchetError
 from ratchet.files import FILE_MODE, make_private_dir
+from ratchet.store import Listener
 from ratchet.store.budgets import Budgets
-from ratchet.store.database import Row, refuse_newer, scripts, stamp, utc_now
+from ratchet.store.database import KEY_BYTES, Row, T, Transaction, refuse_newer, scripts, stamp, utc_now
 from ratchet.store.feed import Feed
 from ratchet.store.locks import Locks
+from ratchet.store.pool import Pool
+from ratchet.store.signals import Pipe, tell
 from ratchet.store.workers import Workers
 
 BUSY_S = 30.0
+READERS_MAX = 8
+TOGETHER_MAX = 64
 
 
 class SqliteStore(Workers, Locks, Budgets, Feed):
+    """One connection writes, others read beside it. Writes that arrive together share one wait for the disk."""
+
     def __init__(
         self,
         path: Path,
@@ -36,48 +46,124 @@ class SqliteStore(Workers, Locks, Budgets, Feed):
     ) -> None:
         self.path = path
         self._clock, self._gone, self._aging_s = clock, gone, aging_s
-        self._lock = threading.RLock()
+        self._lock, self._asked = threading.RLock(), deque[_Ask]()
+        self._signals = path.with_name(f"{path.name}-signals")
         self._db = _connect(path)
+        self._readers = Pool(lambda: _connect(path), most=READERS_MAX)
         try:
-            with self._told(), self._lock:
-                _migrate(self._db, path)
+            _migrate(self._db, path)
+        except sqlite3.Error as error:
+            self._db.close()
+            raise _explained(error, path) from error
         except BaseException:
             self._db.close()
             raise
 
     def close(self) -> None:
+        self._readers.close()
         with self._lock:
             self._db.close()
 
-    @contextmanager
-    def _write(self) -> Iterator[_Transaction]:
-        with self._told(), self._lock:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield _Transaction(self._db)
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
+    def listen(self, topic: Topic) -> Listener:
+        return Pipe(self._signals, topic)
 
-    @contextmanager
-    def _read(self) -> Iterator[_Transaction]:
-        with self._told(), self._lock:
-            yield _Transaction(self._db)
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        """SQLite's errors in the words of a person who has to do something about them."""
+    def _read(self, act: Callable[[Transaction], T]) -> T:
         try:
-            yield
+            with self._readers.borrow() as db:
+                db.execute("BEGIN")
+                try:
+                    return act(_Transaction(db))
+                finally:
+                    db.execute("ROLLBACK")
         except sqlite3.Error as error:
             raise _explained(error, self.path) from error
 
+    def _write(self, act: Callable[[Transaction], T]) -> T:
+        ask = _Ask(act, at=stamp(self._clock()))
+        self._asked.append(ask)
+        with self._lock:
+            if not ask.done:  # else whoever had the lock before us took it along
+                self._serve(ask)
+        for topic in ask.topics:
+            tell(self._signals, topic)
+        if isinstance(ask.error, sqlite3.Error):
+            raise _explained(ask.error, self.path) from ask.error
+        if ask.error:
+            raise ask.error
+        answer: T = ask.answer
+        return answer
+
+    def _serve(self, own: _Ask) -> None:
+        """Do all that was asked for meanwhile in one transaction: one wait for the disk, whatever their number."""
+        asks = [own]
+        while len(asks) < TOGETHER_MAX and self._asked:
+            ask = self._asked.popleft()
+            asks += [ask] if ask is not own and not ask.done else []
+        if len(asks) > 1 and self._together(asks):
+            return
+        for ask in asks:
+            self._alone(ask)
+
+    def _together(self, asks: list[_Ask]) -> bool:
+        """False, and nothing is written, when the database itself failed: then each one hears its own error."""
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            for ask in asks:
+                self._db.execute("SAVEPOINT ask")
+                ask.do(self._db)
+                if isinstance(ask.error, sqlite3.Error):
+                    raise ask.error
+                if ask.error:
+                    self._db.execute("ROLLBACK TO ask")
+                self._db.execute("RELEASE ask")
+            self._db.execute("COMMIT")
+        except sqlite3.Error:
+            return False
+        finally:
+            _leave(self._db)
+        for ask in asks:
+            ask.done = True
+        return True
+
+    def _alone(self, ask: _Ask) -> None:
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            ask.do(self._db)
+            if ask.error is None:
+                self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            ask.error = error
+        finally:
+            _leave(self._db)
+        ask.done = True
+
+
+class _Ask:
+    """A verb that waits for its turn to write. It may be done twice; what counts is the last time."""
+
+    def __init__(self, act: Callable[[Transaction], Any], *, at: str) -> None:
+        self._act, self._key, self._at = act, secrets.token_hex(KEY_BYTES), at
+        self.answer: Any = None
+        self.error: Exception | None = None
+        self.topics: set[Topic] = set()
+        self.done = False
+
+    def do(self, db: sqlite3.Connection) -> None:
+        transaction = _Transaction(db, self._key, self._at)
+        self.answer, self.error, self.topics = None, None, set()
+        try:
+            self.answer = self._act(transaction)
+            self.topics = transaction.topics
+        except Exception as error:  # noqa: BLE001 — it is raised where the verb was called
+            self.error = error
+
 
 class _Transaction:
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
+    doubt = False
+
+    def __init__(self, db: sqlite3.Connection, key: str = "", began_at: str = "") -> None:
+        self._db, self.key, self.began_at = db, key, began_at
+        self.topics: set[Topic] = set()
 
     def all(self, sql: str, *values: object) -> list[Row]:
         return self._db.execute(_unlocked(sql), values).fetchall()
@@ -95,6 +181,14 @@ class _Transaction:
 
     def alone(self, what: str) -> None:
         """There is one writer at a time."""
+
+    def tell(self, topic: Topic) -> None:
+        self.topics.add(topic)
+
+
+def _leave(db: sqlite3.Connection) -> None:
+    if db.in_transaction:
+        db.execute("ROLLBACK")
 
 
 @cache
@@ -120,16 +214,17 @@ def _connect(path: Path) -> sqlite3.Connection:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, FILE_MODE))
         db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        db.row_factory = sqlite3.Row
+        for pragma in ("synchronous = FULL", "foreign_keys = ON"):
+            db.execute(f"PRAGMA {pragma}")
     except (OSError, sqlite3.Error) as error:
         raise EnvironmentCannot(f"the database {path} cannot be opened: {error}") from error
-    db.row_factory = sqlite3.Row
     return db
 
 
 def _migrate(db: sqlite3.Connection, path: Path) -> None:
     """Bring the schema up to date, under the write lock so that two starters do not race."""
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
-        db.execute(f"PRAGMA {pragma}")
+    db.execute("PRAGMA journal_mode = WAL")
     steps = scripts("sqlite")
     newest = steps[-1][0]
     if _version(db) == newest:

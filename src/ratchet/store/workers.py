@@ -5,9 +5,10 @@ from __future__ import annotations
 from ratchet.core import events as ev
 from ratchet.core.failure import Reason
 from ratchet.core.lease import Lease, WorkerRow, WorkerStatus
-from ratchet.core.retry import Retry
+from ratchet.core.retry import After, Retry
+from ratchet.core.signal import Topic
 from ratchet.errors import NotFound
-from ratchet.store.database import Row, Transaction
+from ratchet.store.database import Row, Transaction, reads, writes
 from ratchet.store.ledger import lost
 from ratchet.store.queue import Queue
 
@@ -19,38 +20,41 @@ class Workers(Queue):
             return
         self.append(lease, [ev.RunCompleted(commits=commits, head=head)])
 
-    def fail(self, lease: Lease, reason: Reason, detail: str) -> Retry:
+    @writes
+    def fail(self, db: Transaction, lease: Lease, reason: Reason, detail: str) -> Retry:
         """Give the run up: again later, to a person, or to its end, as `core.retry` decides. Raises LeaseLost."""
-        with self._write() as db:
-            return self._give_up(db, lease, reason, detail)
+        if db.doubt and (said := _given_up(db, lease, detail)):
+            return said
+        return self._give_up(db, lease, reason, detail)
 
-    def stuck(self, lease: Lease, detail: str) -> Retry | None:
+    @writes
+    def stuck(self, db: Transaction, lease: Lease, detail: str) -> Retry | None:
         """No progress. The first time, None: nudge it. The second time the run goes back for a fresh context."""
-        with self._write() as db:
-            row = db.one(_STUCK, detail, lease.run, lease.epoch)
-            if row is None:
-                raise lost(lease)
-            return None if row["nudges"] == 1 else self._give_up(db, lease, Reason.NO_PROGRESS, detail)
+        row = db.one(_STUCK, detail, lease.run, lease.epoch)
+        if row is None:
+            raise lost(lease)
+        return None if row["nudges"] == 1 else self._give_up(db, lease, Reason.NO_PROGRESS, detail)
 
-    def kill(self, worker: str, *, by: str) -> bool:
+    @writes
+    def kill(self, db: Transaction, worker: str, *, by: str) -> bool:
         """Take its run away from a worker, which hears so at its next heartbeat. False: it was over before."""
-        with self._write() as db:
-            row = db.one("SELECT run, epoch, item FROM workers WHERE id = ?", worker)
-            if row is None:
-                raise NotFound(f"there is no worker {worker}", hint="`ratchet workers` lists them", worker=worker)
-            why = f"killed by {by}"
-            held = {**row, "expires_at": _EVER}
-            back = self._return(db, held, Reason.WORKER_LOST, why, now=self._clock(), status=WorkerStatus.KILLED)
-            return back is not None
+        row = db.one("SELECT run, epoch, item FROM workers WHERE id = ?", worker)
+        if row is None:
+            raise NotFound(f"there is no worker {worker}", hint="`ratchet workers` lists them", worker=worker)
+        why = f"killed by {by}"
+        held = {**row, "expires_at": _EVER}
+        back = self._return(db, held, Reason.WORKER_LOST, why, now=self._clock(), status=WorkerStatus.KILLED)
+        db.tell(Topic.STOP)
+        return back is not None
 
-    def workers(self, *, live: bool = False, limit: int = 500) -> list[WorkerRow]:
+    @reads
+    def workers(self, db: Transaction, *, live: bool = False, limit: int = 500) -> list[WorkerRow]:
         """Newest first."""
-        with self._read() as db:
-            return [worker_row(row) for row in db.all(_LIVE_WORKERS if live else _WORKERS, limit)]
+        return [worker_row(row) for row in db.all(_LIVE_WORKERS if live else _WORKERS, limit)]
 
-    def worker(self, worker: str) -> WorkerRow:
-        with self._read() as db:
-            row = db.one("SELECT * FROM workers WHERE id = ?", worker)
+    @reads
+    def worker(self, db: Transaction, worker: str) -> WorkerRow:
+        row = db.one("SELECT * FROM workers WHERE id = ?", worker)
         if row is None:
             raise NotFound(f"there is no worker {worker}", hint="`ratchet workers` lists them", worker=worker)
         return worker_row(row)
@@ -62,10 +66,19 @@ class Workers(Queue):
             raise lost(lease)
         return back
 
-    def _said(self, lease: Lease, status: WorkerStatus) -> bool:
-        with self._read() as db:
-            row = db.one("SELECT status FROM workers WHERE run = ? AND epoch = ?", lease.run, lease.epoch)
+    @reads
+    def _said(self, db: Transaction, lease: Lease, status: WorkerStatus) -> bool:
+        row = db.one("SELECT status FROM workers WHERE run = ? AND epoch = ?", lease.run, lease.epoch)
         return bool(row and row["status"] == status)
+
+
+def _given_up(db: Transaction, lease: Lease, detail: str) -> Retry | None:
+    """How an earlier try of this very `fail` ended, if it was committed before the connection broke."""
+    row = db.one(_GIVEN_UP, lease.run, lease.epoch, detail)
+    if row is None:
+        return None
+    after = {"queued": After.RETRY, "parked": After.PARK}.get(row["status"], After.FAIL)
+    return Retry(after=after, attempts=row["attempts"], returns=row["returns"])
 
 
 def worker_row(row: Row) -> WorkerRow:
@@ -77,6 +90,10 @@ _EVER = "9999"
 _STUCK = """
 UPDATE workers SET status = 'stuck', nudges = nudges + 1, detail = ?
 WHERE run = ? AND epoch = ? AND ended_at = '' RETURNING nudges
+"""
+_GIVEN_UP = """
+SELECT items.status, items.attempts, items.returns FROM workers JOIN items ON items.id = workers.item
+WHERE workers.run = ? AND workers.epoch = ? AND workers.status = 'failed' AND workers.detail = ?
 """
 _WORKERS = "SELECT * FROM workers ORDER BY started_at DESC, id LIMIT ?"
 _LIVE_WORKERS = "SELECT * FROM workers WHERE ended_at = '' ORDER BY started_at DESC, id LIMIT ?"

@@ -20,7 +20,8 @@ from ratchet.surfaces.cli.common import EXIT_CODES, Command, say
 
 _MODULES = ("running", "queueing", "serving", "testing", "looking", "workspaces", "project")
 # Run again and again while somebody waits: parsed with their own module only.
-_QUICK = {"test": ("testing",), "top": ("serving",)} | dict.fromkeys(("add", "queue", "cancel", "requeue", "workers", "kill", "metrics"), ("queueing",))
+_QUICK = {"test": ("testing",), "top": ("serving",)}
+_QUICK |= dict.fromkeys(("add", "queue", "cancel", "requeue", "workers", "kill", "metrics"), ("queueing",))
 
 
 def commands(named: str = "") -> list[Command]:

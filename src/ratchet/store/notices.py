@@ -1,0 +1,104 @@
+"""Signals over PostgreSQL's LISTEN and NOTIFY: one connection and one thread for a store, however many listen.
+
+A notice is sent with the transaction it speaks of, so it is never early and never lost while the connection lives. When
+the connection was lost, everybody is woken: something may have been missed.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+import psycopg
+
+from ratchet.core.signal import POLL_S, Topic
+
+CHANNEL = "ratchet_"
+READY_S = 10.0
+
+
+class Bell:
+    """One listener. What rang since it last waited, or since it was made, is not forgotten."""
+
+    def __init__(self, leave: Callable[[Bell], None], topic: Topic) -> None:
+        self.topic, self._leave, self._rung = topic, leave, threading.Event()
+
+    def ring(self) -> None:
+        self._rung.set()
+
+    def wait(self, timeout_s: float) -> bool:
+        rung = self._rung.wait(timeout_s)
+        self._rung.clear()
+        return rung
+
+    def close(self) -> None:
+        self._leave(self)
+
+    def __enter__(self) -> Bell:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Notices:
+    def __init__(self, connect: Callable[[], psycopg.Connection[dict[str, object]]]) -> None:
+        self._connect = connect
+        self._bells: set[Bell] = set()
+        self._guard, self._ready = threading.Lock(), threading.Event()
+        self._thread: threading.Thread | None = None
+        self._stop, self._stopping = os.pipe()
+
+    def listen(self, topic: Topic) -> Bell:
+        bell = Bell(self._leave, topic)
+        with self._guard:
+            self._bells.add(bell)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._hear_all, name="ratchet-notices", daemon=True)
+                self._thread.start()
+        self._ready.wait(READY_S)  # not heard by then, it is as if the server were away: who waits looks again anyway
+        return bell
+
+    def close(self) -> None:
+        os.close(self._stopping)
+        if self._thread:
+            self._thread.join()
+        os.close(self._stop)
+
+    def _leave(self, bell: Bell) -> None:
+        with self._guard:
+            self._bells.discard(bell)
+
+    def _ring(self, channel: str = "") -> None:
+        with self._guard:
+            bells = [bell for bell in self._bells if channel in ("", f"{CHANNEL}{bell.topic}")]
+        for bell in bells:
+            bell.ring()
+
+    def _hear_all(self) -> None:
+        while not self._over(0):
+            with suppress(psycopg.Error, OSError):
+                self._hear()
+            self._over(POLL_S)
+            self._ring()
+
+    def _hear(self) -> None:
+        """Until the store is closed or the connection is lost."""
+        with self._connect() as db:
+            for topic in Topic:
+                db.execute(f'LISTEN "{CHANNEL}{topic}"')
+            if self._ready.is_set():
+                self._ring()  # we are back: something may have been told meanwhile
+            self._ready.set()
+            while not self._over(None, db.fileno()):
+                for notice in db.notifies(timeout=0):
+                    self._ring(notice.channel)
+
+    def _over(self, timeout_s: float | None, *also: int) -> bool:
+        ready = select.poll()
+        for end in (self._stop, *also):
+            ready.register(end, select.POLLIN | select.POLLHUP)
+        return any(end == self._stop for end, _ in ready.poll(None if timeout_s is None else timeout_s * 1000))
