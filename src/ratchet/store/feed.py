@@ -11,7 +11,7 @@ from ratchet.core.ledger import Entry
 from ratchet.core.state import RunStatus
 from ratchet.errors import NotFound, UsageError
 from ratchet.store import RunRow
-from ratchet.store.database import Row, Transaction, reads, stamp, writes
+from ratchet.store.database import Row, Transaction, reads, stamp
 from ratchet.store.ledger import Ledger, entry, hash_of, run_row
 from ratchet.store.workers import worker_row
 
@@ -41,9 +41,14 @@ class Feed(Ledger):
         row = db.one("SELECT * FROM workers WHERE token_sha256 = ?", hash_of(token))
         return worker_row(row) if row else None
 
-    @writes
-    def renew_all(self, db: Transaction, beats: Sequence[Beat], *, ttl_s: float) -> list[str | None]:
-        """Keep many leases in one transaction: for each who asked for the run to be stopped, or None: it is lost."""
+    def renew_all(self, beats: Sequence[Beat], *, ttl_s: float) -> list[str | None]:
+        """Keep many leases in one transaction: for each who asked for the run to be stopped, or None: it is lost.
+
+        It does not wait for the disk: a lease that a power cut made a few seconds older is renewed by the next beat.
+        """
+        return self._write(lambda db: self._renew_all(db, beats, ttl_s=ttl_s), durable=False)
+
+    def _renew_all(self, db: Transaction, beats: Sequence[Beat], *, ttl_s: float) -> list[str | None]:
         now = self._clock()
         kept = _renewed(db, beats, expires_at=stamp(now + timedelta(seconds=ttl_s)), at=stamp(now))
         missing = {(beat.run, beat.epoch) for beat in beats} - kept.keys()

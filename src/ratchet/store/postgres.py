@@ -76,8 +76,8 @@ class PostgresStore(Workers, Locks, Budgets, Feed):
     def listen(self, topic: Topic) -> Listener:
         return self._notices.listen(topic)
 
-    def _write(self, act: Callable[[Transaction], T]) -> T:
-        return self._insist(act, whole=True, at=stamp(self._clock()))
+    def _write(self, act: Callable[[Transaction], T], *, durable: bool = True) -> T:
+        return self._insist(act if durable else _unhurried(act), whole=True, at=stamp(self._clock()))
 
     def _read(self, act: Callable[[Transaction], T]) -> T:
         return self._insist(act, whole=False)
@@ -157,6 +157,14 @@ class _Transaction:
 
     def tell(self, topic: Topic) -> None:
         self._cursor.execute(f'NOTIFY "{CHANNEL}{topic}"')
+
+
+def _unhurried(act: Callable[[Transaction], T]) -> Callable[[Transaction], T]:
+    def do(db: Transaction) -> T:
+        db.run("SET LOCAL synchronous_commit = off")
+        return act(db)
+
+    return do
 
 
 def _transaction(db: Connection, *, whole: bool) -> AbstractContextManager[object]:

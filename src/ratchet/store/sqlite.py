@@ -8,7 +8,8 @@ import secrets
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -78,8 +79,8 @@ class SqliteStore(Workers, Locks, Budgets, Feed):
         except sqlite3.Error as error:
             raise _explained(error, self.path) from error
 
-    def _write(self, act: Callable[[Transaction], T]) -> T:
-        ask = _Ask(act, at=stamp(self._clock()))
+    def _write(self, act: Callable[[Transaction], T], *, durable: bool = True) -> T:
+        ask = _Ask(act, at=stamp(self._clock()), durable=durable)
         self._asked.append(ask)
         with self._lock:
             if not ask.done:  # else whoever had the lock before us took it along
@@ -99,10 +100,22 @@ class SqliteStore(Workers, Locks, Budgets, Feed):
         while len(asks) < TOGETHER_MAX and self._asked:
             ask = self._asked.popleft()
             asks += [ask] if ask is not own and not ask.done else []
-        if len(asks) > 1 and self._together(asks):
+        with self._waiting_for_disk(wait=any(ask.durable for ask in asks)):
+            if len(asks) > 1 and self._together(asks):
+                return
+            for ask in asks:
+                self._alone(ask)
+
+    @contextmanager
+    def _waiting_for_disk(self, *, wait: bool) -> Iterator[None]:
+        if wait:
+            yield
             return
-        for ask in asks:
-            self._alone(ask)
+        self._db.execute("PRAGMA synchronous = NORMAL")
+        try:
+            yield
+        finally:
+            self._db.execute("PRAGMA synchronous = FULL")
 
     def _together(self, asks: list[_Ask]) -> bool:
         """False, and nothing is written, when the database itself failed: then each one hears its own error."""
@@ -141,8 +154,8 @@ class SqliteStore(Workers, Locks, Budgets, Feed):
 class _Ask:
     """A verb that waits for its turn to write. It may be done twice; what counts is the last time."""
 
-    def __init__(self, act: Callable[[Transaction], Any], *, at: str) -> None:
-        self._act, self._key, self._at = act, secrets.token_hex(KEY_BYTES), at
+    def __init__(self, act: Callable[[Transaction], Any], *, at: str, durable: bool) -> None:
+        self._act, self._key, self._at, self.durable = act, secrets.token_hex(KEY_BYTES), at, durable
         self.answer: Any = None
         self.error: Exception | None = None
         self.topics: set[Topic] = set()

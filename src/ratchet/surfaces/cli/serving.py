@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,8 +46,13 @@ def serve(arguments: Arguments) -> int:
         desk, workers = _staff(arguments, opened)
         listening = opened.enter_context(server.listen(arguments.host, arguments.port))
         address = f"http://{arguments.host}:{listening.getsockname()[1]}"
-        ready = lambda: _say_ready(arguments, address, kept)  # noqa: E731 — it is said when it is so
-        runner.run(server.serve(desk, listening, token=token, workers=workers, ready=ready))
+
+        async def until_told() -> None:
+            ready = partial(_say_ready, arguments, address, kept)
+            stop = server.stop_on_signals()
+            await server.serve(desk, listening, token=token, stop=stop, workers=workers, ready=ready)
+
+        runner.run(until_told())
     return 0
 
 

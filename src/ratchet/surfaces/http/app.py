@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl
@@ -26,7 +26,6 @@ Receive = Callable[[], Any]
 Send = Callable[[Message], Any]
 
 BODY_MAX_BYTES = 1_000_000
-BODY_S = 20.0
 SEND_S = 30.0
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _PRINTABLE = re.compile(rb"[!-~]{1,200}")
@@ -132,26 +131,16 @@ async def _read(headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
     announced = headers.get(b"content-length", b"0")
     if announced.isdigit() and int(announced) > BODY_MAX_BYTES:
         raise _too_large()
-    content = b""
-    try:
-        async with asyncio.timeout(BODY_S):
-            async for piece in _pieces(receive):
-                content += piece
-                if len(content) > BODY_MAX_BYTES:
-                    raise _too_large()
-    except TimeoutError as error:
-        raise Refusal(408, "too_slow", f"the body took more than {BODY_S:.0f} s", headers=_CLOSE) from error
-    return content
-
-
-async def _pieces(receive: Receive) -> AsyncIterator[bytes]:
-    more = True
+    content, more = b"", True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Refusal(400, "gone", "the request was not sent to its end")
-        yield message.get("body", b"")
+        content += message.get("body", b"")
         more = message.get("more_body", False)
+        if len(content) > BODY_MAX_BYTES:
+            raise _too_large()
+    return content
 
 
 def _too_large() -> Refusal:

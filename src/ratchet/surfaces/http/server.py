@@ -17,7 +17,7 @@ from ratchet.surfaces.http.app import make_app
 from ratchet.surfaces.http.house import House
 
 HEAD_MAX_BYTES = 32_768
-HEAD_S = 10.0
+REQUEST_S = 30.0
 KEEP_ALIVE_S = 75
 CONNECTIONS_MAX = 4_096
 BACKLOG = 2_048
@@ -31,22 +31,36 @@ async def serve(
     listening: socket.socket,
     *,
     token: str,
+    stop: asyncio.Event,
     workers: Workers | None = None,
     ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Answer until a signal: then finish what is under way. A second signal ends it now."""
+    """Answer until `stop`; then finish what is under way."""
     house = House(desk, token=token)
     server = _Server(_settings(house), ready)
-    stop = asyncio.Event()
-    _end_on_signals(server, house, stop)
     try:
         async with asyncio.TaskGroup() as tasks:
             answering = tasks.create_task(server.serve(sockets=[listening]))
             answering.add_done_callback(lambda _: stop.set())
+            tasks.create_task(_end(server, house, stop))
             if workers:
-                tasks.create_task(_working(workers, server, stop))
+                working = tasks.create_task(_working(workers, stop))
+                working.add_done_callback(lambda _: stop.set())  # without its workers it is not the factory asked for
     finally:
         house.close()
+
+
+def stop_on_signals() -> asyncio.Event:
+    """Set by the first SIGTERM or SIGINT; a second one ends this task now."""
+    stop, task = asyncio.Event(), asyncio.current_task()
+    assert task
+
+    def hear() -> None:
+        task.cancel() if stop.is_set() else stop.set()
+
+    for name in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(name, hear)
+    return stop
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -78,23 +92,15 @@ def _settings(house: House) -> uvicorn.Config:
     )
 
 
-async def _working(workers: Workers, server: _Server, stop: asyncio.Event) -> None:
-    try:
-        await workers(stop)
-    finally:
-        server.should_exit = True  # a factory whose workers ended does not pretend to be one
+async def _working(workers: Workers, stop: asyncio.Event) -> None:
+    await workers(stop)
 
 
-def _end_on_signals(server: _Server, house: House, stop: asyncio.Event) -> None:
-    def end() -> None:
-        server.force_exit = server.should_exit
-        server.should_exit = True
-        stop.set()
-        house.stopping.set()
-        house.listeners.wake()
-
-    for name in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(name, end)
+async def _end(server: uvicorn.Server, house: House, stop: asyncio.Event) -> None:
+    await stop.wait()
+    house.stopping.set()
+    house.listeners.wake()
+    server.should_exit = True
 
 
 class _Server(uvicorn.Server):
@@ -113,7 +119,7 @@ class _Server(uvicorn.Server):
 
 
 class Held(HttpToolsProtocol):
-    """A request's head has a size and a time: who sends it byte by byte keeps no connection open."""
+    """A request has a time, and its head a size: who sends it byte by byte keeps no connection open."""
 
     _late: asyncio.TimerHandle | None = None
     _in_head = True
@@ -121,7 +127,7 @@ class Held(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        self._late = self.loop.call_later(HEAD_S, transport.close)
+        self._late = self.loop.call_later(REQUEST_S, transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._in_time()
@@ -136,14 +142,14 @@ class Held(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         if self._late is None:
-            self._late = self.loop.call_later(HEAD_S, self.transport.close)
+            self._late = self.loop.call_later(REQUEST_S, self.transport.close)
 
     def on_headers_complete(self) -> None:
-        self._in_time()
         self._in_head = False
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
+        self._in_time()
         self._in_head, self._bytes = True, 0
         super().on_message_complete()
 
