@@ -17,6 +17,7 @@ from ratchet.client import Client
 from ratchet.desk import StoreDesk
 from ratchet.store import Store
 from ratchet.surfaces.http import server
+from tests.support import make_repository
 
 TOKEN = "a-token-for-tests-only"
 
@@ -96,8 +97,23 @@ def serving(store: Store, *, lease_s: float = 60.0, token: str = TOKEN) -> Itera
         assert not answering.is_alive(), "the server did not end"
 
 
+def add(served: Served, **fields: Any) -> dict[str, Any]:
+    """Queue something for a repository that is elsewhere, so that nothing has to be there."""
+    answer = served.ask("POST", "/api/work", {"repo": "owner/name", "spec": "# Do it"} | fields)
+    assert answer.status in (200, 201), answer.body
+    found: dict[str, Any] = answer.json
+    return found
+
+
+def register(served: Served) -> dict[str, Any]:
+    """A worker with an item of its own."""
+    add(served)
+    holder = {"worker": "w", "machine": "m", "pid": 1, "born": "1"}
+    answer = served.ask("POST", "/api/worker/register", {"holder": holder})
+    found: dict[str, Any] = answer.json["assignment"]
+    return found
+
+
 def repo_path(folder: Path) -> str:
     """A repository on this machine, as small as can be."""
-    from tests.support import make_repository  # noqa: PLC0415
-
     return str(make_repository(folder / "repo", {"a.txt": "a\n"}))

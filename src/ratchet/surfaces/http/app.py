@@ -123,7 +123,10 @@ class Handler:
         content = await _read(headers, receive)
         if content and headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
             raise Refusal(415, "unsupported_media_type", "the body must be JSON", hint="Content-Type: application/json")
-        return self.decode(content or b"{}")
+        try:
+            return self.decode(content or b"{}")
+        except (UnicodeDecodeError, RecursionError) as error:
+            raise msgspec.DecodeError(str(error)) from error
 
 
 async def _read(headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
@@ -144,10 +147,8 @@ async def _read(headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
 
 
 def _too_large() -> Refusal:
-    return Refusal(413, "too_large", f"more than {BODY_MAX_BYTES:,} bytes", hint="split it", headers=_CLOSE)
-
-
-_CLOSE = {"connection": "close"}
+    """The connection stays: what is still on its way is thrown away, so that the answer can be read."""
+    return Refusal(413, "too_large", f"more than {BODY_MAX_BYTES:,} bytes", hint="split it")
 
 
 def _query(text: bytes, kind: Any) -> Any:

@@ -9,7 +9,16 @@ from collections.abc import Mapping
 import msgspec
 
 from ratchet.core.api import Problem
-from ratchet.errors import Conflict, EnvironmentCannot, LeaseHeld, LeaseLost, NotFound, RatchetError, UsageError
+from ratchet.errors import (
+    Conflict,
+    DiskFull,
+    EnvironmentCannot,
+    LeaseHeld,
+    LeaseLost,
+    NotFound,
+    RatchetError,
+    UsageError,
+)
 
 log = logging.getLogger("ratchet.http")
 
@@ -44,24 +53,29 @@ def refusal_of(error: Exception) -> Refusal:
         return error
     if isinstance(error, msgspec.ValidationError):
         return _invalid(error)
-    if isinstance(error, msgspec.DecodeError | RecursionError):
+    if isinstance(error, msgspec.DecodeError):
         return Refusal(400, "bad_json", f"the body is no JSON: {error}", hint="send one JSON object, in UTF-8")
     if isinstance(error, RatchetError):
         return _ours(error)
-    reference = secrets.token_hex(6)
-    log.error("%s: a request failed", reference, exc_info=error)
-    return Refusal(500, "internal", "something went wrong here", hint=f"the server's log tells more under {reference}")
+    return Refusal(500, "internal", "something went wrong here", hint=_logged(error))
 
 
 def _ours(error: RatchetError) -> Refusal:
     status, code = next(
         ((status, code) for kind, status, code in _STATUS if isinstance(error, kind)), (500, "internal")
     )
-    if status >= 500:
-        log.error("%s (%s)", error.message, error.hint)
-    made = Refusal(status, code, error.message, hint=error.hint, headers={"retry-after": "1"} if status == 503 else {})
+    if status >= 500:  # what is wrong with the machine is for its owner's log
+        said = "no room is left" if isinstance(error, DiskFull) else "the store cannot be used now"
+        return Refusal(status, code, said, hint=_logged(error), headers={"retry-after": "1"})
+    made = Refusal(status, code, error.message, hint=error.hint)
     made.problem = msgspec.structs.replace(made.problem, details={key: str(value) for key, value in error.ids.items()})
     return made
+
+
+def _logged(error: Exception) -> str:
+    reference = secrets.token_hex(6)
+    log.error("%s: a request failed", reference, exc_info=error)
+    return f"the server's log tells more under {reference}"
 
 
 def _invalid(error: msgspec.ValidationError) -> Refusal:
