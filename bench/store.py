@@ -109,8 +109,8 @@ def _bare(db: Any) -> None:
         return db.execute(sql.replace("?", "%s"), values)
 
     with db.transaction():
-        do(queue._DUE, at, at).fetchone()
-        item = do(queue._NEXT.format(more=""), at).fetchone()[0]
+        do(queue.DUE, at, at).fetchone()
+        item = do(queue.NEXT.format(more=""), at).fetchone()[0]
         do(ledger._START_RUN, run, item, at, sum_, 1)
         do(ledger._TAKE, run, 1, "w", "m", 1, "1", later, uuid4().hex, "worker")
         do(ledger._ADD_WORKER, uuid4().hex, "w", item, run, 1, at, at)

@@ -9,7 +9,7 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ import msgspec
 
 from ratchet.core import api
 from ratchet.core.failure import Reason
+from ratchet.core.learning import Learning
 from ratchet.core.lease import Holder
 from ratchet.core.queue import ItemRow, Page
 from ratchet.errors import (
@@ -128,10 +129,16 @@ class Client:
     def metrics(self) -> api.Metrics:
         return self._get("/api/metrics", api.Metrics)
 
+    def learn(self, ask: api.Learn) -> Learning:
+        return self._post("/api/learnings", Learning, ask)
+
+    def learnings(self, ask: api.LearningsAsk) -> api.LearningList:
+        return self._get("/api/learnings", api.LearningList, ask)
+
     def health(self) -> api.Health:
         return self._get("/health", api.Health)
 
-    def events(self, after: str = "", *, run: str = "") -> Iterator[Heard]:
+    def events(self, after: str = "", *, run: str = "") -> Generator[Heard, None, None]:
         """Every event once, over any number of lost connections, until the server is away for longer than we wait."""
         while True:
             for heard in self._listen(after, run):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,8 +14,8 @@ import msgspec
 from ratchet import __version__, config, places, repository
 from ratchet.core import api
 from ratchet.core import events as ev
-from ratchet.core.budget import Scope
 from ratchet.core.item import Item, slug_of, title_of
+from ratchet.core.learning import Learning
 from ratchet.core.lease import Holder, Lease, WorkerRow
 from ratchet.core.ledger import MESSAGE_MAX_BYTES, Entry
 from ratchet.core.locks import Blocked
@@ -173,41 +174,32 @@ class StoreDesk:
         )
 
     def status(self) -> api.Status:
-        live = self.store.workers(live=True)
+        live, figures = self.store.workers(live=True), self.store.figures()
         return api.Status(
             version=__version__,
             at=stamp(datetime.now(UTC)),
             uptime_s=round(time.monotonic() - self._began, 3),
-            queue=self.store.stats(),
-            oldest_queued_at=self.store.oldest_queued_at(),
+            queue=figures.queue,
+            oldest_queued_at=figures.oldest_queued_at,
             workers=len(live),
             stuck=sum(worker.status == "stuck" for worker in live),
         )
 
     def metrics(self) -> api.Metrics:
-        today, spent = self.store.today(), self.store.spent(Scope.DAY)
-        count = {kind: today.events.get(kind, 0) for kind in _COUNTED}
-        done = count["run_completed"]
-        live: dict[str, int] = {}
-        for worker in self.store.workers(live=True):
-            live[worker.status] = live.get(worker.status, 0) + 1
-        return api.Metrics(
-            at=stamp(datetime.now(UTC)),
-            queue=self.store.stats(),
-            workers=live,
-            completed_today=done,
-            failed_today=count["run_failed"],
-            cancelled_today=count["run_aborted"],
-            iterations_today=count["red_confirmed"],
-            commits_today=count["step_committed"],
-            reverts_today=count["step_reverted"],
-            recovered_today=count["run_returned"],
-            spent_today=spent,
-            used_today=self.store.used(Scope.DAY),
-            average_run_s=today.average_run_s,
-            success_rate=done / (done + count["run_failed"]) if done else 0.0,
-            cost_per_commit_usd=spent.cost_usd / count["step_committed"] if count["step_committed"] else 0.0,
-        )
+        figures, live = self.store.figures(), Counter(str(row.status) for row in self.store.workers(live=True))
+        told = {name: getattr(figures, name) for name in api.Metrics.__struct_fields__ if hasattr(figures, name)}
+        return api.Metrics(at=stamp(datetime.now(UTC)), workers=dict(live), **told)
+
+    # --- learnings -------------------------------------------------------------------------------------------
+
+    def learn(self, ask: api.Learn) -> Learning:
+        """Said twice is said once: the same words for the same repository are the same lesson."""
+        same = hashlib.sha256(f"{ask.repo}\0{ask.content}".encode()).hexdigest()[:16]
+        fields = msgspec.structs.asdict(ask)
+        return self.store.learn(Learning(id=f"learning-{same}", created_at=stamp(datetime.now(UTC)), **fields))
+
+    def learnings(self, ask: api.LearningsAsk) -> api.LearningList:
+        return api.LearningList(learnings=self.store.learnings(ask.repo, query=ask.query, limit=ask.limit))
 
     def _state(self, run: str) -> RunState:
         return fold(run, NEXT, [ev.decode(entry.kind, entry.data) for entry in self.store.entries(run)])
@@ -222,11 +214,6 @@ def lease_of(worker: WorkerRow) -> Lease:
 def entry_answer(entry: Entry) -> api.LedgerEntry:
     fields = msgspec.structs.asdict(entry)
     return api.LedgerEntry(**fields | {"data": msgspec.json.decode(entry.data)})
-
-
-_COUNTED = (
-    "run_completed", "run_failed", "run_aborted", "run_returned", "red_confirmed", "step_committed", "step_reverted"
-)  # fmt: skip
 
 
 def _item(work: api.Work, key: str) -> Item:

@@ -16,10 +16,10 @@ import pytest
 
 from ratchet.client import Client
 from ratchet.core import api
-from ratchet.core.feed import START
 from ratchet.core.lease import Holder
 from ratchet.errors import Conflict, EnvironmentCannot, LeaseLost, NotFound, UsageError
 from ratchet.store import open_store
+from ratchet.surfaces.http.listeners import START
 from tests.http.serving import TOKEN, Served, add, repo_path, serving
 from tests.support import RATCHET, quick_environment, ratchet
 
@@ -53,32 +53,31 @@ def real_server(folder: Path, port: int = 0) -> Iterator[tuple[subprocess.Popen[
 def test_a_server_that_is_killed_and_started_again_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
     """Clients with requests under way wait for it; what they had sent counts once, whether they had heard or not."""
     added: list[str] = []
-    with real_server(tmp_path) as (first, port):
-        with Client(f"http://127.0.0.1:{port}", token=TOKEN) as client:
-            client.add(WORK)
-            worker = client.worker(client.register(HOLDER).assignment or pytest.fail("no work"))
-            worker.append([{"kind": "run_claimed", "worker": "w"}], after=0)
-            hearing = client.events(START)
-            assert next(hearing).entry.seq == 1
+    with real_server(tmp_path) as (first, port), Client(f"http://127.0.0.1:{port}", token=TOKEN) as client:
+        client.add(WORK)
+        worker = client.worker(client.register(HOLDER).assignment or pytest.fail("no work"))
+        worker.append([{"kind": "run_claimed", "worker": "w"}], after=0)
+        hearing = client.events(START)
+        assert next(hearing).entry.seq == 1
 
-            def keep_adding() -> None:
-                with Client(f"http://127.0.0.1:{port}", token=TOKEN) as own:
-                    added.extend(own.add(WORK).row.item.id for _ in range(30))
+        def keep_adding() -> None:
+            with Client(f"http://127.0.0.1:{port}", token=TOKEN) as own:
+                added.extend(own.add(WORK).row.item.id for _ in range(30))
 
-            adding = [threading.Thread(target=keep_adding) for _ in range(3)]
+        adding = [threading.Thread(target=keep_adding) for _ in range(3)]
+        for thread in adding:
+            thread.start()
+        os.kill(first.pid, signal.SIGKILL)
+        first.wait()
+        with real_server(tmp_path, port):
+            worker.append([{"kind": "run_claimed", "worker": "w"}], after=1)
+            assert worker.heartbeat().stop == ""
+            assert next(hearing).entry.seq == 2
+            hearing.close()
+            assert worker.complete(commits=1, head="h").changed
             for thread in adding:
-                thread.start()
-            os.kill(first.pid, signal.SIGKILL)
-            first.wait()
-            with real_server(tmp_path, port):
-                worker.append([{"kind": "run_claimed", "worker": "w"}], after=1)
-                assert worker.heartbeat().stop == ""
-                assert next(hearing).entry.seq == 2
-                hearing.close()
-                assert worker.complete(commits=1, head="h").changed
-                for thread in adding:
-                    thread.join()
-                rows = client.queue(api.QueueAsk(limit=500)).rows
+                thread.join()
+            rows = client.queue(api.QueueAsk(limit=500)).rows
     assert len(added) == 90 and len(set(added)) == 90
     assert {row.item.id for row in rows} == {*added, worker.assignment.item.id}
 
@@ -141,7 +140,7 @@ def test_the_client_knows_every_answer(served: Served, tmp_path: Path) -> None:
         assert client.diff(mine.assignment.run).diff == ""
         assert client.ledger(mine.assignment.run, api.LedgerAsk()).entries == []
         assert client.cancel(mine.assignment.item.id, api.By(by="me")).cancelled == "done"
-        assert client.metrics().cancelled_today == 1
+        assert client.metrics().completed_today == 0
         assert client.register(HOLDER) == api.Registered(why="empty")
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from ratchet.client import Client
 from ratchet.core import events as ev
-from ratchet.core.feed import START
 from ratchet.core.lease import Lease
 from ratchet.errors import UsageError
 from ratchet.store import Store
 from ratchet.surfaces.http import listeners
-from tests.contract.test_feed import NOTE, claim
+from ratchet.surfaces.http.listeners import START
+from tests.contract.test_outside import NOTE, claim
 from tests.http.serving import TOKEN, Served, serving
 
 
@@ -59,7 +59,7 @@ def test_who_listens_from_now_on_hears_only_what_comes(any_served: Served) -> No
 def test_last_event_id_wins_and_a_wrong_one_is_told(served: Served) -> None:
     (lease,) = claim(served.store, 1)
     served.store.append(lease, [NOTE, NOTE])
-    first, second = served.store.feed(START)
+    first, second = served.store.feed()
     link = listen(served.port, last=first.place, query="?after=start")
     text = until(link, b"\n\n", after=b"event: ")
     assert second.place.encode() in text and first.place.encode() + b"\nevent" not in text

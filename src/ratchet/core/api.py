@@ -9,6 +9,7 @@ import msgspec
 from ratchet.core.budget import Amount
 from ratchet.core.failure import Reason
 from ratchet.core.item import SPEC_MAX_CHARS, Item, ItemStatus, Priority
+from ratchet.core.learning import CONTENT_MAX_CHARS, Learning
 from ratchet.core.lease import Holder, WorkerRow
 from ratchet.core.queue import Count, ItemRow, Page
 from ratchet.core.repo import check_branch, repo_kind
@@ -295,23 +296,46 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
-    """Counted from rows when asked; `today` begins at the server's midnight."""
+    """Counted from rows when asked; `today` begins at the server's midnight. Null is nothing to divide by yet."""
 
     at: str
     queue: list[Count]
     workers: dict[str, int]
     completed_today: int
     failed_today: int
-    cancelled_today: int
     iterations_today: int
     commits_today: int
     reverts_today: int
-    recovered_today: int
+    recoveries_today: int
     spent_today: Amount
-    used_today: Amount
-    average_run_s: float
-    success_rate: float
-    cost_per_commit_usd: float
+    reserved_today: Amount
+    average_completion_s: float | None
+    success_rate: float | None
+    cost_per_commit_usd: float | None
+    reverts_per_commit: float | None
+
+
+class Learn(Ask, frozen=True, kw_only=True):
+    """A lesson, with the ledger row it was drawn from."""
+
+    repo: Annotated[str, msgspec.Meta(max_length=1_000, pattern=_NO_NUL)]
+    content: Annotated[str, msgspec.Meta(min_length=1, max_length=CONTENT_MAX_CHARS, pattern=_NO_NUL)]
+    spec: Name = ""
+    tags: Annotated[list[Name], msgspec.Meta(max_length=50)] = []
+    run: Name = ""
+    seq: Whole = 0
+
+
+class LearningsAsk(Ask, frozen=True, kw_only=True):
+    """Those that share words with `query`, best first; without one the newest first."""
+
+    repo: Annotated[str, msgspec.Meta(max_length=1_000, pattern=_NO_NUL)] = ""
+    query: Annotated[str, msgspec.Meta(max_length=1_000, pattern=_NO_NUL)] = ""
+    limit: Limit = 50
+
+
+class LearningList(msgspec.Struct, frozen=True, kw_only=True):
+    learnings: list[Learning]
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):

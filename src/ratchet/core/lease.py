@@ -31,6 +31,14 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     token: str = ""
 
 
+class Beat(msgspec.Struct, frozen=True, kw_only=True):
+    """One heartbeat."""
+
+    run: str
+    epoch: int
+    iteration: int | None = None
+
+
 class WorkerStatus(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
@@ -42,6 +50,26 @@ class WorkerStatus(StrEnum):
 
 
 LIVE = frozenset({WorkerStatus.STARTING, WorkerStatus.RUNNING, WorkerStatus.STUCK})
+
+
+class Late(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker said of a run that was no longer its own: nothing of the run moved, but it is not thrown away.
+
+    `kind` is the event it would have been, `head` the commit it speaks of. Whoever verifies that commit says with
+    `check_late` whether it was kept.
+    """
+
+    id: str
+    run: str
+    item: str
+    epoch: int
+    worker: str
+    at: str
+    kind: str
+    head: str
+    detail: str
+    checked_at: str = ""
+    kept: bool = False
 
 
 class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):

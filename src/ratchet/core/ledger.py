@@ -24,6 +24,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     sum: str
 
 
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """A row as the feed of all ledgers tells it; `place` asks for what comes after it."""
+
+    place: str
+    entry: Entry
+
+
 def seal(*, run: str, seq: int, at: str, epoch: int, kind: str, data: bytes, prev: str) -> Entry:
     entry = Entry(run=run, seq=seq, at=at, epoch=epoch, kind=kind, data=data, prev=prev, sum="")
     return msgspec.structs.replace(entry, sum=_sum(entry))

@@ -33,6 +33,7 @@ class Why(StrEnum):
     AWAITING_REVIEW = "awaiting_review"
     COOLDOWN = "cooldown"
     DAILY_ITERATIONS = "daily_iterations"
+    LOCKED = "locked"  # all that waits would touch what others hold
 
 
 class NoWork(msgspec.Struct, frozen=True, kw_only=True):

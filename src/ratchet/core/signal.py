@@ -8,7 +8,8 @@ POLL_S = 1.0
 
 
 class Topic(StrEnum):
-    """`work`: something may be claimable. `stop`: somebody was asked to stop."""
+    """`work`: something may be claimable. `stop`: somebody was asked to stop. `events`: the feed has more."""
 
     WORK = "work"
     STOP = "stop"
+    EVENTS = "events"

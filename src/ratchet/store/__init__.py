@@ -12,10 +12,11 @@ import msgspec
 from ratchet.core.budget import Amount, Caps, OverBudget, Reservation, Scope
 from ratchet.core.events import Event
 from ratchet.core.failure import Reason
-from ratchet.core.feed import Beat, Today, Told
+from ratchet.core.figures import Figures
 from ratchet.core.item import Item, ItemStatus, ParkReason, Priority
-from ratchet.core.lease import Holder, Lease, WorkerRow
-from ratchet.core.ledger import Entry
+from ratchet.core.learning import Learning
+from ratchet.core.lease import Beat, Holder, Late, Lease, WorkerRow
+from ratchet.core.ledger import Entry, Told
 from ratchet.core.locks import Blocked, Locked
 from ratchet.core.queue import AGING_S, Count, ItemRow, Limits, NoWork, Page
 from ratchet.core.receipt import Receipt
@@ -117,7 +118,10 @@ class Store(Protocol):
     def stats(self) -> list[Count]: ...
 
     def claim_next(self, holder: Holder, *, run: str, ttl_s: float, limits: Limits | None = None) -> Lease | NoWork:
-        """Take the lease on the item whose turn it is, starting `run` if it has none. What is lost comes back first."""
+        """Take the lease on the item whose turn it is, starting `run` if it has none. What is lost comes back first.
+
+        With the lease come locks on the item's footprint: one that would touch what others hold is passed over.
+        """
         ...
 
     def cancel(self, item: str, *, by: str) -> Cancelled: ...
@@ -164,6 +168,17 @@ class Store(Protocol):
 
     def lease_of(self, token: str) -> Lease:
         """The lease a token proves. Raises LeaseLost."""
+        ...
+
+    def late(self, run: str = "") -> list[Late]:
+        """What fenced workers said, of one run or of all, oldest first, as long as nobody has checked it.
+
+        `complete`, `fail` and an `append` that holds commits are refused after the lease was lost, and noted here.
+        """
+        ...
+
+    def check_late(self, late: str, *, kept: bool) -> None:
+        """It was looked at: its commit holds and was kept, or not. Raises NotFound."""
         ...
 
     # --- locks and budgets -----------------------------------------------------------------------------------
@@ -232,13 +247,36 @@ class Store(Protocol):
         """Tell whoever holds the run to stop."""
         ...
 
-    # --- told to the outside ---------------------------------------------------------------------------------
+    # --- following, learning, counting -----------------------------------------------------------------------
 
-    def feed(self, after: str, *, limit: int = 100) -> list[Told]:
-        """All runs' events after a place, in one order that never changes. Raises UsageError."""
+    def feed(self, after: str = "", *, run: str = "", limit: int = 500) -> list[Told]:
+        """Rows of all ledgers (or one) after a place, in an order that never changes: none is lost, none told twice.
+
+        Pages by the `place` of the last row; wait for more with `listen(Topic.EVENTS)`.
+        """
         ...
 
-    def feed_end(self) -> str: ...
+    def feed_end(self) -> str:
+        """The place from which a reader hears only what is new."""
+        ...
+
+    def learn(self, learning: Learning) -> Learning:
+        """Keep it; with an id that is there already nothing changes. Raises UsageError."""
+        ...
+
+    def learnings(self, repo: str = "", *, query: str = "", limit: int = 50) -> list[Learning]:
+        """Those that share words with the query, best first; without one, the newest first. Not the retired."""
+        ...
+
+    def retire(self, learning: str) -> Learning:
+        """It is found no more. Raises NotFound."""
+        ...
+
+    def figures(self) -> Figures:
+        """What the factory did today and does now."""
+        ...
+
+    # --- asked from outside ----------------------------------------------------------------------------------
 
     def proven(self, token: str) -> WorkerRow | None:
         """The worker a token proves, also when its lease is over."""
@@ -257,10 +295,6 @@ class Store(Protocol):
     def entries_after(self, run: str, *, after: int, limit: int) -> list[Entry]:
         """A piece of a ledger, its chain not checked."""
         ...
-
-    def today(self) -> Today: ...
-
-    def oldest_queued_at(self) -> str: ...
 
     def close(self) -> None: ...
 

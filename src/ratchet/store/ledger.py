@@ -12,14 +12,17 @@ import msgspec
 from ratchet.core import events as ev
 from ratchet.core.events import Event, encode, kind_of
 from ratchet.core.item import OPEN, Item, ItemStatus
-from ratchet.core.lease import Holder, Lease, WorkerStatus
+from ratchet.core.lease import Holder, Late, Lease, WorkerStatus
 from ratchet.core.ledger import GENESIS, MESSAGE_MAX_BYTES, Entry, first_break, seal
+from ratchet.core.locks import Blocked, overlap
 from ratchet.core.receipt import Receipt
 from ratchet.core.signal import Topic
 from ratchet.core.state import ROWS, RunStatus
 from ratchet.errors import LeaseHeld, LeaseLost, LedgerBroken, NotFound, UsageError
 from ratchet.store import RunRow
 from ratchet.store.database import Database, Row, Transaction, reads, stamp, writes
+
+DETAIL_MAX_CHARS = 2_000
 
 
 class Ledger(Database):
@@ -37,6 +40,8 @@ class Ledger(Database):
             raise UsageError(f"item {item} is {row['status']}: nothing is left to do", item=item)
         if row["run"]:
             self._free(db, row["run"], now)
+        if blocked := blocks(db, row["repo"], row["run"] or run, footprint_of(row), at=stamp(now)):
+            raise _footprint_held(item, blocked)
         return take(db, row, run=run, holder=holder, now=now, ttl_s=ttl_s)
 
     def _free(self, db: Transaction, run: str, now: datetime) -> None:
@@ -83,19 +88,45 @@ class Ledger(Database):
 
     # --- the ledger ------------------------------------------------------------------------------------------
 
+    def append(self, lease: Lease, events: Sequence[Event], receipt: Receipt | None = None) -> list[Entry]:
+        try:
+            return self._append(lease, events, receipt)
+        except LeaseLost:
+            for event in events:
+                if isinstance(event, ev.RunCompleted | ev.StepCommitted):
+                    head = event.head if isinstance(event, ev.RunCompleted) else event.commit
+                    self._note_late(lease, kind_of(event), head=head, detail="")
+            raise
+
     @writes
-    def append(
+    def _append(
         self, db: Transaction, lease: Lease, events: Sequence[Event], receipt: Receipt | None = None
     ) -> list[Entry]:
         if db.doubt and (there := _appended(db, lease, events)):
             return there
         return write(db, lease, events, at=db.began_at, receipt=receipt)
 
+    @writes
+    def _note_late(self, db: Transaction, lease: Lease, kind: str, *, head: str, detail: str) -> None:
+        """Refused is not thrown away: what was done may be good. Said twice, it is noted once."""
+        row = (f"late-{db.key[:16]}", lease.run, lease.item, lease.epoch, lease.holder.worker, db.began_at)
+        db.run(_NOTE_LATE, *row, kind, head, detail[:DETAIL_MAX_CHARS], lease.run)
+
+    @reads
+    def late(self, db: Transaction, run: str = "") -> list[Late]:
+        rows = db.all("SELECT * FROM late WHERE checked_at = '' AND (run = ? OR ? = '') ORDER BY at, id", run, run)
+        return [Late(**{**dict(row), "kept": bool(row["kept"])}) for row in rows]
+
+    @writes
+    def check_late(self, db: Transaction, late: str, *, kept: bool) -> None:
+        if db.run("UPDATE late SET checked_at = ?, kept = ? WHERE id = ?", db.began_at, int(kept), late) != 1:
+            raise NotFound(f"there is no late result {late}", late=late)
+
     @reads
     def entries(self, db: Transaction, run: str) -> list[Entry]:
         row = _run(db, run)
         rows = db.all("SELECT * FROM events WHERE run = ? AND seq <= ? ORDER BY seq", run, row.length)
-        entries = [entry(found) for found in rows]
+        entries = [entry_of(found) for found in rows]
         if broken := first_break(entries, run=run, length=row.length, head=row.head):
             raise LedgerBroken(
                 f"row {broken.seq} of the ledger of {run} does not hold: {broken.why}",
@@ -148,6 +179,8 @@ def take(db: Transaction, row: Row, *, run: str, holder: Holder, now: datetime, 
     db.run(_TAKE, run, epoch, *who, stamp(now + timedelta(seconds=ttl_s)), hash_of(token), worker)
     db.run(_ADD_WORKER, worker, holder.worker, item, run, epoch, at, at, hash_of(token))
     db.run("UPDATE items SET status = 'assigned', run = ?, park_reason = '', not_before = '' WHERE id = ?", run, item)
+    if paths := footprint_of(row):
+        db.many(LOCK, [(row["repo"], path, run) for path in paths])
     return Lease(run=run, item=item, epoch=epoch, holder=holder, worker=worker, token=token)
 
 
@@ -171,7 +204,7 @@ def write(
     """Add events to a ledger and move the rows they speak of. Raises LeaseLost."""
     if any(type(event) in ROWS for event in events):
         db.one(_LOCK_ITEM, lease.item)  # every verb locks the item before its run: the order that cannot deadlock
-    row = db.one("SELECT length, head FROM runs WHERE id = ?", lease.run)
+    row = db.one("SELECT length, head FROM runs WHERE id = ? FOR UPDATE", lease.run)
     if row is None:
         raise lost(lease)
     entries = _chain(lease, events, at=at, length=row["length"], head=row["head"])
@@ -183,10 +216,39 @@ def write(
     db.many(_ADD_EVENT, [msgspec.structs.astuple(entry) for entry in entries])
     for event in moves:
         _move(db, lease, event, at)
+    db.tell(Topic.EVENTS)
     if receipt:
         body = msgspec.json.encode(receipt)
         db.run("INSERT INTO receipts VALUES (?, ?, ?, ?)", lease.run, receipt.step, receipt.key, body)
     return entries
+
+
+# --- locks on the footprint ------------------------------------------------------------------------------------------
+
+
+def footprint_of(row: Row) -> list[str]:
+    return row["footprint"].split("\n") if row["footprint"] else []
+
+
+def blocks(db: Transaction, repo: str, run: str, paths: Sequence[str], *, at: str) -> Blocked | None:
+    """The first lock of another run that these paths touch. What it says holds until the transaction ends."""
+    if not paths:
+        return None
+    db.alone(f"locks {repo}")
+    for row in db.all(_LOCKS_OF_OTHERS, repo, run, at):
+        for path in paths:
+            if overlap(path, row["path"]):
+                return Blocked(asked=path, held=row["path"], run=row["run"], worker=row["worker"])
+    return None
+
+
+def _footprint_held(item: str, blocked: Blocked) -> LeaseHeld:
+    return LeaseHeld(
+        f"{item} would change {blocked.asked}: {blocked.worker} holds {blocked.held} for {blocked.run}",
+        hint=f"wait for it, or stop it with `ratchet abort {blocked.run}`",
+        run=blocked.run,
+        holder=blocked.worker,
+    )
 
 
 _ENDS: dict[type[Event], WorkerStatus] = {
@@ -284,10 +346,10 @@ def _appended(db: Transaction, lease: Lease, events: Sequence[Event]) -> list[En
     rows = db.all(_LAST, lease.run, lease.epoch, len(events))[::-1]
     wanted = [(db.began_at, kind_of(event), encode(event)) for event in events]
     same = [(row["at"], row["kind"], bytes(row["data"])) for row in rows] == wanted
-    return [entry(row) for row in rows] if same else []
+    return [entry_of(row) for row in rows] if same else []
 
 
-def entry(row: Row) -> Entry:
+def entry_of(row: Row) -> Entry:
     return Entry(**{name: row[name] for name in Entry.__struct_fields__})
 
 
@@ -312,7 +374,7 @@ def run_row(row: Row) -> RunRow:
     )
 
 
-_CLAIM_ITEM = "SELECT id, status, run FROM items WHERE id = ? FOR UPDATE"
+_CLAIM_ITEM = "SELECT id, status, run, repo, footprint FROM items WHERE id = ? FOR UPDATE"
 _LOCK_ITEM = "SELECT id FROM items WHERE id = ? FOR UPDATE"
 _LEASE = "SELECT * FROM leases WHERE run = ? FOR UPDATE"
 _HOLD = "SELECT run FROM leases WHERE run = ? AND epoch = ? FOR UPDATE"
@@ -341,7 +403,18 @@ _ADVANCE = """
 UPDATE runs SET length = ?, head = ?, status = ?
 WHERE id = ? AND epoch = ? AND length = ? AND status = 'running'
 """
-_ADD_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+LOCK = "INSERT INTO locks VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+_LOCKS_OF_OTHERS = """
+SELECT locks.path, locks.run, leases.worker FROM locks JOIN leases ON leases.run = locks.run
+WHERE locks.repo = ? AND locks.run <> ? AND leases.expires_at > ? ORDER BY locks.path
+"""
+_NOTE_LATE = """
+INSERT INTO late (id, run, item, epoch, worker, at, kind, head, detail)
+SELECT ?, ?, ?, CAST(? AS INTEGER), ?, ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM runs WHERE id = ?) ON CONFLICT DO NOTHING
+"""
+_ADD_EVENT = """
+INSERT INTO events (run, seq, at, epoch, kind, data, prev, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
 _LAST = "SELECT * FROM events WHERE run = ? AND epoch = ? ORDER BY seq DESC LIMIT ?"
 _MOVE_ITEM = "UPDATE items SET status = ?, park_reason = ?, not_before = ?, detail = ? WHERE id = ? AND run = ?"
 _END_WORKER = """

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ratchet.core.lease import Lease
-from ratchet.core.locks import Blocked, Locked, normalised, overlap
+from ratchet.core.locks import Blocked, Locked, normalised
 from ratchet.errors import UsageError
 from ratchet.store.database import Database, Transaction, reads, stamp, writes
-from ratchet.store.ledger import hold, lost
+from ratchet.store.ledger import LOCK, blocks, hold, lost
 
 
 class Locks(Database):
@@ -17,13 +17,11 @@ class Locks(Database):
         """Nobody waits and nobody holds a part, so nobody can wait for a ring. Raises LeaseLost, UsageError."""
         wanted = _normal(paths)
         repo = _repo(db, lease)
-        db.alone(f"locks {repo}")
+        if blocked := blocks(db, repo, lease.run, wanted, at=stamp(self._clock())):
+            hold(db, lease)
+            return blocked
         hold(db, lease)
-        for row in db.all(_OTHERS, repo, lease.run, stamp(self._clock())):
-            for path in wanted:
-                if overlap(path, row["path"]):
-                    return Blocked(asked=path, held=row["path"], run=row["run"], worker=row["worker"])
-        db.many(_LOCK, [(repo, path, lease.run) for path in wanted])
+        db.many(LOCK, [(repo, path, lease.run) for path in wanted])
         return Locked(paths=_held(db, lease.run))
 
     @writes
@@ -63,12 +61,7 @@ def _held(db: Transaction, run: str) -> list[str]:
     return [row["path"] for row in db.all("SELECT path FROM locks WHERE run = ? ORDER BY path", run)]
 
 
-_OTHERS = """
-SELECT locks.path, locks.run, leases.worker FROM locks JOIN leases ON leases.run = locks.run
-WHERE locks.repo = ? AND locks.run <> ? AND leases.expires_at > ? ORDER BY locks.path
-"""
 _ALL = """
 SELECT locks.path, locks.run FROM locks JOIN leases ON leases.run = locks.run
 WHERE locks.repo = ? AND leases.expires_at > ? ORDER BY locks.run, locks.path
 """
-_LOCK = "INSERT INTO locks VALUES (?, ?, ?) ON CONFLICT DO NOTHING"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -18,6 +19,7 @@ from ratchet.core.signal import POLL_S, Topic
 
 CHANNEL = "ratchet_"
 READY_S = 10.0
+LOOK_S = 0.05
 
 
 class Bell:
@@ -38,6 +40,31 @@ class Bell:
         self._leave(self)
 
     def __enter__(self) -> Bell:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Poll:
+    """A listener that looks for itself, for what is told too often to be worth a notice each time."""
+
+    def __init__(self, look: Callable[[], str]) -> None:
+        self._look, self._seen = look, look()
+
+    def wait(self, timeout_s: float) -> bool:
+        until = time.monotonic() + timeout_s
+        while (now := self._look()) == self._seen:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(min(LOOK_S, max(0.0, until - time.monotonic())))
+        self._seen = now
+        return True
+
+    def close(self) -> None:
+        """There is nothing to give back."""
+
+    def __enter__(self) -> Poll:
         return self
 
     def __exit__(self, *_: object) -> None:

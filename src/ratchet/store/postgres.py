@@ -21,13 +21,15 @@ from ratchet.core.queue import AGING_S
 from ratchet.core.signal import Topic
 from ratchet.errors import DiskFull, EnvironmentCannot, RatchetError
 from ratchet.store import Listener
-from ratchet.store.budgets import Budgets
+from ratchet.store.counting import Counting
 from ratchet.store.database import KEY_BYTES, Row, T, Transaction, refuse_newer, scripts, stamp
 from ratchet.store.feed import Feed
+from ratchet.store.fused import Fused
+from ratchet.store.learnings import Learnings
 from ratchet.store.locks import Locks
-from ratchet.store.notices import CHANNEL, Notices
+from ratchet.store.notices import CHANNEL, Notices, Poll
+from ratchet.store.outside import Outside
 from ratchet.store.pool import Pool
-from ratchet.store.workers import Workers
 
 CONNECTIONS_MAX = 16
 CONNECT_S = 10
@@ -36,10 +38,28 @@ ANCHOR_S = 60.0
 STATEMENT_S = 60
 _MIGRATING = 7_232_438  # an advisory lock of our own: two starters do not race
 
+_SETTLED = "place < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+_AFTER = f"(place, run, seq) > (?, ?, ?) AND {_SETTLED} ORDER BY place, run, seq LIMIT ?"
+
 Connection = psycopg.Connection[dict[str, Any]]
 
 
-class PostgresStore(Workers, Locks, Budgets, Feed):
+class PostgresStore(Fused, Locks, Counting, Feed, Learnings, Outside):
+    # A transaction that is still open may have a place before those that are committed: nothing past it is told yet.
+    _follow = f"SELECT * FROM events WHERE {_AFTER}"  # noqa: S608 — ours
+    _follow_run = f"SELECT * FROM events WHERE run = ? AND {_AFTER}"  # noqa: S608 — ours
+    _last_place = f"SELECT place FROM events WHERE {_SETTLED} ORDER BY place DESC LIMIT 1"  # noqa: S608 — ours
+    _index_words = """
+UPDATE learnings SET words = setweight(to_tsvector('english', ?), 'B') || setweight(to_tsvector('english', ?), 'A')
+WHERE id = ?
+"""
+    _find_words = """
+WITH asked AS (SELECT to_tsquery('english', ?) AS words)
+SELECT body, retired_at FROM learnings, asked
+WHERE learnings.words @@ asked.words AND retired_at = '' AND (repo = ? OR ? = '')
+ORDER BY ts_rank_cd(learnings.words, asked.words) DESC, id LIMIT ?
+"""
+
     def __init__(
         self,
         url: str,
@@ -74,13 +94,19 @@ class PostgresStore(Workers, Locks, Budgets, Feed):
         self._notices.close()
 
     def listen(self, topic: Topic) -> Listener:
-        return self._notices.listen(topic)
+        return Poll(self.feed_end) if topic is Topic.EVENTS else self._notices.listen(topic)
+
+    def _asked(self, words: list[str]) -> str:
+        return " | ".join(words)
 
     def _write(self, act: Callable[[Transaction], T], *, durable: bool = True) -> T:
         return self._insist(act if durable else _unhurried(act), whole=True, at=stamp(self._clock()))
 
     def _read(self, act: Callable[[Transaction], T]) -> T:
         return self._insist(act, whole=False)
+
+    def _write_one(self, act: Callable[[Transaction], T]) -> T:
+        return self._insist(act, whole=False, at=stamp(self._clock()))
 
     def _insist(self, act: Callable[[Transaction], T], *, whole: bool, at: str = "") -> T:
         """Try again what a deadlock undid, and through a restart of the server, for `RIDE_OUT_S` at most.
@@ -156,7 +182,9 @@ class _Transaction:
         self._cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"ratchet {what}",))
 
     def tell(self, topic: Topic) -> None:
-        self._cursor.execute(f'NOTIFY "{CHANNEL}{topic}"')
+        # Notices are sent one transaction after the other, each waiting for the disk: too dear for every append.
+        if topic is not Topic.EVENTS:
+            self._cursor.execute(f'NOTIFY "{CHANNEL}{topic}"')
 
 
 def _unhurried(act: Callable[[Transaction], T]) -> Callable[[Transaction], T]:

@@ -21,10 +21,12 @@ from ratchet.core.signal import Topic
 from ratchet.errors import DiskFull, EnvironmentCannot, RatchetError
 from ratchet.files import FILE_MODE, make_private_dir
 from ratchet.store import Listener
-from ratchet.store.budgets import Budgets
+from ratchet.store.counting import Counting
 from ratchet.store.database import KEY_BYTES, Row, T, Transaction, refuse_newer, scripts, stamp, utc_now
 from ratchet.store.feed import Feed
+from ratchet.store.learnings import Learnings
 from ratchet.store.locks import Locks
+from ratchet.store.outside import Outside
 from ratchet.store.pool import Pool
 from ratchet.store.signals import Pipe, tell
 from ratchet.store.workers import Workers
@@ -32,10 +34,21 @@ from ratchet.store.workers import Workers
 BUSY_S = 30.0
 READERS_MAX = 8
 TOGETHER_MAX = 64
+_FEED = "SELECT place, events.* FROM feed JOIN events ON events.run = feed.run AND events.seq = feed.seq"
 
 
-class SqliteStore(Workers, Locks, Budgets, Feed):
+class SqliteStore(Workers, Locks, Counting, Feed, Learnings, Outside):
     """One connection writes, others read beside it. Writes that arrive together share one wait for the disk."""
+
+    _follow = f"{_FEED} WHERE (place, feed.run, feed.seq) > (?, ?, ?) ORDER BY place LIMIT ?"
+    _follow_run = f"{_FEED} WHERE feed.run = ? AND (place, feed.run, feed.seq) > (?, ?, ?) ORDER BY place LIMIT ?"
+    _last_place = "SELECT max(place) AS place FROM feed"
+    _index_words = "INSERT INTO learnings_words (content, tags, id) VALUES (?, ?, ?)"
+    _find_words = """
+SELECT body, retired_at FROM learnings_words JOIN learnings ON learnings.id = learnings_words.id
+WHERE learnings_words MATCH ? AND retired_at = '' AND (repo = ? OR ? = '')
+ORDER BY bm25(learnings_words), learnings.id LIMIT ?
+"""
 
     def __init__(
         self,
@@ -47,7 +60,7 @@ class SqliteStore(Workers, Locks, Budgets, Feed):
     ) -> None:
         self.path = path
         self._clock, self._gone, self._aging_s = clock, gone, aging_s
-        self._lock, self._asked = threading.RLock(), deque[_Ask]()
+        self._lock, self._waiting = threading.RLock(), deque[_Ask]()
         self._signals = path.with_name(f"{path.name}-signals")
         self._db = _connect(path)
         self._readers = Pool(lambda: _connect(path), most=READERS_MAX)
@@ -68,6 +81,9 @@ class SqliteStore(Workers, Locks, Budgets, Feed):
     def listen(self, topic: Topic) -> Listener:
         return Pipe(self._signals, topic)
 
+    def _asked(self, words: list[str]) -> str:
+        return " OR ".join(f'"{word}"' for word in words)
+
     def _read(self, act: Callable[[Transaction], T]) -> T:
         try:
             with self._readers.borrow() as db:
@@ -81,7 +97,7 @@ class SqliteStore(Workers, Locks, Budgets, Feed):
 
     def _write(self, act: Callable[[Transaction], T], *, durable: bool = True) -> T:
         ask = _Ask(act, at=stamp(self._clock()), durable=durable)
-        self._asked.append(ask)
+        self._waiting.append(ask)
         with self._lock:
             if not ask.done:  # else whoever had the lock before us took it along
                 self._serve(ask)
@@ -97,8 +113,8 @@ class SqliteStore(Workers, Locks, Budgets, Feed):
     def _serve(self, own: _Ask) -> None:
         """Do all that was asked for meanwhile in one transaction: one wait for the disk, whatever their number."""
         asks = [own]
-        while len(asks) < TOGETHER_MAX and self._asked:
-            ask = self._asked.popleft()
+        while len(asks) < TOGETHER_MAX and self._waiting:
+            ask = self._waiting.popleft()
             asks += [ask] if ask is not own and not ask.done else []
         with self._waiting_for_disk(wait=any(ask.durable for ask in asks)):
             if len(asks) > 1 and self._together(asks):

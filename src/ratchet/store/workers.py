@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ratchet.core import events as ev
+from ratchet.core.events import kind_of
 from ratchet.core.failure import Reason
 from ratchet.core.lease import Lease, WorkerRow, WorkerStatus
 from ratchet.core.retry import After, Retry
 from ratchet.core.signal import Topic
-from ratchet.errors import NotFound
+from ratchet.errors import LeaseLost, NotFound
 from ratchet.store.database import Row, Transaction, reads, writes
 from ratchet.store.ledger import lost
 from ratchet.store.queue import Queue
@@ -20,9 +21,16 @@ class Workers(Queue):
             return
         self.append(lease, [ev.RunCompleted(commits=commits, head=head)])
 
-    @writes
-    def fail(self, db: Transaction, lease: Lease, reason: Reason, detail: str) -> Retry:
+    def fail(self, lease: Lease, reason: Reason, detail: str) -> Retry:
         """Give the run up: again later, to a person, or to its end, as `core.retry` decides. Raises LeaseLost."""
+        try:
+            return self._fail(lease, reason, detail)
+        except LeaseLost:
+            self._note_late(lease, kind_of(ev.RunFailed), head="", detail=f"{reason}: {detail}")
+            raise
+
+    @writes
+    def _fail(self, db: Transaction, lease: Lease, reason: Reason, detail: str) -> Retry:
         if db.doubt and (said := _given_up(db, lease, detail)):
             return said
         return self._give_up(db, lease, reason, detail)

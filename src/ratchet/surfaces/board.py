@@ -93,10 +93,9 @@ def _numbers(glance: Glance, paint: Paint) -> list[str]:
     stuck = paint(Tone.WARN, f" ({glance.status.stuck} stuck)") if glance.status.stuck else ""
     return [
         f"Ratchet {glance.status.version}   up {_age(glance.status.uptime_s)}   {glance.status.workers} at work{stuck}",
-        f"today    {bar}  {paint(Tone.GOOD, f'{done} completed')}, {paint(Tone.BAD, f'{failed} failed')}, "
-        f"{day.cancelled_today} cancelled",
+        f"today    {bar}  {paint(Tone.GOOD, f'{done} completed')}, {paint(Tone.BAD, f'{failed} failed')}",
         f"steps    {paint(Tone.GOOD, f'{day.commits_today} kept')}, {day.reverts_today} undone, "
-        f"{day.iterations_today} iterations, {day.recovered_today} recovered",
+        f"{day.iterations_today} iterations, {day.recoveries_today} recovered",
         f"spent    ${day.spent_today.cost_usd:.2f}, {day.spent_today.tokens:,.0f} tokens",
         f"queue    {sums[ItemStatus.QUEUED]} waiting, {sums[ItemStatus.PARKED]} parked",
     ]
@@ -109,8 +108,8 @@ def _sums(queue: Sequence[Count]) -> dict[ItemStatus, int]:
 def _item(row: ItemRow, paint: Paint, now: datetime) -> str:
     status = paint(_TONES.get(row.status, Tone.PLAIN), f"{row.status:<12}")
     age = _age((now - datetime.fromisoformat(row.item.created_at)).total_seconds())
-    why = paint(Tone.DIM, f"  {row.detail}") if row.detail else ""
-    return f"{row.item.id:<29} {status} {row.item.priority:<9} {age:>6}  {_plain(row.item.title)}{_plain(why)}"
+    why = paint(Tone.DIM, f"  {_plain(row.detail)}") if row.detail else ""
+    return f"{row.item.id:<29} {status} {row.item.priority:<9} {age:>6}  {_plain(row.item.title)}{why}"
 
 
 def _worker(row: WorkerRow, paint: Paint, now: datetime) -> str:
@@ -128,7 +127,7 @@ def _age(seconds: float) -> str:
 
 def _plain(text: str) -> str:
     """A title is somebody's text: it draws nothing on a terminal but its letters."""
-    return "".join(char if char.isprintable() or char == "\x1b" else " " for char in text)
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def _cut(text: str, width: int) -> str:

@@ -15,8 +15,7 @@ import msgspec
 
 from ratchet import __version__
 from ratchet.core import api
-from ratchet.core.feed import Beat
-from ratchet.core.lease import Lease
+from ratchet.core.lease import Beat, Lease
 from ratchet.desk import StoreDesk, lease_of
 from ratchet.errors import RatchetError
 from ratchet.surfaces.http import auth

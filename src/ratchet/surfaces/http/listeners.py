@@ -6,24 +6,27 @@ A listener keeps nothing but its place in the feed. One look for all of them say
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from ratchet.core.feed import Told
+from ratchet.core.ledger import Told
 from ratchet.desk import entry_answer
-from ratchet.errors import RatchetError
+from ratchet.errors import RatchetError, UsageError
 from ratchet.surfaces.http.refusals import Refusal
 
 if TYPE_CHECKING:
     from ratchet.surfaces.http.house import House
 
+START = "start"
 LOOK_S = 0.2
 ALIVE_S = 15.0
 SEATS = 100
 PIECE = 100
+_PLACE = re.compile(r"[0-9]{1,18}\.[A-Za-z0-9_~-]{1,128}\.[0-9]{1,18}")
 
 
 class Listeners:
@@ -37,15 +40,12 @@ class Listeners:
     async def listen(self, after: str, *, run: str = "") -> AsyncIterator[bytes]:
         store = self._house.desk.store
         async with self._seat():
-            place = after or await self._house.cross(store.feed_end)
-            await self._house.cross(store.feed, place, limit=1)  # a wrong place is told before anything is sent
-            yield b"retry: 1000\n: you hear what comes after %s\n\n" % place.encode()
+            place = _place(after) if after else await self._house.cross(store.feed_end)
+            yield b"retry: 1000\n: you hear what comes after %s\n\n" % (place or START).encode()
             while not self._house.stopping.is_set():
                 seen = self._moved
-                told = await self._house.cross(store.feed, place, limit=PIECE)
-                if heard := [_line(one) for one in told if run in ("", one.entry.run)]:
-                    yield b"".join(heard)
-                if told:
+                if told := await self._house.cross(store.feed, place, run=run, limit=PIECE):
+                    yield b"".join(_line(one) for one in told)
                     place = told[-1].place
                 elif not await _happens(seen, ALIVE_S):
                     yield b": still here\n\n"
@@ -81,6 +81,15 @@ class Listeners:
                     self._end = end
                     self.wake()
             await asyncio.sleep(LOOK_S)
+
+
+def _place(after: str) -> str:
+    """Where to begin, as the store names it. A wrong one is told before anything is sent."""
+    if after == START:
+        return ""
+    if not _PLACE.fullmatch(after):
+        raise UsageError(f"{after!r} is no place in the feed", hint="send the `id` of an event, or `start`")
+    return after
 
 
 async def _happens(event: asyncio.Event, within_s: float) -> bool:

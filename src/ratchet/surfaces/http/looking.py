@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from ratchet.core import api
+from ratchet.core.learning import Learning
 from ratchet.surfaces.http import openapi, prometheus
 from ratchet.surfaces.http.routes import EVENTS, TEXT, Call, Route, Who, table
 
@@ -40,6 +41,14 @@ def ledger(call: Call) -> api.LedgerPage:
 
 def diff(call: Call) -> api.Diff:
     return call.house.desk.diff(call.id)
+
+
+def learn(call: Call) -> Learning:
+    return call.house.desk.learn(call.body)
+
+
+def learnings(call: Call) -> api.LearningList:
+    return call.house.desk.learnings(call.query)
 
 
 async def events(call: Call) -> AsyncIterator[bytes]:
@@ -80,6 +89,10 @@ ROUTES = (
           query=api.LedgerAsk, answer=api.LedgerPage),
     Route(method="GET", path="/api/runs/{id}/diff", summary="What a run changed", verb=diff, answer=api.Diff,
           refuses=(409,)),
+    Route(method="GET", path="/api/learnings", summary="Lessons, by their words or the newest first", verb=learnings,
+          query=api.LearningsAsk, answer=api.LearningList),
+    Route(method="POST", path="/api/learnings", summary="Keep a lesson; the same one twice is one", verb=learn,
+          body=api.Learn, answer=Learning, status=201),
     Route(method="GET", path="/api/events", summary="All runs' events as they happen; Last-Event-ID goes on",
           verb=events, query=api.EventsAsk, answer=str, media=EVENTS, refuses=(429,)),
     Route(method="GET", path="/api/metrics", summary="Numbers of the day", verb=metrics, answer=api.Metrics),

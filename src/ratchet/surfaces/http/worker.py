@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ratchet.core import api
-from ratchet.core.feed import Beat
+from ratchet.core.lease import Beat
 from ratchet.errors import LeaseLost
 from ratchet.surfaces.http.routes import Call, Route, Who
 
