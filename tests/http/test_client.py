@@ -19,6 +19,7 @@ from ratchet.core import api
 from ratchet.core.lease import Holder
 from ratchet.errors import Conflict, EnvironmentCannot, LeaseLost, NotFound, UsageError
 from ratchet.store import open_store
+from ratchet.surfaces.cli import main
 from ratchet.surfaces.http.listeners import START
 from tests.http.serving import TOKEN, Served, add, repo_path, serving
 from tests.support import RATCHET, quick_environment, ratchet
@@ -144,37 +145,36 @@ def test_the_client_knows_every_answer(served: Served, tmp_path: Path) -> None:
         assert client.register(HOLDER) == api.Registered(why="empty")
 
 
-def test_commands_answer_the_same_from_a_server_and_from_the_store(tmp_path: Path) -> None:
+def test_commands_answer_the_same_from_a_server_and_from_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     place = Path(repo_path(tmp_path))
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("RATCHET_TOKEN", TOKEN)
     store = open_store(place / ".ratchet" / "ratchet.db")
     with serving(store) as served:
-        remote = {"RATCHET_SERVER": served.url, "RATCHET_TOKEN": TOKEN}
-        added = ratchet("add", "-d", "Do it", "--priority", "high", "--json", cwd=place, **remote)
-        assert added.returncode == 0, added.stderr
-        name = msgspec.json.decode(added.stdout)["row"]["item"]["id"]
+        name = add(served, priority="high")["item"]["id"]
         add(served, priority="low")
+
+        def said(*words: str) -> tuple[int, list[str], str]:
+            code = main(words)
+            out, err = capsys.readouterr()
+            return code, _ageless(out), err
+
         for words in (
             ["queue"],
             ["queue", "--json", "--all"],
             ["queue", "--status", "queued", "--priority", "low"],
             ["workers"],
             ["workers", "--all", "--json"],
-            ["cancel", name],
             ["requeue", name],
             ["cancel", "item-none"],
             ["kill", "worker-none"],
             ["metrics"],
         ):
-            there = ratchet(*words, cwd=place, **remote)
-            here = ratchet(*words, cwd=place)
-            if words == ["cancel", name]:
-                assert there.stdout == f"{name} is cancelled\n" and here.stdout == f"{name} had ended before\n"
-                continue
-            assert (there.returncode, _ageless(there.stdout), there.stderr) == (
-                here.returncode,
-                _ageless(here.stdout),
-                here.stderr,
-            ), words
+            assert said(*words, "--server", served.url) == said(*words), words
+        assert said("cancel", name, "--server", served.url)[1] == [name, "is", "cancelled"]
+        assert said("cancel", name)[1] == [name, "had", "ended", "before"]
     store.close()
 
 
@@ -195,9 +195,16 @@ def test_top_shows_the_factory_once_and_as_lines(tmp_path: Path) -> None:
     child.stdout.close()
 
 
-def test_a_wrong_add_is_told_before_anything_is_queued(tmp_path: Path) -> None:
-    place = Path(repo_path(tmp_path))
-    for words in (["add"], ["add", "x.md", "-d", "both"], ["add", "-d", "x", "--max-iterations", "900"]):
-        done = ratchet(*words, cwd=place)
-        assert done.returncode == 2, words
-    assert "Nothing is waiting" in ratchet("queue", cwd=place).stdout
+def test_a_wrong_add_is_told_before_anything_is_queued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(repo_path(tmp_path))
+    for words in (["add"], ["add", "x.md", "-d", "both"]):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 2
+    assert main(["add", "-d", "x", "--max-iterations", "900"]) == 2
+    assert main(["add", "-d", "x", "--to", "ext::sh -c id"]) == 2
+    capsys.readouterr()
+    assert main(["queue"]) == 0
+    assert "Nothing is waiting" in capsys.readouterr().out

@@ -9,7 +9,7 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -241,7 +241,10 @@ def _explained(error: sqlite3.Error, path: Path) -> RatchetError:
 def _connect(path: Path) -> sqlite3.Connection:
     make_private_dir(path.parent)
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, FILE_MODE))
+        # Only if it is not there yet: closing the file here would drop the locks this process's other connections have
+        # on it, and whoever closes the database next elsewhere would take the log away from under them.
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, FILE_MODE))
         db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         db.row_factory = sqlite3.Row
         for pragma in ("synchronous = FULL", "foreign_keys = ON"):
