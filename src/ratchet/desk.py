@@ -22,10 +22,10 @@ from ratchet.core.locks import Blocked
 from ratchet.core.queue import ItemRow, NoWork, Page
 from ratchet.core.repo import RepoKind, repo_kind
 from ratchet.core.state import RunState, fold
-from ratchet.core.tdd import NEXT
 from ratchet.errors import Conflict, GitFailed, UsageError
 from ratchet.store import RunRow, Store
 from ratchet.store.database import stamp
+from ratchet.workflows import open_workflow
 
 DIFF_MAX_CHARS = 1_000_000
 TAIL_BYTES = 20_000
@@ -202,7 +202,8 @@ class StoreDesk:
         return api.LearningList(learnings=self.store.learnings(ask.repo, query=ask.query, limit=ask.limit))
 
     def _state(self, run: str) -> RunState:
-        return fold(run, NEXT, [ev.decode(entry.kind, entry.data) for entry in self.store.entries(run)])
+        table = open_workflow(self.store.item(self.store.run(run).item).workflow).table
+        return fold(run, table, [ev.decode(entry.kind, entry.data) for entry in self.store.entries(run)])
 
 
 def lease_of(worker: WorkerRow) -> Lease:
@@ -217,10 +218,7 @@ def entry_answer(entry: Entry) -> api.LedgerEntry:
 
 
 def _item(work: api.Work, key: str) -> Item:
-    from ratchet.factory import WORKFLOWS  # noqa: PLC0415 — most of Ratchet hangs on it; who only looks waits for none
-
-    if work.workflow not in WORKFLOWS:
-        raise UsageError(f"there is no workflow {work.workflow!r}", hint=f"workflows: {', '.join(WORKFLOWS)}")
+    open_workflow(work.workflow)
     config.load(Path("/nonexistent"), environ={}, flags=work.settings)  # a wrong key is told now, not to a worker
     spec, now, unique = work.spec or work.description, datetime.now(UTC), secrets.token_hex(4)
     title = work.title or title_of(spec)

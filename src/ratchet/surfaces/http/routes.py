@@ -73,8 +73,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        words = [word for word in self.path.removeprefix("/api").split("/") if word and word[0] != "{"]
-        return "_".join([self.method.lower(), *words]).replace("-", "_").replace(".", "_")
+        words = self.path.strip("/").replace("{id}", "one").replace("/", "_")
+        return f"{self.method.lower()}_{words}".replace("-", "_").replace(".", "_")
 
 
 def table() -> tuple[Route, ...]:
