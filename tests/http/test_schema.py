@@ -38,6 +38,7 @@ def described() -> Any:
     return schemathesis.openapi.from_dict(document(table()))
 
 
+@pytest.mark.described
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 def test_every_answer_is_one_that_was_announced(
     route: Route, shop: tuple[Served, dict[str, Any]], described: Any
