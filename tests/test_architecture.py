@@ -21,6 +21,7 @@ ROOMS = {
     "agents": {"core", "errors", "files", "process", "agents"},
     "repository": {"core", "errors", "files", "workspace"},
     "schemas": {"core"},
+    "client": {"core", "errors"},
 }
 IMPURE = {
     "time",

@@ -232,7 +232,7 @@ def load(folder: Path, *, environ: Mapping[str, str] | None = None, flags: Seque
 
 
 # Set by us for children, or read elsewhere: not keys of the configuration.
-_NOT_SETTINGS = frozenset({"RATCHET_ROLE", "RATCHET_ACTION", "RATCHET_TOKEN"})
+_NOT_SETTINGS = frozenset({"RATCHET_ROLE", "RATCHET_ACTION", "RATCHET_TOKEN", "RATCHET_SERVER"})
 
 
 def _file(path: Path) -> tuple[dict[str, Any], dict[str, str]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 
 from ratchet.core import events as ev
 from ratchet.errors import EnvironmentCannot, LedgerBroken, StoreNewer
-from ratchet.store import Store
+from ratchet.store import Store, open_store
 from ratchet.store.sqlite import SqliteStore
 from tests.contract.servers import World
 from tests.contract.test_store import CLAIMED, claim, item
@@ -91,3 +93,17 @@ def test_a_full_disk_is_told_as_one_and_loses_nothing(world: World, store: Store
             store.append(lease, [big(100_000)])
     assert store.entries("run-1")[0].kind == "run_claimed"
     assert msgspec.json.decode(store.entries("run-1")[0].data)["worker"] == "w"
+
+
+def test_what_one_process_writes_is_there_for_another_however_many_came_and_went(tmp_path: Path) -> None:
+    """Closing a file drops this process's locks on it. Once, opening a reader did, and the log was deleted under us."""
+    path = tmp_path / "ratchet.db"
+    look = [sys.executable, "-c", "import sys; from ratchet.store import open_store; s = open_store(sys.argv[1]);"
+            "print(len(s.items().rows)); s.close()", str(path)]  # fmt: skip
+    store = open_store(path)
+    for count in range(1, 4):
+        store.add(item(f"i{count}"))
+        assert len(store.items().rows) == count  # by a connection that only reads
+        seen = subprocess.run(look, capture_output=True, text=True, check=True).stdout
+        assert int(seen) == count
+    store.close()

@@ -31,6 +31,14 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     token: str = ""
 
 
+class Beat(msgspec.Struct, frozen=True, kw_only=True):
+    """One heartbeat."""
+
+    run: str
+    epoch: int
+    iteration: int | None = None
+
+
 class WorkerStatus(StrEnum):
     STARTING = "starting"
     RUNNING = "running"

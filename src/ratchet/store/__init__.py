@@ -15,7 +15,7 @@ from ratchet.core.failure import Reason
 from ratchet.core.figures import Figures
 from ratchet.core.item import Item, ItemStatus, ParkReason, Priority
 from ratchet.core.learning import Learning
-from ratchet.core.lease import Holder, Late, Lease, WorkerRow
+from ratchet.core.lease import Beat, Holder, Late, Lease, WorkerRow
 from ratchet.core.ledger import Entry, Told
 from ratchet.core.locks import Blocked, Locked
 from ratchet.core.queue import AGING_S, Count, ItemRow, Limits, NoWork, Page
@@ -274,6 +274,26 @@ class Store(Protocol):
 
     def figures(self) -> Figures:
         """What the factory did today and does now."""
+        ...
+
+    # --- asked from outside ----------------------------------------------------------------------------------
+
+    def proven(self, token: str) -> WorkerRow | None:
+        """The worker a token proves, also when its lease is over."""
+        ...
+
+    def renew_all(self, beats: Sequence[Beat], *, ttl_s: float) -> list[str | None]:
+        """Many heartbeats in one transaction: for each who asked to stop, or None when the lease is lost."""
+        ...
+
+    def runs_page(
+        self, *, status: RunStatus | None = None, item: str = "", after: str = "", limit: int = 50
+    ) -> tuple[list[RunRow], str]:
+        """Newest first, and the `after` of the next page. Raises NotFound."""
+        ...
+
+    def entries_after(self, run: str, *, after: int, limit: int) -> list[Entry]:
+        """A piece of a ledger, its chain not checked."""
         ...
 
     def close(self) -> None: ...

@@ -72,7 +72,8 @@ class Database:
     _midnight: Callable[[datetime], datetime] = staticmethod(local_midnight)
     _aging_s: float
 
-    def _write(self, act: Callable[[Transaction], T]) -> T:
+    def _write(self, act: Callable[[Transaction], T], *, durable: bool = True) -> T:
+        """Not `durable` is for what is said again in seconds: it does not wait for the disk."""
         raise NotImplementedError
 
     def _read(self, act: Callable[[Transaction], T]) -> T:

@@ -40,7 +40,7 @@ class Fused(Workers):
         at, until, (worker, token) = stamp(now), stamp(now + timedelta(seconds=ttl_s)), names(db.key)
         who = (holder.worker, holder.machine, holder.pid, holder.born)
         lease = (*who, until, hash_of(token), worker)
-        row = db.one(CLAIM, at, at, at, -1, "", run, at, GENESIS, *lease, worker, holder.worker, at, at)
+        row = db.one(CLAIM, at, at, at, -1, "", run, at, GENESIS, *lease, worker, holder.worker, at, at, hash_of(token))
         assert row
         if row["run"]:
             return Lease(
@@ -67,8 +67,8 @@ again AS (
 held AS (SELECT * FROM started UNION ALL SELECT * FROM again),
 lease AS (INSERT INTO leases SELECT id, epoch, ?, ?, CAST(? AS BIGINT), ?, ?, ?, ? FROM held),
 worker AS (
-  INSERT INTO workers (id, name, item, run, epoch, status, started_at, beat_at)
-  SELECT ?, ?, picked.id, held.id, held.epoch, 'starting', ?, ? FROM picked, held),
+  INSERT INTO workers (id, name, item, run, epoch, status, started_at, beat_at, token_sha256)
+  SELECT ?, ?, picked.id, held.id, held.epoch, 'starting', ?, ?, ? FROM picked, held),
 moved AS (
   UPDATE items SET status = 'assigned', run = held.id, park_reason = '', not_before = '' FROM picked, held
   WHERE items.id = picked.id)

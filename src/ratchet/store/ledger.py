@@ -148,7 +148,7 @@ class Ledger(Database):
 
     @reads
     def runs(self, db: Transaction) -> list[RunRow]:
-        return [_run_row(row) for row in db.all(f"{_RUNS} ORDER BY runs.created_at DESC, runs.id DESC")]
+        return [run_row(row) for row in db.all(f"{_RUNS} ORDER BY runs.created_at DESC, runs.id DESC")]
 
     @reads
     def run(self, db: Transaction, run: str) -> RunRow:
@@ -177,7 +177,7 @@ def take(db: Transaction, row: Row, *, run: str, holder: Holder, now: datetime, 
     worker, token = names(db.key)
     who = (holder.worker, holder.machine, holder.pid, holder.born)
     db.run(_TAKE, run, epoch, *who, stamp(now + timedelta(seconds=ttl_s)), hash_of(token), worker)
-    db.run(_ADD_WORKER, worker, holder.worker, item, run, epoch, at, at)
+    db.run(_ADD_WORKER, worker, holder.worker, item, run, epoch, at, at, hash_of(token))
     db.run("UPDATE items SET status = 'assigned', run = ?, park_reason = '', not_before = '' WHERE id = ?", run, item)
     if paths := footprint_of(row):
         db.many(LOCK, [(row["repo"], path, run) for path in paths])
@@ -357,10 +357,10 @@ def _run(db: Transaction, run: str) -> RunRow:
     row = db.one(f"{_RUNS} WHERE runs.id = ?", run)
     if row is None:
         raise NotFound(f"there is no run {run}", hint="`ratchet runs` lists what there is", run=run)
-    return _run_row(row)
+    return run_row(row)
 
 
-def _run_row(row: Row) -> RunRow:
+def run_row(row: Row) -> RunRow:
     fields: dict[str, Any] = {
         name: row[name] for name in ("run", "item", "created_at", "length", "head", "epoch", "abort_by")
     }
@@ -383,7 +383,8 @@ _NEXT_EPOCH = "UPDATE runs SET epoch = epoch + 1 WHERE id = ? AND status = 'runn
 FENCE = "UPDATE runs SET epoch = epoch + 1 WHERE id = ? AND epoch = ? AND status = 'running'"
 _TAKE = "INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _ADD_WORKER = """
-INSERT INTO workers (id, name, item, run, epoch, status, started_at, beat_at) VALUES (?, ?, ?, ?, ?, 'starting', ?, ?)
+INSERT INTO workers (id, name, item, run, epoch, status, started_at, beat_at, token_sha256)
+VALUES (?, ?, ?, ?, ?, 'starting', ?, ?, ?)
 """
 _RENEW = """
 UPDATE leases SET expires_at = ? WHERE run = ? AND epoch = ?

@@ -28,6 +28,7 @@ from ratchet.store.fused import Fused
 from ratchet.store.learnings import Learnings
 from ratchet.store.locks import Locks
 from ratchet.store.notices import CHANNEL, Notices, Poll
+from ratchet.store.outside import Outside
 from ratchet.store.pool import Pool
 
 CONNECTIONS_MAX = 16
@@ -43,7 +44,7 @@ _AFTER = f"(place, run, seq) > (?, ?, ?) AND {_SETTLED} ORDER BY place, run, seq
 Connection = psycopg.Connection[dict[str, Any]]
 
 
-class PostgresStore(Fused, Locks, Counting, Feed, Learnings):
+class PostgresStore(Fused, Locks, Counting, Feed, Learnings, Outside):
     # A transaction that is still open may have a place before those that are committed: nothing past it is told yet.
     _follow = f"SELECT * FROM events WHERE {_AFTER}"  # noqa: S608 — ours
     _follow_run = f"SELECT * FROM events WHERE run = ? AND {_AFTER}"  # noqa: S608 — ours
@@ -98,8 +99,8 @@ ORDER BY ts_rank_cd(learnings.words, asked.words) DESC, id LIMIT ?
     def _asked(self, words: list[str]) -> str:
         return " | ".join(words)
 
-    def _write(self, act: Callable[[Transaction], T]) -> T:
-        return self._insist(act, whole=True, at=self._began_at())
+    def _write(self, act: Callable[[Transaction], T], *, durable: bool = True) -> T:
+        return self._insist(act if durable else _unhurried(act), whole=True, at=self._began_at())
 
     def _read(self, act: Callable[[Transaction], T]) -> T:
         return self._insist(act, whole=False)
@@ -192,6 +193,14 @@ class _Transaction:
         # Notices are sent one transaction after the other, each waiting for the disk: too dear for every append.
         if topic is not Topic.EVENTS:
             self._cursor.execute(f'NOTIFY "{CHANNEL}{topic}"')
+
+
+def _unhurried(act: Callable[[Transaction], T]) -> Callable[[Transaction], T]:
+    def do(db: Transaction) -> T:
+        db.run("SET LOCAL synchronous_commit = off")
+        return act(db)
+
+    return do
 
 
 def _transaction(db: Connection, *, whole: bool) -> AbstractContextManager[object]:

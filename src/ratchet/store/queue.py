@@ -15,7 +15,7 @@ from ratchet.core.locks import normalised
 from ratchet.core.queue import Count, ItemRow, Limits, NoWork, Page, Why, cycle, turn
 from ratchet.core.retry import DELAYS_S, After, Retry, retry
 from ratchet.core.signal import Topic
-from ratchet.errors import NotFound, UsageError
+from ratchet.errors import Conflict, NotFound, UsageError
 from ratchet.store import Cancelled
 from ratchet.store.database import Row, Transaction, reads, stamp, writes
 from ratchet.store.ledger import (
@@ -82,7 +82,7 @@ class Queue(Ledger):
         there = db.one("SELECT body FROM items WHERE id = ?", item.id)
         if there and there["body"] == msgspec.json.encode(item):
             return item  # said twice is said once
-        raise UsageError(f"there is an item {item.id} already", item=item.id)
+        raise Conflict(f"there is an item {item.id} already", item=item.id)
 
     # --- claiming --------------------------------------------------------------------------------------------
 
@@ -195,12 +195,12 @@ class Queue(Ledger):
         """Queue again what failed, was cancelled or is parked: no retries used, the same branch. Raises UsageError."""
         row = _locked(db, item)
         if row["status"] not in ("failed", "cancelled", "parked", "queued"):
-            raise UsageError(f"item {item} is {row['status']}: it cannot be queued again", item=item)
+            raise Conflict(f"item {item} is {row['status']}: it cannot be queued again", item=item)
         _refuse_blocked(db, item)
         wanted = msgspec.json.decode(row["body"], type=Item)
         same = _same_source(db, wanted)
         if same and same.id != item:
-            raise UsageError(f"{same.id} is open for the same source", hint=f"ratchet cancel {same.id}", item=item)
+            raise Conflict(f"{same.id} is open for the same source", hint=f"ratchet cancel {same.id}", item=item)
         db.run(_REQUEUE, item)
         db.run(_UNBLOCK, item)
         db.tell(Topic.WORK)
@@ -211,7 +211,7 @@ class Queue(Ledger):
         """Set aside an item that nobody works on; with `until` it comes back by itself."""
         row = _locked(db, item)
         if db.run(_PARK, reason, until, detail, item) != 1:
-            raise UsageError(f"item {item} is {row['status']}: only what waits can be parked", item=item)
+            raise Conflict(f"item {item} is {row['status']}: only what waits can be parked", item=item)
         return _item_row(_locked(db, item))
 
     @writes
@@ -219,7 +219,7 @@ class Queue(Ledger):
         row = _locked(db, item)
         _refuse_blocked(db, item)
         if db.run(_UNPARK, item) != 1:
-            raise UsageError(f"item {item} is {row['status']}, not parked", item=item)
+            raise Conflict(f"item {item} is {row['status']}, not parked", item=item)
         db.tell(Topic.WORK)
         return _item_row(_locked(db, item))
 
@@ -281,7 +281,7 @@ def _same(db: Transaction, item: Item) -> Item | None:
         return _same_source(db, item)
     before: Item = msgspec.json.decode(row["body"], type=Item)
     if (before.repo, before.spec) != (item.repo, item.spec):
-        raise UsageError(
+        raise Conflict(
             f"the request key {item.request_key} was used for another item, {before.id}",
             hint="a new request needs a new key",
             item=before.id,
@@ -375,7 +375,7 @@ def _locked(db: Transaction, item: str) -> Row:
 
 def _refuse_blocked(db: Transaction, item: str) -> None:
     if row := db.one(_BLOCKED_BY, item):
-        raise UsageError(
+        raise Conflict(
             f"{item} needs {row['id']}, which is {row['status']}", hint=f"ratchet requeue {row['id']}", item=item
         )
 

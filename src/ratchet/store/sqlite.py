@@ -8,8 +8,8 @@ import secrets
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -26,6 +26,7 @@ from ratchet.store.database import KEY_BYTES, Row, T, Transaction, refuse_newer,
 from ratchet.store.feed import Feed
 from ratchet.store.learnings import Learnings
 from ratchet.store.locks import Locks
+from ratchet.store.outside import Outside
 from ratchet.store.pool import Pool
 from ratchet.store.signals import Pipe, tell
 from ratchet.store.workers import Workers
@@ -36,7 +37,7 @@ TOGETHER_MAX = 64
 _FEED = "SELECT place, events.* FROM feed JOIN events ON events.run = feed.run AND events.seq = feed.seq"
 
 
-class SqliteStore(Workers, Locks, Counting, Feed, Learnings):
+class SqliteStore(Workers, Locks, Counting, Feed, Learnings, Outside):
     """One connection writes, others read beside it. Writes that arrive together share one wait for the disk."""
 
     _follow = f"{_FEED} WHERE (place, feed.run, feed.seq) > (?, ?, ?) ORDER BY place LIMIT ?"
@@ -94,8 +95,8 @@ ORDER BY bm25(learnings_words), learnings.id LIMIT ?
         except sqlite3.Error as error:
             raise _explained(error, self.path) from error
 
-    def _write(self, act: Callable[[Transaction], T]) -> T:
-        ask = _Ask(act, at=stamp(self._clock()))
+    def _write(self, act: Callable[[Transaction], T], *, durable: bool = True) -> T:
+        ask = _Ask(act, at=stamp(self._clock()), durable=durable)
         self._waiting.append(ask)
         with self._lock:
             if not ask.done:  # else whoever had the lock before us took it along
@@ -115,10 +116,22 @@ ORDER BY bm25(learnings_words), learnings.id LIMIT ?
         while len(asks) < TOGETHER_MAX and self._waiting:
             ask = self._waiting.popleft()
             asks += [ask] if ask is not own and not ask.done else []
-        if len(asks) > 1 and self._together(asks):
+        with self._waiting_for_disk(wait=any(ask.durable for ask in asks)):
+            if len(asks) > 1 and self._together(asks):
+                return
+            for ask in asks:
+                self._alone(ask)
+
+    @contextmanager
+    def _waiting_for_disk(self, *, wait: bool) -> Iterator[None]:
+        if wait:
+            yield
             return
-        for ask in asks:
-            self._alone(ask)
+        self._db.execute("PRAGMA synchronous = NORMAL")
+        try:
+            yield
+        finally:
+            self._db.execute("PRAGMA synchronous = FULL")
 
     def _together(self, asks: list[_Ask]) -> bool:
         """False, and nothing is written, when the database itself failed: then each one hears its own error."""
@@ -157,8 +170,8 @@ ORDER BY bm25(learnings_words), learnings.id LIMIT ?
 class _Ask:
     """A verb that waits for its turn to write. It may be done twice; what counts is the last time."""
 
-    def __init__(self, act: Callable[[Transaction], Any], *, at: str) -> None:
-        self._act, self._key, self._at = act, secrets.token_hex(KEY_BYTES), at
+    def __init__(self, act: Callable[[Transaction], Any], *, at: str, durable: bool) -> None:
+        self._act, self._key, self._at, self.durable = act, secrets.token_hex(KEY_BYTES), at, durable
         self.answer: Any = None
         self.error: Exception | None = None
         self.topics: set[Topic] = set()

@@ -62,14 +62,14 @@ class Workers(Queue):
     @reads
     def workers(self, db: Transaction, *, live: bool = False, limit: int = 500) -> list[WorkerRow]:
         """Newest first."""
-        return [_worker(row) for row in db.all(_LIVE_WORKERS if live else _WORKERS, limit)]
+        return [worker_row(row) for row in db.all(_LIVE_WORKERS if live else _WORKERS, limit)]
 
     @reads
     def worker(self, db: Transaction, worker: str) -> WorkerRow:
         row = db.one("SELECT * FROM workers WHERE id = ?", worker)
         if row is None:
             raise NotFound(f"there is no worker {worker}", hint="`ratchet workers` lists them", worker=worker)
-        return _worker(row)
+        return worker_row(row)
 
     def _give_up(self, db: Transaction, lease: Lease, reason: Reason, detail: str, delays_s: Sequence[float]) -> Retry:
         held = {"run": lease.run, "epoch": lease.epoch, "item": lease.item, "expires_at": _EVER}
@@ -93,7 +93,7 @@ def _given_up(db: Transaction, lease: Lease, detail: str) -> Retry | None:
     return Retry(after=after, attempts=row["attempts"], returns=row["returns"])
 
 
-def _worker(row: Row) -> WorkerRow:
+def worker_row(row: Row) -> WorkerRow:
     fields = {name: row[name] for name in WorkerRow.__struct_fields__}
     return WorkerRow(**fields | {"status": WorkerStatus(row["status"])})
 

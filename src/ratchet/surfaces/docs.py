@@ -13,6 +13,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ratchet import config, schemas
 from ratchet.core import events as ev
 from ratchet.core.gates import Gate
@@ -21,6 +23,8 @@ from ratchet.core.roles import writes_of
 from ratchet.core.state import BASELINE, DONE
 from ratchet.core.workflow import Workflow
 from ratchet.surfaces.cli import parser
+from ratchet.surfaces.http import openapi
+from ratchet.surfaces.http.routes import table
 from ratchet.workflows import open_workflow
 
 OURS = ("tdd", "build", "fix", "swarm", "loop", "prove")
@@ -34,6 +38,8 @@ def generated() -> dict[str, str]:
         "docs/reference/config.md": _NOTE + _config(),
         "docs/reference/events.md": _NOTE + _events(),
         "docs/reference/prompts.md": _NOTE + _prompts(),
+        "docs/reference/http.md": _NOTE + _http(),
+        "docs/reference/openapi.json": _openapi(),
     }
     files |= {f"docs/reference/{name}.md": _NOTE + _chart(open_workflow(name)) for name in OURS}
     return files | {f"schemas/v1/{name}.schema.json": text for name, text in schemas.all_schemas().items()}
@@ -107,6 +113,25 @@ def _prompts() -> str:
     for path in sorted(folder.iterdir(), key=lambda path: path.name):
         lines += ["", f"## {path.name}", "", f"````markdown\n{path.read_text('utf-8').rstrip()}\n````"]
     return "\n".join(lines) + "\n"
+
+
+def _http() -> str:
+    lines = [
+        "# The HTTP interface",
+        "",
+        "JSON both ways; `openapi.json` beside this file, and at a server, has all of it. `owner` is the server's",
+        "token, `worker` the token of the lease that the path names, both as `Authorization: Bearer TOKEN`.",
+        "Every no is `{error, code, details, hint}`.",
+        "",
+        "| route | who | what |",
+        "|---|---|---|",
+    ]
+    lines += [f"| `{route.method} {route.path}` | {route.who} | {route.summary} |" for route in table()]
+    return "\n".join(lines) + "\n"
+
+
+def _openapi() -> str:
+    return msgspec.json.format(msgspec.json.encode(openapi.document(table())), indent=1).decode() + "\n"
 
 
 def _chart(workflow: Workflow) -> str:

@@ -18,7 +18,18 @@ from ratchet import __version__
 from ratchet.errors import RatchetError
 from ratchet.surfaces.cli.common import EXIT_CODES, Command, say
 
-_MODULES = ("running", "testing", "looking", "gating", "workspaces", "project", "fixing", "working")
+_MODULES = (
+    "running",
+    "testing",
+    "looking",
+    "gating",
+    "workspaces",
+    "project",
+    "fixing",
+    "working",
+    "queueing",
+    "serving",
+)
 # Run again and again while somebody waits: it is parsed with its own module only.
 _QUICK = {"test": ("testing",)}
 

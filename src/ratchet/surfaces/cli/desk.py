@@ -1,0 +1,76 @@
+"""Where a command's answers come from: a server when one is named, else the store of the repository here."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ratchet import config, places
+from ratchet.core.api import By, Desk
+from ratchet.errors import GitFailed, UsageError
+from ratchet.surfaces.cli.common import Arguments
+
+if TYPE_CHECKING:
+    from ratchet.desk import StoreDesk
+
+VARIABLE = "RATCHET_SERVER"
+
+
+def server_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--server", metavar="URL", help=f"ask this server, not the store here ({VARIABLE})")
+    parser.add_argument("--token-file", type=Path, metavar="FILE", help="the server's token (or RATCHET_TOKEN)")
+
+
+@contextmanager
+def open_desk(arguments: Arguments) -> Iterator[Desk]:
+    server = arguments.server or os.environ.get(VARIABLE, "")
+    desk: Desk = _remote(server, arguments.token_file) if server else local_desk(arguments)
+    try:
+        yield desk
+    finally:
+        desk.close()
+
+
+def local_desk(arguments: Arguments) -> StoreDesk:
+    from ratchet.desk import StoreDesk  # noqa: PLC0415 — a command that asks a server needs no store
+    from ratchet.process import is_gone  # noqa: PLC0415
+    from ratchet.store import open_store  # noqa: PLC0415
+
+    folder = root_of(arguments.repo)
+    loaded = config.load(folder, flags=arguments.set).config
+    return StoreDesk(open_store(places.store_address(loaded, folder), gone=is_gone), lease_s=loaded.lease_s)
+
+
+def root_of(folder: Path) -> Path:
+    """The repository that holds a folder, or the folder itself."""
+    from ratchet import repository  # noqa: PLC0415
+
+    try:
+        return repository.find(folder.absolute()).root
+    except (UsageError, GitFailed):
+        return folder.absolute()
+
+
+def by_me() -> By:
+    return By(by=getpass.getuser())
+
+
+def token_file() -> Path:
+    """Where this user's server keeps its token, so that the same user's commands find it."""
+    return places.user_state() / "server-token"
+
+
+def _remote(server: str, file: Path | None) -> Desk:
+    from ratchet.client import Client  # noqa: PLC0415
+    from ratchet.surfaces.http import auth  # noqa: PLC0415
+
+    kept = token_file()
+    token = auth.given_token(os.environ, file) or (auth.kept_token(kept) if kept.exists() else "")
+    if not token:
+        raise UsageError("a server's token is needed", hint=f"RATCHET_TOKEN, or --token-file; the server has {kept}")
+    return Client(server, token=token)

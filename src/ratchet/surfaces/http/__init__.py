@@ -1,0 +1,1 @@
+"""The HTTP surface: one table of routes over the desk. It translates; it decides nothing."""

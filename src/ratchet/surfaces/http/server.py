@@ -1,0 +1,159 @@
+"""The server: uvicorn held to limits, from the first byte of a request to a graceful end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from ratchet.desk import StoreDesk
+from ratchet.errors import EnvironmentCannot
+from ratchet.surfaces.http.app import make_app
+from ratchet.surfaces.http.house import House
+
+HEAD_MAX_BYTES = 32_768
+REQUEST_S = 30.0
+KEEP_ALIVE_S = 75
+CONNECTIONS_MAX = 4_096
+BACKLOG = 2_048
+GRACE_S = 10
+
+Workers = Callable[[asyncio.Event], Awaitable[None]]
+
+
+async def serve(
+    desk: StoreDesk,
+    listening: socket.socket,
+    *,
+    token: str,
+    stop: asyncio.Event,
+    workers: Workers | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Answer until `stop`; then finish what is under way."""
+    house = House(desk, token=token)
+    server = _Server(_settings(house), ready)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            answering = tasks.create_task(server.serve(sockets=[listening]))
+            answering.add_done_callback(lambda _: stop.set())
+            tasks.create_task(_end(server, house, stop))
+            if workers:
+                working = tasks.create_task(_working(workers, stop))
+                working.add_done_callback(lambda _: stop.set())  # without its workers it is not the factory asked for
+    finally:
+        house.close()
+
+
+def stop_on_signals() -> asyncio.Event:
+    """Set by the first SIGTERM or SIGINT; a second one ends this task now."""
+    stop, task = asyncio.Event(), asyncio.current_task()
+    assert task
+
+    def hear() -> None:
+        task.cancel() if stop.is_set() else stop.set()
+
+    for name in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(name, hear)
+    return stop
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """The address is taken here, so that what is wrong with it is told in words."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host.strip("[]"), port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise EnvironmentCannot(
+            f"cannot listen on {host}:{port}: {error.strerror or error}",
+            hint="is a server running there? take another --port",
+        ) from error
+
+
+def _settings(house: House) -> uvicorn.Config:
+    return uvicorn.Config(
+        make_app(house),
+        http=Held,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+
+
+async def _working(workers: Workers, stop: asyncio.Event) -> None:
+    await workers(stop)
+
+
+async def _end(server: uvicorn.Server, house: House, stop: asyncio.Event) -> None:
+    await stop.wait()
+    house.stopping.set()
+    house.listeners.wake()
+    server.should_exit = True
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """They are ours: streams and workers end with them too."""
+        yield
+
+
+class Held(HttpToolsProtocol):
+    """A request has a time, and its head a size: who sends it byte by byte keeps no connection open."""
+
+    _late: asyncio.TimerHandle | None = None
+    _in_head = True
+    _bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        self._late = self.loop.call_later(REQUEST_S, transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._in_time()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._bytes += len(data)
+        super().data_received(data)
+        if self._in_head and self._bytes > HEAD_MAX_BYTES:
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self._late is None:
+            self._late = self.loop.call_later(REQUEST_S, self.transport.close)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._in_time()
+        self._in_head, self._bytes = True, 0
+        super().on_message_complete()
+
+    def _in_time(self) -> None:
+        if self._late:
+            self._late.cancel()
+            self._late = None

@@ -1,0 +1,210 @@
+"""The client and the commands: the same answers from a server as from the store, through a server's death."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ratchet.client import Client
+from ratchet.core import api
+from ratchet.core.lease import Holder
+from ratchet.errors import Conflict, EnvironmentCannot, LeaseLost, NotFound, UsageError
+from ratchet.store import open_store
+from ratchet.surfaces.cli import main
+from ratchet.surfaces.http.listeners import START
+from tests.http.serving import TOKEN, Served, add, repo_path, serving
+from tests.support import RATCHET, quick_environment, ratchet
+
+HOLDER = Holder(worker="w", machine="m", pid=1, born="1")
+WORK = api.Work(repo="owner/name", spec="# Do it")
+
+
+@contextmanager
+def real_server(folder: Path, port: int = 0) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """`ratchet serve` itself, in a process of its own."""
+    child = subprocess.Popen(
+        [*RATCHET, "serve", "--json", "--port", str(port)],
+        cwd=folder,
+        env=quick_environment() | {"RATCHET_TOKEN": TOKEN, "XDG_STATE_HOME": str(folder / "state")},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout
+    try:
+        assert select.select([child.stdout], [], [], 30)[0], "it did not start"
+        told = ""
+        while not told.rstrip().endswith("}"):
+            told += child.stdout.readline()
+        yield child, int(msgspec.json.decode(told)["server"].rpartition(":")[2])
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+
+
+def test_a_server_that_is_killed_and_started_again_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
+    """Clients with requests under way wait for it; what they had sent counts once, whether they had heard or not."""
+    added: list[str] = []
+    with real_server(tmp_path) as (first, port), Client(f"http://127.0.0.1:{port}", token=TOKEN) as client:
+        client.add(WORK)
+        worker = client.worker(client.register(HOLDER).assignment or pytest.fail("no work"))
+        worker.append([{"kind": "run_claimed", "worker": "w"}], after=0)
+        hearing = client.events(START)
+        assert next(hearing).entry.seq == 1
+
+        def keep_adding() -> None:
+            with Client(f"http://127.0.0.1:{port}", token=TOKEN) as own:
+                added.extend(own.add(WORK).row.item.id for _ in range(30))
+
+        adding = [threading.Thread(target=keep_adding) for _ in range(3)]
+        for thread in adding:
+            thread.start()
+        os.kill(first.pid, signal.SIGKILL)
+        first.wait()
+        with real_server(tmp_path, port):
+            worker.append([{"kind": "run_claimed", "worker": "w"}], after=1)
+            assert worker.heartbeat().stop == ""
+            assert next(hearing).entry.seq == 2
+            hearing.close()
+            assert worker.complete(commits=1, head="h").changed
+            for thread in adding:
+                thread.join()
+            rows = client.queue(api.QueueAsk(limit=500)).rows
+    assert len(added) == 90 and len(set(added)) == 90
+    assert {row.item.id for row in rows} == {*added, worker.assignment.item.id}
+
+
+def test_sigterm_ends_the_server_with_zero_and_streams_with_it(tmp_path: Path) -> None:
+    with real_server(tmp_path) as (child, port), Client(f"http://127.0.0.1:{port}", token=TOKEN) as client:
+        client.add(WORK)
+        worker = client.worker(client.register(HOLDER).assignment or pytest.fail("no work"))
+        worker.append([{"kind": "run_claimed", "worker": "w"}], after=0)
+        hearing = client.events(START)
+        next(hearing)
+        child.terminate()
+        assert child.wait(20) == 0
+        hearing.close()
+
+
+def test_a_port_that_is_taken_is_told_in_words(served: Served, tmp_path: Path) -> None:
+    done = ratchet("serve", "--port", str(served.port), cwd=tmp_path, RATCHET_TOKEN=TOKEN)
+    assert done.returncode == 3 and "cannot listen" in done.stderr and "--port" in done.stderr
+
+
+def test_patience_ends(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentCannot, match="does not answer"):
+        Client("http://127.0.0.1:9", token=TOKEN, patience_s=0.1).status()
+    with pytest.raises(UsageError):
+        Client("localhost:8484", token=TOKEN)
+
+
+def test_only_what_may_come_again_is_sent_again(served: Served) -> None:
+    """[22]: an error whose text held a 4 was never retried. Here the status decides, and codes become our errors."""
+    with served.client() as client:
+        with pytest.raises(NotFound):
+            client.get("item-404")
+        mine = client.worker(_assigned(client))
+        with pytest.raises(Conflict):
+            client.requeue(mine.assignment.item.id)
+        client.kill(mine.assignment.worker, api.By(by="me"))
+        with pytest.raises(LeaseLost):
+            mine.heartbeat()
+        with pytest.raises(UsageError):
+            client.run("../../etc")
+
+
+def _assigned(client: Client) -> api.Assignment:
+    client.add(WORK)
+    return client.register(HOLDER).assignment or pytest.fail("no work")
+
+
+def test_the_client_knows_every_answer(served: Served, tmp_path: Path) -> None:
+    with served.client() as client:
+        mine = client.worker(_assigned(client))
+        assert client.queue(api.QueueAsk(status=None)).rows[0].item.id == mine.assignment.item.id
+        assert client.status().workers == 1 and client.health().store
+        assert mine.lock(["a"]).paths == ["a"] and mine.unlock().paths == []
+        assert mine.stuck("?").retry is None
+        assert client.logs(mine.assignment.worker).worker.status == "stuck"
+        assert mine.release().changed
+        assert client.workers(api.WorkersAsk(live=True)).workers == []
+        assert client.runs(api.RunsAsk()).runs[0].run == client.run(mine.assignment.run).row.run
+        assert client.diff(mine.assignment.run).diff == ""
+        assert client.ledger(mine.assignment.run, api.LedgerAsk()).entries == []
+        assert client.cancel(mine.assignment.item.id, api.By(by="me")).cancelled == "done"
+        assert client.metrics().completed_today == 0
+        assert client.register(HOLDER) == api.Registered(why="empty")
+
+
+def test_commands_answer_the_same_from_a_server_and_from_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = Path(repo_path(tmp_path))
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("RATCHET_TOKEN", TOKEN)
+    store = open_store(place / ".ratchet" / "ratchet.db")
+    with serving(store) as served:
+        name = add(served, priority="high")["item"]["id"]
+        add(served, priority="low")
+
+        def said(*words: str) -> tuple[int, list[str], str]:
+            code = main(words)
+            out, err = capsys.readouterr()
+            return code, _ageless(out), err
+
+        for words in (
+            ["queue"],
+            ["queue", "--json", "--all"],
+            ["queue", "--status", "queued", "--priority", "low"],
+            ["workers"],
+            ["workers", "--all", "--json"],
+            ["requeue", name],
+            ["cancel", "item-none"],
+            ["kill", "worker-none"],
+            ["metrics"],
+        ):
+            assert said(*words, "--server", served.url) == said(*words), words
+        assert said("cancel", name, "--server", served.url)[1] == [name, "is", "cancelled"]
+        assert said("cancel", name)[1] == [name, "had", "ended", "before"]
+    store.close()
+
+
+def _ageless(text: str) -> list[str]:
+    return [word for word in text.split() if not (word.endswith("s") and word[:-1].isdigit())]
+
+
+def test_top_shows_the_factory_once_and_as_lines(tmp_path: Path) -> None:
+    place = Path(repo_path(tmp_path))
+    assert ratchet("add", "-d", "Do \x1b[31mit", cwd=place).returncode == 0
+    once = ratchet("top", "--once", cwd=place).stdout
+    assert "1 waiting" in once and "Do  [31mit" in once and "No worker" in once
+    child = subprocess.Popen([*RATCHET, "top", "--every", "0.05"], cwd=place, stdout=subprocess.PIPE, text=True)
+    assert child.stdout
+    assert "queued=1" in child.stdout.readline() and "queued=1" in child.stdout.readline()
+    child.terminate()
+    child.wait(20)
+    child.stdout.close()
+
+
+def test_a_wrong_add_is_told_before_anything_is_queued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(repo_path(tmp_path))
+    for words in (["add"], ["add", "x.md", "-d", "both"]):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 2
+    assert main(["add", "-d", "x", "--max-iterations", "900"]) == 2
+    assert main(["add", "-d", "x", "--to", "ext::sh -c id"]) == 2
+    capsys.readouterr()
+    assert main(["queue"]) == 0
+    assert "Nothing is waiting" in capsys.readouterr().out
