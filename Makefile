@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STAMP  := $(VENV)/.installed
 NEEDS  := pyproject.toml constraints.txt
 
-.PHONY: env demo test toolchains test-toolchains lint types format check bench docs clean
+.PHONY: env demo test toolchains test-toolchains agents test-agents lint types format check bench docs clean
 
 env: $(STAMP)
 
@@ -22,7 +22,7 @@ demo: env
 
 test: env
 	@scripts/system-packages
-	$(BIN)/python -m pytest -n 2 -m 'not toolchain'
+	$(BIN)/python -m pytest -n 2 -m 'not toolchain and not agents'
 
 # The real toolchains of other languages, where apt, npm and pip can be reached.
 toolchains:
@@ -30,6 +30,13 @@ toolchains:
 
 test-toolchains: env
 	$(BIN)/python -m pytest tests/checks -m toolchain
+
+# The real coding agents, at the versions their adapters were tested with, against a scripted model.
+agents:
+	scripts/agents
+
+test-agents: env agents
+	$(BIN)/python -m pytest tests/agents
 
 lint: env
 	$(BIN)/ruff format --check .

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, get_origin, get_type_hints
 import msgspec
 
 from ratchet.core.policy import Policy
+from ratchet.core.receipt import Price
 from ratchet.core.roles import Role
 from ratchet.errors import ConfigError
 
@@ -110,11 +111,13 @@ class Gate(_Section, frozen=True, kw_only=True):
 
 class Config(_Section, frozen=True, kw_only=True):
     """`store` is a database path or a `postgresql://` address, `.ratchet/ratchet.db` here when empty;
-    `env` names variables that agents may see besides the usual ones."""
+    `env` names variables that agents may see besides the usual ones; `prices` says what a model's tokens cost, by
+    the model's name, for agents that do not say it themselves: `[prices."MODEL"] in_usd = …, out_usd = …` a million."""
 
     agent: str = ""
     store: str = ""
     env: list[str] = []
+    prices: dict[str, Price] = {}
     lease_s: Seconds = 60.0
     test: Tests = Tests()
     workspace: WorkspaceConfig = WorkspaceConfig()

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ratchet.agents import Agent, Ask, Failed, Finished, Outcome, Said, Spent
+from ratchet.agents import Agent, Ask, Cancelled, Failed, Finished, Said, Spent
 from ratchet.checks import Checks
 from ratchet.config import Config, Gate, OnFail
 from ratchet.core import events as ev
@@ -71,7 +71,7 @@ class Parked(Exception):
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What came of asking: `paths` are the changes the role was allowed to make."""
 
-    outcome: Outcome
+    outcome: Finished | Failed
     tree: str
     paths: list[str]
     undone: list[str]
@@ -226,7 +226,7 @@ class Steps:
 
         began = asyncio.get_running_loop().time()
         with confined(self.sandboxes.for_role(step.role, state.scope)):
-            outcome = await self._answer(agent, self._words(step, started, text), hear)
+            outcome = await self._answer(agent, self._words(step, started, text, state), hear)
         seconds = asyncio.get_running_loop().time() - began
         facts: list[ev.Event] = [_metered(started.step, step.role, agent.name, spent, seconds)]
         await cross(self.workspace.hold, state.head)
@@ -242,7 +242,7 @@ class Steps:
         answer = await cross(self.directory.put, f"{ANSWERS}step-{started.step}.md", entry.encode())
         return Asked(outcome=outcome, tree=tree, paths=paths, undone=undone, facts=facts, artifacts=[prompt, answer])
 
-    def _words(self, step: Step, started: ev.StepStarted, text: str) -> Ask:
+    def _words(self, step: Step, started: ev.StepStarted, text: str, state: RunState) -> Ask:
         assert step.role
         return Ask(
             run=self.directory.path.name,
@@ -258,15 +258,20 @@ class Steps:
             log=_fresh(self.directory.log_path(f"step-{started.step}-{step.role}.log")),
             env=self.env,
             timeout_s=self.config.role(step.role).timeout_s,
+            scope=state.scope,
+            prices=self.config.prices,
         )
 
-    async def _answer(self, agent: Agent, ask: Ask, tell: Callable[[Said], None]) -> Outcome:
+    async def _answer(self, agent: Agent, ask: Ask, tell: Callable[[Said], None]) -> Finished | Failed:
         """An adapter keeps its own deadline; this one holds even when it does not."""
         try:
             async with asyncio.timeout(ask.timeout_s + 30):
-                return await agent.ask(ask, tell)
+                outcome = await agent.ask(ask, tell)
         except TimeoutError:
             return Failed(reason=Reason.AGENT_TIMED_OUT, detail=f"no end after {ask.timeout_s:.0f} s")
+        if isinstance(outcome, Cancelled):  # nobody here told it to: we cancel by ending it
+            return Failed(reason=Reason.AGENT_CRASHED, detail=f"it stopped before its end: {outcome.detail}")
+        return outcome
 
     async def _prompt(self, step: Step, state: RunState) -> str:
         failures = diff = ""

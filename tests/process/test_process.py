@@ -82,6 +82,8 @@ class Fickle:
         refused = ["sh", "-c", "echo 'jail: a mount went away' >&2; exit 1"]
         return (refused if self.left >= 0 else list(argv)), dict(env)
 
+    contains = False
+
     def did_not_start(self, said: bytes) -> bool:
         return said.startswith(b"jail: ")
 
