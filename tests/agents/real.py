@@ -18,11 +18,8 @@ BIN = Path(os.environ.get("RATCHET_TEST_CACHE", HERE / ".ratchet-test-cache")) /
 
 _WRITE_TEST = f"cat > tests/test_sub.py <<'END'\n{RED_TEST}END"
 _WRITE_SUB = f"cat >> calc.py <<'END'\n{RIGHT}END"
-_EDIT_TEST = f"One test.\n\ntests/test_sub.py\n```python\n<<<<<<< SEARCH\n=======\n{RED_TEST}>>>>>>> REPLACE\n```\n"
-_EDIT_SUB = (
-    "Subtract\n\ncalc.py\n```python\n<<<<<<< SEARCH\n    return a + b\n=======\n"
-    f"    return a + b\n{RIGHT}>>>>>>> REPLACE\n```\n"
-)
+_SAY_TEST = f"One test.\n\ntests/test_sub.py\n```\n{RED_TEST}```\n"
+_SAY_SUB = f"Subtract\n\ncalc.py\n```\n{SMALL['calc.py']}{RIGHT}```\n"
 
 ITEM = {
     "auditor": [Turn(run=[_WRITE_TEST], say="sub subtracts"), Turn(say="REQUIREMENTS_COMPLETE")],
@@ -31,8 +28,8 @@ ITEM = {
 }
 # For who edits by what the model says, having given it no tools.
 SPOKEN_ITEM = {
-    "auditor": [Turn(text=_EDIT_TEST), Turn(text="REQUIREMENTS_COMPLETE")],
-    "implementer": [Turn(text=_EDIT_SUB)],
+    "auditor": [Turn(text=_SAY_TEST), Turn(text="REQUIREMENTS_COMPLETE")],
+    "implementer": [Turn(text=_SAY_SUB)],
     "reviewer": [Turn(text=APPROVED)],
 }
 FILES = SMALL

@@ -38,7 +38,8 @@ def replay(name: str, lines: list[bytes], **ask: Any) -> tuple[list[Said], Outco
     told: list[Said] = []
     of = program(name)
     hearing = Hearing(make_ask(Path("/w"), **ask), told.append, model="m", must_speak=of.must_speak)
-    results = of.read_result(b"\n".join(lines), b"\n".join(lines)) if name in ("aider", "mini") else ()
-    for heard in [*(heard for line in lines for heard in of.read(line)), *results]:
+    # Of those that write files for it, the recording is those files, one after the other.
+    files = b"\n".join(lines).split(b"\f\n") if name in ("aider", "mini") else []
+    for heard in [*(heard for line in lines for heard in of.read(line)), *of.read_results(files)]:
         hearing.take(heard)
     return told, hearing.close(ended="exit 0")

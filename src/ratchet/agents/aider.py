@@ -1,9 +1,9 @@
-"""aider: `aider --message-file`. It always exits with 0 and prints text; its analytics log says how it went."""
+"""aider: `aider --message-file`. It exits with 0 whatever happens; its analytics log and chat history say what did."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 
@@ -12,34 +12,38 @@ from ratchet.agents.faults import complaint
 from ratchet.agents.hearing import Heard, Metered
 from ratchet.agents.native import Launch, Native, Program, Setting, decoded
 from ratchet.agents.versions import Tested
-from ratchet.core.failure import Reason
 
-_PROMPT, _LOG = "prompt.md", "analytics.jsonl"
+_PROMPT, _LOG, _CHAT = "prompt.md", "analytics.jsonl", "chat.md"
 _PLAIN = ("--yes-always", "--no-stream", "--no-pretty", "--no-fancy-input", "--no-check-update",
           "--no-show-model-warnings", "--no-show-release-notes", "--analytics-disable", "--no-detect-urls",
           "--no-auto-commits", "--no-dirty-commits", "--no-gitignore", "--no-auto-lint")  # fmt: skip
-_CHATTER = re.compile(
-    r"(Aider v|Main model:|Model:|Weak model:|Editor model:|Git repo:|Repo-map:|Tokens:|Cost estimates"
-    r"|Added .* to the chat|Applied edit to |Note: in-chat filenames|Analytics have been|Warning: )"
-)
 
 
 def launch(ask: Ask, setting: Setting) -> Launch:
     place = setting.place
     argv = [*_PLAIN, "--message-file", str(place / _PROMPT), "--analytics-log", str(place / _LOG)]
-    argv += ["--chat-history-file", str(place / "chat.md"), "--input-history-file", str(place / "input")]
+    argv += ["--chat-history-file", str(place / _CHAT), "--input-history-file", str(place / "input")]
     argv += ["--model", setting.model] if setting.model else []
     argv += [] if setting.free else ["--no-suggest-shell-commands"]
     env = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-    return Launch(argv=argv, env=env, files={_PROMPT: ask.prompt}, result=_LOG)
+    return Launch(argv=argv, env=env, files={_PROMPT: ask.prompt}, results=(_LOG, _CHAT))
+
+
+def prepare(folder: Path, place: Path) -> dict[str, str]:
+    """It reads git with a library that takes a folder for a repository only if it holds `refs` and its objects are
+    known; and it adds new files to the index, for which it needs objects that it may write."""
+    common = folder / ".git" / "commondir"
+    if not common.is_file():
+        return {}
+    (folder / ".git" / "refs").mkdir(exist_ok=True)
+    (objects := place / "objects").mkdir()
+    kept = f"{common.read_text().strip()}/objects"
+    return {"GIT_OBJECT_DIRECTORY": str(objects), "GIT_ALTERNATE_OBJECT_DIRECTORIES": kept}
 
 
 def read(line: bytes) -> Iterator[Heard]:
-    text = line.decode(errors="replace").rstrip()
-    if text.startswith("Applied edit to "):
-        yield FileChange(text.removeprefix("Applied edit to "))
-    elif not _CHATTER.match(text):
-        yield Text(text)
+    if line.startswith(b"Applied edit to "):
+        yield FileChange(line.decode(errors="replace").removeprefix("Applied edit to ").strip())
 
 
 class _Properties(msgspec.Struct, frozen=True):
@@ -57,31 +61,46 @@ class _Event(msgspec.Struct, frozen=True):
 _EVENTS = msgspec.json.Decoder(_Event)
 
 
-def read_result(log: bytes, printed: bytes) -> Iterator[Heard]:
+def read_results(contents: list[bytes]) -> Iterator[Heard]:
+    log, chat = contents
     events = [event for line in log.splitlines() if (event := decoded(line, _EVENTS))]
-    answers = [event for event in events if event.event == "message_send"]
-    for number, answer in enumerate(answers):
-        said = answer.properties
+    answers = [event.properties for event in events if event.event == "message_send"]
+    for number, said in enumerate(answers):
         yield Metered(
             of=str(number), tokens_in=said.prompt_tokens, tokens_out=said.completion_tokens, cost_usd=said.cost or None
         )
-    if not any(event.event == "exit" and event.properties.reason.startswith("Completed") for event in events):
-        return
-    # `completed` is also said when the model gave no answer at all.
-    yield Finished(text="") if answers else _no_answer(printed.decode(errors="replace"))
+    if any(event.event == "exit" and event.properties.reason.startswith("Completed") for event in events):
+        # `completed` is also said when the model gave no answer at all.
+        yield from _answer(chat.decode(errors="replace")) if answers else _no_answer(chat.decode(errors="replace"))
 
 
-def _no_answer(printed: str) -> Failed:
-    said = complaint(printed[-2_000:])
-    detail = f"the model gave no answer: {printed.strip()[-400:]}"
-    return Failed(reason=said.reason if printed.strip() else Reason.AGENT_CRASHED, detail=detail)
+def _answer(chat: str) -> Iterator[Heard]:
+    yield Text(_spoken(chat))
+    yield Finished(text="")
+
+
+def _spoken(chat: str) -> str:
+    """What the model said, without what it was asked (`####`) and what aider itself remarks (`>`)."""
+    _, _, after = chat.rpartition("\n#### ")
+    lines = after.splitlines()[1:]
+    return "\n".join(line for line in lines if not line.startswith("> ")).strip()
+
+
+def _no_answer(chat: str) -> Iterator[Heard]:
+    said = "\n".join(line.removeprefix("> ") for line in _remarks(chat))
+    yield Failed(reason=complaint(said).reason, detail=f"the model gave no answer: {said.strip()[-400:]}")
+
+
+def _remarks(chat: str) -> list[str]:
+    return chat.rpartition("\n#### ")[2].splitlines()[1:]
 
 
 PROGRAM = Program(
     name="aider",
     launch=launch,
     read=read,
-    read_result=read_result,
+    read_results=read_results,
+    prepare=prepare,
     tested=Tested(first="0.86", before="0.87"),
     variables=("OPENAI_API_KEY", "OPENAI_API_BASE", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "DEEPSEEK_API_KEY",
                "OPENROUTER_API_KEY", "AIDER_MODEL"),

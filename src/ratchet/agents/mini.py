@@ -10,7 +10,7 @@ import msgspec
 from ratchet.agents import Ask, Failed, Finished, Text, ToolCall
 from ratchet.agents.faults import complaint
 from ratchet.agents.hearing import Heard, Metered
-from ratchet.agents.native import Launch, Native, Program, Setting
+from ratchet.agents.native import Launch, Native, Program, Setting, decoded
 from ratchet.agents.versions import Tested
 from ratchet.core.failure import Reason
 
@@ -39,7 +39,7 @@ def launch(ask: Ask, setting: Setting) -> Launch:
         "MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT": "3",
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     }
-    return Launch(argv=argv, env=env, files={_TASK: task}, result=_TRAJECTORY)
+    return Launch(argv=argv, env=env, files={_TASK: task}, results=(_TRAJECTORY,))
 
 
 def read(_line: bytes) -> Iterator[Heard]:
@@ -68,10 +68,12 @@ class _Trajectory(msgspec.Struct, frozen=True):
     messages: list[_Message] = []
 
 
-def read_result(result: bytes, _printed: bytes) -> Iterator[Heard]:
-    try:
-        run = msgspec.json.decode(result, type=_Trajectory)
-    except msgspec.DecodeError:
+_RUN = msgspec.json.Decoder(_Trajectory)
+
+
+def read_results(contents: list[bytes]) -> Iterator[Heard]:
+    run = decoded(b"".join(contents), _RUN)
+    if not run:
         return
     for message in run.messages:
         yield from _said(message)
@@ -116,7 +118,7 @@ PROGRAM = Program(
     name="mini",
     launch=launch,
     read=read,
-    read_result=read_result,
+    read_results=read_results,
     tested=Tested(first="2.4", before="2.5"),
     variables=("OPENAI_API_KEY", "OPENAI_API_BASE", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "GEMINI_API_KEY",
                "OPENROUTER_API_KEY", "MSWEA_MODEL_NAME"),

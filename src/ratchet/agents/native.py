@@ -37,14 +37,13 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run. `files` are written in the place beforehand; `result` is a file there that is read afterwards,
-    together with the end of what was printed."""
+    """What to run. `files` are written in the place beforehand; `results` are files there that are read afterwards."""
 
     argv: list[str]
     env: dict[str, str] = {}
     stdin: str = ""
     files: dict[str, str] = {}
-    result: str = ""
+    results: tuple[str, ...] = ()
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,15 +51,16 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     `variables` are those of its provider that it may see; `homes` are the folders in the home that it keeps its login
     and its sessions in. `cumulative` names what its usage goes on counting when a session is resumed. `limitable` says
-    whether it can be told to run no commands: one that cannot is only started in a sandbox. `litter` is what it leaves
-    in the workspace.
+    whether it can be told to run no commands: one that cannot is only started in a sandbox. `prepare` readies the
+    workspace and says what to add to the environment; `litter` is what it leaves there.
     """
 
     name: str
     launch: Callable[[Ask, Setting], Launch]
     read: Callable[[bytes], Iterable[Heard]]
     tested: Tested
-    read_result: Callable[[bytes, bytes], Iterable[Heard]] = lambda _result, _printed: ()
+    read_results: Callable[[list[bytes]], Iterable[Heard]] = lambda _contents: ()
+    prepare: Callable[[Path, Path], dict[str, str]] = lambda _folder, _place: {}
     variables: tuple[str, ...] = ()
     homes: tuple[str, ...] = ()
     logins: tuple[str, ...] = ()
@@ -100,8 +100,7 @@ class Native:
         launch = self.program.launch(ask, setting)
         turn = _Turn(self.program, ask, tell, setting, before)
         ended = await self._run(ask, launch, place, turn)
-        if launch.result:
-            turn.take(*self.program.read_result(_content(place / launch.result), _tail(ask.log).encode()))
+        turn.take(*self.program.read_results([_content(place / name) for name in launch.results]))
         _sweep(ask.folder, self.program.litter)
         return turn.close(ended, _tail(_errors(ask)))
 
@@ -114,7 +113,7 @@ class Native:
         return await supervise(
             [self.path, *launch.argv],
             cwd=ask.folder,
-            env=ask.env | _present(self.program.variables) | launch.env,
+            env=ask.env | _present(self.program.variables) | launch.env | self.program.prepare(ask.folder, place),
             output=ask.log,
             errors=_errors(ask),
             stdin=launch.stdin.encode(),
