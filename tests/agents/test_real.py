@@ -21,15 +21,33 @@ NATIVE = {
 }
 
 
-@pytest.mark.agents
-@pytest.mark.parametrize("name", NATIVE)
-def test_a_real_agent_does_a_whole_item(tmp_path: Path, name: str) -> None:
+ACP = {
+    "goose": "acp:goose acp --with-builtin developer",
+    "opencode": "acp:opencode acp",
+    "gemini": "acp:gemini --acp",
+}
+
+
+def carry_item(tmp_path: Path, name: str, agent: str) -> None:
+    """From the spec to the branch, by the command line; then look at what is on the branch."""
     needs(name)
     project = make_repository(tmp_path / "project", FILES)
     with ModelServer(SPOKEN_ITEM if name == "aider" else ITEM) as server:
         env = pointed_at(server.address, tmp_path / "home")
-        done = ratchet("run", "SPEC.md", "--agent", NATIVE[name], cwd=project, **env)
+        done = ratchet("run", "SPEC.md", "--agent", agent, cwd=project, **env)
     assert done.returncode == 0, done.stdout + done.stderr
     branch = git("branch", "--list", "ratchet/*", "--format=%(refname:short)", cwd=project)
     assert "return a - b" in git("show", f"{branch}:calc.py", cwd=project)
-    assert f"Ratchet-Agent: {name}" in git("log", "-1", "--format=%B", branch, cwd=project)
+    assert name in git("log", "-1", "--format=%(trailers:key=Ratchet-Agent,valueonly)", branch, cwd=project)
+
+
+@pytest.mark.agents
+@pytest.mark.parametrize("name", NATIVE)
+def test_a_real_agent_does_a_whole_item(tmp_path: Path, name: str) -> None:
+    carry_item(tmp_path, name, NATIVE[name])
+
+
+@pytest.mark.agents
+@pytest.mark.parametrize("name", ACP)
+def test_a_real_agent_does_a_whole_item_over_acp(tmp_path: Path, name: str) -> None:
+    carry_item(tmp_path, name, ACP[name])

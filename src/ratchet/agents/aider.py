@@ -14,6 +14,7 @@ from ratchet.agents.native import Launch, Native, Program, Setting, decoded
 from ratchet.agents.versions import Tested
 
 _PROMPT, _LOG, _CHAT = "prompt.md", "analytics.jsonl", "chat.md"
+_TOO_MUCH = " has hit a token limit!"
 _PLAIN = ("--yes-always", "--no-stream", "--no-pretty", "--no-fancy-input", "--no-check-update",
           "--no-show-model-warnings", "--no-show-release-notes", "--analytics-disable", "--no-detect-urls",
           "--no-auto-commits", "--no-dirty-commits", "--no-gitignore", "--no-auto-lint")  # fmt: skip
@@ -71,7 +72,8 @@ def read_results(contents: list[bytes]) -> Iterator[Heard]:
         )
     if any(event.event == "exit" and event.properties.reason.startswith("Completed") for event in events):
         # `completed` is also said when the model gave no answer at all.
-        yield from _answer(chat.decode(errors="replace")) if answers else _no_answer(chat.decode(errors="replace"))
+        text = chat.decode(errors="replace")
+        yield from _answer(text) if answers and _TOO_MUCH not in text else _no_answer(text)
 
 
 def _answer(chat: str) -> Iterator[Heard]:

@@ -90,10 +90,11 @@ def read_results(contents: list[bytes]) -> Iterator[Heard]:
 def _said(message: _Message) -> Iterator[Heard]:
     if message.role != "assistant":
         return
-    if isinstance(message.content, str) and message.content.strip():
-        yield Text(message.content)
     for action in message.extra.get("actions") or []:
         yield ToolCall("bash", str(action.get("command", "") if isinstance(action, dict) else action)[:200])
+    # After the call it came with: the last message submits, and what it says is the answer.
+    if isinstance(message.content, str) and message.content.strip():
+        yield Text(message.content)
 
 
 def _usage(message: _Message) -> tuple[int, int]:
@@ -107,7 +108,7 @@ def _usage(message: _Message) -> tuple[int, int]:
 def _end(run: _Trajectory) -> Iterator[Heard]:
     status = run.info.exit_status or ""
     if status == "Submitted":
-        yield Finished(text=run.info.submission or "")
+        yield Finished(text=(run.info.submission or "").strip())
     elif status:
         said = run.info.exception_str or str(run.messages[-1].content if run.messages else "")[-400:]
         reason = _REASONS.get(status) or complaint(f"{status} {said}").reason

@@ -94,28 +94,26 @@ class Native:
                 + (f", or use acp:{self.program.name} acp" if self.program.name == "goose" else ""),
             )
         self._warn(tell)
-        session, before = _split_handle(ask.session if self.program.resumes else "")
-        place = _make_place(ask)
+        session, before = split_handle(ask.session if self.program.resumes else "")
+        place = make_place(ask)
         setting = Setting(place=place, model=ask.model or self.model, session=session, free=free)
         launch = self.program.launch(ask, setting)
         turn = _Turn(self.program, ask, tell, setting, before)
         ended = await self._run(ask, launch, place, turn)
         turn.take(*self.program.read_results([_content(place / name) for name in launch.results]))
         _sweep(ask.folder, self.program.litter)
-        return turn.close(ended, _tail(_errors(ask)))
+        return turn.close(ended, tail(errors_of(ask)))
 
     async def _run(self, ask: Ask, launch: Launch, place: Path, turn: _Turn) -> Finished:
         for name, content in launch.files.items():
             (place / name).write_text(content, "utf-8")
-        for home in self.program.homes:
-            # A sandbox shares what exists: without it the session would end with the turn.
-            (Path.home() / home).mkdir(parents=True, exist_ok=True)
+        make_homes(self.program)
         return await supervise(
             [self.path, *launch.argv],
             cwd=ask.folder,
-            env=ask.env | _present(self.program.variables) | launch.env | self.program.prepare(ask.folder, place),
+            env=ask.env | present(self.program.variables) | launch.env | self.program.prepare(ask.folder, place),
             output=ask.log,
-            errors=_errors(ask),
+            errors=errors_of(ask),
             stdin=launch.stdin.encode(),
             timeout_s=ask.timeout_s,
             writable=[place],
@@ -157,7 +155,7 @@ class _Turn:
     def close(self, ended: Finished, stderr: str) -> Outcome:
         if self.session and self.program.cumulative:
             meter = self.hearing.meter
-            self._tell(SessionOpened(_handle(self.session, meter.before + meter.total)))
+            self._tell(SessionOpened(handle(self.session, meter.before + meter.total)))
         if ended.timed_out:
             return Failed(reason=Reason.AGENT_TIMED_OUT, detail=f"no end after {self.ask.timeout_s:.0f} s")
         outcome = self.hearing.close(ended=f"exit {ended.exit_code}", stderr=stderr)
@@ -168,11 +166,11 @@ class _Turn:
 # Some programs count a resumed session's usage from its beginning: the handle remembers what was told already.
 
 
-def _handle(session: str, spent: Usage) -> str:
+def handle(session: str, spent: Usage) -> str:
     return f"{session}#{spent.tokens_in},{spent.tokens_out},{spent.cost_usd}"
 
 
-def _split_handle(handle: str) -> tuple[str, Usage]:
+def split_handle(handle: str) -> tuple[str, Usage]:
     session, _, spent = handle.partition("#")
     try:
         tokens_in, tokens_out, cost = spent.split(",")
@@ -184,18 +182,24 @@ def _split_handle(handle: str) -> tuple[str, Usage]:
 # --- files ----------------------------------------------------------------------------------------------------
 
 
-def _make_place(ask: Ask) -> Path:
+def make_place(ask: Ask) -> Path:
     place = ask.log.with_suffix(".d")
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(mode=0o700, parents=True)
     return place
 
 
-def _errors(ask: Ask) -> Path:
+def make_homes(program: Program | None) -> None:
+    """A sandbox shares what exists: without its own folders a program's session would end with the turn."""
+    for home in program.homes if program else ():
+        (Path.home() / home).mkdir(parents=True, exist_ok=True)
+
+
+def errors_of(ask: Ask) -> Path:
     return ask.log.with_suffix(".err")
 
 
-def _tail(path: Path) -> str:
+def tail(path: Path) -> str:
     return _content(path)[-_STDERR_BYTES:].decode(errors="replace")
 
 
@@ -203,7 +207,7 @@ def _content(path: Path) -> bytes:
     return path.read_bytes() if path.is_file() else b""
 
 
-def _present(names: Iterable[str]) -> dict[str, str]:
+def present(names: Iterable[str]) -> dict[str, str]:
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
