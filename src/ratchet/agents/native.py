@@ -93,9 +93,9 @@ class Native:
                 detail=f"{self.program.name} runs any command unasked and there is no sandbox here: install bubblewrap"
                 + (f", or use acp:{self.program.name} acp" if self.program.name == "goose" else ""),
             )
-        self._warn(tell)
         session, before = split_handle(ask.session if self.program.resumes else "")
         place = make_place(ask)
+        await self._warn(tell, place)
         setting = Setting(place=place, model=ask.model or self.model, session=session, free=free)
         launch = self.program.launch(ask, setting)
         turn = _Turn(self.program, ask, tell, setting, before)
@@ -120,11 +120,13 @@ class Native:
             hear=turn.hear,
         )
 
-    def _warn(self, tell: Tell) -> None:
-        if not self.warned:
-            self.warned = True
-            if warning := self.program.tested.warning(self.program.name, version_of(self.path)):
-                tell(Noticed(warning))
+    async def _warn(self, tell: Tell, place: Path) -> None:
+        if self.warned:
+            return
+        self.warned = True
+        version = await version_of(self.path, place=place)
+        if warning := self.program.tested.warning(self.program.name, version):
+            tell(Noticed(warning))
 
 
 class _Turn:

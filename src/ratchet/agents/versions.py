@@ -6,15 +6,17 @@ and makes them write into the home.
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 import msgspec
 
 from ratchet.errors import RatchetError
-from ratchet.process import call
+from ratchet.process import supervise
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)+")
+_ANSWER_S = 10.0
 
 
 class Tested(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,10 +39,10 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
-def version_of(program: str) -> str:
-    """Empty when it cannot be found out."""
+async def version_of(program: str, *, place: Path) -> str:
+    """Empty when it cannot be found out. `place` is where what it prints may be kept for a moment."""
     path = Path(program).resolve()
-    return _from_package_json(path) or _from_metadata(path) or _from_answer(program)
+    return _from_package_json(path) or _from_metadata(path) or await _from_answer(program, place)
 
 
 def _from_package_json(path: Path) -> str:
@@ -67,10 +69,12 @@ def _from_metadata(path: Path) -> str:
     return ""
 
 
-def _from_answer(program: str) -> str:
+async def _from_answer(program: str, place: Path) -> str:
+    said = place / "version"
     try:
-        said = call([program, "--version"], timeout_s=20).stdout.decode(errors="replace")
+        env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(place)}
+        await supervise([program, "--version"], cwd=place, env=env, output=said, timeout_s=_ANSWER_S)
     except (RatchetError, OSError):
         return ""
-    found = _NUMBER.search(said)
+    found = _NUMBER.search(said.read_text("utf-8", errors="replace"))
     return found[0] if found else ""
