@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.agents.real import FILES, ITEM, SPOKEN_ITEM, needs, pointed_at
-from tests.model_server import ModelServer
+from tests.model_server import ModelServer, Turn
 from tests.support import git, make_repository, ratchet
 
 NATIVE = {
@@ -24,7 +25,7 @@ NATIVE = {
 ACP = {
     "goose": "acp:goose acp --with-builtin developer",
     "opencode": "acp:opencode acp",
-    "gemini": "acp:gemini --acp",
+    "gemini": "acp:gemini --acp --model gemini-2.5-pro",
 }
 
 
@@ -51,3 +52,26 @@ def test_a_real_agent_does_a_whole_item(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ACP)
 def test_a_real_agent_does_a_whole_item_over_acp(tmp_path: Path, name: str) -> None:
     carry_item(tmp_path, name, ACP[name])
+
+
+TRIAL = [
+    Turn(run=["echo hello > hello.txt", "echo ran > ran.txt"], say="DONE"),
+    Turn(run=["echo again > again.txt"], say="DONE"),
+]
+
+
+@pytest.mark.agents
+@pytest.mark.parametrize("agent", [*[NATIVE[name] for name in NATIVE if name != "aider"], *ACP.values()])
+def test_a_real_agent_passes_its_trial_and_goes_on_in_its_session(tmp_path: Path, agent: str) -> None:
+    needs(agent.removeprefix("acp:").partition(":")[0].partition(" ")[0])
+    with ModelServer({"anyone": TRIAL}) as server:
+        env = pointed_at(server.address, tmp_path / "home")
+        done = ratchet("agents", "try", agent, "--json", cwd=tmp_path, **env)
+        last = server.requests[-1].everything
+    findings = {finding["what"]: finding for finding in json.loads(done.stdout)}
+    failed = [what for what, finding in findings.items() if not finding["ok"] and finding["needed"]]
+    assert (done.returncode, failed) == (0, []), findings
+    assert findings["tells what it does"]["ok"]
+    if not agent.startswith("mini"):
+        assert findings["resumes a session"]["ok"], findings
+        assert "ran.txt" in last, "the second turn is asked with the first one in mind"

@@ -71,7 +71,7 @@ _ERRORS = {
 
 def _heard(turns: list[tuple[str, str]], tools: dict[str, dict[str, Any]], *, stream: bool, model: str) -> Heard:
     """`turns` are pairs of `user`, `result` or another role, and text."""
-    asked = [number for number, (kind, text) in enumerate(turns) if kind == "user" and "You are the " in text]
+    asked = [number for number, (kind, text) in enumerate(turns) if kind == "user" and "# Your task" in text]
     last = asked[-1] if asked else max((n for n, (kind, _) in enumerate(turns) if kind == "user"), default=0)
     shell = next((name for name in _SHELLS if name in tools), "")
     return Heard(

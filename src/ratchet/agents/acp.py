@@ -16,13 +16,14 @@ from ratchet.agents import Ask, Failed, Outcome, Tell
 from ratchet.agents.command import words_of
 from ratchet.agents.faults import complaint, dated
 from ratchet.agents.hearing import Hearing
-from ratchet.agents.native import Program, errors_of, make_homes, make_place, present, split_handle, tail
+from ratchet.agents.native import Program, Setting, errors_of, make_homes, make_place, present, split_handle, tail
 from ratchet.core.failure import Reason
 from ratchet.errors import UsageError
 from ratchet.process import contained, conversing
 
 # Whose login, variables and folders a bridge uses.
 _KIN = {"claude-agent-acp": "claude", "claude-code-acp": "claude", "codex-acp": "codex"}
+_GRACE_S = 2.0  # its turn is over, and some do not listen to a polite signal
 _NATIVE = ("claude", "codex", "gemini", "opencode", "goose")
 
 
@@ -49,8 +50,9 @@ class AcpAgent:
                 conversing(
                     self.argv,
                     cwd=ask.folder,
-                    env=ask.env | present(self.kin.variables if self.kin else ()) | self._mode(),
+                    env=ask.env | self._environment(ask, place),
                     errors=errors_of(ask),
+                    grace_s=_GRACE_S,
                     writable=[place],
                 ) as (reader, writer),
             ):
@@ -88,9 +90,14 @@ class AcpAgent:
         finally:
             await conversation.close()
 
-    def _mode(self) -> dict[str, str]:
-        """In a sandbox goose need not ask; without one it asks us, and we answer by the role's policy."""
-        return {"GOOSE_MODE": "auto" if contained() else "approve", "GOOSE_DISABLE_KEYRING": "1"}
+    def _environment(self, ask: Ask, place: Path) -> dict[str, str]:
+        """What the same program gets when it is run natively; but it asks us where no sandbox holds it."""
+        if not self.kin:
+            return {}
+        free = contained()
+        env = self.kin.launch(ask, Setting(place=place, free=free)).env
+        asking = {} if free else {"GOOSE_MODE": "approve"}
+        return present(self.kin.variables) | env | asking
 
 
 def _kin_of(program: str) -> Program | None:

@@ -141,18 +141,19 @@ def _is_known(said: str) -> bool:
     return len(said) < 1_000 and complaint(said).reason is not Reason.AGENT_CRASHED
 
 
-def told(update: Any) -> Iterator[Heard]:
-    """What a session update means. Pure; unknown ones mean nothing."""
+def told(update: Any, calls: set[str]) -> Iterator[Heard]:
+    """What a session update means; unknown ones mean nothing. `calls` are those told already: some programs tell of
+    a call only when it is over."""
     match update:
         case schema.AgentMessageChunk(content=schema.TextContentBlock(text=text)):
             yield Text(text, continues=True)
         case schema.AgentThoughtChunk(content=schema.TextContentBlock(text=text)):
             yield Thought(text)
-        case schema.ToolCallStart():
-            where = update.locations[0].path if update.locations else ""
-            yield ToolCall(update.title or update.kind or "tool", where)
-            yield from _changes(update.content)
-        case schema.ToolCallProgress():
+        case schema.ToolCallStart() | schema.ToolCallProgress():
+            if update.tool_call_id not in calls:
+                calls.add(update.tool_call_id)
+                where = update.locations[0].path if update.locations else ""
+                yield ToolCall(update.title or update.kind or "tool", where)
             yield from _changes(update.content)
 
 
@@ -170,6 +171,7 @@ class Desk:
         self.inside = Inside(ask.folder)
         self.free = contained()
         self.deaf = False
+        self.calls: set[str] = set()
         self.cost_usd: float | None = None
         self.overspent = asyncio.Event()
         self.terminals: dict[str, Terminal] = {}
@@ -187,7 +189,7 @@ class Desk:
             self.hearing.take(
                 Metered(of="cost", cost_usd=max(0.0, update.cost.amount - self.hearing.meter.before.cost_usd))
             )
-        for heard in told(update):
+        for heard in told(update, self.calls):
             self.hearing.take(heard)
         if self.hearing.overspent:
             self.overspent.set()

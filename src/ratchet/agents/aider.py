@@ -104,6 +104,7 @@ PROGRAM = Program(
     read_results=read_results,
     prepare=prepare,
     tested=Tested(first="0.86", before="0.87"),
+    tells_cost=True,
     variables=("OPENAI_API_KEY", "OPENAI_API_BASE", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "DEEPSEEK_API_KEY",
                "OPENROUTER_API_KEY", "AIDER_MODEL"),
     homes=(".aider",),

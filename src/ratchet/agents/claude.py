@@ -140,6 +140,7 @@ PROGRAM = Program(
     launch=launch,
     read=read,
     tested=Tested(first="2.1.0", before="2.2"),
+    tells_cost=True,
     variables=("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN",
                "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"),
     homes=(".claude",),

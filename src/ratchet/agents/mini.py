@@ -121,6 +121,7 @@ PROGRAM = Program(
     read=read,
     read_results=read_results,
     tested=Tested(first="2.4", before="2.5"),
+    tells_cost=True,
     variables=("OPENAI_API_KEY", "OPENAI_API_BASE", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "GEMINI_API_KEY",
                "OPENROUTER_API_KEY", "MSWEA_MODEL_NAME"),
     homes=(".config/mini-swe-agent",),

@@ -68,6 +68,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     limitable: bool = True
     must_speak: bool = False
     resumes: bool = True
+    tells_cost: bool = False
     litter: tuple[str, ...] = ()
     default_model: str = ""
 
