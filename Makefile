@@ -22,6 +22,7 @@ demo: env
 
 test: env
 	@scripts/system-packages
+	@scripts/agents goose
 	$(BIN)/python -m pytest -n 2 -m 'not toolchain and not agents'
 
 # The real toolchains of other languages, where apt, npm and pip can be reached.

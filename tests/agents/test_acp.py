@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -191,3 +192,27 @@ def test_a_cancelled_turn_leaves_no_process(tmp_path: Path) -> None:
 
     assert asyncio.run(cancel_when_heard()) < 5
     assert not is_alive(int(pid.read_text()))
+
+
+KILLED = """
+import asyncio, sys
+from pathlib import Path
+from ratchet.agents.acp import AcpAgent
+from tests.agents.support import make_ask
+folder = Path(sys.argv[1])
+ask = make_ask(folder / "work", prompt=f"hang {folder}/pid", env={"PATH": sys.argv[2]})
+asyncio.run(AcpAgent(sys.argv[3]).ask(ask, lambda said: print(said, flush=True)))
+"""
+
+
+def test_a_factory_that_is_killed_takes_its_agent_with_it(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    words = [sys.executable, "-c", KILLED, str(tmp_path), os.environ["PATH"], AGENT]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as factory:
+        assert factory.stdout
+        assert any("hanging" in line for line in factory.stdout)
+        factory.kill()
+    pid, deadline = int((tmp_path / "pid").read_text()), time.monotonic() + 10
+    while is_alive(pid) and time.monotonic() < deadline:
+        os.sched_yield()
+    assert not is_alive(pid)
