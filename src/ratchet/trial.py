@@ -50,7 +50,7 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
         return next((said.session for said in reversed(self.said) if isinstance(said, SessionOpened)), "")
 
 
-async def trial(spec: str, config: Config, *, env: dict[str, str]) -> list[Finding]:
+async def trial(spec: str, config: Config, *, env: dict[str, str], timeout_s: float = TIMEOUT_S) -> list[Finding]:
     """The agent as a run would have it: in a workspace, in the sandbox."""
     agent = open_agent(spec)
     with tempfile.TemporaryDirectory(prefix="ratchet-try-", ignore_cleanup_errors=True) as scratch:
@@ -64,7 +64,9 @@ async def trial(spec: str, config: Config, *, env: dict[str, str]) -> list[Findi
             raise EnvironmentCannot(f"no workspace: {workspace.reason}", hint=workspace.hint)
         sandboxes = Sandboxes(workspace, sandbox_settings(config))
         try:
-            one = _Trial(agent=agent, workspace=workspace, sandboxes=sandboxes, place=place, env=env)
+            one = _Trial(
+                agent=agent, workspace=workspace, sandboxes=sandboxes, place=place, env=env, timeout_s=timeout_s
+            )
             return await one.look()
         finally:
             sandboxes.close()
@@ -91,6 +93,7 @@ class _Trial(msgspec.Struct, frozen=True, kw_only=True):
     sandboxes: Sandboxes
     place: Path
     env: dict[str, str]
+    timeout_s: float
 
     async def look(self) -> list[Finding]:
         first = await self.turn("first", TASK)
@@ -104,7 +107,7 @@ class _Trial(msgspec.Struct, frozen=True, kw_only=True):
         ask = Ask(
             run="trial", item="trial", role=Role.IMPLEMENTER, action="implement", turn=1, key="ik:trial", snapshot="",
             prompt=prompt, inputs={}, folder=folder, log=self.place / f"{name}.log", env=self.env,
-            timeout_s=TIMEOUT_S, session=session, scope=scope,
+            timeout_s=self.timeout_s, session=session, scope=scope,
         )  # fmt: skip
         with confined(self.sandboxes.for_role(Role.IMPLEMENTER, scope)):
             outcome = await self.agent.ask(ask, said.append)

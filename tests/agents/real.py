@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import msgspec
 import pytest
 
 from tests.model_server import Turn
-from tests.support import APPROVED, RED_TEST, RIGHT, SMALL
+from tests.support import APPROVED, RATCHET, RED_TEST, RIGHT, SMALL, quick_environment
 
 HERE = Path(__file__).parents[2]
 BIN = Path(os.environ.get("RATCHET_TEST_CACHE", HERE / ".ratchet-test-cache")) / "agents" / "bin"
@@ -41,6 +42,19 @@ def needs(name: str) -> str:
     if not path.exists():
         pytest.skip(f"{name} is not installed: scripts/agents {name}")
     return str(path)
+
+
+def ratchet(*args: str, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """As the other tests call it, with the patience that a program of half a gigabyte on a busy machine needs."""
+    return subprocess.run(
+        [*RATCHET, *args],
+        cwd=cwd,
+        env=quick_environment() | env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
 
 
 def pointed_at(address: str, home: Path) -> dict[str, str]:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.real import FILES, ITEM, SPOKEN_ITEM, needs, pointed_at
+from tests.agents.real import FILES, ITEM, SPOKEN_ITEM, needs, pointed_at, ratchet
 from tests.model_server import Fault, ModelServer, Turn
-from tests.support import git, make_repository, ratchet
+from tests.support import git, make_repository
 
+pytestmark = pytest.mark.timeout(900)
 NATIVE = {
     "goose": "goose",
     "claude": "claude:claude-sonnet-4-5",
@@ -35,7 +36,7 @@ def carry_item(tmp_path: Path, name: str, agent: str) -> None:
     project = make_repository(tmp_path / "project", FILES)
     with ModelServer(SPOKEN_ITEM if name == "aider" else ITEM) as server:
         env = pointed_at(server.address, tmp_path / "home")
-        done = ratchet("run", "SPEC.md", "--agent", agent, cwd=project, **env)
+        done = ratchet("run", "SPEC.md", "--agent", agent, cwd=project, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     branch = git("branch", "--list", "ratchet/*", "--format=%(refname:short)", cwd=project)
     assert "return a - b" in git("show", f"{branch}:calc.py", cwd=project)
@@ -71,7 +72,7 @@ def test_a_real_agent_passes_its_trial_and_goes_on_in_its_session(tmp_path: Path
     needs(agent.removeprefix("acp:").partition(":")[0].partition(" ")[0])
     with ModelServer({"anyone": TRIAL}) as server:
         env = pointed_at(server.address, tmp_path / "home")
-        done = ratchet("agents", "try", agent, "--json", cwd=tmp_path, **env)
+        done = ratchet("agents", "try", agent, "--json", "--timeout", "300", cwd=tmp_path, env=env)
         last = server.requests[-1].everything
     findings = {finding["what"]: finding for finding in json.loads(done.stdout)}
     failed = [what for what, finding in findings.items() if not finding["ok"] and finding["needed"]]
@@ -97,7 +98,7 @@ def test_a_real_agent_whose_provider_fails_says_why(tmp_path: Path, agent: str, 
     needs(agent.removeprefix("acp:").partition(":")[0].partition(" ")[0])
     with ModelServer({"anyone": TRIAL}, lasting=Fault(kind=fault, after_s=1)) as server:
         env = pointed_at(server.address, tmp_path / "home")
-        done = ratchet("agents", "try", agent, "--json", cwd=tmp_path, **env)
+        done = ratchet("agents", "try", agent, "--json", "--timeout", "300", cwd=tmp_path, env=env)
     answers = next(finding for finding in json.loads(done.stdout) if finding["what"] == "answers")
     assert (done.returncode, answers["ok"]) == (1, False)
     # Over ACP goose ends a turn that did not fit without a word: what cannot be known is not guessed.
@@ -113,7 +114,7 @@ def test_a_provider_that_fails_once_is_asked_again(tmp_path: Path, agent: str, k
     with ModelServer({"anyone": TRIAL}) as server:
         server.faults.append(Fault(kind=kind, after_s=1))
         env = pointed_at(server.address, tmp_path / "home")
-        done = ratchet("agents", "try", agent, "--json", cwd=tmp_path, **env)
+        done = ratchet("agents", "try", agent, "--json", "--timeout", "300", cwd=tmp_path, env=env)
     answers = next(finding for finding in json.loads(done.stdout) if finding["what"] == "answers")
     assert answers["ok"] or answers["detail"].startswith(("overloaded: ", "agent_crashed: ")), answers
     assert not server.faults, "it was asked"
@@ -125,5 +126,5 @@ def test_a_run_whose_agent_is_limited_is_parked_and_not_failed(tmp_path: Path) -
     project = make_repository(tmp_path / "project", FILES)
     with ModelServer(ITEM, lasting=Fault(kind="rate_limit", after_s=1)) as server:
         env = pointed_at(server.address, tmp_path / "home")
-        done = ratchet("run", "SPEC.md", "--agent", NATIVE["claude"], cwd=project, **env)
+        done = ratchet("run", "SPEC.md", "--agent", NATIVE["claude"], cwd=project, env=env)
     assert done.returncode == 75, done.stdout + done.stderr

@@ -43,7 +43,9 @@ def _try(arguments: Arguments) -> int:
         raise UsageError("which agent is to be tried?", hint="ratchet agents try claude")
     settings = config.load(arguments.repo.absolute(), flags=arguments.set).config
     say(f"trying {arguments.name} on a small task in a scratch repository; this asks a model and may cost a little")
-    findings = wait_for(trial.trial(arguments.name, settings, env=trial.environment(settings)))
+    findings = wait_for(
+        trial.trial(arguments.name, settings, env=trial.environment(settings), timeout_s=arguments.timeout)
+    )
     if arguments.json:
         show_json(findings)
     for finding in findings if not arguments.json else []:
@@ -54,6 +56,9 @@ def _try(arguments: Arguments) -> int:
 
 def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", nargs="?", choices=["list", "try"], default="list")
+    parser.add_argument(
+        "--timeout", type=float, default=60.0, metavar="SECONDS", help="for each of the trial's two turns"
+    )
     parser.add_argument("name", nargs="?", metavar="NAME", help="the agent to try, as --agent takes it")
 
 
