@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STAMP  := $(VENV)/.installed
 NEEDS  := pyproject.toml constraints.txt
 
-.PHONY: env demo test certify-workflows toolchains test-toolchains lint types format check bench docs clean test-slow certify-factory test-described
+.PHONY: env demo test certify-workflows toolchains test-toolchains lint types format check bench docs clean test-slow certify-factory test-described agents test-agents
 
 env: $(STAMP)
 
@@ -24,13 +24,6 @@ test: env
 	@scripts/system-packages
 	$(BIN)/python -m pytest -n 2 -m 'not toolchain and not described'
 
-# The HTTP interface against its own description, by generated requests.
-test-described: env
-	$(BIN)/python -m pytest tests/http -n 2 -m described
-
-# The power is cut at every durable write of every workflow: a quarter of an hour.
-certify-workflows: env
-	$(BIN)/python -m pytest -n 2 tests/crash -m certify
 
 # The real toolchains of other languages, where apt, npm and pip can be reached.
 toolchains:

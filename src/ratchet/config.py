@@ -15,6 +15,7 @@ import msgspec
 
 from ratchet.core.gates import Gate
 from ratchet.core.policy import Count, Policy
+from ratchet.core.receipt import Price
 from ratchet.errors import ConfigError
 
 FILE = "ratchet.toml"
@@ -161,12 +162,15 @@ class WorkerConfig(_Section, frozen=True, kw_only=True):
 
 class Config(_Section, frozen=True, kw_only=True):
     """`store` is a database path or a `postgresql://` address, `.ratchet/ratchet.db` here when empty;
-    `env` names variables that agents may see besides the usual ones; `prompts` is the folder of the project's own
-    prompt templates; `history_tokens` is how much of what earlier roles said goes into a prompt."""
+    `env` names variables that agents may see besides the usual ones; `prices` says what a model's tokens cost, by
+    the model's name, for agents that do not say it themselves: `[prices."MODEL"] in_usd = …, out_usd = …` a million;
+    `prompts` is the folder of the project's own prompt templates; `history_tokens` is how much of what earlier roles
+    said goes into a prompt."""
 
     agent: str = ""
     store: str = ""
     env: list[str] = []
+    prices: dict[str, Price] = {}
     prompts: str = ".ratchet/prompts"
     history_tokens: Annotated[int, msgspec.Meta(ge=0, le=100_000)] = 2_000
     lease_s: Seconds = 60.0

@@ -2,7 +2,8 @@
 
 `supervise` owns a child's whole life: own session, output to a file, TERM, grace, KILL, every descendant reaped.
 `call` is for short helper programs such as git, whose answer is wanted at once. `confined` puts everything supervised
-in its scope into a sandbox: no adapter can forget to. `hold` keeps a namespace alive until `let_go`.
+in its scope into a sandbox: no adapter can forget to. `conversing` is for programs one talks with. `hold` keeps a
+namespace alive until `let_go`.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache, wraps
 from pathlib import Path
-from typing import IO, ParamSpec, Protocol
+from typing import IO, Any, ParamSpec, Protocol
 
 import msgspec
 
@@ -36,12 +37,14 @@ GRACE_S = 5.0
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
-    """How a child ended. `exit_code` is negative for a signal; `survivors` outlived the child and were killed."""
+    """How a child ended. `exit_code` is negative for a signal; `survivors` outlived the child and were killed;
+    `told` is who heard enough of its lines."""
 
     exit_code: int
     duration_s: float
     timed_out: bool = False
     silent: bool = False
+    told: bool = False
     survivors: int = 0
 
     @property
@@ -55,6 +58,11 @@ class Confinement(Protocol):
     def wrap(
         self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], writable: Sequence[Path]
     ) -> tuple[list[str], dict[str, str]]: ...
+
+    @property
+    def contains(self) -> bool:
+        """Whether what runs in it can write nothing but what it was given."""
+        ...
 
     def did_not_start(self, said: bytes) -> bool:
         """Whether what was printed says that the confinement failed, before the command was run."""
@@ -72,6 +80,12 @@ def confined(by: Confinement | None) -> Iterator[None]:
         yield
     finally:
         _confinement.reset(token)
+
+
+def contained() -> bool:
+    """Whether what is supervised here runs in a sandbox, where an agent may do as it likes."""
+    confinement = _confinement.get()
+    return confinement is not None and confinement.contains
 
 
 class ProgramMissing(EnvironmentCannot):
@@ -107,6 +121,9 @@ def _first(path: Path, start: int) -> bytes:
         return file.read(512)
 
 
+Hear = Callable[[bytes], bool]
+
+
 @_tried_again
 async def supervise(
     argv: Sequence[str],
@@ -121,58 +138,152 @@ async def supervise(
     signs: Sequence[Path] = (),
     grace_s: float = GRACE_S,
     writable: Sequence[Path] = (),
+    hear: Hear | None = None,
 ) -> Finished:
     """Run a program to its end or its deadline. On return, also by cancellation, nothing it started is alive.
 
     Silent is who writes neither to its output nor to `signs`, which are files or folders of files.
     `writable` are paths besides its folder that it must be able to write, should it be confined.
+    `hear` gets every line of its stdout as it comes, and ends it by answering True.
     """
     began = time.monotonic()
+    feed = _stdin_file(stdin)
+    with feed, open_private(output) as out, open_private(errors or output) as err:
+        reaped = await _start(
+            argv, cwd=cwd, env=env, writable=writable, grace_s=grace_s,
+            stdin=feed, stdout=asyncio.subprocess.PIPE if hear else out, stderr=err,
+        )  # fmt: skip
+        ear = asyncio.ensure_future(_listen(reaped.process, out, hear)) if hear else None
+        heard = [output, *([errors] if errors else []), *signs]
+        try:
+            why = await _watch(
+                reaped.process, heard, timeout_s=timeout_s, silence_s=silence_s, grace_s=grace_s, ear=ear
+            )
+            await _hear_out(ear)
+            exit_code, survivors = reaped.result()
+        finally:
+            reaped.close()
+            if ear:
+                ear.cancel()
+    return Finished(
+        exit_code=exit_code,
+        duration_s=round(time.monotonic() - began, 3),
+        timed_out=why == "timeout",
+        silent=why == "silence",
+        told=why == "told",
+        survivors=survivors,
+    )
+
+
+LINE_MAX_BYTES = 16 * 1024 * 1024
+_CHUNK_BYTES = 65_536
+_LAST_WORDS_S = 2.0
+
+
+async def _listen(process: asyncio.subprocess.Process, out: IO[bytes], hear: Hear) -> bool:
+    """Keep all of it, hand on each line; of one that is too long nothing is handed on. Says whether to stop."""
+    assert process.stdout
+    begun, size = [b""], 0
+    while chunk := await process.stdout.read(_CHUNK_BYTES):
+        out.write(chunk)
+        out.flush()
+        head, *rest = chunk.split(b"\n")
+        size += len(head)
+        if size <= LINE_MAX_BYTES:
+            begun.append(head)
+        if rest:
+            whole = [b"".join(begun)] if size <= LINE_MAX_BYTES else []
+            begun, size = [rest[-1]], len(rest[-1])
+            for line in [*whole, *rest[:-1]]:
+                if hear(line):
+                    return True
+    return 0 < size <= LINE_MAX_BYTES and hear(b"".join(begun))
+
+
+async def _hear_out(ear: asyncio.Future[bool] | None) -> None:
+    """The last words may still be on their way; whoever listens may have broken, and that is not to be hidden."""
+    if ear:
+        await asyncio.wait({ear}, timeout=_LAST_WORDS_S)
+        if ear.done():
+            ear.result()
+
+
+class _Reaped:
+    """A child behind its reaper: both die when the lifeline is let go."""
+
+    def __init__(self, argv: Sequence[str], process: asyncio.subprocess.Process, lifeline: int, result: int) -> None:
+        self.argv, self.process, self._lifeline, self._result = argv, process, lifeline, result
+
+    def result(self) -> tuple[int, int]:
+        return _read_result(self._result, self.argv)
+
+    def close(self) -> None:
+        os.close(self._lifeline)
+        os.close(self._result)
+
+
+@asynccontextmanager
+async def conversing(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    errors: Path,
+    grace_s: float = GRACE_S,
+    writable: Sequence[Path] = (),
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A program to talk with over its stdin and stdout. When the talk is over, nothing it started is alive."""
+    with open_private(errors) as err:
+        reaped = await _start(
+            argv, cwd=cwd, env=env, writable=writable, grace_s=grace_s,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=err,
+        )  # fmt: skip
+    process = reaped.process
+    assert process.stdin and process.stdout
+    try:
+        yield process.stdout, process.stdin
+    finally:
+        process.stdin.close()
+        await asyncio.shield(_stop(process, asyncio.ensure_future(process.wait()), grace_s))
+        reaped.close()
+
+
+async def _start(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    writable: Sequence[Path],
+    grace_s: float,
+    stdin: IO[bytes] | int,
+    stdout: IO[bytes] | int,
+    stderr: IO[bytes],
+) -> _Reaped:
     argv, cwd, env = _confine(argv, cwd, env, writable)
     lifeline_read, lifeline = os.pipe()
     result, result_write = os.pipe()
-    feed = _stdin_file(stdin)
+    reaper = [sys.executable, "-I", "-S", str(_REAPER), str(lifeline_read), str(result_write), str(grace_s), "--"]
     try:
-        with open_private(output) as out, open_private(errors or output) as err:
-            command = [
-                sys.executable,
-                "-I",
-                "-S",
-                str(_REAPER),
-                str(lifeline_read),
-                str(result_write),
-                str(grace_s),
-            ]
-            try:
-                reaper = await asyncio.create_subprocess_exec(
-                    *command,
-                    "--",
-                    *argv,
-                    cwd=cwd,
-                    env=dict(env),
-                    stdin=feed,
-                    stdout=out,
-                    stderr=err,
-                    pass_fds=(lifeline_read, result_write),
-                    start_new_session=True,
-                )
-            finally:
-                os.close(lifeline_read)
-                os.close(result_write)
-        heard = [output, *([errors] if errors else []), *signs]
-        why = await _watch(reaper, heard, timeout_s=timeout_s, silence_s=silence_s, grace_s=grace_s)
-        exit_code, survivors = _read_result(result, argv)
-        return Finished(
-            exit_code=exit_code,
-            duration_s=round(time.monotonic() - began, 3),
-            timed_out=why == "timeout",
-            silent=why == "silence",
-            survivors=survivors,
+        process = await asyncio.create_subprocess_exec(
+            *reaper,
+            *argv,
+            cwd=cwd,
+            env=dict(env),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            pass_fds=(lifeline_read, result_write),
+            start_new_session=True,
+            limit=LINE_MAX_BYTES,
         )
-    finally:
+    except BaseException:
         os.close(lifeline)
         os.close(result)
-        feed.close()
+        raise
+    finally:
+        os.close(lifeline_read)
+        os.close(result_write)
+    return _Reaped(argv, process, lifeline, result)
 
 
 def _confine(
@@ -212,8 +323,9 @@ async def _watch(
     timeout_s: float,
     silence_s: float | None,
     grace_s: float,
+    ear: asyncio.Future[bool] | None = None,
 ) -> str:
-    """Wait for the end, the deadline or too long a silence; says which stopped it."""
+    """Wait for the end, the deadline, too long a silence or enough said; says which stopped it."""
     ended = asyncio.ensure_future(reaper.wait())
     deadline = time.monotonic() + timeout_s
     began = time.time()
@@ -226,7 +338,11 @@ async def _watch(
             if left <= 0:
                 why = "timeout" if now >= deadline else "silence"
                 break
-            await asyncio.wait({ended}, timeout=left)
+            if ear and ear.done() and (ear.cancelled() or ear.exception() or ear.result()):
+                why = "told"
+                break
+            waited: set[asyncio.Future[Any]] = {ended, ear} if ear and not ear.done() else {ended}
+            await asyncio.wait(waited, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         if why:
             await _stop(reaper, ended, grace_s)
     finally:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
-from ratchet.agents import Failed, Outcome
+from ratchet.agents import Answered, Failed
 from ratchet.config import Budget, BudgetCap
 from ratchet.core import events as ev
 from ratchet.core.budget import KINDS, Amount, Cap, Caps, OverBudget, Reservation, Scope, amount, overspent
@@ -39,7 +39,7 @@ class Purse:
         self._step, self._caps = budget.step, caps_of(budget)
         self._iterations = 0.0
 
-    async def meter(self, doing: Doing, timeout_s: float, asking: Asking) -> tuple[Outcome, Usage]:
+    async def meter(self, doing: Doing, timeout_s: float, asking: Asking) -> tuple[Answered, Usage]:
         """Ask within a reservation. Raises Parked when there is nothing left to reserve."""
         reservation = await self._reserve(doing.state, timeout_s)
         tally = Tally(reservation.held)
@@ -62,7 +62,7 @@ class Purse:
             seconds=more.seconds,
         )  # fmt: skip
 
-    async def _watched(self, reservation: Reservation, tally: Tally, asking: Asking) -> Outcome:
+    async def _watched(self, reservation: Reservation, tally: Tally, asking: Asking) -> Answered:
         task = tally.task = asyncio.ensure_future(asking(tally.add))
         try:
             while not task.done():
@@ -113,7 +113,7 @@ class Tally:
 
     def __init__(self, held: Amount) -> None:
         self.held, self.over = held, ""
-        self.task: asyncio.Future[Outcome] | None = None
+        self.task: asyncio.Future[Answered] | None = None
         self._spent = Usage()
         self._loop = asyncio.get_running_loop()
         self._began, self._ended = self._loop.time(), 0.0

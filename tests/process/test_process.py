@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from ratchet.process import Finished, ProgramMissing, call, confined, is_gone, supervise, this_process
+from ratchet.process import Finished, ProgramMissing, call, confined, conversing, is_gone, supervise, this_process
 
 PYTHON = sys.executable
 
@@ -81,6 +81,8 @@ class Fickle:
         self.left -= 1
         refused = ["sh", "-c", "echo 'jail: a mount went away' >&2; exit 1"]
         return (refused if self.left >= 0 else list(argv)), dict(env)
+
+    contains = False
 
     def did_not_start(self, said: bytes) -> bool:
         return said.startswith(b"jail: ")
@@ -195,3 +197,54 @@ def test_a_holder_is_gone_when_it_is_dead_or_its_pid_is_another_process() -> Non
     child.wait()
     assert is_gone(replace(me, pid=child.pid)) and is_gone(replace(me, born="1"))
     assert not is_gone(replace(me, machine="elsewhere", pid=child.pid))
+
+
+def keep_in(heard: list[bytes]) -> Callable[[bytes], bool]:
+    def hear(line: bytes) -> bool:
+        heard.append(line)
+        return False
+
+    return hear
+
+
+def test_lines_are_heard_whole_and_in_order_and_all_output_is_kept(tmp_path: Path) -> None:
+    heard: list[bytes] = []
+    print_them = "import sys\nfor n in range(5000): print(n, 'x' * (n % 300))\nsys.stdout.write('no newline')"
+    run(tmp_path, PYTHON, "-c", print_them, hear=keep_in(heard))
+    assert b"\n".join(heard).decode() == said(tmp_path)
+    assert (len(heard), heard[-1]) == (5001, b"no newline")
+
+
+def test_a_line_without_end_is_kept_and_not_handed_on(tmp_path: Path) -> None:
+    heard: list[bytes] = []
+    flood = "import sys\nfor _ in range(40): sys.stdout.write('x' * 2**19)\nprint()\nprint('after')"
+    run(tmp_path, PYTHON, "-c", flood, hear=keep_in(heard))
+    assert heard == [b"after"]
+    assert (tmp_path / "out").stat().st_size == 40 * 2**19 + len("\nafter\n")
+
+
+def test_who_has_heard_enough_ends_the_child(tmp_path: Path) -> None:
+    ended = run(tmp_path, "sh", "-c", "echo one; echo two; sleep 600", hear=lambda line: line == b"two")
+    assert ended.told and not ended.timed_out
+
+
+def test_a_listener_that_breaks_is_not_hidden_and_leaves_no_child(tmp_path: Path) -> None:
+    def broken(_line: bytes) -> bool:
+        raise ValueError("the listener broke")
+
+    with pytest.raises(ValueError, match="the listener broke"):
+        run(tmp_path, "sh", "-c", "echo $$; exec sleep 600", hear=broken)
+    assert not alive(int(said(tmp_path)))
+
+
+def test_a_program_one_talked_with_is_gone_when_the_talk_is_over(tmp_path: Path) -> None:
+    async def talk() -> tuple[bytes, int]:
+        program = [PYTHON, "-c", DAEMON + "\nfor line in sys.stdin: print(line.upper(), end='', flush=True)", "pid"]
+        async with conversing(program, cwd=tmp_path, env=dict(os.environ), errors=tmp_path / "err") as (reader, writer):
+            writer.write(b"hello\n")
+            answer = await reader.readline()
+            return answer, int(await until(tmp_path / "pid"))
+
+    answer, daemon = asyncio.run(talk())
+    assert answer == b"HELLO\n"
+    assert not alive(daemon)

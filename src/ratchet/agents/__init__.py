@@ -10,12 +10,17 @@ from typing import Any, Protocol
 import msgspec
 
 from ratchet.core.failure import Reason
-from ratchet.core.receipt import Usage
+from ratchet.core.receipt import Price, Usage
+from ratchet.core.roles import Scope
 from ratchet.errors import UsageError
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing asked of an agent. `turn` counts what this run has asked for this action, from 1."""
+    """One thing asked of an agent. `turn` counts what this run has asked for this action, from 1.
+
+    `session` is what an earlier `SessionOpened` named: the agent goes on there where it can. `scope` is what the role
+    may write. `allowance` is what may be spent on it; a zero in it is no bound.
+    """
 
     run: str
     item: str
@@ -31,13 +36,20 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str]
     timeout_s: float
     session: str = ""
+    model: str = ""
+    scope: Scope | None = None
+    allowance: Usage = Usage()
+    prices: dict[str, Price] = {}
 
 
 # --- what an agent tells while it works -----------------------------------------------------------------------
 
 
 class Text(msgspec.Struct, frozen=True):
+    """`continues` says that it is the next piece of the text before it."""
+
     text: str
+    continues: bool = False
 
 
 class Thought(msgspec.Struct, frozen=True):
@@ -65,7 +77,13 @@ class SessionOpened(msgspec.Struct, frozen=True):
     session: str
 
 
-Said = Text | Thought | ToolCall | FileChange | Spent | Question | SessionOpened
+class Noticed(msgspec.Struct, frozen=True):
+    """Something about the agent itself that people should know: an untested version, a refused request."""
+
+    text: str
+
+
+Said = Text | Thought | ToolCall | FileChange | Spent | Question | SessionOpened | Noticed
 Tell = Callable[[Said], None]
 
 
@@ -86,7 +104,14 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
     until: str = ""
 
 
-Outcome = Finished | Failed
+class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
+    """It was stopped before its end, and says so."""
+
+    detail: str = ""
+
+
+Answered = Finished | Failed
+Outcome = Answered | Cancelled
 
 
 class Agent(Protocol):
@@ -97,16 +122,20 @@ class Agent(Protocol):
         ...
 
 
+_COMMANDS = ("command", "acp")
+
+
 def settled(spec: str) -> str:
     """The same agent named so that it is found from any folder: relative paths made absolute."""
     kind, _, rest = spec.partition(":")
-    head, space, tail = rest.partition(" ") if kind == "command" else (rest, "", "")
-    is_path = kind == "scripted" or (kind == "command" and "/" in head)
+    head, space, tail = rest.partition(" ") if kind in _COMMANDS else (rest, "", "")
+    is_path = kind == "scripted" or (kind in _COMMANDS and "/" in head)
     return f"{kind}:{Path(head).absolute()}{space}{tail}" if is_path and head else spec
 
 
 def open_agent(spec: str) -> Agent:
-    """`scripted:FILE`, `command:PROGRAM ARGS…`: the word before the colon names an entry point of `ratchet.agents`."""
+    """`claude`, `codex:MODEL`, `acp:PROGRAM ARGS…`, `command:PROGRAM ARGS…`, `scripted:FILE`: the word before the
+    colon names an entry point of `ratchet.agents`."""
     kind, _, rest = spec.partition(":")
     known = {entry.name: entry for entry in entry_points(group="ratchet.agents")}
     if kind not in known:

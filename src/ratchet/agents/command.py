@@ -14,17 +14,23 @@ from ratchet.process import supervise
 _ANSWER_BYTES = 64_000
 
 
+def words_of(command: str) -> list[str]:
+    """A command line as words, the first of which is a program that is here."""
+    try:
+        argv = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"the agent command cannot be read: {error}", hint="check its quotes") from error
+    if not argv or shutil.which(argv[0]) is None:
+        raise UsageError(
+            f"agent command not found: {argv[0] if argv else '(empty)'}",
+            hint="install it, or write --agent 'command:/path/to/program ARGS'",
+        )
+    return argv
+
+
 class CommandAgent:
     def __init__(self, command: str) -> None:
-        try:
-            self.argv = shlex.split(command)
-        except ValueError as error:
-            raise UsageError(f"the agent command cannot be read: {error}", hint="check its quotes") from error
-        if not self.argv or shutil.which(self.argv[0]) is None:
-            raise UsageError(
-                f"agent command not found: {self.argv[0] if self.argv else '(empty)'}",
-                hint="install it, or write --agent 'command:/path/to/program ARGS'",
-            )
+        self.argv = words_of(command)
         self.name = f"command:{Path(self.argv[0]).name}"
         # It is started in the workspace, where a relative path would mean another program.
         self.argv[0] = str(Path(shutil.which(self.argv[0]) or self.argv[0]).absolute())

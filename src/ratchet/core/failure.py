@@ -20,6 +20,7 @@ class Reason(StrEnum):
     AGENT_TIMED_OUT = "agent_timed_out"
     AGENT_REFUSED = "agent_refused"
     NO_PROGRESS = "no_progress"
+    CONTEXT_OVERFLOW = "context_overflow"
     RATE_LIMITED = "rate_limited"
     OVERLOADED = "overloaded"
     AUTH = "auth"
@@ -37,6 +38,7 @@ FAULT = {
     Reason.AGENT_TIMED_OUT: Fault.AGENT,
     Reason.AGENT_REFUSED: Fault.AGENT,
     Reason.NO_PROGRESS: Fault.AGENT,
+    Reason.CONTEXT_OVERFLOW: Fault.AGENT,
     Reason.RATE_LIMITED: Fault.PROVIDER,
     Reason.OVERLOADED: Fault.PROVIDER,
     Reason.AUTH: Fault.PROVIDER,

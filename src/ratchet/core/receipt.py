@@ -30,6 +30,16 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a million tokens of a model cost, for agents that count tokens and not money."""
+
+    in_usd: float = 0.0
+    out_usd: float = 0.0
+
+    def of(self, usage: Usage) -> float:
+        return round((usage.tokens_in * self.in_usd + usage.tokens_out * self.out_usd) / 1e6, 6)
+
+
 def digest(receipt: Receipt) -> str:
     return hashlib.sha256(msgspec.json.encode(receipt)).hexdigest()
 

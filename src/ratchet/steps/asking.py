@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from ratchet.agents import Agent, Ask, Failed, Finished, Outcome, Said, Spent
+from ratchet.agents import Agent, Answered, Ask, Cancelled, Failed, Finished, Said, Spent
 from ratchet.core import events as ev
 from ratchet.core import prompts
 from ratchet.core.failure import FAULT, Fault, Reason
@@ -27,7 +27,7 @@ FINDINGS_MAX = 50
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What came of asking: `paths` are the changes the role was allowed to make."""
 
-    outcome: Outcome
+    outcome: Answered
     tree: str
     paths: list[str]
     undone: list[str]
@@ -141,7 +141,7 @@ def _hearing(work: Work, variant: Variant, spend: Callable[[Usage], None]) -> Ca
     return hear
 
 
-async def _kept_answer(work: Work, doing: Doing, outcome: Outcome, name: str) -> Artifact:
+async def _kept_answer(work: Work, doing: Doing, outcome: Answered, name: str) -> Artifact:
     said = outcome.text if isinstance(outcome, Finished) else f"failed: {outcome.reason}: {outcome.detail}"
     entry = prompts.history_entry(doing.number, doing.step.role, said)
     return await cross(work.directory.put, f"{ANSWERS}{name}.md", entry.encode())
@@ -163,16 +163,21 @@ def _words(work: Work, doing: Doing, text: str, variant: Variant) -> Ask:
         log=fresh(work.directory.log_path(f"step-{doing.number}{variant.label}-{role}.log")),
         env=work.env,
         timeout_s=work.config.role(role).timeout_s,
+        scope=doing.state.scope,
+        prices=work.config.prices,
     )
 
 
-async def _answer(agent: Agent, ask: Ask, tell: Callable[[Said], None]) -> Outcome:
+async def _answer(agent: Agent, ask: Ask, tell: Callable[[Said], None]) -> Answered:
     """An adapter keeps its own deadline; this one holds even when it does not."""
     try:
         async with asyncio.timeout(ask.timeout_s + 30):
-            return await agent.ask(ask, tell)
+            outcome = await agent.ask(ask, tell)
     except TimeoutError:
         return Failed(reason=Reason.AGENT_TIMED_OUT, detail=f"no end after {ask.timeout_s:.0f} s")
+    if isinstance(outcome, Cancelled):  # nobody here told it to: we cancel by ending it
+        return Failed(reason=Reason.AGENT_CRASHED, detail=f"it stopped before its end: {outcome.detail}")
+    return outcome
 
 
 def _confine(work: Work, doing: Doing) -> tuple[str, list[str], list[str]]:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ratchet.agents import Agent, Outcome, Said
+from ratchet.agents import Agent, Answered, Said
 from ratchet.checks import Checks
 from ratchet.config import Config
 from ratchet.core import events as ev
@@ -25,7 +25,7 @@ from ratchet.workspace import Refused, Workspace
 from ratchet.workspace.sandbox import Sandboxes
 
 T = TypeVar("T")
-Asking = Callable[[Callable[[Usage], None]], Awaitable[Outcome]]
+Asking = Callable[[Callable[[Usage], None]], Awaitable[Answered]]
 
 
 async def cross(function: Callable[..., T], *args: object, **kwargs: object) -> T:
@@ -59,7 +59,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     tell: Callable[[Said], None]
     turn: Callable[[str], int]
     history: Callable[[], str]
-    meter: Callable[[Doing, float, Asking], Awaitable[tuple[Outcome, Usage]]]
+    meter: Callable[[Doing, float, Asking], Awaitable[tuple[Answered, Usage]]]
     lock: Callable[[list[str]], list[str]]
     env: dict[str, str]
     sandboxes: Sandboxes

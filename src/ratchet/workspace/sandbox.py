@@ -84,6 +84,10 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         command = [*self.limits, *enter, self.bwrap, *self._options([str(path) for path in writable], argv)]
         return [*command, "--chdir", inside, "--", *argv], _own_home(env)
 
+    @property
+    def contains(self) -> bool:
+        return bool(self.bwrap)
+
     def did_not_start(self, said: bytes) -> bool:
         """Bubblewrap walks over every mount there is, and gives up when another workspace's goes away meanwhile."""
         return bool(self.bwrap) and said.startswith(b"bwrap: ")

@@ -20,15 +20,16 @@ from ratchet.surfaces.cli.common import EXIT_CODES, Command, say
 
 _MODULES = (
     "running",
-    "testing",
-    "looking",
-    "gating",
-    "workspaces",
-    "project",
     "fixing",
-    "working",
     "queueing",
     "serving",
+    "working",
+    "agents",
+    "testing",
+    "gating",
+    "looking",
+    "workspaces",
+    "project",
 )
 # Run again and again while somebody waits: it is parsed with its own module only.
 _QUICK = {"test": ("testing",)}

@@ -33,8 +33,8 @@ def _template(targets: list[Target]) -> str:
     detected = "\n".join(lines) or "# No tests were detected."
     return f"""# How Ratchet works on this repository. Every key has a default: `ratchet config show`.
 
-# The agent that plays every role, unless [roles.*] says otherwise: scripted:FILE or command:PROGRAM ARGS.
-# agent = "command:my-agent --headless"
+# The agent that plays every role, unless [roles.*] says otherwise. `ratchet agents` lists what is installed here.
+# agent = "claude"
 
 [test]
 {detected}

@@ -1,0 +1,130 @@
+"""What an agent's complaint means: a reason of the taxonomy, and when a provider said to come back. Pure.
+
+Programs wrap the provider's answer in words of their own, which change; the words of the providers change less. So
+one table serves all: the first pattern that fits decides, the most telling ones first.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from ratchet.agents import Failed
+from ratchet.core.failure import Reason
+
+_PATTERNS = {
+    Reason.CONTEXT_OVERFLOW: (
+        r"context[ _](window|length|limit)|prompt (is )?too long|prompt_too_long|maximum context|too many tokens in"
+        r"|ContextWindowExceeded|input token count .* exceeds"
+    ),
+    Reason.AUTH: (
+        r"\b401\b|\b403\b|authenticat|unauthori[sz]ed|invalid[ _]?(x-)?api[ _-]?key|api key not valid|not logged in"
+        r"|please run /login|permission_error|credentials?\b.*(missing|expired|not found)"
+    ),
+    Reason.RATE_LIMITED: (
+        r"\b429\b|rate[ _-]?limit|too many requests|resource_exhausted|quota|usage limit|limit reached|hit your limit"
+        r"|out of credits|credit balance"
+    ),
+    Reason.OVERLOADED: (
+        r"\b529\b|\b50[0234]\b|overloaded|at capacity|service unavailable|internal server error|bad gateway"
+        r"|temporarily unavailable|stream (disconnected|closed)|connection (error|refused|reset)|fetch failed"
+        r"|error sending request"
+    ),
+    Reason.BUDGET_SPENT: r"max_budget|budget (was )?(exceeded|spent)|maximum budget",
+    Reason.NO_PROGRESS: r"max(imum)?[ _](number of )?turns|turn limit|maxSessionTurns|LimitsExceeded",
+    Reason.AGENT_REFUSED: r"\brefus(ed|al)\b|content policy|safety (stop|filter)|prohibited_content",
+}
+_REASONS = [(reason, re.compile(pattern, re.IGNORECASE)) for reason, pattern in _PATTERNS.items()]
+DETAIL_CHARS = 600
+
+
+def complaint(text: str, *, status: int = 0) -> Failed:
+    """A failure from what was said about it; an HTTP status, where one was given, is worth more than words."""
+    said = f"{status}: {text}" if status and str(status) not in text else text
+    return Failed(reason=_by_status(status, text) or _by_words(text), detail=said.strip()[:DETAIL_CHARS])
+
+
+def _by_status(status: int, text: str) -> Reason | None:
+    if status in (401, 403):
+        return Reason.AUTH
+    if status == 429:
+        return Reason.RATE_LIMITED
+    if status in (400, 413) and _by_words(text) is Reason.CONTEXT_OVERFLOW:
+        return Reason.CONTEXT_OVERFLOW
+    return Reason.OVERLOADED if status >= 500 else None
+
+
+def _by_words(text: str) -> Reason:
+    return next((reason for reason, pattern in _REASONS if pattern.search(text)), Reason.AGENT_CRASHED)
+
+
+# --- when to come back ----------------------------------------------------------------------------------------
+
+_EPOCH = re.compile(r"\|(\d{10})(?:\d{3})?\b|\breset[a-z_ ]*(?:at)?\W{1,4}(\d{10})(?:\d{3})?\b", re.IGNORECASE)
+_STAMP = re.compile(r"\b(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?)\s*(Z|UTC|[+-]\d\d:?\d\d)?")
+_AFTER = re.compile(
+    r"(?:retry[ -]?(?:after|in|delay)|try again (?:in|after)|resets? in|available in|wait)\D{0,12}?"
+    r"((?:\d+(?:\.\d+)?\s*(?:days?|hours?|hrs?|minutes?|mins?|seconds?|secs?|ms|[dhms])?\s*(?:,|and)?\s*)+)",
+    re.IGNORECASE,
+)
+_PIECE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE)
+_CLOCK = re.compile(
+    r"\b(?:resets?|try again|available again|again)\s*(?:at\s*)?(\d{1,2})(?::(\d\d))?\s*(am|pm)\b", re.IGNORECASE
+)
+
+
+def comes_back(text: str, *, now: datetime) -> str:
+    """When a limit ends, as a stamp in UTC, from whatever was said about it; empty when nothing was."""
+    at = _from_epoch(text) or _from_stamp(text) or _from_wait(text, now) or _from_clock(text, now)
+    # What lies behind us, or absurdly far ahead, is a number that means something else.
+    return stamp(at) if at and now < at < now + timedelta(days=40) else ""
+
+
+def stamp(at: datetime) -> str:
+    return at.astimezone(UTC).replace(microsecond=0).isoformat().replace("+00:00", "Z")
+
+
+def dated(failed: Failed, *, now: datetime) -> Failed:
+    """The same failure with the time to come back, where it is a limit that names one."""
+    limited = failed.reason in (Reason.RATE_LIMITED, Reason.OVERLOADED) and not failed.until
+    return msgspec.structs.replace(failed, until=comes_back(failed.detail, now=now)) if limited else failed
+
+
+def _from_epoch(text: str) -> datetime | None:
+    found = _EPOCH.search(text)
+    return datetime.fromtimestamp(int(found[1] or found[2]), UTC) if found else None
+
+
+def _from_stamp(text: str) -> datetime | None:
+    found = _STAMP.search(text)
+    if not found:
+        return None
+    zone = (found[2] or "Z").replace("UTC", "Z")
+    try:
+        return datetime.fromisoformat(found[1].replace(" ", "T") + ("+00:00" if zone == "Z" else zone))
+    except ValueError:
+        return None
+
+
+def _from_wait(text: str, now: datetime) -> datetime | None:
+    found = _AFTER.search(text)
+    seconds = sum(float(number) * _unit_s(unit) for number, unit in _PIECE.findall(found[1])) if found else 0.0
+    return now + timedelta(seconds=seconds) if seconds else None
+
+
+def _unit_s(unit: str) -> float:
+    if unit.lower() == "ms":
+        return 0.001
+    return {"d": 86_400.0, "h": 3_600.0, "m": 60.0}.get(unit[:1].lower(), 1.0)
+
+
+def _from_clock(text: str, now: datetime) -> datetime | None:
+    """`resets 3pm`: the next such hour. No zone is said, so it is taken for the one `now` is in."""
+    found = _CLOCK.search(text)
+    if not found or not 1 <= int(found[1]) <= 12:
+        return None
+    hour = int(found[1]) % 12 + (12 if found[3].lower() == "pm" else 0)
+    at = now.replace(hour=hour, minute=int(found[2] or 0), second=0, microsecond=0)
+    return at if at > now else at + timedelta(days=1)

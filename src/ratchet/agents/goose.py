@@ -1,0 +1,122 @@
+"""goose: `goose run --output-format stream-json`. Over ACP (`acp:goose acp`) it tells more and can be limited."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from ratchet.agents import Ask, Cancelled, Failed, Finished, Noticed, SessionOpened, Text, Thought, ToolCall
+from ratchet.agents.faults import complaint
+from ratchet.agents.hearing import Heard, Metered
+from ratchet.agents.native import Launch, Native, Program, Setting, decoded, summary
+from ratchet.agents.versions import Tested
+from ratchet.core.failure import Reason
+
+_COMPLAINT = "Ran into this error:"
+_SESSION = re.compile(rb"\s(\d{8}_\d+)\s+\xc2\xb7\s")  # only the banner names it
+
+
+def launch(ask: Ask, setting: Setting) -> Launch:
+    argv = ["run", "--output-format", "stream-json", "--no-profile", "--with-builtin", "developer"]
+    provider, _, model = setting.model.rpartition("/")
+    argv += ["--provider", provider] if provider else []
+    argv += ["--model", model] if model else []
+    argv += ["--resume", "--session-id", setting.session] if setting.session else []
+    env = {"GOOSE_MODE": "auto", "GOOSE_DISABLE_KEYRING": "1", "GOOSE_TELEMETRY_ENABLED": "false"}
+    return Launch(argv=[*argv, "--instructions", "-"], env=env, stdin=ask.prompt)
+
+
+class _Value(msgspec.Struct, frozen=True):
+    name: str = ""
+    arguments: dict[str, Any] | None = None
+
+
+class _Called(msgspec.Struct, frozen=True):
+    value: _Value = _Value()
+
+
+class _Content(msgspec.Struct, frozen=True, rename={"call": "toolCall", "kind": "type"}):
+    kind: str = ""
+    text: str = ""
+    thinking: str = ""
+    message: str = ""
+    msg: str = ""
+    call: _Called = _Called()
+
+
+class _Words(msgspec.Struct, frozen=True):
+    role: str = ""
+    content: list[_Content] = []
+
+
+class _Message(msgspec.Struct, frozen=True, tag_field="type", tag="message"):
+    message: _Words
+
+
+class _Complete(msgspec.Struct, frozen=True, tag_field="type", tag="complete"):
+    input_tokens: int | None = 0
+    output_tokens: int | None = 0
+
+
+class _Error(msgspec.Struct, frozen=True, tag_field="type", tag="error"):
+    error: str = ""
+
+
+_EVENTS = msgspec.json.Decoder(_Message | _Complete | _Error)
+
+
+def read(line: bytes) -> Iterator[Heard]:
+    if not line.startswith(b"{"):
+        if banner := _SESSION.search(line):
+            yield SessionOpened(banner[1].decode())
+        return
+    match decoded(line, _EVENTS):
+        case _Message(message=_Words(role="assistant") as words):
+            for content in words.content:
+                yield from _said(content)
+        case _Complete() as complete:
+            yield Metered(whole=True, tokens_in=complete.input_tokens or 0, tokens_out=complete.output_tokens or 0)
+            yield Finished(text="")
+        case _Error(error=error):
+            yield Cancelled(detail=error) if "interrupted" in error.lower() else complaint(error)
+
+
+def _said(content: _Content) -> Iterator[Heard]:
+    match content.kind:
+        case "text" if content.text.startswith(_COMPLAINT):
+            yield complaint(content.text.removeprefix(_COMPLAINT).strip())
+        case "text" if "reached the maximum number of actions" in content.text:
+            yield Failed(reason=Reason.NO_PROGRESS, detail=content.text)
+        case "text":
+            yield Text(content.text, continues=True)
+        case "thinking":
+            yield Thought(content.thinking)
+        case "toolRequest":
+            yield ToolCall(content.call.value.name, summary(content.call.value.arguments))
+        case "error":
+            yield complaint(content.message)
+        case "systemNotification":
+            yield Noticed(content.msg)
+            if "context limit" in content.msg.lower():
+                yield complaint(content.msg)  # over as soon as it goes on, which after compacting it does
+
+
+PROGRAM = Program(
+    name="goose",
+    launch=launch,
+    read=read,
+    tested=Tested(first="1.50", before="1.60"),
+    variables=("GOOSE_PROVIDER", "GOOSE_MODEL", "OPENAI_API_KEY", "OPENAI_HOST", "OPENAI_BASE_PATH",
+               "ANTHROPIC_API_KEY", "ANTHROPIC_HOST", "GOOGLE_API_KEY", "OPENROUTER_API_KEY"),
+    homes=(".config/goose", ".local/share/goose", ".local/state/goose"),
+    logins=(".config/goose/config.yaml",),
+    cumulative=("tokens_in", "tokens_out"),
+    limitable=False,
+)  # fmt: skip
+
+
+def agent(model: str) -> Native:
+    return Native(PROGRAM, model)

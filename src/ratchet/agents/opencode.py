@@ -1,0 +1,130 @@
+"""opencode: `opencode run --format json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from ratchet.agents import Ask, Failed, Finished, SessionOpened, Text, Thought, ToolCall
+from ratchet.agents.faults import complaint
+from ratchet.agents.hearing import Heard, Metered
+from ratchet.agents.native import Launch, Native, Program, Setting, decoded, summary
+from ratchet.agents.versions import Tested
+from ratchet.core.failure import Reason
+
+_QUIET = ("MODELS_FETCH", "AUTOUPDATE", "LSP_DOWNLOAD", "DEFAULT_PLUGINS")
+_EDITS_ONLY = '{"edit":"allow","bash":"deny","webfetch":"deny","external_directory":"deny","question":"deny"}'
+
+
+def launch(ask: Ask, setting: Setting) -> Launch:
+    argv = ["run", "--format", "json", "--title", ask.action]
+    argv += ["--auto"] if setting.free else []
+    argv += ["--model", setting.model] if setting.model else []
+    argv += ["--session", setting.session] if setting.session else []
+    env = {f"OPENCODE_DISABLE_{name}": "1" for name in _QUIET}
+    return Launch(argv=argv, env=env | ({} if setting.free else {"OPENCODE_PERMISSION": _EDITS_ONLY}), stdin=ask.prompt)
+
+
+class _Tokens(msgspec.Struct, frozen=True):
+    input: float = 0
+    output: float = 0
+    reasoning: float = 0
+    cache: dict[str, float] = {}
+
+
+class _State(msgspec.Struct, frozen=True):
+    input: dict[str, Any] | None = None
+
+
+class _Part(msgspec.Struct, frozen=True):
+    id: str = ""
+    text: str = ""
+    tool: str = ""
+    reason: str = ""
+    cost: float | None = None
+    tokens: _Tokens = _Tokens()
+    state: _State = _State()
+
+
+class _StepStart(msgspec.Struct, frozen=True, tag_field="type", tag="step_start", rename={"session": "sessionID"}):
+    session: str = ""
+
+
+class _Text(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
+    part: _Part
+
+
+class _Reasoning(msgspec.Struct, frozen=True, tag_field="type", tag="reasoning"):
+    part: _Part
+
+
+class _ToolUse(msgspec.Struct, frozen=True, tag_field="type", tag="tool_use"):
+    part: _Part
+
+
+class _StepFinish(msgspec.Struct, frozen=True, tag_field="type", tag="step_finish"):
+    part: _Part
+
+
+class _Error(msgspec.Struct, frozen=True, tag_field="type", tag="error"):
+    error: dict[str, Any] = {}
+
+
+_EVENTS = msgspec.json.Decoder(_StepStart | _Text | _Reasoning | _ToolUse | _StepFinish | _Error)
+
+
+def read(line: bytes) -> Iterator[Heard]:
+    match decoded(line, _EVENTS):
+        case _StepStart(session=session):
+            yield SessionOpened(session)
+        case _Text(part=part):
+            yield Text(part.text)
+        case _Reasoning(part=part):
+            yield Thought(part.text)
+        case _ToolUse(part=part):
+            yield ToolCall(part.tool, summary(part.state.input))
+        case _StepFinish(part=part):
+            yield from _finished(part)
+        case _Error(error=error):
+            yield _complaint(error)
+
+
+def _finished(part: _Part) -> Iterator[Heard]:
+    tokens = part.tokens
+    taken_in = int(tokens.input + tokens.cache.get("read", 0) + tokens.cache.get("write", 0))
+    # A model without a price in its configuration costs 0, which is not a price.
+    yield Metered(
+        of=part.id, tokens_in=taken_in, tokens_out=int(tokens.output + tokens.reasoning), cost_usd=part.cost or None
+    )
+    if part.reason == "tool-calls":
+        # Followed by another step; where it is not, a permission was refused and that was the end.
+        yield Failed(reason=Reason.AGENT_REFUSED, detail="it stopped at a tool call that was not permitted")
+    else:
+        yield Finished(text="") if part.reason == "stop" else complaint(f"the model stopped: {part.reason}")
+
+
+def _complaint(error: dict[str, Any]) -> Failed:
+    details = error.get("data") if isinstance(error.get("data"), dict) else {}
+    assert isinstance(details, dict)
+    status = details.get("statusCode")
+    message = str(details.get("message") or error.get("message") or error.get("name") or error)
+    return complaint(f"{error.get('name', '')}: {message}", status=status if isinstance(status, int) else 0)
+
+
+PROGRAM = Program(
+    name="opencode",
+    launch=launch,
+    read=read,
+    tested=Tested(first="1.18", before="1.20"),
+    tells_cost=True,
+    variables=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "GEMINI_API_KEY", "OPENROUTER_API_KEY",
+               "OPENCODE_API_KEY", "OPENCODE_CONFIG", "OPENCODE_CONFIG_CONTENT"),
+    homes=(".config/opencode", ".local/share/opencode", ".local/state/opencode"),
+    logins=(".local/share/opencode/auth.json",),
+)  # fmt: skip
+
+
+def agent(model: str) -> Native:
+    return Native(PROGRAM, model)

@@ -1,0 +1,117 @@
+"""The real programs, where `scripts/agents` put them, pointed at the scripted model; and a tiny item for them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.model_server import Turn
+from tests.support import APPROVED, RATCHET, RED_TEST, RIGHT, SMALL, quick_environment
+
+HERE = Path(__file__).parents[2]
+BIN = Path(os.environ.get("RATCHET_TEST_CACHE", HERE / ".ratchet-test-cache")) / "agents" / "bin"
+
+_WRITE_TEST = f"cat > tests/test_sub.py <<'END'\n{RED_TEST}END"
+_WRITE_SUB = f"cat >> calc.py <<'END'\n{RIGHT}END"
+_SAY_TEST = f"One test.\n\ntests/test_sub.py\n```\n{RED_TEST}```\n"
+_SAY_SUB = f"Subtract\n\ncalc.py\n```\n{SMALL['calc.py']}{RIGHT}```\n"
+
+ITEM = {
+    "auditor": [Turn(run=[_WRITE_TEST], say="sub subtracts"), Turn(say="REQUIREMENTS_COMPLETE")],
+    "implementer": [Turn(run=["cat calc.py", _WRITE_SUB], say="Subtract")],
+    "reviewer": [Turn(say=APPROVED)],
+}
+# For who edits by what the model says, having given it no tools.
+SPOKEN_ITEM = {
+    "auditor": [Turn(text=_SAY_TEST), Turn(text="REQUIREMENTS_COMPLETE")],
+    "implementer": [Turn(text=_SAY_SUB)],
+    "reviewer": [Turn(text=APPROVED)],
+}
+FILES = SMALL
+
+
+def needs(name: str) -> str:
+    """The program's path, or a skip that says how to get it."""
+    path = BIN / name
+    if not path.exists():
+        pytest.skip(f"{name} is not installed: scripts/agents {name}")
+    return str(path)
+
+
+def ratchet(*args: str, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """As the other tests call it, with the patience that a program of half a gigabyte on a busy machine needs."""
+    return subprocess.run(
+        [*RATCHET, *args],
+        cwd=cwd,
+        env=quick_environment() | env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+
+
+def pointed_at(address: str, home: Path) -> dict[str, str]:
+    """An environment in which every agent takes the scripted server for its provider; its home is prepared."""
+    home.mkdir(parents=True, exist_ok=True)
+    _write(home / ".codex/config.toml", _CODEX.format(address=address))
+    _write(home / ".gemini/settings.json", msgspec.json.encode(_GEMINI).decode())
+    return {
+        "PATH": f"{BIN}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": str(home),
+        "ANTHROPIC_BASE_URL": address,
+        "ANTHROPIC_API_KEY": "scripted",
+        "OPENAI_API_KEY": "scripted",
+        "OPENAI_BASE_URL": f"{address}/v1",
+        "OPENAI_API_BASE": f"{address}/v1",
+        "OPENAI_HOST": address,
+        "OPENAI_BASE_PATH": "v1/chat/completions",
+        "GOOSE_PROVIDER": "openai",
+        "GOOSE_MODEL": "scripted-model",
+        "GEMINI_API_KEY": "scripted",
+        "GOOGLE_GEMINI_BASE_URL": address,
+        "OPENCODE_CONFIG_CONTENT": msgspec.json.encode(_opencode(address)).decode(),
+    }
+
+
+def _write(path: Path, content: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+
+
+_CODEX = """model = "gpt-5.5"
+model_provider = "scripted"
+[model_providers.scripted]
+name = "scripted"
+base_url = "{address}/v1"
+env_key = "OPENAI_API_KEY"
+wire_api = "responses"
+request_max_retries = 2
+stream_max_retries = 2
+"""
+_GEMINI: dict[str, Any] = {
+    "security": {"auth": {"selectedType": "gemini-api-key"}},
+    "privacy": {"usageStatisticsEnabled": False},
+    "telemetry": {"enabled": False},
+    "general": {"disableAutoUpdate": True, "disableUpdateNag": True},
+}
+
+
+def _opencode(address: str) -> dict[str, Any]:
+    model = {"name": "scripted", "limit": {"context": 200_000, "output": 8_000}, "cost": {"input": 1, "output": 2}}
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "options": {"baseURL": f"{address}/v1", "apiKey": "scripted"},
+        "models": {"scripted-model": model},
+    }
+    return {
+        "model": "scripted/scripted-model",
+        "small_model": "scripted/scripted-model",
+        "provider": {"scripted": provider},
+    }

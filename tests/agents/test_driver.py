@@ -1,0 +1,216 @@
+"""The driver of programs that print and exit, with programs that do it well and badly."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ratchet.agents import Failed, Finished, Noticed, Outcome, Said, SessionOpened, Spent, Text
+from ratchet.agents.native import Native, Setting
+from ratchet.core.failure import Reason
+from ratchet.core.receipt import Usage
+from tests.agents.support import lines_of, make_ask, program
+
+NAMES = ["claude", "codex", "gemini", "opencode", "goose", "aider", "mini"]
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place for programs of our own, found before any other, and a home that is nobody's."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "work").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+def install(tmp_path: Path, name: str, body: str, version: str = "") -> None:
+    version = version or program(name).tested.first
+    path = tmp_path / "bin" / name
+    newest = f"if '--version' in sys.argv: print('{version}'); sys.exit(0)"
+    path.write_text(f"#!{sys.executable}\nimport json, os, sys, time\n{newest}\n{body}")
+    path.chmod(0o755)
+
+
+def printing(lines: list[bytes]) -> str:
+    content = b"\n".join([*lines, b""])
+    return f"sys.stdout.buffer.write({content!r})\nsys.stdout.flush()\n"
+
+
+def ask(tmp_path: Path, name: str, model: str = "", **more: Any) -> tuple[list[Said], Outcome]:
+    told: list[Said] = []
+    words = make_ask(tmp_path / "work", **{"env": {"PATH": os.environ["PATH"]}, **more})
+    return told, asyncio.run(Native(program(name), model).ask(words, told.append))
+
+
+def test_what_is_printed_is_told_and_kept(tmp_path: Path) -> None:
+    install(tmp_path, "claude", printing(lines_of("claude", "success")))
+    told, outcome = ask(tmp_path, "claude")
+    assert isinstance(outcome, Finished) and outcome.text.startswith("All done")
+    assert Text("I will edit the file.") in told
+    assert b"All done" in (tmp_path / "turn.log").read_bytes()
+
+
+def test_a_line_is_told_before_the_program_ends(tmp_path: Path) -> None:
+    """The program goes on only when what it said has been heard."""
+    go = tmp_path / "work" / "go"
+    wait = f"while not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
+    first, *rest = lines_of("claude", "success")
+    install(tmp_path, "claude", printing([first]) + wait + printing(rest))
+    words = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]})
+
+    def hear(said: Said) -> None:
+        if isinstance(said, SessionOpened):
+            go.touch()
+
+    assert isinstance(asyncio.run(Native(program("claude")).ask(words, hear)), Finished)
+
+
+def test_an_exit_code_of_zero_is_no_verdict(tmp_path: Path) -> None:
+    install(tmp_path, "codex", printing(lines_of("codex", "success")[:-1]) + "sys.exit(0)")
+    _, outcome = ask(tmp_path, "codex")
+    assert isinstance(outcome, Failed) and outcome.reason is Reason.AGENT_CRASHED
+    assert "exit 0" in outcome.detail
+
+
+def test_what_a_program_says_on_stderr_when_it_dies_is_the_reason(tmp_path: Path) -> None:
+    install(tmp_path, "codex", "print('Not logged in. Run codex login.', file=sys.stderr)\nsys.exit(1)")
+    _, outcome = ask(tmp_path, "codex")
+    assert isinstance(outcome, Failed) and outcome.reason is Reason.AUTH
+
+
+def test_a_program_that_takes_too_long_has_timed_out(tmp_path: Path) -> None:
+    install(tmp_path, "gemini", "time.sleep(600)")
+    _, outcome = ask(tmp_path, "gemini", timeout_s=0.3)
+    assert isinstance(outcome, Failed) and outcome.reason is Reason.AGENT_TIMED_OUT
+
+
+LEAVES_A_CHILD = """
+if os.fork() == 0:
+    os.setsid()
+    open({pid!r}, "w").write(str(os.getpid()))
+    time.sleep(600)
+while not os.path.exists({pid!r}) or not open({pid!r}).read(): time.sleep(0.01)
+"""
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()[0] != b"Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_turn_that_spends_its_allowance_is_stopped_with_all_it_started(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    body = LEAVES_A_CHILD.format(pid=str(pid)) + printing(lines_of("claude", "success")[:3]) + "time.sleep(600)"
+    install(tmp_path, "claude", body)
+    _, outcome = ask(tmp_path, "claude", allowance=Usage(tokens_in=20_000))
+    assert isinstance(outcome, Failed) and outcome.reason is Reason.BUDGET_SPENT
+    assert not is_alive(int(pid.read_text()))
+
+
+def test_a_cancelled_turn_leaves_no_process_not_even_in_a_session_of_its_own(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    install(
+        tmp_path,
+        "codex",
+        LEAVES_A_CHILD.format(pid=str(pid)) + printing(lines_of("codex", "success")[:1]) + "time.sleep(600)",
+    )
+    words = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]})
+
+    async def cancel_when_heard() -> float:
+        opened = asyncio.Event()
+        task = asyncio.ensure_future(Native(program("codex")).ask(words, lambda _said: opened.set()))
+        await opened.wait()
+        began = time.monotonic()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert task.cancelled()
+        return time.monotonic() - began
+
+    assert asyncio.run(cancel_when_heard()) < 3
+    assert not is_alive(int(pid.read_text()))
+
+
+@pytest.mark.parametrize("name", ["goose", "mini"])
+def test_who_cannot_be_told_to_run_no_commands_is_not_started_without_a_sandbox(tmp_path: Path, name: str) -> None:
+    install(tmp_path, name, f"open({str(tmp_path / 'ran')!r}, 'w')")
+    _, outcome = ask(tmp_path, name)
+    assert isinstance(outcome, Failed) and outcome.reason is Reason.MISCONFIGURED
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_prompt_of_any_length_is_passed(tmp_path: Path, name: str) -> None:
+    prompt = "long " * 500_000
+    launch = program(name).launch(make_ask(tmp_path, prompt=prompt), Setting(place=tmp_path, free=True))
+    assert max(map(len, launch.argv)) < 1_000
+    assert prompt in launch.stdin or any(prompt in content for content in launch.files.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_model_and_the_session_are_the_ones_asked_for(tmp_path: Path, name: str) -> None:
+    of = program(name)
+    launch = of.launch(make_ask(tmp_path), Setting(place=tmp_path, model="provider/the-model", session="the-session"))
+    assert any("the-model" in word for word in launch.argv)
+    assert ("the-session" in launch.argv) == of.resumes
+
+
+BYPASS = ("danger", "yolo", "--auto", "Bash")
+
+
+@pytest.mark.parametrize("name", ["claude", "codex", "gemini", "opencode"])
+def test_only_in_a_sandbox_may_an_agent_do_as_it_likes(tmp_path: Path, name: str) -> None:
+    free, bound = [
+        " ".join(program(name).launch(make_ask(tmp_path), Setting(place=tmp_path, free=free)).argv)
+        for free in (True, False)
+    ]
+    assert any(word in free for word in BYPASS)
+    assert not any(word in bound for word in BYPASS)
+
+
+def test_a_resumed_session_is_billed_for_what_is_new(tmp_path: Path) -> None:
+    lines = lines_of("codex", "success")
+    install(tmp_path, "codex", "open('argv', 'w').write(' '.join(sys.argv))\n" + printing(lines))
+    told, _ = ask(tmp_path, "codex")
+    handle = [said.session for said in told if isinstance(said, SessionOpened)][-1]
+    again = lines[-1].replace(b"40680", b"50680").replace(b'"output_tokens":136', b'"output_tokens":150')
+    install(tmp_path, "codex", "open('argv', 'w').write(' '.join(sys.argv))\n" + printing([*lines[:-1], again]))
+    told, _ = ask(tmp_path, "codex", session=handle)
+    spent = sum((said.usage for said in told if isinstance(said, Spent)), Usage())
+    assert (spent.tokens_in, spent.tokens_out) == (10_000, 14)
+    assert "resume 01a1e0fa-d46b-71f1-8cfa-22109ab34e52 -" in (tmp_path / "work" / "argv").read_text()
+
+
+def test_a_version_that_was_not_tested_is_noticed_once(tmp_path: Path) -> None:
+    install(tmp_path, "claude", "", version="9.9.9")
+    told: list[Said] = []
+    agent = Native(program("claude"))
+    for _ in range(2):
+        asyncio.run(agent.ask(make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]}), told.append))
+    noticed = [said.text for said in told if isinstance(said, Noticed)]
+    assert len(noticed) == 1 and "9.9.9" in noticed[0]
+
+
+def test_an_agent_sees_its_providers_variables_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "mine")
+    monkeypatch.setenv("GITHUB_TOKEN", "not yours")
+    monkeypatch.setenv("OPENAI_API_KEY", "not yours")
+    install(tmp_path, "claude", "open('env', 'w').write(json.dumps(dict(os.environ)))")
+    ask(tmp_path, "claude")
+    seen = (tmp_path / "work" / "env").read_text()
+    assert "mine" in seen and "not yours" not in seen
+
+
+def test_litter_does_not_stay_in_the_workspace(tmp_path: Path) -> None:
+    install(
+        tmp_path, "aider", "os.mkdir('.aider.tags.cache.v4'); open('.aider.input.history', 'w'); open('kept.py', 'w')"
+    )
+    ask(tmp_path, "aider")
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["kept.py"]
