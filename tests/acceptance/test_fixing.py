@@ -67,6 +67,8 @@ def test_a_log_without_failures_and_a_folder_without_tests_are_mistakes(tmp_path
     assert green.returncode == 2 and "tells of no failure" in green.stderr
     empty = ratchet(*command(place, "fix", "docs"), cwd=place)
     assert empty.returncode == 2 and "no tests of its own in docs" in empty.stderr
+    file = ratchet(*command(place, "fix", "calc.py"), cwd=place)
+    assert file.returncode == 2 and "calc.py is not a folder" in file.stderr
 
 
 def test_a_swarm_that_is_killed_goes_on_and_leaves_nothing_behind(tmp_path: Path) -> None:

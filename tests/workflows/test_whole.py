@@ -50,7 +50,8 @@ def test_to_its_end_and_the_story_tells_it(tmp_path: Path, name: str) -> None:
         told = tell(factory.story("last"), painter(colour=False))
     for subject in SCENES[name].commits:
         assert subject in told
-    assert "Asked:" in told and f"${state.usage.cost_usd:.4f}" in told
+    assert "Asked:" in told and f"Cost: ${state.usage.cost_usd:.4f}" in told
+    assert any(line.endswith(("  $0.0100", "  $0.0200")) for line in told.splitlines())  # what each cost
     assert git("status", "--porcelain", cwd=place) == ""
     assert len(git("branch", "--list", "ratchet/*", cwd=place).splitlines()) == 1
     assert sum(event.cost_usd for event in of(events, ev.UsageMetered)) == pytest.approx(state.usage.cost_usd)

@@ -273,11 +273,15 @@ def status_line(state: RunState, seconds: float) -> str:
 
 def tell(story: Story, paint: Paint) -> str:
     """What was asked, tried, refused, reverted, kept, and what it cost."""
-    entries = story.entries
+    entries, cost_usd = story.entries, 0.0
     lines = [_headline(story, paint), ""]
     for entry, event in zip(entries, story.events, strict=True):
-        if line := line_of(event):
-            lines.append(render(line, seconds_between(entries[0].at, entry.at), paint))
+        if isinstance(event, ev.UsageMetered):
+            cost_usd += event.cost_usd
+        elif line := line_of(event):
+            told = render(line, seconds_between(entries[0].at, entry.at), paint)
+            lines.append(told + (paint(Tone.DIM, f"  ${cost_usd:.4f}") if cost_usd else ""))
+            cost_usd = 0.0
     return "\n".join([*lines, "", ending(story, paint)])
 
 

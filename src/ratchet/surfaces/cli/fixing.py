@@ -40,6 +40,8 @@ def _quoted(text: str) -> str:
 
 def _repair(arguments: Arguments, workflow: str, more: list[str]) -> int:
     if arguments.path:
+        if not arguments.path.is_dir():
+            raise UsageError(f"{arguments.path} is not a folder", hint="name the repository, or a folder of it")
         arguments.repo = arguments.path
     report = _read(arguments.log) if arguments.log else None
     agent = [f"agent={settled(arguments.agent)}"] if arguments.agent else []
