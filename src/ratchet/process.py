@@ -30,7 +30,7 @@ from ratchet.core.lease import Holder
 from ratchet.errors import EnvironmentCannot
 from ratchet.files import open_private
 
-_REAPER = Path(__file__).with_name("reaper.py")
+REAPER = Path(__file__).with_name("reaper.py")
 GRACE_S = 5.0
 
 
@@ -137,7 +137,7 @@ async def supervise(
                 sys.executable,
                 "-I",
                 "-S",
-                str(_REAPER),
+                str(REAPER),
                 str(lifeline_read),
                 str(result_write),
                 str(grace_s),
@@ -294,7 +294,7 @@ def attach(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> int:
     argv, cwd, env = _confine(argv, cwd, env, ())
     lifeline_read, lifeline = os.pipe()
     result, result_write = os.pipe()
-    command = [sys.executable, "-I", "-S", str(_REAPER), str(lifeline_read), str(result_write), str(GRACE_S), "--"]
+    command = [sys.executable, "-I", "-S", str(REAPER), str(lifeline_read), str(result_write), str(GRACE_S), "--"]
     try:
         with subprocess.Popen(
             [*command, *argv], cwd=cwd, env=dict(env), pass_fds=(lifeline_read, result_write)

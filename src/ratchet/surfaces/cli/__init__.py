@@ -18,7 +18,7 @@ from ratchet import __version__
 from ratchet.errors import RatchetError
 from ratchet.surfaces.cli.common import EXIT_CODES, Command, say
 
-_MODULES = ("running", "testing", "looking", "workspaces", "project")
+_MODULES = ("running", "testing", "watching", "looking", "workspaces", "project")
 # Run again and again while somebody waits: it is parsed with its own module only.
 _QUICK = {"test": ("testing",)}
 
