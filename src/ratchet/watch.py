@@ -163,7 +163,7 @@ class Watch:
         note = f"git is in the middle of {what}" if what else ""
         return watching.changed_to(self.state, tree=self.mirror.tree(), changed=paths, note=note)
 
-    # --- the mirror --------------------------------------------------------------------------------------------------
+    # --- the mirror ------------------------------------------------------------------------------------
 
     @contextmanager
     def _mirror(self) -> Iterator[Mirror]:
@@ -205,7 +205,7 @@ class Watch:
     def _folder(self) -> Path:
         return self.mirror.path / self._inside
 
-    # --- running -----------------------------------------------------------------------------------------------------
+    # --- running ---------------------------------------------------------------------------------------
 
     async def _judge(self) -> None:
         """Both stages, on the tree as it is."""
@@ -280,7 +280,7 @@ class Watch:
         allowed_s = self.suite.config.test.silence_s
         return min(allowed_s, max(_HUNG_S, _HUNG_TIMES * longest_s)) if self._known else allowed_s
 
-    # --- what runs first -----------------------------------------------------------------------------------------------
+    # --- what runs first -------------------------------------------------------------------------------
 
     def _first(self) -> dict[str, list[TestResult]]:
         """What the change can reach and what failed last; empty when there is no telling, or no gain."""
@@ -319,20 +319,15 @@ class Watch:
 
     def _chosen(self, target: Target, names: set[str]) -> list[TestResult]:
         """Without what is not there any more, and without tests of files that run whole."""
-        whole = {name for name in names if "::" not in name}
         moved = {path.removeprefix(_prefix(self._inside, target.root)) for path in self._moved}
-        found = []
-        for name in sorted(names):
-            file = name.partition("::")[0]
-            if target.runner == "pytest" and not (self._folder / target.root / file).is_file():
-                continue
-            if "::" in name and (file in whole or file in moved):
-                if file in whole:
-                    continue
-                whole.add(file)
-                name = file  # its tests may have other names now
-            found.append(TestResult(id=name, file=file, status=TestStatus.TODO))
-        return found
+        # The tests of a file that changed may have other names now: it runs whole.
+        files = {name: name.partition("::")[0] for name in names}
+        whole = {file for name, file in files.items() if file == name or file in moved}
+        found = whole | {name for name, file in files.items() if file not in whole}
+        if target.runner == "pytest":
+            place = self._folder / target.root
+            found = {name for name in found if (place / name.partition("::")[0]).is_file()}
+        return [TestResult(id=name, file=name.partition("::")[0], status=TestStatus.TODO) for name in sorted(found)]
 
     def _is_worth_it(self, chosen: dict[str, list[TestResult]]) -> bool:
         all_s = sum(known.duration_s for known in self._known.values())
@@ -344,7 +339,7 @@ class Watch:
         )
         return these_s < _WORTH * all_s
 
-    # --- remembering -----------------------------------------------------------------------------------------------------
+    # --- remembering -----------------------------------------------------------------------------------
 
     def _recall(self) -> None:
         """What an earlier watch or test run left: what failed, and what an interpreter can have loaded before."""
@@ -364,7 +359,7 @@ class Watch:
                 self._impacts[target.name] = made
                 self._warm.modules = made.modules
 
-    # --- telling ---------------------------------------------------------------------------------------------------------
+    # --- telling ---------------------------------------------------------------------------------------
 
     def _become(self, state: WatchState) -> None:
         self.state = msgspec.structs.replace(state, at=datetime.now(UTC).isoformat(timespec="milliseconds"))
@@ -407,7 +402,7 @@ async def _end(task: asyncio.Task[object] | asyncio.Task[None] | asyncio.Task[Ba
         task.exception()
 
 
-# --- for other surfaces ------------------------------------------------------------------------------------------------
+# --- for other surfaces ----------------------------------------------------------------------------
 
 
 def read_state(repo: Path) -> WatchState | None:

@@ -68,9 +68,10 @@ class WatchView:
         return " · ".join([*words, *([counts] if counts and state.stage is Stage.IDLE else []), *times])
 
     def _failures(self, state: WatchState, most: int) -> list[str]:
-        lines: list[str] = []
-        for error in state.broken[:most]:
-            lines.append(self.paint(Tone.BAD, f"  ✗ {error.file}:{error.line} {error.type}: {_short(error.message)}"))
+        lines = [
+            self.paint(Tone.BAD, f"  ✗ {error.file}:{error.line} {error.type}: {_short(error.message)}")
+            for error in state.broken[:most]
+        ]
         for test in state.failing[:most]:
             lines += self._failure(test)
         left = len(state.failing) - most

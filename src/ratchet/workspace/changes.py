@@ -123,7 +123,7 @@ class Changes:
             batch.whole, batch.gone, batch.git = True, not os.path.isdir(self.root), True
             return batch
         await self._arrived.wait()
-        while (left_s := self._left_s()) > 0:
+        while (left_s := self._left_s()) > 0:  # noqa: ASYNC110 — what is waited for is that nothing happens
             await asyncio.sleep(left_s)
         batch, self._batch = self._batch, Batch()
         self._arrived.clear()

@@ -171,7 +171,8 @@ def _numbers(codes):
 
 def _inside(paths):
     here = [os.path.abspath(path) + ("/" if path.endswith("/") else "") for path in paths]
-    return sorted({path[len(_ROOT) + 1 :] for path in here if path.startswith(_ROOT + os.sep)})
+    inside = {path[len(_ROOT) + 1 :] for path in here if path.startswith(_ROOT + os.sep)}
+    return sorted(path.encode("utf-8", "replace").decode() for path in inside)
 
 
 def _modules():

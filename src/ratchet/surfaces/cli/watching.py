@@ -14,7 +14,7 @@ from ratchet.surfaces.cli.common import Arguments, Command, show, wait_for
 from ratchet.surfaces.cli.testing import open_suite
 from ratchet.surfaces.watchview import WatchView
 
-_MORE = """exit codes: 0 green (with --once), or the watch was ended; 1 red; 2 no tests; 3 the tree is gone, or cannot be watched
+_MORE = """exit codes: with --once 0 green, 1 red; 2 no tests; 3 the tree is gone or cannot be watched; 130 interrupted
 
 what is told: the terminal, .ratchet/watch.json (the newest state), and with --json one state a line"""
 
