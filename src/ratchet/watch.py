@@ -24,7 +24,7 @@ from ratchet.checks.affected import affected
 from ratchet.checks.editable import editable_folders
 from ratchet.checks.impact import Impact, read_recorded
 from ratchet.checks.run import TestRun, allowed_environment
-from ratchet.checks.warm import Warm
+from ratchet.checks.warm import QUICK, Warm
 from ratchet.core import watching
 from ratchet.core.report import Report, TestResult, TestStatus, merge
 from ratchet.core.watching import Colour, Stage, WatchState
@@ -44,7 +44,7 @@ from ratchet.workspace.sandbox import Sandboxes
 FILE = "watch.json"
 _NOTIFY_S = 30.0
 # When the tests to run first take most of the time all of them take, they are not worth a run of their own.
-_WORTH = 0.5
+_WORTH = 0.7
 _HUNG_S, _HUNG_TIMES = 60.0, 20.0
 Tell = Callable[[WatchState], None]
 
@@ -78,6 +78,7 @@ class Watch:
         self._known = suite.known()
         self._last_colour = Colour.PENDING
         self._poked = asyncio.Event()
+        self._telling: asyncio.Task[None] | None = None
 
     def poke(self) -> None:
         self._poked.set()
@@ -96,6 +97,8 @@ class Watch:
                 return await self._follow(changes)
             finally:
                 changes.close()
+                if self._telling:
+                    await asyncio.wait({self._telling})
                 await self._warm.discard()
                 self._sandboxes.close()
 
@@ -219,13 +222,16 @@ class Watch:
                 self._become(watching.after_affected(self.state, report, seconds=self._since_s()))
             self._become(msgspec.structs.replace(self.state, stage=Stage.EVERYTHING))
             report = await self._run({})
-            seconds = self._since_s()
+            self._conclude(report, seconds=self._since_s())
+            await cross(self._learn)
+            self._moved.clear()
+            await self._warm.renew()
+
+    def _conclude(self, report: Report, *, seconds: float) -> None:
         outcome = self.suite.conclude(report, whole=True, log=self._log, tree=self.state.tree)
         self._observe(report, whole=True)
         self._become(watching.after_everything(self.state, report, flaky=outcome.flaky, seconds=seconds))
-        await self._notify()
-        await cross(self._learn)
-        self._moved.clear()
+        self._telling = asyncio.create_task(self._notify(self._telling))
 
     def _since_s(self) -> float:
         return time.monotonic() - self._changed_s
@@ -263,6 +269,7 @@ class Watch:
         top = self.mirror.workspace.record.path
         folders = [f"{top}/{folder}" for folder in editable_folders(target.command[0], self.repo)]
         found = {"PYTHONPATH": os.pathsep.join([*folders, *([env["PYTHONPATH"]] if "PYTHONPATH" in env else [])])}
+        found[QUICK] = "" if traced else "1"
         if traced:
             place = self._record_of(target)
             shutil.rmtree(place, ignore_errors=True)
@@ -330,14 +337,13 @@ class Watch:
         return [TestResult(id=name, file=name.partition("::")[0], status=TestStatus.TODO) for name in sorted(found)]
 
     def _is_worth_it(self, chosen: dict[str, list[TestResult]]) -> bool:
-        all_s = sum(known.duration_s for known in self._known.values())
-        if not all_s:
-            return True
+        """By their time, or by their number where the time is too short to tell."""
         names = {test.id for tests in chosen.values() for test in tests}
-        these_s = sum(
-            known.duration_s for name, known in self._known.items() if name in names or name.partition("::")[0] in names
-        )
-        return these_s < _WORTH * all_s
+        these = [known for name, known in self._known.items() if {name, name.partition("::")[0]} & names]
+        all_s = sum(known.duration_s for known in self._known.values())
+        if all_s < 1.0:
+            return len(these) < _WORTH * len(self._known) or not self._known
+        return sum(known.duration_s for known in these) < _WORTH * all_s
 
     # --- remembering -----------------------------------------------------------------------------------
 
@@ -367,11 +373,13 @@ class Watch:
             keep(make_private_dir(self.repo / ".ratchet") / FILE, msgspec.json.encode(self.state))
         self._tell(self.state)
 
-    async def _notify(self) -> None:
+    async def _notify(self, earlier: asyncio.Task[None] | None) -> None:
         """Only when the colour is another than last time: who is told everything hears nothing."""
         before, self._last_colour = self._last_colour, self.state.colour
         if before in (Colour.PENDING, self.state.colour):
             return
+        if earlier:
+            await asyncio.wait({earlier})
         text = f"{self.state.colour}: {len(self.state.failing)} failing" if self.state.failing else self.state.colour
         if self.wishes.notify:
             await self._command(["sh", "-c", self.wishes.notify])
@@ -384,7 +392,7 @@ class Watch:
             "RATCHET_FAILING": str(len(self.state.failing)),
             "RATCHET_STATE": str(self.repo / ".ratchet" / FILE),
         }
-        with suppress(ProgramMissing):
+        with suppress(ProgramMissing), confined(None):  # it is the developer's own command, not the tests'
             await supervise(argv, cwd=self.repo, env=env, output=self._place / "notify.log", timeout_s=_NOTIFY_S)
 
 

@@ -22,6 +22,8 @@ from ratchet.process import REAPER, Finished, supervise
 _LIFE_S = 30 * 86_400.0
 _READY_S, _STOP_S = 60.0, 20.0
 _PYTEST = ["-m", "pytest"]
+# In the environment of a run whose results are not a verdict: it need not look for garbage when the tests are over.
+QUICK = "_RATCHET_QUICK"
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -45,10 +47,13 @@ class _Prepared:
             supervise(argv, output=place / "warm.log", timeout_s=_LIFE_S, writable=[place], **how)  # type: ignore[arg-type]  # the same keywords, passed through
         )
         met = asyncio.create_task(self._meet(listener))
-        await asyncio.wait({self.life, met}, timeout=_READY_S, return_when=asyncio.FIRST_COMPLETED)
-        if not met.done() or met.exception() is not None:
-            met.cancel()
+        try:
+            await asyncio.wait({self.life, met}, timeout=_READY_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            met.cancel()  # before the listener is closed: another file may get its number
             await asyncio.wait({met})
+            if not met.cancelled():
+                met.exception()
         return self.connection is not None and self.ready.alone
 
     async def _meet(self, listener: socket.socket) -> None:
@@ -83,6 +88,8 @@ class Warm:
         self.modules: list[str] = []
         self.cold: set[str] = set()  # what could not be prepared: it is not tried again
         self._prepared: _Prepared | None = None
+        self._loads: list[str] = []  # what the prepared one was told to load
+        self._asked: tuple[Sequence[str], Path, Mapping[str, str]] | None = None
         self._turn = asyncio.Lock()
 
     async def perform(
@@ -172,14 +179,19 @@ class Warm:
 
     # --- preparing ---------------------------------------------------------------------------------------------------
 
-    async def prepare(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
-        """Before it is needed."""
+    async def renew(self) -> None:
+        """Prepare it now, before it is needed, when it was discarded or there is more to load than there was."""
+        if self._asked is None:
+            return
+        if set(self.modules) != set(self._loads):
+            await self.discard()
         async with self._turn:
-            await self._prepare(argv, cwd, env)
+            await self._prepare(*self._asked)
 
     async def _prepare(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> _Prepared | None:
         if list(argv[1:3]) != _PYTEST or argv[0] in self.cold:
             return None
+        self._asked = argv, cwd, env
         stamp = _stamp(argv[0])
         key = repr((argv[0], str(cwd), sorted(_lasting(env).items())))
         current = self._prepared
@@ -191,6 +203,7 @@ class Warm:
     async def _start(self, python: str, key: str, stamp: object, cwd: Path, env: Mapping[str, str]) -> _Prepared | None:
         modules, place = self.place / "modules.json", self.place / "warm.sock"
         modules.write_bytes(msgspec.json.encode(self.modules))
+        self._loads = self.modules
         place.unlink(missing_ok=True)
         made = _Prepared(key, stamp)
         with socket.socket(socket.AF_UNIX) as listener:

@@ -168,6 +168,8 @@ def _run(request, handles):
         # `-m` has put this folder first in both; ours was the module's own name.
         sys.modules.pop("__main__", None)
         _no_late_warnings()
+        if request["env"].get("_RATCHET_QUICK"):
+            _no_garbage()
         code = _pytest()
     except BaseException:
         traceback.print_exc()
@@ -198,6 +200,16 @@ def _no_late_warnings():
                 before(self, name)
 
         AssertionRewritingHook._warn_already_imported = warn
+    except Exception:
+        pass
+
+
+def _no_garbage():
+    """Results that are no verdict are wanted soon: pytest's five collections after the last test can only warn."""
+    try:
+        from _pytest import unraisableexception  # noqa: PLC0415 — the project's pytest
+
+        unraisableexception.gc_collect_harder = lambda *_: None
     except Exception:
         pass
 
