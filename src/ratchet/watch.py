@@ -267,9 +267,9 @@ class Watch:
 
     def _python_env(self, target: Target, env: dict[str, str], *, traced: bool) -> dict[str, str]:
         top = self.mirror.workspace.record.path
+        named = [_moved_into(top, self.repo, folder) for folder in env.get("PYTHONPATH", "").split(os.pathsep)]
         folders = [f"{top}/{folder}" for folder in editable_folders(target.command[0], self.repo)]
-        found = {"PYTHONPATH": os.pathsep.join([*folders, *([env["PYTHONPATH"]] if "PYTHONPATH" in env else [])])}
-        found[QUICK] = "" if traced else "1"
+        found = {"PYTHONPATH": os.pathsep.join(filter(None, [*folders, *named])), QUICK: "" if traced else "1"}
         if traced:
             place = self._record_of(target)
             shutil.rmtree(place, ignore_errors=True)
@@ -399,6 +399,12 @@ class Watch:
 def _prefix(*folders: str) -> str:
     """What a path in these folders starts with."""
     return "".join(f"{folder}/" for folder in folders if folder not in ("", "."))
+
+
+def _moved_into(top: str, repo: Path, folder: str) -> str:
+    """The mirror's folder in place of the developer's."""
+    inside = folder == str(repo) or folder.startswith(f"{repo}/")
+    return f"{top}{folder[len(str(repo)) :]}" if inside else folder
 
 
 async def _end(task: asyncio.Task[object] | asyncio.Task[None] | asyncio.Task[Batch] | None) -> None:

@@ -1,0 +1,164 @@
+"""Random edits of a real project: does the watch say what a cold run says? Long; `make certify-watch`.
+
+`python -m tests.watch.certify PROJECT PYTHON [EDITS [SEED]]`. PROJECT is an unpacked source distribution with its
+tests and a `src` folder, PYTHON an interpreter that has pytest and what the project needs. After each edit the watch's
+verdict on every test is compared with that of a cold run of the whole suite in another copy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ratchet import config
+from ratchet.checks.run import TestRun, allowed_environment
+from ratchet.core.report import Report, ReportStatus
+from ratchet.core.watching import WatchState
+from ratchet.suite import Suite
+from tests.support import git
+from tests.watch.support import watched
+
+TIMEOUT_S = 120
+SETTINGS = (f"test.timeout_s={TIMEOUT_S}", f"test.silence_s={TIMEOUT_S}")
+_SWAPS = [(" == ", " != "), (" is None", " is not None"), ("True", "False"), (" and ", " or "), (" + ", " - "),
+          ("return ", "return None and "), ("if ", "if not "), (" < ", " >= "), ("0", "1"), ('"', '"x')]  # fmt: skip
+
+
+def copied(project: Path, place: Path) -> Path:
+    shutil.copytree(project, place, ignore=shutil.ignore_patterns(".git", ".ratchet", "__pycache__", ".pytest_cache"))
+    (place / ".gitignore").write_text("__pycache__/\n.pytest_cache/\n*.egg-info/\n")
+    git("init", "-q", "-b", "main", ".", cwd=place)
+    git("-c", "user.name=T", "-c", "user.email=t@example.com", "add", "-A", cwd=place)
+    git("-c", "user.name=T", "-c", "user.email=t@example.com", "commit", "-q", "-m", "start", cwd=place)
+    return place
+
+
+def edits(project: Path, chance: random.Random) -> Iterator[tuple[str, str]]:
+    """A path and its new content, one after the other: mostly in functions, some in tests, a few that do not parse."""
+    sources = sorted(path for path in project.rglob("src/**/*.py") if path.stat().st_size > 500)
+    tests = sorted(project.rglob("tests/test_*.py"))
+    while True:
+        path = chance.choice(tests if chance.random() < 0.15 else sources)
+        lines = path.read_text().splitlines(keepends=True)
+        at = chance.randrange(len(lines))
+        old, new = chance.choice(_SWAPS)
+        if chance.random() < 0.03:
+            lines[at] += "(((\n"
+        elif chance.random() < 0.05:
+            lines[at] += "# a comment\n" if not lines[at].rstrip().endswith("\\") else ""
+        elif old in lines[at] and not re.match(r"\s*(#|import |from )", lines[at]):
+            lines[at] = lines[at].replace(old, new, 1)
+        else:
+            continue
+        yield path.relative_to(project).as_posix(), "".join(lines)
+
+
+async def cold_run(folder: Path) -> Report:
+    suite = Suite(folder, config.load(folder, environ={}, flags=SETTINGS).config)
+    env = allowed_environment() | {"PYTHONPATH": str(folder / "src")}
+    tests = TestRun(targets=suite.targets(), timeout_s=TIMEOUT_S, silence_s=TIMEOUT_S, env=env)
+    log = folder / ".git" / "cold.log"
+    log.unlink(missing_ok=True)
+    return await tests.run(folder, log=log)
+
+
+def verdicts(report: Report) -> dict[str, str]:
+    return {test.id: str(test.status) for test in report.tests} | {
+        f"broken {error.file}": "broken" for error in report.collection_errors
+    }
+
+
+def differences(ours: Report, cold: Report) -> list[str]:
+    """Empty when they agree. Where both ran out of time, how far each got is not a verdict."""
+    if ours.status is cold.status is ReportStatus.TIMEOUT:
+        return []
+    mine, other = verdicts(ours), verdicts(cold)
+    wrong = [f"{name}: watch {mine.get(name)}, cold {other.get(name)}" for name in mine.keys() | other.keys()
+             if mine.get(name) != other.get(name)]  # fmt: skip
+    return wrong if wrong or ours.status is cold.status else [f"watch {ours.status}, cold {cold.status}"]
+
+
+@contextmanager
+def edited(folder: Path, path: str, content: str) -> Iterator[None]:
+    before = (folder / path).read_text()
+    (folder / path).write_text(content)
+    try:
+        yield
+    finally:
+        (folder / path).write_text(before)
+
+
+class Tally:
+    """`missed`: a failing test was not among those that ran first. The verdict does not suffer, the haste does."""
+
+    def __init__(self) -> None:
+        self.edits = self.wrong = self.chosen = self.missed = 0
+
+    def take(self, seen: list[WatchState], ours: Report, cold: Report) -> list[str]:
+        found = differences(ours, cold)
+        first = next((state for state in seen if state.affected_s is not None), None)
+        self.edits += 1
+        self.wrong += bool(found)
+        self.chosen += first is not None
+        if first is not None:
+            known = {test.id for test in first.failing}
+            self.missed += bool({test.id for test in seen[-1].failing} - known)
+        return found
+
+
+async def certify(project: Path, count: int, seed: int) -> int:
+    tally = Tally()
+    with tempfile.TemporaryDirectory(prefix="certify-") as place:
+        repo, other = copied(project, Path(place) / "repo"), copied(project, Path(place) / "cold")
+        os.environ["PYTHONPATH"] = str(repo / "src")
+        made = edits(other, random.Random(seed))
+        async with watched(repo, None, *SETTINGS) as (watch, told):
+            await told.idle()
+            before = ""
+            for number in range(1, count + 1):
+                path, content = next(made)
+                if before and before != path:
+                    (repo / before).write_bytes((other / before).read_bytes())
+                (repo / path).write_text(content)
+                before, began_s = path, time.monotonic()
+                told.seen.clear()
+                state = await told.idle()
+                while (watch.mirror.path / path).read_text() != content:
+                    state = await told.idle()
+                with edited(other, path, content):
+                    cold = await cold_run(other)
+                ours = watch.suite.last()
+                assert ours
+                found = tally.take(told.seen, ours, cold)
+                took = f"{time.monotonic() - began_s:.1f} s"
+                say(f"{number}/{count} {path} {state.colour}, {len(state.failing)} failing, {took} {found[:3] or ''}")
+    say(
+        f"{tally.edits} edits: {tally.wrong} verdicts differ from a cold run's; affected tests ran first {tally.chosen}"
+    )
+    say(f"times, and {tally.missed} times a failing test was not among them")
+    return 1 if tally.wrong else 0
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def main() -> int:
+    project, python = Path(sys.argv[1]).absolute(), Path(sys.argv[2]).absolute()
+    count = int(sys.argv[3]) if len(sys.argv) > 3 else 200
+    seed = int(sys.argv[4]) if len(sys.argv) > 4 else 1
+    os.environ["VIRTUAL_ENV"] = str(python.parent.parent)
+    return asyncio.run(certify(project, count, seed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
