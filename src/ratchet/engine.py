@@ -17,9 +17,9 @@ from ratchet.core.lease import Lease
 from ratchet.core.ledger import Entry
 from ratchet.core.receipt import Artifact, Receipt, digest
 from ratchet.core.state import OUTCOMES, RunState, advance, fold
-from ratchet.core.tdd import NEXT, decide, plan
+from ratchet.core.workflow import Workflow
 from ratchet.errors import RatchetError
-from ratchet.steps import Done, Parked, Steps, cross
+from ratchet.steps import Doing, Done, Parked, Work, cross, do
 from ratchet.store import Store
 from ratchet.store.rundir import RunDirectory
 from ratchet.workspace import Workspace
@@ -44,14 +44,15 @@ class Engine:
         store: Store,
         lease: Lease,
         directory: RunDirectory,
+        workflow: Workflow,
         start: ev.RunStarted,
         workspace: Callable[[RunState], Workspace],
-        steps: Callable[[Engine, Workspace], Steps],
+        work: Callable[[Engine, Workspace], Work],
         watch: Watcher,
         lease_s: float,
     ) -> None:
         self.store, self.lease, self.directory, self.start = store, lease, directory, start
-        self._open_workspace, self._make_steps = workspace, steps
+        self.workflow, self._open_workspace, self._set_up = workflow, workspace, work
         self.watch, self.lease_s = watch, lease_s
         self.receipts: list[Receipt] = []
         self.state = RunState(run=lease.run)
@@ -95,40 +96,41 @@ class Engine:
         self.workspace = await cross(self._open_workspace, self.state)
         if self.state.tree:
             await cross(self.workspace.reset, self.state.tree)
-        steps = self._make_steps(self, self.workspace)
+        work = self._set_up(self, self.workspace)
         while not (self.state.final or self.state.parked):
-            if decision := decide(self.state):
+            if decision := self.workflow.decide(self.state):
                 await self._append([decision])
             else:
-                await self._step(steps)
+                await self._step(work)
 
     async def _load(self) -> None:
         entries = await cross(self.store.entries, self.lease.run)
         self.receipts = await cross(self.store.receipts, self.lease.run)
-        self.state = fold(self.lease.run, NEXT, (ev.decode(entry.kind, entry.data) for entry in entries))
+        self.state = fold(self.lease.run, self.workflow.table, (ev.decode(entry.kind, entry.data) for entry in entries))
         self._length = len(entries)
         started = [entry.at for entry in entries if entry.kind == ev.kind_of(ev.StepStarted)]
         self._announced_at = started[-1] if started else ""
 
-    async def _step(self, steps: Steps) -> None:
-        step = plan(self.state)
+    async def _step(self, work: Work) -> None:
+        step = self.workflow.plan(self.state)
         if self.state.in_doubt:
             await self._append([ev.StepResumed(step=self.state.in_doubt.step)])
-            if decide(self.state):
+            if self.workflow.decide(self.state):
                 return
         else:
             await self._announce()
         started = self.state.in_doubt
         assert started
         try:
-            done = await steps.do(step, started, self._announced_at, self.state)
+            doing = Doing(step=step, started=started, at=self._announced_at, state=self.state)
+            done = await do(work, doing)
         except Parked as parked:
             await self._append([*parked.facts, parked.event])
             return
         await self._record(started, done)
 
     async def _announce(self) -> None:
-        step = plan(self.state)
+        step = self.workflow.plan(self.state)
         tree = await cross(self._settled_tree)
         manifest = await cross(self.workspace.manifest, tree)
         await cross(self.directory.mirror_manifest, manifest)
@@ -162,7 +164,7 @@ class Engine:
         """The outcome and its receipt in one transaction: a step with a receipt is never done again."""
         moved = self.state
         for event in done.events:
-            moved = advance(moved, NEXT, event)
+            moved = advance(moved, self.workflow.table, event)
         outcome = done.events[-1]
         if type(outcome) not in OUTCOMES:
             await self._append(done.events)
@@ -190,7 +192,7 @@ class Engine:
     async def _append(self, events: Sequence[ev.Event], receipt: Receipt | None = None) -> list[Entry]:
         entries = await cross(self.store.append, self.lease, events, receipt)
         for entry, event in zip(entries, events, strict=True):
-            self.state = advance(self.state, NEXT, event)
+            self.state = advance(self.state, self.workflow.table, event)
             self._length = entry.seq
             self.watch(entry, event, self.state)
         if receipt:

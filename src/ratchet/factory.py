@@ -25,21 +25,21 @@ from ratchet.core.ledger import Entry
 from ratchet.core.receipt import Receipt, digest
 from ratchet.core.roles import Role, Scope
 from ratchet.core.state import RunState, RunStatus, fold
-from ratchet.core.tdd import NEXT
+from ratchet.core.workflow import Workflow
 from ratchet.engine import Engine, Watcher
 from ratchet.errors import ArtifactBroken, EnvironmentCannot, LedgerBroken, NotFound, UsageError
 from ratchet.places import kept_until, open_workspaces, recipe_of, sandbox_settings
 from ratchet.process import is_gone, this_process
 from ratchet.proof import Claim, Verification
 from ratchet.repository import Repository
-from ratchet.steps import Steps, cross
+from ratchet.steps import Work, cross
 from ratchet.store import RunRow, Store, open_store
 from ratchet.store.database import stamp
 from ratchet.store.rundir import RunDirectory
+from ratchet.workflows import open_workflow
 from ratchet.workspace import Refused, Workspace
 from ratchet.workspace.sandbox import Sandboxes
 
-WORKFLOWS = ("tdd",)
 _AGENT_ENVIRONMENT = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "SHELL")
 
 
@@ -91,8 +91,7 @@ class Factory:
 
         `settings` are the overrides it was asked with: whoever continues it works under the same ones.
         """
-        if workflow not in WORKFLOWS:
-            raise UsageError(f"there is no workflow {workflow!r}", hint=f"workflows: {', '.join(WORKFLOWS)}")
+        open_workflow(workflow)
         spec = read_spec(spec_path)
         self.targets()  # before anything is queued: no test command means there is nothing to run
         title, now = title_of(spec), datetime.now(UTC)
@@ -127,9 +126,10 @@ class Factory:
                 store=self.store,
                 lease=lease,
                 directory=self.directory(lease.run),
+                workflow=open_workflow(item.workflow),
                 start=self._start(item),
                 workspace=lambda _state: self._workspace(item),
-                steps=lambda engine, workspace: self._steps(engine, workspace, item, agents, tell),
+                work=lambda engine, workspace: self._work(engine, workspace, item, agents, tell),
                 watch=watch,
                 lease_s=self.config.lease_s,
             )
@@ -184,17 +184,17 @@ class Factory:
             raise EnvironmentCannot(f"no workspace: {made.reason}", hint=made.hint)
         return made
 
-    def _steps(
+    def _work(
         self,
         engine: Engine,
         workspace: Workspace,
         item: Item,
         agents: dict[Role, Agent],
         tell: Callable[[Said], None],
-    ) -> Steps:
+    ) -> Work:
         assert engine.state.started
         names = [*_AGENT_ENVIRONMENT, *self.config.env]
-        return Steps(
+        return Work(
             item=item,
             config=self.config,
             directory=engine.directory,
@@ -264,11 +264,14 @@ class Factory:
         events = [ev.decode(entry.kind, entry.data) for entry in entries]
         return Story(
             row=row,
-            state=fold(row.run, NEXT, events),
+            state=fold(row.run, self._workflow(row).table, events),
             entries=entries,
             events=events,
             receipts=self.store.receipts(row.run),
         )
+
+    def _workflow(self, row: RunRow) -> Workflow:
+        return open_workflow(self.store.item(row.item).workflow)
 
     def export(self, name: str) -> Path:
         story = self.story(name)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ratchet.core.keys import idempotency_key
 from ratchet.core.state import Phase, RunState
-from ratchet.core.tdd import plan
+from ratchet.core.tdd import TDD
 
 json = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.text(max_size=20),
@@ -40,5 +40,5 @@ def test_another_action_snapshot_or_input_is_another_key() -> None:
 def test_a_second_review_of_the_same_item_has_another_key_and_a_repeat_has_the_same() -> None:
     first = RunState(run="run-1", phase=Phase.REVIEW, head="c1")
     second = replace(first, review_rounds=1)
-    keys = [key(plan(state).inputs, action="review") for state in (first, first, second)]
+    keys = [key(TDD.plan(state).inputs, action="review") for state in (first, first, second)]
     assert keys[0] == keys[1] != keys[2]

@@ -12,7 +12,7 @@ from ratchet.core.failure import FAULT, Fault, Reason, counts_as_attempt
 from ratchet.core.policy import Policy
 from ratchet.core.receipt import Artifact
 from ratchet.core.state import MOVING, OUTCOMES, Phase, RunState, RunStatus, advance, fold
-from ratchet.core.tdd import NEXT, decide, plan
+from ratchet.core.tdd import NEXT, TDD, decide
 
 REPORT = Artifact(path="reports/step-1.json", sha256="0" * 64, size=1)
 
@@ -77,7 +77,7 @@ def possible(state: RunState) -> list[type[ev.Event]]:
 
 
 def step_event(state: RunState) -> ev.StepStarted:
-    planned = plan(state)
+    planned = TDD.plan(state)
     return ev.StepStarted(
         step=state.step + 1, action=planned.action, role="", key=f"ik:{state.step}", tree=state.tree, snapshot="s"
     )
@@ -152,7 +152,7 @@ def test_no_two_steps_of_a_run_have_the_same_inputs_in_the_same_phase(made: list
     seen: set[tuple[str, bytes]] = set()
     for event in play(made, policy):
         if isinstance(event, ev.StepStarted):
-            work = (str(state.phase), msgspec.json.encode(plan(state).inputs, order="sorted"))
+            work = (str(state.phase), msgspec.json.encode(TDD.plan(state).inputs, order="sorted"))
             assert work not in seen
             seen.add(work)
         state = advance(state, NEXT, event)

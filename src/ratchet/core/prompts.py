@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from ratchet.core.roles import Role
-from ratchet.core.tdd import Step
 from ratchet.core.verdict import COMPLETE
+from ratchet.core.workflow import Step
 
 _HISTORY_CHARS = 8_000
 

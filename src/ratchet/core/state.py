@@ -109,20 +109,18 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
         return Scope(tests=tuple(self.started.tests), protected=tuple(self.started.protected))
 
 
-def fold(
-    run: str,
-    table: dict[tuple[Phase, type[ev.Event]], Phase],
-    events: Iterable[ev.Event | ev.UnknownEvent],
-) -> RunState:
+# Where an event leads from each phase. No `if` in it: what is decided is decided in policy and becomes another event.
+Table = dict[tuple[Phase, type[ev.Event]], Phase]
+
+
+def fold(run: str, table: Table, events: Iterable[ev.Event | ev.UnknownEvent]) -> RunState:
     state = RunState(run=run)
     for event in events:
         state = advance(state, table, event)
     return state
 
 
-def advance(
-    state: RunState, table: dict[tuple[Phase, type[ev.Event]], Phase], event: ev.Event | ev.UnknownEvent
-) -> RunState:
+def advance(state: RunState, table: Table, event: ev.Event | ev.UnknownEvent) -> RunState:
     """One event further: the table moves the phase, `_apply` keeps the counts."""
     if isinstance(event, ev.UnknownEvent):
         return replace(state, unknown=state.unknown + 1)

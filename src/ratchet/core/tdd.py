@@ -1,22 +1,21 @@
 """The `tdd` workflow: audit → verify_red → implement → judge → verify → … → review → land, as a table.
 
-Policy decides (`decide`), an event records, `NEXT` moves, the shell does what `plan` says.
+Policy decides (`decide`), an event records, `NEXT` moves, the shell does what `Workflow.plan` says.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from ratchet.core import events as ev
 from ratchet.core.failure import Reason
 from ratchet.core.roles import Role
-from ratchet.core.state import Phase, RunState
+from ratchet.core.state import Phase, RunState, Table
+from ratchet.core.workflow import Workflow
 
 P = Phase
 
-NEXT: dict[tuple[Phase, type[ev.Event]], Phase] = {
+NEXT: Table = {
     (P.BASELINE, ev.BaselineTaken): P.AUDIT,
     (P.AUDIT, ev.TestWritten): P.VERIFY_RED,
     (P.AUDIT, ev.AuditFailed): P.AUDIT,
@@ -60,16 +59,6 @@ ROLE = {
 ACTION = {P.REVISE: "implement_changes"}
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """The next thing to do. `inputs` is all that makes this work different from other work, and nothing of the clock:
-    a commit id has the time in it, so commits are counted, not named."""
-
-    phase: Phase
-    action: str
-    role: Role | None
-    inputs: dict[str, Any]
-
-
 def decide(state: RunState) -> ev.Event | None:
     """The bounds: what follows from the state alone, before anything is done."""
     policy = state.policy
@@ -107,16 +96,6 @@ def _last(state: RunState) -> str:
 def _summary(state: RunState) -> str:
     tried = "; ".join(f"attempt {n}: {why}" for n, why in enumerate(state.feedback, start=1))
     return f"{', '.join(state.red)} could not be made to pass in {state.attempts} attempts. {tried}"
-
-
-def plan(state: RunState) -> Step:
-    """What to do in this phase."""
-    return Step(
-        phase=state.phase,
-        action=ACTION.get(state.phase, str(state.phase)),
-        role=ROLE.get(state.phase),
-        inputs=_inputs(state),
-    )
 
 
 def _inputs(state: RunState) -> dict[str, Any]:
@@ -162,3 +141,6 @@ def _inputs(state: RunState) -> dict[str, Any]:
                 "kept": len(state.commits),
                 "tests": state.red,
             }
+
+
+TDD = Workflow(name="tdd", table=NEXT, roles=ROLE, actions=ACTION, decide=decide, inputs=_inputs)

@@ -1,0 +1,112 @@
+"""What every step works with, what it is asked to do, and what it comes to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from ratchet.agents import Agent, Said
+from ratchet.checks import Checks
+from ratchet.config import Config
+from ratchet.core import events as ev
+from ratchet.core.item import Item
+from ratchet.core.receipt import Artifact
+from ratchet.core.roles import Role
+from ratchet.core.snapshot import path_text
+from ratchet.core.state import Phase, RunState
+from ratchet.core.workflow import Step
+from ratchet.store.rundir import RunDirectory
+from ratchet.workspace import Workspace
+from ratchet.workspace.sandbox import Sandboxes
+
+T = TypeVar("T")
+
+
+async def cross(function: Callable[..., T], *args: object, **kwargs: object) -> T:
+    """The one crossing from the async side to plain functions that wait on disk or git.
+
+    A cancelled caller still waits for the thread: nobody else may touch what it is working on.
+    """
+    work = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait({work})
+        raise
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """A run at work: where it happens and who takes part."""
+
+    item: Item
+    config: Config
+    directory: RunDirectory
+    workspace: Workspace
+    checks: Checks
+    agents: Callable[[Role], Agent]
+    tell: Callable[[Said], None]
+    turn: Callable[[str], int]
+    history: Callable[[], str]
+    env: dict[str, str]
+    sandboxes: Sandboxes
+
+
+class Doing(msgspec.Struct, frozen=True, kw_only=True):
+    """The step in hand: what was planned, as it was announced and when, and the state it starts from."""
+
+    step: Step
+    started: ev.StepStarted
+    at: str
+    state: RunState
+
+    @property
+    def number(self) -> int:
+        return self.started.step
+
+    @property
+    def phase(self) -> Phase:
+        return self.step.phase
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """What doing a step came to: the facts, and the files that go with them."""
+
+    events: list[ev.Event]
+    artifacts: list[Artifact] = []
+
+
+class Parked(Exception):
+    """The step cannot go on now, and that is nobody's failure."""
+
+    def __init__(self, event: ev.RunParked, facts: list[ev.Event]) -> None:
+        super().__init__(event.detail)
+        self.event, self.facts = event, facts
+
+
+def fresh(path: Path) -> Path:
+    path.unlink(missing_ok=True)  # a step that is done again starts its log again
+    return path
+
+
+TEXT_MAX_CHARS, PATHS_MAX = 2_000, 200
+
+
+def clip(text: str) -> str:
+    """An event is small: what an agent, a gate or a test says at length is in the artifacts and logs."""
+    return text if len(text) <= TEXT_MAX_CHARS else f"{text[:TEXT_MAX_CHARS]}… ({len(text)} characters)"
+
+
+def shown(paths: list[str]) -> list[str]:
+    """Paths as text for the ledger, also those that are no text; of very many the first ones and a count."""
+    texts = [path_text(os.fsencode(path))[:500] for path in paths[:PATHS_MAX]]
+    return texts if len(paths) <= PATHS_MAX else [*texts, f"… and {len(paths) - PATHS_MAX} more"]
+
+
+def first_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0][:200] if lines else ""

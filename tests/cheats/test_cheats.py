@@ -1,0 +1,113 @@
+"""Every cheat of the corpus is caught by the rule it breaks, and no honest change is refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ratchet.core.cheats import Change, find_cheats
+from ratchet.core.roles import Scope
+
+CORPUS = Path(__file__).parent / "corpus"
+SCOPE = Scope(
+    tests=("tests/**", "test/**", "spec/**", "src/test/**", "**/*_test.go", "**/*.test.*"),
+)
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of the corpus. `rule` is the one it breaks; honest ones break none."""
+
+    name: str
+    rule: str
+    changes: list[Change]
+
+
+def read(path: Path) -> list[Sample]:
+    samples = re.split(r"^=== ", path.read_text(), flags=re.MULTILINE)[1:]
+    return [_sample(path.stem, text) for text in samples]
+
+
+def _sample(language: str, text: str) -> Sample:
+    title, _, rest = text.partition("\n")
+    rule, colon, why = title.partition(": ")
+    sides: dict[str, dict[str, str]] = {"---": {}, "+++": {}}
+    for mark, name, content in re.findall(r"^(---|\+\+\+) (\S+)\n(.*?)(?=^(?:---|\+\+\+) |\Z)", rest, re.M | re.S):
+        sides[mark][name] = content
+    old, new = sides["---"], sides["+++"]
+    changes = [
+        Change(path=name, before=old.get(name), after=new.get(name) or None) for name in sorted(old.keys() | new.keys())
+    ]
+    return Sample(name=f"{language}: {why or title}", rule=rule if colon else "", changes=changes)
+
+
+def corpus(kind: str) -> list[Sample]:
+    return [sample for path in sorted((CORPUS / kind).glob("*.txt")) for sample in read(path)]
+
+
+CHEATS, HONEST = corpus("cheats"), corpus("honest")
+
+
+@pytest.mark.parametrize("sample", CHEATS, ids=lambda sample: sample.name)
+def test_a_cheat_is_caught_by_the_rule_it_breaks(sample: Sample) -> None:
+    found = find_cheats(sample.changes, SCOPE)
+    assert sample.rule in {cheat.rule for cheat in found}, found
+
+
+@pytest.mark.parametrize("sample", HONEST, ids=lambda sample: sample.name)
+def test_an_honest_change_is_not_refused(sample: Sample) -> None:
+    assert find_cheats(sample.changes, SCOPE) == []
+
+
+def test_the_corpus_is_large_and_its_rates_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    caught = [sample for sample in CHEATS if find_cheats(sample.changes, SCOPE)]
+    refused = [sample for sample in HONEST if find_cheats(sample.changes, SCOPE)]
+    with capsys.disabled():
+        print(
+            f"\ncheats caught: {len(caught)} of {len(CHEATS)}; honest changes refused: {len(refused)} of {len(HONEST)}"
+        )
+    assert len(CHEATS) >= 40
+    assert len(HONEST) >= 40
+    assert len(caught) >= 0.95 * len(CHEATS)
+    assert not refused
+
+
+def test_a_finding_names_the_file_and_the_line() -> None:
+    before = "def test_a():\n    assert f() == 1\n"
+    after = "def test_a():\n    x = f()\n    assert f() == 2\n"
+    [cheat] = find_cheats([Change(path="tests/test_a.py", before=before, after=after)], SCOPE)
+    assert (cheat.file, cheat.line, cheat.rule) == ("tests/test_a.py", 3, "expected-edited")
+
+
+def test_a_broken_test_file_is_no_removed_test() -> None:
+    before, after = "def test_a():\n    assert f() == 1\n", "def test_a(:\n"
+    assert find_cheats([Change(path="tests/test_a.py", before=before, after=after)], SCOPE) == []
+
+
+SUFFIXES = [
+    "tests/a.py",
+    "test/a.js",
+    "a_test.go",
+    "tests/a.rs",
+    "src/test/A.java",
+    "spec/a.rb",
+    "src/a.py",
+    "src/a.ts",
+]
+
+
+@given(st.sampled_from(SUFFIXES), st.text(), st.text())
+def test_no_text_breaks_the_detection(path: str, before: str, after: str) -> None:
+    find_cheats([Change(path=path, before=before, after=after)], SCOPE)
+
+
+@given(st.sampled_from(CHEATS + HONEST), st.data())
+def test_what_did_not_change_is_no_cheat(sample: Sample, data: st.DataObject) -> None:
+    change = data.draw(st.sampled_from(sample.changes))
+    same = Change(path=change.path, before=change.after, after=change.after)
+    rules = {cheat.rule for cheat in find_cheats([same], SCOPE)}
+    assert not rules - {"runner-configuration", "runs-before-tests"}  # those ask whether such a file is touched at all
