@@ -32,7 +32,7 @@ from ratchet.errors import EnvironmentCannot, GitFailed, UsageError
 from ratchet.files import make_private_dir
 from ratchet.places import open_workspaces, recipe_of, sandbox_settings
 from ratchet.process import ProgramMissing, confined, supervise, this_process
-from ratchet.steps import cross
+from ratchet.steps.work import cross
 from ratchet.suite import Suite, borrow_dependencies, keep
 from ratchet.workspace import Refused
 from ratchet.workspace.changes import Batch, Changes
