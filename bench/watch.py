@@ -93,8 +93,8 @@ def _everything() -> Batch:
 
 
 def _projects(place: Path) -> list[Goal]:
-    source = _unpacked(place)
-    plain, with_testmon = _venv(place / "plain", PYTEST), _venv(place / "testmon-env", PYTEST, TESTMON)
+    source = unpacked(place)
+    plain, with_testmon = make_venv(place / "plain", PYTEST), make_venv(place / "testmon-env", PYTEST, TESTMON)
     repos = {name: _copy(source, place / name) for name in ("ours", "cold", "testmon")}
     _pytest(plain, repos["cold"])
     _pytest(with_testmon, repos["testmon"], "--testmon")
@@ -187,14 +187,14 @@ def _pytest(python: Path, repo: Path, *options: str) -> None:
     )
 
 
-def _unpacked(place: Path) -> Path:
+def unpacked(place: Path) -> Path:
     _pip(Path(sys.executable), "download", "--no-deps", "--no-binary", ":all:", "--dest", str(place), PROJECT)
     archive = next(place.glob("*.tar.gz"))
     shutil.unpack_archive(archive, place / "source")
     return next((place / "source").iterdir())
 
 
-def _venv(place: Path, *packages: str) -> Path:
+def make_venv(place: Path, *packages: str) -> Path:
     subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
     _pip(place / "bin" / "python", "install", *packages)
     return place / "bin" / "python"

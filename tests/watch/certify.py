@@ -1,12 +1,12 @@
 """Random edits of a real project: does the watch say what a cold run says? Long; `make certify-watch`.
 
-`python -m tests.watch.certify PROJECT PYTHON [EDITS [SEED]]`. PROJECT is an unpacked source distribution with its
-tests and a `src` folder, PYTHON an interpreter that has pytest and what the project needs. After each edit the watch's
-verdict on every test is compared with that of a cold run of the whole suite in another copy.
+After each edit the watch's verdict on every test is compared with that of a cold run of the whole suite in another
+copy. The project has its tests in `tests` and its code in `src`.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import random
@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.watch import PROJECT, PYTEST, make_venv, unpacked
 from ratchet import config
 from ratchet.checks.run import TestRun, allowed_environment
 from ratchet.core.report import Report, ReportStatus
@@ -122,6 +123,7 @@ async def certify(project: Path, count: int, seed: int) -> int:
         os.environ["PYTHONPATH"] = str(repo / "src")
         made = edits(other, random.Random(seed))
         async with watched(repo, None, *SETTINGS) as (watch, told):
+            told.patience_s = 5 * TIMEOUT_S
             await told.idle()
             before = ""
             for number in range(1, count + 1):
@@ -153,11 +155,18 @@ def say(text: str) -> None:
 
 
 def main() -> int:
-    project, python = Path(sys.argv[1]).absolute(), Path(sys.argv[2]).absolute()
-    count = int(sys.argv[3]) if len(sys.argv) > 3 else 200
-    seed = int(sys.argv[4]) if len(sys.argv) > 4 else 1
-    os.environ["VIRTUAL_ENV"] = str(python.parent.parent)
-    return asyncio.run(certify(project, count, seed))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--edits", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--project", type=Path, help=f"an unpacked source distribution (default: {PROJECT})")
+    parser.add_argument("--python", type=Path, help="an interpreter with pytest (default: a new environment)")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="certify-", dir=os.environ.pop("RATCHET_BENCH_DIR", None)) as place:
+        os.environ |= {"XDG_STATE_HOME": f"{place}/state", "XDG_CACHE_HOME": f"{place}/cache"}
+        project = arguments.project or unpacked(Path(place))
+        python = (arguments.python or make_venv(Path(place) / "venv", PYTEST)).absolute()
+        os.environ["VIRTUAL_ENV"] = str(python.parent.parent)
+        return asyncio.run(certify(project.absolute(), arguments.edits, arguments.seed))
 
 
 if __name__ == "__main__":

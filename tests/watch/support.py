@@ -43,12 +43,13 @@ def edit(path: Path, old: str, new: str) -> None:
 class Told:
     """The states of a running watch."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience_s: float = PATIENCE_S) -> None:
+        self.patience_s = patience_s
         self.queue: asyncio.Queue[WatchState] = asyncio.Queue()
         self.seen: list[WatchState] = []
 
     async def until(self, wanted: Callable[[WatchState], bool]) -> WatchState:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(self.patience_s):
             while True:
                 self.seen.append(state := await self.queue.get())
                 if wanted(state):
