@@ -130,6 +130,7 @@ def _serve(connection):
             os.close(handle)
         code = _wait(child, connection, wake)
         left = _reaper.sweep(child)
+        _reaper.reap(child)
         _say(connection, f"exit {code} {left}")
 
 
