@@ -31,7 +31,7 @@ EDITS = [
     ("src/click/_termui_impl.py", "def format_eta(self) -> str:\n"),
     ("src/click/_termui_impl.py", "def format_pct(self) -> str:\n"),
     ("src/click/_compat.py", "def get_best_encoding(stream: t.IO[t.Any]) -> str:\n"),
-    ("src/click/shell_completion.py", "def split_arg_string(string: str) -> t.List[str]:\n"),
+    ("src/click/parser.py", "def split_arg_string(string: str) -> t.List[str]:\n"),
     ("src/click/formatting.py", "def measure_table(rows: t.Iterable[t.Tuple[str, str]]) -> t.Tuple[int, ...]:\n"),
 ]
 

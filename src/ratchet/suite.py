@@ -81,10 +81,10 @@ class Suite:
         return self._targets
 
     def look_again(self) -> None:
-        """A manifest changed: the targets may be others now."""
+        """A manifest changed: the targets may be others now. One that is half-written names none, and is ignored."""
+        before = self.targets()
         del self._targets
-        if not self.targets():
-            raise UsageError(f"there are no tests in {self.folder} any more", hint="ratchet test --detect")
+        self._targets = self.targets() or before
 
     @property
     def state(self) -> Path:

@@ -20,13 +20,13 @@ from pathlib import Path
 import msgspec
 
 from ratchet.checks import Target
-from ratchet.checks.affected import affected
 from ratchet.checks.editable import editable_folders
+from ratchet.checks.first import Ground, first_of
 from ratchet.checks.impact import Impact, read_recorded
 from ratchet.checks.run import TestRun, allowed_environment
 from ratchet.checks.warm import QUICK, Warm
 from ratchet.core import watching
-from ratchet.core.report import Report, TestResult, TestStatus, merge
+from ratchet.core.report import Report, TestResult, merge
 from ratchet.core.watching import Colour, Stage, WatchState
 from ratchet.errors import EnvironmentCannot, GitFailed, UsageError
 from ratchet.files import make_private_dir
@@ -43,8 +43,6 @@ from ratchet.workspace.sandbox import Sandboxes
 
 FILE = "watch.json"
 _NOTIFY_S = 30.0
-# When the tests to run first take most of the time all of them take, they are not worth a run of their own.
-_WORTH = 0.7
 _HUNG_S, _HUNG_TIMES = 60.0, 20.0
 Tell = Callable[[WatchState], None]
 
@@ -150,7 +148,7 @@ class Watch:
         self._warm.forget(paths)
         if self._warm.is_stale(paths):
             await self._warm.discard()
-        if any(Path(path).name in ("package.json", "Cargo.toml", "go.mod", "ratchet.toml") for path in paths):
+        if any(Path(path).name in ("package.json", "Cargo.toml", "go.mod") for path in paths):
             self.suite.look_again()
         self._become(self._changed(paths))
         return asyncio.create_task(self._judge())
@@ -162,7 +160,7 @@ class Watch:
             return []
 
     def _changed(self, paths: list[str]) -> WatchState:
-        what = under_way(self.repo)
+        what = under_way(self.mirror.git_dir)
         note = f"git is in the middle of {what}" if what else ""
         return watching.changed_to(self.state, tree=self.mirror.tree(), changed=paths, note=note)
 
@@ -218,8 +216,8 @@ class Watch:
                 chosen = sum(len(tests) for tests in first.values())
                 self._become(msgspec.structs.replace(self.state, stage=Stage.AFFECTED, chosen=chosen))
                 report = await self._run(first)
-                self._observe(report, whole=False)
                 self._become(watching.after_affected(self.state, report, seconds=self._since_s()))
+                self._observe(report, whole=False)
             self._become(msgspec.structs.replace(self.state, stage=Stage.EVERYTHING))
             report = await self._run({})
             self._conclude(report, seconds=self._since_s())
@@ -232,6 +230,16 @@ class Watch:
         self._observe(report, whole=True)
         self._become(watching.after_everything(self.state, report, flaky=outcome.flaky, seconds=seconds))
         self._telling = asyncio.create_task(self._notify(self._telling))
+
+    def _first(self) -> dict[str, list[TestResult]]:
+        ground = Ground(
+            top=self.mirror.path,
+            inside=self._inside,
+            moved=sorted(self._moved),
+            failing=self.state.failing,
+            known=self._known,
+        )
+        return first_of(self.suite.targets(), self._impacts, ground)
 
     def _since_s(self) -> float:
         return time.monotonic() - self._changed_s
@@ -287,64 +295,6 @@ class Watch:
         allowed_s = self.suite.config.test.silence_s
         return min(allowed_s, max(_HUNG_S, _HUNG_TIMES * longest_s)) if self._known else allowed_s
 
-    # --- what runs first -------------------------------------------------------------------------------
-
-    def _first(self) -> dict[str, list[TestResult]]:
-        """What the change can reach and what failed last; empty when there is no telling, or no gain."""
-        targets = self.suite.targets()
-        chosen = {target.name: self._first_of(target) for target in targets}
-        if any(tests is None for tests in chosen.values()):
-            return {}
-        found = {name: tests for name, tests in chosen.items() if tests}
-        return found if found and self._is_worth_it(found) else {}
-
-    def _first_of(self, target: Target) -> list[TestResult] | None:
-        """None: everything. Ids and files are the target's own."""
-        prefix = _prefix(self._inside, target.root)
-        impact = self._impacts.get(target.name)
-        if impact is not None:
-            reached = impact.reached(self.mirror.path, target, sorted(self._moved), prefix=prefix)
-        elif self._moved:
-            inside = _prefix(self._inside, ".")
-            moved = [path.removeprefix(inside) for path in self._moved if path.startswith(inside)]
-            found = affected(self._folder, [target], moved)
-            reached = {test.id for test in found.get(target.name, [])}
-            if target.name in found and not reached:
-                return None
-        else:
-            reached = set()
-        if reached is None:
-            return None
-        return self._chosen(target, reached | self._failed(target))
-
-    def _failed(self, target: Target) -> set[str]:
-        own = "" if target.root == "." else f"{target.root}/"
-        several = len(self.suite.targets()) > 1
-        return {
-            test.id.removeprefix(own) for test in self.state.failing if not several or test.target in ("", target.name)
-        }
-
-    def _chosen(self, target: Target, names: set[str]) -> list[TestResult]:
-        """Without what is not there any more, and without tests of files that run whole."""
-        moved = {path.removeprefix(_prefix(self._inside, target.root)) for path in self._moved}
-        # The tests of a file that changed may have other names now: it runs whole.
-        files = {name: name.partition("::")[0] for name in names}
-        whole = {file for name, file in files.items() if file == name or file in moved}
-        found = whole | {name for name, file in files.items() if file not in whole}
-        if target.runner == "pytest":
-            place = self._folder / target.root
-            found = {name for name in found if (place / name.partition("::")[0]).is_file()}
-        return [TestResult(id=name, file=name.partition("::")[0], status=TestStatus.TODO) for name in sorted(found)]
-
-    def _is_worth_it(self, chosen: dict[str, list[TestResult]]) -> bool:
-        """By their time, or by their number where the time is too short to tell."""
-        names = {test.id for tests in chosen.values() for test in tests}
-        these = [known for name, known in self._known.items() if {name, name.partition("::")[0]} & names]
-        all_s = sum(known.duration_s for known in self._known.values())
-        if all_s < 1.0:
-            return len(these) < _WORTH * len(self._known) or not self._known
-        return sum(known.duration_s for known in these) < _WORTH * all_s
-
     # --- remembering -----------------------------------------------------------------------------------
 
     def _recall(self) -> None:
@@ -394,11 +344,6 @@ class Watch:
         }
         with suppress(ProgramMissing), confined(None):  # it is the developer's own command, not the tests'
             await supervise(argv, cwd=self.repo, env=env, output=self._place / "notify.log", timeout_s=_NOTIFY_S)
-
-
-def _prefix(*folders: str) -> str:
-    """What a path in these folders starts with."""
-    return "".join(f"{folder}/" for folder in folders if folder not in ("", "."))
 
 
 def _moved_into(top: str, repo: Path, folder: str) -> str:

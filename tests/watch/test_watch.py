@@ -86,8 +86,12 @@ def test_a_new_change_interrupts_what_it_makes_stale(tmp_path: Path) -> None:
 
 def test_the_developers_tree_is_only_looked_at(tmp_path: Path) -> None:
     writes = "from pathlib import Path\n\n\ndef test_writes():\n    Path('left.txt').write_text('x')\n"
-    spoils = "from pathlib import Path\n\n\ndef test_spoils():\n    Path('words.txt').write_text('one two\\nthree')\n"
-    repo = small(tmp_path, **{"tests/test_writes.py": writes, "tests/test_zz_spoils.py": spoils})
+    spoils = (
+        "import shutil\nfrom pathlib import Path\n\n\ndef test_spoils():\n    shutil.rmtree('data')\n"
+        "    Path('words.txt').write_text('one two\\nthree')\n"
+    )
+    odd = {"tests/test_writes.py": writes, "tests/test_zz_spoils.py": spoils, "data/a/b.txt": "b\n"}
+    repo = small(tmp_path, **odd)
     before = {path: path.stat().st_mtime_ns for path in repo.rglob("*") if ".git" not in path.parts}
 
     async def story() -> None:
@@ -96,7 +100,7 @@ def test_the_developers_tree_is_only_looked_at(tmp_path: Path) -> None:
             mirror = watch.mirror.path
             assert not (mirror / "left.txt").exists()
             assert (mirror / "words.txt").read_text() == "one two\n", "the next run must not see what this one did"
-            watch.poke()
+            assert (mirror / "data" / "a" / "b.txt").read_text() == "b\n"
 
     asyncio.run(story())
     after = {path: path.stat().st_mtime_ns for path in repo.rglob("*") if not {".git", ".ratchet"} & set(path.parts)}

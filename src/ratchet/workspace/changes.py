@@ -140,8 +140,7 @@ class Changes:
     # --- what the kernel says --------------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        assert self._inotify
-        for folder, name, mask in self._inotify.read():
+        for folder, name, mask in list(self._inotify.read()) if self._inotify else ():
             self._take(folder, name, mask)
         if self._batch:
             self._last_s = time.monotonic()
@@ -174,14 +173,15 @@ class Changes:
 
     def _enter(self, folder: str) -> None:
         """A new folder: watch it, and tell of what was put into it before we did."""
-        assert self._inotify
-        for top, folders, names in os.walk(folder):
+        for top, folders, names in os.walk(folder) if self._inotify else ():
             inside = top[len(self.root) + 1 :]
             folders[:] = [name for name in folders if name != ".git" and not is_excluded(inside, name)]
             try:
-                self._inotify.add(top)
+                self._inotify.add(top) if self._inotify else None
             except OSError:  # no watches left: from now on by looking
                 self._batch.whole = True
+                self.close()
+                self._inotify = None
                 return
             self._batch.paths.update(f"{inside}/{name}" for name in names)
             if len(self._batch.paths) > 4 * MANY:  # git knows better which of them matter

@@ -40,6 +40,7 @@ class Mirror:
     def __init__(self, workspace: GitWorkspace, repo: Path, follows: Follows) -> None:
         self.workspace, self.repo, self.follows = workspace, repo, follows
         self.path, self._base = workspace.path, workspace.record.base_commit
+        self.git_dir = Path(text("rev-parse", "--absolute-git-dir", cwd=repo))
         self._laid: dict[str, str] = {}  # what differs from the base, and how: the digest of its content
         self._rows: dict[str, Row] = {}
         self._next_rows: dict[str, Row] = {}
@@ -153,6 +154,16 @@ class Mirror:
         if mode in ("100644", "100755", "120000"):
             _write(self.path / path, git("cat-file", "blob", oid, cwd=self.repo), mode)
 
+    def _put_back(self, path: str) -> None:
+        """What the base has there, a whole folder if need be; nothing where it has nothing."""
+        args = ["ls-tree", "-r", "-z", "--name-only", self._base, "--", path]
+        inner = git(*args, cwd=self.repo, env={"GIT_LITERAL_PATHSPECS": "1"}).split(b"\0")
+        for name in [os.fsdecode(each) for each in inner if each] or [path]:
+            if name in self._laid and self.follows in (Follows.SAVE, Follows.MANUAL):
+                self._copy(name)
+            else:
+                self._write_row(name, self._rows.get(name) or self._row_of_base(name))
+
     def _row_of_base(self, path: str) -> Row:
         told = git("ls-tree", "-z", self._base, "--", path, cwd=self.repo, env={"GIT_LITERAL_PATHSPECS": "1"})
         words = told.split(b"\t")[0].decode().split()
@@ -168,7 +179,7 @@ class Mirror:
             laid = self._laid.get(path)
             if laid is None:
                 if not (self._lower and _same(self._lower / path, self.path / path)):
-                    self._write_row(path, self._row_of_base(path))
+                    self._put_back(path)
             elif self.follows in (Follows.STAGE, Follows.COMMIT):
                 self._write_row(path, self._rows[path])
             elif _digest(self.path / path) != laid:
@@ -179,9 +190,8 @@ def head_of(repo: Path) -> str:
     return text("rev-parse", "--verify", "HEAD^{commit}", cwd=repo)
 
 
-def under_way(repo: Path) -> str:
+def under_way(git_dir: Path) -> str:
     """What git is in the middle of here; empty when nothing."""
-    place = Path(text("rev-parse", "--absolute-git-dir", cwd=repo))
     marks = {
         "rebase-merge": "a rebase",
         "rebase-apply": "a rebase",
@@ -189,7 +199,7 @@ def under_way(repo: Path) -> str:
         "CHERRY_PICK_HEAD": "a cherry-pick",
         "BISECT_LOG": "a bisection",
     }
-    return next((name for mark, name in marks.items() if (place / mark).exists()), "")
+    return next((name for mark, name in marks.items() if (git_dir / mark).exists()), "")
 
 
 def _files_below(repo: Path, path: str) -> list[str]:
