@@ -152,12 +152,9 @@ async def certify(project: Path, count: int, seed: int) -> int:
                 found = tally.take(told.seen, ours, cold)
                 took = f"{time.monotonic() - began_s:.1f} s"
                 say(f"{number}/{count} {path} {state.colour}, {len(state.failing)} failing, {took} {found[:3] or ''}")
-    say(
-        f"{tally.edits} edits: {tally.wrong} verdicts differ from a cold run's; affected tests ran first {tally.chosen}"
-    )
-    say(
-        f"times, and {tally.missed} times a failing test was not among them; {tally.garbage} edits left garbage that raised"
-    )
+    say(f"{tally.edits} edits: {tally.wrong} verdicts differ from a cold run's")
+    say(f"affected tests ran first {tally.chosen} times, and {tally.missed} times a failing test was not among them")
+    say(f"{tally.garbage} edits left garbage that raised in whatever test ran just then")
     return 1 if tally.wrong else 0
 
 
