@@ -239,7 +239,8 @@ class Suite:
             keep(self.state / "history.json", msgspec.json.encode(history))
         seen = {test.id for test in report.tests}
         again = {test.id for test in report.tests if test.attempts > 1 and test.status not in RED}
-        return sorted(again | (set(history.flaky()) & seen))
+        flipped = {name for name, known in self.known().items() if known.flips}
+        return sorted(again | ((set(history.flaky()) | flipped) & seen))
 
     def _tree(self) -> str:
         """The content the tests ran on; a name that never repeats where there is no git to ask."""

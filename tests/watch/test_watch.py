@@ -273,19 +273,25 @@ def test_another_process_can_follow_the_states(tmp_path: Path) -> None:
     assert oct((repo / ".ratchet" / FILE).stat().st_mode & 0o777) == "0o600"
 
 
-def test_what_is_known_of_each_test_is_kept_for_runs(tmp_path: Path) -> None:
-    flaky = "import os\n\n\ndef test_flaky():\n    n = int(open(os.environ['HOME'] + '/n').read())\n    assert n % 2\n"
-    repo = small(tmp_path, **{"tests/test_flaky.py": flaky})
+def test_what_is_known_of_each_test_is_kept_and_a_test_run_says_who_is_flaky(tmp_path: Path) -> None:
+    flaky = (
+        "import os\n\n\ndef test_flaky():\n    there = os.path.exists('node_modules')\n"
+        "    os.makedirs('node_modules', exist_ok=True)\n    assert there\n"
+    )
+    repo = small(tmp_path, **{"tests/test_flaky.py": flaky, ".gitignore": "node_modules\n"})
 
     async def story() -> Suite:
-        async with watched(repo, Wishes(once=True)) as (watch, told):
-            await told.idle()
+        async with watched(repo, Wishes(follows=Follows.MANUAL)) as (watch, told):
+            assert (await told.idle()).colour is Colour.RED
+            watch.poke()
+            assert (await told.idle()).colour is Colour.GREEN
             return watch.suite
 
     known = asyncio.run(story()).known()
     assert known["tests/test_area.py::test_area"].status == "passed"
-    assert known["tests/test_flaky.py::test_flaky"].status == "failed"
-    assert known["tests/test_area.py::test_area"].runs == 1
+    assert known["tests/test_area.py::test_area"].flips == 0
+    assert known["tests/test_flaky.py::test_flaky"].flaky_rate > 0
+    assert "flaky" in ratchet("test", cwd=repo).stdout
 
 
 def test_once_says_the_colour_in_its_exit_code(tmp_path: Path) -> None:
