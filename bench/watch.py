@@ -143,16 +143,18 @@ async def _race(repos: dict[str, Path], plain: Path, with_testmon: Path) -> dict
 async def _answered(told: asyncio.Queue[WatchState], path: Path, head: str) -> float:
     await asyncio.sleep(1.5)  # the prepared interpreter is renewed after the very first run
     with Edited(path, head) as began:
-        await _until(told, lambda state: state.affected_s is not None or state.stage is Stage.IDLE)
+        state = await _until(told, lambda state: state.affected_s is not None or state.stage is Stage.IDLE)
         seconds = time.perf_counter() - began.at
-        await _until(told, lambda state: state.stage is Stage.IDLE)
+        if state.stage is not Stage.IDLE:
+            await _until(told, lambda state: state.stage is Stage.IDLE)
     await _until(told, lambda state: state.stage is Stage.IDLE)
     return seconds
 
 
-async def _until(told: asyncio.Queue[WatchState], wanted: Callable[[WatchState], bool]) -> None:
-    while not wanted(await told.get()):
+async def _until(told: asyncio.Queue[WatchState], wanted: Callable[[WatchState], bool]) -> WatchState:
+    while not wanted(state := await told.get()):
         pass
+    return state
 
 
 class Edited:
