@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STAMP  := $(VENV)/.installed
 NEEDS  := pyproject.toml constraints.txt
 
-.PHONY: env demo test certify-workflows toolchains test-toolchains lint types format check bench docs clean test-slow certify-factory test-described agents test-agents
+.PHONY: env demo test certify-workflows toolchains test-toolchains lint types format check bench docs clean test-slow certify-factory test-described agents test-agents certify-watch
 
 env: $(STAMP)
 
@@ -30,7 +30,11 @@ toolchains:
 	scripts/toolchains
 
 test-toolchains: env
-	$(BIN)/python -m pytest tests/checks -m toolchain
+	$(BIN)/python -m pytest tests/checks tests/watch -m toolchain
+
+# Two hundred random edits of a real project: the watch must say what cold runs say. Takes about half an hour.
+certify-watch: env
+	$(BIN)/python -m tests.watch.certify
 
 # What takes minutes: logs of a gigabyte.
 test-slow: env

@@ -57,6 +57,16 @@ class WorkspaceConfig(_Section, frozen=True, kw_only=True):
     max_bases_mb: Annotated[int, msgspec.Meta(ge=0)] = 20_480
 
 
+class WatchConfig(_Section, frozen=True, kw_only=True):
+    """`on` is what starts a run; `notify` is a command for when the colour changes, `desktop` a notification on the
+    screen; `warm` keeps an interpreter prepared, where the runner is pytest."""
+
+    on: Literal["save", "stage", "commit", "manual"] = "save"
+    notify: str = ""
+    desktop: bool = False
+    warm: bool = True
+
+
 _SECRETS = ["~/.ssh", "~/.gnupg", "~/.aws", "~/.azure", "~/.kube", "~/.docker", "~/.config/gh", "~/.config/gcloud",
             "~/.netrc", "~/.git-credentials", "~/.npmrc", "~/.pypirc", "~/.password-store"]  # fmt: skip
 _AGENTS = ["~/.claude", "~/.claude.json", "~/.codex", "~/.gemini", "~/.config/goose", "~/.local/share/goose",
@@ -177,6 +187,7 @@ class Config(_Section, frozen=True, kw_only=True):
     test: Tests = Tests()
     workspace: WorkspaceConfig = WorkspaceConfig()
     sandbox: SandboxConfig = SandboxConfig()
+    watch: WatchConfig = WatchConfig()
     roles: Roles = Roles()
     tdd: Policy = Policy()
     build: Policy = Policy()

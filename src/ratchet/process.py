@@ -32,7 +32,7 @@ from ratchet.core.lease import Holder
 from ratchet.errors import EnvironmentCannot
 from ratchet.files import open_private
 
-_REAPER = Path(__file__).with_name("reaper.py")
+REAPER = Path(__file__).with_name("reaper.py")
 GRACE_S = 5.0
 
 
@@ -262,7 +262,7 @@ async def _start(
     argv, cwd, env = _confine(argv, cwd, env, writable)
     lifeline_read, lifeline = os.pipe()
     result, result_write = os.pipe()
-    reaper = [sys.executable, "-I", "-S", str(_REAPER), str(lifeline_read), str(result_write), str(grace_s), "--"]
+    reaper = [sys.executable, "-I", "-S", str(REAPER), str(lifeline_read), str(result_write), str(grace_s), "--"]
     try:
         process = await asyncio.create_subprocess_exec(
             *reaper,
@@ -411,7 +411,7 @@ def attach(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> int:
     argv, cwd, env = _confine(argv, cwd, env, ())
     lifeline_read, lifeline = os.pipe()
     result, result_write = os.pipe()
-    command = [sys.executable, "-I", "-S", str(_REAPER), str(lifeline_read), str(result_write), str(GRACE_S), "--"]
+    command = [sys.executable, "-I", "-S", str(REAPER), str(lifeline_read), str(result_write), str(GRACE_S), "--"]
     try:
         with subprocess.Popen(
             [*command, *argv], cwd=cwd, env=dict(env), pass_fds=(lifeline_read, result_write)

@@ -13,6 +13,7 @@ from ratchet.core.receipt import Receipt
 from ratchet.core.report import Report
 from ratchet.core.snapshot import Manifest
 from ratchet.core.state import RunState
+from ratchet.core.watching import WatchState
 
 _TYPES: dict[str, Any] = {
     "command": wire.Command,
@@ -25,6 +26,7 @@ _TYPES: dict[str, Any] = {
     "ledger-event": AnyEvent,
     "item": Item,
     "report": Report,
+    "watch": WatchState,
 }
 
 

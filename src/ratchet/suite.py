@@ -25,6 +25,7 @@ from ratchet.core.compare import Delta, compare
 from ratchet.core.flaky import History, remember, settle
 from ratchet.core.packet import changed_lines
 from ratchet.core.report import RED, Report, ReportStatus, TestResult, TestStatus, merge
+from ratchet.core.watching import Known
 from ratchet.errors import EnvironmentCannot, GitFailed, UsageError
 from ratchet.files import make_private_dir
 from ratchet.places import open_workspaces, recipe_of, user_state
@@ -83,6 +84,12 @@ class Suite:
             )
         return self._targets
 
+    def look_again(self) -> None:
+        """A manifest changed: the targets may be others now. One that is half-written names none, and is ignored."""
+        before = self.targets()
+        del self._targets
+        self._targets = self.targets() or before
+
     @property
     def state(self) -> Path:
         if self.repo:
@@ -119,12 +126,8 @@ class Suite:
         with self._place(choice, targets) as folder:
             report = await tests.run(folder, log=log)
             report = await self._rerun(report, tests, folder, log, choice.rerun_failures)
-        return self._conclude(
-            report,
-            targets,
-            last,
-            whole=not only and not choice.ref and report.status is not ReportStatus.ERROR,
-            log=log,
+        return self.conclude(
+            report, whole=not only and not choice.ref and report.status is not ReportStatus.ERROR, log=log
         )
 
     def _chosen(self, choice: Choice, targets: list[Target], last: Report | None) -> dict[str, list[TestResult]]:
@@ -197,7 +200,7 @@ class Suite:
             if not choice.ref:
                 _lay_over(self.repo, folder)
             inside = folder / self.folder.relative_to(self.repo)
-            _share(self.folder, inside, targets)
+            borrow_dependencies(self.folder, inside, targets)
             yield inside
 
     @contextmanager
@@ -231,24 +234,24 @@ class Suite:
 
     # --- remembering -----------------------------------------------------------------------------------------
 
-    def _conclude(
-        self, report: Report, targets: list[Target], last: Report | None, *, whole: bool, log: Path
-    ) -> Outcome:
+    def conclude(self, report: Report, *, whole: bool, log: Path, tree: str = "") -> Outcome:
+        """What a run means beside the last one, which it then replaces. `tree` names the content it ran on."""
+        last = self.last()
         if whole:
             report = self._complete(report)
         outcome = Outcome(
             report=report,
-            targets=targets,
+            targets=self.targets(),
             delta=compare(last, report) if last and whole else None,
             known=self.baseline(),
-            flaky=self._flaky(report),
+            flaky=self._flaky(report, tree),
             changed=self.changes() if any(test.status in RED for test in report.tests) else {},
             log=str(log),
         )
         if whole:
-            _keep(self.state / "last.json", msgspec.json.encode(report))
+            keep(self.state / "last.json", msgspec.json.encode(report))
         elif last:
-            _keep(self.state / "last.json", msgspec.json.encode(_updated(last, report)))
+            keep(self.state / "last.json", msgspec.json.encode(_updated(last, report)))
         return outcome
 
     def _complete(self, report: Report) -> Report:
@@ -260,18 +263,19 @@ class Suite:
 
     def _keep_inventory(self, report: Report, lost: list[str]) -> None:
         files = {test.file for test in report.tests if test.file} | set(lost)
-        _keep(self.state / "inventory.json", msgspec.json.encode(sorted(files)))
+        keep(self.state / "inventory.json", msgspec.json.encode(sorted(files)))
 
-    def _flaky(self, report: Report) -> list[str]:
+    def _flaky(self, report: Report, tree: str) -> list[str]:
         """Ids that ended differently on the same tree, now or in the past."""
         history = self._read("history.json", History) or History()
         red = any(test.status in RED for test in report.tests)
         if red or any(test.id in history.outcomes for test in report.tests):
-            history = remember(history, report, tree=self._tree())
-            _keep(self.state / "history.json", msgspec.json.encode(history))
+            history = remember(history, report, tree=tree or self._tree())
+            keep(self.state / "history.json", msgspec.json.encode(history))
         seen = {test.id for test in report.tests}
         again = {test.id for test in report.tests if test.attempts > 1 and test.status not in RED}
-        return sorted(again | (set(history.flaky()) & seen))
+        flipped = {name for name, known in self.known().items() if known.flips}
+        return sorted(again | ((set(history.flaky()) | flipped) & seen))
 
     def _tree(self) -> str:
         """The content the tests ran on; a name that never repeats where there is no git to ask."""
@@ -291,11 +295,18 @@ class Suite:
     def baseline(self) -> list[str]:
         return self._read("baseline.json", list[str]) or []
 
+    def known(self) -> dict[str, Known]:
+        """For each test how it ended last, how long it takes and how flaky it is, as a watch keeps it."""
+        return self._read("known.json", dict[str, Known]) or {}
+
+    def keep_known(self, known: dict[str, Known]) -> None:
+        keep(self.state / "known.json", msgspec.json.encode(known))
+
     def save_baseline(self, report: Report) -> list[str]:
         """From now on these failures are known: they are shown, and no longer make the answer no. Nor are files missed
         that have no results now."""
         red = sorted(test.id for test in report.tests if test.status in RED)
-        _keep(self.state / "baseline.json", msgspec.json.encode(red))
+        keep(self.state / "baseline.json", msgspec.json.encode(red))
         self._keep_inventory(report, [])
         return red
 
@@ -307,7 +318,7 @@ class Suite:
             return None
 
 
-def _keep(path: Path, content: bytes) -> None:
+def keep(path: Path, content: bytes) -> None:
     """Whole or not at all, but not synced: what is lost in a power cut is made again by the next run."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     with os.fdopen(handle, "wb") as file:
@@ -369,7 +380,7 @@ def _lay_over(source: Path, workspace: Path) -> None:
             there.unlink()
 
 
-def _share(source: Path, workspace: Path, targets: list[Target]) -> None:
+def borrow_dependencies(source: Path, workspace: Path, targets: list[Target]) -> None:
     """Installed dependencies are not in the commit: borrow the host's where the workspace has none."""
     for root in {target.root for target in targets} | {"."}:
         for name in _SHARED:

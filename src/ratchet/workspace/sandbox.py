@@ -133,7 +133,14 @@ def _named(argv: Sequence[str]) -> list[str]:
     """The folders of programs and scripts the command names by path: they must be seen, wherever they are kept."""
     masks = tuple(f"{mask}/" for mask in _MASKED)
     files = [Path(word) for word in argv if word.startswith(masks) and os.path.isfile(word)]
-    return [str(file if str(file.parent) in _MASKED else file.parent) for file in files]
+    return [str(_with_its_kind(file)) for file in files]
+
+
+def _with_its_kind(file: Path) -> Path:
+    """A program's folder; of a virtual environment's program all of the environment, without which it is another."""
+    if (file.parent.parent / "pyvenv.cfg").is_file():
+        return file.parent.parent
+    return file if str(file.parent) in _MASKED else file.parent
 
 
 def _bind(how: str, paths: Sequence[str]) -> list[str]:

@@ -26,6 +26,7 @@ _MODULES = (
     "working",
     "agents",
     "testing",
+    "watching",
     "gating",
     "looking",
     "workspaces",

@@ -1,0 +1,215 @@
+"""Which tests a change can reach, by what each test used when everything ran last: functions, data files, processes.
+
+The map only decides what runs first. Where it cannot tell, the answer is None: run everything.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from ratchet.checks import Target
+from ratchet.checks.affected import affected
+
+# Files everything depends on without importing them, and what a prepared interpreter was prepared by.
+CONFIGURATION = frozenset({"pyproject.toml", "pytest.ini", ".pytest.ini", "pytest.toml", "tox.ini", "setup.cfg",
+                           "setup.py", "conftest.py", "requirements.txt", "uv.lock", "poetry.lock", "Pipfile.lock",
+                           "ratchet.toml", "sitecustomize.py", "usercustomize.py"})  # fmt: skip
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+class Span(msgspec.Struct, frozen=True, array_like=True):
+    """One function: its lines, decorators included, and the digest of its text."""
+
+    name: str
+    first: int
+    last: int
+    digest: str
+
+
+class Outline(msgspec.Struct, frozen=True):
+    """A file's functions, and the digest of what is outside of them and of their heads."""
+
+    functions: list[Span]
+    skeleton: str
+
+    def name_at(self, line: int) -> str:
+        """The innermost function that has the line; empty outside of all."""
+        inside = [span for span in self.functions if span.first <= line <= span.last]
+        return max(inside, key=lambda span: span.first).name if inside else ""
+
+    def digests(self) -> dict[str, str]:
+        """By name; a name that is defined twice changes when either does."""
+        found: dict[str, str] = {}
+        for span in self.functions:
+            found[span.name] = found.get(span.name, "") + span.digest
+        return found
+
+
+def outline(source: str) -> Outline | None:
+    """None for what is not Python. Text is hashed, not syntax: that takes a tenth of the time."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    lines = source.splitlines()
+    found: list[Span] = []
+    body: set[int] = set()
+    _walk(tree, "", lines, found, body)
+    kept = [line for number, line in enumerate(lines, 1) if number not in body and _says(line)]
+    return Outline(found, _digest(kept))
+
+
+def _walk(node: ast.AST, above: str, lines: list[str], found: list[Span], body: set[int]) -> None:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, _FUNCTIONS):
+            name = f"{above}{child.name}"
+            first = min([child.lineno, *(each.lineno for each in child.decorator_list)])
+            last = child.end_lineno or child.lineno
+            found.append(Span(name, first, last, _digest(lines[first - 1 : last])))
+            body.update(range(child.body[0].lineno, last + 1))
+            _walk(child, f"{name}.", lines, found, body)
+        elif isinstance(child, ast.ClassDef):
+            _walk(child, f"{above}{child.name}.", lines, found, body)
+        elif isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            _walk(child, above, lines, found, body)
+
+
+def _says(line: str) -> bool:
+    text = line.strip()
+    return bool(text) and not text.startswith("#")
+
+
+def _digest(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """What the guest in one process wrote: for each test its codes, the paths it read, and flags."""
+
+    codes: list[tuple[str, int]]
+    tests: dict[str, tuple[list[int], list[str], list[str]]]
+    outside: list[str]
+    modules: list[str]
+
+
+class Impact(msgspec.Struct, frozen=True, kw_only=True):
+    """The map. `tests` are ids, everything else names them by number; `always` start processes or hide from us."""
+
+    tests: list[str] = []
+    outlines: dict[str, Outline] = {}
+    users: dict[str, list[int]] = {}
+    readers: dict[str, list[int]] = {}
+    always: list[int] = []
+    outside: list[str] = []
+    modules: list[str] = []
+
+    def reached(self, folder: Path, target: Target, changed: Iterable[str], *, prefix: str) -> set[str] | None:
+        """Ids and test files that the changed paths can reach. None: cannot be told, run everything.
+
+        Paths are relative to the folder; ids and test files to the target, whose own folder is the prefix.
+        """
+        found: set[str] = set()
+        for path in changed:
+            more = self._reached_by(folder, target, path)
+            if more is None:
+                return None
+            found |= {name.removeprefix(prefix) for name in more if "::" not in name}
+            found |= {name for name in more if "::" in name}
+        return found | {self.tests[number] for number in self.always}
+
+    def _reached_by(self, folder: Path, target: Target, path: str) -> set[str] | None:
+        name = PurePosixPath(path).name
+        if name in CONFIGURATION or path in self.outside:
+            return None
+        if not path.endswith(".py"):
+            return self._readers_of(path)
+        if is_test_file(name):
+            return {path} if (folder / path).is_file() else set()
+        return self._users_of(folder, target, path)
+
+    def _readers_of(self, path: str) -> set[str]:
+        above = f"{PurePosixPath(path).parent.as_posix()}/"
+        return {self.tests[number] for key in (path, above) for number in self.readers.get(key, [])}
+
+    def _users_of(self, folder: Path, target: Target, path: str) -> set[str] | None:
+        old = self.outlines.get(path)
+        new = outline(_text(folder / path)) if (folder / path).is_file() else None
+        if old is None or new is None or old.skeleton != new.skeleton:
+            return _by_imports(folder, target, path)
+        before, after = old.digests(), new.digests()
+        names = [name for name in before if after.get(name) != before[name]]
+        return {self.tests[number] for name in names for number in self.users.get(f"{path}::{name}", [])}
+
+
+def _by_imports(folder: Path, target: Target, path: str) -> set[str] | None:
+    """What is outside of functions runs when the file is loaded: whoever imports it is reached."""
+    here = msgspec.structs.replace(target, root=".")
+    found = affected(folder, [here], [path])
+    tests = found.get(here.name, [])
+    return {test.file for test in tests} or (set() if here.name not in found else None)
+
+
+def is_test_file(name: str) -> bool:
+    return name.startswith("test_") or name.endswith("_test.py")
+
+
+def read_recorded(place: Path, folder: Path) -> Impact | None:
+    """The map of what ran last, from what every process of the run wrote. None when nobody wrote anything."""
+    told = [_decode(file) for file in sorted(place.glob("*.json"))]
+    records = [record for record in told if record]
+    if not records:
+        return None
+    outlines = dict(_outlines(folder, {name for record in records for name, _ in record.codes}))
+    numbers: dict[str, int] = {}
+    users: dict[str, set[int]] = {}
+    readers: dict[str, set[int]] = {}
+    always: set[int] = set()
+    for record in records:
+        keys = [_key(outlines, *code) for code in record.codes]
+        for test, (codes, paths, flags) in record.tests.items():
+            number = numbers.setdefault(test, len(numbers))
+            for key in {keys[code] for code in codes}:
+                users.setdefault(key, set()).add(number)
+            for path in paths:
+                readers.setdefault(path, set()).add(number)
+            if flags:
+                always.add(number)
+    return Impact(
+        tests=list(numbers),
+        outlines=outlines,
+        users={key: sorted(found) for key, found in users.items()},
+        readers={key: sorted(found) for key, found in readers.items()},
+        always=sorted(always),
+        outside=sorted({path for record in records for path in record.outside}),
+        modules=list(dict.fromkeys(name for record in records for name in record.modules)),
+    )
+
+
+def _decode(file: Path) -> Recorded | None:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Recorded)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _key(outlines: dict[str, Outline], path: str, line: int) -> str:
+    known = outlines.get(path)
+    return f"{path}::{known.name_at(line) if known else ''}"
+
+
+def _outlines(folder: Path, paths: set[str]) -> Iterable[tuple[str, Outline]]:
+    for path in sorted(paths):
+        if made := outline(_text(folder / path)):
+            yield path, made
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", errors="surrogateescape")
+    except OSError:
+        return ""

@@ -1,0 +1,286 @@
+"""A workspace that follows a developer's tree: its content is the working tree's, the index's or the last commit's.
+
+Only what changed is laid, so a save costs the same in a small tree and in a huge one. The developer's tree is read and
+never written; git is asked there without its locks.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import hashlib
+import os
+import shutil
+import stat
+from enum import StrEnum
+from pathlib import Path
+
+from ratchet.errors import GitFailed
+from ratchet.workspace.changes import Batch
+from ratchet.workspace.git import git, text
+from ratchet.workspace.kinds import GitWorkspace, Overlay
+from ratchet.workspace.layers import remove
+from ratchet.workspace.trees import is_excluded, is_kept
+
+_GONE = ("000000", "")
+Row = tuple[str, str]  # mode and object id
+
+
+class Follows(StrEnum):
+    """What the mirror is a mirror of."""
+
+    SAVE = "save"
+    STAGE = "stage"
+    COMMIT = "commit"
+    MANUAL = "manual"
+
+
+class Mirror:
+    """`compare` says what the mirror lacks, `lay` puts it there: in between, whoever works in it can be stopped."""
+
+    def __init__(self, workspace: GitWorkspace, repo: Path, follows: Follows) -> None:
+        self.workspace, self.repo, self.follows = workspace, repo, follows
+        self.path, self._base = workspace.path, workspace.record.base_commit
+        self.git_dir = Path(text("rev-parse", "--absolute-git-dir", cwd=repo))
+        self._laid: dict[str, str] = {}  # what differs from the base, and how: the digest of its content
+        self._rows: dict[str, Row] = {}
+        self._next_rows: dict[str, Row] = {}
+        self._lower = Path(workspace.record.base) / "tree" if workspace.record.base else None
+
+    def compare(self, batch: Batch) -> list[str]:
+        """The paths whose content in the mirror is not what it should be."""
+        if self.follows in (Follows.STAGE, Follows.COMMIT):
+            return self._moved_rows() if batch.git or batch.whole else []
+        if batch.whole or ".gitignore" in {os.path.basename(path) for path in batch.paths}:
+            return self._differing(self._candidates())
+        return self._differing(self._wanted(batch.paths))
+
+    def lay(self, paths: list[str]) -> None:
+        for path in paths:
+            if self.follows in (Follows.STAGE, Follows.COMMIT):
+                self._lay_row(path)
+            else:
+                self._lay_file(path)
+
+    def tree(self) -> str:
+        """The content's name: equal names, equal content."""
+        seen = hashlib.sha256(self._base.encode())
+        for path, digest in sorted(self._laid.items()):
+            seen.update(f"{path}\0{digest}\0".encode(errors="surrogateescape"))
+        return seen.hexdigest()[:16]
+
+    # --- the working tree ------------------------------------------------------------------------------------------
+
+    def _candidates(self) -> set[str]:
+        """All that can differ from the base, by what git knows of the tree."""
+        changed = git("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", self._base, "--", cwd=self.repo)
+        new = git("ls-files", "-z", "--others", "--exclude-standard", cwd=self.repo)
+        named = {os.fsdecode(name) for name in (changed + new).split(b"\0") if name}
+        return {path for path in named if not _is_cache(path)} | set(self._laid)
+
+    def _wanted(self, paths: set[str]) -> set[str]:
+        """Files, without what git ignores. One that is in the mirror already need not be asked about."""
+        known = {path for path in paths if os.path.lexists(self.path / path) and not (self.repo / path).is_dir()}
+        below = {inner for path in paths - known for inner in _files_below(self.repo, path)}
+        gone = {path for path in paths - known if not os.path.lexists(self.repo / path)}
+        return known | gone | (below - self._ignored(below))
+
+    def _ignored(self, paths: set[str]) -> set[str]:
+        unknown = {path for path in paths if not os.path.lexists(self.path / path)}
+        if not unknown:
+            return set()
+        asked = b"".join(os.fsencode(path) + b"\0" for path in unknown)
+        # --no-index: reading the index would take the longer the bigger the tree is.
+        told = git("check-ignore", "-z", "--stdin", "--no-index", cwd=self.repo, stdin=asked, ok=(0, 1))
+        return {os.fsdecode(path) for path in told.split(b"\0") if path}
+
+    def _differing(self, paths: set[str]) -> list[str]:
+        return sorted(path for path in paths if not _same(self.repo / path, self.path / path))
+
+    def _lay_file(self, path: str) -> None:
+        self._copy(path)
+        there = self.path / path
+        if self._lower and _same(self._lower / path, there):
+            self._laid.pop(path, None)
+        else:
+            self._laid[path] = _digest(there)
+
+    def _copy(self, path: str) -> None:
+        self._clear_way(path)
+        try:
+            _put(self.repo / path, self.path / path)
+        except FileNotFoundError:  # it went away meanwhile, and that will be told too
+            remove(self.path / path)
+
+    def _clear_way(self, path: str) -> None:
+        """A file or a link where a folder is to be: written through, a test's link would lead out of the mirror."""
+        place = self.path
+        for name in path.split("/")[:-1]:
+            place = place / name
+            if place.is_symlink() or place.is_file():
+                remove(place)
+        if os.path.lexists(self.repo / path):
+            place.mkdir(parents=True, exist_ok=True)
+
+    # --- the index, or a commit ------------------------------------------------------------------------------------
+
+    def _moved_rows(self) -> list[str]:
+        now = self._next_rows = self._rows_now()
+        return sorted(path for path in self._rows.keys() | now.keys() if self._rows.get(path) != now.get(path))
+
+    def _rows_now(self) -> dict[str, Row]:
+        """What the index or the commit has other than the base."""
+        args = ["--cached", self._base] if self.follows is Follows.STAGE else [self._base, "HEAD"]
+        try:
+            out = git("diff", "--raw", "-z", "--no-renames", "--no-abbrev", *args, "--", cwd=self.repo).split(b"\0")
+        except GitFailed:  # in the middle of a rebase there may be no HEAD for a moment
+            return self._rows
+        heads = [head.decode().split() for head in out[0::2] if head]
+        return {os.fsdecode(path): (head[1], head[3]) for head, path in zip(heads, out[1::2], strict=False)}
+
+    def _lay_row(self, path: str) -> None:
+        row = self._next_rows.get(path)
+        self._write_row(path, row or self._row_of_base(path))
+        if row is None:
+            self._rows.pop(path, None)
+            self._laid.pop(path, None)
+        else:
+            self._rows[path] = row
+            self._laid[path] = f"{row[0]} {row[1]}"
+
+    def _write_row(self, path: str, row: Row) -> None:
+        mode, oid = row
+        self._clear_way(path)
+        remove(self.path / path)
+        if mode in ("100644", "100755", "120000"):
+            _write(self.path / path, git("cat-file", "blob", oid, cwd=self.repo), mode)
+
+    def _put_back(self, path: str) -> None:
+        """What the base has there, a whole folder if need be; nothing where it has nothing."""
+        args = ["ls-tree", "-r", "-z", "--name-only", self._base, "--", path]
+        inner = git(*args, cwd=self.repo, env={"GIT_LITERAL_PATHSPECS": "1"}).split(b"\0")
+        for name in [os.fsdecode(each) for each in inner if each] or [path]:
+            if name in self._laid and self.follows in (Follows.SAVE, Follows.MANUAL):
+                self._copy(name)
+            else:
+                self._write_row(name, self._rows.get(name) or self._row_of_base(name))
+
+    def _row_of_base(self, path: str) -> Row:
+        told = git("ls-tree", "-z", self._base, "--", path, cwd=self.repo, env={"GIT_LITERAL_PATHSPECS": "1"})
+        words = told.split(b"\t")[0].decode().split()
+        return (words[0], words[2]) if words else _GONE
+
+    # --- what tests leave behind -------------------------------------------------------------------------------------
+
+    def tidy(self) -> None:
+        """Take away what tests left, and put back what they changed: the next run must not see this one."""
+        if not isinstance(self.workspace, Overlay):
+            return
+        for path in _written(self.workspace.upper):
+            laid = self._laid.get(path)
+            if laid is None:
+                if not (self._lower and _same(self._lower / path, self.path / path)):
+                    self._put_back(path)
+            elif self.follows in (Follows.STAGE, Follows.COMMIT):
+                self._write_row(path, self._rows[path])
+            elif _digest(self.path / path) != laid:
+                self._copy(path)
+
+
+def head_of(repo: Path) -> str:
+    return text("rev-parse", "--verify", "HEAD^{commit}", cwd=repo)
+
+
+def under_way(git_dir: Path) -> str:
+    """What git is in the middle of here; empty when nothing."""
+    marks = {
+        "rebase-merge": "a rebase",
+        "rebase-apply": "a rebase",
+        "MERGE_HEAD": "a merge",
+        "CHERRY_PICK_HEAD": "a cherry-pick",
+        "BISECT_LOG": "a bisection",
+    }
+    return next((name for mark, name in marks.items() if (git_dir / mark).exists()), "")
+
+
+def _files_below(repo: Path, path: str) -> list[str]:
+    """The path itself when it is a file; every file in it when it is a folder."""
+    place = repo / path
+    if not place.is_dir() or place.is_symlink():
+        return [path] if os.path.lexists(place) and not _is_cache(path) else []
+    found: list[str] = []
+    for top, folders, names in os.walk(place):
+        inside = os.path.relpath(top, repo)
+        folders[:] = [name for name in folders if name != ".git" and not is_excluded(inside, name)]
+        found += [f"{inside}/{name}" for name in names]
+    return found
+
+
+def _is_cache(path: str) -> bool:
+    parts = path.split("/")
+    return any(is_excluded("/".join(parts[:at]), name) for at, name in enumerate(parts[:-1]))
+
+
+def _written(upper: Path) -> list[str]:
+    """The files a layer holds, without caches and what tools built."""
+    found: list[str] = []
+    for top, folders, names in os.walk(upper):
+        inside = "" if Path(top) == upper else os.path.relpath(top, upper)
+        folders[:] = [
+            name for name in folders if name != ".git" and not is_excluded(inside, name) and not is_kept(inside, name)
+        ]
+        found += [f"{inside}/{name}".lstrip("/") for name in names]
+    return found
+
+
+def _same(here: Path, there: Path) -> bool:
+    try:
+        mine = here.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return not os.path.lexists(there)
+    try:
+        other = there.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return stat.S_ISSOCK(mine.st_mode) or stat.S_ISFIFO(mine.st_mode)
+    if stat.S_IFMT(mine.st_mode) != stat.S_IFMT(other.st_mode):
+        return False
+    if stat.S_ISLNK(mine.st_mode):
+        return here.readlink() == there.readlink()
+    if not stat.S_ISREG(mine.st_mode):
+        return True
+    if mine.st_size != other.st_size or (mine.st_mode ^ other.st_mode) & 0o111:
+        return False
+    return filecmp.cmp(here, there, shallow=False)
+
+
+def _put(here: Path, there: Path) -> None:
+    """Beside it first, then renamed: whoever still reads the old one reads it to its end."""
+    if here.is_dir() and not here.is_symlink():  # a submodule that is checked out, or a folder in a file's place
+        if there.is_file() or there.is_symlink():
+            remove(there)
+        return
+    if not os.path.lexists(here):
+        remove(there)
+        return
+    if there.is_dir() and not there.is_symlink():
+        remove(there)
+    made = there.with_name(f".{there.name[:200]}.ratchet")
+    remove(made)
+    shutil.copy2(here, made, follow_symlinks=False)
+    made.rename(there)
+
+
+def _write(path: Path, content: bytes, mode: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if mode == "120000":
+        path.symlink_to(os.fsdecode(content))
+        return
+    path.write_bytes(content)
+    path.chmod(int(mode, 8) & 0o777)
+
+
+def _digest(path: Path) -> str:
+    if path.is_symlink():
+        return f"link {path.readlink()}"
+    if not path.is_file():
+        return ""
+    return f"{path.stat().st_mode & 0o111:o} {hashlib.sha256(path.read_bytes()).hexdigest()}"

@@ -1,0 +1,61 @@
+"""What a watch says of a report, and how it looks."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from ratchet.core.report import Failure, Report, ReportStatus, TestResult, TestStatus, totals_of
+from ratchet.core.watching import Colour, Known, Stage, WatchState, after_affected, after_everything, observed
+from ratchet.surfaces.watchview import WatchView
+
+PASSED = TestResult(id="t::a", status=TestStatus.PASSED, duration_s=1.0)
+FAILED = TestResult(
+    id="t::a",
+    status=TestStatus.FAILED,
+    failure=Failure(type="AssertionError", message="no", expected="6", actual="5", operator="==", file="t", line=3),
+)
+
+
+def report(*tests: TestResult, status: ReportStatus = ReportStatus.PASSED) -> Report:
+    return Report(runner="pytest", status=status, tests=list(tests), totals=totals_of(tests))
+
+
+def test_affected_tests_that_pass_are_not_yet_green() -> None:
+    assert after_affected(WatchState(), report(PASSED), seconds=0.1).colour is Colour.PENDING
+    red = after_affected(WatchState(), report(FAILED, status=ReportStatus.FAILED), seconds=0.1)
+    assert red.colour is Colour.RED
+
+
+@pytest.mark.parametrize("status", [status for status in ReportStatus if status is not ReportStatus.PASSED])
+def test_only_a_passed_report_is_green(status: ReportStatus) -> None:
+    assert after_everything(WatchState(), report(PASSED), flaky=[], seconds=1).colour is Colour.GREEN
+    assert after_everything(WatchState(), report(PASSED, status=status), flaky=[], seconds=1).colour is Colour.RED
+
+
+def test_a_test_that_ends_otherwise_on_the_same_tree_has_a_flaky_rate() -> None:
+    known: dict[str, Known] = {}
+    for tree, test in (("one", PASSED), ("one", FAILED), ("two", FAILED), ("two", FAILED)):
+        known = observed(known, report(test), tree=tree, whole=True)
+    assert known["t::a"].runs == 4
+    assert known["t::a"].flaky_rate == 0.5, "the change between the trees is no flip"
+    assert observed(known, report(), tree="two", whole=True) == {}
+
+
+def test_the_view_shows_what_fails_with_expected_and_actual() -> None:
+    stream = io.StringIO()
+    view = WatchView(stream, root=Path())
+    state = WatchState(colour=Colour.RED, stage=Stage.IDLE, failing=[FAILED], changed=["a.py"])
+    assert view.lines(state) == [
+        "RED · waiting for a change",
+        "  changed: a.py",
+        "  ✗ t::a",
+        "      t:3 AssertionError: no",
+        "      expected 6",
+        "      actual   5",
+    ]
+    view(state)
+    view(state)
+    assert stream.getvalue().count("RED") == 1, "a pipe hears only what is new"
