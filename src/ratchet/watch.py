@@ -37,9 +37,9 @@ from ratchet.suite import Suite, borrow_dependencies, keep
 from ratchet.workspace import Refused
 from ratchet.workspace.changes import Batch, Changes
 from ratchet.workspace.git import git
-from ratchet.workspace.kinds import GitWorkspace
 from ratchet.workspace.mirror import Follows, Mirror, head_of, under_way
 from ratchet.workspace.sandbox import Sandboxes
+from ratchet.workspace.views import GitWorkspace
 
 FILE = "watch.json"
 _NOTIFY_S = 30.0

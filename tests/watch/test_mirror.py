@@ -12,7 +12,8 @@ import pytest
 from ratchet.workspace import Refused
 from ratchet.workspace.changes import Batch, Changes
 from ratchet.workspace.mirror import Follows, Mirror, head_of
-from ratchet.workspace.registry import Limits, Workspaces
+from ratchet.workspace.registry import Workspaces
+from ratchet.workspace.room import Limits
 from tests.support import git, make_repository
 
 FILES = {"a.txt": "a\n", "d/b.txt": "b\n", "d/e/c.txt": "c\n", ".gitignore": "*.log\nbuild/\n", "kept.log": "x\n"}

@@ -17,9 +17,10 @@ from pathlib import Path
 from ratchet.errors import GitFailed
 from ratchet.workspace.changes import Batch
 from ratchet.workspace.git import git, text
-from ratchet.workspace.kinds import GitWorkspace, Overlay
 from ratchet.workspace.layers import remove
+from ratchet.workspace.overlay import Overlay
 from ratchet.workspace.trees import is_excluded, is_kept
+from ratchet.workspace.views import GitWorkspace
 
 _GONE = ("000000", "")
 Row = tuple[str, str]  # mode and object id
