@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -114,6 +115,20 @@ def test_uncommitted_changes_and_old_revisions_can_be_asked_for(served: Served, 
     git("commit", "-qam", "mended", cwd=project)
     old = make(served, project, ref="HEAD~1")
     assert post(served, old, "exec", argv=["cat", "app.py"])["stdout"] == BROKEN["app.py"]
+
+
+def test_an_editable_install_leads_into_the_workspace_and_not_to_the_developers_tree(
+    served: Served, project: Path
+) -> None:
+    site = project / ".venv" / "lib" / "python3.11" / "site-packages"
+    site.mkdir(parents=True)
+    (site / "editable.pth").write_text(f"{project}/src\n")
+    (project / ".venv" / "bin").mkdir()
+    (project / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    name = make(served, project)
+    top = served.ask("GET", f"/test-workspace/{name}").json["path"]
+    said = post(served, name, "exec", argv=["printenv", "PYTHONPATH"])["stdout"]
+    assert f"{top}/src" in said.strip().split(":") and str(project / "src") not in said.split(":")
 
 
 def test_a_repository_elsewhere_is_fetched(served: Served, project: Path) -> None:
