@@ -178,8 +178,12 @@ def test_a_command_reaches_nothing_outside(served: Served, project: Path, tmp_pa
     assert post(served, name, "exec", patch=patch)["exit_code"] != 0
 
 
-@pytest.mark.parametrize("name", ["..", "tw-none", "%2e%2e%2fx", "workspace"])
-def test_names_that_are_none(served: Served, name: str) -> None:
+@pytest.mark.parametrize("name", ["..", ".", "tw-none", "%2e%2e%2fx", "workspace"])
+def test_names_that_are_none(served: Served, project: Path, name: str) -> None:
+    kept = make(served, project)
+    assert served.ask("DELETE", f"/test-workspace/{name}").status in (200, 404)
+    assert served.ask("GET", f"/test-workspace/{kept}").status == 200, "only what was named is removed"
+    assert served.ask("GET", f"/test-workspace/{name}").status == 404
     assert served.ask("POST", f"/test-workspace/{name}/exec", {"argv": ["ls"]}).status == 404
     assert served.ask("GET", f"/test-workspace/{name}/artifact?name=exec-0001.stdout").status == 404
 

@@ -30,7 +30,7 @@ from ratchet.process import Finished, ProgramMissing, confined, supervise
 from ratchet.steps.work import cross
 from ratchet.suite import Choice, Outcome, borrow_dependencies
 from ratchet.workbench.placing import place
-from ratchet.workbench.records import Records, in_s
+from ratchet.workbench.records import Records, in_s, in_use
 from ratchet.workbench.testing import BenchSuite
 from ratchet.workspace import Refused
 from ratchet.workspace.git import git
@@ -75,6 +75,7 @@ class Workbench:
         self.allowance = allowance or Allowance()
         self._seats = asyncio.Semaphore(self.allowance.running)
         self._asked = 0
+        self._ending: set[str] = set()
         self._turns: dict[str, asyncio.Lock] = {}
         self._at_work: dict[str, set[asyncio.Task[Any]]] = {}
 
@@ -146,17 +147,24 @@ class Workbench:
 
     async def destroy(self, name: str) -> bool:
         """Whatever runs in it dies. False when there was none: that is success."""
-        at_work = self._at_work.get(name, set())
-        for task in at_work:
-            task.cancel()
-        if at_work:
-            await asyncio.wait(at_work)
+        if not self.records.holds(name):
+            return False
+        self._ending.add(name)
+        try:
+            for task in self._at_work.get(name, set()):
+                task.cancel()
+            async with self._turns.setdefault(name, asyncio.Lock()):
+                removed = await cross(self._remove, name)
+        finally:
+            self._ending.discard(name)
+        if not removed and self.records.holds(name):
+            raise in_use(name)
         self._turns.pop(name, None)
-        return await cross(self._remove, name, wait=True)
+        return removed
 
     async def sweep(self) -> list[str]:
         """Remove those whose time is over, unless somebody is at work in them."""
-        return [name for name in await cross(self.records.over) if await cross(self._remove, name, wait=False)]
+        return [name for name in await cross(self.records.over) if await cross(self._remove, name)]
 
     async def keep_swept(self) -> None:
         while True:
@@ -164,8 +172,8 @@ class Workbench:
                 await self.sweep()
             await asyncio.sleep(SWEEP_S)
 
-    def _remove(self, name: str, *, wait: bool) -> bool:
-        with self.records.removing(name, wait=wait) as record:
+    def _remove(self, name: str) -> bool:
+        with self.records.removing(name) as record:
             if record:
                 self._take_up(name, record.source)
         return record is not None
@@ -326,6 +334,8 @@ class Workbench:
         self._asked += 1
         try:
             async with self._turns.setdefault(name, asyncio.Lock()), self._seats:
+                if name in self._ending:
+                    raise _destroyed(name)
                 with self.records.using(name) as record:
                     yield await cross(self._open, record, for_s)
         finally:
@@ -374,8 +384,12 @@ class Workbench:
                 await asyncio.wait({task})
             self._at_work[name].discard(task)
         if task.cancelled():
-            raise Conflict(f"{name} was destroyed meanwhile", hint="make another", workspace=name)
+            raise _destroyed(name)
         return task.result()
+
+
+def _destroyed(name: str) -> Conflict:
+    return Conflict(f"{name} was destroyed meanwhile", hint="make another", workspace=name)
 
 
 def _source(ask: wb.Create) -> tuple[str, Path]:

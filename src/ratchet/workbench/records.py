@@ -5,6 +5,7 @@ A folder without a record was never finished. Whoever uses one holds its lock, s
 
 from __future__ import annotations
 
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from ratchet.files import make_private_dir, write_durably
 from ratchet.workspace.homes import locked
 
 RECORD = "record.json"
+_NAME = re.compile(r"tw-[0-9a-f]{12}")
 PIECE_BYTES = 200_000
 _HINT = "make one: create_workspace, or POST /test-workspace"
 
@@ -50,13 +52,23 @@ class Records:
     def using(self, name: str) -> Iterator[TestWorkspace]:
         """A record, ours alone. Raises NotFound; Conflict while another process works in it."""
         self.read(name)
-        with locked(str(self.root / name), wait=False) as ours:
+        with locked(str(self.folder(name)), wait=False) as ours:
             if not ours:
-                raise Conflict(f"{name} is in use by another process", hint="ask again when it is done", workspace=name)
+                raise in_use(name)
             yield self.read(name)
 
     def names(self) -> list[str]:
-        return sorted(path.name for path in self.root.iterdir() if path.is_dir()) if self.root.exists() else []
+        there = self.root.iterdir() if self.root.exists() else []
+        return sorted(path.name for path in there if _NAME.fullmatch(path.name) and path.is_dir())
+
+    def holds(self, name: str) -> bool:
+        return bool(_NAME.fullmatch(name)) and self.folder(name).is_dir()
+
+    def folder(self, name: str) -> Path:
+        """Only a name that we gave is ever part of a path."""
+        if not _NAME.fullmatch(name):
+            raise NotFound(f"there is no test workspace {name}", hint=_HINT, workspace=name)
+        return self.root / name
 
     def all(self) -> list[TestWorkspace]:
         return [record for name in self.names() if (record := self._look(name)) and not is_over(record)]
@@ -71,12 +83,12 @@ class Records:
 
     def _look(self, name: str) -> TestWorkspace | None:
         try:
-            return msgspec.json.decode((self.root / name / RECORD).read_bytes(), type=TestWorkspace)
-        except (OSError, ValueError, msgspec.DecodeError):
+            return msgspec.json.decode((self.folder(name) / RECORD).read_bytes(), type=TestWorkspace)
+        except (OSError, msgspec.DecodeError):
             return None
 
     def write(self, record: TestWorkspace) -> TestWorkspace:
-        write_durably(self.root / record.id / RECORD, msgspec.json.encode(record))
+        write_durably(self.folder(record.id) / RECORD, msgspec.json.encode(record))
         return record
 
     def over(self) -> list[str]:
@@ -84,20 +96,18 @@ class Records:
         return [name for name in self.names() if (record := self._look(name)) is None or is_over(record)]
 
     @contextmanager
-    def removing(self, name: str, *, wait: bool) -> Iterator[TestWorkspace | None]:
+    def removing(self, name: str) -> Iterator[TestWorkspace | None]:
         """Its record while it is still there; afterwards the folder is gone. None: there is nothing to remove now."""
-        with locked(str(self.root / name), wait=wait) as ours:
+        folder = self.folder(name)
+        with locked(str(folder), wait=False) as ours:
             yield self._look(name) if ours else None
             if ours:
-                shutil.rmtree(self.root / name, ignore_errors=True)
+                shutil.rmtree(folder, ignore_errors=True)
 
     # --- artifacts -----------------------------------------------------------------------------------------------
 
-    def folder(self, name: str) -> Path:
-        return self.root / name
-
     def piece(self, name: str, artifact: str, offset: int) -> Piece:
-        path = self.root / self.read(name).id / artifact
+        path = self.folder(self.read(name).id) / artifact
         if not path.is_file():
             raise NotFound(f"{name} has no artifact {artifact}", hint="its record lists them", workspace=name)
         with path.open("rb") as file:
@@ -106,6 +116,10 @@ class Records:
         size, end = path.stat().st_size, offset + len(content)
         text = content.decode(errors="replace")
         return Piece(name=artifact, size=size, text=text, next_offset=end if end < size else 0)
+
+
+def in_use(name: str) -> Conflict:
+    return Conflict(f"{name} is in use by another process", hint="ask again when it is done", workspace=name)
 
 
 def is_over(record: TestWorkspace) -> bool:
