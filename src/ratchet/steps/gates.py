@@ -28,6 +28,7 @@ from ratchet.steps.work import Doing, Work, cross, fresh
 
 MUTANTS_MAX = 8
 SAID_MAX_BYTES = 200_000
+READ_MAX_CHARS = 1_000_000  # what is larger was not written by hand
 KILLED_PERCENT = 60.0  # what is wanted of the tests when the configuration does not say
 
 
@@ -141,17 +142,15 @@ async def cheats(look: Look, _gate: Gate) -> Answer:
 
 
 def _find_cheats(look: Look) -> list[Cheat]:
-    paths = look.work.workspace.changes(look.before, look.tree)
-    changes = [change for path in paths if (change := _change(look, path))]
-    return find_cheats(changes, look.doing.state.scope)
-
-
-def _change(look: Look, path: str) -> Change | None:
     workspace = look.work.workspace
-    old, new = workspace.read(look.before, path), workspace.read(look.tree, path)
-    if b"\0" in (old or b"") + (new or b""):
-        return None
-    return Change(path=path, before=_text(old), after=_text(new))
+    paths = workspace.changes(look.before, look.tree)
+    old, new = workspace.read_all(look.before, paths), workspace.read_all(look.tree, paths)
+    changes = [Change(path=path, before=_text(old[path]), after=_text(new[path])) for path in old]
+    return find_cheats([change for change in changes if _is_text(change)], look.doing.state.scope)
+
+
+def _is_text(change: Change) -> bool:
+    return not any(side and ("\0" in side or len(side) > READ_MAX_CHARS) for side in (change.before, change.after))
 
 
 def _text(content: bytes | None) -> str | None:
