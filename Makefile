@@ -32,7 +32,7 @@ toolchains:
 	scripts/toolchains
 
 test-toolchains: env
-	$(BIN)/python -m pytest tests/checks tests/watch -m toolchain
+	$(BIN)/python -m pytest tests/checks tests/watch tests/mcp -m toolchain
 
 # The real coding agents, at the versions their adapters were tested with, against a scripted model.
 agents:

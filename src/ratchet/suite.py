@@ -117,7 +117,7 @@ class Suite:
             targets=targets,
             timeout_s=timeout_s or self.config.test.timeout_s,
             silence_s=self.config.test.silence_s,
-            env=allowed_environment(),
+            env=self.environment(),
             only=only,
         )
         if only == {} and (choice.failed or choice.affected):
@@ -129,6 +129,10 @@ class Suite:
         return self.conclude(
             report, whole=not only and not choice.ref and report.status is not ReportStatus.ERROR, log=log
         )
+
+    def environment(self) -> dict[str, str]:
+        """What the tests' processes get of ours."""
+        return allowed_environment()
 
     def _chosen(self, choice: Choice, targets: list[Target], last: Report | None) -> dict[str, list[TestResult]]:
         """For each target the tests to run; empty for all of all."""

@@ -25,6 +25,9 @@ from ratchet.core.workflow import Workflow
 from ratchet.surfaces.cli import parser
 from ratchet.surfaces.http import openapi
 from ratchet.surfaces.http.routes import table
+from ratchet.surfaces.mcp.clients import CLIENTS
+from ratchet.surfaces.mcp.resources import KINDS
+from ratchet.surfaces.mcp.tools import TOOLS, Tool
 from ratchet.workflows import open_workflow
 
 OURS = ("tdd", "build", "fix", "swarm", "loop", "prove")
@@ -40,6 +43,7 @@ def generated() -> dict[str, str]:
         "docs/reference/prompts.md": _NOTE + _prompts(),
         "docs/reference/http.md": _NOTE + _http(),
         "docs/reference/openapi.json": _openapi(),
+        "docs/reference/mcp.md": _NOTE + _mcp(),
     }
     files |= {f"docs/reference/{name}.md": _NOTE + _chart(open_workflow(name)) for name in OURS}
     return files | {f"schemas/v1/{name}.schema.json": text for name, text in schemas.all_schemas().items()}
@@ -132,6 +136,27 @@ def _http() -> str:
 
 def _openapi() -> str:
     return msgspec.json.format(msgspec.json.encode(openapi.document(table())), indent=1).decode() + "\n"
+
+
+def _mcp() -> str:
+    lines = [
+        "# The Model Context Protocol",
+        "",
+        "`ratchet mcp` over stdio, or `/mcp` of `ratchet serve` with its token. `ratchet mcp install CLIENT` tells",
+        f"{', '.join(CLIENTS)} of it.",
+        "",
+        *("## Tools", "", "| tool | takes | what a model is told |", "|---|---|---|"),
+        *(f"| `{tool.name}` | {_taken(tool)} | {tool.description.replace('|', '&#124;')} |" for tool in TOOLS),
+        *("", "## Resources", "", "| address | what |", "|---|---|"),
+        *(f"| `{kind.address}` | {kind.description} |" for kind in KINDS),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _taken(tool: Tool) -> str:
+    """Those that may be left out with a question mark."""
+    needed = tool.schema.get("required", [])
+    return ", ".join(f"`{name}`" if name in needed else f"`{name}?`" for name in tool.schema["properties"])
 
 
 def _chart(workflow: Workflow) -> str:

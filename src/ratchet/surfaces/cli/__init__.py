@@ -23,6 +23,7 @@ _MODULES = (
     "fixing",
     "queueing",
     "serving",
+    "mcp",
     "working",
     "agents",
     "testing",

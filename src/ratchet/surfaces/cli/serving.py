@@ -16,12 +16,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ratchet import config
 from ratchet.core import api
 from ratchet.core.item import ItemStatus
 from ratchet.errors import EnvironmentCannot, UsageError
 from ratchet.surfaces import board
 from ratchet.surfaces.cli.common import Arguments, Command, open_factory, say, show, show_json
-from ratchet.surfaces.cli.desk import local_desk, open_desk, server_argument, token_file
+from ratchet.surfaces.cli.desk import local_desk, open_desk, root_of, server_argument, token_file
 from ratchet.surfaces.paint import Paint, painter
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def serve(arguments: Arguments) -> int:
             f"a server needs more: {error}", hint="pip install 'ratchet-factory[server]'"
         ) from error
     token, kept = _token(arguments)
+    folder = root_of(arguments.repo)
+    settings = config.load(folder, flags=arguments.set).config
     with ExitStack() as opened, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         desk, workers = _staff(arguments, opened)
         listening = opened.enter_context(server.listen(arguments.host, arguments.port))
@@ -50,7 +53,9 @@ def serve(arguments: Arguments) -> int:
         async def until_told() -> None:
             ready = partial(_say_ready, arguments, address, kept)
             stop = server.stop_on_signals()
-            await server.serve(desk, listening, token=token, stop=stop, workers=workers, ready=ready)
+            await server.serve(
+                desk, listening, token=token, stop=stop, workers=workers, settings=settings, folder=folder, ready=ready
+            )
 
         runner.run(until_told())
     return 0

@@ -19,6 +19,7 @@ from ratchet.surfaces.http.auth import bearer
 from ratchet.surfaces.http.house import House
 from ratchet.surfaces.http.refusals import Refusal, refusal_of
 from ratchet.surfaces.http.routes import EVENTS, JSON, Call, Reply, Route, Who, table
+from ratchet.surfaces.mcp.door import Door
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -38,6 +39,7 @@ def make_app(house: House, routes: Sequence[Route] | None = None) -> Router:
     for route in table() if routes is None else routes:
         by_path.setdefault(route.path, []).append(route)
     places = [StarletteRoute(path, Place(house, there)) for path, there in by_path.items()]
+    places.append(StarletteRoute("/mcp", Beyond(house, "/mcp", Door(house).open)))
     return Router(places, redirect_slashes=False, default=nowhere)
 
 
@@ -72,6 +74,31 @@ class Place:
             await _refuse(send, refused)
         finally:
             self.house.count(method if method in self.handlers else "OTHER", self.path, status)
+
+
+class Beyond:
+    """A path behind the same token, where another protocol answers."""
+
+    def __init__(self, house: House, path: str, open_door: Callable[[], Any]) -> None:
+        self.house, self.path, self._open = house, path, open_door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        status = 500
+
+        async def heard(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            await self.house.admit_owner(bearer(dict(scope["headers"])))
+            answer = await self._open()
+        except Exception as error:  # noqa: BLE001 — the last stop: everything becomes an answer
+            await _refuse(heard, refusal_of(error))
+        else:
+            await answer(scope, receive, heard)
+        finally:
+            self.house.count(scope["method"], self.path, status)
 
 
 class Handler:

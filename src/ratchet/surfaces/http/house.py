@@ -9,11 +9,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from ratchet import __version__
+from ratchet.config import Config
 from ratchet.core import api
 from ratchet.core.lease import Beat, Lease
 from ratchet.desk import StoreDesk, lease_of
@@ -21,6 +23,7 @@ from ratchet.errors import RatchetError
 from ratchet.surfaces.http import auth
 from ratchet.surfaces.http.listeners import Listeners
 from ratchet.surfaces.http.refusals import Refusal, unauthorized
+from ratchet.workbench import Workbench
 
 T = TypeVar("T")
 THREADS = 4
@@ -38,8 +41,12 @@ class Proven(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class House:
-    def __init__(self, desk: StoreDesk, *, token: str) -> None:
-        self.desk = desk
+    def __init__(
+        self, desk: StoreDesk, *, token: str, settings: Config | None = None, folder: Path | None = None
+    ) -> None:
+        """`folder` is what the server was started for; `settings` those of its host."""
+        self.desk, self.folder = desk, folder or Path.cwd()
+        self.workbench = Workbench(settings or Config(), learn=desk.learn)
         self.stopping = asyncio.Event()
         self.answered: dict[tuple[str, str, int], int] = {}
         self.beats = Beats(self)

@@ -17,7 +17,7 @@ from ratchet.core.lease import Lease
 if TYPE_CHECKING:
     from ratchet.surfaces.http.house import House, Proven
 
-_MODULES = ("worker", "work", "looking")  # a worker's first: heartbeats are most of what is asked
+_MODULES = ("worker", "work", "looking", "trying")  # a worker's first: heartbeats are most of what is asked
 
 JSON, TEXT, EVENTS = "application/json", "text/plain; version=0.0.4; charset=utf-8", "text/event-stream"
 

@@ -7,10 +7,12 @@ import contextlib
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from ratchet.config import Config
 from ratchet.desk import StoreDesk
 from ratchet.errors import EnvironmentCannot
 from ratchet.surfaces.http.app import make_app
@@ -33,16 +35,19 @@ async def serve(
     token: str,
     stop: asyncio.Event,
     workers: Workers | None = None,
+    settings: Config | None = None,
+    folder: Path | None = None,
     ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Answer until `stop`; then finish what is under way."""
-    house = House(desk, token=token)
+    """Answer until `stop`; then finish what is under way. `settings` are the host's, `folder` is what it serves."""
+    house = House(desk, token=token, settings=settings, folder=folder)
     server = _Server(_settings(house), ready)
     try:
         async with asyncio.TaskGroup() as tasks:
             answering = tasks.create_task(server.serve(sockets=[listening]))
             answering.add_done_callback(lambda _: stop.set())
             tasks.create_task(_end(server, house, stop))
+            tasks.create_task(_sweep(house, stop))
             if workers:
                 working = tasks.create_task(_working(workers, stop))
                 working.add_done_callback(lambda _: stop.set())  # without its workers it is not the factory asked for
@@ -94,6 +99,12 @@ def _settings(house: House) -> uvicorn.Config:
 
 async def _working(workers: Workers, stop: asyncio.Event) -> None:
     await workers(stop)
+
+
+async def _sweep(house: House, stop: asyncio.Event) -> None:
+    sweeping = asyncio.create_task(house.workbench.keep_swept())
+    await stop.wait()
+    sweeping.cancel()
 
 
 async def _end(server: uvicorn.Server, house: House, stop: asyncio.Event) -> None:
