@@ -140,14 +140,20 @@ class _Turn:
 
     def __init__(self, agent: Agent, ask: Ask, tell: Tell, watch: Watch) -> None:
         self.watch, self._tell = watch, tell
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._stopped = asyncio.get_running_loop(), False
         self._task = asyncio.ensure_future(agent.ask(ask, self._hear))
 
     def _hear(self, said: Said) -> None:
         self._tell(said)
         self.watch.take(said, self._loop.time())
         if self.watch.wrong:
-            self._task.cancel()  # at once: it may be about to do more of the same
+            self._stop()  # at once: it may be about to do more of the same
+
+    def _stop(self) -> None:
+        """Once: a second time would hit the adapter while it ends its program."""
+        if not self._stopped:
+            self._stopped = True
+            self._task.cancel()
 
     async def end(self, deadline: float) -> Answered | Wrong | None:
         try:
@@ -159,7 +165,7 @@ class _Turn:
                 self.watch.look(self._loop.time())
         finally:
             if not self._task.done():
-                self._task.cancel()
+                self._stop()
                 await asyncio.wait({self._task})
         wrong = self.watch.wrong
         # Who asks and goes on regardless has still asked; who looped and came to an end has ended.

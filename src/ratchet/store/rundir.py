@@ -6,6 +6,7 @@ Artifacts are written once and checked on every read. Everything else here is de
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from glob import escape as glob_escape
 from pathlib import Path
@@ -22,6 +23,7 @@ from ratchet.errors import ArtifactBroken
 from ratchet.files import make_private_dir, open_private, room_for, write_durably
 
 ANSWERS = "answers/"
+LOG_MAX_BYTES = 64 * 1024 * 1024
 
 
 class RunDirectory:
@@ -51,13 +53,15 @@ class RunDirectory:
         return make_private_dir(self.path / "logs") / name
 
     def clean(self, name: str) -> None:
-        """Redact a log that is written to its end; whatever the program made of its name beside it, too."""
+        """Redact a log that is written to its end, and cut one that has none; so also what stands beside it."""
         for path in (self.path / "logs").glob(f"{glob_escape(Path(name).stem)}*"):
             for file in [path] if path.is_file() else path.rglob("*"):
                 self._clean_file(file)
 
     def _clean_file(self, file: Path) -> None:
         if file.is_file() and not file.is_symlink():
+            if file.stat().st_size > LOG_MAX_BYTES:
+                os.truncate(file, LOG_MAX_BYTES)
             content = file.read_bytes()
             if (clean := self.redact.bytes(content)) != content:
                 write_durably(file, clean)
