@@ -8,7 +8,9 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STAMP  := $(VENV)/.installed
 NEEDS  := pyproject.toml constraints.txt
 
-.PHONY: env demo test certify-workflows toolchains test-toolchains lint types format check bench docs clean test-slow certify-factory test-described agents test-agents certify-watch
+.PHONY: env demo test lint types format check bench docs clean
+.PHONY: toolchains test-toolchains agents test-agents test-described test-slow
+.PHONY: certify-factory certify-workflows certify-watch
 
 env: $(STAMP)
 
@@ -22,8 +24,8 @@ demo: env
 
 test: env
 	@scripts/system-packages
-	$(BIN)/python -m pytest -n 2 -m 'not toolchain and not described'
-
+	@scripts/agents goose
+	$(BIN)/python -m pytest -n 2 -m 'not toolchain and not agents and not described and not certify'
 
 # The real toolchains of other languages, where apt, npm and pip can be reached.
 toolchains:
@@ -32,13 +34,32 @@ toolchains:
 test-toolchains: env
 	$(BIN)/python -m pytest tests/checks tests/watch -m toolchain
 
-# Two hundred random edits of a real project: the watch must say what cold runs say. Takes about half an hour.
-certify-watch: env
-	$(BIN)/python -m tests.watch.certify
+# The real coding agents, at the versions their adapters were tested with, against a scripted model.
+agents:
+	scripts/agents
+
+test-agents: env agents
+	$(BIN)/python -m pytest tests/agents
+
+# The HTTP interface against its own description, by generated requests.
+test-described: env
+	$(BIN)/python -m pytest tests/http -n 2 -m described
 
 # What takes minutes: logs of a gigabyte.
 test-slow: env
 	RATCHET_SLOW=1 $(BIN)/python -m pytest tests/formats/test_streaming.py
+
+# The factory under full load: 200 items, 8 workers, killed all the time, on SQLite and on PostgreSQL. Many minutes.
+certify-factory: env
+	$(BIN)/python -m pytest tests/factory -m certify
+
+# The power is cut at every durable write of every workflow: a quarter of an hour.
+certify-workflows: env
+	$(BIN)/python -m pytest -n 2 tests/crash -m certify
+
+# Two hundred random edits of a real project: the watch must say what cold runs say. Takes about half an hour.
+certify-watch: env
+	$(BIN)/python -m tests.watch.certify
 
 lint: env
 	$(BIN)/ruff format --check .

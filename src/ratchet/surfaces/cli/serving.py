@@ -57,15 +57,17 @@ def serve(arguments: Arguments) -> int:
 
 
 def _staff(arguments: Arguments, opened: ExitStack) -> tuple[StoreDesk, Workers | None]:
-    """Whoever answers, and whoever works."""
-    if not arguments.workers:
+    """Whoever answers, and whoever works: as many as are configured, unless told otherwise."""
+    if arguments.workers == 0:
         return opened.enter_context(closing(local_desk(arguments))), None
     from ratchet.desk import StoreDesk  # noqa: PLC0415
 
     serve_workers = import_module("ratchet.dispatch").serve_workers
     factory = opened.enter_context(open_factory(arguments))
     desk = StoreDesk(factory.store, lease_s=factory.config.lease_s)
-    return desk, lambda stop: serve_workers(factory, count=arguments.workers, stop=stop)
+    if arguments.workers is None:
+        arguments.workers = factory.config.worker.count
+    return desk, lambda stop: serve_workers(factory, count=arguments.workers, stop=stop, settings=arguments.set)
 
 
 def _say_ready(arguments: Arguments, address: str, kept: str) -> None:
@@ -148,7 +150,9 @@ def _glance(desk: api.Desk) -> board.Glance:
 def _declare_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: only this machine)")
     parser.add_argument("--port", type=int, default=PORT, metavar="N", help=f"default {PORT}; 0 takes a free one")
-    parser.add_argument("--workers", type=int, default=0, metavar="N", help="work on so many items at once (default 0)")
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="work on so many items at once (default: worker.count); 0 only serves"
+    )
     parser.add_argument("--token-file", type=Path, metavar="FILE", help="the token to ask for (or RATCHET_TOKEN)")
 
 
