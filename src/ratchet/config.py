@@ -91,13 +91,27 @@ class SandboxConfig(_Section, frozen=True, kw_only=True):
 
 
 class RoleConfig(_Section, frozen=True, kw_only=True):
-    """`agent` overrides the general one for this role; `escalate` is who is asked instead after `escalate_after`
-    tries in vain."""
+    """`agent` overrides the general one for this role, and `model` the agent's own; `fallback` are asked in turn when
+    it is overloaded; `escalate` is who is asked instead after `escalate_after` tries in vain. `network` is that of the
+    sandbox when nothing is said; `env` names variables that only this role may see; a prompt has at most
+    `prompt_tokens`, which is for what the model can take in.
+
+    An agent that says nothing for `idle_s`, with no call of its own under way, or makes the same call with the same
+    result `repeats` times, is stuck: it is stopped and asked again with a message, the second time it has failed.
+    `answer` is what its questions are answered with; without one the item is parked."""
 
     agent: str = ""
+    model: str = ""
+    fallback: list[str] = msgspec.field(default_factory=list)
     escalate: str = ""
     escalate_after: Count = 2
     timeout_s: Seconds = 600.0
+    idle_s: Seconds = 300.0
+    prompt_tokens: Annotated[int, msgspec.Meta(ge=1_000)] = 100_000
+    repeats: Annotated[int, msgspec.Meta(ge=2)] = 5
+    network: Literal["", "on", "off"] = ""
+    env: list[str] = msgspec.field(default_factory=list)
+    answer: str = ""
 
 
 class BriefRoleConfig(RoleConfig, frozen=True, kw_only=True):
@@ -170,6 +184,16 @@ class WorkerConfig(_Section, frozen=True, kw_only=True):
     stop_s: NotNegative = 30.0
 
 
+class QuotaConfig(_Section, frozen=True, kw_only=True):
+    """When a provider's limit is reached: `resume` auto comes back when it says, ask puts that to a person, never
+    leaves it parked until somebody takes it up. So many agents of one provider are asked at once on this machine:
+    half as many after a refusal, one more after each `quiet_s` without. 0 is no limit."""
+
+    resume: Literal["auto", "ask", "never"] = "auto"
+    concurrency: Number = 16
+    quiet_s: Seconds = 60.0
+
+
 class Config(_Section, frozen=True, kw_only=True):
     """`store` is a database path or a `postgresql://` address, `.ratchet/ratchet.db` here when empty;
     `env` names variables that agents may see besides the usual ones; `prices` says what a model's tokens cost, by
@@ -197,11 +221,19 @@ class Config(_Section, frozen=True, kw_only=True):
     budget: Budget = Budget()
     limits: LimitsConfig = LimitsConfig()
     worker: WorkerConfig = WorkerConfig()
+    quota: QuotaConfig = QuotaConfig()
     gates: list[Gate] = []
 
     def agent_for(self, role: str, *, stronger: bool = False) -> str:
         configured = self.role(role)
-        return (configured.escalate if stronger else "") or configured.agent or self.agent
+        own = configured.agent or (self._other_eyes() if role == "reviewer" else "") or self.agent
+        return (configured.escalate if stronger else "") or own
+
+    def _other_eyes(self) -> str:
+        """Where two agents are configured, who wrote it does not review it."""
+        writer = self.agent_for("implementer")
+        known = [self.agent, *(getattr(self.roles, name).agent for name in Roles.__struct_fields__)]
+        return next((agent for agent in known if agent and agent != writer), "")
 
     def role(self, role: str) -> RoleConfig:
         """A role of somebody's own workflow is configured like the implementer."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 import time
 from collections import Counter
@@ -20,6 +21,7 @@ from ratchet.core.lease import Holder, Lease, WorkerRow
 from ratchet.core.ledger import MESSAGE_MAX_BYTES, Entry
 from ratchet.core.locks import Blocked
 from ratchet.core.queue import ItemRow, NoWork, Page
+from ratchet.core.redact import Redactor, secrets_in
 from ratchet.core.repo import RepoKind, repo_kind
 from ratchet.core.state import RunState, fold
 from ratchet.errors import Conflict, GitFailed, UsageError
@@ -280,7 +282,9 @@ def _tail(file: Path) -> api.LogFile:
     size = file.stat().st_size
     with file.open("rb") as opened:
         opened.seek(max(0, size - TAIL_BYTES))
-        return api.LogFile(name=file.name, size=size, tail=opened.read(TAIL_BYTES).decode(errors="replace"))
+        # A log is redacted when its turn is over; who looks before that is not to see more.
+        tail = Redactor(secrets_in(os.environ)).bytes(opened.read(TAIL_BYTES))
+    return api.LogFile(name=file.name, size=size, tail=tail.decode(errors="replace"))
 
 
 def _summary(row: RunRow) -> api.RunSummary:

@@ -22,6 +22,7 @@ from ratchet.core.lease import Lease
 from ratchet.core.ledger import Entry
 from ratchet.core.locks import Locked, overlap
 from ratchet.core.receipt import Artifact, Receipt, digest
+from ratchet.core.redact import Redactor
 from ratchet.core.snapshot import Manifest
 from ratchet.core.state import OUTCOMES, RunState, advance, fold
 from ratchet.core.workflow import Workflow
@@ -36,7 +37,6 @@ from ratchet.workspace import Workspace
 BEAT_S = 2.0
 BLOCKED_S = 10.0
 MANIFESTS_KEPT = 4
-QUOTA_S = 300.0  # a provider that does not say when to come back
 
 
 class Watcher(Protocol):
@@ -120,6 +120,7 @@ class Engine:
         self._announced_at = ""
         self._length = 0
         self._given_up = False
+        self._writing = asyncio.Lock()
 
     async def run(self) -> RunState:
         """Work until the run ends, parks, is given up, or is to stop. The lease is somebody else's to keep."""
@@ -163,8 +164,6 @@ class Engine:
         *facts, last = events
         if isinstance(last, ev.RunCompleted):
             await self._record_lost_spending()
-        if isinstance(last, ev.RunParked):
-            last = _with_end(last)
         if not (isinstance(last, ev.RunFailed) and self.retry_s is not None):
             await self._append([*facts, last])
             await cross(self._check_late)
@@ -330,15 +329,21 @@ class Engine:
             self._ending.clear()
 
     async def _append(self, events: Sequence[ev.Event], receipt: Receipt | None = None) -> list[Entry]:
-        entries = await cross(self.store.append, self.lease, events, receipt)
-        for entry, event in zip(entries, events, strict=True):
-            self.state = advance(self.state, self.workflow.table, event)
-            self._length = entry.seq
-            self.watch(entry, event, self.state)
-        if receipt:
-            self.receipts.append(receipt)
-        await cross(self._mirror, entries, receipt)
+        events = [_redacted(event, self.directory.redact) for event in events]
+        async with self._writing:
+            entries = await cross(self.store.append, self.lease, events, receipt)
+            for entry, event in zip(entries, events, strict=True):
+                self.state = advance(self.state, self.workflow.table, event)
+                self._length = entry.seq
+                self.watch(entry, event, self.state)
+            if receipt:
+                self.receipts.append(receipt)
+            await cross(self._mirror, entries, receipt)
         return entries
+
+    async def record(self, fact: ev.Event) -> None:
+        """A fact of the step that goes on, in the ledger before the step is over."""
+        await self._append([fact])
 
     # --- the run directory, derived ----------------------------------------------------------------------------
 
@@ -361,15 +366,18 @@ class Engine:
         return self.directory.history(self.receipts)
 
 
+def _redacted(event: ev.Event, redact: Redactor) -> ev.Event:
+    written = ev.encode(event)
+    clean = redact.bytes(written)
+    if clean == written:
+        return event
+    again = ev.decode(ev.kind_of(event), clean)
+    assert isinstance(again, ev.Event)
+    return again
+
+
 def _in(seconds: float) -> str:
     return stamp(datetime.now(UTC) + timedelta(seconds=seconds))
-
-
-def _with_end(parked: ev.RunParked) -> ev.RunParked:
-    """Waiting for a provider always ends: what does not say when comes back by itself."""
-    if parked.until or parked.reason is not ParkReason.QUOTA:
-        return parked
-    return msgspec.structs.replace(parked, until=_in(QUOTA_S))
 
 
 def _unique(artifacts: list[Artifact]) -> list[Artifact]:

@@ -23,10 +23,12 @@ from ratchet.core import events as ev
 from ratchet.core import trailers
 from ratchet.core.gates import Gate, planned
 from ratchet.core.item import SPEC_MAX_CHARS, Item, slug_of, title_of
+from ratchet.core.learning import Learning
 from ratchet.core.lease import Lease
 from ratchet.core.ledger import Entry
 from ratchet.core.policy import Policy
 from ratchet.core.receipt import Receipt, digest
+from ratchet.core.redact import Redactor, secrets_in
 from ratchet.core.roles import Role, Scope
 from ratchet.core.state import RunState, RunStatus, fold
 from ratchet.core.tasks import tasks_of
@@ -34,7 +36,8 @@ from ratchet.core.workflow import Workflow
 from ratchet.engine import AbortAsked, Engine, Watcher, kept
 from ratchet.errors import ArtifactBroken, EnvironmentCannot, LedgerBroken, NotFound, UsageError
 from ratchet.forks import Forks
-from ratchet.places import kept_until, open_workspaces, recipe_of, sandbox_settings, store_address
+from ratchet.pacing import Paces
+from ratchet.places import kept_until, open_workspaces, recipe_of, sandbox_settings, store_address, user_state
 from ratchet.process import is_gone, this_process
 from ratchet.proof import Claim, Verification
 from ratchet.repository import Repository
@@ -48,6 +51,7 @@ from ratchet.workspace import Refused, Workspace, submodules
 from ratchet.workspace.sandbox import Sandboxes
 
 _AGENT_ENVIRONMENT = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "SHELL")
+LEARNINGS = 5
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +78,7 @@ class Factory:
         self.repo, self.config, self._lent = repo, config, store
         self.store: Store = store or open_store(store_address(config, repo.root), gone=is_gone)
         self.workspaces = open_workspaces(config)
+        self.redactor = Redactor(secrets_in(os.environ))
         self._opened: list[Sandboxes] = []
 
     def close(self) -> None:
@@ -260,7 +265,6 @@ class Factory:
         tell: Callable[[Said], None],
     ) -> Work:
         assert engine.state.started
-        names = [*_AGENT_ENVIRONMENT, *self.config.env]
         return Work(
             item=item,
             config=self.config,
@@ -272,14 +276,26 @@ class Factory:
             turn=engine.turn,
             history=engine.history,
             meter=engine.purse.meter,
+            pace=Paces(user_state() / "pace", self.config.quota).asking,
+            record=engine.record,
+            redact=self.redactor,
+            learnings=lambda words: [found.content for found in self._learnings(words)],
             lock=engine.lock,
-            env={name: os.environ[name] for name in names if name in os.environ},
+            env=self._environment(),
+            environ=lambda role: self._environment(*self.config.role(role).env),
             sandboxes=self._sandboxes(workspace),
             prompts=cast.prompts.__getitem__,
             moved=lambda: self._moved(item),
             fork=(forks := self._forks(item)).open,
             fresh=lambda: forks.fresh(lambda slug: self._create(slug, engine.state)),
         )
+
+    def _environment(self, *more: str) -> dict[str, str]:
+        names = [*_AGENT_ENVIRONMENT, *self.config.env, *more]
+        return {name: os.environ[name] for name in names if name in os.environ}
+
+    def _learnings(self, words: str) -> list[Learning]:
+        return self.store.learnings(str(self.repo.root), query=words, limit=LEARNINGS)
 
     def _sandboxes(self, workspace: Workspace) -> Sandboxes:
         self._opened.append(made := Sandboxes(workspace, sandbox_settings(self.config)))
@@ -297,7 +313,8 @@ class Factory:
         config = self.config
         wanted = {(role, stronger): config.agent_for(role, stronger=stronger)
                   for role in workflow.roles for stronger in (False, True)}  # fmt: skip
-        wanted |= {(name, False): name for name in config.swarm.agents}
+        fallbacks = [name for role in workflow.roles for name in config.role(role).fallback]
+        wanted |= {(name, False): name for name in [*config.swarm.agents, *fallbacks]}
         wanted |= {(gate.agent, False): gate.agent for gate in config.gates if gate.on and gate.agent}
         if any(gate.on and gate.kind in JUDGED and not gate.agent for gate in config.gates):
             wanted.setdefault((Role.REVIEWER, False), config.agent_for(Role.REVIEWER))
@@ -332,7 +349,7 @@ class Factory:
         )
 
     def directory(self, run: str) -> RunDirectory:
-        return RunDirectory(self.repo.state, run)
+        return RunDirectory(self.repo.state, run, redact=self.redactor)
 
     # --- looking ---------------------------------------------------------------------------------------------
 

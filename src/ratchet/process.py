@@ -144,14 +144,16 @@ async def supervise(
 
     Silent is who writes neither to its output nor to `signs`, which are files or folders of files.
     `writable` are paths besides its folder that it must be able to write, should it be confined.
-    `hear` gets every line of its stdout as it comes, and ends it by answering True.
+    `hear` gets every line of its stdout as it comes, and ends it by answering True; then no more than
+    OUTPUT_MAX_BYTES of its output are kept, and without `errors` its stderr is heard too.
     """
     began = time.monotonic()
     feed = _stdin_file(stdin)
     with feed, open_private(output) as out, open_private(errors or output) as err:
         reaped = await _start(
             argv, cwd=cwd, env=env, writable=writable, grace_s=grace_s,
-            stdin=feed, stdout=asyncio.subprocess.PIPE if hear else out, stderr=err,
+            stdin=feed, stdout=asyncio.subprocess.PIPE if hear else out,
+            stderr=asyncio.subprocess.STDOUT if hear and errors is None else err,
         )  # fmt: skip
         ear = asyncio.ensure_future(_listen(reaped.process, out, hear)) if hear else None
         heard = [output, *([errors] if errors else []), *signs]
@@ -176,17 +178,19 @@ async def supervise(
 
 
 LINE_MAX_BYTES = 16 * 1024 * 1024
+OUTPUT_MAX_BYTES = 64 * 1024 * 1024
 _CHUNK_BYTES = 65_536
 _LAST_WORDS_S = 2.0
 
 
 async def _listen(process: asyncio.subprocess.Process, out: IO[bytes], hear: Hear) -> bool:
-    """Keep all of it, hand on each line; of one that is too long nothing is handed on. Says whether to stop."""
+    """Keep what fits, hand on each line; of one that is too long nothing is handed on. Says whether to stop."""
     assert process.stdout
-    begun, size = [b""], 0
+    begun, size, room = [b""], 0, OUTPUT_MAX_BYTES
     while chunk := await process.stdout.read(_CHUNK_BYTES):
-        out.write(chunk)
+        out.write(chunk[:room])
         out.flush()
+        room = max(0, room - len(chunk))
         head, *rest = chunk.split(b"\n")
         size += len(head)
         if size <= LINE_MAX_BYTES:
@@ -257,7 +261,7 @@ async def _start(
     grace_s: float,
     stdin: IO[bytes] | int,
     stdout: IO[bytes] | int,
-    stderr: IO[bytes],
+    stderr: IO[bytes] | int,
 ) -> _Reaped:
     argv, cwd, env = _confine(argv, cwd, env, writable)
     lifeline_read, lifeline = os.pipe()

@@ -63,7 +63,7 @@ class Purse:
         )  # fmt: skip
 
     async def _watched(self, reservation: Reservation, tally: Tally, asking: Asking) -> Answered:
-        task = tally.task = asyncio.ensure_future(asking(tally.add))
+        task = tally.task = asyncio.ensure_future(asking(tally.add, _allowance(reservation.held)))
         try:
             while not task.done():
                 await asyncio.wait({task}, timeout=TICK_S)
@@ -141,6 +141,12 @@ class Tally:
         usage = self.usage()
         tokens = usage.tokens_in + usage.tokens_out
         return Amount(cost_usd=usage.cost_usd, tokens=tokens, seconds=usage.seconds, iterations=self.held.iterations)
+
+
+def _allowance(held: Amount) -> Usage:
+    """What an agent that can bound itself is told; 0 is no bound."""
+    tokens = int(held.tokens) if held.tokens < UNBOUNDED.tokens else 0
+    return Usage(tokens_in=tokens, cost_usd=held.cost_usd if held.cost_usd < UNBOUNDED.cost_usd else 0.0)
 
 
 def _wanted(step: BudgetCap, *, seconds: float, iterations: float) -> Amount:

@@ -61,6 +61,12 @@ class ToolCall(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
+class ToolEnded(msgspec.Struct, frozen=True):
+    """The call before is over. `result` is enough of it to tell whether it is the same as another's."""
+
+    result: str = ""
+
+
 class FileChange(msgspec.Struct, frozen=True):
     path: str
 
@@ -83,7 +89,7 @@ class Noticed(msgspec.Struct, frozen=True):
     text: str
 
 
-Said = Text | Thought | ToolCall | FileChange | Spent | Question | SessionOpened | Noticed
+Said = Text | Thought | ToolCall | ToolEnded | FileChange | Spent | Question | SessionOpened | Noticed
 Tell = Callable[[Said], None]
 
 
@@ -122,7 +128,7 @@ class Agent(Protocol):
         ...
 
 
-_COMMANDS = ("command", "acp")
+_COMMANDS = ("command", "acp", "line")
 
 
 def settled(spec: str) -> str:
@@ -134,8 +140,8 @@ def settled(spec: str) -> str:
 
 
 def open_agent(spec: str) -> Agent:
-    """`claude`, `codex:MODEL`, `acp:PROGRAM ARGS…`, `command:PROGRAM ARGS…`, `scripted:FILE`: the word before the
-    colon names an entry point of `ratchet.agents`."""
+    """`claude`, `codex:MODEL`, `acp:PROGRAM ARGS…`, `line:PROGRAM ARGS…`, `command:PROGRAM ARGS…`, `scripted:FILE`: the
+    word before the colon names an entry point of `ratchet.agents`."""
     kind, _, rest = spec.partition(":")
     known = {entry.name: entry for entry in entry_points(group="ratchet.agents")}
     if kind not in known:

@@ -29,6 +29,7 @@ from ratchet.agents import (
     Text,
     Thought,
     ToolCall,
+    ToolEnded,
 )
 from ratchet.agents.faults import complaint
 from ratchet.agents.hearing import Heard, Hearing, Metered
@@ -155,6 +156,8 @@ def told(update: Any, calls: set[str]) -> Iterator[Heard]:
                 where = update.locations[0].path if update.locations else ""
                 yield ToolCall(update.title or update.kind or "tool", where)
             yield from _changes(update.content)
+            if update.status in ("completed", "failed"):
+                yield ToolEnded(str(update.raw_output or update.content)[:2_000])
 
 
 def _changes(content: Any) -> Iterator[Heard]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ratchet.agents import Ask, Cancelled, Finished, Noticed, SessionOpened, Text, Thought, ToolCall
+from ratchet.agents import Ask, Cancelled, Finished, Noticed, SessionOpened, Text, Thought, ToolCall, ToolEnded
 from ratchet.agents.faults import complaint, stamp
 from ratchet.agents.hearing import ComeBack, Heard, Metered
 from ratchet.agents.native import Launch, Native, Program, Setting, decoded, summary
@@ -51,6 +51,7 @@ class _Block(msgspec.Struct, frozen=True):
     thinking: str = ""
     name: str = ""
     input: dict[str, Any] | None = None
+    content: Any = None
 
 
 class _Message(msgspec.Struct, frozen=True):
@@ -70,6 +71,10 @@ class _System(msgspec.Struct, frozen=True, tag_field="type", tag="system"):
 class _Assistant(msgspec.Struct, frozen=True, tag_field="type", tag="assistant"):
     message: _Message = _Message()
     is_api_error_message: bool = False
+
+
+class _User(msgspec.Struct, frozen=True, tag_field="type", tag="user"):
+    message: _Message = _Message()
 
 
 class _Limit(msgspec.Struct, frozen=True):
@@ -92,7 +97,7 @@ class _Result(msgspec.Struct, frozen=True, tag_field="type", tag="result"):
     api_error_status: int | None = None
 
 
-_EVENTS = msgspec.json.Decoder(_System | _Assistant | _RateLimit | _Result)
+_EVENTS = msgspec.json.Decoder(_System | _Assistant | _User | _RateLimit | _Result)
 
 
 def read(line: bytes) -> Iterator[Heard]:
@@ -103,6 +108,8 @@ def read(line: bytes) -> Iterator[Heard]:
             yield Noticed(f"tries again ({retry.attempt}): {retry.error_status or ''} {retry.error or ''}".rstrip())
         case _Assistant(message=message, is_api_error_message=False):
             yield from _blocks(message)
+        case _User(message=_Message(content=list(blocks))):
+            yield from [ToolEnded(str(block.content)[:2_000]) for block in blocks if block.type == "tool_result"]
         case _RateLimit(rate_limit_info=_Limit(status="rejected", resetsAt=float(at))):
             yield ComeBack(stamp(datetime.fromtimestamp(at, UTC)))
         case _Result() as result:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
-from ratchet.agents import Ask, FileChange, Finished, Noticed, SessionOpened, Text, Thought, ToolCall
+from ratchet.agents import Ask, FileChange, Finished, Noticed, SessionOpened, Text, Thought, ToolCall, ToolEnded
 from ratchet.agents.faults import complaint
 from ratchet.agents.hearing import Heard, Metered
 from ratchet.agents.native import Launch, Native, Program, Setting, decoded
@@ -40,7 +41,9 @@ class _Call(msgspec.Struct, frozen=True):
     server: str = ""
     tool: str = ""
     query: str = ""
+    aggregated_output: str | None = ""
     changes: list[_Change] = []
+    result: Any = None
 
 
 class _ThreadStarted(msgspec.Struct, frozen=True, tag_field="type", tag="thread.started"):
@@ -117,6 +120,10 @@ def _completed(item: _Call) -> Iterator[Heard]:
             yield Thought(item.text)
         case "file_change":
             yield from [FileChange(change.path) for change in item.changes]
+        case "command_execution":
+            yield ToolEnded((item.aggregated_output or "")[-2_000:])
+        case "mcp_tool_call" | "web_search":
+            yield ToolEnded(str(item.result)[:2_000])
         case "error":
             yield Noticed(item.message)
 

@@ -43,6 +43,7 @@ class CommandAgent:
             output=ask.log,
             stdin=ask.prompt.encode(),
             timeout_s=ask.timeout_s,
+            hear=lambda _line: False,  # so that what it prints has an end
         )
         answer = ask.log.read_bytes()[-_ANSWER_BYTES:].decode(errors="replace")
         tell(Text(answer))

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ratchet.agents import Ask, Finished, SessionOpened, Text, ToolCall
+from ratchet.agents import Ask, Finished, SessionOpened, Text, ToolCall, ToolEnded
 from ratchet.agents.faults import complaint
 from ratchet.agents.hearing import Heard, Metered
 from ratchet.agents.native import Launch, Native, Program, Setting, decoded, summary
@@ -38,6 +38,10 @@ class _ToolUse(msgspec.Struct, frozen=True, tag_field="type", tag="tool_use"):
     parameters: dict[str, Any] | None = None
 
 
+class _ToolResult(msgspec.Struct, frozen=True, tag_field="type", tag="tool_result"):
+    output: Any = None
+
+
 class _Why(msgspec.Struct, frozen=True):
     type: str = ""
     message: str = ""
@@ -54,7 +58,7 @@ class _Result(msgspec.Struct, frozen=True, tag_field="type", tag="result"):
     stats: _Stats | None = None
 
 
-_EVENTS = msgspec.json.Decoder(_Init | _Message | _ToolUse | _Result)
+_EVENTS = msgspec.json.Decoder(_Init | _Message | _ToolUse | _ToolResult | _Result)
 
 
 def read(line: bytes) -> Iterator[Heard]:
@@ -65,6 +69,8 @@ def read(line: bytes) -> Iterator[Heard]:
             yield Text(message.content, continues=message.delta)
         case _ToolUse() as call:
             yield ToolCall(call.tool_name, summary(call.parameters))
+        case _ToolResult(output=output):
+            yield ToolEnded(str(output)[:2_000])
         case _Result() as result:
             stats = result.stats or _Stats()
             yield Metered(whole=True, tokens_in=stats.input_tokens, tokens_out=stats.output_tokens)

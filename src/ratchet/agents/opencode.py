@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ratchet.agents import Ask, Failed, Finished, SessionOpened, Text, Thought, ToolCall
+from ratchet.agents import Ask, Failed, Finished, SessionOpened, Text, Thought, ToolCall, ToolEnded
 from ratchet.agents.faults import complaint
 from ratchet.agents.hearing import Heard, Metered
 from ratchet.agents.native import Launch, Native, Program, Setting, decoded, summary
@@ -36,6 +36,7 @@ class _Tokens(msgspec.Struct, frozen=True):
 
 class _State(msgspec.Struct, frozen=True):
     input: dict[str, Any] | None = None
+    output: Any = None
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -85,6 +86,7 @@ def read(line: bytes) -> Iterator[Heard]:
             yield Thought(part.text)
         case _ToolUse(part=part):
             yield ToolCall(part.tool, summary(part.state.input))
+            yield ToolEnded(str(part.state.output)[:2_000])  # told of only when it is over
         case _StepFinish(part=part):
             yield from _finished(part)
         case _Error(error=error):

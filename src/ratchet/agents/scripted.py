@@ -1,29 +1,42 @@
 """The scripted agent: plays a file of turns instead of asking a model. It is the demo and the test double.
 
 A script is TOML or JSON: for each action a list of turns, played in order. A turn can `say` something, `write`,
-`append`, `replace` and `delete` files, report `usage`, take `delay_s`, or `fail`.
+`append`, `replace`, `delete` and `patch` files, make `calls`, `ask` a question, name its `session`, report `usage`,
+take `delay_s`, or `fail`. `serving.py` plays the same over the line protocol.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
-import time
+import re
 import tomllib
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import msgspec
 
-from ratchet.agents import Ask, Failed, FileChange, Finished, Outcome, Spent, Tell, Text
+from ratchet.agents import (
+    Ask,
+    Failed,
+    FileChange,
+    Finished,
+    Outcome,
+    Question,
+    Said,
+    SessionOpened,
+    Spent,
+    Tell,
+    Text,
+    ToolCall,
+    ToolEnded,
+)
 from ratchet.core import wire
 from ratchet.core.failure import Reason
-from ratchet.core.receipt import Artifact, Usage
+from ratchet.core.receipt import Usage
 from ratchet.errors import UsageError
+from ratchet.process import call
 
 
 class Fault(StrEnum):
@@ -44,12 +57,25 @@ class Replacement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     new: str
 
 
+class Call(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A tool call that is only told of, `times` over; without a result it never ends."""
+
+    name: str
+    detail: str = ""
+    result: str | None = ""
+    times: int = 1
+
+
 class Turn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     say: str = ""
     write: dict[str, str] = {}
     append: dict[str, str] = {}
     replace: list[Replacement] = []
     delete: list[str] = []
+    patch: str = ""  # a unified diff, as git makes them
+    calls: list[Call] = []
+    ask: str = ""
+    session: str = ""
     usage: Usage = Usage()
     reports: list[Usage] = []  # told one by one while it works, each `delay_s` after the one before
     delay_s: float = 0.0
@@ -59,7 +85,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 Script = dict[str, list[Turn]]
 
-_FAILURES = {
+FAILURES = {
     Fault.CRASH: Reason.AGENT_CRASHED,
     Fault.GARBAGE: Reason.AGENT_CRASHED,
     Fault.OVERSIZE: Reason.AGENT_CRASHED,
@@ -98,6 +124,18 @@ def turn_of(script: Script, action: str, number: int) -> Turn | None:
     return turns[number - 1] if number <= len(turns) else None
 
 
+def spoken(turn: Turn) -> Iterator[Said]:
+    """What a turn tells before it does anything."""
+    if turn.session:
+        yield SessionOpened(turn.session)
+    for made in [each for each in turn.calls for _ in range(each.times)]:
+        yield ToolCall(made.name, made.detail)
+        if made.result is not None:
+            yield ToolEnded(made.result)
+    if turn.ask:
+        yield Question(turn.ask)
+
+
 class ScriptError(ValueError):
     """The script asks for an edit that cannot be made."""
 
@@ -119,7 +157,18 @@ def play(turn: Turn, folder: Path) -> list[str]:
         target.write_text(before.replace(edit.old, edit.new, 1), "utf-8")
     for path in turn.delete:
         _inside(folder, path).unlink(missing_ok=True)
-    return sorted({*turn.write, *turn.append, *(edit.path for edit in turn.replace), *turn.delete})
+    patched = _apply(turn.patch, folder)
+    return sorted({*turn.write, *turn.append, *(edit.path for edit in turn.replace), *turn.delete, *patched})
+
+
+def _apply(patch: str, folder: Path) -> list[str]:
+    """The patch's paths; git refuses those that lead outside."""
+    if not patch:
+        return []
+    done = call(["git", "apply", "--whitespace=nowarn", "-"], cwd=folder, stdin=patch.encode())
+    if done.exit_code:
+        raise ScriptError(f"the patch does not apply: {done.stderr.decode(errors='replace').strip()}")
+    return re.findall(r"^\+\+\+ b/(.+?)\s*$", patch, re.MULTILINE)
 
 
 def _inside(folder: Path, path: str) -> Path:
@@ -140,6 +189,9 @@ class ScriptedAgent:
         turn = turn_of(self.script, ask.action, ask.turn)
         if turn is None:
             return Failed(reason=Reason.AGENT_CRASHED, detail=f"the script has no turn {ask.turn} for {ask.action}")
+        for said in spoken(turn):
+            tell(said)
+            await asyncio.sleep(0)  # whoever watches may have heard enough
         await asyncio.sleep(turn.delay_s)
         for usage in turn.reports:
             tell(Spent(usage))
@@ -155,127 +207,5 @@ class ScriptedAgent:
         tell(Spent(turn.usage))
         tell(Text(turn.say))
         if turn.fail:
-            return Failed(reason=_FAILURES[turn.fail], detail=turn.say or turn.fail, until=turn.until)
+            return Failed(reason=FAILURES[turn.fail], detail=turn.say or turn.fail, until=turn.until)
         return Finished(text=turn.say)
-
-
-# --- the same script as a program that speaks the line protocol -----------------------------------------------
-
-
-def serve(script: Script, *, folder: Path, stdin: BinaryIO, stdout: BinaryIO) -> int:
-    """Answer commands until stdin ends. A repeated key gets its earlier answer again, without doing the work again."""
-    began, seq = time.monotonic(), 0
-    played: dict[str, int] = {}
-    answers: dict[str, wire.AgentEvent] = {}
-    _put(stdout, _heartbeat(seq, wire.HeartbeatStatus.READY, began))
-    for line in _lines(stdin):
-        try:
-            message = wire.decode_line(line)
-        except ValueError as error:
-            _put(stdout, _log("error", f"skipped a line: {error}"))
-            continue
-        if not isinstance(message, wire.Command):
-            continue
-        seq += 1
-        _put(stdout, _heartbeat(seq, wire.HeartbeatStatus.BUSY, began))
-        if message.idempotency_key not in answers:
-            number = int(message.inputs.get("turn", played.get(message.action, 0) + 1))
-            played[message.action] = number
-            turn = turn_of(script, message.action, number)
-            if turn and turn.fail and (code := _misbehave(turn.fail, stdout)) is not None:
-                return code
-            answers[message.idempotency_key] = _answer(message, turn, number, folder)
-        _put(stdout, answers[message.idempotency_key])
-    return 0
-
-
-def _lines(stdin: BinaryIO) -> Iterator[bytes]:
-    """Whole lines; the rest of one that is too long is read away and what came of it is refused like any other."""
-    while line := stdin.readline(wire.LINE_MAX_BYTES + 1):
-        if len(line) > wire.LINE_MAX_BYTES and not line.endswith(b"\n"):
-            while (rest := stdin.readline(65_536)) and not rest.endswith(b"\n"):
-                pass
-        yield line
-
-
-def _misbehave(fault: Fault, stdout: BinaryIO) -> int | None:
-    """The faults that show on the wire itself; the others are answered as errors."""
-    match fault:
-        case Fault.CRASH:
-            return 134
-        case Fault.HANG:
-            while True:
-                time.sleep(3600)
-        case Fault.GARBAGE:
-            stdout.write(b'{"kind": "event", \xff\xfe not json\n')
-            stdout.flush()
-        case Fault.OVERSIZE:
-            stdout.write(b'{"kind":"log","message":"' + b"x" * (2 * wire.LINE_MAX_BYTES) + b'"}\n')
-            stdout.flush()
-    return None
-
-
-def _answer(command: wire.Command, turn: Turn | None, number: int, folder: Path) -> wire.AgentEvent:
-    if turn is None:
-        return _error(command, Reason.AGENT_CRASHED, f"the script has no turn {number} for {command.action}")
-    time.sleep(turn.delay_s)
-    if turn.fail in _FAILURES and turn.fail not in (Fault.GARBAGE, Fault.OVERSIZE, Fault.WRONG_VERSION):
-        return _error(command, _FAILURES[turn.fail], turn.say or turn.fail, until=turn.until)
-    try:
-        paths = play(turn, folder)
-    except (ScriptError, OSError) as error:
-        return _error(command, Reason.AGENT_CRASHED, str(error))
-    wrong = turn.fail is Fault.WRONG_VERSION
-    version = wire.Version(snapshot_id="snap-000000000000") if wrong else command.version
-    name = wire.EventName.REVIEW_COMPLETED if command.action == "review" else wire.EventName.COMPLETED
-    return wire.AgentEvent(
-        **_envelope(command),
-        event=name,
-        payload={"text": turn.say, "usage": msgspec.to_builtins(turn.usage)},
-        artifacts=[_artifact(folder, path) for path in paths if (folder / path).is_file()],
-        observed_version=version,
-    )
-
-
-def _error(command: wire.Command, reason: Reason, detail: str, *, until: str = "") -> wire.AgentEvent:
-    payload = {"reason": reason, "message": detail, "until": until}
-    return wire.AgentEvent(**_envelope(command), event=wire.EventName.ERROR, status="failed", payload=payload)
-
-
-def _envelope(command: wire.Command) -> dict[str, Any]:
-    return {
-        "message_id": f"evt-{command.idempotency_key[3:15]}",
-        "correlation_id": command.correlation_id,
-        "item": command.item,
-        "from_": wire.Party(agent_type=command.to.agent_type, agent_id="scripted"),
-        "occurred_at": _now(),
-    }
-
-
-def _artifact(folder: Path, path: str) -> Artifact:
-    content = (folder / path).read_bytes()
-    return Artifact(path=path, sha256=hashlib.sha256(content).hexdigest(), size=len(content))
-
-
-def _heartbeat(seq: int, status: wire.HeartbeatStatus, began: float) -> wire.Heartbeat:
-    return wire.Heartbeat(
-        agent=wire.Party(agent_type="scripted"),
-        seq=seq,
-        status=status,
-        pid=os.getpid(),
-        uptime_s=round(time.monotonic() - began, 3),
-        last_activity_at=_now(),
-    )
-
-
-def _log(level: str, message: str) -> wire.Log:
-    return wire.Log(level=level, message=message, timestamp=_now())
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
-
-
-def _put(stdout: BinaryIO, message: wire.Message) -> None:
-    stdout.write(wire.encode_line(message))
-    stdout.flush()

@@ -137,6 +137,35 @@ class ForkEnded(Event, frozen=True, kw_only=True):
     tree: str = ""
 
 
+class SessionOpened(Event, frozen=True, kw_only=True):
+    """Recorded while the agent works: whoever continues a step that was cut off asks in the same session."""
+
+    step: int
+    role: str
+    agent: str
+    session: str
+
+
+class AgentNudged(Event, frozen=True, kw_only=True):
+    """It was stuck (`why`) or asked something: stopped, and asked again with a message. `tree` is what it had made."""
+
+    step: int
+    role: str
+    agent: str
+    why: str
+    tree: str
+
+
+class AgentReplaced(Event, frozen=True, kw_only=True):
+    """The agent could not be reached: the next one of the role's `fallback` was asked instead."""
+
+    step: int
+    role: str
+    agent: str
+    by: str
+    why: str
+
+
 class UsageMetered(Event, frozen=True, kw_only=True):
     step: int
     role: str
@@ -403,6 +432,9 @@ AnyEvent = (
     | WritesUndone
     | Escalated
     | ForkEnded
+    | SessionOpened
+    | AgentNudged
+    | AgentReplaced
     | UsageMetered
     | BaselineTaken
     | TestWritten

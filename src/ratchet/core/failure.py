@@ -28,6 +28,7 @@ class Reason(StrEnum):
     NO_TEST_COMMAND = "no_test_command"
     CONFLICT = "conflict"
     BUDGET_SPENT = "budget_spent"
+    QUESTION = "question"
 
 
 FAULT = {
@@ -46,6 +47,7 @@ FAULT = {
     Reason.NO_TEST_COMMAND: Fault.ITEM,
     Reason.CONFLICT: Fault.ITEM,
     Reason.BUDGET_SPENT: Fault.ITEM,
+    Reason.QUESTION: Fault.ITEM,
 }
 
 

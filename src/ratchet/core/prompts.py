@@ -18,6 +18,7 @@ PLACEHOLDERS = frozenset(
         "finished",
         "hint",
         "history",
+        "learnings",
         "spec",
         "spec_path",
         "task",
@@ -47,6 +48,24 @@ def render(template: str, facts: dict[str, str]) -> str:
     """Filled in section by section (`# Heading`): one whose placeholders are all empty is left out."""
     told = [_filled(section, facts) for section in _SECTION.split(template) if section.strip()]
     return "\n\n".join(text for text in told if text) + "\n"
+
+
+# What a prompt can do without, the least needed first. The spec is never shortened.
+_SPARED = ("history", "learnings", "commits", "diff", "feedback", "findings", "failures")
+
+
+def fitted(template: str, facts: dict[str, str], tokens: int) -> dict[str, str]:
+    """The same facts, shortened until the prompt fits; of each its beginning stays."""
+    facts = dict(facts)
+    for name in _SPARED:
+        over = len(render(template, facts)) - tokens * CHARS_A_TOKEN
+        if over > 0 and name in names_in(template) and facts[name]:
+            kept = facts[name][: max(0, len(facts[name]) - over - len(_CUT))]
+            facts[name] = f"{kept}{_CUT}" if kept else ""
+    return facts
+
+
+_CUT = "\n… (shortened)"
 
 
 def _filled(section: str, facts: dict[str, str]) -> str:

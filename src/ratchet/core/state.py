@@ -56,6 +56,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     step: int = 0
     in_doubt: ev.StepStarted | None = None
     resumes: int = 0
+    session: ev.SessionOpened | None = None  # where the agent of the step in doubt was asked
 
     tree: str = ""  # what the workspace holds between steps
     base_tree: str = ""  # what it held before anything was done
@@ -248,12 +249,25 @@ def _(event: ev.RunAborted, state: RunState) -> RunState:
 
 @_apply.register
 def _(event: ev.StepStarted, state: RunState) -> RunState:
-    return replace(state, step=event.step, in_doubt=event, resumes=0, step_usage=Usage(), tree=event.tree or state.tree)
+    return replace(
+        state,
+        step=event.step,
+        in_doubt=event,
+        resumes=0,
+        session=None,
+        step_usage=Usage(),
+        tree=event.tree or state.tree,
+    )
 
 
 @_apply.register
 def _(event: ev.StepResumed, state: RunState) -> RunState:
     return replace(state, resumes=state.resumes + 1)
+
+
+@_apply.register
+def _(event: ev.SessionOpened, state: RunState) -> RunState:
+    return replace(state, session=event)
 
 
 @_apply.register

@@ -76,11 +76,14 @@ class EventName(StrEnum):
     ERROR = "error"
 
 
+# The status of a `progress` that is a question: its payload's `text` is put to somebody, and the turn is over.
+ASKS = "question"
 TERMINAL = frozenset(EventName) - {EventName.PROGRESS, EventName.ARTIFACT_PRODUCED}
 
 
 class AgentEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="event"):
-    """Agent to factory: this happened. `error` carries a `reason` of the failure taxonomy in its payload."""
+    """Agent to factory: this happened. `error` carries a `reason` of the failure taxonomy in its payload, and a
+    `message`; `progress` any of `text`, `tool` and `detail` of a call, `result` when it is over, `usage`, `session`."""
 
     message_id: str
     correlation_id: str

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from ratchet.agents import Agent, Answered, Ask, Cancelled, Failed, Finished, Said, Spent
+from ratchet.agents import Answered, Failed, Finished
+from ratchet.config import QuotaConfig
 from ratchet.core import events as ev
 from ratchet.core import prompts
 from ratchet.core.failure import FAULT, Fault, Reason
 from ratchet.core.item import ParkReason
-from ratchet.core.receipt import Artifact, Usage
+from ratchet.core.receipt import Artifact
 from ratchet.core.roles import Writes
 from ratchet.core.runner_settings import says_how_tests_run, touches_runner
 from ratchet.core.verdict import Decision, Review, read_review, requirements_complete
-from ratchet.process import confined
+from ratchet.steps.conversing import Variant, converse
 from ratchet.steps.prompting import prompt_of
-from ratchet.steps.work import Doing, Done, Parked, Work, clip, cross, first_line, fresh, shown
+from ratchet.steps.work import Doing, Done, Parked, Work, clip, cross, first_line, shown
+from ratchet.store.database import stamp
 from ratchet.store.rundir import ANSWERS
 
 FINDINGS_MAX = 50
+QUOTA_S = 300.0
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,34 +98,19 @@ def _reviewed(step: int, review: Review | str) -> ev.Event:
 # --- asking -------------------------------------------------------------------------------------------------------
 
 
-class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """One of several ways to ask the same: by whom, as which turn, with which hint. `label` keeps their files apart."""
-
-    agent: Agent
-    turn: int
-    label: str = ""
-    hint: str = ""
-    spent: list[Usage] = []
-
-
 async def ask(work: Work, doing: Doing, variant: Variant | None = None) -> Asked:
-    """Ask the role's agent once; what it may not write is undone, what it spent is metered."""
+    """Ask the role's agent; what it may not write is undone, what it spent is metered."""
     role = doing.step.role
     variant = variant or Variant(agent=work.agent(role, doing.state), turn=work.turn(doing.step.action), spent=[])
     name = f"step-{doing.number}{variant.label}"
     text = await prompt_of(work, doing, hint=variant.hint)
     prompt = await cross(work.directory.put, f"prompts/{name}.md", text.encode())
-    words = _words(work, doing, text, variant)
-    with confined(work.sandboxes.for_role(role, doing.state.scope, doing.step.writes)):
-        outcome, usage = await work.meter(
-            doing, words.timeout_s, lambda spend: _answer(variant.agent, words, _hearing(work, variant, spend))
-        )
-    facts: list[ev.Event] = [metered(doing.number, role, variant.agent.name, usage)]
+    outcome, facts = await converse(work, doing, variant, text)
     await cross(work.workspace.hold, doing.state.head)
     if isinstance(outcome, Failed):
         await cross(work.workspace.reset, doing.started.tree)
-        if FAULT[outcome.reason] is Fault.PROVIDER:
-            raise Parked(_parked(outcome), facts)
+        if outcome.reason is Reason.QUESTION or FAULT[outcome.reason] is Fault.PROVIDER:
+            raise Parked(_parked(outcome, work.config.quota), facts)
     tree, paths, undone = await cross(_confine, work, doing)
     if undone:
         facts.append(ev.WritesUndone(step=doing.number, role=role, paths=shown(undone)))
@@ -131,53 +118,10 @@ async def ask(work: Work, doing: Doing, variant: Variant | None = None) -> Asked
     return Asked(outcome=outcome, tree=tree, paths=paths, undone=undone, facts=facts, artifacts=[prompt, answer])
 
 
-def _hearing(work: Work, variant: Variant, spend: Callable[[Usage], None]) -> Callable[[Said], None]:
-    def hear(said: Said) -> None:
-        work.tell(said)
-        if isinstance(said, Spent):
-            variant.spent.append(said.usage)
-            spend(said.usage)
-
-    return hear
-
-
 async def _kept_answer(work: Work, doing: Doing, outcome: Answered, name: str) -> Artifact:
     said = outcome.text if isinstance(outcome, Finished) else f"failed: {outcome.reason}: {outcome.detail}"
     entry = prompts.history_entry(doing.number, doing.step.role, said)
     return await cross(work.directory.put, f"{ANSWERS}{name}.md", entry.encode())
-
-
-def _words(work: Work, doing: Doing, text: str, variant: Variant) -> Ask:
-    role = doing.step.role
-    return Ask(
-        run=work.directory.path.name,
-        item=work.item.id,
-        role=role,
-        action=doing.step.action,
-        turn=variant.turn,
-        key=doing.started.key,
-        snapshot=doing.started.snapshot,
-        prompt=text,
-        inputs=doing.step.inputs,
-        folder=work.workspace.path,
-        log=fresh(work.directory.log_path(f"step-{doing.number}{variant.label}-{role}.log")),
-        env=work.env,
-        timeout_s=work.config.role(role).timeout_s,
-        scope=doing.state.scope,
-        prices=work.config.prices,
-    )
-
-
-async def _answer(agent: Agent, ask: Ask, tell: Callable[[Said], None]) -> Answered:
-    """An adapter keeps its own deadline; this one holds even when it does not."""
-    try:
-        async with asyncio.timeout(ask.timeout_s + 30):
-            outcome = await agent.ask(ask, tell)
-    except TimeoutError:
-        return Failed(reason=Reason.AGENT_TIMED_OUT, detail=f"no end after {ask.timeout_s:.0f} s")
-    if isinstance(outcome, Cancelled):  # nobody here told it to: we cancel by ending it
-        return Failed(reason=Reason.AGENT_CRASHED, detail=f"it stopped before its end: {outcome.detail}")
-    return outcome
 
 
 def _confine(work: Work, doing: Doing) -> tuple[str, list[str], list[str]]:
@@ -212,18 +156,12 @@ def _may_write(work: Work, doing: Doing, path: str, after: str, *, exists: bool)
     )
 
 
-def _parked(outcome: Failed) -> ev.RunParked:
-    reason = ParkReason.QUESTION if outcome.reason is Reason.AUTH else ParkReason.QUOTA
-    return ev.RunParked(reason=reason, detail=clip(f"{outcome.reason}: {outcome.detail}"), until=outcome.until)
-
-
-def metered(step: int, role: str, agent: str, usage: Usage) -> ev.UsageMetered:
-    return ev.UsageMetered(
-        step=step,
-        role=role,
-        agent=agent,
-        tokens_in=usage.tokens_in,
-        tokens_out=usage.tokens_out,
-        cost_usd=usage.cost_usd,
-        seconds=usage.seconds,
-    )
+def _parked(outcome: Failed, quota: QuotaConfig) -> ev.RunParked:
+    detail = clip(f"{outcome.reason}: {outcome.detail}")
+    if outcome.reason in (Reason.AUTH, Reason.QUESTION):
+        return ev.RunParked(reason=ParkReason.QUESTION, detail=detail)
+    if quota.resume == "ask":
+        return ev.RunParked(reason=ParkReason.QUESTION, detail=f"{detail}; resume after {outcome.until or 'a while'}?")
+    # Waiting for a provider ends by itself: one that does not say when is asked again after a while.
+    until = outcome.until or stamp(datetime.now(UTC) + timedelta(seconds=QUOTA_S))
+    return ev.RunParked(reason=ParkReason.QUOTA, detail=detail, until=until if quota.resume == "auto" else "")

@@ -23,7 +23,8 @@ from ratchet.core.roles import Role, Writes
 from ratchet.core.verdict import Decision, read_review
 from ratchet.core.workflow import Act
 from ratchet.process import ProgramMissing, confined, supervise
-from ratchet.steps.asking import Variant, ask
+from ratchet.steps.asking import ask
+from ratchet.steps.conversing import Variant
 from ratchet.steps.work import Doing, Work, cross, fresh
 
 MUTANTS_MAX = 8

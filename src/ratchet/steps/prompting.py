@@ -26,10 +26,11 @@ async def prompt_of(work: Work, doing: Doing, *, hint: str = "") -> str:
         "finished": _listed(state.finished),
         "diff": await _diff(work, doing) if "diff" in wanted else "",
         "hint": hint,
+        "learnings": _listed(await cross(work.learnings, work.item.title)) if "learnings" in wanted else "",
         "spec_path": state.scope.spec,
         "history": await cross(_history, work) if step.act.history and "history" in wanted else "",
     }
-    return prompts.render(template, facts)
+    return prompts.render(template, prompts.fitted(template, facts, work.config.role(step.role).prompt_tokens))
 
 
 def _told(task: Task | None) -> str:

@@ -16,7 +16,8 @@ from ratchet.core import events as ev
 from ratchet.core.compare import judge_green
 from ratchet.core.failure import Reason
 from ratchet.core.receipt import Artifact, Usage
-from ratchet.steps.asking import Variant, ask, metered
+from ratchet.steps.asking import ask
+from ratchet.steps.conversing import Variant, metered
 from ratchet.steps.gates import Look
 from ratchet.steps.gating import run_gates
 from ratchet.steps.testing import report_in, run_tests

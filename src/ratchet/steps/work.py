@@ -17,6 +17,7 @@ from ratchet.config import Config
 from ratchet.core import events as ev
 from ratchet.core.item import Item
 from ratchet.core.receipt import Artifact, Usage
+from ratchet.core.redact import Redactor
 from ratchet.core.snapshot import path_text
 from ratchet.core.state import Phase, RunState
 from ratchet.core.workflow import Step
@@ -25,7 +26,8 @@ from ratchet.workspace import Refused, Workspace
 from ratchet.workspace.sandbox import Sandboxes
 
 T = TypeVar("T")
-Asking = Callable[[Callable[[Usage], None]], Awaitable[Answered]]
+# Given how to tell what is spent, and the most that it may be.
+Asking = Callable[[Callable[[Usage], None], Usage], Awaitable[Answered]]
 
 
 async def cross(function: Callable[..., T], *args: object, **kwargs: object) -> T:
@@ -45,7 +47,9 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     """A run at work: where it happens and who takes part.
 
     `agents` takes a role and whether its stronger agent is wanted, or the whole name of an agent; `meter` asks within a
-    budget; `lock` names the paths that are somebody else's; `moved` says where the base went, if it did; `fork` makes a
+    budget, `pace` when the provider has room; `record` puts a fact into the ledger while a step goes on; `environ` is
+    what a role may see; `learnings` are lessons about some words; `lock` names the paths that are somebody else's;
+    `moved` says where the base went, if it did; `fork` makes a
     copy of the workspace with sandboxes of its own, and `fresh` another one from the same base; both are gone when they
     are left.
     """
@@ -60,8 +64,13 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     turn: Callable[[str], int]
     history: Callable[[], str]
     meter: Callable[[Doing, float, Asking], Awaitable[tuple[Answered, Usage]]]
+    pace: Callable[[str], AbstractAsyncContextManager[Callable[[Answered], None]]]
+    record: Callable[[ev.Event], Awaitable[None]]
+    redact: Redactor
+    learnings: Callable[[str], list[str]]
     lock: Callable[[list[str]], list[str]]
     env: dict[str, str]
+    environ: Callable[[str], dict[str, str]]
     sandboxes: Sandboxes
     prompts: Callable[[str], str]
     moved: Callable[[], str]

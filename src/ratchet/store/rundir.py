@@ -6,7 +6,9 @@ Artifacts are written once and checked on every read. Everything else here is de
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
+from glob import escape as glob_escape
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +16,27 @@ import msgspec
 
 from ratchet.core.ledger import Entry
 from ratchet.core.receipt import Artifact, Receipt
+from ratchet.core.redact import Redactor
 from ratchet.core.snapshot import Manifest
 from ratchet.core.state import RunState
 from ratchet.errors import ArtifactBroken
 from ratchet.files import make_private_dir, open_private, room_for, write_durably
 
 ANSWERS = "answers/"
+LOG_MAX_BYTES = 64 * 1024 * 1024
 
 
 class RunDirectory:
-    def __init__(self, root: Path, run: str) -> None:
-        self.path = root / "runs" / run
+    """What is put or logged here is rid of secrets first."""
+
+    def __init__(self, root: Path, run: str, *, redact: Redactor | None = None) -> None:
+        self.path, self.redact = root / "runs" / run, redact or Redactor()
 
     # --- artifacts -------------------------------------------------------------------------------------------
 
     def put(self, name: str, content: bytes) -> Artifact:
         """Durably keep `content`; it is on disk before anything in the ledger speaks of it."""
+        content = self.redact.bytes(content)
         write_durably(self.path / name, content)
         return Artifact(path=name, sha256=hashlib.sha256(content).hexdigest(), size=len(content))
 
@@ -44,6 +51,20 @@ class RunDirectory:
 
     def log_path(self, name: str) -> Path:
         return make_private_dir(self.path / "logs") / name
+
+    def clean(self, name: str) -> None:
+        """Redact a log that is written to its end, and cut one that has none; so also what stands beside it."""
+        for path in (self.path / "logs").glob(f"{glob_escape(Path(name).stem)}*"):
+            for file in [path] if path.is_file() else path.rglob("*"):
+                self._clean_file(file)
+
+    def _clean_file(self, file: Path) -> None:
+        if file.is_file() and not file.is_symlink():
+            if file.stat().st_size > LOG_MAX_BYTES:
+                os.truncate(file, LOG_MAX_BYTES)
+            content = file.read_bytes()
+            if (clean := self.redact.bytes(content)) != content:
+                write_durably(file, clean)
 
     # --- the mirror ------------------------------------------------------------------------------------------
 

@@ -178,11 +178,13 @@ class Sandboxes:
         self.bwrap = "" if missing else shutil.which("bwrap") or ""
         self.group = Group(f"ratchet-{workspace.record.slug}-{os.getpid()}", settings.bounds)
 
-    def for_role(self, role: str, scope: Scope, writes: Writes | None = None) -> Confinement | None:
+    def for_role(
+        self, role: str, scope: Scope, writes: Writes | None = None, *, network: bool | None = None
+    ) -> Confinement | None:
         content, read_only = role_paths(writes or writes_of(role), scope, self.workspace.path)
         top = self.workspace.record.path
         return self._make(
-            network=self.settings.agent_network,
+            network=self.settings.agent_network if network is None else network,
             content=content,
             read_only=tuple(f"{top}/{path}" for path in read_only),
             writable=self.settings.share,

@@ -1,13 +1,22 @@
-"""Commands about agents: which are here and what they can do, and whether one really works."""
+"""Commands about agents: which are here and what they can do, whether one really works, and the line protocol's own."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
+import sys
+import tempfile
+from pathlib import Path
 
 import msgspec
 
 from ratchet import config
+from ratchet.agents import scripted, serving
+from ratchet.agents.command import words_of
+from ratchet.agents.conformance import Trial, check
 from ratchet.agents.inventory import Standing, survey
+from ratchet.core import wire
 from ratchet.errors import UsageError
 from ratchet.surfaces.cli.common import Arguments, Command, say, show, show_json, wait_for
 
@@ -62,7 +71,71 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="the agent to try, as --agent takes it")
 
 
+# --- the line protocol ------------------------------------------------------------------------------------------------
+
+
+def agent(arguments: Arguments) -> int:
+    return {"scripted": _play, "check": _check}[arguments.kind](arguments)
+
+
+def _play(arguments: Arguments) -> int:
+    if arguments.script is None:
+        raise UsageError("which script is to be played?", hint="ratchet agent scripted --script FILE")
+    script = scripted.load(arguments.script)
+    return serving.serve(script, folder=Path.cwd(), stdin=sys.stdin.buffer, stdout=sys.stdout.buffer)
+
+
+def _check(arguments: Arguments) -> int:
+    with tempfile.TemporaryDirectory(prefix="ratchet-check-") as folder:
+        trial = Trial(
+            argv=words_of(arguments.program[0] if len(arguments.program) == 1 else shlex.join(arguments.program)),
+            env=dict(os.environ),
+            folder=Path(folder),
+            action=wire.Action(arguments.action),
+            prompt=arguments.prompt,
+            timeout_s=arguments.timeout,
+        )
+        return wait_for(_checked(trial, arguments))
+
+
+async def _checked(trial: Trial, arguments: Arguments) -> int:
+    found = []
+    async for finding in check(trial):
+        found.append(finding)
+        if not arguments.json:
+            show(f"{'ok  ' if finding.ok else 'no  '} {finding.check:<10} {finding.detail}")
+    if arguments.json:
+        show_json(found)
+    return 0 if all(finding.ok for finding in found) else 1
+
+
+_SCRIPT_FORMAT = """`check CMD…` tries whether a program keeps what the line protocol promises; every check asks it
+anew, so of a real agent this costs something. `scripted` plays a script, TOML or JSON, a list of turns for each action:
+
+  [[audit]]
+  say = "one more requirement"             # what the agent answers
+  write = { "tests/test_a.py" = "…" }      # whole files; also append, replace, delete, patch (a diff)
+  calls = [{ name = "grep", detail = "x", result = "", times = 3 }]
+  session = "s-1"                          # what it can be continued by
+  ask = "which one?"                       # a question
+  usage = { tokens_in = 900, tokens_out = 80, cost_usd = 0.01 }
+  delay_s = 0.5
+  fail = "crash"                           # or hang, garbage, oversize, wrong_version, rate_limit, overloaded, auth
+"""
+
+
+def _declare_agent(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kind", choices=["scripted", "check"])
+    parser.add_argument("--script", type=Path, metavar="FILE", help="the turns to play")
+    parser.add_argument("--action", choices=list(wire.Action), default="implement", help="what to ask of it")
+    parser.add_argument("--prompt", default="Answer with the word done. Change no files.", help="what it is asked with")
+    parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS", help="for one answer")
+    parser.add_argument("program", nargs="*", metavar="CMD", help="the program to check; after -- with its own options")
+
+
 COMMANDS = (
+    Command(name="agent", help="play a script over the line protocol, or check whether a program speaks it",
+            handle=agent, declare=_declare_agent, more=_SCRIPT_FORMAT),
     Command(name="agents", help="list the agents that are installed here, or try one on a small task",
             handle=agents, declare=_declare),
 )  # fmt: skip

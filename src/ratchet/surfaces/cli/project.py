@@ -1,13 +1,10 @@
-"""Commands about the project and this machine: init, doctor, config, schema, agent."""
+"""Commands about the project and this machine: init, doctor, config, schema."""
 
 from __future__ import annotations
 
 import argparse
-import sys
-from pathlib import Path
 
 from ratchet import config, doctor, repository, schemas
-from ratchet.agents import scripted
 from ratchet.checks import Target
 from ratchet.checks.detect import detect
 from ratchet.errors import UsageError
@@ -101,22 +98,6 @@ def schema(arguments: Arguments) -> int:
     return 0
 
 
-def agent(arguments: Arguments) -> int:
-    script = scripted.load(arguments.script)
-    return scripted.serve(script, folder=arguments.repo.absolute(), stdin=sys.stdin.buffer, stdout=sys.stdout.buffer)
-
-
-_SCRIPT_FORMAT = """the script is TOML or JSON, a list of turns for each action, played in order:
-
-  [[audit]]
-  say = "one more requirement"             # what the agent answers
-  write = { "tests/test_a.py" = "…" }      # whole files; also append, replace, delete
-  usage = { tokens_in = 900, tokens_out = 80, cost_usd = 0.01 }
-  delay_s = 0.5
-  fail = "crash"                           # or hang, garbage, oversize, wrong_version, rate_limit, overloaded, auth
-"""
-
-
 def _declare_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=["show", "validate"])
 
@@ -125,17 +106,10 @@ def _declare_schema(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", help="the schema to print; without it the names are listed")
 
 
-def _declare_agent(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kind", choices=["scripted"])
-    parser.add_argument("--script", type=Path, required=True, metavar="FILE", help="the turns to play")
-
-
 COMMANDS = (
     Command(name="init", help="write a ratchet.toml with what was detected", handle=init),
     Command(name="doctor", help="say what works on this machine and what is missing", handle=run_doctor),
     Command(name="config", help="show every setting and where it came from, or validate them",
             handle=configuration, declare=_declare_config),
     Command(name="schema", help="print the JSON Schema of a message or file", handle=schema, declare=_declare_schema),
-    Command(name="agent", help="speak the line protocol on stdin and stdout, playing a script",
-            handle=agent, declare=_declare_agent, more=_SCRIPT_FORMAT),
 )  # fmt: skip

@@ -1,0 +1,37 @@
+"""Secrets are taken out, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ratchet.core.redact import MARK, Redactor, secrets_in
+
+
+def test_registered_values_go_also_as_json_writes_them_and_one_within_another() -> None:
+    redact = Redactor(["hunter2-hunter2", 'with "quotes" in it', "hunter2-hunter2-longer"])
+    assert redact.text("a hunter2-hunter2-longer b") == f"a {MARK} b"
+    assert MARK in redact.text(json.dumps({"said": 'with "quotes" in it'}))
+    assert redact.bytes(b"x hunter2-hunter2\xff") == f"x {MARK}".encode() + b"\xff"
+
+
+@pytest.mark.parametrize(
+    "secret",
+    ["sk-ant-" + "a1" * 20, "AIza" + "b" * 35, "ghp_" + "c" * 36, "AKIA" + "D" * 16, "glpat-" + "e" * 20,
+     "eyJ" + "f" * 12 + ".eyJ" + "g" * 12 + "." + "h" * 12,
+     "-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----"],
+)  # fmt: skip
+def test_what_looks_like_a_key_of_a_known_kind_goes_unregistered(secret: str) -> None:
+    assert Redactor().text(f"key={secret};") == f"key={MARK};"
+
+
+@pytest.mark.parametrize("text", ["task-" + "a" * 30, "run-20261116-051428-0123abcd", "ik:" + "a" * 64, "risk-free"])
+def test_our_own_names_stay(text: str) -> None:
+    assert Redactor(["short"]).text(f"{text} short") == f"{text} short"
+
+
+def test_variables_are_secret_by_their_names() -> None:
+    env = {"ANTHROPIC_API_KEY": "k" * 9, "GH_TOKEN": "t" * 9, "KEYBOARD": "qwertzuio", "TOKENIZERS_PARALLELISM": "true",
+           "GOOGLE_CREDENTIALS": "/home/x/key.json", "PATH": "/bin"}  # fmt: skip
+    assert secrets_in(env) == ["k" * 9, "t" * 9]
