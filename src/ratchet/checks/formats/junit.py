@@ -151,7 +151,8 @@ class _JUnit:
         self.settle()
         if len(self.open) < _DEPTH:
             self.open.append((name, attributes))
-            self.path = _path(self.open)
+            if name == "testsuite" and attributes.get("name"):
+                self.path = [*self.path, attributes["name"]]
         if not self.writer:
             self._written_by(_writer_of_suite(attributes))
         self._count(attributes)
@@ -160,9 +161,8 @@ class _JUnit:
         """The outermost element that has totals is the summary; several roots or suites add up."""
         if "tests" not in attributes or any("tests" in a for _, a in self.open[:-1]):
             return
-        for key in _COUNTS.keys() & attributes:
-            if (said := attributes[key]).isdecimal():
-                word = _COUNTS[key]
+        for key, word in _COUNTS.items():
+            if (said := attributes.get(key, "")).isdecimal():
                 self.reported[word] = min(self.reported.get(word, 0) + int(said[:9]), 1 << 40)
 
     def _close(self, name: str) -> None:
