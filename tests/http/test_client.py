@@ -32,7 +32,7 @@ WORK = api.Work(repo="owner/name", spec="# Do it")
 def real_server(folder: Path, port: int = 0) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """`ratchet serve` itself, in a process of its own."""
     child = subprocess.Popen(
-        [*RATCHET, "serve", "--json", "--port", str(port)],
+        [*RATCHET, "serve", "--json", "--workers", "0", "--port", str(port)],
         cwd=folder,
         env=quick_environment() | {"RATCHET_TOKEN": TOKEN, "XDG_STATE_HOME": str(folder / "state")},
         stdout=subprocess.PIPE,
@@ -96,7 +96,7 @@ def test_sigterm_ends_the_server_with_zero_and_streams_with_it(tmp_path: Path) -
 
 
 def test_a_port_that_is_taken_is_told_in_words(served: Served, tmp_path: Path) -> None:
-    done = ratchet("serve", "--port", str(served.port), cwd=tmp_path, RATCHET_TOKEN=TOKEN)
+    done = ratchet("serve", "--workers", "0", "--port", str(served.port), cwd=tmp_path, RATCHET_TOKEN=TOKEN)
     assert done.returncode == 3 and "cannot listen" in done.stderr and "--port" in done.stderr
 
 
