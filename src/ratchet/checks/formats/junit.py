@@ -535,16 +535,19 @@ _VAGUE = {"", "failure", "failed", "error", "fail", "testcodefailure", "exceptio
 
 def _is_vague(kind: str) -> bool:
     """Words that say no more than that it failed; capitals are the macro that checked."""
-    return kind.isupper() or kind.startswith("test failure") or kind.lower() in _VAGUE
+    told = kind.isupper() or kind.startswith("test failure") or kind.lower() in _VAGUE
+    return told or kind.endswith("see stacktrace for details")
 
 
 _PLACE_LINE = re.compile(r"^(?:[^\s:]+:\d+|unknown file)\n")
-_STACK = re.compile(r"\n\s*(?:at |❯ |#\d+ |# \./|/\S+:\d+)")
+_STACK = re.compile(r"\n\s*(?:at |❯ |#\d+ |# \./|/\S+:\d+|Stack trace:\n)")
+_GO_FRAMING = re.compile(r"(?m)^\s*(?:=== (?:RUN|PAUSE|CONT|NAME)|--- FAIL:).*\n?")
 _TELLING = re.compile(r"^.*(?:: Failure|FAILED|[Aa]ssert|[Ee]rror|panic|terminate called|Segmentation).*$", re.M)
 
 
 def _before_stack(body: str) -> str:
     """What a failure without a message says before it lists its stack."""
+    body = _GO_FRAMING.sub("", body) if "=== " in body else body.removeprefix("Failure:\n")
     found = _STACK.search(body)
     return _PLACE_LINE.sub("", (body[: found.start()] if found else body).removeprefix("FAILED:\n")).strip()
 

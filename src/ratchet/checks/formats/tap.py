@@ -19,6 +19,7 @@ _PROVE = re.compile(r"^(?P<file>\S+\.(?:t|pl|bats|js|mjs|sh)) \.{2,} ?(?:skipped
 _SUMMARY = re.compile(r"^# (?P<word>tests|pass|fail|cancelled|skip|skipped|todo)\s+(?P<count>\d{1,9})$")
 _TEST_FILE = re.compile(r"^[^\s>]+\.(?:test|spec)\.[cm]?[jt]sx?$")
 _AT = re.compile(r"(?:file://)?([^\s()]+?):(\d{1,9}):\d+\)?$")
+_ESCAPED = re.compile(r"\\([#\\])")
 _DASH = re.compile(r"^\s*-(?:\s+|$)")
 _WORDS = {"tests": "tests", "pass": "passed", "fail": "failed", "skip": "skipped", "skipped": "skipped", "todo": "todo"}
 _DEEPEST = 50
@@ -272,7 +273,8 @@ def _described(match: re.Match[str]) -> tuple[str, TestStatus, str, float]:
     if "#" in rest and (directive := _DIRECTIVE.search(rest)):
         status = TestStatus.SKIPPED if directive.group("word").lower() == "skip" else TestStatus.TODO
         reason, rest = directive.group("reason").strip(), rest[: directive.start()]
-    name = _DASH.sub("", rest, count=1).strip().replace("\\#", "#")
+    name = _DASH.sub("", rest, count=1).strip()
+    name = _ESCAPED.sub(r"\1", name) if "\\" in name else name
     return name, status, reason, duration_s
 
 
