@@ -18,7 +18,7 @@ from ratchet import config
 from ratchet.checks import Target
 from ratchet.checks.affected import affected
 from ratchet.checks.detect import detect
-from ratchet.checks.inventory import missing, without
+from ratchet.checks.inventory import heard, missing, without
 from ratchet.checks.project import Project
 from ratchet.checks.run import TestRun, allowed_environment
 from ratchet.core.compare import Delta, compare
@@ -262,11 +262,10 @@ class Suite:
         """A file that once had results, and still holds tests, must have some again; until then it stays known."""
         project = Project(self.folder)
         lost = missing(report, project, self._read("inventory.json", list[str]) or [])
-        self._keep_inventory(report, lost)
+        self._keep_inventory(heard(report, project) | set(lost))
         return without(report, lost)
 
-    def _keep_inventory(self, report: Report, lost: list[str]) -> None:
-        files = {test.file for test in report.tests if test.file} | set(lost)
+    def _keep_inventory(self, files: set[str]) -> None:
         keep(self.state / "inventory.json", msgspec.json.encode(sorted(files)))
 
     def _flaky(self, report: Report, tree: str) -> list[str]:
@@ -311,7 +310,7 @@ class Suite:
         that have no results now."""
         red = sorted(test.id for test in report.tests if test.status in RED)
         keep(self.state / "baseline.json", msgspec.json.encode(red))
-        self._keep_inventory(report, [])
+        self._keep_inventory(heard(report, Project(self.folder)))
         return red
 
     def _read(self, name: str, kind: type[T]) -> T | None:

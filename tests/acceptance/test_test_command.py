@@ -148,6 +148,28 @@ def test_only_what_a_change_can_reach(tmp_path: Path) -> None:
     assert everything["totals"]["tests"] == 3
 
 
+def test_a_file_whose_results_vanish_is_no_pass_until_it_goes_or_is_accepted(tmp_path: Path) -> None:
+    """The inventory: what earlier runs found, in `.ratchet/tests/all/inventory.json`."""
+    folder = make_repository(tmp_path / "it", {"test_one.py": GREEN, "test_two.py": GREEN})
+    assert ratchet("test", cwd=folder).returncode == 0
+    inventory = folder / ".ratchet" / "tests" / "all" / "inventory.json"
+    assert json.loads(inventory.read_text()) == ["test_one.py", "test_two.py"]
+    (folder / "pytest.ini").write_text("[pytest]\npython_files = test_one.py\n")
+    for _ in range(2):
+        vanished = ratchet("test", cwd=folder)
+        assert vanished.returncode != 0
+        assert "no result came from test files that are there: test_two.py" in vanished.stdout
+    ratchet("test", "--save-baseline", cwd=folder)
+    assert ratchet("test", cwd=folder).returncode == 0
+
+
+def test_a_test_file_that_is_deleted_is_not_missed(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", {"test_one.py": GREEN, "test_two.py": GREEN})
+    assert ratchet("test", cwd=folder).returncode == 0
+    (folder / "test_two.py").unlink()
+    assert ratchet("test", cwd=folder).returncode == 0
+
+
 def test_a_test_that_fails_and_then_passes_on_the_same_tree_is_flaky_and_said_so(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     body = f"p = pathlib.Path({str(marker)!r})\n    seen = p.exists()\n    p.touch()\n    assert seen\n"

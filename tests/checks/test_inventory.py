@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.checks import Target
-from ratchet.checks.inventory import complete
+from ratchet.checks.inventory import complete, heard, missing
 from ratchet.checks.project import Project
 from ratchet.core.report import Diagnostic, Report, ReportStatus, TestResult, TestStatus
 
@@ -70,3 +70,15 @@ def test_a_package_of_go_without_a_result_is_no_pass(tmp_path: Path) -> None:
     assert report.notes == ["no result came from test files that are there: in/y_test.go"]
     whole = passed(result(package="example.com/shop"), result(package="example.com/shop/in"))
     assert complete(whole, go, project) is whole
+
+
+def test_a_file_of_rust_is_heard_by_the_names_of_its_tests(tmp_path: Path) -> None:
+    rust = "#[test]\n#[should_panic]\nfn adds_%s() {}\n"
+    files = {"Cargo.toml": "[package]\n", "src/lib.rs": rust % "up", "tests/whole.rs": rust % "all"}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    project, known = Project(tmp_path), {"src/lib.rs", "tests/whole.rs"}
+    unit = TestResult(id="tests::adds_up", status=TestStatus.PASSED)
+    assert heard(passed(unit, TestResult(id="adds_all", status=TestStatus.PASSED)), project) == known
+    assert missing(passed(unit), project, known) == ["tests/whole.rs"]

@@ -49,6 +49,17 @@ ODD = [
     f'<testcase name="talks" classname="a.b.CTest" time="1"><system-out><![CDATA[{PLAIN}]]></system-out></testcase>',
     '<testcase name="twice" classname="a.b.CTest" time="1" name="twice"/>',
     '<testcase name="a < b" classname="a.b.CTest" time="1"/>',
+    *(
+        f'<testcase name="says" classname="a.b.CTest" time="1">{said}</testcase>\n' * 4
+        for said in (
+            '<system-out>he said "no"</system-out>\n<system-err><![CDATA[<a> ]] &x;]]></system-err>',
+            "<system-out>&nbsp;</system-out>",
+            "<system-out>a ]]> b</system-out>",
+            "<system-out>a &lt; b</system-out><failure>no</failure>",
+            "<system-out>one</system-err>",
+            "loose text",
+        )
+    ),
     f"<!-- {PLAIN} -->",
     f"<system-out>{PLAIN}</system-out>",
     "some text & more",
@@ -78,6 +89,25 @@ def test_common_writers_go_down_the_lane(keys: str, end: str) -> None:
     assert run is not None
     assert run.names == [row["name"] for row in values]
     assert run.groups == ["c"] * 30
+
+
+def test_what_passing_tests_printed_keeps_them_in_the_lane_and_is_dropped() -> None:
+    said = '<system-out><![CDATA[a "quoted" <testcase name=]]></system-out>\n'
+    talking = case(1).replace("/>", f">{said}</testcase>")
+    run = lane.find((case(0) + talking + case(2) + talking).encode() + b"</testsuite>", 0)
+    assert run is not None
+    assert run.names == ["does_0", "does_1", "does_2", "does_1"]
+
+
+def test_a_failing_case_ends_a_run_and_the_next_run_begins_behind_it() -> None:
+    failing = case(9).replace("/>", "><failure>no</failure></testcase>")
+    document = (PLAIN + failing + PLAIN + "</testsuite>").encode()
+    first = lane.find(document, 0)
+    assert first is not None
+    assert first.end == len(PLAIN)
+    second = lane.find(document, first.end)
+    assert second is not None
+    assert second.begin == len(PLAIN) + len(failing)
 
 
 @pytest.mark.parametrize("odd", [odd for odd in ODD if odd.startswith("<testcase") and "turned" not in odd][:2])

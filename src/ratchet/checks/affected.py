@@ -1,4 +1,5 @@
-"""Which test files a change can reach, by who imports whom. When that cannot be told, all of a target's tests."""
+"""Which test files and packages a change can reach, by who imports whom. When that cannot be told, all of a target's
+tests."""
 
 from __future__ import annotations
 
@@ -6,12 +7,12 @@ import re
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from ratchet.checks import Target
+from ratchet.checks import Target, packages
 from ratchet.checks.project import Project
 from ratchet.core.report import TestResult, TestStatus
 from ratchet.core.roles import matches
 
-# Runners that take file names; for the others a target is all or nothing.
+# Runners that take file names. Go and cargo take packages; for the others a target is all or nothing.
 _BY_FILE = {"pytest", "jest", "vitest", "mocha", "node", "bun", "deno", "playwright", "bats", "rspec", "phpunit"}
 _PYTHON_IMPORT = re.compile(r"(?m)^\s*(?:from\s+([.\w]+)\s+import\s+([\w, ()*]+)|import\s+([\w., ]+))")
 _SCRIPT_IMPORT = re.compile(r"""(?:from\s*|import\s*\(?\s*|require\s*\(\s*)["'](\.{1,2}/[^"']+)["']""")
@@ -31,7 +32,9 @@ def _of_target(project: Project, target: Target, changed: list[str]) -> list[Tes
     prefix = "" if target.root == "." else f"{target.root}/"
     inside = [path for path in changed if path.startswith(prefix)]
     if not inside:
-        return None
+        return [] if changed and _reaches_out(project, target) else None
+    if target.runner in {"go", "cargo"}:
+        return _of_packages(project, target, inside, prefix)
     known = project.known
     graphed = all(path.endswith((".py", *_SCRIPTS)) and path in known for path in inside)
     shared = any(PurePosixPath(path).name in _EVERYTHING for path in inside)
@@ -41,6 +44,26 @@ def _of_target(project: Project, target: Target, changed: list[str]) -> list[Tes
     files = sorted(path for path in reached if _is_test_file(path, target))
     own = [path.removeprefix(prefix) for path in files]
     return [TestResult(id=path, file=path, status=TestStatus.TODO) for path in own] or None
+
+
+def _reaches_out(project: Project, target: Target) -> bool:
+    """Whether a change outside the target's folder may be a change to it."""
+    if target.runner == "go":
+        return packages.go_reaches_out(project, target.root)
+    return target.runner in {"cargo", "nextest"} and packages.cargo_reaches_out(project, target.root)
+
+
+def _of_packages(project: Project, target: Target, changed: list[str], prefix: str) -> list[TestResult] | None:
+    """A package is chosen by a file in it that its runner knows it by; cargo needs its name, too."""
+    if target.runner == "cargo":
+        found = packages.cargo_packages(project, target.root, changed)
+        return _chosen({} if found is None else {path.removeprefix(prefix): name for name, path in found.items()})
+    files = packages.go_tests(project, target.root, changed)
+    return _chosen({path.removeprefix(prefix): "" for path in files or []}) or (None if files == [] else [])
+
+
+def _chosen(files: dict[str, str]) -> list[TestResult]:
+    return [TestResult(id=file, file=file, name=name, status=TestStatus.TODO) for file, name in files.items()]
 
 
 def _is_test_file(path: str, target: Target) -> bool:

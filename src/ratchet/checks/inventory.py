@@ -27,6 +27,7 @@ _MARKS = {
     ".exs": re.compile(r"(?m)^\s*test\b"),
     ".t": re.compile(r"(?m)^\s*(?:ok|is|like|subtest|is_deeply)\b"),
 } | dict.fromkeys((".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx"), _SCRIPT)
+_RUST_TEST = re.compile(r"#\[(?:\w+::)*test\b[^\]]*\](?:\s*#\[[^\]]*\])*\s*(?:pub\s+)?(?:async\s+)?fn\s+(\w+)")
 # What each runner takes when nobody tells it otherwise, by which command, and where somebody could have told it.
 _SPECS = ["**/*.test.?s", "**/*.spec.?s", "**/*.test.?sx", "**/*.spec.?sx"]
 _DEFAULTS = {
@@ -59,10 +60,19 @@ def without(report: Report, lost: list[str]) -> Report:
 
 def missing(report: Report, project: Project, known: Iterable[str]) -> list[str]:
     """The known files that hold tests and of which the report says nothing."""
-    told = {test.file for test in report.tests} | {error.file for error in broken(report)}
+    told = heard(report, project) | {error.file for error in broken(report)}
     folders = _go_folders(report, project)
     silent = [file for file in known if file not in told and root_of(file) not in folders]
     return sorted(file for file in silent if _has_tests(project, file))
+
+
+def heard(report: Report, project: Project) -> set[str]:
+    """The files that results came from. Cargo names none: there a file is heard by the names of the tests in it."""
+    files = {test.file for test in report.tests if test.file}
+    if any(not test.file for test in report.tests) and any(project.named("**/Cargo.toml")):
+        names = {re.split(r"::| ", test.id)[-1] for test in report.tests}
+        files |= {path for path in project.named("**/*.rs") if names & set(_RUST_TEST.findall(project.text(path)))}
+    return files
 
 
 def _go_folders(report: Report, project: Project) -> set[str]:

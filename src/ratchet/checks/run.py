@@ -99,7 +99,7 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
             try:
                 finished = await self._steps(steps, session, log)
             except ProgramMissing as error:
-                return _cannot(target, steps, f"{error.message.strip()}; {error.hint}")
+                return _cannot(target, steps, f"{error.message.strip()}; {error.hint}{_prepared(target)}")
             report = _conclude(target, how, session, finished, log=log, began=began)
             if not session.only:
                 report = complete(report, target, Project(session.folder))
@@ -165,6 +165,11 @@ def _conclude(
         note = f"what it printed holds no results that could be trusted; it ended with {results.exit_code}"
         return msgspec.structs.replace(report, status=ReportStatus.UNKNOWN, notes=[*report.notes, note])
     return names_running(report)
+
+
+def _prepared(target: Target) -> str:
+    """A runner that is not there is mostly a project that was not set up."""
+    return f", or set the project up first: {' && '.join(target.setup)}" if target.setup else ""
 
 
 def _cannot(target: Target, steps: list[Step], why: str) -> Report:

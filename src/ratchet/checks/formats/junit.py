@@ -151,7 +151,8 @@ class _JUnit:
         self.settle()
         if len(self.open) < _DEPTH:
             self.open.append((name, attributes))
-            self.path = _path(self.open)
+            if name == "testsuite" and attributes.get("name"):
+                self.path = [*self.path, attributes["name"]]
         if not self.writer:
             self._written_by(_writer_of_suite(attributes))
         self._count(attributes)
@@ -160,9 +161,8 @@ class _JUnit:
         """The outermost element that has totals is the summary; several roots or suites add up."""
         if "tests" not in attributes or any("tests" in a for _, a in self.open[:-1]):
             return
-        for key in _COUNTS.keys() & attributes:
-            if (said := attributes[key]).isdecimal():
-                word = _COUNTS[key]
+        for key, word in _COUNTS.items():
+            if (said := attributes.get(key, "")).isdecimal():
                 self.reported[word] = min(self.reported.get(word, 0) + int(said[:9]), 1 << 40)
 
     def _close(self, name: str) -> None:
@@ -535,16 +535,19 @@ _VAGUE = {"", "failure", "failed", "error", "fail", "testcodefailure", "exceptio
 
 def _is_vague(kind: str) -> bool:
     """Words that say no more than that it failed; capitals are the macro that checked."""
-    return kind.isupper() or kind.startswith("test failure") or kind.lower() in _VAGUE
+    told = kind.isupper() or kind.startswith("test failure") or kind.lower() in _VAGUE
+    return told or kind.endswith("see stacktrace for details")
 
 
 _PLACE_LINE = re.compile(r"^(?:[^\s:]+:\d+|unknown file)\n")
-_STACK = re.compile(r"\n\s*(?:at |❯ |#\d+ |# \./|/\S+:\d+)")
+_STACK = re.compile(r"\n\s*(?:at |❯ |#\d+ |# \./|/\S+:\d+|Stack trace:\n)")
+_GO_FRAMING = re.compile(r"(?m)^\s*(?:=== (?:RUN|PAUSE|CONT|NAME)|--- FAIL:).*\n?")
 _TELLING = re.compile(r"^.*(?:: Failure|FAILED|[Aa]ssert|[Ee]rror|panic|terminate called|Segmentation).*$", re.M)
 
 
 def _before_stack(body: str) -> str:
     """What a failure without a message says before it lists its stack."""
+    body = _GO_FRAMING.sub("", body) if "=== " in body else body.removeprefix("Failure:\n")
     found = _STACK.search(body)
     return _PLACE_LINE.sub("", (body[: found.start()] if found else body).removeprefix("FAILED:\n")).strip()
 

@@ -19,6 +19,8 @@ _PROVE = re.compile(r"^(?P<file>\S+\.(?:t|pl|bats|js|mjs|sh)) \.{2,} ?(?:skipped
 _SUMMARY = re.compile(r"^# (?P<word>tests|pass|fail|cancelled|skip|skipped|todo)\s+(?P<count>\d{1,9})$")
 _TEST_FILE = re.compile(r"^[^\s>]+\.(?:test|spec)\.[cm]?[jt]sx?$")
 _AT = re.compile(r"(?:file://)?([^\s()]+?):(\d{1,9}):\d+\)?$")
+_ESCAPED = re.compile(r"\\([#\\])")
+_DASH = re.compile(r"^\s*-(?:\s+|$)")
 _WORDS = {"tests": "tests", "pass": "passed", "fail": "failed", "skip": "skipped", "skipped": "skipped", "todo": "todo"}
 _DEEPEST = 50
 
@@ -52,7 +54,7 @@ class _Point(msgspec.Struct):
     reason: str
     duration_s: float
     children: list[TestResult]
-    body: Ends
+    body: Ends | None = None
     fields: dict[str, str] = {}
 
 
@@ -83,9 +85,9 @@ class _Tap:
         depth = min((len(line) - len(text)) // 4, _DEEPEST)
         if text == "---" and self.point:
             self.yaml, self.indent = [], len(line) - len(text)
-        elif match := _POINT.match(text):
+        elif text.startswith(("ok", "not ok")) and (match := _POINT.match(text)):
             self._point(match, depth)
-        elif match := _PLAN.match(text):
+        elif text.startswith("1..") and (match := _PLAN.match(text)):
             self._plan(match, depth)
         elif text.startswith("#"):
             self._comment(text, line)
@@ -93,7 +95,7 @@ class _Tap:
             self._close_brace()
         elif text.startswith("Bail out!"):
             self.bailed = text[9:].strip() or "no reason given"
-        elif match := _PROVE.match(text):
+        elif " .." in text and (match := _PROVE.match(text)):
             self._new_file(match.group("file"), match.group("skipped"))
 
     def _yaml(self, line: str) -> None:
@@ -113,6 +115,7 @@ class _Tap:
             word = _WORDS.get(match.group("word"), "")
             self.reported.update({word: int(match.group("count"))} if word else {})
         elif self.point:
+            self.point.body = self.point.body or Ends()
             self.point.body.add(text.removeprefix("#").removeprefix(" ") + "\n")
 
     def _plan(self, match: re.Match[str], depth: int) -> None:
@@ -151,7 +154,6 @@ class _Tap:
             reason=reason,
             duration_s=duration_s,
             children=children,
-            body=Ends(),
         )
         if match.group("rest").rstrip().endswith("{"):
             self.buffered.append(self.point)
@@ -229,8 +231,8 @@ class _Tap:
             return
         name = f"{self.file}::{test.id}" if self.file and test.id != self.file else test.id
         count = self.seen[name] = self.seen.get(name, 0) + 1
-        kept = msgspec.structs.replace(test, id=name if count == 1 else f"{name} #{count}")
-        self.done.append(kept)
+        key = name if count == 1 else f"{name} #{count}"
+        self.done.append(test if key == test.id else msgspec.structs.replace(test, id=key))
 
     def _new_file(self, file: str, skipped: str | None) -> None:
         """`prove` begins the next file: a document of its own."""
@@ -268,15 +270,16 @@ def _described(match: re.Match[str]) -> tuple[str, TestStatus, str, float]:
     rest, duration_s = _timed(rest)
     status = TestStatus.FAILED if match.group("not") else TestStatus.PASSED
     reason = ""
-    if directive := _DIRECTIVE.search(rest):
+    if "#" in rest and (directive := _DIRECTIVE.search(rest)):
         status = TestStatus.SKIPPED if directive.group("word").lower() == "skip" else TestStatus.TODO
         reason, rest = directive.group("reason").strip(), rest[: directive.start()]
-    name = re.sub(r"^\s*-(?:\s+|$)", "", rest).strip().replace("\\#", "#")
+    name = _DASH.sub("", rest, count=1).strip()
+    name = _ESCAPED.sub(r"\1", name) if "\\" in name else name
     return name, status, reason, duration_s
 
 
 def _timed(rest: str) -> tuple[str, float]:
-    if not (match := _TIME.search(rest)):
+    if "#" not in rest or not (match := _TIME.search(rest)):
         return rest, 0.0
     if match.group("bats"):
         return rest[: match.start()], int(match.group("bats")) / 1000
@@ -313,7 +316,7 @@ def _float(text: str) -> float:
 
 
 def _failure(point: _Point, failing_child: bool) -> Failure:
-    fields, body = point.fields, point.body.text().strip("\n")
+    fields, body = point.fields, point.body.text().strip("\n") if point.body else ""
     named = (fields.get(key) for key in ("error", "error.message", "message", "assertion"))
     message = next((text for text in named if text), "a subtest failed" if failing_child else "")
     expected, actual = _sides(fields)

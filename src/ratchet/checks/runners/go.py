@@ -42,7 +42,8 @@ class Go(Usual):
     def launch(self, target: Target, session: Session) -> list[Step]:
         words = target.command
         # -count=1: a cached result is a result of another run.
-        options = ["-json", "-count=1", *(["-run", _pattern(session.only)] if session.only else [])]
+        named = [test for test in session.only if test.id != test.file]  # the others stand for their packages
+        options = ["-json", "-count=1", *(["-run", _pattern(named)] if named else [])]
         packages = list(dict.fromkeys(_package(test) for test in session.only))
         rest = packages if session.only and all(packages) else words[2:]
         return [Step(argv=[*words[:2], *options, *rest], channel=_CHANNEL)]

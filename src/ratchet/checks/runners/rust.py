@@ -54,12 +54,15 @@ class Cargo(Usual):
 
     def launch(self, target: Target, session: Session) -> list[Step]:
         words, ours = _before_dashes(target.command)
-        names = [test.id for test in session.only]
+        packages = [test for test in session.only if test.id == test.file]
+        words = _of_packages(words, [test.name for test in packages])
+        names = [test.id for test in session.only if test.id != test.file]
         exact = [*names, "--exact"] if names else []
         build = ["--no-fail-fast", "--message-format=json", "--config", _BOOTSTRAP]
         libtest = ["--", "-Z", "unstable-options", "--format=json", "--report-time", *ours, *exact]
         steps = [Step(argv=[*words, "--tests", *build, *libtest], channel=_EVENTS)]
-        if not names and _has_library(session.folder):
+        folders = [session.folder / root_of(test.file) for test in packages] or [session.folder]
+        if not names and any(map(_has_library, folders)):
             docs = [*words, "--doc", "--no-fail-fast", *(["--", *ours] if ours else [])]
             steps.append(Step(argv=docs, channel=_DOCS))
         return steps
@@ -86,6 +89,13 @@ def _without_backtrace(test: TestResult) -> TestResult:
 def _before_dashes(words: list[str]) -> tuple[list[str], list[str]]:
     at = words.index("--") if "--" in words else len(words)
     return words[:at], words[at + 1 :]
+
+
+def _of_packages(words: list[str], names: list[str]) -> list[str]:
+    """The command for these packages alone."""
+    if not names:
+        return words
+    return [*(word for word in words if word not in {"--workspace", "--all"}), *(f"--package={name}" for name in names)]
 
 
 def _has_library(folder: Path) -> bool:
