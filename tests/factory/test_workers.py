@@ -14,14 +14,17 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
+from ratchet import engine
 from ratchet.core import events as ev
 from ratchet.core.item import Item, ItemStatus
 from ratchet.core.lease import Lease
 from ratchet.core.state import RunStatus
 from ratchet.dispatch import PAUSE_MAX_S, Slot
 from ratchet.errors import LeaseLost
+from ratchet.process import this_process
 from ratchet.store import RunRow, Store
 from ratchet.surfaces.live import silent
+from tests.contract.servers import fresh_database
 from tests.factory import flood
 from tests.support import APPROVED, git, make_repository, open_factory, small_project, write_script
 
@@ -189,6 +192,28 @@ def test_a_cancelled_run_stops_within_seconds_and_the_worker_goes_on_with_the_ne
     until(status(world, item, ItemStatus.CANCELLED), within_s=10)
     other = world.add("other")
     until(status(world, other, ItemStatus.COMPLETED))
+
+
+@pytest.mark.parametrize("told", ["cancelled", "killed"])
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
+def test_who_is_told_to_stop_does_so_at_once_and_not_at_the_next_heartbeat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, told: str
+) -> None:
+    monkeypatch.setattr(engine, "BEAT_S", 600.0)
+    store = flood.open_world(str(tmp_path / "ratchet.db") if backend == "sqlite" else fresh_database())
+    store.add(flood.item(flood.lay_out(tmp_path), "thing", "HEAD"))
+    lease = store.claim("item-thing", run="run-1", holder=this_process(), ttl_s=3600)
+
+    async def work() -> None:
+        async with engine.kept(store, lease, lease_s=3600):
+            while store.worker(lease.worker).status != "running":  # its first heartbeat is through
+                await asyncio.sleep(0)
+            store.cancel(lease.item, by="ann") if told == "cancelled" else store.kill(lease.worker, by="ann")
+            await asyncio.sleep(600)
+
+    with pytest.raises(engine.AbortAsked if told == "cancelled" else LeaseLost):
+        asyncio.run(asyncio.wait_for(work(), 30))
+    store.close()
 
 
 def test_a_killed_worker_stops_writes_nothing_more_and_its_run_goes_on(world: World) -> None:
