@@ -343,7 +343,7 @@ def _script() -> str:
     at, later, run = "'2026-01-01T00:00:00.000000Z'", "'2999'", "'run-' || :n"
     zeros, token, worker = f"'{'0' * 64}'", "'token-' || :n", "'worker-' || :n"
     lease = ["'w'", "'m'", "1", "'1'", later, token, worker]
-    claim = _with(fused.CLAIM, [at, at, at, "-1", "''", run, at, zeros, *lease, worker, "'w'", at, at])
+    claim = _with(fused.CLAIM, [at, at, at, "-1", "''", run, at, zeros, *lease, worker, "'w'", at, at, token])
     data = "'\\x7b7d'"
     complete = _with(fused.COMPLETE, [":item", ":run", ":epoch", "'run_completed'", data, at])
     lines = ["\\set n random(1, 900000000000000)", f"{claim} \\gset", f"{complete};"]

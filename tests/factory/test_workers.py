@@ -206,8 +206,7 @@ def test_who_is_told_to_stop_does_so_at_once_and_not_at_the_next_heartbeat(
 
     async def work() -> None:
         async with engine.kept(store, lease, lease_s=3600):
-            while store.worker(lease.worker).status != "running":  # its first heartbeat is through
-                await asyncio.sleep(0)
+            await asyncio.to_thread(until, lambda: store.worker(lease.worker).status == "running")
             store.cancel(lease.item, by="ann") if told == "cancelled" else store.kill(lease.worker, by="ann")
             await asyncio.sleep(600)
 
