@@ -17,7 +17,7 @@ from ratchet.core.lease import Lease
 from ratchet.core.queue import NoWork
 from ratchet.core.signal import Topic
 from ratchet.errors import EnvironmentCannot, StoreNewer
-from ratchet.store import open_store
+from ratchet.store import Store, open_store
 from ratchet.store.postgres import PostgresStore
 from tests.contract.servers import Server, World, fresh_database
 from tests.contract.test_queue import holder, named
@@ -135,7 +135,7 @@ def test_an_address_opens_a_server_and_a_password_is_never_told(world: World) ->
     assert "s3cret" not in str(refused.value)
 
 
-ENDS: dict[str, Callable[[PostgresStore, Lease], object]] = {
+ENDS: dict[str, Callable[[Store, Lease], object]] = {
     "stuck": lambda store, lease: store.stuck(lease, "no progress"),
     "complete": lambda store, lease: store.complete(lease, commits=1, head="h"),
     "fail": lambda store, lease: store.fail(lease, Reason.WORKER_LOST, "lost"),
