@@ -88,6 +88,12 @@ def test_a_gate_that_cannot_run_stops_before_anything_is_spent(tmp_path: Path) -
     assert "no-such-linter" in state.detail and "usage_metered" not in kinds(events)
 
 
+def test_a_gate_nobody_knows_and_without_a_command_stops_the_run(tmp_path: Path) -> None:
+    state, events, _ = carry_script(tmp_path, GOOD_SCRIPT, gates({"name": "linty"}))
+    assert (state.status, state.failure) == (RunStatus.FAILED, Reason.MISCONFIGURED)
+    assert "linty" in state.detail and "usage_metered" not in kinds(events)
+
+
 def test_a_gate_without_an_end_fails_in_time(tmp_path: Path) -> None:
     slow = {"name": "slow", "command": "sh -c 'grep -q sub calc.py && exec sleep 600 || exit 0'", "timeout_s": 2}
     state, events, _ = carry_script(tmp_path, GOOD_SCRIPT, gates(slow), "tdd.attempts=1", "tdd.audit_tries=1")
@@ -145,7 +151,7 @@ NO = '{"verdict": "changes_requested", "summary": "no", "findings": [{"file": "c
     [(YES, GateStatus.PASSED), (NO, GateStatus.FAILED), ("looks fine to me!", GateStatus.FAILED)],
 )
 def test_only_a_valid_verdict_of_the_judge_passes(tmp_path: Path, answer: str, status: GateStatus) -> None:
-    script = GOOD_SCRIPT | {"judge": [{"say": answer}] * 3}
+    script = GOOD_SCRIPT | {"gate.judge": [{"say": answer}] * 3}
     state, events, _ = carry_script(tmp_path, script, gates({"name": "judge"}), "tdd.attempts=1", "tdd.audit_tries=1")
     assert ran(events, "judge")[0].status is status
     assert bool(state.commits) == (status is GateStatus.PASSED)
@@ -160,7 +166,7 @@ def test_architecture_is_judged_only_when_the_change_is_large(tmp_path: Path) ->
 def test_architecture_is_judged_when_a_module_is_new(tmp_path: Path) -> None:
     module = {"say": "Subtract", "write": {"minus.py": "def sub(a, b):\n    return a - b\n"},
               "append": {"calc.py": "\n\nfrom minus import sub\n"}}  # fmt: skip
-    script = GOOD_SCRIPT | {"implement": [module], "architecture": [{"say": YES}]}
+    script = GOOD_SCRIPT | {"implement": [module], "gate.architecture": [{"say": YES}]}
     state, events, _ = carry_script(tmp_path, script, gates({"name": "architecture"}))
     assert [one.status for one in ran(events, "architecture")] == [GateStatus.PASSED]
     assert state.status is RunStatus.COMPLETED

@@ -12,11 +12,13 @@ from pathlib import Path
 
 from ratchet.core import events as ev
 from ratchet.core.failure import Reason
+from ratchet.core.gates import Gate
 from ratchet.core.roles import Writes
 from ratchet.core.state import Phase, RunState, Table
 from ratchet.core.workflow import Act, Workflow, counts, fail, summary
 from ratchet.steps import Doing, Done, Work, cross
 from ratchet.steps.asking import propose
+from ratchet.steps.gates import Answer, Look
 
 PROMPT = """# Your task
 You are the writer. Keep the handbook in docs/ true to the spec. Write there and nowhere else. A page that links to one
@@ -78,3 +80,13 @@ async def write(work: Work, doing: Doing) -> Done:
 def _dead_links(docs: Path) -> list[str]:
     links = [link for page in sorted(docs.rglob("*.md")) for link in _LINK.findall(page.read_text("utf-8", "replace"))]
     return [link for link in links if not (docs / link).is_file()]
+
+
+LONGEST = 200
+
+
+async def short(look: Look, gate: Gate) -> Answer:
+    """A gate: no page has more lines than anybody reads."""
+    pages = sorted((look.work.workspace.path / "docs").rglob("*.md"))
+    long = [page.name for page in pages if page.read_text("utf-8", "replace").count("\n") > LONGEST]
+    return Answer(why=f"pages of more than {LONGEST} lines: {', '.join(long)}" if long else "")

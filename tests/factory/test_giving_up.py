@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from ratchet.core import events as ev
 from ratchet.core.failure import Reason
-from ratchet.core.item import Item, ItemStatus, ParkReason
-from ratchet.core.locks import Locked
+from ratchet.core.item import Item, ItemStatus
 from ratchet.core.state import RunState, RunStatus
+from ratchet.errors import LeaseHeld
 from ratchet.factory import Factory
 from tests.support import APPROVED, AUDIT, COMPLETE, GOOD_SCRIPT, IMPLEMENT, open_factory, ratchet, small_project
 
@@ -115,14 +116,13 @@ def test_an_agent_that_stays_stuck_is_no_dead_end(tmp_path: Path) -> None:
 # --- locks -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_whose_footprint_is_held_waits_and_has_done_nothing(tmp_path: Path) -> None:
+def test_an_item_whose_footprint_is_held_is_not_claimed_until_it_is_free(tmp_path: Path) -> None:
     place = small_project(tmp_path)
     with open_factory(place) as factory:
         holder = factory.claim(queued(factory, place, "A.md", footprint=["tests/"]).id)
-        assert isinstance(factory.store.lock(holder, ["tests/"]), Locked)
-        state, heard = carried(factory, queued(factory, place, "B.md", footprint=["calc.py", "tests/test_sub.py"]).id)
-        assert state.parked and state.parked.reason is ParkReason.BLOCKED and holder.run in state.parked.detail
-        assert state.parked.until and not any(isinstance(event, ev.StepStarted) for event in heard)
+        queued(factory, place, "B.md", footprint=["calc.py", "tests/test_sub.py"])
+        with pytest.raises(LeaseHeld, match=holder.run):
+            factory.claim("item-b")
         factory.store.release(holder)
         again, _ = carried(factory, "item-b")
         assert again.status is RunStatus.COMPLETED

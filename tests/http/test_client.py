@@ -32,7 +32,7 @@ WORK = api.Work(repo="owner/name", spec="# Do it")
 def real_server(folder: Path, port: int = 0) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """`ratchet serve` itself, in a process of its own."""
     child = subprocess.Popen(
-        [*RATCHET, "serve", "--json", "--port", str(port)],
+        [*RATCHET, "serve", "--json", "--workers", "0", "--port", str(port)],
         cwd=folder,
         env=quick_environment() | {"RATCHET_TOKEN": TOKEN, "XDG_STATE_HOME": str(folder / "state")},
         stdout=subprocess.PIPE,

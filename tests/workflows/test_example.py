@@ -35,13 +35,13 @@ def installed(tmp_path: Path) -> str:
     return str(site)
 
 
-def run(tmp_path: Path, site: str, turns: list[dict[str, Any]]) -> tuple[Path, str]:
+def run(tmp_path: Path, site: str, turns: list[dict[str, Any]], *settings: str) -> tuple[Path, str]:
     place = make_repository(tmp_path / "project", SMALL)
     script = write_script(place, {"handbook.write": turns})
     root = f"workspace.root={tmp_path}/ws"
     env = {"PYTHONPATH": os.pathsep.join([site, os.environ.get("PYTHONPATH", "")])}
     done = ratchet("run", "SPEC.md", "--workflow", "handbook", "--agent", f"scripted:{script}", "--set", root,
-                   cwd=place, **env)  # fmt: skip
+                   *(word for setting in settings for word in ("--set", setting)), cwd=place, **env)  # fmt: skip
     told = ratchet("show", "last", cwd=place, **env)
     return place, f"{done.stdout}{done.stderr}{told.stdout}{told.stderr}"
 
@@ -60,3 +60,9 @@ def test_its_bounds_hold_and_without_it_the_name_is_unknown(tmp_path: Path, inst
     assert "failed (no_progress): no page that will do: 3 attempts in vain" in told
     alone = ratchet("run", "SPEC.md", "--workflow", "handbook", "--agent", "scripted:x", cwd=place)
     assert alone.returncode == 2 and "there is no workflow 'handbook'" in alone.stderr
+
+
+def test_its_gate_refuses_in_its_own_words(tmp_path: Path, installed: str) -> None:
+    long = GOOD | {"write": {"docs/index.md": "word\n" * 300}}
+    _, told = run(tmp_path, installed, [long, GOOD], 'gates=[{"name": "short"}]')
+    assert "gate short failed: pages of more than 200 lines: index.md" in told and "completed: 1 commits" in told, told

@@ -95,7 +95,7 @@ def test_a_scribe_that_touches_code_changes_only_the_spec(tmp_path: Path) -> Non
 
 
 def test_a_builder_may_add_tests_but_not_change_those_that_were_there(tmp_path: Path) -> None:
-    sly = SUB | {"write": {"tests/test_calc.py": "def test_add():\n    pass\n", "tests/test_new.py": "def test_new():\n    assert 1\n"}}  # fmt: skip # noqa: E501
+    sly = SUB | {"write": {"tests/test_calc.py": "def test_add():\n    pass\n", "tests/test_new.py": "def test_new():\n    assert 1 + 1 == 2\n"}}  # fmt: skip # noqa: E501
     state, events, place = play(tmp_path, "build", {"implement": [sly, MUL]})
     assert of(events, ev.WritesUndone)[0].paths == ["tests/test_calc.py"]
     assert "assert add" in git("show", f"{state.head}:tests/test_calc.py", cwd=place)

@@ -184,7 +184,8 @@ def _confine(work: Work, doing: Doing) -> tuple[str, list[str], list[str]]:
     """Undo what the role may not write; returns the tree, the changes that stay, and those undone."""
     before, tree = doing.started.tree, work.workspace.checkpoint()
     changed = work.workspace.changes(before, tree)
-    undone = [path for path in changed if not _may_write(work, doing, path, tree)]
+    there = _at_the_base(work, doing, changed)
+    undone = [path for path in changed if not _may_write(work, doing, path, tree, exists=path in there)]
     undone += work.lock([path for path in changed if path not in undone])
     if not undone:
         return tree, changed, []
@@ -193,11 +194,17 @@ def _confine(work: Work, doing: Doing) -> tuple[str, list[str], list[str]]:
     return tree, work.workspace.changes(before, tree), undone
 
 
-def _may_write(work: Work, doing: Doing, path: str, after: str) -> bool:
+def _at_the_base(work: Work, doing: Doing, paths: list[str]) -> set[str]:
+    """For who may only add. New is what is new since the run began: a test kept by an earlier step is its author's."""
+    if doing.step.writes is not Writes.ADDITIONS:
+        return set()
+    read = work.workspace.read_all(doing.state.base_tree, paths)
+    return {path for path in paths if read.get(path, b"") is not None}
+
+
+def _may_write(work: Work, doing: Doing, path: str, after: str, *, exists: bool) -> bool:
     """By its path, and for files that also say how tests are run, by what was changed in them."""
     step, scope = doing.step, doing.state.scope
-    # "New" is new since the run began: a test that was kept by an earlier step is its author's still.
-    exists = step.writes is Writes.ADDITIONS and work.workspace.read(doing.state.base_tree, path) is not None
     if not scope.may_write(step.role, path, writes=step.writes, paths=step.act.paths, exists=exists):
         return False
     return not says_how_tests_run(path) or not touches_runner(

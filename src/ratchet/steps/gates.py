@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import msgspec
@@ -20,12 +22,13 @@ from ratchet.core.report import ReportStatus
 from ratchet.core.roles import Role, Writes
 from ratchet.core.verdict import Decision, read_review
 from ratchet.core.workflow import Act
-from ratchet.process import confined, supervise
+from ratchet.process import ProgramMissing, confined, supervise
 from ratchet.steps.asking import Variant, ask
 from ratchet.steps.work import Doing, Work, cross, fresh
 
 MUTANTS_MAX = 8
 SAID_MAX_BYTES = 200_000
+READ_MAX_CHARS = 1_000_000  # what is larger was not written by hand
 KILLED_PERCENT = 60.0  # what is wanted of the tests when the configuration does not say
 
 
@@ -55,8 +58,17 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
         return f"step-{self.doing.number}{self.label}-{file_name(gate)}"
 
 
+Ask = Callable[[Look, Gate], Awaitable[Answer]]
+
+
 async def answer(look: Look, gate: Gate) -> Answer:
-    return await _BUILT_IN.get(gate.kind, _command)(look, gate)
+    return await (known_gates().get(gate.kind) or command)(look, gate)
+
+
+@lru_cache(maxsize=1)
+def known_gates() -> dict[str, Ask]:
+    """Those that are more than a command, by name; ours register through the same entry points as anybody's."""
+    return {entry.name: entry.load() for entry in entry_points(group="ratchet.gates")}
 
 
 def file_name(gate: Gate) -> str:
@@ -66,7 +78,7 @@ def file_name(gate: Gate) -> str:
 # --- commands -------------------------------------------------------------------------------------------------------
 
 
-async def _command(look: Look, gate: Gate) -> Answer:
+async def command(look: Look, gate: Gate) -> Answer:
     why, said = await call_gate(look, gate)
     proved = look.doing.state.proved.get(gate.name)
     if why and proved:
@@ -77,6 +89,8 @@ async def _command(look: Look, gate: Gate) -> Answer:
 
 async def call_gate(look: Look, gate: Gate) -> tuple[str, str]:
     """Run its command on the announced tree; returns why it does not pass, or '', and all it said."""
+    if not gate.command.strip():
+        raise ProgramMissing(f"{gate.name} is no gate we know, and has no command", hint="[[gates]] command = …")
     log = fresh(look.work.directory.log_path(f"{look.name(gate)}.log"))
     try:
         how = await _commands(look.work, gate, log)
@@ -117,28 +131,26 @@ def _split(command: str) -> list[list[str]]:
 # --- built-in gates -------------------------------------------------------------------------------------------------
 
 
-async def _unit(_look: Look, _gate: Gate) -> Answer:
+async def unit(_look: Look, _gate: Gate) -> Answer:
     """The suite was run by the judge before the commit was made; there is no commit without its green report."""
     return Answer()
 
 
-async def _cheats(look: Look, _gate: Gate) -> Answer:
+async def cheats(look: Look, _gate: Gate) -> Answer:
     found = await cross(_find_cheats, look)
     return Answer(why="; ".join(str(cheat) for cheat in found[:10]), said="\n".join(str(cheat) for cheat in found))
 
 
 def _find_cheats(look: Look) -> list[Cheat]:
-    paths = look.work.workspace.changes(look.before, look.tree)
-    changes = [change for path in paths if (change := _change(look, path))]
-    return find_cheats(changes, look.doing.state.scope)
-
-
-def _change(look: Look, path: str) -> Change | None:
     workspace = look.work.workspace
-    old, new = workspace.read(look.before, path), workspace.read(look.tree, path)
-    if b"\0" in (old or b"") + (new or b""):
-        return None
-    return Change(path=path, before=_text(old), after=_text(new))
+    paths = workspace.changes(look.before, look.tree)
+    old, new = workspace.read_all(look.before, paths), workspace.read_all(look.tree, paths)
+    changes = [Change(path=path, before=_text(old[path]), after=_text(new[path])) for path in old]
+    return find_cheats([change for change in changes if _is_text(change)], look.doing.state.scope)
+
+
+def _is_text(change: Change) -> bool:
+    return not any(side and ("\0" in side or len(side) > READ_MAX_CHARS) for side in (change.before, change.after))
 
 
 def _text(content: bytes | None) -> str | None:
@@ -149,7 +161,7 @@ async def _changed(look: Look) -> dict[str, set[int]]:
     return changed_lines(await cross(look.work.workspace.diff, look.before, look.tree))
 
 
-async def _coverage(look: Look, gate: Gate) -> Answer:
+async def coverage(look: Look, gate: Gate) -> Answer:
     """The command leaves a file, which is read before the workspace is put back."""
     work = look.work
     log = fresh(work.directory.log_path(f"{look.name(gate)}.log"))
@@ -177,7 +189,7 @@ _COVERAGE_FILES = (
 )
 
 
-async def _mutation(look: Look, gate: Gate) -> Answer:
+async def mutation(look: Look, gate: Gate) -> Answer:
     """Each mutant takes the place of the source, and the suite must turn red; Python only, where we have the tool."""
     made = await cross(_mutants, look, await _changed(look))
     if not made:
@@ -217,10 +229,17 @@ async def _survives(look: Look, mutant: Mutant) -> bool:
     return report.status is ReportStatus.PASSED
 
 
-async def _judge(look: Look, gate: Gate) -> Answer:
+async def judge(look: Look, gate: Gate) -> Answer:
     """Another agent's structured verdict. Anything else than a valid one fails the gate."""
     work, doing = look.work, look.doing
-    act = Act(does="verify", role=Role.REVIEWER, action=gate.kind, writes=Writes.NOTHING, history=False)
+    act = Act(
+        does="verify",
+        role=Role.REVIEWER,
+        action=f"gate.{gate.kind}",
+        prompt=gate.kind,
+        writes=Writes.NOTHING,
+        history=False,
+    )
     asking = msgspec.structs.replace(doing, step=msgspec.structs.replace(doing.step, act=act))
     agent = work.agents(gate.agent, False) if gate.agent else work.agents(Role.REVIEWER, False)
     variant = Variant(agent=agent, turn=work.turn(doing.step.action), label=f"{look.label}-{gate.kind}", spent=[])
@@ -235,19 +254,8 @@ async def _judge(look: Look, gate: Gate) -> Answer:
     return msgspec.structs.replace(made, why=f"{verdict.summary} {issues}".strip())
 
 
-async def _architecture(look: Look, gate: Gate) -> Answer:
+async def architecture(look: Look, gate: Gate) -> Answer:
     changed = await _changed(look)
     read, scope = look.work.workspace.read, look.doing.state.scope
     created = [path for path in changed if not scope.is_test(path) and await cross(read, look.before, path) is None]
-    return await _judge(look, gate) if is_large(changed, created) else Answer(skipped=True)
-
-
-_BUILT_IN: dict[str, Callable[[Look, Gate], Awaitable[Answer]]] = {
-    "unit": _unit,
-    "coverage": _coverage,
-    "mutation": _mutation,
-    "cheats": _cheats,
-    "judge": _judge,
-    "architecture": _architecture,
-}
-COMMANDLESS = frozenset(_BUILT_IN) - {"coverage"}
+    return await judge(look, gate) if is_large(changed, created) else Answer(skipped=True)

@@ -11,7 +11,7 @@ from ratchet.core.gates import Gate, GateStatus
 from ratchet.core.receipt import Artifact
 from ratchet.process import ProgramMissing
 from ratchet.steps import testing
-from ratchet.steps.gates import COMMANDLESS, Look, call_gate, file_name
+from ratchet.steps.gates import Look, call_gate, file_name, known_gates
 from ratchet.steps.gating import gates_of
 from ratchet.steps.work import Doing, Done, Work, clip, cross
 
@@ -30,7 +30,7 @@ async def _proved(work: Work, doing: Doing, tested: Done) -> Done:
     facts: list[ev.Event] = []
     kept: list[Artifact] = []
     for gate in gates_of(doing.state):
-        if gate.kind in COMMANDLESS or gate.kind == "coverage":
+        if gate.kind in known_gates():
             continue
         proved = await _prove(work, doing, gate)
         if isinstance(proved, ev.RunFailed):

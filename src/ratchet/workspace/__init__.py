@@ -104,6 +104,10 @@ class Workspace(Protocol):
         """A file's content in a checkpoint, None when it has no such file."""
         ...
 
+    def read_all(self, tree: str, paths: list[str]) -> dict[str, bytes | None]:
+        """The same for many at once; names with a line feed in them are left out."""
+        ...
+
     def tip(self) -> str:
         """The commit the run's branch stands at."""
         ...

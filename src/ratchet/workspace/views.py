@@ -175,6 +175,11 @@ class GitWorkspace(ABC):
     def read(self, tree: str, path: str) -> bytes | None:
         return next(self.trees.contents([tree.encode() + b":" + os.fsencode(path)], b"blob"))
 
+    def read_all(self, tree: str, paths: list[str]) -> dict[str, bytes | None]:
+        asked = [path for path in paths if "\n" not in path]
+        names = [tree.encode() + b":" + os.fsencode(path) for path in asked]
+        return dict(zip(asked, self.trees.contents(names, b"blob"), strict=True))
+
     def tip(self) -> str:
         return self._source("rev-parse", "--verify", self.ref).decode().strip()
 

@@ -13,7 +13,7 @@ from ratchet.core.report import Report, ReportStatus
 from ratchet.errors import UsageError
 from ratchet.factory import Factory
 from ratchet.surfaces.cli.common import Arguments, Command, open_factory, say
-from ratchet.surfaces.cli.running import carry
+from ratchet.surfaces.cli.running import carry, retry_argument
 from ratchet.surfaces.cli.running import run as run_spec
 
 
@@ -89,6 +89,7 @@ def _declare_repair(parser: argparse.ArgumentParser) -> None:
         "path", nargs="?", type=Path, metavar="PATH", help="the repository, or a folder with tests in it"
     )
     parser.add_argument("--log", type=Path, metavar="CI.log", help="the log of a failed run, in whatever format")
+    retry_argument(parser)
 
 
 def _declare_fix(parser: argparse.ArgumentParser) -> None:
@@ -105,6 +106,7 @@ def _declare_swarm(parser: argparse.ArgumentParser) -> None:
 def _declare_loop(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("spec", type=Path, metavar="SPEC.md", help="a checklist: `- [ ]` items or `### T001:` blocks")
     parser.add_argument("--agent", metavar="KIND:…", help="who does the tasks")
+    retry_argument(parser)
 
 
 COMMANDS = (

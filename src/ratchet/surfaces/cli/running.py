@@ -158,15 +158,15 @@ def _declare_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("spec", type=Path, metavar="SPEC.md", help="what is wanted, in Markdown")
     parser.add_argument("--agent", metavar="KIND:…", help="scripted:FILE or command:PROGRAM ARGS")
     parser.add_argument("--workflow", default="tdd", metavar="NAME", help="tdd (default), build, loop or your own")
-    _declare_retry(parser)
+    retry_argument(parser)
 
 
 def _declare_resume(parser: argparse.ArgumentParser) -> None:
     run_argument(parser)
-    _declare_retry(parser)
+    retry_argument(parser)
 
 
-def _declare_retry(parser: argparse.ArgumentParser) -> None:
+def retry_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--retry", action="store_true", help="after a failure, wait and try again (worker.retry_s)")
 
 
