@@ -203,9 +203,7 @@ def test_a_cancelled_run_stops_within_seconds_and_the_worker_goes_on_with_the_ne
     until(status(world, other, ItemStatus.COMPLETED))
 
 
-def test_a_lease_is_kept_while_the_work_under_it_says_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lease_is_kept_while_the_work_under_it_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A clone, a test suite, a model that thinks: all of it is silence."""
     monkeypatch.setattr(engine, "BEAT_S", 0.01)
     store = flood.open_world(str(tmp_path / "ratchet.db"))
