@@ -96,7 +96,7 @@ def test_sigterm_ends_the_server_with_zero_and_streams_with_it(tmp_path: Path) -
 
 
 def test_a_port_that_is_taken_is_told_in_words(served: Served, tmp_path: Path) -> None:
-    done = ratchet("serve", "--port", str(served.port), cwd=tmp_path, RATCHET_TOKEN=TOKEN)
+    done = ratchet("serve", "--workers", "0", "--port", str(served.port), cwd=tmp_path, RATCHET_TOKEN=TOKEN)
     assert done.returncode == 3 and "cannot listen" in done.stderr and "--port" in done.stderr
 
 
