@@ -19,7 +19,7 @@ from ratchet.store import rundir
 from ratchet.store.sqlite import SqliteStore
 from ratchet.surfaces import demo
 from ratchet.surfaces.live import silent
-from ratchet.workspace import kinds, trees
+from ratchet.workspace import trees, views
 from tests.support import open_factory
 from tests.workflows import scenes
 
@@ -65,7 +65,7 @@ def watch_writes(recorder: Recorder, *, git_too: bool) -> None:
     for verb in ("add", "claim", "append", "release"):
         recorder.before(SqliteStore, verb, lambda *_args, _verb=verb, **_: f"store-{_verb}")
     recorder.before(rundir.RunDirectory, "put", lambda _self, name, _content: f"put-{name.replace('/', '-')}")
-    recorder.before(kinds, "git", lambda *args, **_: f"git-{args[0]}" if _moves_a_ref(args) or git_too else "")
+    recorder.before(views, "git", lambda *args, **_: f"git-{args[0]}" if _moves_a_ref(args) or git_too else "")
     if git_too:
         recorder.before(trees, "git", lambda *args, **_: f"trees-{args[0]}" if args[0] in _WRITES else "")
 
