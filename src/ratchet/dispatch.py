@@ -30,7 +30,7 @@ from ratchet.core.queue import Limits, NoWork
 from ratchet.core.repo import RepoKind, repo_kind
 from ratchet.core.signal import POLL_S, Topic
 from ratchet.core.state import RunState, RunStatus
-from ratchet.engine import AbortAsked, Watcher, kept
+from ratchet.engine import AbortAsked, Watcher, heard, kept
 from ratchet.errors import LeaseLost, UsageError
 from ratchet.factory import Factory
 from ratchet.places import clones
@@ -225,7 +225,7 @@ class Worker:
                     return answer
                 if until is Until.ONCE or (until is Until.DRAINED and await cross(_drained, self.store)):
                     return None
-                await cross(work.wait, POLL_S)
+                await heard(work, POLL_S)
         return None
 
     async def _carried(self, lease: Lease, ending: asyncio.Event) -> str:

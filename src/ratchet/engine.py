@@ -23,13 +23,14 @@ from ratchet.core.ledger import Entry
 from ratchet.core.locks import Locked, overlap
 from ratchet.core.receipt import Artifact, Receipt, digest
 from ratchet.core.redact import Redactor
+from ratchet.core.signal import Topic
 from ratchet.core.snapshot import Manifest
 from ratchet.core.state import OUTCOMES, RunState, advance, fold
 from ratchet.core.workflow import Workflow
 from ratchet.errors import LeaseLost, RatchetError, UsageError
 from ratchet.spending import Purse
 from ratchet.steps import Doing, Done, Parked, Work, cross, do
-from ratchet.store import Store
+from ratchet.store import Listener, Store
 from ratchet.store.database import stamp
 from ratchet.store.rundir import RunDirectory
 from ratchet.workspace import Workspace
@@ -75,16 +76,28 @@ async def kept(store: Store, lease: Lease, *, lease_s: float) -> AsyncIterator[a
 
 
 async def _beat(store: Store, lease: Lease, lease_s: float, ending: asyncio.Event) -> None:
-    while True:
-        try:
-            by = await cross(store.renew, lease, ttl_s=lease_s)
-        except LeaseLost:
-            if ending.is_set():
-                return
-            raise
-        if by:
-            raise AbortAsked(f"{lease.run} was aborted by {by}", by=by)
-        await asyncio.sleep(min(BEAT_S, lease_s / 3))
+    with store.listen(Topic.STOP) as stop:
+        while True:
+            try:
+                by = await cross(store.renew, lease, ttl_s=lease_s)
+            except LeaseLost:
+                if ending.is_set():
+                    return
+                raise
+            if by:
+                raise AbortAsked(f"{lease.run} was aborted by {by}", by=by)
+            await heard(stop, min(BEAT_S, lease_s / 3))
+
+
+async def heard(listener: Listener, timeout_s: float) -> bool:
+    """Wait to be told. The thread that waits is called back when we are cancelled, and is gone when this returns."""
+    waiting = asyncio.ensure_future(cross(listener.wait, timeout_s))
+    try:
+        return await asyncio.shield(waiting)
+    except asyncio.CancelledError:
+        listener.ring()
+        await waiting
+        raise
 
 
 class Engine:

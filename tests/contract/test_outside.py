@@ -6,7 +6,7 @@ import pytest
 
 from ratchet.core import events as ev
 from ratchet.core.lease import Beat, Lease
-from ratchet.errors import NotFound
+from ratchet.errors import UsageError
 from ratchet.store import Store
 from tests.contract.servers import World
 from tests.contract.test_queue import holder, named
@@ -53,5 +53,5 @@ def test_runs_by_the_page_are_each_there_once(world: World, store: Store) -> Non
     rest, end = store.runs_page(limit=3, after=after)
     assert [row.run for row in [*page, *rest]] == ["run-4", "run-3", "run-2", "run-1", "run-0"] and not end
     assert [row.run for row in store.runs_page(item="i2")[0]] == ["run-2"]
-    with pytest.raises(NotFound):
+    with pytest.raises(UsageError, match="is no page"):
         store.runs_page(after="run-none")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from uuid import uuid4
@@ -12,11 +12,12 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from ratchet.core.failure import Reason
 from ratchet.core.lease import Lease
 from ratchet.core.queue import NoWork
 from ratchet.core.signal import Topic
 from ratchet.errors import EnvironmentCannot, StoreNewer
-from ratchet.store import open_store
+from ratchet.store import Store, open_store
 from ratchet.store.postgres import PostgresStore
 from tests.contract.servers import Server, World, fresh_database
 from tests.contract.test_queue import holder, named
@@ -132,3 +133,33 @@ def test_an_address_opens_a_server_and_a_password_is_never_told(world: World) ->
     with pytest.raises(EnvironmentCannot) as refused:
         open_store("postgresql://ann:s3cret@127.0.0.1:1/x")
     assert "s3cret" not in str(refused.value)
+
+
+ENDS: dict[str, Callable[[Store, Lease], object]] = {
+    "stuck": lambda store, lease: store.stuck(lease, "no progress"),
+    "complete": lambda store, lease: store.complete(lease, commits=1, head="h"),
+    "fail": lambda store, lease: store.fail(lease, Reason.WORKER_LOST, "lost"),
+    "kill": lambda store, lease: store.kill(lease.worker, by="ann"),
+    "release": lambda store, lease: store.release(lease),
+}
+
+
+@pytest.mark.parametrize("end", list(ENDS))
+def test_who_waits_for_a_lease_has_not_taken_its_worker(world: World, end: str) -> None:
+    """A heartbeat takes the lease, then the worker: whoever took them the other way round would deadlock with it."""
+    store = world.open()
+    store.add(item())
+    lease = claim(store)
+    with psycopg.connect(str(world.address)) as beat:
+        beat.execute("SELECT run FROM leases WHERE run = %s FOR UPDATE", (lease.run,))
+        ending = threading.Thread(target=lambda: ENDS[end](store, lease))
+        ending.start()
+        with psycopg.connect(str(world.address), autocommit=True) as watch:
+            while not watch.execute(_WAITING).fetchone():
+                assert ending.is_alive()
+        beat.execute("SELECT id FROM workers WHERE run = %s FOR UPDATE NOWAIT", (lease.run,))
+        beat.rollback()
+        ending.join()
+
+
+_WAITING = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"

@@ -36,6 +36,16 @@ def test_what_was_told_between_looking_and_waiting_is_not_lost(world: World, sto
         assert not work.wait(0)
 
 
+@pytest.mark.parametrize("topic", list(Topic))
+def test_its_own_process_gets_a_waiter_back(store: Store, topic: Topic) -> None:
+    with store.listen(topic) as listener:
+        waiter = threading.Thread(target=lambda: listener.wait(LONG_S))
+        waiter.start()
+        listener.ring()
+        waiter.join(LONG_S / 2)
+        assert not waiter.is_alive()
+
+
 def _add(address: str, name: str) -> None:
     store = open_store(address)
     store.add(named(name))

@@ -88,6 +88,7 @@ def test_the_same_with_a_worker_killed_every_second(
 
     flooded(tmp_path, address, size, kill_one)
     assert killed
+    print(f"{len(killed)} killed")
 
 
 def test_the_same_with_the_dispatcher_killed_in_the_middle(tmp_path: Path, address: str, size: tuple[int, int]) -> None:

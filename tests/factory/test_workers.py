@@ -14,14 +14,17 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
+from ratchet import engine
 from ratchet.core import events as ev
 from ratchet.core.item import Item, ItemStatus
 from ratchet.core.lease import Lease
 from ratchet.core.state import RunStatus
 from ratchet.dispatch import PAUSE_MAX_S, Slot
 from ratchet.errors import LeaseLost
+from ratchet.process import this_process
 from ratchet.store import RunRow, Store
 from ratchet.surfaces.live import silent
+from tests.contract.servers import fresh_database
 from tests.factory import flood
 from tests.support import APPROVED, git, make_repository, open_factory, small_project, write_script
 
@@ -143,6 +146,15 @@ def test_limits_hold_for_all_workers_together(world: World) -> None:
     assert most == 1
 
 
+def test_words_of_an_issue_are_never_commands(world: World, tmp_path: Path) -> None:
+    words = "$(touch PWNED) `touch PWNED` '; touch PWNED; \" && touch PWNED #"
+    plain = flood.item(world.place, "thing", world.head)
+    item = world.store.add(msgspec.structs.replace(plain, spec=f"# {words}\n\n{words}\n", title=words))
+    assert world.start("--drain").wait(60) == 0
+    assert world.store.get(item.id).status is ItemStatus.COMPLETED, world.log()
+    assert not list(tmp_path.rglob("PWNED"))
+
+
 # --- stopping --------------------------------------------------------------------------------------------------------
 
 
@@ -189,6 +201,48 @@ def test_a_cancelled_run_stops_within_seconds_and_the_worker_goes_on_with_the_ne
     until(status(world, item, ItemStatus.CANCELLED), within_s=10)
     other = world.add("other")
     until(status(world, other, ItemStatus.COMPLETED))
+
+
+def test_a_lease_is_kept_while_the_work_under_it_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clone, a test suite, a model that thinks: all of it is silence."""
+    monkeypatch.setattr(engine, "BEAT_S", 0.01)
+    store = flood.open_world(str(tmp_path / "ratchet.db"))
+    store.add(flood.item(flood.lay_out(tmp_path), "thing", "HEAD"))
+    lease = store.claim("item-thing", run="run-1", holder=this_process(), ttl_s=60)
+    seen = {store.run("run-1").expires_at}
+
+    def silence() -> bool:
+        seen.add(store.run("run-1").expires_at)
+        return len(seen) > 5
+
+    async def work() -> None:
+        async with engine.kept(store, lease, lease_s=60):
+            await asyncio.to_thread(until, silence)
+
+    asyncio.run(work())
+    assert max(seen) > min(seen) and store.run("run-1").epoch == 1 + 1, "kept all the time, then given back"
+    store.close()
+
+
+@pytest.mark.parametrize("told", ["cancelled", "killed"])
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
+def test_who_is_told_to_stop_does_so_at_once_and_not_at_the_next_heartbeat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, told: str
+) -> None:
+    monkeypatch.setattr(engine, "BEAT_S", 600.0)
+    store = flood.open_world(str(tmp_path / "ratchet.db") if backend == "sqlite" else fresh_database())
+    store.add(flood.item(flood.lay_out(tmp_path), "thing", "HEAD"))
+    lease = store.claim("item-thing", run="run-1", holder=this_process(), ttl_s=3600)
+
+    async def work() -> None:
+        async with engine.kept(store, lease, lease_s=3600):
+            await asyncio.to_thread(until, lambda: store.worker(lease.worker).status == "running")
+            store.cancel(lease.item, by="ann") if told == "cancelled" else store.kill(lease.worker, by="ann")
+            await asyncio.sleep(600)
+
+    with pytest.raises(engine.AbortAsked if told == "cancelled" else LeaseLost):
+        asyncio.run(asyncio.wait_for(work(), 30))
+    store.close()
 
 
 def test_a_killed_worker_stops_writes_nothing_more_and_its_run_goes_on(world: World) -> None:

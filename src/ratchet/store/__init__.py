@@ -56,6 +56,10 @@ class Listener(Protocol):
         """Until something was told since the last wait, or the time is over. False says nothing: look all the same."""
         ...
 
+    def ring(self) -> None:
+        """End the wait that somebody is in, or else the next one: how its own process gets a waiter back."""
+        ...
+
     def close(self) -> None: ...
 
     def __enter__(self) -> Self: ...
@@ -289,7 +293,7 @@ class Store(Protocol):
     def runs_page(
         self, *, status: RunStatus | None = None, item: str = "", after: str = "", limit: int = 50
     ) -> tuple[list[RunRow], str]:
-        """Newest first, and the `after` of the next page. Raises NotFound."""
+        """Newest first, and the `after` of the next page. Raises UsageError."""
         ...
 
     def entries_after(self, run: str, *, after: int, limit: int) -> list[Entry]:

@@ -75,7 +75,8 @@ moved AS (
 SELECT due.due, next.id AS item, held.id AS run, held.epoch
 FROM due LEFT JOIN next ON TRUE LEFT JOIN held ON TRUE
 """  # noqa: S608 — ours
-# The sum is the one of `core.ledger`: who reads the ledger checks it there.
+# The sum is the one of `core.ledger`: who reads the ledger checks it there. What hangs on the lease is read from its
+# deletion: parts of a statement are done in no order of their own, and a heartbeat has the lease before its worker.
 COMPLETE = """
 WITH said AS (SELECT CAST(? AS TEXT) AS item, CAST(? AS TEXT) AS run, CAST(? AS BIGINT) AS epoch,
                      CAST(? AS TEXT) AS kind, CAST(? AS BYTEA) AS data, CAST(? AS TEXT) AS at),
@@ -96,13 +97,15 @@ event AS (
 moved AS (
   UPDATE items SET status = 'completed', park_reason = '', not_before = '', detail = '' FROM sealed
   WHERE items.id = sealed.item AND items.run = sealed.run),
-lease AS (DELETE FROM leases USING sealed WHERE leases.run = sealed.run AND leases.epoch = sealed.epoch),
+lease AS (
+  DELETE FROM leases USING sealed WHERE leases.run = sealed.run AND leases.epoch = sealed.epoch
+  RETURNING leases.run, leases.epoch, sealed.at),
 worker AS (
-  UPDATE workers SET status = 'completed', ended_at = sealed.at, detail = '' FROM sealed
-  WHERE workers.run = sealed.run AND workers.epoch = sealed.epoch AND workers.ended_at = ''),
+  UPDATE workers SET status = 'completed', ended_at = lease.at, detail = '' FROM lease
+  WHERE workers.run = lease.run AND workers.epoch = lease.epoch AND workers.ended_at = ''),
 settled AS (
-  UPDATE reservations SET status = 'settled' FROM sealed
-  WHERE reservations.run = sealed.run AND reservations.epoch = sealed.epoch AND reservations.status = 'held')
+  UPDATE reservations SET status = 'settled' FROM lease
+  WHERE reservations.run = lease.run AND reservations.epoch = lease.epoch AND reservations.status = 'held')
 SELECT seq, (SELECT pg_notify('ratchet_work', '') WHERE EXISTS (SELECT 1 FROM needs WHERE need = sealed.item)) AS told
 FROM sealed
 """

@@ -70,7 +70,7 @@ class Ledger(Database):
 
     @writes
     def release(self, db: Transaction, lease: Lease) -> None:
-        db.one(_LOCK_ITEM, lease.item)
+        db.one(LOCK_ITEM, lease.item)
         if close_lease(db, lease.run, lease.epoch, WorkerStatus.RELEASED, detail="", at=stamp(self._clock())):
             db.run(_BACK_IN_QUEUE, lease.item)
             db.run(FENCE, lease.run, lease.epoch)
@@ -203,7 +203,7 @@ def write(
 ) -> list[Entry]:
     """Add events to a ledger and move the rows they speak of. Raises LeaseLost."""
     if any(type(event) in ROWS for event in events):
-        db.one(_LOCK_ITEM, lease.item)  # every verb locks the item before its run: the order that cannot deadlock
+        db.one(LOCK_ITEM, lease.item)  # every verb locks the item before its run: the order that cannot deadlock
     row = db.one("SELECT length, head FROM runs WHERE id = ? FOR UPDATE", lease.run)
     if row is None:
         raise lost(lease)
@@ -375,7 +375,7 @@ def run_row(row: Row) -> RunRow:
 
 
 _CLAIM_ITEM = "SELECT id, status, run, repo, footprint FROM items WHERE id = ? FOR UPDATE"
-_LOCK_ITEM = "SELECT id FROM items WHERE id = ? FOR UPDATE"
+LOCK_ITEM = "SELECT id FROM items WHERE id = ? FOR UPDATE"
 _LEASE = "SELECT * FROM leases WHERE run = ? FOR UPDATE"
 _HOLD = "SELECT run FROM leases WHERE run = ? AND epoch = ? FOR UPDATE"
 _START_RUN = "INSERT INTO runs VALUES (?, ?, 'running', ?, 0, ?, ?, '')"

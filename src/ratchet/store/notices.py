@@ -50,16 +50,20 @@ class Poll:
     """A listener that looks for itself, for what is told too often to be worth a notice each time."""
 
     def __init__(self, look: Callable[[], str]) -> None:
-        self._look, self._seen = look, look()
+        self._look, self._seen, self._rung = look, look(), threading.Event()
 
     def wait(self, timeout_s: float) -> bool:
         until = time.monotonic() + timeout_s
-        while (now := self._look()) == self._seen:
+        while (now := self._look()) == self._seen and not self._rung.is_set():
             if time.monotonic() >= until:
                 return False
-            time.sleep(min(LOOK_S, max(0.0, until - time.monotonic())))
+            self._rung.wait(min(LOOK_S, max(0.0, until - time.monotonic())))
         self._seen = now
+        self._rung.clear()
         return True
+
+    def ring(self) -> None:
+        self._rung.set()
 
     def close(self) -> None:
         """There is nothing to give back."""

@@ -8,7 +8,7 @@ from datetime import timedelta
 from ratchet.core.lease import Beat, WorkerRow
 from ratchet.core.ledger import Entry
 from ratchet.core.state import RunStatus
-from ratchet.errors import NotFound
+from ratchet.errors import UsageError
 from ratchet.store import RunRow
 from ratchet.store.database import Database, Transaction, reads, stamp
 from ratchet.store.ledger import entry_of, hash_of, run_row
@@ -58,7 +58,7 @@ class Outside(Database):
 def _created(db: Transaction, run: str) -> tuple[str, str]:
     row = db.one("SELECT created_at FROM runs WHERE id = ?", run)
     if row is None:
-        raise NotFound(f"there is no run {run}", hint="take `after` from the page before", run=run)
+        raise UsageError(f"{run!r} is no page", hint="take `after` from the page before")
     return row["created_at"], run
 
 

@@ -39,6 +39,10 @@ class Pipe:
                 pass
         return True
 
+    def ring(self) -> None:
+        with suppress(BlockingIOError):
+            os.write(self._fd, b".")
+
     def close(self) -> None:
         if self._fd >= 0:
             self._path.unlink(missing_ok=True)

@@ -12,7 +12,7 @@ from ratchet.core.retry import DELAYS_S, After, Retry
 from ratchet.core.signal import Topic
 from ratchet.errors import LeaseLost, NotFound
 from ratchet.store.database import Row, Transaction, reads, writes
-from ratchet.store.ledger import lost
+from ratchet.store.ledger import LOCK_ITEM, hold, lost
 from ratchet.store.queue import Queue
 
 
@@ -42,6 +42,8 @@ class Workers(Queue):
         self, db: Transaction, lease: Lease, detail: str, *, delays_s: Sequence[float] = DELAYS_S
     ) -> Retry | None:
         """No progress. The first time, None: nudge it. The second time the run goes back for a fresh context."""
+        db.one(LOCK_ITEM, lease.item)
+        hold(db, lease)  # a heartbeat has the lease before its worker: so have we
         row = db.one(_STUCK, detail, lease.run, lease.epoch)
         if row is None:
             raise lost(lease)

@@ -53,6 +53,7 @@ _KEPT_ON_CLEAN = (
     "deps",
     ".ratchet",
 )
+_SEEN_MAX, _SEEN_BYTES = 1_000, 16 << 10
 # "deps" and "_build" are Elixir's, "target" Rust's and the JVM's: only at the top, where those tools put them.
 _TOP_ONLY = frozenset({"deps", "_build", "target", "venv"})
 
@@ -105,6 +106,7 @@ class Trees:
         `reseed` makes the index anew when it is lost; in a folder that is not `ours` nothing is ever changed."""
         self.store, self.index, self.folder, self.ours = store, index, folder, ours
         self._enter, self._reseed = enter, reseed
+        self._seen: dict[tuple[bytes, bytes], bytes | None] = {}
         if not (store / "info" / "attributes").exists():
             _make_store(store, borrow)
 
@@ -200,7 +202,27 @@ class Trees:
         return sorted(rows, key=lambda row: not row.gone)
 
     def contents(self, names: list[bytes], kind: bytes) -> Iterator[bytes | None]:
-        """Each named object's bytes (`OID` or `TREE:path`), None for one that is not there or of another kind."""
+        """Each named object's bytes (`OID` or `TREE:path`), None for one that is not there or of another kind.
+
+        What is small is remembered: such a name never means anything else, and a process to ask costs milliseconds.
+        """
+        seen = self._seen if len(self._seen) < _SEEN_MAX else {}
+        unknown = [name for name in dict.fromkeys(names) if (kind, name) not in seen]
+        found = dict(zip(unknown, self._ask(unknown, kind), strict=True))
+        answers = [found[name] if name in found else seen[kind, name] for name in names]
+        self._seen = seen | {
+            (kind, name): content
+            for name, content in found.items()
+            if len(content or b"") <= _SEEN_BYTES and (content is not None or self._holds(name))
+        }
+        yield from answers
+
+    def _holds(self, name: bytes) -> bool:
+        """Whether the tree of `TREE:path` was seen: what it has not is as certain as what it has."""
+        tree, _, path = name.partition(b":")
+        return bool(path) and (b"tree", tree + b":") in self._seen
+
+    def _ask(self, names: list[bytes], kind: bytes) -> Iterator[bytes | None]:
         out = self._git("cat-file", "--batch", stdin=b"".join(name + b"\n" for name in names)) if names else b""
         start = 0
         for _ in names:

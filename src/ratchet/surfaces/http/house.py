@@ -31,6 +31,7 @@ WAITING_MAX = 512  # who comes after them is told to come later, rather than lef
 PROVEN_MAX = 20_000
 BATCH_MAX = 500
 HEALTH_S = 1.0
+GATHER_S = 0.001
 
 
 class Proven(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,6 +136,7 @@ class Beats:
         self._house = house
         self._waiting: list[tuple[Beat, asyncio.Future[str | None]]] = []
         self._writer: asyncio.Task[None] | None = None
+        self._together = 0
 
     async def beat(self, beat: Beat) -> str | None:
         """Who asked for the run to be stopped, or None when the lease is lost."""
@@ -147,7 +149,10 @@ class Beats:
     async def _write(self) -> None:
         try:
             while self._waiting:
+                if len(self._waiting) < self._together:  # who was answered together asks again together
+                    await asyncio.sleep(GATHER_S)
                 batch, self._waiting = self._waiting[:BATCH_MAX], self._waiting[BATCH_MAX:]
+                self._together = len(batch)
                 await self._answer([beat for beat, _ in batch], [answer for _, answer in batch])
         finally:
             self._writer = None
