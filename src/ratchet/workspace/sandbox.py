@@ -132,12 +132,14 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
 def _named(argv: Sequence[str]) -> list[str]:
     """The folders of programs and scripts the command names by path: they must be seen, wherever they are kept."""
     masks = tuple(f"{mask}/" for mask in _MASKED)
-    files = [Path(word) for word in argv if word.startswith(masks) and os.path.isfile(word)]
-    return [str(_with_its_kind(file)) for file in files]
+    files = [place for word in argv if os.path.isfile(word) for place in (word, os.path.realpath(word))]
+    return list(dict.fromkeys(str(_with_its_kind(Path(file))) for file in files if file.startswith(masks)))
 
 
 def _with_its_kind(file: Path) -> Path:
-    """A program's folder; of a virtual environment's program all of the environment, without which it is another."""
+    """A program's folder; of a virtual environment's or a package's all of it, without which the program is another."""
+    if "node_modules" in file.parts:
+        return Path(*file.parts[: file.parts.index("node_modules") + 1])
     if (file.parent.parent / "pyvenv.cfg").is_file():
         return file.parent.parent
     return file if str(file.parent) in _MASKED else file.parent
