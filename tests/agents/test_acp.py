@@ -56,7 +56,7 @@ def text_of(outcome: Outcome) -> str:
 def test_a_file_in_the_workspace_is_read(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "a.txt").write_text("inside")
-    assert "inside" in text_of(say(tmp_path, f"read {tmp_path}/work/a.txt")[1])
+    assert "inside" in text_of(say(tmp_path, f"read {tmp_path / 'work'}/a.txt")[1])
 
 
 def test_nothing_outside_the_workspace_is_read_by_name_or_by_link(tmp_path: Path) -> None:
@@ -70,11 +70,11 @@ def test_nothing_outside_the_workspace_is_read_by_name_or_by_link(tmp_path: Path
 
 
 def test_a_missing_file_is_said_to_be_missing(tmp_path: Path) -> None:
-    assert "-32002" in text_of(say(tmp_path, f"read {tmp_path}/work/none")[1])
+    assert "-32002" in text_of(say(tmp_path, f"read {tmp_path / 'work'}/none")[1])
 
 
 def test_a_role_writes_what_is_its_own(tmp_path: Path) -> None:
-    _, outcome = say(tmp_path, f"write {tmp_path}/work/src/new.py")
+    _, outcome = say(tmp_path, f"write {tmp_path / 'work'}/src/new.py")
     assert "error" not in text_of(outcome)
     assert (tmp_path / "work/src/new.py").read_text() == "new\n"
 
