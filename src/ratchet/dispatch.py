@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from ratchet import config, repository
+from ratchet import config, plugins, repository
 from ratchet.agents import Said
 from ratchet.config import Config, LimitsConfig
 from ratchet.core.failure import Reason
@@ -85,6 +85,7 @@ def dispatch(post: Post, *, count: int) -> int:
 
     The first signal lets each finish the step it is in, the second stops them now.
     """
+    plugins.load_all()
     gc.collect()
     gc.freeze()  # what is shared with the children stays shared
     slots = [Slot() for _ in range(count)]
