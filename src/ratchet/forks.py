@@ -10,6 +10,7 @@ from pathlib import Path
 from ratchet.process import this_process
 from ratchet.steps import cross
 from ratchet.workspace import Refused, Workspace
+from ratchet.workspace.branches import branch_tip
 from ratchet.workspace.git import git
 from ratchet.workspace.registry import Workspaces
 from ratchet.workspace.sandbox import Sandboxes, Settings
@@ -58,4 +59,5 @@ class Forks:
 
     def _drop(self, name: str) -> None:
         self.workspaces.destroy(name)
-        git("update-ref", "-d", BRANCH.format(slug=name), cwd=self.repo)
+        if branch_tip(self.workspaces.source(self.repo).git_dir, ref := BRANCH.format(slug=name)):
+            git("update-ref", "-d", ref, cwd=self.repo)
