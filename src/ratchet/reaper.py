@@ -6,10 +6,11 @@ the reaper makes itself the parent of all orphans below it (Linux), and kills wh
 when it is told to (SIGTERM), or when the factory is gone: then nobody holds the other end of LIFELINE any more.
 """
 
-import ctypes
+# What is below `ctypes` and `signal`: what those add, enums above all, takes as long to load as the interpreter does.
+import _ctypes
+import _signal as signal  # type: ignore[import-not-found]
 import os
 import select
-import signal
 import sys
 import time
 
@@ -42,7 +43,8 @@ def main(argv: list[str]) -> int:
 
 def adopt_orphans() -> None:
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        prctl = _ctypes.dlsym(_ctypes.dlopen("libc.so.6", 0), "prctl")
+        _ctypes.call_function(prctl, (PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
 def start(command: list[str]) -> int:
