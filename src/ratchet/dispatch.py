@@ -22,6 +22,7 @@ import msgspec
 
 from ratchet import config, plugins, repository
 from ratchet.agents import Said
+from ratchet.checks import formats
 from ratchet.config import Config, LimitsConfig
 from ratchet.core.failure import Reason
 from ratchet.core.item import Item, ItemStatus
@@ -86,6 +87,7 @@ def dispatch(post: Post, *, count: int) -> int:
     The first signal lets each finish the step it is in, the second stops them now.
     """
     plugins.load_all()
+    formats.load_all()
     gc.collect()
     gc.freeze()  # what is shared with the children stays shared
     slots = [Slot() for _ in range(count)]
