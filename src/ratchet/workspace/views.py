@@ -15,7 +15,7 @@ from ratchet.core.snapshot import Manifest
 from ratchet.errors import GitFailed
 from ratchet.workspace import Record
 from ratchet.workspace.bases import Base, read_base
-from ratchet.workspace.branches import branch_tip
+from ratchet.workspace.branches import branch_tip, free
 from ratchet.workspace.copying import size_of
 from ratchet.workspace.git import git
 from ratchet.workspace.layers import remove
@@ -95,6 +95,7 @@ class GitWorkspace(ABC):
         for place in (self.home, Path(self.record.layer or self.home), self.path / ".git", self._worktree_folder()):
             for lock in place.glob("*.lock") if place.is_dir() else ():
                 remove(lock)
+        free(self.record.git_dir, self.ref)
         if self.trees.index.exists():
             self.trees.mend_index()
 
