@@ -112,7 +112,7 @@ class Engine:
         item: Item,
         directory: RunDirectory,
         workflow: Workflow,
-        start: ev.RunStarted,
+        start: Callable[[], ev.RunStarted],
         workspace: Callable[[RunState], Workspace],
         work: Callable[[Engine, Workspace], Work],
         watch: Watcher,
@@ -141,7 +141,7 @@ class Engine:
         if self.state.final:
             return self.state
         claimed = ev.RunClaimed(worker=self.lease.holder.worker)
-        await self._append([claimed] if self.state.started else [self.start, claimed])
+        await self._append([claimed] if self.state.started else [await cross(self.start), claimed])
         await cross(self._mirror_all)
         await self._record_lost_spending()
         if await self._has_locks():

@@ -179,7 +179,7 @@ class Factory:
             item=item,
             directory=self.directory(lease.run),
             workflow=workflow,
-            start=self._start(item, workflow),
+            start=lambda: self._start(item, workflow),
             workspace=lambda state: self._workspace(item, state),
             work=lambda engine, workspace: self._work(engine, workspace, item, cast, tell),
             watch=watch,
