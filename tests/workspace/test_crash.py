@@ -111,6 +111,11 @@ def test_a_lock_that_a_killed_git_left_on_the_branch_is_in_nobodys_way(plain: Wo
     lock.touch()
     again = plain.adopt("one", owner=this_process())
     assert again.commit(message="m\n", parent=parent, at="2026-01-01T00:00:00Z") == again.tip() != parent
+    plain.destroy("one")
+    lock.touch()
+    again = make(plain, repo)
+    (again.path / "newer").write_text("newer")
+    assert again.commit(message="m\n", parent=again.tip(), at="2026-01-01T00:00:00Z") == again.tip()
     lock.touch()
     drop_branch(str(repo / ".git"), workspace.ref)
     assert not lock.exists() and workspace.ref not in sh("git", "for-each-ref", cwd=repo)
