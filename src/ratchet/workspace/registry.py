@@ -26,7 +26,7 @@ from ratchet.files import NO_ROOM
 from ratchet.process import this_machine
 from ratchet.workspace import Record, Refused
 from ratchet.workspace.bases import Base, Bases, Recipe, Source
-from ratchet.workspace.branches import branch_tip, make_branch
+from ratchet.workspace.branches import branch_tip, free, make_branch
 from ratchet.workspace.git import git, is_full, text
 from ratchet.workspace.homes import empty, locked, put, read_any
 from ratchet.workspace.kinds import KINDS
@@ -178,7 +178,9 @@ class Workspaces:
     def _make(
         self, home: str, order: Order, name: str, start: str, base: Base | None, *, has_branch: bool
     ) -> GitWorkspace:
-        if not has_branch:
+        if has_branch:
+            free(order.source.git_dir, BRANCH.format(slug=order.slug))
+        else:
             make_branch(order.source.git_dir, BRANCH.format(slug=order.slug), start)
         record = self._announce(home, self._record(name, home, start, order, base))
         workspace = KINDS[order.kind](home, record)
