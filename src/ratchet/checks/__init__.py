@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from pathlib import Path
 from typing import Protocol
@@ -122,4 +122,10 @@ class Runner(Protocol):
 class Checks(Protocol):
     """What the engine needs of the tests."""
 
-    async def run(self, folder: Path, *, log: Path) -> Report: ...
+    async def run(self, folder: Path, *, log: Path, env: Mapping[str, str] | None = None) -> Report:
+        """`env` is set besides what tests are given anyway."""
+        ...
+
+    def tools(self, folder: Path) -> dict[str, str]:
+        """Digests of what the tests are run with there, by name."""
+        ...

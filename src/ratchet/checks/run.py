@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from ratchet.checks import Results, Runner, Session, Step, Target
+from ratchet.checks import Results, Runner, Session, Step, Target, tools
 from ratchet.checks.bodies import with_bodies
 from ratchet.checks.inventory import complete
 from ratchet.checks.paths import relative
@@ -75,8 +75,12 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
     channels: str = ""
     perform: Perform = supervise
 
-    async def run(self, folder: Path, *, log: Path) -> Report:
-        return merge(await self.run_each(folder, log=log))
+    async def run(self, folder: Path, *, log: Path, env: Mapping[str, str] | None = None) -> Report:
+        tests = msgspec.structs.replace(self, env={**self.env, **env}) if env else self
+        return merge(await tests.run_each(folder, log=log))
+
+    def tools(self, folder: Path) -> dict[str, str]:
+        return tools.digests(self.targets, folder)
 
     async def run_each(self, folder: Path, *, log: Path) -> list[Report]:
         """One report for each target, one after the other: two suites at once would spoil each other's clocks."""

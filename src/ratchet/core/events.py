@@ -185,6 +185,7 @@ class BaselineTaken(Event, frozen=True, kw_only=True):
     tests: int
     failing: list[str]
     tree: str
+    tools: dict[str, str] = {}  # digests of what the tests were run with
 
 
 class TestWritten(Event, frozen=True, kw_only=True):
@@ -352,6 +353,8 @@ class FinalVerified(Event, frozen=True, kw_only=True):
 
     step: int
     reports: list[Artifact]
+    canaries: int = 0  # tests that cannot pass, and did not
+    without: list[str] = []  # files of tests that none could be added to
 
 
 class FinalRefused(Event, frozen=True, kw_only=True):

@@ -65,6 +65,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     before: str = ""  # what it held before the change that is judged
     reference: Artifact | None = None  # the last green report, what the next one is compared with
     baseline: Artifact | None = None  # the report on the untouched base
+    tools: dict[str, str] = {}  # what it was run with, as digests
     proved: dict[str, Artifact] = {}  # gates that failed on it, with what they said
     red_report: Artifact | None = None
     red: list[str] = []
@@ -290,7 +291,9 @@ def _(event: ev.UsageMetered, state: RunState) -> RunState:
 @_apply.register
 def _(event: ev.BaselineTaken, state: RunState) -> RunState:
     report, tree = event.report, event.tree
-    return replace(state, reference=report, baseline=report, tree=tree, green_tree=tree, base_tree=tree)
+    return replace(
+        state, reference=report, baseline=report, tree=tree, green_tree=tree, base_tree=tree, tools=event.tools
+    )
 
 
 @_apply.register

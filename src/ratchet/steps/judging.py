@@ -11,7 +11,7 @@ from ratchet.core.compare import judge_fix as judge_progress
 from ratchet.core.receipt import Artifact
 from ratchet.core.report import Report, digest, fingerprint
 from ratchet.errors import ArtifactBroken
-from ratchet.steps.testing import report_in, run_tests
+from ratchet.steps.testing import report_in, run_tests, runner_changed
 from ratchet.steps.work import Doing, Done, Work, clip, cross
 
 Judge = Callable[[Report, Report, list[str]], Verdict]
@@ -37,8 +37,9 @@ async def _kept_or_reverted(work: Work, doing: Doing, by: Judge) -> Done:
     else:
         report, kept = await run_tests(work, doing.started)
         verdict = by(reference, report, state.red)
-        if not verdict.ok:
-            return await _revert(work, doing, clip(verdict.why), kept)
+        why = verdict.why or runner_changed(state.tools, await cross(work.checks.tools, work.workspace.path))
+        if why:
+            return await _revert(work, doing, clip(why), kept)
         commit = await _commit(work, doing, report, verdict)
     assert state.proposal
     committed = ev.StepCommitted(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ratchet.checks.tools import changed
 from ratchet.core import events as ev
 from ratchet.core.compare import judge_red
 from ratchet.core.failure import Reason
@@ -11,7 +12,7 @@ from ratchet.core.receipt import Artifact
 from ratchet.core.report import RED, Report, ReportStatus, fingerprint
 from ratchet.errors import EnvironmentCannot
 from ratchet.process import confined
-from ratchet.steps.work import Doing, Done, Work, clip, cross
+from ratchet.steps.work import Doing, Done, Work, clip, cross, some
 
 
 async def run_tests(work: Work, started: ev.StepStarted, *, label: str = "") -> tuple[Report, Artifact]:
@@ -36,11 +37,17 @@ async def report_in(work: Work, artifact: Artifact | None) -> Report:
     return msgspec.json.decode(await cross(work.directory.get, artifact), type=Report)
 
 
+def runner_changed(before: dict[str, str], now: dict[str, str]) -> str:
+    """Why nothing that the tests say can be believed any more; a ledger from before there were digests has none."""
+    names = changed(before, now) if before else []
+    return f"the installed test runner was changed during the run: {some(names)}" if names else ""
+
+
 async def baseline(work: Work, doing: Doing) -> Done:
     report, kept = await run_tests(work, doing.started)
     if report.status not in ("passed", "failed", "no_tests"):
         return Done(events=[_misconfigured(report)], artifacts=[kept])
-    return _taken(doing, report, kept)
+    return await _taken(work, doing, report, kept)
 
 
 async def look(work: Work, doing: Doing) -> Done:
@@ -48,13 +55,17 @@ async def look(work: Work, doing: Doing) -> Done:
     report, kept = await run_tests(work, doing.started)
     if report.status in (ReportStatus.ERROR, ReportStatus.NO_TESTS, ReportStatus.UNKNOWN):
         return Done(events=[_misconfigured(report)], artifacts=[kept])
-    return _taken(doing, report, kept)
+    return await _taken(work, doing, report, kept)
 
 
-def _taken(doing: Doing, report: Report, kept: Artifact) -> Done:
-    failing = [test.id for test in report.tests if test.status in RED][:1000]
+async def _taken(work: Work, doing: Doing, report: Report, kept: Artifact) -> Done:
     taken = ev.BaselineTaken(
-        step=doing.number, report=kept, tests=report.totals.tests, failing=failing, tree=doing.started.tree
+        step=doing.number,
+        report=kept,
+        tests=report.totals.tests,
+        failing=[test.id for test in report.tests if test.status in RED][:1000],
+        tree=doing.started.tree,
+        tools=await cross(work.checks.tools, work.workspace.path),
     )
     return Done(events=[taken], artifacts=[kept])
 

@@ -132,6 +132,10 @@ def shown(paths: list[str]) -> list[str]:
     return texts if len(paths) <= PATHS_MAX else [*texts, f"… and {len(paths) - PATHS_MAX} more"]
 
 
+def some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
 def first_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0][:200] if lines else ""

@@ -199,8 +199,13 @@ def _(event: ev.GateProved) -> Line | None:
 
 
 @line_of.register
-def _(_event: ev.FinalVerified) -> Line:
-    return Line("final", "green with the base's own tests and with the accepted ones, in a fresh workspace", Tone.GOOD)
+def _(event: ev.FinalVerified) -> Line:
+    told = "green with the base's own tests and with the accepted ones, in a fresh workspace"
+    if event.canaries:
+        told += f"; {_count(event.canaries, 'test')} that cannot pass did fail"
+    if event.without:
+        told += f"; no such test could be added to {_list(event.without)}"
+    return Line("final", told, Tone.GOOD)
 
 
 @line_of.register
@@ -241,6 +246,10 @@ def _(event: ev.ReviewFailed) -> Line:
 @line_of.register
 def _(event: ev.Landed) -> Line:
     return Line("landed", f"branch {event.branch} at {event.head[:10]}", Tone.GOOD)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _list(names: list[str]) -> str:

@@ -1,0 +1,74 @@
+"""A test that cannot pass, added to a file of tests, is seen to fail by every runner, and disturbs no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ratchet.core.canary import with_canary
+from ratchet.steps.canaries import lay
+from tests.checks.support import lay_out, run
+
+TOKEN = "c0123456789ab"
+FILES = {
+    "pytest": "test_all.py",
+    "unittest": "test_shop.py",
+    "node": "sum.test.js",
+    "mocha": "test/sum.js",
+    "jest": "sum.test.js",
+    "vitest": "sum.test.js",
+    "go": "shop_test.go",
+    "cargo": "src/lib.rs",
+    "rspec": "spec/sum_spec.rb",
+    "minitest": "test/sum_test.rb",
+    "phpunit": "tests/SumTest.php",
+    "ctest": "shop_test.cpp",
+}
+QUICK = {"pytest", "unittest", "node"}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.toolchain) for name in FILES]
+)
+def test_a_canary_fails_and_nothing_else_does(tmp_path: Path, name: str) -> None:
+    place = lay_out(name, tmp_path / "project")
+    before = {test.id: test.status for test in run(place).tests}
+    canaries = lay(place, [FILES[name]])
+    assert canaries.laid, f"there is none for {FILES[name]}"
+    report = run(place)
+    assert not canaries.faked(report) and canaries.seen(report) == 1
+    assert {test.id: test.status for test in canaries.left_out_of(report).tests} == before
+
+
+def test_one_that_passes_or_is_not_told_of_is_a_fake(tmp_path: Path) -> None:
+    place = lay_out("pytest", tmp_path / "project")
+    canaries = lay(place, [FILES["pytest"]])
+    path = place / FILES["pytest"]
+    honest = path.read_text()
+    path.write_text(honest.replace("1 == 2", "1 == 1").replace("(1, 2)", "(1, 1)"))
+    assert "did not fail" in canaries.faked(run(place))
+    path.write_text(honest.replace("test_c", "c").replace("Test_c", "c"))
+    assert "was not reported" in canaries.faked(run(place))
+
+
+OTHERS = {
+    "CartTest.java": "class CartTest {\n    @Test\n    void adds() {}\n}\n",
+    "CartTest.kt": "class CartTest {\n    @Test\n    fun adds() {}\n}\n",
+    "CartTests.cs": "namespace A\n{\n    class CartTests\n    {\n        [Fact]\n        void A() {}\n    }\n}\n",
+    "cart_test.cc": 'TEST_CASE("adds") { REQUIRE(1 == 1); }\n',
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_where_tests_are_methods_it_is_one_more_of_them(name: str) -> None:
+    text = with_canary(name, OTHERS[name], TOKEN)
+    assert TOKEN in text and text.count("{") == text.count("}")
+    depth = text[: text.index(TOKEN)].count("{") - text[: text.index(TOKEN)].count("}")
+    assert depth == {"cs": 2, "cc": 0}.get(Path(name).suffix[1:], 1)
+
+
+@pytest.mark.parametrize("name", ["notes.md", "helper.py", "data.json", "suite.zig"])
+def test_a_file_without_tests_or_of_another_language_gets_none(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("x = 1\n")
+    assert lay(tmp_path, [name]).without == [name]
