@@ -48,7 +48,7 @@ def test_one_that_passes_or_is_not_told_of_is_a_fake(tmp_path: Path) -> None:
     honest = path.read_text()
     path.write_text(honest.replace("1 == 2", "1 == 1").replace("(1, 2)", "(1, 1)"))
     assert "did not fail" in canaries.faked(run(place))
-    path.write_text(honest.replace("test_c", "c").replace("Test_c", "c"))
+    path.write_text(honest.replace("test_c", "c").replace("Case_c", "c"))
     assert "was not reported" in canaries.faked(run(place))
 
 

@@ -22,7 +22,7 @@ def _python(text: str, token: str) -> str:
     """A method where the tests are methods of test cases, which unittest runs too; else a function."""
     if "TestCase" in text:
         return (
-            f"{text}\n\nimport unittest as {token}\n\n\nclass Test_{token}({token}.TestCase):\n"
+            f"{text}\n\nimport unittest as {token}\n\n\nclass Case_{token}({token}.TestCase):\n"
             f"    def test_{token}(self):\n        self.assertEqual(1, 2)\n"
         )
     if re.search(r"^\s*(?:async\s+)?def test", text, re.MULTILINE):

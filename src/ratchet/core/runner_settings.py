@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import json
+import re
 import tomllib
 from typing import Any
 
@@ -32,7 +33,34 @@ def _settings(name: str, content: bytes | None) -> Any:
         table = _table(name, content.decode())
     except (ValueError, configparser.Error):
         return content
-    return {section: table[section] for section in _SECTIONS[name] if section in table}
+    return {section: _deciding(section, table[section]) for section in _SECTIONS[name] if section in table}
+
+
+# What only names, explains or tells more, and takes no test and no failure away.
+_HARMLESS = frozenset([
+    "markers", "minversion", "required_plugins", "log_cli", "log_cli_level", "log_level", "console_output_style",
+    "junit_family", "cache_dir", "verbose", "displayName", "collectCoverageFrom", "coverageDirectory",
+    "coverageReporters", "clearMocks", "restoreMocks",
+])  # fmt: skip
+_OF_TESTS = re.compile(r"test|check|coverage|verify|\bci\b|install|prepare")
+
+
+def _deciding(section: str, settings: Any) -> Any:
+    if not isinstance(settings, dict):
+        return settings
+    if section == "scripts":
+        return _test_scripts(settings)
+    kept = {key: _deciding("", value) for key, value in settings.items() if key not in _HARMLESS}
+    if kept.get("filterwarnings") in (["error"], "error"):  # nothing is stricter
+        del kept["filterwarnings"]
+    return {key: value for key, value in kept.items() if value != {}}
+
+
+def _test_scripts(scripts: dict[str, Any]) -> dict[str, Any]:
+    """Those a test run comes down to: named for it, or called by one that is."""
+    kept = {name: text for name, text in scripts.items() if _OF_TESTS.search(name)}
+    called = {name: text for name, text in scripts.items() if any(name in str(other) for other in kept.values())}
+    return kept | called
 
 
 def _table(name: str, text: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ratchet.core.cheats import curly, lines, python, settings
+from ratchet.core.cheats import curly, lines, python, settings, surroundings
 from ratchet.core.cheats.cases import Case, compare_cases
 from ratchet.core.cheats.found import Change, Cheat
 from ratchet.core.cheats.special import special_cases
@@ -24,9 +24,12 @@ def find_cheats(changes: Sequence[Change], scope: Scope, *, tests: Iterable[tupl
     inside = [change for change in changes if scope.is_test(change.path)]
     outside = [change for change in changes if not scope.is_test(change.path)]
     found = [cheat for change in changes for cheat in settings.find(change)]
-    found += compare_cases(_cases(inside, "before"), _cases(inside, "after"), _unread(inside))
+    before, after = _cases(inside, "before"), _cases(inside, "after")
+    tests = list(tests)
+    found += compare_cases(before, after, _unread(inside), surroundings.around(inside, outside, tests))
+    fresh = {(case.file, case.name) for case in after} - {(case.file, case.name) for case in before}
     for change in inside:
-        found += lines.find_in_test(change)
+        found += lines.find_in_test(change, [case for case in after if (case.file, case.name) in fresh])
     known = [*tests, *((change.path, change.after) for change in inside if change.after is not None)]
     for change in outside:
         found += lines.find_in_source(change)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 
 import msgspec
 
 from ratchet.core.cheats.found import Cheat
 
+ERROR_OF = "the error of "  # a subject: that a call gave none
 EXACT_ENOUGH = 1e-5  # what `approx` and its like allow by themselves: floats are compared so
 
 
@@ -36,31 +38,49 @@ class Assertion(msgspec.Struct, frozen=True, kw_only=True):
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
     """One test. `disabled` says by what it is kept from running; `rows` are the written-out values it is repeated with,
-    each as its texts; `words` are all values written in it."""
+    each as its texts; `words` are all values written in it, `names` all that it speaks of."""
 
     file: str
     name: str
     line: int
     asserts: list[Assertion]
+    last_line: int = 0
     disabled: str = ""
     rows: list[tuple[str, ...]] = []
     words: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
 
 
-def compare_cases(before: Sequence[Case], after: Sequence[Case], unread: set[str]) -> list[Cheat]:
+class Around(msgspec.Struct, frozen=True, kw_only=True):
+    """What else changed: `words` and `names` are those on added lines of test files, `vanished` what the sources defined
+    and do not any more, `helpers` functions beside the tests that assert on their behalf."""
+
+    words: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+    vanished: frozenset[str] = frozenset()
+    helpers: frozenset[str] = frozenset()
+
+
+def compare_cases(before: Sequence[Case], after: Sequence[Case], unread: set[str], around: Around) -> list[Cheat]:
     old, new = _by_name(before), _by_name(after)
     gone = [old[name] for name in old.keys() - new.keys() if old[name].file not in unread]
     fresh = [new[name] for name in new.keys() - old.keys()]
     pairs = [(old[name], new[name]) for name in old.keys() & new.keys()]
+    live = [case for case in fresh if not case.disabled]
     found = []
+    around = msgspec.structs.replace(
+        around,
+        words=around.words.union(*(case.words for case in live)),
+        names=around.names.union(*(case.names for case in live)),
+    )
     for case in sorted(gone, key=lambda case: (case.file, case.line)):
         if heir := _heir(case, fresh):
             fresh.remove(heir)
             pairs.append((case, heir))
-        elif not _taken_over(case, after):
+        elif not (case.names & around.vanished or _taken_over(case, after, around)):
             found.append(_cheat(case, "test-removed", f"{case.name} is gone"))
     for was, now in pairs:
-        found += _weakened(was, now)
+        found += _weakened(was, now, around)
     return [*found, *(cheat for case in fresh for cheat in _hollow(case))]
 
 
@@ -69,9 +89,12 @@ def _by_name(cases: Iterable[Case]) -> dict[tuple[str, str], Case]:
 
 
 def _heir(gone: Case, fresh: Sequence[Case]) -> Case | None:
-    """A new test that asks the same: the old one under another name or in another file."""
-    asked = _asked(gone)
+    """A new test that asks the same: the old one under another name or in another file, or of what was renamed."""
+    asked, values = _asked(gone), _values(gone)
     same = [case for case in fresh if asked and _asked(case) == asked]
+    same = same or [
+        case for case in fresh if values and _values(case) == values and len(case.asserts) == len(gone.asserts)
+    ]
     return next((case for case in same if case.name == gone.name), same[0] if same else None)
 
 
@@ -79,29 +102,42 @@ def _asked(case: Case) -> Counter[tuple[str, str]]:
     return Counter((a.subject, a.expected) for a in case.asserts)
 
 
-def _taken_over(gone: Case, after: Sequence[Case]) -> bool:
-    """Whether everything written in it is now a row of another test: several tests made into one."""
-    values = gone.words
-    return bool(values) and any(
-        not case.disabled and len(case.rows) > 1 and any(values <= set(row) | _outside_rows(case) for row in case.rows)
-        for case in after
-    )
+def _values(case: Case) -> list[tuple[list[str], Strength]]:
+    """What is written out in each assertion, whatever the names are."""
+    found = [(sorted(written(f"{a.subject} {a.expected}")), a.strength) for a in case.asserts]
+    return found if any(values for values, _ in found) else []
 
 
-def _outside_rows(case: Case) -> set[str]:
-    return set(case.words) - {word for row in case.rows for word in row}
+def _taken_over(gone: Case, after: Sequence[Case], around: Around) -> bool:
+    """Whether everything written in it is now asked elsewhere: several tests made into one, or one into several."""
+    values = gone.words - {repr(gone.name), f'"{gone.name}"'}
+    alive = any(not case.disabled and any(a.strength is Strength.EXACTLY for a in case.asserts) for case in after)
+    spoken = {name for a in gone.asserts for name in _called(a.subject)}
+    return alive and bool(values) and values <= around.words and spoken <= around.names | around.helpers
+
+
+_WRITTEN = re.compile(r"""(?<![\w.])-?\d+(?:\.\d+)?|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'""")
+
+
+def written(text: str) -> list[str]:
+    """The values written out in it, the same however they are quoted."""
+    return [f"'{word[1:-1]}'" if word[0] in "\"'" else word for word in _WRITTEN.findall(text)]
+
+
+def _called(subject: str) -> list[str]:
+    return re.findall(r"([A-Za-z_]\w*)\(", re.sub(r"\bnew(?=[A-Z])", "", subject))
 
 
 # --- the same test, before and after ------------------------------------------------------------------------------
 
 
-def _weakened(was: Case, now: Case) -> list[Cheat]:
+def _weakened(was: Case, now: Case, around: Around) -> list[Cheat]:
     if now.disabled and not was.disabled:
         return [_cheat(now, "test-disabled", f"{now.name}: {now.disabled}")]
-    return [*_assertions(was, now), *_rows(was, now)]
+    return [*_assertions(was, now, around), *_rows(was, now)]
 
 
-def _assertions(was: Case, now: Case) -> list[Cheat]:
+def _assertions(was: Case, now: Case, around: Around) -> list[Cheat]:
     """By subject first; what is left over is compared in order, for a renamed variable is no cheat."""
     left_now = list(now.asserts)
     found, left_was = [], []
@@ -113,7 +149,27 @@ def _assertions(was: Case, now: Case) -> list[Cheat]:
             continue
         left_now.remove(match)
         found += _one(now, old, match)
-    return [*found, *_leftover(now, left_was, left_now)]
+    said_anew = _said_anew(was, now, around, left_now)
+    return [*found, *_leftover(now, [old for old in left_was if not said_anew(old)], left_now)]
+
+
+def _said_anew(was: Case, now: Case, around: Around, new: list[Assertion]) -> Callable[[Assertion], bool]:
+    """Whether an assertion that is not found again is asked in another form: by a helper, by a row, in one with others."""
+    helped = bool((now.names - was.names) & around.helpers)
+    looped = len(now.rows) > len(was.rows)
+    strongest = max((a.strength for a in (now.asserts if looped else new)), default=Strength.NOTHING)
+    values = set(now.words) | {word for row in now.rows for word in row}
+    plain = {word for value in values for word in written(value)} | values
+
+    def holds(old: Assertion) -> bool:
+        if old.subject.startswith(ERROR_OF):  # a call that is not made any more has no error
+            return helped or not set(_called(old.subject)) & now.names
+        asked = set(written(f"{old.subject} {old.expected}"))
+        if not asked:
+            return helped or not _called(old.subject) or not set(_called(old.subject)) & now.names
+        return asked <= plain and (helped or strongest >= old.strength)
+
+    return holds
 
 
 def _one(case: Case, old: Assertion, new: Assertion) -> list[Cheat]:

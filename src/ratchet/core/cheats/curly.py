@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from ratchet.core.cheats.cases import Assertion, Case, Strength
+from ratchet.core.cheats.cases import ERROR_OF, Assertion, Case, Strength
 
 _HASH = (".rb", ".ex", ".exs", ".bats", ".sh", ".pl", ".t")
 
@@ -55,11 +55,17 @@ _GO = re.compile(r"^func\s+(?P<name>(?:Test|Fuzz|Benchmark|Example)\w*)\s*\((?P<
 _RUST = re.compile(r"(?P<attributes>(?:#\[[^\n]*\]\s*)+)(?:pub\s+)?(?:async\s+)?fn\s+(?P<name>\w+)\s*\([^)]*\)[^{;]*\{")
 _ANNOTATED = re.compile(
     r"(?P<attributes>(?:(?:@\w+(?:\.\w+)*(?:\([^)]*\))?|\[\w+(?:\([^\]]*\))?(?:,\s*\w+(?:\([^\]]*\))?)*\])\s*)+)"
-    r"(?:(?:public|private|protected|internal|static|final|async|suspend|override|open)\s+)*[\w<>\[\],.? ]+?\s+(?P<name>\w+)\s*\([^)]*\)[^{;]*\{"
+    r"(?:(?:public|private|protected|internal|static|final|async|suspend|override|open)\s+)*[\w<>\[\],.? ]+?\s+(?P<name>\w+|`[^`\n]*`)\s*\([^)]*\)[^{;]*\{"
 )
 _CPP = re.compile(r"\b(?:TEST(?:_F|_P)?|TYPED_TEST)\s*\(\s*(?P<suite>\w+)\s*,\s*(?P<name>\w+)\s*\)\s*\{")
 _CATCH2 = re.compile(rf"\b(?:TEST_CASE|SCENARIO)\s*\(\s*{_QUOTED}[^)]*\)\s*\{{")
-_PLAIN = re.compile(r"\bfunction\s+(?P<name>test\w*)\s*\([^)]*\)[^{;]*\{|\bfunc\s+(?P<swift>test\w*)\s*\(\)[^{]*\{")
+_PLAIN = re.compile(
+    r"\bfunction\s+(?P<name>test\w*)\s*\([^)]*\)[^{;]*\{|\bfunc\s+(?P<swift>test\w*)\s*\(\)[^{]*\{"
+    r"|#\[Test\]\s*(?:public\s+)?function\s+(?P<marked>\w+)\s*\([^)]*\)[^{;]*\{"
+)
+_KOTEST = re.compile(
+    rf"^\s*(?:(?:test|should|it|expect)\s*\(\s*)?{_QUOTED}\s*\)?(?:\s*\.config\([^)]*\))?\s*\{{", re.MULTILINE
+)
 _WORDED = re.compile(
     rf"^\s*(?:def\s+(?P<def>test\w*)|(?:it|specify|test|@test|scenario)\s*\(?\s*{_QUOTED})", re.MULTILINE
 )
@@ -69,17 +75,21 @@ def cases(path: str, text: str) -> list[Case]:
     masked = mask(text, path)
     seen: dict[str, int] = {}
     found = []
+    mocked = _mocked(text)
     for name, start, first, last, off in _blocks(path, text, masked):
         seen[name] = seen.get(name, 0) + 1
         full = name if seen[name] == 1 else f"{name}#{seen[name]}"
         body, hidden = text[first:last], masked[first:last]
         asserts = list(_assertions(body, hidden, text.count("\n", 0, first) + 1))
+        answered = {*mocked, *_answered(body)}
         found.append(
             Case(
                 file=path,
                 name=full,
                 line=text.count("\n", 0, start) + 1,
-                asserts=asserts,
+                last_line=text.count("\n", 0, last) + 1,
+                asserts=[_weighed(made, made.line, _asks(made, answered)) for made in asserts],
+                names=frozenset(re.findall(r"[A-Za-z_]\w*", hidden)),
                 disabled=off or _asleep(hidden),
                 rows=_rows(text[start:last], masked[start:last]),
                 words=frozenset(re.findall(_LITERAL, _without_comments(body, hidden))),
@@ -89,6 +99,30 @@ def cases(path: str, text: str) -> list[Case]:
 
 
 _Block = tuple[str, int, int, int, str]
+_MOCKED = re.compile(r"""\b(?:jest|vi|vitest)\.mock\(\s*(?P<path>['"][^'"]+['"])\s*,""")
+
+
+def _mocked(text: str) -> set[str]:
+    """What is imported from modules that the file has answered itself."""
+    found: set[str] = set()
+    for mock in _MOCKED.finditer(text):
+        place = re.escape(mock["path"])
+        for names in re.findall(
+            rf"(?:import|const|let)\s*(\{{[^}}]*\}}|\w+)\s*(?:from\s*|=\s*require\(\s*){place}", text
+        ):
+            found.update(re.findall(r"\w+", names))
+    return found
+
+
+def _answered(body: str) -> set[str]:
+    """Calls that the test itself says the answer to: Mockito's `when(x.y())`, RSpec's `allow(x).to receive(:y)`."""
+    stubbed = [_tight(call) for call in re.findall(r"\bwhen\(([^;\n]*?\))\)\s*\.", body)]
+    stubbed += [f"{of}.{verb}" for of, verb in re.findall(r"\ballow\(([\w.@]+)\)\s*\.to\s+receive\(:(\w+)\)", body)]
+    return set(stubbed)
+
+
+def _asks(made: Assertion, answered: set[str]) -> bool:
+    return made.subject in answered or made.subject.partition("(")[0] in answered
 
 
 def _blocks(path: str, text: str, masked: str) -> Iterator[_Block]:
@@ -112,6 +146,8 @@ def _blocks(path: str, text: str, masked: str) -> Iterator[_Block]:
             r"[@\[](?:\w*Test|Fact|Theory|TestMethod|TestCase)\b",
             r"@(?:Disabled|Ignore)|\[Ignore|Skip\s*=|enabled\s*=\s*false",
         )
+        if path.endswith(".kt"):
+            yield from _named(_KOTEST, text, masked)
     elif path.endswith((".cc", ".cpp", ".cxx", ".c", ".h", ".hpp")):
         yield from _braced(_CPP, masked, lambda found: "DISABLED_" if found["name"].startswith("DISABLED_") else "")
         yield from _named(_CATCH2, text, masked)
@@ -140,7 +176,7 @@ def _javascript(text: str, masked: str) -> Iterator[_Block]:
 def _braced(pattern: re.Pattern[str], masked: str, off: Callable[[re.Match[str]], str]) -> Iterator[_Block]:
     for found in pattern.finditer(masked):
         groups = found.groupdict()
-        name = groups.get("name") or groups.get("swift") or ""
+        name = groups.get("name") or groups.get("swift") or groups.get("marked") or ""
         said = off(found)
         yield (
             f"{groups.get('suite') or ''}{name.removeprefix('DISABLED_')}",
@@ -153,7 +189,8 @@ def _braced(pattern: re.Pattern[str], masked: str, off: Callable[[re.Match[str]]
 
 def _named(pattern: re.Pattern[str], text: str, masked: str) -> Iterator[_Block]:
     for found in pattern.finditer(text):
-        yield found["name"], found.start(), found.end(), _closing(masked, found.end() - 1), ""
+        if masked[found.start("quote")] != " ":
+            yield found["name"], found.start(), found.end(), _closing(masked, found.end() - 1), ""
 
 
 def _attributed(pattern: re.Pattern[str], text: str, masked: str, is_test: str, is_off: str) -> Iterator[_Block]:
@@ -180,11 +217,18 @@ def _asleep(masked: str) -> str:
         head,
         re.MULTILINE,
     )
-    return f"{found[0].strip()} added" if found else ""
+    if found:
+        return f"{found[0].strip()} added"
+    leaves = re.search(r"\bif\b(?P<when>[^{\n]*)(?:\{\s*return\s*;?\s*\}|\)\s*return\s*;)", head)
+    return "returns early on a condition" if leaves and not _MACHINE.search(leaves["when"]) else ""
 
 
+_MACHINE = re.compile(r"GOOS|platform|isWindows|Short\(\)|OSTYPE|_WIN32|cfg!")
 _LITERAL = r"""-?\b\d+(?:\.\d+)?\b|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|\b(?:true|false)\b"""
 _GROUP = re.compile(rf"[\[{{(]\s*(?:\w+\s*:\s*)?(?:{_LITERAL})\s*(?:,\s*(?:\w+\s*:\s*)?(?:{_LITERAL})\s*)+,?\s*[\]}})]")
+
+
+_ROWS = re.compile(r"\b(?:InlineData|TestCase|DataRow|Arguments|row|arguments|Arguments\.of|rstest::case|case)$")
 
 
 def _rows(whole: str, masked: str) -> list[tuple[str, ...]]:
@@ -193,7 +237,7 @@ def _rows(whole: str, masked: str) -> list[tuple[str, ...]]:
     for group in _GROUP.finditer(whole):
         before = whole[: group.start()].rstrip()
         if masked[group.start()] != " " and not (
-            group[0][0] == "(" and before and (before[-1].isalnum() or before[-1] in "_!>")
+            group[0][0] == "(" and before and (before[-1].isalnum() or before[-1] in "_!>") and not _ROWS.search(before)
         ):
             found.append(tuple(re.findall(_LITERAL, group[0])))
     return found
@@ -209,8 +253,8 @@ def _without_comments(body: str, masked: str) -> str:
 # --- assertions -----------------------------------------------------------------------------------------------------
 
 _ASSERTING = (
-    r"(?<![\w$])(?:[\w$]+(?:\.|->|::))*?(?P<verb>expect|assert\w*|should|t\.(?:is|deepEqual|true|throws|like|truthy|not)"
-    r"|(?:assert|require|Assert|XCTAssert|qt|is)\w*\.\w+|EXPECT_\w+|ASSERT_\w+|REQUIRE\w*|CHECK\w*|XCTAssert\w*|refute\w*)(?P<macro>!?)\s*\("
+    r"(?<![\w$])(?:[\w$]+(?:\.|->|::))*?(?P<verb>expect(?:Exception\w*)?|assert\w*|should|t\.(?:is|deepEqual|true|throws|like|truthy|not)"
+    r"|(?:assert|require|Assert|XCTAssert|qt|is)\w*\.\w+|EXPECT_\w+|ASSERT_\w+|REQUIRE\w*|CHECK\w*|XCTAssert\w*|refute\w*)(?P<macro>!?)(?P<of><[\w.,\s]+>)?\s*\("
 )
 _FAILING = re.compile(r"\b(?:t|b|tb)\.(?:Error|Errorf|Fatal|Fatalf|Fail|FailNow)\s*\(|\bpanic!\s*\(")
 _WORDS_ASSERTING = re.compile(r"^\s*(?:assert|refute)(?P<verb>\w*)\s+(?!\()(?P<what>[^\n]+)$", re.MULTILINE)
@@ -228,7 +272,9 @@ def _assertions(body: str, masked: str, line: int) -> Iterator[Assertion]:
     dead = _dead(masked)
     for found in re.finditer(_ASSERTING, masked):
         last = _closing(masked, found.end() - 1)
-        made = _assertion(found["verb"], body, masked, found.end(), last)
+        made = _assertion(found["verb"], body, masked, (found.end(), last), found["of"] or "")
+        if made and _unawaited(body, masked, found.start(), last):
+            made = _weighed(made, 0, dead=True)
         if made is None:
             continue
         yield _weighed(made, line + masked.count("\n", 0, found.start()), any(a <= found.start() < b for a, b in dead))
@@ -237,7 +283,58 @@ def _assertions(body: str, masked: str, line: int) -> Iterator[Assertion]:
         yield _weighed(made, line + masked.count("\n", 0, found.start()), any(a <= found.start() < b for a, b in dead))
     for found in _WORDS_ASSERTING.finditer(masked):
         what = body[found.start("what") : found.end("what")]
-        yield _weighed(_of_condition(what, found["verb"]), line + masked.count("\n", 0, found.start()), False)
+        made = _worded(what, masked[found.start("what") : found.end("what")], found["verb"])
+        yield _weighed(made, line + masked.count("\n", 0, found.start()), any(a <= found.start() < b for a, b in dead))
+    for found in _INFIX.finditer(masked):
+        subject, expected = (_tight(body[found.start(name) : found.end(name)]) for name in ("subject", "expected"))
+        made = _matched(found["verb"], subject, expected)
+        yield _weighed(made, line + masked.count("\n", 0, found.start()), any(a <= found.start() < b for a, b in dead))
+
+
+# Kotest's `x shouldBe y`, and `x.Should().Be(y)`: the subject comes first and the verb has no brackets of its own.
+_INFIX = re.compile(
+    r"^\s*(?P<subject>[^\n{};]+?)(?:\s+(?=should)|\.Should\(\)\.)(?P<verb>\w+)[ (]+(?P<expected>[^\n;]*?)\)?;?\s*$",
+    re.MULTILINE,
+)
+
+
+def _worded(what: str, hidden: str, verb: str) -> Assertion:
+    """Ruby's `assert_equal 3, x`."""
+    arguments = _arguments(what, hidden, 0, len(hidden))
+    if verb and len(arguments) > 1:
+        return _classified(f"assert{verb}", arguments)
+    return _of_condition(what, verb)
+
+
+def _matched(verb: str, subject: str, expected: str) -> Assertion:
+    """A matcher's name says how much is asked."""
+    strength = Strength.PARTLY
+    if re.search(r"(?i)not|truthy|be_an?$|present|kind_of|instance", verb) or expected in ("null", "nil"):
+        strength = Strength.SOMETHING
+    elif re.search(r"(?i)^eq|equal|^be$|shouldbe$|match_array|contain_exactly|containexactly", verb):
+        strength = Strength.EXACTLY
+    if "raise" in verb or "throw" in verb.lower():
+        strength = _of_error(expected)
+    return Assertion(line=0, subject=subject, strength=strength, expected=expected, literal=_written(expected))
+
+
+_BROAD = re.compile(
+    r"^\\?(?:java\.lang\.|System\.)?(?:Exception|Throwable|RuntimeException|Error|StandardError|BaseException)(?:\.class|::class(?:\.java)?)?$"
+)
+
+
+def _of_error(kind: str) -> Strength:
+    """Any error, an error of a kind, an error that is described."""
+    if not kind or _BROAD.match(kind):
+        return Strength.SOMETHING
+    return Strength.EXACTLY if kind[0] in "\"'/`" else Strength.PARTLY
+
+
+def _unawaited(body: str, masked: str, start: int, last: int) -> bool:
+    """`expect(promise).resolves…` that nobody waits for says nothing."""
+    if not re.match(r"\)\s*\.(?:resolves|rejects)\b", masked[last:]):
+        return False
+    return not re.search(r"(?:\bawait|\breturn|=>|\(|\[|,)\s*$", body[:start])
 
 
 def _weighed(made: Assertion, line: int, dead: bool) -> Assertion:
@@ -268,17 +365,36 @@ def _tight(text: str) -> str:
     return re.sub(r"\s+", "", text)
 
 
-def _assertion(verb: str, body: str, masked: str, first: int, last: int) -> Assertion | None:
+def _assertion(verb: str, body: str, masked: str, brackets: tuple[int, int], of: str) -> Assertion | None:
+    first, last = brackets
     arguments = _arguments(body, masked, first, last)
+    to = re.match(r"\)\s*\.(?P<to>to|not_to|to_not)\s+(?P<verb>\w+)(?:\s+|\(|$)(?P<expected>[^\n]*)", masked[last:])
+    if verb == "expect" and to and arguments:
+        wanted = body[last + to.start("expected") : last + to.end("expected")].rstrip(") ")
+        return _matched(("not_" if to["to"] != "to" else "") + to["verb"], arguments[0], _tight(wanted))
+    if re.search(r"(?i)throws|^expectException$|raises", verb.rsplit(".", 1)[-1]):
+        kinds = [of.strip("<>")] if of else [word for word in arguments if not re.search(r"\(\)|=>|->|\{", word)]
+        kind = next((word for word in kinds if word not in ("t", "self")), "")
+        return Assertion(line=0, subject="raises", strength=_of_error(kind), expected=kind)
+    if verb.endswith("assert") and (
+        pattern := re.match(r"matches!\((?P<of>.*),(?P<like>.*)\)$", arguments[0] if arguments else "")
+    ):
+        whole = Strength.PARTLY if re.search(r"[(,{]_[),}]|\.\.", pattern["like"]) else Strength.EXACTLY
+        return Assertion(line=0, subject=pattern["of"], strength=whole, expected=pattern["like"])
     chain = re.match(r"\)\s*((?:\s*(?:\.|->)\s*\w+)+)\s*(\(?)", masked[last:])
     if verb.split(".", maxsplit=1)[0] in ("expect", "assertThat", "should") and chain:
         inner = last + chain.end()
         given = _arguments(body, masked, inner, _closing(masked, inner - 1)) if chain[2] else []
+        if re.search(r"(?i)throw", chain[1]) and "not" not in chain[1]:
+            kind = given[0] if given else ""
+            return Assertion(line=0, subject="raises", strength=_of_error(kind), expected=kind)
         return _classified(re.sub(r"\s", "", chain[1]), [*arguments[:1], *given])
     if verb == "expect":
         return None
     if arguments and arguments[0] in ("t", "self", "b"):
         arguments = arguments[1:]
+    if verb.endswith((".NoError", ".Nil")) and arguments == ["err"]:
+        return Assertion(line=0, subject=_failing_call(body[:first]), strength=Strength.PARTLY)
     return _classified(verb, arguments) if arguments else None
 
 
@@ -348,6 +464,11 @@ def _conditional(body: str, masked: str, at: int) -> Assertion:
     if condition in ("false", "1!=1") or "&&false" in condition:
         return Assertion(line=0, subject=condition.split("&&")[0].split("!=")[0], strength=Strength.NOTHING)
     left, operator, right = condition.partition("!=")
+    if left == "err" or condition == "err==nil":  # that there is an error, or none
+        subject = _failing_call(body[:opened]) if operator else "err"
+        return Assertion(line=0, subject=subject, strength=Strength.PARTLY if operator else Strength.SOMETHING)
+    if kind := re.match(r"!errors\.(?:Is|As)\((?P<of>[^,]+),(?P<kind>.*)\)$", condition):
+        return Assertion(line=0, subject=kind["of"], strength=Strength.EXACTLY, expected=kind["kind"])
     if not operator:
         return Assertion(line=0, subject=condition.lstrip("!"), strength=Strength.PARTLY)
     nothing = left == right
@@ -359,6 +480,12 @@ def _conditional(body: str, masked: str, at: int) -> Assertion:
         expected=right,
         literal=literal,
     )
+
+
+def _failing_call(before: str) -> str:
+    """Go: what the error that is looked at came from."""
+    calls = re.findall(r"\berr\s*:?=\s*([^\n;{]+)", before)
+    return f"{ERROR_OF}{_tight(calls[-1])}" if calls else "err"
 
 
 def _written(text: str) -> bool:
@@ -382,6 +509,10 @@ def _dead(masked: str) -> list[tuple[int, int]]:
             body = masked[last + caught.end() : _closing(masked, last + caught.end() - 1)]
             if not re.search(r"\bthrow\b|\bfail\b|expect\s*\(|assert|\bt\.", body):
                 found.append((block.start(), last))
+    caught_whole = re.finditer(r"\brunCatching\s*\{|\bcatch_unwind\(", masked)
+    found += [(block.start(), _closing(masked, block.end() - 1)) for block in caught_whole]
+    if (rescued := re.search(r"^\s*rescue\b", masked, re.MULTILINE)) and "raise" not in masked[rescued.end() :]:
+        found.append((0, rescued.start()))
     if ends := _returns(masked):
         found.append((ends, len(masked)))
     return found

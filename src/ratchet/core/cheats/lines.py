@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
+from ratchet.core.cheats.cases import Case
 from ratchet.core.cheats.found import Change, Cheat
 
 _SUPPRESSED = [
@@ -43,6 +45,7 @@ _ENDED = [
     (r"panic::set_hook|std::process::exit\(\s*0\s*\)", "ends the process under the runner"),
     (r"System\.exit\(\s*0\s*\)|Runtime\.getRuntime\(\)\.halt\(", "ends the process under the runner"),
     (r"atexit\.register\(.*_exit", "ends the process under the runner"),
+    (r"\bos\.Exit\(\s*0\s*\)", "ends the process under the runner"),
 ]  # fmt: skip
 _CATCHES_NOTHING = [
     (r"catch\s*(?:\([^)]*\))?\s*\{\s*(?://[^\n]*|/\*.*?\*/)?\s*\}", "every error is caught and forgotten"),
@@ -60,7 +63,8 @@ _OFF = [
     (r"@(?:Disabled|Ignore)\b|\bassumeTrue\(\s*false|\bassumeFalse\(\s*true|Assumptions\.abort\(|enabled\s*=\s*false", "a test is switched off"),
     (r"\bmarkTest(?:Skipped|Incomplete)\(|@requires\b.*nonexist|@group\s+(?:skip|disabled)", "a test is skipped"),
     (r"\bDISABLED_\w+|\bGTEST_SKIP\(\)|\[\.(?:hide)?\]|\[!(?:mayfail|shouldfail)\]", "a test is switched off"),
-    (r"\[(?:Fact|Theory)\s*\([^)]*Skip\s*=|\[Ignore\b|Assert\.(?:Ignore|Inconclusive)\(", "a test is skipped"),
+    (r"^\s*#\s*if\s+(?:0|false)\b|\bCHECK(?:ED)?_NOFAIL\b", "a test is not compiled or cannot fail"),
+    (r"\[(?:Fact|Theory)\s*\([^)]*Skip\s*=|[\[,]\s*Ignore\b|Assert\.(?:Ignore|Inconclusive)\(", "a test is skipped"),
     (r"@tag\s+:?skip|@moduletag\s+:?skip|\bXCTSkip|\.disabled\(", "a test is skipped"),
     (r"^\s*(?:skip|pending)\s*(?:$|['\"(]|if\s+true|unless\s+false)", "a test is skipped"),
     (r"\bcollect_ignore(?:_glob)?\b|\bpytest_ignore_collect\b|\b__test__\s*=\s*False", "test files are left out"),
@@ -75,13 +79,15 @@ def find_in_source(change: Change) -> list[Cheat]:
     return [*found, *_swallowed(change)]
 
 
-def find_in_test(change: Change) -> list[Cheat]:
-    """Python's are read as syntax, and a new file takes nothing away; else an added line that switches something off is
-    enough."""
+def find_in_test(change: Change, fresh: Sequence[Case] = ()) -> list[Cheat]:
+    """Python's are read as syntax, and a new file or test takes nothing away; else an added line that switches something
+    off is enough."""
     touched = _match(change, [rule for rule in _ENDED if "import" not in rule[0]], "runner-touched")
     if change.path.endswith(".py") or change.before is None:
         return touched
-    return [*touched, *_match(change, _OFF, "test-disabled")]
+    new = [(case.line, case.last_line) for case in fresh if case.file == change.path]
+    off = _match(change, _OFF, "test-disabled")
+    return [*touched, *(cheat for cheat in off if not any(first <= cheat.line <= last for first, last in new))]
 
 
 def _match(change: Change, rules: list[tuple[str, str]], rule: str) -> list[Cheat]:

@@ -28,8 +28,38 @@ def cases(path: str, text: str) -> list[Case]:
     tree = _tree(text)
     if tree is None:
         return []
+    tree = _WithTables(tree).visit(tree)
     disabled = _module_disabled(tree)
     return [_case(path, name, node, above or disabled) for name, node, above in _tests(tree.body, "", "")]
+
+
+class _WithTables(ast.NodeTransformer):
+    """Tables with a name of their own, written where the name is looped over or tests are repeated with it."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        lines = [
+            line for line in tree.body if isinstance(line, ast.Assign) and isinstance(line.value, ast.List | ast.Tuple)
+        ]
+        self.tables = {ast.unparse(line.targets[0]): line.value for line in lines}
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        self.generic_visit(node)
+        if not self._table(node.iter):
+            return node
+        table = self.tables[ast.unparse(node.iter)]
+        return ast.copy_location(
+            ast.For(target=node.target, iter=table, body=node.body, orelse=node.orelse, type_comment=None), node
+        )
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if ast.unparse(node.func).endswith("parametrize") and len(node.args) > 1 and self._table(node.args[1]):
+            args = [node.args[0], self.tables[ast.unparse(node.args[1])], *node.args[2:]]
+            return ast.copy_location(ast.Call(func=node.func, args=args, keywords=node.keywords), node)
+        return node
+
+    def _table(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and node.id in self.tables
 
 
 def _tests(body: Iterable[ast.stmt], prefix: str, disabled: str) -> Iterator[tuple[str, _Function, str]]:
@@ -39,13 +69,21 @@ def _tests(body: Iterable[ast.stmt], prefix: str, disabled: str) -> Iterator[tup
         if isinstance(node, _Function) and node.name.startswith("test"):
             last[node.name] = (f"{prefix}{node.name}", node, disabled)
         elif isinstance(node, ast.ClassDef):
-            off = disabled or _decorated_off(node) or ("__test__ is off" if _assigns(node, "__test__") else "")
+            off = disabled or _decorated_off(node) or _uncollected(node)
             if node.name.startswith("Test") or _is_test_case(node):
                 yield from _tests(node.body, f"{prefix}{node.name}.", off)
         elif isinstance(node, ast.If | ast.Try):
             dead = "never reached" if isinstance(node, ast.If) and _is_false(node.test) else ""
             yield from _tests(node.body, prefix, disabled or dead)
     yield from last.values()
+
+
+def _uncollected(node: ast.ClassDef) -> str:
+    """What keeps pytest from collecting a class."""
+    if _assigns(node, "__test__"):
+        return "__test__ is off"
+    made = any(isinstance(line, ast.FunctionDef) and line.name in ("__init__", "__new__") for line in node.body)
+    return "a class with a constructor is not collected" if made and not _is_test_case(node) else ""
 
 
 def _is_test_case(node: ast.ClassDef) -> bool:
@@ -118,17 +156,43 @@ def _stops(node: ast.stmt) -> str:
 
 
 def _case(path: str, name: str, node: _Function, disabled: str) -> Case:
-    off = disabled or _decorated_off(node) or _stopped_first(node)
-    asserts = list(_asserts(node.body, reached=True))
+    replaced = _replaced(node)
     return Case(
         file=path,
         name=name,
         line=node.lineno,
-        asserts=asserts,
-        disabled=off,
+        last_line=node.end_lineno or node.lineno,
+        asserts=[_weigh(found, not _asks(found, replaced)) for found in _asserts(node.body, reached=True)],
+        disabled=disabled or _decorated_off(node) or _stopped_first(node),
+        names=frozenset(_names(node)),
         rows=_rows(node),
         words=frozenset(_words(node)),
     )
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    for sub in ast.walk(node):
+        if isinstance(sub, ast.Name):
+            yield sub.id
+        elif isinstance(sub, ast.Attribute):
+            yield sub.attr
+
+
+def _replaced(node: _Function) -> set[str]:
+    """Names the test puts something of its own in place of, as a whole path or as the last word of one."""
+    found = set()
+    for call in (sub for sub in ast.walk(node) if isinstance(sub, ast.Call)):
+        verb = ast.unparse(call.func)
+        texts = [arg.value for arg in call.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+        if verb.endswith(("patch", "patch.object", "setattr")) and texts and len(call.args) + len(call.keywords) > 1:
+            found.add(texts[0].rsplit(".", 1)[-1])
+    return found
+
+
+def _asks(found: Assertion, names: set[str]) -> bool:
+    """Whether what is looked at is a call of one of these itself: then the test asks what it has answered."""
+    called = found.subject.partition("(")[0].rsplit(".", 1)[-1]
+    return "(" in found.subject and called in names
 
 
 def _stopped_first(node: _Function) -> str:
@@ -138,14 +202,29 @@ def _stopped_first(node: _Function) -> str:
             return ""
         if off := _stops(line):
             return off
+        if isinstance(line, ast.If) and not _about_the_machine(line.test) and any(map(_leaves, line.body)):
+            return "returns early on a condition"
     return ""
+
+
+def _leaves(line: ast.stmt) -> bool:
+    return isinstance(line, ast.Return) and line.value is None
 
 
 def _rows(node: _Function) -> list[tuple[str, ...]]:
     marks = [mark for mark in node.decorator_list if isinstance(mark, ast.Call) and len(mark.args) > 1]
     tables = [mark.args[1] for mark in marks if ast.unparse(mark.func).endswith("parametrize")]
     rows = [row for table in tables if isinstance(table, ast.List | ast.Tuple | ast.Set) for row in table.elts]
-    return [tuple(ast.unparse(cell) for cell in _cells(row)) for row in rows]
+    return [tuple(ast.unparse(cell) for cell in _cells(row)) for row in rows if not _row_off(row)]
+
+
+def _row_off(row: ast.expr) -> bool:
+    """A row that is marked to be skipped or to fail is no row."""
+    marks = [keyword.value for keyword in row.keywords if keyword.arg == "marks"] if isinstance(row, ast.Call) else []
+    each = [
+        mark for marked in marks for mark in (marked.elts if isinstance(marked, ast.List | ast.Tuple) else [marked])
+    ]
+    return any(_off(mark) for mark in each)
 
 
 def _cells(row: ast.expr) -> list[ast.expr]:
@@ -242,11 +321,11 @@ def _of_raises(call: ast.Call) -> Assertion | None:
     if name not in ("raises", "assertRaises", "assertRaisesRegex", "warns", "assertWarns") or not call.args:
         return None
     match = any(keyword.arg == "match" for keyword in call.keywords) or name.endswith("Regex")
-    exact = Strength.PARTLY if _broad(call.args[0]) else Strength.EXACTLY
+    typed = Strength.EXACTLY if match else Strength.PARTLY
     return Assertion(
         line=call.lineno,
-        subject="raises with its message" if match else "raises",
-        strength=exact,
+        subject="raises",
+        strength=Strength.SOMETHING if _broad(call.args[0]) else typed,
         expected=ast.unparse(call.args[0]),
     )
 
@@ -304,6 +383,8 @@ def _of_comparison(left: ast.expr, op: ast.cmpop, right: ast.expr, line: int) ->
         )
     none = isinstance(right, ast.Constant) and right.value is None
     strength = _strength(op, none)
+    if isinstance(left, ast.Call) and ast.unparse(left.func) == "len" and left.args:  # how many is less than which
+        subject, strength = _text(left.args[0]), min(strength, Strength.PARTLY)
     return Assertion(line=line, subject=subject, strength=strength, expected=expected, literal=_written(right))
 
 

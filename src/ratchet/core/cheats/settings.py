@@ -22,7 +22,19 @@ _SHADOWS = re.compile(r"^(?:src/)?(?:pytest|_pytest|unittest|pluggy|hypothesis|c
 _SNAPSHOT = re.compile(r"(?:\.snap|\.ambr|\.approved\.\w+|__snapshots__/.*|\.golden)$")
 _MAKE_TEST = re.compile(r"^(?:test|check|tests|unit|verify)\s*:.*\n(?:\t.*\n?)*", re.MULTILINE)
 _SUREFIRE = re.compile(
-    r"skipTests|maven\.test\.skip|testFailureIgnore|ignoreFailures|<exclude>|exclude\s*\(|filter\s*\{"
+    r"skipTests|maven\.test\.(?:skip|failure\.ignore)|testFailureIgnore|ignoreFailures|<exclude>|exclude\s*\(|filter\s*\{"
+)
+
+
+_CTEST = re.compile(r"\bWILL_FAIL\b|\bDISABLED\s+(?:TRUE|ON|1)\b|\bSKIP_RETURN_CODE\b|gtest_filter=-", re.IGNORECASE)
+# Settings that switch a checker off for a whole project.
+_LAX = re.compile(
+    r"""ignore_errors\s*=\s*true|"(?:strict|noImplicitAny|strictNullChecks|noEmitOnError|checkJs)"\s*:\s*false|\bstrict\s*=\s*false"""
+    r"""|follow_imports\s*=\s*"?skip|typeCheckingMode"?\s*[:=]\s*"off"|ignore\s*=\s*\[\s*"ALL"|"?ignoreBuildErrors"?\s*:\s*true""",
+    re.IGNORECASE,
+)
+_CHECKER_FILES = re.compile(
+    r"(?:^|/)(?:pyproject\.toml|setup\.cfg|\.?mypy\.ini|\.?ruff\.toml|pyrightconfig\.json|tsconfig[\w.]*\.json|next\.config\.\w+)$"
 )
 
 
@@ -40,6 +52,7 @@ def find(change: Change) -> list[Cheat]:
             ("runner-configuration", "it has a part that decides how tests are run", _runner_part(change)),
             ("runs-before-tests", "Python runs it before anything else", bool(_STARTS_FIRST.search(change.path))),
             ("runs-before-tests", "it takes the place of a test tool", bool(_SHADOWS.search(change.path))),
+            ("check-silenced", "a checker is switched off", _laxer(change)),
             ("snapshot-edited", "a recorded answer was changed", _snapshot_edited(change)),
         )
         if holds
@@ -47,7 +60,34 @@ def find(change: Change) -> list[Cheat]:
 
 
 def _is_runner_file(change: Change) -> bool:
+    """A conftest is code too: fixtures come and go in it. What it may not do is reach into how tests are run."""
+    if change.path.rsplit("/", 1)[-1] == "conftest.py":
+        return any(_CONFTEST.search(line) for _, line in change.added())
+    if re.search(r"\.config\.\w+$", change.path):
+        return _told(change.before) != _told(change.after)
     return bool(_RUNNER_FILES.search(change.path))
+
+
+_CONFTEST = re.compile(
+    r"\bpytest_\w+|\bcollect_ignore|autouse\s*=\s*True|\bsys\.modules\b|^[\w.]+\.\w+\s*=[^=]|\b_pytest\b|\bos\._exit|hookimpl|"
+    r"\bskip\b|\bxfail\b|\bimportlib\b|\bsetattr\("
+)
+# What only says what else is told of a run, in a configuration that is a program and cannot be read as data.
+_TELLS = re.compile(
+    r"\b(?:collectCoverage(?:From)?|coverageReporters|coverageDirectory|coveragePathIgnorePatterns|verbose|displayName|reporters?"
+    r"|clearMocks|restoreMocks|resetMocks|errorOnDeprecated|slowTestThreshold|slow|trace|video|screenshot|outputFile)\s*:\s*"
+    r"(?:\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[\w.]+)\s*,?"
+)
+
+
+def _told(text: str | None) -> str:
+    return re.sub(r"[\s,;]", "", _TELLS.sub("", text or ""))
+
+
+def _laxer(change: Change) -> bool:
+    known = {line.strip() for line in (change.before or "").splitlines()}
+    added = [line for _, line in change.added() if line.strip() not in known]
+    return bool(_CHECKER_FILES.search(change.path)) and any(_LAX.search(line) for line in added)
 
 
 def _runner_part(change: Change) -> bool:
@@ -58,6 +98,8 @@ def _runner_part(change: Change) -> bool:
         return _MAKE_TEST.findall(change.before or "") != _MAKE_TEST.findall(change.after or "") and bool(change.before)
     if name == "Cargo.toml":
         return _cargo(change.before) != _cargo(change.after)
+    if name == "CMakeLists.txt" or name.endswith(".cmake"):
+        return any(_CTEST.search(line) for _, line in change.added())
     if name in ("pom.xml", "build.gradle", "build.gradle.kts", "build.sbt"):
         return any(_SUREFIRE.search(line) for _, line in change.added())
     return False
