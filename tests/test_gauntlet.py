@@ -304,6 +304,16 @@ def test_an_honest_run_ends_with_a_final_verification_and_leaves_no_workspace(tm
     assert "final" not in git("branch", "--list", "ratchet/*", cwd=place)
 
 
+def test_a_fixture_that_came_with_the_accepted_test_is_there_in_the_end(tmp_path: Path) -> None:
+    fixture = "import pytest\n\n\n@pytest.fixture\ndef two():\n    return 2\n"
+    red = "from calc import sub\n\n\ndef test_sub(two):\n    assert sub(3, two) == 1\n"
+    audit = {"say": "sub subtracts", "write": {"tests/test_sub.py": red, "tests/conftest.py": fixture}}
+    state, events, _ = carry_script(tmp_path, GOOD_SCRIPT | {"audit": [audit, COMPLETE]})
+    [final] = [event for event in events if isinstance(event, ev.FinalVerified)]
+    assert state.status is RunStatus.COMPLETED and len(state.commits) == 1
+    assert final.canaries == 1 and not final.without
+
+
 # --- the command ----------------------------------------------------------------------------------------------------
 
 

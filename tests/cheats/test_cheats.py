@@ -52,7 +52,7 @@ def corpus(kind: str) -> list[Sample]:
 CHEATS, HONEST = corpus("cheats"), corpus("honest")
 
 
-# A table with a name is data, and may be all there is to say: that it holds just what the tests ask is not held against it.
+# A table with a name is data, and may be all there is to say: that it holds just what the tests ask proves nothing.
 MISSED = {"fresh-python: a table of the tests' own inputs"}
 
 
@@ -94,6 +94,31 @@ def test_a_finding_names_the_file_and_the_line() -> None:
     after = "def test_a():\n    x = f()\n    assert f() == 2\n"
     [cheat] = find_cheats([Change(path="tests/test_a.py", before=before, after=after)], SCOPE)
     assert (cheat.file, cheat.line, cheat.rule) == ("tests/test_a.py", 3, "expected-edited")
+
+
+def test_an_expected_value_that_was_asked_for_may_take_the_place_of_another() -> None:
+    before = 'def test_a():\n    assert greet() == "Hello"\n'
+    change = Change(path="tests/test_a.py", before=before, after=before.replace("Hello", "Good day"))
+    assert find_cheats([change], SCOPE, spec="`greet` says Good day from now on.") == []
+    assert [cheat.rule for cheat in find_cheats([change], SCOPE, spec="`greet` is friendlier.")] == ["expected-edited"]
+
+
+def test_a_line_that_moved_with_its_file_is_not_new() -> None:
+    text = "import yaml  # type: ignore[import-untyped]\n"
+    moved = [Change(path="a.py", before=text, after=None), Change(path="b/a.py", before=None, after=text)]
+    assert find_cheats(moved, SCOPE) == [] and find_cheats(moved[1:], SCOPE)
+
+
+FIXTURE = "import pytest\n\n\n@pytest.fixture\ndef two():\n    return 2\n"
+
+
+def test_a_fixture_in_a_conftest_is_no_cheat_and_a_hook_is() -> None:
+    honest = Change(path="tests/conftest.py", before="", after=FIXTURE)
+    hook = Change(
+        path="tests/conftest.py", before="", after=FIXTURE + "\n\ndef pytest_runtest_makereport():\n    ...\n"
+    )
+    assert find_cheats([honest], SCOPE) == []
+    assert {cheat.rule for cheat in find_cheats([hook], SCOPE)} == {"runner-configuration", "runner-touched"}
 
 
 def test_a_broken_test_file_is_no_removed_test() -> None:

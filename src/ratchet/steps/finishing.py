@@ -11,7 +11,8 @@ import msgspec
 
 from ratchet.checks.tools import compiled_anew
 from ratchet.core import events as ev
-from ratchet.core.cheats.settings import decides_how_tests_run
+from ratchet.core.cheats import Change
+from ratchet.core.cheats.settings import decides_how_tests_run, is_plain_conftest
 from ratchet.core.compare import judge_green
 from ratchet.core.failure import Reason
 from ratchet.core.receipt import Artifact
@@ -92,10 +93,19 @@ def _decides(path: str, state: RunState) -> bool:
 
 def _lay_new(work: Work, state: RunState, known: Report) -> Canaries:
     """The accepted tests too, with canaries among them; where none are new, among those the base had."""
-    changed_here = _lay(work, state, lambda path: _decides(path, state))
+    changed_here = _lay(work, state, lambda path: _decides(path, state) and not _brings_fixtures(path, work, state))
     new = [path for path in changed_here if state.scope.is_test(path) or path.endswith(".rs")]
     new = [path for path in new if (work.workspace.path / path).is_file()]
     return lay(work.workspace.path, new or {test.file for test in known.tests if test.file})
+
+
+def _brings_fixtures(path: str, work: Work, state: RunState) -> bool:
+    """A conftest that accepted tests need: who may write tests may give them fixtures."""
+    if not path.endswith("conftest.py") or not state.scope.is_test(path):
+        return False
+    before, after = (work.workspace.read(tree, path) for tree in (state.base_tree, state.green_tree))
+    texts = [None if side is None else side.decode(errors="replace") for side in (before, after)]
+    return is_plain_conftest(Change(path=path, before=texts[0], after=texts[1]))
 
 
 async def _run(work: Work, doing: Doing, name: str, env: dict[str, str]) -> tuple[Report, Artifact]:

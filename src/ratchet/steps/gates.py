@@ -147,7 +147,8 @@ def _find_cheats(look: Look) -> list[Cheat]:
     paths = workspace.changes(look.before, look.tree)
     old, new = workspace.read_all(look.before, paths), workspace.read_all(look.tree, paths)
     changes = [Change(path=path, before=_text(old[path]), after=_text(new[path])) for path in old]
-    return find_cheats([change for change in changes if _is_text(change)], look.doing.state.scope)
+    readable = [change for change in changes if _is_text(change)]
+    return find_cheats(readable, look.doing.state.scope, spec=look.work.item.spec)
 
 
 def _is_text(change: Change) -> bool:

@@ -18,21 +18,25 @@ from ratchet.core.roles import Scope
 __all__ = ["Change", "Cheat", "find_cheats"]
 
 
-def find_cheats(changes: Sequence[Change], scope: Scope, *, tests: Iterable[tuple[str, str]] = ()) -> list[Cheat]:
+def find_cheats(
+    changes: Sequence[Change], scope: Scope, *, tests: Iterable[tuple[str, str]] = (), spec: str = ""
+) -> list[Cheat]:
     """`changes` are the files that differ; `tests` are unchanged test files, whose inputs a source may not answer by
-    heart either."""
+    heart either; `spec` is what was asked: an expected value that it names may take the place of another."""
     inside = [change for change in changes if scope.is_test(change.path)]
     outside = [change for change in changes if not scope.is_test(change.path)]
     found = [cheat for change in changes for cheat in settings.find(change)]
     before, after = _cases(inside, "before"), _cases(inside, "after")
     tests = list(tests)
-    found += compare_cases(before, after, _unread(inside), surroundings.around(inside, outside, tests))
+    found += compare_cases(before, after, _unread(inside), surroundings.around(inside, outside, tests, spec))
     fresh = {(case.file, case.name) for case in after} - {(case.file, case.name) for case in before}
     for change in inside:
         found += lines.find_in_test(change, [case for case in after if (case.file, case.name) in fresh])
     known = [*tests, *((change.path, change.after) for change in inside if change.after is not None)]
+    gone = [change.before for change in outside if change.after is None and change.before]
+    moved = frozenset(line.strip() for text in gone for line in text.splitlines())
     for change in outside:
-        found += lines.find_in_source(change)
+        found += lines.find_in_source(change, moved)
         found += python.find_in_source(change) if change.path.endswith((".py", ".pyi")) else []
         found += special_cases(change, known)
     return sorted(set(found), key=lambda cheat: (cheat.file, cheat.line, cheat.rule))

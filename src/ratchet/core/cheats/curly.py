@@ -51,7 +51,7 @@ _JS = re.compile(
     rf"\b(?P<word>x?it|x?test|x?specify|fit)(?P<mode>(?:\.\w+)*)\s*(?:\((?P<table>\[.*?\])\)|`.*?`)?\s*\(\s*{_QUOTED}",
     re.DOTALL,
 )
-_GO = re.compile(r"^func\s+(?P<name>(?:Test|Fuzz|Benchmark|Example)\w*)\s*\((?P<arg>\w+)?[^)]*\)\s*\{", re.MULTILINE)
+_GO = re.compile(r"^func\s+(?P<name>(?:Test|Fuzz|Example)\w*)\s*\((?P<arg>\w+)?[^)]*\)\s*\{", re.MULTILINE)
 _RUST = re.compile(r"(?P<attributes>(?:#\[[^\n]*\]\s*)+)(?:pub\s+)?(?:async\s+)?fn\s+(?P<name>\w+)\s*\([^)]*\)[^{;]*\{")
 _ANNOTATED = re.compile(
     r"(?P<attributes>(?:(?:@\w+(?:\.\w+)*(?:\([^)]*\))?|\[\w+(?:\([^\]]*\))?(?:,\s*\w+(?:\([^\]]*\))?)*\])\s*)+)"
@@ -293,7 +293,7 @@ def _assertions(body: str, masked: str, line: int) -> Iterator[Assertion]:
 
 # Kotest's `x shouldBe y`, and `x.Should().Be(y)`: the subject comes first and the verb has no brackets of its own.
 _INFIX = re.compile(
-    r"^\s*(?P<subject>[^\n{};]+?)(?:\s+(?=should)|\.Should\(\)\.)(?P<verb>\w+)[ (]+(?P<expected>[^\n;]*?)\)?;?\s*$",
+    r"^\s*(?P<subject>[^\n{};]+?)(?:[ \t]+(?=should[A-Z])|\.Should\(\)\.)(?P<verb>\w+)[ (]+(?P<expected>[^\n;]*?)\)?;?\s*$",
     re.MULTILINE,
 )
 
@@ -368,6 +368,10 @@ def _tight(text: str) -> str:
 def _assertion(verb: str, body: str, masked: str, brackets: tuple[int, int], of: str) -> Assertion | None:
     first, last = brackets
     arguments = _arguments(body, masked, first, last)
+    if verb == "expect" and re.search(r"\.expect\s*$", masked[: first - 1]) and arguments:  # supertest's, on an answer
+        return Assertion(
+            line=0, subject=f"answer {arguments[0]}", strength=Strength.EXACTLY, expected="".join(arguments[1:])
+        )
     to = re.match(r"\)\s*\.(?P<to>to|not_to|to_not)\s+(?P<verb>\w+)(?:\s+|\(|$)(?P<expected>[^\n]*)", masked[last:])
     if verb == "expect" and to and arguments:
         wanted = body[last + to.start("expected") : last + to.end("expected")].rstrip(") ")

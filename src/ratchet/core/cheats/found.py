@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 import difflib
+from functools import lru_cache
 
 import msgspec
+
+
+@lru_cache(maxsize=256)  # every rule asks, and comparing is what costs
+def _added(before: str, after: str) -> tuple[tuple[int, str], ...]:
+    old, new = before.splitlines(), after.splitlines()
+    same = 0  # what is the same at both ends need not be compared
+    while same < min(len(old), len(new)) and old[same] == new[same]:
+        same += 1
+    tail = 0
+    while tail < min(len(old), len(new)) - same and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    middle = new[same : len(new) - tail]
+    blocks = difflib.SequenceMatcher(None, old[same : len(old) - tail], middle, autojunk=False).get_opcodes()
+    places = [at for tag, _, _, first, last in blocks if tag != "equal" for at in range(first, last)]
+    return tuple((same + at + 1, middle[at]) for at in places)
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,9 +32,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     def added(self) -> list[tuple[int, str]]:
         """The lines that are new, with their numbers in the new file."""
-        old, new = (self.before or "").splitlines(), (self.after or "").splitlines()
-        blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-        return [(at + 1, new[at]) for tag, _, _, first, last in blocks if tag != "equal" for at in range(first, last)]
+        return list(_added(self.before or "", self.after or ""))
 
 
 class Cheat(msgspec.Struct, frozen=True, kw_only=True):

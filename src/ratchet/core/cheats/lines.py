@@ -17,7 +17,7 @@ _SUPPRESSED = [
     (r"(?://|/\*)\s*(?:istanbul|c8|v8)\s+ignore", "code is hidden from coverage"),
     (r"//\s*nolint", "a lint finding is ignored"),
     (r"#!?\[\s*(?:allow|expect)\s*\(", "a warning is allowed"),
-    (r"@SuppressWarnings|//\s*NOSONAR|//\s*NOPMD|@SuppressFBWarnings", "a warning is ignored"),
+    (r"@SuppressWarnings(?!\(\{?\s*\"(?:unchecked|rawtypes|serial)\")|//\s*NOSONAR|//\s*NOPMD|@SuppressFBWarnings", "a warning is ignored"),
     (r"#\s*rubocop:\s*disable|#\s*:nocov:", "a lint finding is ignored"),
     (r"#pragma\s+warning\s+disable|//\s*NOLINT|#pragma\s+GCC\s+diagnostic\s+ignored", "a warning is ignored"),
     (r"@phpstan-ignore|@psalm-suppress|phpcs:ignore|@codeCoverageIgnore", "a finding is ignored"),
@@ -48,7 +48,8 @@ _ENDED = [
     (r"\bos\.Exit\(\s*0\s*\)", "ends the process under the runner"),
 ]  # fmt: skip
 _CATCHES_NOTHING = [
-    (r"catch\s*(?:\([^)]*\))?\s*\{\s*(?://[^\n]*|/\*.*?\*/)?\s*\}", "every error is caught and forgotten"),
+    (r"catch\s*(?:\(\s*(?:final\s+)?(?:\\?(?:System\.)?(?:Exception|Throwable|RuntimeException|Error)\b\s*)?[\$a-z_]*\w*\s*\))?"
+     r"\s*\{\s*(?://[^\n]*|/\*.*?\*/)?\s*\}", "every error is caught and forgotten"),
     (r"rescue\s*(?:=>\s*\w+|Exception|StandardError)?\s*(?:;|\n)\s*(?:nil\s*\n\s*)?end", "every error is caught and forgotten"),
 ]  # fmt: skip
 _OFF = [
@@ -72,10 +73,11 @@ _OFF = [
 ]  # fmt: skip
 
 
-def find_in_source(change: Change) -> list[Cheat]:
-    found = _match(change, _SUPPRESSED, "check-silenced")
-    found += _match(change, _SNIFFED, "runner-sniffed")
-    found += _match(change, _ENDED, "runner-touched")
+def find_in_source(change: Change, known: frozenset[str] = frozenset()) -> list[Cheat]:
+    """`known` are lines that stood in any file before: what moved with its file is not new."""
+    found = _match(change, _SUPPRESSED, "check-silenced", known)
+    found += _match(change, _SNIFFED, "runner-sniffed", known)
+    found += _match(change, _ENDED, "runner-touched", known)
     return [*found, *_swallowed(change)]
 
 
@@ -90,9 +92,9 @@ def find_in_test(change: Change, fresh: Sequence[Case] = ()) -> list[Cheat]:
     return [*touched, *(cheat for cheat in off if not any(first <= cheat.line <= last for first, last in new))]
 
 
-def _match(change: Change, rules: list[tuple[str, str]], rule: str) -> list[Cheat]:
-    """A line that only moved is not new: what stood in the file before as often stays allowed."""
-    before = [line.strip() for line in (change.before or "").splitlines()]
+def _match(change: Change, rules: list[tuple[str, str]], rule: str, known: frozenset[str] = frozenset()) -> list[Cheat]:
+    """A line that only moved is not new."""
+    before = known.union(line.strip() for line in (change.before or "").splitlines())
     found = []
     for line, text in change.added():
         what = next((what for pattern, what in rules if re.search(pattern, text)), "")

@@ -44,6 +44,11 @@ def decides_how_tests_run(path: str) -> bool:
     return bool(runs_first or _RUNNER_FILES.search(path)) or path.rsplit("/", 1)[-1] in ("Makefile", "GNUmakefile")
 
 
+def is_plain_conftest(change: Change) -> bool:
+    """Fixtures and what they need, and nothing that reaches into how tests are run."""
+    return change.path.rsplit("/", 1)[-1] == "conftest.py" and not _is_runner_file(change)
+
+
 def find(change: Change) -> list[Cheat]:
     return [
         Cheat(file=change.path, line=_first_line(change), rule=rule, detail=detail)
@@ -63,9 +68,10 @@ def _is_runner_file(change: Change) -> bool:
     """A conftest is code too: fixtures come and go in it. What it may not do is reach into how tests are run."""
     if change.path.rsplit("/", 1)[-1] == "conftest.py":
         return any(_CONFTEST.search(line) for _, line in change.added())
-    if re.search(r"\.config\.\w+$", change.path):
+    decides = bool(_RUNNER_FILES.search(change.path))
+    if decides and re.search(r"\.config\.\w+$", change.path):
         return _told(change.before) != _told(change.after)
-    return bool(_RUNNER_FILES.search(change.path))
+    return decides
 
 
 _CONFTEST = re.compile(

@@ -24,13 +24,14 @@ _COMMENT = re.compile(r"\s*(?://|/\*|\*|#(?!\[))")
 _COMMON = 3  # shorter names say nothing
 
 
-def around(inside: Sequence[Change], outside: Sequence[Change], tests: Iterable[tuple[str, str]]) -> Around:
+def around(inside: Sequence[Change], outside: Sequence[Change], tests: Iterable[tuple[str, str]], spec: str) -> Around:
     added = "\n".join(line for change in inside for _, line in change.added() if not _COMMENT.match(line))
     texts = [*(change.after or "" for change in inside), *(text for _, text in tests)]
     return Around(
         words=frozenset([*written(added), *_words_as_read(added), *_words_in_rows(added)]),
         names=frozenset(_NAME.findall(added)),
         vanished=frozenset(_vanished(inside, outside)),
+        spec=spec,
         helpers=frozenset(name for text in texts for name in _helpers(text)),
     )
 
