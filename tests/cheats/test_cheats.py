@@ -126,6 +126,14 @@ def test_a_broken_test_file_is_no_removed_test() -> None:
     assert find_cheats([Change(path="tests/test_a.py", before=before, after=after)], SCOPE) == []
 
 
+@pytest.mark.timeout(30)
+def test_a_large_snapshot_within_a_test_is_read_in_time() -> None:
+    rows = "\n".join(f"      row {n} should be here" for n in range(20_000))
+    text = f"it('shows', () => {{\n  expect(view()).toMatchInlineSnapshot(`\n{rows}\n`);\n}});\n"
+    change = Change(path="test/view.test.ts", before=text, after=text.replace("row 7 ", "row seven "))
+    assert find_cheats([change], SCOPE)
+
+
 SUFFIXES = [
     "tests/a.py",
     "test/a.js",
