@@ -55,7 +55,7 @@ certify-factory: env
 
 # The power is cut at every durable write of every workflow: a quarter of an hour.
 certify-workflows: env
-	$(BIN)/python -m pytest -n 2 tests/crash -m certify
+	$(BIN)/python -m pytest -n 2 tests/crash -m 'certify or slow' -k 'not in_a_sample'
 
 # Two hundred random edits of a real project: the watch must say what cold runs say. Takes about half an hour.
 certify-watch: env
