@@ -160,6 +160,8 @@ _BROKEN_TAG = re.compile(rf"<({_NAME})(\s[^<>]*+)?(/?)>")
 _CLOSE = re.compile(rf"</\s*+({_NAME})\s*+>")
 _PAIR = re.compile(rf"""({_NAME})\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""")
 _REFERENCE = re.compile(r"&(#x[0-9a-fA-F]{1,6}|#[0-9]{1,7}|lt|gt|amp|quot|apos);")
+_TORN_REFERENCE = re.compile(r"&#?\w*+\Z")
+_LONGEST_REFERENCE = len("&#x10ffff")
 _NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 _SPACES = str.maketrans("\t\n\r", "   ")  # as every parser has to read attributes
 _CDATA = "<![CDATA["
@@ -185,9 +187,15 @@ class Tolerant:
                 break
             position = len(self._buffer) if step is None else step
         else:
-            self._say(position, len(self._buffer))
-            position = len(self._buffer)
+            end = len(self._buffer) if final else self._said()
+            self._say(position, end)
+            position = max(position, end)
         self._buffer = self._buffer[position:]
+
+    def _said(self) -> int:
+        """Where the text in hand ends: before a reference that is torn between two chunks."""
+        torn = _TORN_REFERENCE.search(self._buffer, max(0, len(self._buffer) - _LONGEST_REFERENCE))
+        return torn.start() if torn else len(self._buffer)
 
     def _token(self, at: int) -> int | None:
         """Takes the token that begins here; the position behind it, or nothing if its end has not come yet."""
