@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -116,7 +117,7 @@ def test_common_writers_go_down_the_lane_in_columns(keys: str, end: str) -> None
         "<testcase {}{}".format(" ".join(f'{key}="{key} {number}"' for key in keys.split()), end)
         for number in range(30)
     )
-    run = lane.find(f"<testsuite>{cases}</testsuite>".encode(), 0)
+    run = lane.Chunk(f"<testsuite>{cases}</testsuite>".encode()).find(0)
     assert run is not None
     (quiet,) = run.cases
     assert isinstance(quiet, lane.Quiet)
@@ -126,7 +127,7 @@ def test_common_writers_go_down_the_lane_in_columns(keys: str, end: str) -> None
 def test_what_passing_tests_printed_keeps_them_in_the_lane_and_is_dropped() -> None:
     said = '<system-out><![CDATA[a "quoted" <testcase name=]]></system-out>\n'
     talking = case(1).replace("/>", f">{said}</testcase>")
-    run = lane.find((case(0) + talking + case(2) + talking).encode() + b"</testsuite>", 0)
+    run = lane.Chunk((case(0) + talking + case(2) + talking).encode() + b"</testsuite>").find(0)
     assert run is not None
     assert all(isinstance(cases, lane.Quiet) for cases in run.cases)
     assert names(run) == ["does_1", "does_2", "does_1"]
@@ -135,7 +136,7 @@ def test_what_passing_tests_printed_keeps_them_in_the_lane_and_is_dropped() -> N
 def test_a_failing_case_stays_in_the_run_with_all_it_says() -> None:
     failing = case(9).replace("/>", '><failure message="a &lt; b">at x\r\n</failure>\n<system-out/></testcase>')
     document = (PLAIN + failing + PLAIN + "</testsuite>").encode()
-    run = lane.find(document, 0)
+    run = lane.Chunk(document).find(0)
     assert run is not None
     assert run.end == len(document) - len("</testsuite>")
     assert len(names(run)) == 2 * 20
@@ -160,10 +161,30 @@ def test_a_failing_case_stays_in_the_run_with_all_it_says() -> None:
     ],
 )
 def test_what_a_parser_would_refuse_or_read_in_another_way_never_goes_down_the_lane(odd: str) -> None:
-    assert lane.find(f"{odd}\n".encode() * 30, 0) is None
+    assert lane.Chunk(f"{odd}\n".encode() * 30).find(0) is None
 
 
 def test_cases_without_a_suite_are_left_to_the_parser() -> None:
     """The first of them would be the whole document."""
     document = (case(0) * 9).encode()
     assert junit.parse(io.BytesIO(document)) == slowly(document)
+
+
+@pytest.mark.parametrize(
+    "cases",
+    [
+        "<testcase name='single' classname='c' time='1'/>\n" * 6000,
+        ("<testcase name='single'/>\n" * 5 + '<testcase name="double"/>\n' * 20) * 400,
+        '<testcase  name="wide"   time="1"/>\n' * 6000,
+        '<testcase name="open">' * 12000,
+        '<testcase name="' + ">" * 200_000 + '"/>' * 2,
+        '<testcase name="a"><failure><![CDATA[' * 6000,
+        '<testcase name="a" time="1"><system-out><![CDATA[' * 5000,
+    ],
+    ids=["single", "both", "wide", "open", "signs", "sections", "talk"],
+)
+def test_cases_that_do_not_fit_cost_no_more_than_their_length(cases: str) -> None:
+    document = f"<testsuite>{cases}</testsuite>".encode()
+    began = time.process_time()
+    assert junit.parse(io.BytesIO(document)) == slowly(document)
+    assert time.process_time() - began < 2

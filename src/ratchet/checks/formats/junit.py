@@ -348,11 +348,14 @@ class _Lane:
 
     def __init__(self, handler: _JUnit) -> None:
         self.handler = handler
+        self.chunk = lane.Chunk(b"")
         self.run: lane.Run | None = None
         self.heard = 0
 
     def find(self, data: bytes, begin: int, /) -> tuple[int, int, int] | None:
-        self.run = lane.find(data, begin)
+        if self.chunk.data is not data:
+            self.chunk = lane.Chunk(data)
+        self.run = self.chunk.find(begin)
         return (self.run.begin, self.run.second, self.run.end) if self.run else None
 
     def enter(self) -> bool:

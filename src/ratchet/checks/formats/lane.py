@@ -16,6 +16,8 @@ import msgspec
 from ratchet.checks.formats.xml import SPACES, unescape_strictly
 
 _SHORTEST_BYTES = 200
+_MISSES = 200
+_MOST_IN_TAG = 16  # signs in the values of a tag that look like its end
 # Text as a parser takes it without complaint: known entities only, and no end of a section that never began.
 _TEXT = rb"(?:[^<&\]]++|\](?!\]>)|&(?:lt|gt|amp|quot|apos|#[1-9]\d{1,4});)++"
 _SECTION = rb"<!\[CDATA\[(?:[^\]]++|\](?!\]>))*+\]\]>"
@@ -71,34 +73,47 @@ class Run(msgspec.Struct, frozen=True):
     cases: list[Quiet | Told]
 
 
-def find(data: bytes, begin: int) -> Run | None:
-    """The next run in the data; what is torn at its end is not part of it."""
-    while (begin := data.find(b"<testcase ", begin)) >= 0:
-        # Whatever it is, the parser hears it and judges.
-        first = _FIRST.match(data, begin)
-        second = first.end() if first else _case(data, begin)[1]
-        if second > begin and (run := _together(data, begin, second) or _one_by_one(data, begin, second)):
-            return run
-        begin = max(second, begin + 1)
-    return None
+class Chunk:
+    """Finds the runs in a piece of a document, in order. How much is tried in vain is bounded, whatever it holds."""
 
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self._unlike = 0  # up to here cases are known to be spelled in several ways
+        self._misses = 0
 
-def _together(data: bytes, begin: int, second: int) -> Run | None:
-    stretches: list[bytes] = []
-    told: list[Told] = []
-    end = second
-    while True:
-        quiet = _QUIET.match(data, end)
-        stretches.append(_silent(quiet) if quiet else b"")
-        end = quiet.end() if quiet else end
-        case, after = _case(data, end)
-        if case is None:
-            break
-        told.append(case)
-        end = after
-    if end - second < _SHORTEST_BYTES or (columns := _columns(b"".join(stretches))) is None:
+    def find(self, begin: int) -> Run | None:
+        """The next run; what is torn at the end is not part of it."""
+        data = self.data
+        while self._misses < _MISSES and (begin := data.find(b"<testcase ", begin)) >= 0:
+            # Whatever it is, the parser hears it and judges.
+            first = _FIRST.match(data, begin)
+            second = first.end() if first else _case(data, begin)[1]
+            if second > begin and (run := self._together(begin, second) or _one_by_one(data, begin, second)):
+                return run
+            self._misses += 1
+            begin = max(second, begin + 1)
         return None
-    return Run(begin, second, end, _in_turns(stretches, columns, told))
+
+    def _together(self, begin: int, second: int) -> Run | None:
+        if begin < self._unlike:
+            return None
+        stretches: list[bytes] = []
+        told: list[Told] = []
+        end = second
+        while True:
+            quiet = _QUIET.match(self.data, end)
+            stretches.append(_silent(quiet) if quiet else b"")
+            end = quiet.end() if quiet else end
+            case, after = _case(self.data, end)
+            if case is None:
+                break
+            told.append(case)
+            end = after
+        columns = _columns(b"".join(stretches)) if end - second >= _SHORTEST_BYTES else None
+        if columns is None:
+            self._unlike = end
+            return None
+        return Run(begin, second, end, _in_turns(stretches, columns, told))
 
 
 def _in_turns(stretches: list[bytes], columns: dict[str, list[str]], told: list[Told]) -> list[Quiet | Told]:
@@ -243,7 +258,9 @@ def _behind_space(data: bytes, at: int) -> int:
 def _tag(data: bytes, begin: int) -> tuple[Attributes | None, bool, int]:
     """The attributes of a tag, whether it is its own end, and where what follows it begins."""
     end = data.find(b">", begin)
-    while end >= 0 and data.count(b'"', begin, end) % 2:
+    for _ in range(_MOST_IN_TAG):
+        if end < 0 or data.count(b'"', begin, end) % 2 == 0:
+            break
         end = data.find(b">", end + 1)
     text = data[begin:end].decode() if end >= 0 else "<"
     pieces = text.split('"')
