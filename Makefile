@@ -9,7 +9,7 @@ STAMP  := $(VENV)/.installed
 NEEDS  := pyproject.toml constraints.txt
 
 .PHONY: env demo test lint types format check bench docs clean
-.PHONY: toolchains test-toolchains agents test-agents test-described test-slow
+.PHONY: accuracy toolchains test-toolchains agents test-agents test-described test-slow
 .PHONY: certify-factory certify-workflows certify-watch
 
 env: $(STAMP)
@@ -44,6 +44,10 @@ test-agents: env agents
 # The HTTP interface against its own description, by many more generated requests than in every run of the tests.
 test-described: env
 	RATCHET_EXAMPLES=25 $(BIN)/python -m pytest tests/http/test_schema.py -n 2
+
+# How much of each recorded output is read right: identities, statuses, places of failures, expected and actual values.
+accuracy: env
+	@$(BIN)/python -m pytest -q --no-header tests/formats/test_truth.py tests/formats/test_golden.py
 
 # What takes minutes: logs of a gigabyte.
 test-slow: env

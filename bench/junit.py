@@ -11,9 +11,26 @@ from bench import Goal, Row
 from ratchet.checks.formats import Parsed, junit
 
 SIZE = 50 << 20
-FRAME = "\tat com.acme.shop.orders.OrderService.call{0}(OrderService.java:{0})\n"
+OWN = "\tat com.acme.shop.orders.OrderService{0}.call(OrderService{0}.java:{1})\n"
+FRAMEWORK = "".join(
+    f"\tat {call}\n"
+    for call in [
+        "org.junit.jupiter.engine.descriptor.MethodTestDescriptor.lambda$invoke$0(MethodTestDescriptor.java:151)",
+        "org.junit.jupiter.engine.execution.MethodInvocation.proceed(MethodInvocation.java:60)",
+        "org.junit.jupiter.engine.extension.TimeoutExtension.intercept(TimeoutExtension.java:156)",
+        "org.junit.platform.engine.support.hierarchical.ThrowableCollector.execute(ThrowableCollector.java:73)",
+        "org.junit.platform.engine.support.hierarchical.NodeTestTask.lambda$recursively$8(NodeTestTask.java:141)",
+        "java.base/java.util.ArrayList.forEach(ArrayList.java:1511)",
+        "java.base/jdk.internal.reflect.DirectMethodHandleAccessor.invoke(DirectMethodHandleAccessor.java:103)",
+        "java.base/java.lang.reflect.Method.invoke(Method.java:580)",
+        "org.gradle.api.internal.tasks.testing.SuiteTestClassProcessor.processTestClass(SuiteTestClassProcessor.java:53)",
+        "java.base/java.lang.Thread.run(Thread.java:1583)",
+    ]
+    * 2
+)
 FAILURE = (
-    '<failure message="expected: &lt;4&gt; but was: &lt;5&gt;" type="org.opentest4j.AssertionFailedError">{}</failure>'
+    '<failure message="expected: &lt;{0}&gt; but was: &lt;5&gt;" '
+    'type="org.opentest4j.AssertionFailedError">{1}</failure>'
 )
 TALK = "2026-11-16 01:02:03 INFO OrderService - handled the order number 12345 in 3 ms\n"
 
@@ -38,6 +55,10 @@ def passing(_: int) -> str:
     return ""
 
 
+def every(nth: int) -> Callable[[int], str]:
+    return lambda case: failing(case) if case % nth == 0 else ""
+
+
 def mixed(case: int) -> str:
     """One in twenty fails with a stack, one in three prints ten lines."""
     if case % 20 == 0:
@@ -46,8 +67,14 @@ def mixed(case: int) -> str:
 
 
 def failing(case: int) -> str:
-    """No two stacks are the same, so that nothing remembered helps."""
-    return FAILURE.format("".join(FRAME.format(line) for line in range(case, case + 25)))
+    """A message and a line of its own, frames that its class has, and then what every stack has."""
+    own = "".join(OWN.format(case // 50, line) for line in (case, 42, 63))
+    return FAILURE.format(case, own + FRAMEWORK)
+
+
+def unlike(case: int) -> str:
+    """No frame is ever seen again, so that nothing remembered helps."""
+    return FAILURE.format(case, "".join(OWN.format(case, line) for line in range(25)))
 
 
 def talkative(_: int) -> str:
@@ -72,8 +99,20 @@ def heard(data: bytes) -> None:
     parser.Parse(data, True)
 
 
+KINDS: dict[str, Callable[[int], str]] = {
+    "passing": passing,
+    "1 % failing": every(100),
+    "10 % failing": every(10),
+    "a third failing": every(3),
+    "mixed": mixed,
+    "talkative": talkative,
+    "failing": failing,
+    "failing, no frame twice": unlike,
+}
+
+
 def main() -> list[Row | Goal]:
-    return [row for kind in (passing, mixed, talkative, failing) for row in _measured(kind.__name__, document(kind))]
+    return [row for name, content in KINDS.items() for row in _measured(name, document(content))]
 
 
 def _measured(name: str, data: bytes) -> list[Row | Goal]:

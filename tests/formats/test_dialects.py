@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from typing import BinaryIO
 
-from ratchet.checks.formats import Parsed, junit, tap
+from ratchet.checks.formats import Parsed, go_json, jest_json, junit, mocha_json, playwright_json, tap, trx
 from ratchet.core.report import Failure, TestStatus
 
 
@@ -51,3 +52,108 @@ def test_dart_points_to_its_stack_and_the_headline_is_what_stands_before_it() ->
     )
     assert failure.message == "Expected: <4>\n  Actual: <5>"
     assert (failure.expected, failure.actual, failure.file, failure.line) == ("4", "5", "test/a_test.dart", 8)
+
+
+def test_a_blank_line_before_the_declaration_is_no_damage() -> None:
+    result = read(junit.parse, '\n<?xml version="1.0"?><testsuite tests="1"><testcase name="a"/></testsuite>')
+    assert result.ended
+    assert not result.partial
+
+
+def test_a_case_inside_a_case_costs_neither() -> None:
+    inner = '<testcase name="inner"><skipped/></testcase>'
+    result = read(junit.parse, f'<testsuite><testcase name="outer"><failure/>{inner}</testcase></testsuite>')
+    assert [(test.id, test.status.value) for test in result.tests] == [("inner", "skipped"), ("outer", "failed")]
+
+
+def test_a_tap_directive_is_a_whole_word() -> None:
+    result = read(tap.parse, "1..3\nnot ok 1 - a # TODOORNOT\nnot ok 2 - b # TODO: later\nok 3 - c # skipped: never\n")
+    assert [test.status.value for test in result.tests] == ["failed", "todo", "skipped"]
+
+
+def test_a_tap_number_outside_the_plan_is_a_contradiction() -> None:
+    result = read(tap.parse, "1..2\nok 1\nok 5\n")
+    assert result.notes == ["test 5 is outside the plan 1..2"]
+    assert not result.ended
+
+
+def test_two_mocha_tests_of_one_title_are_two() -> None:
+    row = {"title": "t", "fullTitle": "s t", "file": "a.js", "duration": 1}
+    bad = {**row, "err": {"message": "no"}}
+    document = {"stats": {"tests": 2}, "tests": [row, row], "passes": [row], "failures": [bad], "pending": []}
+    result = read(mocha_json.parse, json.dumps(document))
+    assert sorted((test.id, test.status.value) for test in result.tests) == [
+        ("a.js::s t", "passed"),
+        ("a.js::s t #2", "failed"),
+    ]
+
+
+def test_what_a_playwright_test_threw_need_not_be_an_error_and_old_documents_have_no_statistics() -> None:
+    test = {
+        "status": "unexpected",
+        "expectedStatus": "passed",
+        "results": [{"status": "failed", "error": {"value": "7"}}],
+    }
+    document = {"config": {}, "suites": [{"title": "a", "specs": [{"title": "t", "file": "a.ts", "tests": [test]}]}]}
+    result = read(playwright_json.parse, json.dumps(document))
+    assert result.ended
+    assert [test.failure.message for test in result.tests if test.failure] == ["7"]
+
+
+def test_old_vitest_takes_for_passed_whatever_has_not_failed_and_that_is_no_contradiction() -> None:
+    rows = [{"status": status, "title": status, "fullName": status} for status in ("passed", "skipped", "failed")]
+    counts = {"numTotalTests": 3, "numPassedTests": 2, "numFailedTests": 1, "numPendingTests": 0}
+    document = {**counts, "testResults": [{"name": "a.test.ts", "assertionResults": rows}]}
+    assert read(jest_json.parse, json.dumps(document)).reported == {"tests": 3, "failed": 1}
+
+
+def go(*events: tuple[str, str]) -> str:
+    rows = [{"Action": action, "Package": "p", **({"Test": name} if name else {})} for action, name in events]
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def test_a_go_test_that_runs_again_after_its_package_was_over_is_tried_again() -> None:
+    first = go(("run", "TestA"), ("fail", "TestA"), ("run", "TestB"), ("pass", "TestB"), ("fail", ""))
+    result = read(go_json.parse, first + go(("run", "TestA"), ("pass", "TestA"), ("pass", "")))
+    assert [(test.id, test.status.value, test.attempts) for test in result.tests] == [
+        ("p.TestA", "passed", 2),
+        ("p.TestB", "passed", 1),
+    ]
+    assert result.ended
+
+
+def test_a_go_test_that_is_counted_twice_in_one_run_is_two() -> None:
+    result = read(
+        go_json.parse, go(("run", "TestA"), ("fail", "TestA"), ("run", "TestA"), ("pass", "TestA"), ("fail", ""))
+    )
+    assert [(test.id, test.status.value) for test in result.tests] == [("p.TestA", "failed"), ("p.TestA #2", "passed")]
+
+
+def test_go_events_may_come_without_a_package() -> None:
+    rows = [{"Action": "run", "Test": "TestA"}, {"Action": "pass", "Test": "TestA"}, {"Action": "pass"}]
+    result = read(go_json.parse, "\n".join(map(json.dumps, rows)))
+    assert result.ended
+    assert [test.id for test in result.tests] == ["TestA"]
+
+
+def dotnet(results: str, counters: str, info: str) -> Parsed:
+    infos = f'<RunInfos><RunInfo outcome="Error"><Text>{info}</Text></RunInfo></RunInfos>' if info else ""
+    summary = f'<ResultSummary outcome="Failed"><Counters {counters}/>{infos}</ResultSummary>'
+    return read(trx.parse, f"<TestRun><Results>{results}</Results>{summary}</TestRun>")
+
+
+RED_ROW = '<UnitTestResult testName="A.B" outcome="Failed"/>'
+
+
+def test_xunit_says_twice_that_a_test_failed_and_that_is_no_contradiction() -> None:
+    assert not dotnet(RED_ROW, 'total="1" failed="1"', "[xUnit.net 00:00:00.39]     A.B [FAIL]").notes
+    assert not dotnet(RED_ROW, 'total="1" failed="1"', "Exit code indicates failure: &apos;2&apos;.").notes
+    assert dotnet(RED_ROW, 'total="1" failed="1"', "Test host process crashed").notes == ["Test host process crashed"]
+    assert dotnet("", 'total="0"', "Exit code indicates failure: &apos;2&apos;.").notes
+
+
+def test_the_totals_of_a_data_driven_test_count_its_rows_and_not_the_test_that_holds_them() -> None:
+    held = f'<UnitTestResult testName="A" outcome="Failed"><InnerResults>{RED_ROW}</InnerResults></UnitTestResult>'
+    result = dotnet(held, 'total="2" failed="2"', "")
+    assert [test.id for test in result.tests] == ["A.B"]
+    assert result.reported == {"tests": 1, "failed": 1}

@@ -25,9 +25,16 @@ def test_the_accuracy_table_is_full_marks(capsys: pytest.CaptureFixture[str]) ->
     rows = [_marks(path) for path in fixtures()]
     with capsys.disabled():
         print(f"\n{'fixture':44} {'ids':>7} {'status':>7} {'place':>7} {'values':>7}")
-        for name, marks in rows:
-            print(f"{name:44} " + " ".join(f"{right:3}/{of:<3}" for right, of in marks))
+        for name, marks in [*rows, ("all of them", _together(rows))]:
+            print(f"{name:44} " + " ".join(f"{right:>3}/{of:<3}" for right, of in marks))
     assert all(right == of for _, marks in rows for right, of in marks)
+
+
+def _together(rows: list[tuple[str, list[tuple[int, int]]]]) -> list[tuple[int, int]]:
+    return [
+        (sum(right for right, _ in column), sum(of for _, of in column))
+        for column in zip(*(m for _, m in rows), strict=True)
+    ]
 
 
 def _marks(path: Path) -> tuple[str, list[tuple[int, int]]]:

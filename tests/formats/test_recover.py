@@ -55,6 +55,12 @@ VALUES = [
     ("xctest", 'XCTAssertEqual failed: ("5") is not equal to ("4")', "4", "5"),
     ("zig", "expected 4, found 5", "4", "5"),
     ("perl", "Failed test\n         got: '5'\n    expected: '4'", "'4'", "'5'"),
+    ("boost", "check add(2, 2) == 4 failed [5 != 4]", "4", "5"),
+    ("qt", "Compared values are not the same\n   Actual   (add(2, 2)): 5\n   Expected (4)        : 4", "4", "5"),
+    ("cppunit", "equality assertion failed\n- Expected: 4\n- Actual  : 5", "4", "5"),
+    ("gomega", "Expected\n    <int>: 5\nto equal\n    <int>: 4", "4", "5"),
+    ("mocha", "AssertionError: no\n\n      + expected - actual\n\n      -5\n      +4\n", "4", "5"),
+    ("unity", "Expected 4 Was 5", "4", "5"),
     ("busted", "Expected objects to be equal.\nPassed in:\n(number) 5\nExpected:\n(number) 4", "4", "5"),
 ]
 
@@ -107,6 +113,30 @@ STACKS = [
         3,
     ),
     ("ruby", "/project/a.rb:3:in `f'\n/usr/lib/ruby/gems/x.rb:1:in `y'", "/project/a.rb", 3),
+    (
+        "java with a cause",
+        "\tat com.acme.A.f(A.java:3)\nCaused by: java.lang.X: no\n\tat com.acme.B.g(B.java:9)\n\t... 5 more",
+        "com/acme/A.java",
+        3,
+    ),
+    ("cypress", "Error: x\n    at Context.eval (webpack:///./cypress/e2e/a.cy.js:3:5)", "cypress/e2e/a.cy.js", 3),
+    ("boost", "[Error] - check x failed\n == [File] - a b/test.cpp\n == [Line] - 3\n", "a b/test.cpp", 3),
+    ("unittest++", "src/a.cpp(3) : false", "src/a.cpp", 3),
+    ("pascal", "TFoo.Bar: no\n  foo.pas (line 3):[TFOO__BAR]:no", "foo.pas", 3),
+    ("nette", "Failed: 1 should be 2 in tests/a.phpt(3) Tester\\Assert::same()", "tests/a.phpt", 3),
+    ("test.pm", "# Failed test 4 in t/a.t at line 3", "t/a.t", 3),
+    (
+        "a project under GOPATH",
+        "panic: x\n\t/go/src/example.com/shop/a.go:3 +0x1f\n",
+        "/go/src/example.com/shop/a.go",
+        3,
+    ),
+    (
+        "a site under /usr/share",
+        "no\n/usr/share/php/x.php:1\n/usr/share/nginx/html/A.php:3",
+        "/usr/share/nginx/html/A.php",
+        3,
+    ),
     ("php", "/project/vendor/x.php:1\n/project/A.php:3", "/project/A.php", 3),
     ("elixir", "(ex_unit 1.14.0) lib/ex_unit/x.ex:1: X.y/1\n(fx 0.1.0) lib/a.ex:3: A.f/0", "lib/a.ex", 3),
     (

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from importlib import import_module
+from operator import attrgetter
 from pkgutil import iter_modules
 
 import msgspec
@@ -32,3 +34,21 @@ def load_all() -> None:
     """Import every parser now, for those who are forked from us: each would else do it again."""
     for module in iter_modules(__path__):
         import_module(f"{__name__}.{module.name}")
+
+
+def distinct(tests: list[TestResult]) -> list[TestResult]:
+    """Every test under a name of its own: the second of one name is `name #2`."""
+    names = set(map(attrgetter("id"), tests))
+    if len(names) == len(tests):
+        return tests
+    found: list[TestResult] = []
+    counts: Counter[str] = Counter()
+    for test in tests:
+        counts[test.id] += 1
+        key = test.id
+        if counts[key] > 1:
+            while (key := f"{test.id} #{counts[test.id]}") in names:
+                counts[test.id] += 1
+            names.add(key)
+        found.append(test if key == test.id else msgspec.structs.replace(test, id=key))
+    return found

@@ -55,7 +55,7 @@ class _Cargo:
         self.body = Ends()
 
     def line(self, line: str) -> None:
-        row = loose.row(line)
+        row = loose.row(line) if line.startswith("{") else {}
         if "reason" in row:
             self._cargo(row)
         elif row.get("type") == "test":
@@ -120,7 +120,8 @@ class _Cargo:
 
     def _in_section(self, line: str) -> bool:
         """A failure's output runs to the next section or to the list of failures."""
-        if _SECTION.match(line) or line == "failures:" or _RESULT.match(line):
+        ends = line.startswith(("----", "failures:", "test result"))
+        if ends and (_SECTION.match(line) or line == "failures:" or _RESULT.match(line)):
             self._close_section()
             return False
         self.body.add(line + "\n")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from typing import BinaryIO
 
-from ratchet.checks.formats import Parsed, compiler, loose, recover
+import msgspec
+
+from ratchet.checks.formats import Parsed, compiler, distinct, loose, recover
 from ratchet.checks.formats.text import Ends, clip, lines, plain
 from ratchet.core.report import Diagnostic, Failure, TestResult, TestStatus
 
 _STATUS = {"pass": TestStatus.PASSED, "fail": TestStatus.FAILED, "skip": TestStatus.SKIPPED}
+_ACTIONS = {*_STATUS, "start", "run", "output"}  # `go tool test2json` alone knows no package
 _FRAMING = re.compile(r"^\s*(?:=== (?:RUN|PAUSE|CONT|NAME)|--- (?:PASS|FAIL|SKIP|BENCH):)")
 _BUILD_FAILED = re.compile(r"^FAIL\s+(\S+) \[(build failed|setup failed)\]")
 _PLACE = re.compile(r"^ {4,}(?P<file>[^\s:]+\.go):(?P<line>\d{1,9}): ?(?P<message>.*)")
@@ -26,6 +29,7 @@ def parse(stream: BinaryIO) -> Parsed:
 class _Package:
     def __init__(self) -> None:
         self.ended = False
+        self.run = 1
         self.failed = False
         self.red = False
         self.output = Ends(8 << 10)
@@ -34,6 +38,7 @@ class _Package:
 class _Go:
     def __init__(self) -> None:
         self.tests: list[TestResult] = []
+        self.seen: dict[str, tuple[int, int]] = {}
         self.outputs: dict[tuple[str, str], Ends] = {}
         self.packages: dict[str, _Package] = {}
         self.scan = compiler.Scan()
@@ -47,7 +52,7 @@ class _Go:
         action, package = loose.text(event, "Action"), loose.text(event, "Package")
         if action in {"build-output", "build-fail"}:
             self._build(event, action)
-        elif package:
+        elif package or action in _ACTIONS:
             self._event(event, action, package)
 
     def _stray(self, line: str) -> None:
@@ -66,6 +71,8 @@ class _Go:
     def _event(self, event: loose.Table, action: str, package: str) -> None:
         name = loose.text(event, "Test")
         known = self.packages.setdefault(package, _Package())
+        if name and known.ended:
+            known.ended, known.run = False, known.run + 1
         if not name:
             self._package(event, action, package, known)
         elif action == "run":
@@ -93,9 +100,10 @@ class _Go:
         output = plain(kept.text()) if kept else ""
         failure = _failure(output) if status is TestStatus.FAILED else None
         self.packages[package].red |= failure is not None
-        self.tests.append(
+        self._add(
+            self.packages[package].run,
             TestResult(
-                id=f"{package}.{name}",
+                id=f"{package}.{name}" if package else name,
                 name=name,
                 suite=[package],
                 status=status,
@@ -104,18 +112,29 @@ class _Go:
                 reason=_reason(output) if status is TestStatus.SKIPPED else "",
                 failure=failure,
                 stdout=clip(output, 8 << 10) if failure else "",
-            )
+            ),
         )
+
+    def _add(self, run: int, test: TestResult) -> None:
+        """After its package was over a test is tried again and its last result counts; in one run it is another."""
+        index, before = self.seen.get(test.id, (0, run))
+        if before < run:
+            attempts = self.tests[index].attempts + 1
+            self.tests[index] = msgspec.structs.replace(test, attempts=attempts)
+        else:
+            index = len(self.tests)
+            self.tests.append(test)
+        self.seen[test.id] = index, run
 
     def parsed(self) -> Parsed:
         broken = [error for name, known in self.packages.items() if (error := self._broken(name, known))]
         return Parsed(
-            tests=self.tests,
+            tests=distinct(self.tests),
             collection_errors=broken,
             compile_errors=self._compile_errors(),
             ended=bool(self.packages or self.unbuilt) and all(known.ended for known in self.packages.values()),
             partial=any(not known.ended for known in self.packages.values()),
-            running=[f"{package}.{name}" for package, name in self.outputs],
+            running=[f"{package}.{name}" if package else name for package, name in self.outputs],
         )
 
     def _compile_errors(self) -> list[Diagnostic]:

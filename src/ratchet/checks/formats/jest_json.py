@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
-from ratchet.checks.formats import Parsed, compiler, loose, recover
+from ratchet.checks.formats import Parsed, compiler, distinct, loose, recover
 from ratchet.checks.formats.text import clip
 from ratchet.core.report import Diagnostic, Failure, TestResult, TestStatus
 
@@ -30,13 +30,23 @@ def parse(stream: BinaryIO) -> Parsed:
     document, whole = loose.document(stream, mark="testResults")
     files = loose.tables(document, "testResults")
     return Parsed(
-        tests=[_test(file, row) for file in files for row in loose.tables(file, "assertionResults")],
+        tests=distinct([_test(file, row) for file in files for row in loose.tables(file, "assertionResults")]),
         collection_errors=[_broken(file) for file in files if _failed_to_load(file)],
-        reported={word: loose.whole(document, key) for key, word in _REPORTED.items() if key in document},
+        reported=_reported(document),
         ended=whole,
         partial=bool(document) and not whole,
         notes=["jest was interrupted"] if document.get("wasInterrupted") is True else [],
     )
+
+
+def _reported(document: loose.Table) -> dict[str, int]:
+    reported = {word: loose.whole(document, key) for key, word in _REPORTED.items() if key in document}
+    if {"tests", "passed", "failed"} <= reported.keys() and reported["tests"] == reported["passed"] + reported[
+        "failed"
+    ]:
+        # vitest before 1.0 took for passed whatever had not failed.
+        return {word: reported[word] for word in ("tests", "failed")}
+    return reported
 
 
 def _test(file: loose.Table, row: loose.Table) -> TestResult:

@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import gc
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import groupby
-from operator import attrgetter, itemgetter
 from textwrap import dedent
 from typing import BinaryIO
 
-import msgspec
-
-from ratchet.checks.formats import Parsed, compiler, lane, recover
+from ratchet.checks.formats import Parsed, compiler, distinct, lane, recover
 from ratchet.checks.formats.text import TAIL_LIMIT, TEXT_LIMIT, clip, plain
 from ratchet.checks.formats.xml import Reader
 from ratchet.core.report import RED, Diagnostic, Failure, TestResult, TestStatus
@@ -25,6 +21,7 @@ from ratchet.core.report import RED, Diagnostic, Failure, TestResult, TestStatus
 _AGAIN = {"flakyFailure", "flakyError", "rerunFailure", "rerunError"}
 _COUNTS = {"tests": "tests", "failures": "failed", "errors": "errors", "skipped": "skipped", "skip": "skipped"}
 _SUITE = {"testsuite", "testsuites"}
+_BAD = {"failure", "error"}
 _CHILD = {"failure", "error", "skipped", "warning", "system-out", "system-err", *_AGAIN}
 _DEPTH = 100
 _STRIDE = 64
@@ -72,8 +69,10 @@ class _JUnit:
         self.open: _Open = []
         self.closed = False
         self.path: list[str] = []
+        self.file = ""
         self.case: dict[str, str] | None = None
         self.children: list[_Child] = []
+        self.around: list[tuple[dict[str, str], list[_Child], bool]] = []  # cases that have cases in them
         self.child: _Child | None = None
         self.telling = False
         self.plain: list[dict[str, str]] = []
@@ -88,9 +87,9 @@ class _JUnit:
             # A mark costs; a fault may as well repeat a few cases.
             if len(self.plain) >= _STRIDE or len(self.tests) - self.marked >= _STRIDE or not self.marks:
                 self._mark()
-            self.case, self.telling = attributes, False
-            if self.children:
-                self.children = []
+            if self.case is not None and len(self.around) < _DEPTH:
+                self.around.append((self.case, self.children, self.telling))
+            self.case, self.telling, self.children = attributes, False, []
         elif name in _CHILD and self.case is not None:
             self.child = _Child(name, attributes)
             self.telling = self.telling or not name.startswith("system-")
@@ -104,11 +103,13 @@ class _JUnit:
         if name == "testcase":
             case = self.case
             # Nearly every case has three attributes and no verdict: those are put aside and become results together.
-            if case is not None and not self.telling and len(case) == 3 and "time" in case and "classname" in case:
+            if case is not None and not self.telling and case.keys() == _PLAIN:
                 self.plain.append(case)
                 self.case = None
             else:
                 self._finish()
+            if self.around:
+                self.case, self.children, self.telling = self.around.pop()
         elif self.child is not None and name == self.child.name:
             self.reader.listen(False)
             self.children.append(self.child)
@@ -142,8 +143,9 @@ class _JUnit:
         self.open, self.reported, self.cases, broken, compiled, writer = self.saved
         self._written_by(writer)
         del self.tests[self.marked :], self.broken[broken:], self.compile[compiled:]
-        self.path = _path(self.open)
+        self._stand()
         self.case, self.children, self.child, self.closed, self.plain = None, [], None, False, []
+        self.around = []
 
     # --- suites
 
@@ -151,11 +153,17 @@ class _JUnit:
         self.settle()
         if len(self.open) < _DEPTH:
             self.open.append((name, attributes))
-            if name == "testsuite" and attributes.get("name"):
-                self.path = [*self.path, attributes["name"]]
+            self._stand()
         if not self.writer:
             self._written_by(_writer_of_suite(attributes))
         self._count(attributes)
+
+    def _stand(self) -> None:
+        """Where the next case stands: in which suites, in whose file."""
+        self.path = [suite["name"] for name, suite in self.open if name == "testsuite" and suite.get("name")]
+        self.file = next((suite["file"] for _, suite in reversed(self.open) if suite.get("file")), "").removeprefix(
+            "./"
+        )
 
     def _count(self, attributes: dict[str, str]) -> None:
         """The outermost element that has totals is the summary; several roots or suites add up."""
@@ -170,11 +178,13 @@ class _JUnit:
         names = [n for n, _ in self.open]
         if name in names:
             del self.open[len(names) - 1 - names[::-1].index(name) :]
-            self.path = _path(self.open)
+            self._stand()
         self.closed = not self.open
 
     def _property(self, attributes: dict[str, str]) -> None:
         if not self.writer and attributes.get("name", "").startswith("java."):
+            # Cases that came before it were written by nobody known.
+            self.settle()
             self._written_by("jvm")
 
     # --- cases
@@ -195,16 +205,33 @@ class _JUnit:
         if not self.plain:
             return
         cases, self.plain = self.plain, []
-        for group, same in groupby(cases, itemgetter("classname")):
-            rows = [(case.get("name", ""), _seconds(case["time"])) for case in same]
-            self.passed(group, [name for name, _ in rows], [taken for _, taken in rows])
+        self.plainly(*([case[key] for case in cases] for key in ("name", "classname", "time")))
+
+    def plainly(self, name: list[str], classname: list[str], time: list[str]) -> None:
+        """Cases that have these three and nothing else, in columns; they are cut where the class changes."""
+        for case in reversed(self.plain):
+            name, classname, time = [case["name"], *name], [case["classname"], *classname], [case["time"], *time]
+        self.plain = []
+        begin, durations = 0, _durations(time)
+        if classname.count(classname[0]) == len(classname):
+            self.passed(classname[0], name, durations)
+            return
+        for group, same in groupby(classname):
+            end = begin + sum(1 for _ in same)
+            self.passed(group, name[begin:end], durations[begin:end])
+            begin = end
+
+    def told(self, case: dict[str, str], children: list[_Child]) -> None:
+        """One case with all that stands in it."""
+        self.case, self.children = case, children
+        self._finish()
 
     def passed(self, group: str, names: list[str], durations: list[float]) -> None:
         """Results of cases that have a name, a class and a time, and nothing against them."""
         if not self.writer:
             self._written_by(_writer_of_case({"classname": group, "name": names[0]}))
         self.cases += len(names)
-        ids, path, file = self._ids(group, names), self.path, self._suite_file()
+        ids, path, file = self._ids(group, names), self.path, self.file
         if not file and self.writer in _FILE_ELSEWHERE:
             file = _file_of(self.writer, group, ids[0])
         self.tests += [
@@ -226,48 +253,40 @@ class _JUnit:
     def _node_id(self, group: str, name: str, file: str) -> str:
         return " > ".join([*self.path, name])
 
-    def _result(self, case: dict[str, str], status: TestStatus) -> TestResult:
-        get = case.get
-        name, file = get("name", ""), get("file", "")
-        return TestResult(
-            id=self.identify(get("classname", ""), name, file),
-            status=status,
-            name=name,
-            suite=self.path,
-            file=file,
-            duration_s=_seconds(get("time", "")),
-        )
-
     def _verdict(self, case: dict[str, str]) -> None:
-        bad = next((child for child in self.children if child.name in {"failure", "error"}), None)
+        children = self.children
+        bad = next((child for child in children if child.name in _BAD), None) if children else None
         if bad and (broken := _broken(self.writer, case, bad)):
             found = compiler.diagnostics(bad.whole())
             self.compile += found if _is_build(case, bad) else []
             self.broken += [] if found and _is_build(case, bad) else [broken]
             return
-        test = self._result(case, _status(self.writer, case, self.children))
-        failure = self._failure(case, bad) if bad and test.status is not TestStatus.XFAILED else None
-        if test.status in RED and failure is None:
-            failure = Failure(message=_reason(self.children))
-        self.tests.append(self._detailed(test, case, failure))
+        status = _status(case, children)
+        failure = self._failure(case, bad) if bad and status is not TestStatus.XFAILED else None
+        if failure is None and status in RED:
+            failure = Failure(message=_reason(children))
+        self.tests.append(self._result(case, status, failure))
 
-    def _detailed(self, test: TestResult, case: dict[str, str], failure: Failure | None) -> TestResult:
-        out, err = self._output("system-out"), self._output("system-err")
-        file = case.get("file") or self._suite_file() or _file_of(self.writer, case.get("classname", ""), test.id)
-        return msgspec.structs.replace(
-            test,
-            file=file.removeprefix("./"),
-            line=_line(case.get("line") or case.get("lineno", ""), self.writer),
-            phase=_phase(self.writer, case, failure),
-            reason=_reason(self.children) if failure is None else "",
+    def _result(self, case: dict[str, str], status: TestStatus, failure: Failure | None = None) -> TestResult:
+        get, children, writer = case.get, self.children, self.writer
+        group, name, file = get("classname", ""), get("name", ""), get("file", "")
+        key = self.identify(group, name, file)
+        place = file or self.file or _file_of(writer, group, key)
+        return TestResult(
+            id=key,
+            status=status,
+            name=name,
+            suite=self.path,
+            file=place.removeprefix("./"),
+            line=_line(get("line") or get("lineno", ""), writer),
+            duration_s=_seconds(get("time", "")),
+            phase=_phase(writer, name, failure) if failure else "call",
+            reason=_reason(children) if children and failure is None else "",
             failure=failure,
-            attempts=1 + sum(child.name in _AGAIN for child in self.children),
-            stdout=out if failure else "",
-            stderr=err if failure else "",
+            attempts=1 + sum([child.name in _AGAIN for child in children]) if children else 1,
+            stdout=self._output("system-out") if failure else "",
+            stderr=self._output("system-err") if failure else "",
         )
-
-    def _suite_file(self) -> str:
-        return next((a["file"] for _, a in reversed(self.open) if a.get("file")), "").removeprefix("./")
 
     def _output(self, name: str) -> str:
         found = [child.text()[-TAIL_LIMIT:] for child in self.children if child.name == name]
@@ -281,8 +300,8 @@ class _JUnit:
             return _from_output(output)
         if _is_vague(message) or message.startswith("thread '"):
             message = _before_stack(body) or message
-        source, message = body, _PLACE_LINE.sub("", _unfolded(message, body))
-        return recover.failure(source, message=message, type="" if _is_vague(kind) else clip(kind, 200))
+        message = _PLACE_LINE.sub("", _unfolded(message, body))
+        return recover.failure(body, message=message, type="" if _is_vague(kind) else clip(kind, 200))
 
     # --- the end
 
@@ -290,7 +309,7 @@ class _JUnit:
         self.settle()
         ended = self.closed and self.case is None
         return Parsed(
-            tests=_distinct(self.tests, teardowns=self.writer == "pytest"),
+            tests=_without_teardowns(self.tests) if self.writer == "pytest" else distinct(self.tests),
             collection_errors=self.broken,
             compile_errors=self.compile,
             reported=self.reported,
@@ -315,76 +334,81 @@ class _JUnit:
         return any(test.status in RED or test.status is TestStatus.XFAILED for test in self.tests)
 
 
-def _distinct(tests: list[TestResult], *, teardowns: bool) -> list[TestResult]:
-    """Two cases of one name: pytest writes a test's teardown again, everybody else has two tests."""
-    names = set(map(attrgetter("id"), tests))
-    if len(names) == len(tests):
-        return tests
+def _without_teardowns(tests: list[TestResult]) -> list[TestResult]:
+    """pytest writes a test again when its teardown fails too; the gravest of the two is told."""
     found: dict[str, TestResult] = {}
-    counts: Counter[str] = Counter()
     for test in tests:
-        counts[test.id] += 1
-        if counts[test.id] == 1 or (teardowns and found[test.id].status not in RED):
+        if test.id not in found or found[test.id].status not in RED:
             found[test.id] = test
-        elif not teardowns:
-            while (key := f"{test.id} #{counts[test.id]}") in names:
-                counts[test.id] += 1
-            names.add(key)
-            found[key] = msgspec.structs.replace(test, id=key)
     return list(found.values())
 
 
 class _Lane:
-    """Hands runs of passing cases to the handler."""
+    """Hands runs of plainly written cases to the handler."""
 
     def __init__(self, handler: _JUnit) -> None:
         self.handler = handler
+        self.chunk = lane.Chunk(b"")
         self.run: lane.Run | None = None
+        self.heard = 0
 
     def find(self, data: bytes, begin: int, /) -> tuple[int, int, int] | None:
-        self.run = lane.find(data, begin)
+        if self.chunk.data is not data:
+            self.chunk = lane.Chunk(data)
+        self.run = self.chunk.find(begin)
         return (self.run.begin, self.run.second, self.run.end) if self.run else None
 
     def enter(self) -> bool:
         self.handler.settle()
+        self.heard = self.handler.cases
         return True
 
     def take(self) -> bool:
         handler, run = self.handler, self.run
-        if run is None or len(handler.plain) != 1 or handler.child is not None:
+        heard = handler.cases + len(handler.plain) - self.heard
+        # One more case, nothing left open, inside a suite: what follows it is in the same place.
+        if run is None or heard != 1 or handler.case or handler.child or not handler.open:
             return False
-        handler.plain.clear()  # it is the first of the run
-        for group, names, durations in run.by_group():
-            handler.passed(group, names, durations)
+        for cases in run.cases:
+            if isinstance(cases, lane.Told):
+                handler.told(cases.attributes, [_Child(*child) for child in cases.children])
+            elif cases.columns.keys() == _PLAIN:
+                handler.plainly(**cases.columns)
+            else:
+                for case in cases.rows():
+                    handler.told(case, [])
         handler.remember()
         return True
+
+
+_PLAIN = {"name", "classname", "time"}
 
 
 class _Child:
     """An element inside a case, with both ends of its text."""
 
-    def __init__(self, name: str, attributes: dict[str, str]) -> None:
+    __slots__ = ("attributes", "held", "name", "pieces", "size")
+
+    def __init__(self, name: str, attributes: dict[str, str], text: str = "") -> None:
         self.name = name
         self.attributes = attributes
-        self._pieces: list[str] = []
-        self._size = 0
+        self.pieces = [text]
+        self.size = self.held = len(text)
 
     def add(self, data: str) -> None:
-        self._pieces.append(data)
-        self._size += len(data)
-        if self._size > 4 * TEXT_LIMIT:
-            self._pieces = [clip("".join(self._pieces))]
-            self._size = len(self._pieces[0])
+        self.pieces.append(data)
+        self.size += len(data)
+        self.held += len(data)
+        if self.held > 4 * TEXT_LIMIT:
+            # Wherever the text was torn, the same is cut out of it.
+            held = "".join(self.pieces)
+            self.pieces, self.held = [held[:TEXT_LIMIT], held[-TEXT_LIMIT:]], 2 * TEXT_LIMIT
 
     def text(self) -> str:
-        return clip("".join(self._pieces))
+        return clip("".join(self.pieces), size=self.size)
 
     def whole(self) -> str:
         return plain(self.attributes.get("message", "") + "\n" + self.text())
-
-
-def _path(open_: _Open) -> list[str]:
-    return [attributes["name"] for name, attributes in open_ if name == "testsuite" and attributes.get("name")]
 
 
 # --- who wrote it ----------------------------------------------------------------------------------------------------
@@ -484,19 +508,17 @@ _BY_PREFIX = {"pytest", "jvm", "phpunit", "dotted", "file", "vitest", "deno", "n
 # --- what it means ---------------------------------------------------------------------------------------------------
 
 
-def _status(writer: str, case: dict[str, str], children: list[_Child]) -> TestStatus:
+def _status(case: dict[str, str], children: list[_Child]) -> TestStatus:
     names = [child.name for child in children]
-    skipped = next((child for child in children if child.name == "skipped"), None)
-    if skipped and ("failure" in names or "error" in names):
+    if "skipped" in names:
+        skipped = children[names.index("skipped")].attributes
+        if _BAD.isdisjoint(names):
+            return _skipped(skipped)
         # Catch2 marks what may fail; a test that was skipped for any other reason cannot have failed.
-        return TestStatus.XFAILED if "mayfail" in skipped.attributes.get("message", "") else TestStatus.FAILED
+        return TestStatus.XFAILED if "mayfail" in skipped.get("message", "") else TestStatus.FAILED
     if "error" in names:
         return TestStatus.ERROR
-    if "failure" in names:
-        return TestStatus.FAILED
-    if skipped:
-        return _skipped(skipped.attributes)
-    return _by_attribute(case)
+    return TestStatus.FAILED if "failure" in names else _by_attribute(case)
 
 
 def _skipped(attributes: dict[str, str]) -> TestStatus:
@@ -526,8 +548,10 @@ _BY_ATTRIBUTE = {
 
 def _by_attribute(case: dict[str, str]) -> TestStatus:
     """A status that stands only in an attribute: GoogleTest's disabled tests, ctest's, and strangers'."""
+    if "status" not in case and "result" not in case:
+        return _PASSED
     words = [case.get(key, "").lower() for key in ("status", "result")]
-    return next((_BY_ATTRIBUTE[word] for word in words if word in _BY_ATTRIBUTE), TestStatus.PASSED)
+    return next((_BY_ATTRIBUTE[word] for word in words if word in _BY_ATTRIBUTE), _PASSED)
 
 
 _VAGUE = {"", "failure", "failed", "error", "fail", "testcodefailure", "exception"}
@@ -554,17 +578,17 @@ def _before_stack(body: str) -> str:
 
 def _unfolded(message: str, body: str) -> str:
     """An attribute loses its line ends on the way; where the body repeats it, they are still there."""
-    words = message.split()
-    if "  " not in message.strip() or "\n" in message or len(words) > 200:
+    if "  " not in message or "\n" in message or "  " not in message.strip():
         return message
-    found = re.search(r"\s+".join(map(re.escape, words)), body)
+    words = message.split()
+    found = re.search(r"\s+".join(map(re.escape, words)), body) if len(words) <= 200 else None
     return dedent(found.group()) if found else message
 
 
 def _headless(body: str, name: str) -> str:
     """PHPUnit begins with the test's own name."""
-    head, _, rest = body.partition("\n")
-    return rest if name and rest and f"::{name}" in head else body
+    end = body.find("\n")
+    return body[end + 1 :] if name and end + 1 and body.find(f"::{name}", 0, end) >= 0 and body[end + 1 :] else body
 
 
 def _from_output(output: str) -> Failure:
@@ -621,12 +645,9 @@ def _load_error(file: str, bad: _Child, tool: str) -> Diagnostic:
     )
 
 
-def _phase(writer: str, case: dict[str, str], failure: Failure | None) -> str:
-    if failure is None:
-        return "call"
+def _phase(writer: str, name: str, failure: Failure) -> str:
     if writer == "pytest" and (found := re.match(r"failed on (setup|teardown)", failure.message)):
         return found.group(1)
-    name = case.get("name", "")
     hook = re.search(r'"(before|after)(?: each| all)?" hook', name) if " hook" in name else None
     if hook or (writer == "jvm" and name in {"", "initializationError"}):
         return "teardown" if hook and hook.group(1) == "after" else "setup"
@@ -642,9 +663,19 @@ def _reason(children: list[_Child]) -> str:
 
 
 def _line(digits: str, writer: str) -> int:
-    if not digits.isdecimal() or len(digits) > 9:
+    if not digits or not digits.isdecimal() or len(digits) > 9:
         return 0
     return int(digits) + 1 if writer == "pytest" else int(digits)
+
+
+def _durations(times: list[str]) -> list[float]:
+    try:
+        durations = list(map(float, times))
+    except ValueError:
+        return list(map(_seconds, times))
+    # A sum shows what is not a number, too.
+    fine = min(durations, default=0) >= 0 and sum(durations) < 1e9
+    return durations if fine else list(map(_seconds, times))
 
 
 def _seconds(text: str) -> float:

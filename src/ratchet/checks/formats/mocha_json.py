@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import BinaryIO
 
-from ratchet.checks.formats import Parsed, loose, recover
+from ratchet.checks.formats import Parsed, distinct, loose, recover
 from ratchet.core.report import Failure, TestResult, TestStatus
 
 _HOOK = re.compile(r'^"(before|after)(?: each| all)?" hook')
@@ -20,15 +20,25 @@ def parse(stream: BinaryIO) -> Parsed:
         TestStatus.FAILED: loose.tables(document, "failures"),
         TestStatus.SKIPPED: loose.tables(document, "pending"),
     }
-    status = {_key(row): status for status, rows in lists.items() for row in rows}
-    rows = {_key(row): row for row in loose.tables(document, "tests")}
-    rows.update({_key(row): row for found in lists.values() for row in found})
     return Parsed(
-        tests=[_test(row, status.get(key, TestStatus.ERROR)) for key, row in rows.items()],
+        tests=distinct(_in_order(document, lists)),
         reported=_reported(stats),
         ended=whole,
         partial=bool(document) and not whole,
     )
+
+
+def _in_order(document: loose.Table, lists: dict[TestStatus, list[loose.Table]]) -> list[TestResult]:
+    """The tests as `tests` has them, those of one title in the order of their lists; hooks that failed come last."""
+    waiting: dict[tuple[str, str], list[TestResult]] = {}
+    for status, rows in lists.items():
+        for row in rows:
+            waiting.setdefault(_key(row), []).append(_test(row, status))
+    found = []
+    for row in loose.tables(document, "tests"):
+        known = waiting.get(_key(row))
+        found.append(known.pop(0) if known else _test(row, TestStatus.ERROR))
+    return [*found, *(test for tests in waiting.values() for test in tests)]
 
 
 def _reported(stats: loose.Table) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from ratchet.checks.formats import Parsed, loose, recover
+from ratchet.checks.formats import Parsed, distinct, loose, recover
 from ratchet.checks.formats.text import clip, plain
 from ratchet.core.report import Diagnostic, Failure, TestResult, TestStatus
 
@@ -18,10 +18,11 @@ def parse(stream: BinaryIO) -> Parsed:
     stats = loose.table(document, "stats")
     tests = [_test(path, spec, test) for path, spec, test in _walk(document, [], 0)]
     return Parsed(
-        tests=tests,
+        tests=distinct(tests),
         collection_errors=[_broken(error) for error in loose.tables(document, "errors")],
         reported=_reported(stats),
-        ended=whole and bool(stats),
+        # Versions before 1.40 have no statistics; whoever writes a whole document has come to its end.
+        ended=whole and ("stats" in document or "config" in document),
         partial=bool(document) and not whole,
     )
 
@@ -85,7 +86,8 @@ def _failure(last: loose.Table, test: loose.Table) -> Failure:
     if not error and test.get("expectedStatus") == "failed":
         return Failure(message="expected to fail, but passed")
     at = loose.table(error, "location")
-    message = loose.text(error, "message") or str(last.get("status", ""))
+    # What was thrown may be no error, but any value.
+    message = loose.text(error, "message") or loose.text(error, "value") or str(last.get("status", ""))
     return recover.failure(
         loose.text(error, "stack"),
         message=message.removeprefix("Error: "),

@@ -31,17 +31,19 @@ def failure(
 ) -> Failure:
     """A failure from what the channel gave (the keywords, which win) and what its text gives away."""
     body, message = plain(body), plain(message)
-    searched = _narrow(body if message in body else f"{message}\n{body}")
-    changes = diff(searched)
+    searched = _ends(body if message in body else f"{message}\n{body}")
+    prose, stack = _apart(searched)
+    prose = _narrow(prose)
+    changes = diff(prose)
     if expected is None and actual is None:
-        expected, actual, found = comparison(searched)
+        expected, actual, found = comparison(prose)
         operator = operator or found
     if expected is None and actual is None and changes:
         expected, actual = _sides(changes)
     if expected and actual and type.endswith("ComparisonFailure"):
         expected, actual = _uncompacted(expected), _uncompacted(actual)
-    trace = frames(searched)
-    at = trace[-1] if trace else location(searched)
+    trace = _jvm_frames(prose, stack) or frames(_narrow(searched))
+    at = trace[-1] if trace else location(_narrow(searched))
     if not file and at:
         file, line = at.file, at.line
     return Failure(
@@ -57,10 +59,29 @@ def failure(
     )
 
 
+def _ends(text: str) -> str:
+    return text if len(text) <= _SCAN else text[: _SCAN // 2] + "\n" + text[-_SCAN // 2 :]
+
+
 def _narrow(text: str) -> str:
-    text = text if len(text) <= _SCAN else text[: _SCAN // 2] + "\n" + text[-_SCAN // 2 :]
-    rows = text.splitlines()
-    return "\n".join(rows if max(map(len, rows), default=0) <= _WIDE else [row[:_WIDE] for row in rows])
+    if len(text) <= _WIDE:
+        return text
+    rows = text.split("\n")
+    return text if max(map(len, rows)) <= _WIDE else "\n".join([row[:_WIDE] for row in rows])
+
+
+def _apart(text: str) -> tuple[str, str]:
+    """What a person wrote, and the stack of a Java virtual machine: the longest part, and nothing but calls."""
+    begin = text.find("\n\tat ") + 1
+    if text.startswith("\tat "):
+        begin = 0
+    elif not begin:
+        return text, ""
+    prose, stack = text[:begin].removesuffix("\n"), text[begin:]
+    # One tab in each row and nothing more to see; else a cause stands between two stacks.
+    if stack.count("\t") != stack.count("\n") + 1:
+        prose = "\n".join([prose, *(row for row in stack.split("\n") if not row.startswith("\t"))])
+    return prose, stack
 
 
 _TYPE = re.compile(
@@ -86,7 +107,7 @@ _RUNTIME = re.compile(r"^(?P<file>[^\s:]+):(?P<line>\d{1,9}):\d+: runtime error:
 
 def sanitizer(text: str) -> Failure | None:
     """What a sanitizer says in a program's output: ASan, LSan, MSan, TSan, UBSan."""
-    text = _narrow(plain(text))
+    text = _narrow(_ends(plain(text)))
     if found := _SANITIZER.search(text):
         trace = frames(text[found.start() :])
         at = trace[-1] if trace else Frame(file="")
@@ -123,8 +144,13 @@ _COMPARISONS: list[tuple[str, str, str]] = [
     ("assertj old", "Expecting", r"Expecting:?\n\s*<(?P<a>[^\n]*)>\n\s*to be equal to:\s*\n\s*<(?P<e>[^\n]*)>"),
     ("assertj 3", "but was", rf"expected:{_E}\n\s*but was ?:{_A}(?:\n|$)"),
     ("gtest equal", "Expected equality", r"Expected equality of these values:\n {2}(?P<v1>[^\n]+)\n(?: {4}Which is: (?P<w1>[^\n]+)\n)? {2}(?P<v2>[^\n]+)(?:\n {4}Which is: (?P<w2>[^\n]+))?"),
-    ("gtest truth", "Value of: ", r"Value of: [^\n]+\n {2}Actual: (?P<a>[^\n]+)\nExpected: (?P<e>[^\n]+)"),
+    ("gtest truth", "Value of: ", r"Value of: [^\n]+\n +Actual: (?P<a>[^\n]+)\nExpected: (?P<e>[^\n]+)"),
     ("gtest compare", ", actual: ", r"Expected: \((?P<l>[^\n]+)\) (?P<op>[=!<>]+) \([^\n]+\), actual: (?P<a>[^\n]+?) vs (?P<e>[^\n]+)"),
+    ("boost", " failed [", r"check (?P<l>[^\n]+?) (?P<op>[=!<>]=|<|>) [^\n]+? failed \[(?P<a>[^\n]+?) [=!<>]+ (?P<e>[^\n]+?)\](?:\n|$)"),
+    ("qt", "Compared values", r"Actual +\([^\n]*?\) *: (?P<a>[^\n]+)\n\s*Expected +\([^\n]*?\) *: (?P<e>[^\n]+)"),
+    ("cppunit", "- Actual", r"- Expected ?: (?P<e>[^\n]+?)\s*- Actual {0,2}: (?P<a>[^\n]+)"),
+    ("gomega", "\nto ", r"Expected\n\s+<[^\n>]+>: (?P<a>[^\n]+)\nto (?P<op>equal|be equivalent to|be identical to|be ==|be numerically [^\n]+?|contain element matching|contain substring)\n\s+<[^\n>]+>: (?P<e>[^\n]+)"),
+    ("mocha diff", "+ expected - actual", r"\+ expected - actual\s*?\n\s*\n *-(?P<a>[^\n]+)\n *\+(?P<e>[^\n]+)(?:\n\s*\n|\s*$)"),
     ("catch2", "with expansion:", rf"with expansion:\n\s*(?P<a>[^\n]+?) {_EQUAL} (?P<e>[^\n]+)"),
     ("doctest c++", "values: ", rf"values: \w+\( (?P<a>[^\n]+?) {_EQUAL} (?P<e>[^\n]+?) \)(?:\n|$)"),
     ("rust", "right", r"assertion `?(?:failed: `)?\(?left (?P<op>[=!]=) right\)?`(?: failed)?[^\n]*\n\s*left: `?(?P<a>[^\n]*?)`?,?\n\s*right: `?(?P<e>[^\n]*?)`?(?:'?, [^\n]*:\d+:\d+)?(?:\n|$)"),
@@ -158,6 +184,7 @@ _COMPARISONS: list[tuple[str, str, str]] = [
     ("munit", "=> Obtained", r"values are not the same\n=> Obtained\n(?P<a>[^\n]+)\n=> Diff[^\n]*\n-[^\n]*\n\+(?P<e>[^\n]+)"),
     ("unittest", "AssertionError: ", r"(?:^|\n) *(?:E +)?(?:AssertionError: )(?P<a>[^\n]+?) (?P<op>!=|not (?:less|greater) than(?: or equal to)?|is not|not found in) (?P<e>[^\n]+?)(?: : [^\n]*)?(?:\n|$)"),
     ("pytest", "assert ", rf"(?:^|\n)(?:E +(?:AssertionError: )?|AssertionError: )?assert (?!not )(?P<a>[^\n]+?) {_EQUAL} (?P<e>[^\n]+?)(?:\n|$)"),
+    ("unity", " Was ", r"Expected (?P<e>[^\n]+?) Was (?P<a>[^\n]+?)\.?(?:\n|$)"),
     ("zig", ", found ", r"expected (?P<e>[^\n]+?), found (?P<a>[^\n]+?)(?:\n|$)"),
     ("want", "ant", r"[Ww]ant(?:ed)?[: =]+(?P<e>[^\n]+?)[,;]? (?:but )?got[: =]+(?P<a>[^\n]+?)(?:\n|$)"),
     ("got", "t", r"(?:[Gg]ot|Actual|Received|=)[: =]* ?(?P<a>[^\n]+?)[,;:]? (?:but )?(?:want(?:ed)?|expect(?:ed|ing)?)[: =]+(?P<e>[^\n]+?)(?:\n|$)"),
@@ -220,7 +247,7 @@ _DIFF = re.compile(
 
 
 def diff(text: str) -> str:
-    if not any(sign in text for sign in _DIFF_SIGNS):
+    if "\n" not in text or not any(sign in text for sign in _DIFF_SIGNS):
         return ""
     found = _DIFF.search(text + "\n")
     rows = found.group("diff").strip("\n").splitlines() if found else []
@@ -250,8 +277,8 @@ def _uncompacted(value: str) -> str:
 # --- frames ----------------------------------------------------------------------------------------------------------
 
 _FOREIGN = re.compile(
-    r"node_modules/|^node:|/node:internal|site-packages/|dist-packages/|/lib/python\d|/rustc/|\.cargo/registry|/rustlib/|/gems/|/rubygems/|/ruby/\d|/usr/(?:lib|share|include)/"
-    r"|(?:^|/)vendor/|/go/pkg/mod/|/go/src/|/usr/local/go|/libgo|<frozen|<string>|<anonymous>|^internal/|/jest-|/mocha/lib/|^native$|^dart:|package:test|package:stack_trace"
+    r"node_modules/|^node:|/node:internal|site-packages/|dist-packages/|/lib/python\d|/rustc/|\.cargo/registry|/rustlib/|/gems/|/rubygems/|/ruby/\d|/usr/(?:lib|include)/|/usr/share/(?!nginx|apache|www|webapps)"
+    r"|(?:^|/)vendor/|/go/pkg/mod/|/go/src/(?![^/]*\.)|/usr/local/go|/libgo|<frozen|<string>|<anonymous>|^internal/|/jest-|/mocha/lib/|^native$|^dart:|package:test|package:stack_trace"
     r"|\(ex_unit|\(elixir|\(stdlib|/zig/lib/|/lib/std/|catch\.hpp$|catch_amalgamated|/gtest/|doctest\.h$|libsanitizer/|/csu/|/sysdeps/|compiler-rt/|^ext:|/_pytest/|/unittest/(?:case|mock|loader)\.py"
 )
 _FOREIGN_JVM = re.compile(
@@ -266,12 +293,12 @@ _remembered = lru_cache(maxsize=2048)
 _PYTHON = re.compile(r'\s*File "(.+?)", line (\d+)(?:, in (.+))?')
 _PYTEST = re.compile(r"([\w./\\+@ -]+\.py):(\d+): (?:in (\S+)|[A-Z]\w*\b|$)")
 _JAVASCRIPT = re.compile(
-    r"\s*(?:at|❯) (?:async )?(?:(.+?) \()?(?:file://)?((?:/|\.{0,2}/|[A-Za-z]:[\\/]|node:)?[^\s():][^():]*?):(\d+):\d+\)?$"
+    r"\s*(?:at|❯) (?:async )?(?:(.+?) \()?(?:file://|webpack(?:-internal)?://[\w-]*/)?((?:/|\.{0,2}/|[A-Za-z]:[\\/]|node:)?[^\s():][^():]*?):(\d+):\d+\)?$"
 )
-_JVM = re.compile(r"\s*at (?:[\w.@-]+/+)*([\w.$<>/]+)\.([\w$<>]+)\(([\w$-]+\.(?:java|kt|scala|groovy)):(\d+)\)")
+_JVM = re.compile(r"\s*at (?:[\w.@-]++/++)*+([\w.$<>/]+)\.([\w$<>]+)\(([\w$-]+\.(?:java|kt|scala|groovy)):(\d+)\)")
 _DOTNET = re.compile(r"\s*at (.+?) in (.+?):line (\d+)")
 _RUBY = re.compile(r"\s*(?:# |from )?((?:[A-Za-z]:)?[\w./@ +-]+\.rb):(\d+)(?::in [`'](.+?)')?")
-_PHP = re.compile(r"\s*(?:#\d+ )?((?:[A-Za-z]:)?[\w./\\@ +-]+\.(?:php|phpt))[:(](\d+)\)?(?:: (.+))?\s*$")
+_PHP = re.compile(r"\s*(?:#\d+ |at )?((?:[A-Za-z]:)?[\w./\\@ +-]+\.(?:php|phpt))[:(](\d+)\)?(?:: (.+))?\s*$")
 _ELIXIR = re.compile(r"\s*(?:\(([\w.]+)(?: [\w.-]+)?\) )?([\w./-]+\.(?:exs?|erl|gleam)):(\d+)(?::\d+)?(?:: (.+))?")
 _NATIVE = re.compile(r"\s*#\d+ 0x[0-9a-f]+ in (.+?) ([/.\w][^\s:]*\.\w+):(\d+)(?::\d+)?")
 _GO = re.compile(r"\t((?:/|[A-Za-z]:)[^\s:]*\.go):(\d+)(?: \+0x[0-9a-f]+)?\s*$")
@@ -298,14 +325,31 @@ def _javascript(line: str) -> Frame | None:
     return _frame(found, 2, 3, 1)
 
 
-@_remembered
+class _JvmRows(dict[str, Frame | None]):
+    """Rows of stacks that were read before; a document of failures asks for the same ones a million times."""
+
+    def __missing__(self, row: str) -> Frame | None:
+        if len(self) >= _MOST_ROWS:
+            self.clear()
+        self[row] = frame = _jvm(row)
+        return frame
+
+
+_MOST_ROWS = 4096
+
+
 def _jvm(line: str) -> Frame | None:
     found = _JVM.match(line)
-    if not found or _FOREIGN_JVM.match(found.group(1) + "."):
+    folder = _jvm_folder(found[1]) if found else None
+    if not found or folder is None:
         return None
-    folder = found.group(1).replace(".", "/").rpartition("/")[0]
-    path = f"{folder}/{found.group(3)}" if folder else found.group(3)
-    return Frame(file=path, line=_line(found.group(4)), function=f"{found.group(1)}.{found.group(2)}")
+    return Frame(file=f"{folder}{found[3]}", line=_line(found[4]), function=f"{found[1]}.{found[2]}")
+
+
+@_remembered
+def _jvm_folder(owner: str) -> str | None:
+    """Where the sources of a class lie; nowhere if it is not the project's."""
+    return None if _FOREIGN_JVM.match(owner + ".") else "".join(owner.replace(".", "/").rpartition("/")[:2])
 
 
 @_remembered
@@ -398,6 +442,10 @@ _READERS: list[tuple[str, Callable[[str], Frame | None], bool]] = [
 ]
 
 
+_JVM_ROWS = _JvmRows()
+_BEFORE_JVM = ('File "', ".py:", ".zig:")
+
+
 def frames(text: str) -> list[Frame]:
     """The stack inside the project, innermost last; the first kind of stack that the text shows."""
     rows = _first_stack(text.splitlines()) if " 0x" in text else text.splitlines()
@@ -409,6 +457,18 @@ def frames(text: str) -> list[Frame]:
             if found:
                 return found[::-1] if inner_first else found[-_MOST_FRAMES:]
     return []
+
+
+def _jvm_frames(prose: str, stack: str) -> list[Frame]:
+    """The same for a stack that was told apart, unless the prose shows one that goes before it."""
+    found: dict[str, Frame | None] = {}
+    if not any(needle in prose for needle in _BEFORE_JVM):
+        # The first rows are nearly always enough.
+        *rows, rest = stack.split("\n", _MOST_FRAMES + 4)
+        found = {row: _JVM_ROWS[row] for row in rows}
+        if len(found) - list(found.values()).count(None) < _MOST_FRAMES:
+            found |= {row: _JVM_ROWS[row] for row in rest.split("\n")}
+    return [frame for frame in found.values() if frame][:_MOST_FRAMES][::-1]
 
 
 def _first_stack(rows: list[str]) -> list[str]:
@@ -432,6 +492,10 @@ def _distinct(rows: Iterator[str], reader: Callable[[str], Frame | None], *, mos
 
 _PLACES = [
     re.compile(r"panicked at (?:'.*', )?(?P<file>[^\s:']+\.rs):(?P<line>\d+)", re.S),
+    re.compile(r"== \[File\] - (?P<file>(?!unknown location)[^\n]+?)\s+== \[Line\] -\s*(?P<line>\d+)"),
+    re.compile(r" in (?P<file>\S+\.phpt?)\((?P<line>\d+)\)"),
+    re.compile(r" in (?P<file>\S+) at line (?P<line>\d+)$", re.M),
+    re.compile(r"(?P<file>[^\s:()]+\.\w+) \(line (?P<line>\d+)\)"),
     re.compile(r"\(in test file (?P<file>[^,\n]+), line (?P<line>\d+)\)"),
     re.compile(r"in (?:test )?file (?P<file>[^,\n]+), line (?P<line>\d+)"),
     re.compile(r"Error Trace:\s*(?P<file>[^\s:]+):(?P<line>\d+)"),
@@ -444,6 +508,9 @@ _PLACES = [
         re.M | re.I,
     ),
     re.compile(r"^\s*(?P<file>(?:[A-Za-z]:)?[^\s:()'\"]+\.\w+)\((?P<line>\d+)\): (?:error|fatal|ERROR|FAILED)", re.M),
+    re.compile(
+        r"^\s*(?P<file>(?:[A-Za-z]:)?[^\s:()'\"]+\.(?:c|cc|cpp|cxx|h|hpp|mm?|cs|vb))\((?P<line>\d+)\) ?: ", re.M
+    ),
     re.compile(
         r"(?:^|[\s(\[])(?P<file>(?:file://)?(?:[A-Za-z]:)?[\w./\\@+-]*[\w-]\.[A-Za-z]\w{0,4}):(?P<line>\d+)(?![\d.])",
         re.M,

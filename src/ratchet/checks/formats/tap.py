@@ -13,7 +13,7 @@ from ratchet.core.report import Diagnostic, Failure, TestResult, TestStatus
 
 _POINT = re.compile(r"^(?P<not>not )?ok\b(?:[ \t]+(?P<number>\d{1,9})\b)?(?P<rest>.*)$")
 _PLAN = re.compile(r"^1\.\.(?P<last>\d{1,9})(?P<rest>\s*(?:#.*)?)$")
-_DIRECTIVE = re.compile(r"(?:^|\s)#\s*(?P<word>skip|todo)\S*(?P<reason>.*)$", re.I)
+_DIRECTIVE = re.compile(r"(?:^|\s)#\s*(?P<word>skip|todo)(?:ped|ping)?(?![^\W_])\S*(?P<reason>.*)$", re.I)
 _TIME = re.compile(r"\s*#\s*(?:time=(?P<ms>[\d.]{1,12})\s*(?P<unit>ms|s)?|in (?P<bats>\d{1,9}) ?ms)\s*\{?\s*$")
 _PROVE = re.compile(r"^(?P<file>\S+\.(?:t|pl|bats|js|mjs|sh)) \.{2,} ?(?:skipped: (?P<skipped>.*))?$")
 _SUMMARY = re.compile(r"^# (?P<word>tests|pass|fail|cancelled|skip|skipped|todo)\s+(?P<count>\d{1,9})$")
@@ -40,6 +40,7 @@ class _Level:
         self.name = name
         self.plan: int | None = None
         self.points = 0
+        self.highest = 0
         self.tests: list[TestResult] = []
 
 
@@ -144,6 +145,7 @@ class _Tap:
             children = self._close_to(depth)
         level = self._level(depth)
         level.points += 1
+        level.highest = max(level.highest, int(match.group("number") or 0))
         name, status, reason, duration_s = _described(match)
         self.point = _Point(
             depth=depth,
@@ -184,6 +186,8 @@ class _Tap:
         if level.plan is not None and level.plan != level.points:
             where = f" in {level.name}" if level.name else (f" in {self.file}" if self.file else "")
             self.notes.append(f"the plan{where} says {level.plan} tests, {level.points} ran")
+        elif level.plan is not None and level.highest > level.plan:
+            self.notes.append(f"test {level.highest} is outside the plan 1..{level.plan}")
 
     # --- results
 

@@ -34,12 +34,12 @@ def plain(text: str) -> str:
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
-def clip(text: str, limit: int = TEXT_LIMIT) -> str:
-    """Both ends of a long text; the middle is where the noise is."""
+def clip(text: str, limit: int = TEXT_LIMIT, *, size: int = 0) -> str:
+    """Both ends of a long text; the middle is where the noise is. `size` is how long it was, if some is gone."""
     if len(text) <= limit:
         return text
     head, tail = limit * 2 // 3, limit // 3
-    return f"{text[:head]}\n… {len(text) - head - tail} characters cut …\n{text[-tail:]}"
+    return f"{text[:head]}\n… {(size or len(text)) - head - tail} characters cut …\n{text[-tail:]}"
 
 
 def first_line(text: str) -> str:

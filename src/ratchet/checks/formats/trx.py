@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import BinaryIO
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from ratchet.checks.formats import Parsed, recover
 from ratchet.checks.formats.text import TAIL_LIMIT, Ends, clip, plain
 from ratchet.checks.formats.xml import Reader
-from ratchet.core.report import Failure, TestResult, TestStatus
+from ratchet.core.report import RED, Failure, TestResult, TestStatus
 
 _OUTCOME = {
     "Passed": TestStatus.PASSED,
@@ -23,6 +24,7 @@ _OUTCOME = {
 }
 _COUNTS = {"total": "tests", "passed": "passed", "failed": "failed", "error": "errors", "notExecuted": "skipped"}
 _TEXTS = {"Message", "StackTrace", "StdOut", "StdErr", "Text"}
+_ABOUT_TESTS = re.compile(r"\[xUnit\.net [\d:.]+\] .* \[FAIL\]$|Exit code indicates failure: ")
 _DURATION = re.compile(r"^(\d{1,4}):(\d{1,2}):(\d{1,2}(?:\.\d{1,9})?)$")
 
 
@@ -54,6 +56,7 @@ class _Trx:
         """It marks nothing, so a fault begins the document anew."""
         self.tests: list[TestResult] = []
         self.keys: list[str] = []
+        self.holders: Counter[str] = Counter()
         self.methods: dict[str, str] = {}
         self.reported: dict[str, int] = {}
         self.open: list[_Result] = []
@@ -104,10 +107,12 @@ class _Trx:
                 self.reported[word] = int(attributes[key][:9])
 
     def _finish(self, result: _Result) -> None:
-        if result.rows:
-            return
         attributes = result.attributes
         status = _OUTCOME.get(attributes.get("outcome", ""), TestStatus.ERROR)
+        if result.rows:
+            self.holders["tests"] += 1
+            self.holders[status.value] += 1
+            return
         failure = _failure(result) if status in {TestStatus.FAILED, TestStatus.ERROR} else None
         name = attributes.get("testName", "")
         self.keys.append(attributes.get("testId", ""))
@@ -128,12 +133,23 @@ class _Trx:
     def parsed(self, fault: str) -> Parsed:
         return Parsed(
             tests=[self._named(test, key) for test, key in zip(self.tests, self.keys, strict=True)],
-            reported=self.reported,
+            reported=self._reported(),
             ended=self.closed and not self.open,
             partial=bool(fault) or not self.closed,
-            notes=self.run_infos,
+            notes=self._notes(),
             running=[result.attributes.get("testName", "") for result in self.open],
         )
+
+    def _reported(self) -> dict[str, int]:
+        """Some summaries count a test that holds rows besides its rows."""
+        if self.reported.get("tests") != len(self.tests) + self.holders["tests"]:
+            return self.reported
+        return {word: max(0, said - self.holders[word]) for word, said in self.reported.items()}
+
+    def _notes(self) -> list[str]:
+        """What the run says besides its tests. That some of them failed they say themselves."""
+        red = any(test.status in RED for test in self.tests)
+        return [info for info in self.run_infos if not (red and _ABOUT_TESTS.match(info))]
 
     def _named(self, test: TestResult, key: str) -> TestResult:
         """MSTest gives only the method; the definitions, which come later, know its class."""

@@ -160,8 +160,10 @@ _BROKEN_TAG = re.compile(rf"<({_NAME})(\s[^<>]*+)?(/?)>")
 _CLOSE = re.compile(rf"</\s*+({_NAME})\s*+>")
 _PAIR = re.compile(rf"""({_NAME})\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""")
 _REFERENCE = re.compile(r"&(#x[0-9a-fA-F]{1,6}|#[0-9]{1,7}|lt|gt|amp|quot|apos);")
+_TORN_REFERENCE = re.compile(r"&#?\w*+\Z")
+_LONGEST_REFERENCE = len("&#x10ffff")
 _NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
-_SPACES = str.maketrans("\t\n\r", "   ")  # as every parser has to read attributes
+SPACES = str.maketrans("\t\n\r", "   ")  # as every parser has to read attributes
 _CDATA = "<![CDATA["
 _SKIPPED = {"<!--": "-->", "<?": "?>"}
 
@@ -185,9 +187,15 @@ class Tolerant:
                 break
             position = len(self._buffer) if step is None else step
         else:
-            self._say(position, len(self._buffer))
-            position = len(self._buffer)
+            end = len(self._buffer) if final else self._said()
+            self._say(position, end)
+            position = max(position, end)
         self._buffer = self._buffer[position:]
+
+    def _said(self) -> int:
+        """Where the text in hand ends: before a reference that is torn between two chunks."""
+        torn = _TORN_REFERENCE.search(self._buffer, max(0, len(self._buffer) - _LONGEST_REFERENCE))
+        return torn.start() if torn else len(self._buffer)
 
     def _token(self, at: int) -> int | None:
         """Takes the token that begins here; the position behind it, or nothing if its end has not come yet."""
@@ -227,41 +235,68 @@ class Tolerant:
 
     def _open(self, name: str, attributes: str, empty: bool) -> None:
         found = _PAIR.findall(attributes)
-        pairs = {key: _unescape((double or single).translate(_SPACES)) for key, double, single in found}
+        pairs = {key: unescape((double or single).translate(SPACES)) for key, double, single in found}
         self._handler.start(name, pairs)
         if empty:
             self._handler.end(name)
 
     def _say(self, begin: int, end: int) -> None:
         if self.listening and begin < end:
-            self._handler.text(_unescape(self._buffer[begin:end]))
+            self._handler.text(unescape(self._buffer[begin:end]))
 
 
-def _unescape(text: str) -> str:
+def unescape(text: str) -> str:
     return _REFERENCE.sub(_character, text) if "&" in text else text
+
+
+def unescape_strictly(text: str) -> str | None:
+    """The same, but nothing where a parser would refuse the text."""
+    if "&" not in text:
+        return text
+    usual = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&apos;", "'")
+    if usual.count("&") == usual.count("&amp;"):
+        return usual.replace("&amp;", "&")
+    names = _REFERENCE.findall(text)
+    return _REFERENCE.sub(_character, text) if len(names) == text.count("&") and all(map(_is_legal, names)) else None
 
 
 def _character(found: re.Match[str]) -> str:
     name = found.group(1)
+    if not _is_legal(name):
+        return "\ufffd"
+    return chr(_code(name)) if name.startswith("#") else _NAMED[name]
+
+
+def _is_legal(name: str) -> bool:
     if not name.startswith("#"):
-        return _NAMED[name]
-    code = int(name[2:], 16) if name[1] == "x" else int(name[1:])
-    return chr(code) if 32 <= code < 0xD800 or code in (9, 10, 13) or 0xE000 <= code < 0x110000 else "\ufffd"
+        return name in _NAMED
+    code = _code(name)
+    return 32 <= code < 0xD800 or code in (9, 10, 13) or 0xE000 <= code < 0xFFFE or 0x10000 <= code < 0x110000
+
+
+def _code(name: str) -> int:
+    return int(name[2:], 16) if name[1] == "x" else int(name[1:])
 
 
 def chunks(stream: BinaryIO) -> Iterator[bytes]:
     """The stream as clean UTF-8, whatever it declares to be."""
-    head = stream.read(CHUNK)
+    # A blank line before the declaration is against the rules, and harmless.
+    head = stream.read(CHUNK).lstrip(b"\r\n\t ")
     decoder = getincrementaldecoder(_encoding(head))("replace")
     simple = not head.startswith(_UTF16)
     while head:
         # Most documents are ASCII; decoding them twice is half of what reading them costs.
         known = simple and head.isascii() and not decoder.getstate()[0]
-        clean = head if known else decoder.decode(head).encode("utf-8", "replace")
+        clean = head if known else _encoded(decoder.decode(head))
         yield clean.translate(_LEGAL, _DELETED)
         head = stream.read(CHUNK)
     if rest := decoder.decode(b"", final=True):
-        yield rest.encode("utf-8", "replace")
+        yield _encoded(rest)
+
+
+def _encoded(text: str) -> bytes:
+    """Without the two characters that no document may have, not even as they are."""
+    return text.replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd").encode("utf-8", "replace")
 
 
 def _encoding(head: bytes) -> str:
