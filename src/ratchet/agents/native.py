@@ -5,9 +5,11 @@ This is the one driver of all of them. The process, its deadline and its death a
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,15 +17,16 @@ from typing import Any, TypeVar
 import msgspec
 
 from ratchet.agents import Ask, Failed, Noticed, Outcome, Said, SessionOpened, Tell
-from ratchet.agents.faults import dated
+from ratchet.agents.faults import complaint, dated
 from ratchet.agents.hearing import Heard, Hearing
 from ratchet.agents.versions import Tested, version_of
-from ratchet.core.failure import Reason
+from ratchet.core.failure import FAULT, Fault, Reason
 from ratchet.core.receipt import Usage
 from ratchet.errors import UsageError
 from ratchet.process import Finished, contained, supervise
 
 _STDERR_BYTES = 8_000
+_WORDS = 2  # less is a piece of a trace
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,9 +53,10 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     """A coding agent's program.
 
     `variables` are those of its provider that it may see; `homes` are the folders in the home that it keeps its login
-    and its sessions in. `cumulative` names what its usage goes on counting when a session is resumed. `limitable` says
-    whether it can be told to run no commands: one that cannot is only started in a sandbox. `prepare` readies the
-    workspace and says what to add to the environment; `litter` is what it leaves there.
+    and its sessions in; `logs` are patterns of files there that it tells more than it tells us. `cumulative` names what
+    its usage goes on counting when a session is resumed. `limitable` says whether it can be told to run no commands:
+    one that cannot is only started in a sandbox. `prepare` readies the workspace and says what to add to the
+    environment; `litter` is what it leaves there.
     """
 
     name: str
@@ -64,6 +68,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     variables: tuple[str, ...] = ()
     homes: tuple[str, ...] = ()
     logins: tuple[str, ...] = ()
+    logs: tuple[str, ...] = ()
     cumulative: tuple[str, ...] = ()
     limitable: bool = True
     must_speak: bool = False
@@ -100,7 +105,12 @@ class Native:
         setting = Setting(place=place, model=ask.model or self.model, session=session, free=free)
         launch = self.program.launch(ask, setting)
         turn = _Turn(self.program, ask, tell, setting, before)
-        ended = await self._run(ask, launch, place, turn)
+        try:
+            ended = await self._run(ask, launch, place, turn)
+        except asyncio.CancelledError:
+            if limited := turn.ears.complaint():
+                tell(Noticed(limited.detail))  # whoever stops it for its silence hears what it was waiting for
+            raise
         turn.take(*self.program.read_results([_content(place / name) for name in launch.results]))
         _sweep(ask.folder, self.program.litter)
         return turn.close(ended, tail(errors_of(ask)))
@@ -137,6 +147,7 @@ class _Turn:
         self.program, self.ask, self._tell = program, ask, tell
         model = setting.model or program.default_model
         counted = Usage(**{name: getattr(before, name) for name in program.cumulative})
+        self.ears = Undertone(program, ask)
         self.hearing = Hearing(ask, self._pass_on, model=model, must_speak=program.must_speak, before=counted)
         self.session = setting.session
 
@@ -149,6 +160,7 @@ class _Turn:
             self.hearing.take(each)
 
     def _pass_on(self, said: Said) -> None:
+        self.ears.heard(said)
         if isinstance(said, SessionOpened):
             if said.session == self.session:
                 return
@@ -160,9 +172,47 @@ class _Turn:
             meter = self.hearing.meter
             self._tell(SessionOpened(handle(self.session, meter.before + meter.total)))
         if ended.timed_out:
-            return Failed(reason=Reason.AGENT_TIMED_OUT, detail=f"no end after {self.ask.timeout_s:.0f} s")
+            return self.ears.timed_out()
         outcome = self.hearing.close(ended=f"exit {ended.exit_code}", stderr=stderr)
         return dated(outcome, now=datetime.now().astimezone()) if isinstance(outcome, Failed) else outcome
+
+
+class Undertone:
+    """What a program tells in passing, or only its stderr and its own logs, while its turn gets no further: many wait
+    out a provider's limit in silence, some for an hour."""
+
+    def __init__(self, program: Program | None, ask: Ask) -> None:
+        self._patterns, self._ask = program.logs if program else (), ask
+        self._begin()
+
+    def heard(self, said: Said) -> None:
+        """It went on: what it muttered before is over."""
+        if isinstance(said, Noticed):
+            self._noticed = said.text
+        else:
+            self._begin()
+
+    def complaint(self) -> Failed | None:
+        """Its last one about its provider."""
+        lines = [line for text in self._told() for line in text.splitlines() if len(line.split()) > _WORDS]
+        found = (complaint(line) for line in reversed(lines))
+        limited = next((each for each in found if FAULT[each.reason] is Fault.PROVIDER), None)
+        return dated(limited, now=datetime.now().astimezone()) if limited else None
+
+    def timed_out(self) -> Failed:
+        late = Failed(reason=Reason.AGENT_TIMED_OUT, detail=f"no end after {self._ask.timeout_s:.0f} s")
+        return self.complaint() or late
+
+    def _begin(self) -> None:
+        errors = errors_of(self._ask)
+        self._noticed, self._at, self._size = "", time.time(), errors.stat().st_size if errors.exists() else 0
+
+    def _told(self) -> Iterator[str]:
+        yield self._noticed
+        for path in [path for pattern in self._patterns for path in Path.home().glob(pattern)]:
+            if path.stat().st_mtime >= self._at:
+                yield tail(path)
+        yield _content(errors_of(self._ask))[self._size :][-_STDERR_BYTES:].decode(errors="replace")
 
 
 # --- a session's handle ---------------------------------------------------------------------------------------
