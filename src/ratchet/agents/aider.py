@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from ratchet.agents import Ask, Failed, FileChange, Finished, Text
+from ratchet.agents import Ask, Failed, FileChange, Finished, Noticed, Text
 from ratchet.agents.faults import complaint
 from ratchet.agents.hearing import Heard, Metered
 from ratchet.agents.native import Launch, Native, Program, Setting, decoded
@@ -45,6 +45,8 @@ def prepare(folder: Path, place: Path) -> dict[str, str]:
 def read(line: bytes) -> Iterator[Heard]:
     if line.startswith(b"Applied edit to "):
         yield FileChange(line.decode(errors="replace").removeprefix("Applied edit to ").strip())
+    elif line.startswith(b"litellm."):
+        yield Noticed(line.decode(errors="replace").strip())  # it waits, and tries again
 
 
 class _Properties(msgspec.Struct, frozen=True):

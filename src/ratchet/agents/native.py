@@ -172,7 +172,8 @@ class _Turn:
             meter = self.hearing.meter
             self._tell(SessionOpened(handle(self.session, meter.before + meter.total)))
         if ended.timed_out:
-            return self.ears.timed_out()
+            failed = self.hearing.outcome
+            return failed if isinstance(failed, Failed) else self.ears.timed_out()
         outcome = self.hearing.close(ended=f"exit {ended.exit_code}", stderr=stderr)
         return dated(outcome, now=datetime.now().astimezone()) if isinstance(outcome, Failed) else outcome
 

@@ -125,6 +125,7 @@ PROGRAM = Program(
                "OPENCODE_API_KEY", "OPENCODE_CONFIG", "OPENCODE_CONFIG_CONTENT"),
     homes=(".config/opencode", ".local/share/opencode", ".local/state/opencode"),
     logins=(".local/share/opencode/auth.json",),
+    logs=(".local/share/opencode/log/*.log",),
 )  # fmt: skip
 
 
