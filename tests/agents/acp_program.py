@@ -77,6 +77,14 @@ def play(words: list[str]) -> str:
             time.sleep(600)
         case ["complain"]:
             say("Ran into this error: Rate limit exceeded, try again in 60 seconds.")
+        case ["broken", status]:
+            tell(sessionUpdate="session_info_update", _meta={"codex": {"threadStatus": {"type": "systemError"}}})
+            tell(sessionUpdate="session_info_update", _meta={"codex": {"threadStatus": {"type": status}}})
+            say("Selected model is at capacity.")
+        case ["mutter"]:
+            sys.stderr.write("Attempt 1 failed with status 429. Retrying with backoff, retry in 3600s\n")
+            sys.stderr.flush()
+            time.sleep(600)
         case ["odd"]:
             sys.stdout.write("not json\n")
             send(method="session/update", params={"sessionId": SESSION, "update": {"sessionUpdate": "from_the_future"}})

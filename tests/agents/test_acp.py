@@ -136,6 +136,17 @@ def test_an_end_of_turn_after_a_complaint_is_a_failure(tmp_path: Path) -> None:
     assert isinstance(outcome, Failed) and outcome.reason is Reason.RATE_LIMITED and outcome.until
 
 
+def test_who_is_broken_says_so_beside_its_text_and_may_get_over_it(tmp_path: Path) -> None:
+    _, outcome = say(tmp_path, "broken systemError")
+    assert isinstance(outcome, Failed) and outcome.reason is Reason.OVERLOADED
+    assert isinstance(say(tmp_path, "broken idle")[1], Finished)
+
+
+def test_a_limit_that_is_waited_out_in_silence_is_the_reason_and_not_the_silence(tmp_path: Path) -> None:
+    _, outcome = say(tmp_path, "mutter", timeout_s=1.5)
+    assert isinstance(outcome, Failed) and outcome.reason is Reason.RATE_LIMITED and outcome.until
+
+
 def test_an_end_of_turn_without_a_word_is_a_failure(tmp_path: Path) -> None:
     assert isinstance(say(tmp_path, "nothing")[1], Failed)
 

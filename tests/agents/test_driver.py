@@ -15,6 +15,7 @@ from ratchet import process
 from ratchet.agents import Failed, Finished, Noticed, Outcome, Said, SessionOpened, Spent, Text
 from ratchet.agents.command import CommandAgent
 from ratchet.agents.native import Native, Setting
+from ratchet.agents.vigil import Limits, Wrong, watched
 from ratchet.core.failure import Reason
 from ratchet.core.receipt import Usage
 from tests.agents.support import lines_of, make_ask, program
@@ -90,6 +91,44 @@ def test_a_program_that_takes_too_long_has_timed_out(tmp_path: Path) -> None:
     install(tmp_path, "gemini", "time.sleep(600)")
     _, outcome = ask(tmp_path, "gemini", timeout_s=0.3)
     assert isinstance(outcome, Failed) and outcome.reason is Reason.AGENT_TIMED_OUT
+
+
+MUTTERS = """
+print("Attempt 1 failed with status 429. Too many requests, retry in 3600s", file=sys.stderr, flush=True)
+"""
+
+
+def test_a_limit_that_is_waited_out_in_silence_is_the_reason_and_not_the_silence(tmp_path: Path) -> None:
+    install(tmp_path, "gemini", MUTTERS + "time.sleep(600)")
+    _, outcome = ask(tmp_path, "gemini", timeout_s=1.0)
+    assert isinstance(outcome, Failed) and outcome.reason is Reason.RATE_LIMITED and outcome.until
+
+
+def test_what_was_muttered_before_it_went_on_is_over(tmp_path: Path) -> None:
+    install(tmp_path, "gemini", MUTTERS + printing(lines_of("gemini", "success")[:1]) + "time.sleep(600)")
+    _, outcome = ask(tmp_path, "gemini", timeout_s=1.0)
+    assert isinstance(outcome, Failed) and outcome.reason is Reason.AGENT_TIMED_OUT
+
+
+def test_so_is_one_that_is_told_only_to_a_log_of_its_own(tmp_path: Path) -> None:
+    log = tmp_path / "home/.local/share/opencode/log/opencode.log"
+    body = f"open({str(log)!r}, 'w').write('level=ERROR stream error: AI_APICallError: Rate limit reached')\n"
+    log.parent.mkdir(parents=True)
+    install(tmp_path, "opencode", body + "time.sleep(600)")
+    _, outcome = ask(tmp_path, "opencode", timeout_s=1.0)
+    assert isinstance(outcome, Failed) and outcome.reason is Reason.RATE_LIMITED
+
+
+def test_who_stops_it_for_its_silence_hears_what_it_was_waiting_for(tmp_path: Path) -> None:
+    install(tmp_path, "gemini", printing(lines_of("gemini", "success")[:1]) + MUTTERS + "time.sleep(600)")
+
+    async def nudged(wrong: Wrong) -> None:
+        raise AssertionError(wrong.why)
+
+    words = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]})
+    limits = Limits(idle_s=1.0, repeats=3)
+    outcome = asyncio.run(watched(Native(program("gemini")), words, lambda _said: None, limits, nudged))
+    assert isinstance(outcome, Failed) and outcome.reason is Reason.RATE_LIMITED and outcome.until
 
 
 LEAVES_A_CHILD = """

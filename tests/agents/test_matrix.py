@@ -17,7 +17,7 @@ from tests.agents.real import AGENTS, needed_by, needs, pointed_at, ratchet
 from tests.model_server import Fault, ModelServer, Turn
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(600)]
-TIMEOUT_S = "60"
+TIMEOUT_S = "45"
 TASK = Turn(run=["echo hello > hello.txt", "echo ran > ran.txt"], say="DONE", text="hello.txt\n```\nhello\n```\n")
 ONCE = {
     "429 once": Fault(kind="rate_limit", after_s=1),
@@ -41,6 +41,8 @@ REASONS = {
     "cut": "overloaded",
     "inside": "overloaded",
 }
+# It ends well and without a word, whatever the error was: what cannot be known is not guessed.
+SILENT = [("gemini", "error inside once"), ("gemini acp", "error inside once")]
 
 
 def came_to(folder: Path, name: str, case: str) -> str:
@@ -58,7 +60,8 @@ def came_to(folder: Path, name: str, case: str) -> str:
 def test_a_provider_that_fails_once_is_got_over_or_named(tmp_path: Path, name: str, case: str) -> None:
     needs(needed_by(name))
     came = came_to(tmp_path, name, case)
-    assert came == "finished" or came.startswith(REASONS[ONCE[case].kind]), came
+    wanted = "agent_crashed" if (name, case) in SILENT else REASONS[ONCE[case].kind]
+    assert came == "finished" or came.startswith(wanted), came
 
 
 @pytest.mark.parametrize("case", ALWAYS)

@@ -42,7 +42,11 @@ from ratchet.process import ProgramMissing, contained, supervise
 __all__ = ["Conversation", "RequestError"]
 
 _CHANGING = ("edit", "delete", "move")
-_COMPLAINTS = re.compile(r"\s*(ran into this error|\[?api error|error:)", re.IGNORECASE)
+# At the beginning of what was said; goose's own form also after what it had begun to say.
+_COMPLAINTS = re.compile(
+    r"\A\s*(ran into this error|\[?api error|error:)|Ran into this error[^:\n]*: .*Please (retry|try again)",
+    re.IGNORECASE | re.DOTALL,
+)
 _CANCEL_S = 1.0
 _ENDINGS = {
     "max_tokens": Reason.CONTEXT_OVERFLOW,
@@ -99,7 +103,7 @@ class Conversation:
         try:
             await asyncio.wait({asked, overspent}, return_when=asyncio.FIRST_COMPLETED)
             if asked.done():
-                for heard in ending(asked.result(), self.hearing, self.desk.cost_usd):
+                for heard in ending(asked.result(), self.hearing, self.desk.cost_usd, broken=self.desk.broken):
                     self.hearing.take(heard)
         finally:
             for each in (asked, overspent):
@@ -120,8 +124,11 @@ class Conversation:
                 await self.connection.close()
 
 
-def ending(response: schema.PromptResponse, hearing: Hearing, cost_usd: float | None) -> Iterator[Heard]:
-    """What the end of a turn means. Pure. `end_turn` is also said after an error that was only told as text."""
+def ending(
+    response: schema.PromptResponse, hearing: Hearing, cost_usd: float | None, *, broken: bool = False
+) -> Iterator[Heard]:
+    """What the end of a turn means. Pure. `end_turn` is also said after an error that was only told as text: by some
+    with a sign that they are `broken`."""
     if usage := response.usage:
         taken_in = usage.input_tokens + (usage.cached_read_tokens or 0) + (usage.cached_write_tokens or 0)
         yield Metered(whole=True, tokens_in=taken_in, tokens_out=usage.output_tokens, cost_usd=cost_usd)
@@ -132,7 +139,7 @@ def ending(response: schema.PromptResponse, hearing: Hearing, cost_usd: float | 
         yield Cancelled(detail="it was told to stop")
     elif response.stop_reason != "end_turn":
         yield Failed(reason=_ENDINGS.get(response.stop_reason, Reason.AGENT_CRASHED), detail=response.stop_reason)
-    elif _COMPLAINTS.match(said) or (not usage and not hearing.acted and _is_known(said)):
+    elif broken or _COMPLAINTS.search(said) or (not usage and not hearing.acted and _is_known(said)):
         yield complaint(said)
     else:
         yield Finished(text="")
@@ -160,6 +167,13 @@ def told(update: Any, calls: set[str]) -> Iterator[Heard]:
                 yield ToolEnded(str(update.raw_output or update.content)[:2_000])
 
 
+def _is_broken(update: Any, before: bool) -> bool:
+    """Codex says with its thread's status that what it says next is an error; with another one that it got over it."""
+    meta = update.field_meta if isinstance(update, schema.SessionInfoUpdate) else None
+    status = ((meta or {}).get("codex") or {}).get("threadStatus") or {}
+    return status.get("type") == "systemError" if status else before
+
+
 def _changes(content: Any) -> Iterator[Heard]:
     for part in content or []:
         if isinstance(part, schema.FileEditToolCallContent):
@@ -176,6 +190,7 @@ class Desk:
         self.deaf = False
         self.calls: set[str] = set()
         self.cost_usd: float | None = None
+        self.broken = False
         self.overspent = asyncio.Event()
         self.terminals: dict[str, Terminal] = {}
 
@@ -192,6 +207,7 @@ class Desk:
             self.hearing.take(
                 Metered(of="cost", cost_usd=max(0.0, update.cost.amount - self.hearing.meter.before.cost_usd))
             )
+        self.broken = _is_broken(update, self.broken)
         for heard in told(update, self.calls):
             self.hearing.take(heard)
         if self.hearing.overspent:
