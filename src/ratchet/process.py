@@ -362,13 +362,18 @@ def _last_heard(places: Sequence[Path]) -> float:
 
 
 async def _stop(reaper: asyncio.subprocess.Process, ended: asyncio.Future[int], grace_s: float) -> None:
-    with suppress(ProcessLookupError):
-        reaper.send_signal(signal.SIGTERM)
+    _signal(reaper, signal.SIGTERM)
     await asyncio.wait({ended}, timeout=grace_s + 15)
     if not ended.done():
-        with suppress(ProcessLookupError):
-            reaper.kill()
+        _signal(reaper, signal.SIGKILL)
         await ended
+
+
+def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """Not by the library: it first looks whether the child has ended, and takes its end from who waits for it."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, number)
 
 
 def _read_result(result: int, argv: Sequence[str]) -> tuple[int, int]:

@@ -68,13 +68,17 @@ class Talk:
             raise Broken(f"it said nothing for {within_s:.0f} s") from None
         self.gap_s = max(self.gap_s, time.monotonic() - began)
         if line == b"":
-            raise Broken("it ended")
+            raise Broken(f"it ended: {self._last_words()}".removesuffix(": "))
         try:
             message = wire.decode_line(line or b"x" * (wire.LINE_MAX_BYTES + 1))
         except ValueError as error:
             raise Broken(f"none of the protocol's lines: {error}: {(line or b'')[:100]!r}") from None
         self._keep(message)
         return message
+
+    def _last_words(self) -> str:
+        lines = [line for line in _errors(self.trial).read_text("utf-8", errors="replace").splitlines() if line.strip()]
+        return lines[-1].strip()[:200] if lines else ""
 
     def _keep(self, message: wire.Message) -> None:
         if isinstance(message, wire.Heartbeat):
@@ -111,9 +115,14 @@ def _fitting(event: wire.AgentEvent, command: wire.Command) -> wire.AgentEvent:
 
 @asynccontextmanager
 async def _talking(trial: Trial) -> AsyncIterator[Talk]:
-    errors = trial.folder.parent / "agent.err"
-    async with conversing(trial.argv, cwd=trial.folder, env=trial.env, errors=errors, grace_s=2.0) as (reader, writer):
+    async with conversing(
+        trial.argv, cwd=trial.folder, env=trial.env, errors=_errors(trial), grace_s=2.0
+    ) as (reader, writer):  # fmt: skip
         yield Talk(trial, reader, writer)
+
+
+def _errors(trial: Trial) -> Path:
+    return trial.folder.parent / "agent.err"
 
 
 def command_for(trial: Trial, what: str, *, snapshot: str = "snap-0123456789ab") -> wire.Command:
