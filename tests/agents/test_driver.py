@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ratchet import process
-from ratchet.agents import Failed, Finished, Noticed, Outcome, Said, SessionOpened, Spent, Text
+from ratchet.agents import Failed, Finished, Noticed, Outcome, Said, SessionOpened, Spent, Text, native
 from ratchet.agents.command import CommandAgent
 from ratchet.agents.native import Native, Setting
 from ratchet.agents.vigil import Limits, Wrong, watched
@@ -120,7 +120,8 @@ def test_so_is_one_that_is_told_only_to_a_log_of_its_own(tmp_path: Path) -> None
 
 
 def test_who_stops_it_for_its_silence_hears_what_it_was_waiting_for(tmp_path: Path) -> None:
-    install(tmp_path, "gemini", printing(lines_of("gemini", "success")[:1]) + MUTTERS + "time.sleep(600)")
+    again = f"while True:\n    time.sleep(0.1)\n    {MUTTERS.strip()}\n"
+    install(tmp_path, "gemini", printing(lines_of("gemini", "success")[:1]) + again)
 
     async def nudged(wrong: Wrong) -> None:
         raise AssertionError(wrong.why)
@@ -129,6 +130,31 @@ def test_who_stops_it_for_its_silence_hears_what_it_was_waiting_for(tmp_path: Pa
     limits = Limits(idle_s=1.0, repeats=3)
     outcome = asyncio.run(watched(Native(program("gemini")), words, lambda _said: None, limits, nudged))
     assert isinstance(outcome, Failed) and outcome.reason is Reason.RATE_LIMITED and outcome.until
+
+
+@pytest.mark.parametrize(("at_work", "reason"), [(True, Reason.AGENT_TIMED_OUT), (False, Reason.NO_PROGRESS)])
+def test_a_long_command_that_is_told_of_when_it_is_over_is_no_stall(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_work: bool, reason: Reason
+) -> None:
+    """With a command under way only the deadline ends it; without one its silence does, after a nudge."""
+    monkeypatch.setattr(native, "LOOK_EVERY_S", 0.1)
+    begun = b'{"type":"step_start","sessionID":"s"}'
+    works = "import subprocess\nsubprocess.run(['sleep', '600'])\n" if at_work else "time.sleep(600)\n"
+    install(tmp_path, "opencode", printing([begun]) + works)
+
+    class Nudged(Exception):
+        pass
+
+    async def nudged(wrong: Wrong) -> None:
+        raise Nudged
+
+    words = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]}, timeout_s=4.0)
+    agent, limits = Native(program("opencode")), Limits(idle_s=1.5, repeats=3)
+    try:
+        outcome: Outcome = asyncio.run(watched(agent, words, lambda _said: None, limits, nudged))
+    except Nudged:
+        outcome = Failed(reason=Reason.NO_PROGRESS, detail="nudged")
+    assert isinstance(outcome, Failed) and outcome.reason is reason
 
 
 LEAVES_A_CHILD = """

@@ -78,7 +78,7 @@ class Talk:
 
     def _last_words(self) -> str:
         lines = [line for line in _errors(self.trial).read_text("utf-8", errors="replace").splitlines() if line.strip()]
-        return lines[-1].strip()[:200] if lines else ""
+        return " ".join(line.strip() for line in lines[-2:])[:200]
 
     def _keep(self, message: wire.Message) -> None:
         if isinstance(message, wire.Heartbeat):
@@ -186,9 +186,10 @@ async def version(trial: Trial) -> str:
     """It says on which version it worked, and that is the one it was asked about."""
     async with _talking(trial) as talk:
         event = await talk.answer(command_for(trial, "version", snapshot="snap-ba9876543210"))
-    if event.observed_version is None or event.observed_version.snapshot_id != "snap-ba9876543210":
-        raise Broken(f"it observed {event.observed_version}, and was asked about snap-ba9876543210")
-    return event.observed_version.snapshot_id
+    observed = event.observed_version.snapshot_id if event.observed_version else "nothing"
+    if observed != "snap-ba9876543210":
+        raise Broken(f"it observed {observed}, and was asked about snap-ba9876543210")
+    return observed
 
 
 async def malformed(trial: Trial) -> str:

@@ -16,15 +16,16 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ratchet.agents import Ask, Failed, Noticed, Outcome, Said, SessionOpened, Tell
+from ratchet.agents import Ask, Failed, Noticed, Outcome, Said, SessionOpened, Tell, ToolCall
 from ratchet.agents.faults import complaint, dated
 from ratchet.agents.hearing import Heard, Hearing
 from ratchet.agents.versions import Tested, version_of
 from ratchet.core.failure import FAULT, Fault, Reason
 from ratchet.core.receipt import Usage
 from ratchet.errors import UsageError
-from ratchet.process import Finished, contained, supervise
+from ratchet.process import Finished, contained, supervise, youngest_below
 
+LOOK_EVERY_S = 5.0
 _STDERR_BYTES = 8_000
 _WORDS = 2  # less is a piece of a trace
 
@@ -56,7 +57,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     and its sessions in; `logs` are patterns of files there that it tells more than it tells us. `cumulative` names what
     its usage goes on counting when a session is resumed. `limitable` says whether it can be told to run no commands:
     one that cannot is only started in a sandbox. `prepare` readies the workspace and says what to add to the
-    environment; `litter` is what it leaves there.
+    environment; `litter` is what it leaves there. One that `tells_late` tells of a call only when it is over.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     must_speak: bool = False
     resumes: bool = True
     tells_cost: bool = False
+    tells_late: bool = False
     litter: tuple[str, ...] = ()
     default_model: str = ""
 
@@ -119,6 +121,14 @@ class Native:
         for name, content in launch.files.items():
             (place / name).write_text(content, "utf-8")
         make_homes(self.program)
+        lookout = asyncio.ensure_future(turn.look_out()) if self.program.tells_late else None
+        try:
+            return await self._supervise(ask, launch, place, turn)
+        finally:
+            if lookout:
+                lookout.cancel()
+
+    async def _supervise(self, ask: Ask, launch: Launch, place: Path, turn: _Turn) -> Finished:
         return await supervise(
             [self.path, *launch.argv],
             cwd=ask.folder,
@@ -129,6 +139,7 @@ class Native:
             timeout_s=ask.timeout_s,
             writable=[place],
             hear=turn.hear,
+            started=turn.begin,
         )
 
     async def _warn(self, tell: Tell, place: Path) -> None:
@@ -149,11 +160,25 @@ class _Turn:
         counted = Usage(**{name: getattr(before, name) for name in program.cumulative})
         self.ears = Undertone(program, ask)
         self.hearing = Hearing(ask, self._pass_on, model=model, must_speak=program.must_speak, before=counted)
-        self.session = setting.session
+        self.session, self.pid = setting.session, 0
+        self.heard_at, self.calling = 0.0, False
+
+    def begin(self, pid: int) -> None:
+        self.pid = pid
 
     def hear(self, line: bytes) -> bool:
+        self.heard_at, self.calling = time.monotonic(), False
         self.take(*self.program.read(line))
         return self.hearing.overspent
+
+    async def look_out(self) -> None:
+        """A process that was started after the last word is a call that will be told of when it is over."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            quiet_s = time.monotonic() - self.heard_at
+            if self.heard_at and not self.calling and await asyncio.to_thread(youngest_below, self.pid) < quiet_s:
+                self.calling = True
+                self.take(ToolCall("command", f"begun in the {quiet_s:.0f} s since its last word"))
 
     def take(self, *heard: Heard) -> None:
         for each in heard:
