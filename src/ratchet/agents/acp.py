@@ -16,17 +16,8 @@ from ratchet.agents import Ask, Failed, Noticed, Outcome, Said, Tell
 from ratchet.agents.command import words_of
 from ratchet.agents.faults import complaint, dated
 from ratchet.agents.hearing import Hearing
-from ratchet.agents.native import (
-    Program,
-    Setting,
-    Undertone,
-    errors_of,
-    make_homes,
-    make_place,
-    present,
-    split_handle,
-    tail,
-)
+from ratchet.agents.native import Program, Setting, make_homes, make_place, present, split_handle
+from ratchet.agents.undertone import Undertone, errors_of, tail
 from ratchet.errors import UsageError
 from ratchet.process import contained, conversing
 
@@ -50,7 +41,7 @@ class AcpAgent:
 
     async def ask(self, ask: Ask, tell: Tell) -> Outcome:
         session, before = split_handle(ask.session)
-        ears = Undertone(self.kin, ask)
+        ears = Undertone(self.kin.logs if self.kin else (), ask)
 
         def hear(said: Said) -> None:
             ears.heard(said)

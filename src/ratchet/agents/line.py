@@ -31,7 +31,8 @@ from ratchet.agents import (
 )
 from ratchet.agents.command import words_of
 from ratchet.agents.faults import complaint, dated, stamp
-from ratchet.agents.native import errors_of, make_place, tail
+from ratchet.agents.native import make_place
+from ratchet.agents.undertone import errors_of, tail
 from ratchet.core import wire
 from ratchet.core.failure import Reason
 from ratchet.core.receipt import Usage

@@ -9,7 +9,7 @@ import asyncio
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,17 +17,16 @@ from typing import Any, TypeVar
 import msgspec
 
 from ratchet.agents import Ask, Failed, Noticed, Outcome, Said, SessionOpened, Tell, ToolCall
-from ratchet.agents.faults import complaint, dated
+from ratchet.agents.faults import dated
 from ratchet.agents.hearing import Heard, Hearing
+from ratchet.agents.undertone import Undertone, content_of, errors_of, tail
 from ratchet.agents.versions import Tested, version_of
-from ratchet.core.failure import FAULT, Fault, Reason
+from ratchet.core.failure import Reason
 from ratchet.core.receipt import Usage
 from ratchet.errors import UsageError
 from ratchet.process import Finished, contained, supervise, youngest_below
 
 LOOK_EVERY_S = 5.0
-_STDERR_BYTES = 8_000
-_WORDS = 2  # less is a piece of a trace
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +112,7 @@ class Native:
             if limited := turn.ears.complaint():
                 tell(Noticed(limited.detail))  # whoever stops it for its silence hears what it was waiting for
             raise
-        turn.take(*self.program.read_results([_content(place / name) for name in launch.results]))
+        turn.take(*self.program.read_results([content_of(place / name) for name in launch.results]))
         _sweep(ask.folder, self.program.litter)
         return turn.close(ended, tail(errors_of(ask)))
 
@@ -158,7 +157,7 @@ class _Turn:
         self.program, self.ask, self._tell = program, ask, tell
         model = setting.model or program.default_model
         counted = Usage(**{name: getattr(before, name) for name in program.cumulative})
-        self.ears = Undertone(program, ask)
+        self.ears = Undertone(program.logs, ask)
         self.hearing = Hearing(ask, self._pass_on, model=model, must_speak=program.must_speak, before=counted)
         self.session, self.pid = setting.session, 0
         self.heard_at, self.calling = 0.0, False
@@ -203,44 +202,6 @@ class _Turn:
         return dated(outcome, now=datetime.now().astimezone()) if isinstance(outcome, Failed) else outcome
 
 
-class Undertone:
-    """What a program tells in passing, or only its stderr and its own logs, while its turn gets no further: many wait
-    out a provider's limit in silence, some for an hour."""
-
-    def __init__(self, program: Program | None, ask: Ask) -> None:
-        self._patterns, self._ask = program.logs if program else (), ask
-        self._begin()
-
-    def heard(self, said: Said) -> None:
-        """It went on: what it muttered before is over."""
-        if isinstance(said, Noticed):
-            self._noticed = said.text
-        else:
-            self._begin()
-
-    def complaint(self) -> Failed | None:
-        """Its last one about its provider."""
-        lines = [line for text in self._told() for line in text.splitlines() if len(line.split()) > _WORDS]
-        found = (complaint(line) for line in reversed(lines))
-        limited = next((each for each in found if FAULT[each.reason] is Fault.PROVIDER), None)
-        return dated(limited, now=datetime.now().astimezone()) if limited else None
-
-    def timed_out(self) -> Failed:
-        late = Failed(reason=Reason.AGENT_TIMED_OUT, detail=f"no end after {self._ask.timeout_s:.0f} s")
-        return self.complaint() or late
-
-    def _begin(self) -> None:
-        errors = errors_of(self._ask)
-        self._noticed, self._at, self._size = "", time.time(), errors.stat().st_size if errors.exists() else 0
-
-    def _told(self) -> Iterator[str]:
-        yield self._noticed
-        for path in [path for pattern in self._patterns for path in Path.home().glob(pattern)]:
-            if path.stat().st_mtime >= self._at:
-                yield tail(path)
-        yield _content(errors_of(self._ask))[self._size :][-_STDERR_BYTES:].decode(errors="replace")
-
-
 # --- a session's handle ---------------------------------------------------------------------------------------
 # Some programs count a resumed session's usage from its beginning: the handle remembers what was told already.
 
@@ -272,18 +233,6 @@ def make_homes(program: Program | None) -> None:
     """A sandbox shares what exists: without its own folders a program's session would end with the turn."""
     for home in program.homes if program else ():
         (Path.home() / home).mkdir(parents=True, exist_ok=True)
-
-
-def errors_of(ask: Ask) -> Path:
-    return ask.log.with_suffix(".err")
-
-
-def tail(path: Path) -> str:
-    return _content(path)[-_STDERR_BYTES:].decode(errors="replace")
-
-
-def _content(path: Path) -> bytes:
-    return path.read_bytes() if path.is_file() else b""
 
 
 def present(names: Iterable[str]) -> dict[str, str]:
