@@ -275,6 +275,15 @@ def test_an_agent_sees_its_providers_variables_and_no_others(tmp_path: Path, mon
     assert "mine" in seen and "not yours" not in seen
 
 
+def test_aider_finds_a_name_for_git_where_nobody_has_one(tmp_path: Path) -> None:
+    says = (
+        "import subprocess\nopen('name', 'wb').write(subprocess.check_output(['git', 'config', '--get', 'user.name']))"
+    )
+    install(tmp_path, "aider", says)
+    ask(tmp_path, "aider", env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"})
+    assert (tmp_path / "work" / "name").read_text() == "aider\n"
+
+
 def test_litter_does_not_stay_in_the_workspace(tmp_path: Path) -> None:
     install(
         tmp_path, "aider", "os.mkdir('.aider.tags.cache.v4'); open('.aider.input.history', 'w'); open('kept.py', 'w')"

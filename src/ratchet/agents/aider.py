@@ -15,6 +15,8 @@ from ratchet.agents.versions import Tested
 
 _PROMPT, _LOG, _CHAT = "prompt.md", "analytics.jsonl", "chat.md"
 _TOO_MUCH = " has hit a token limit!"
+# Without a name it writes one into the repository's settings, which it may not; those of the home are not seen.
+_NAMED = {"user.name": "aider", "user.email": "aider@localhost"}
 _PLAIN = ("--yes-always", "--no-stream", "--no-pretty", "--no-fancy-input", "--no-check-update",
           "--no-show-model-warnings", "--no-show-release-notes", "--analytics-disable", "--no-detect-urls",
           "--no-auto-commits", "--no-dirty-commits", "--no-gitignore", "--no-auto-lint")  # fmt: skip
@@ -26,7 +28,9 @@ def launch(ask: Ask, setting: Setting) -> Launch:
     argv += ["--chat-history-file", str(place / _CHAT), "--input-history-file", str(place / "input")]
     argv += ["--model", setting.model] if setting.model else []
     argv += [] if setting.free else ["--no-suggest-shell-commands"]
-    env = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    env = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "GIT_CONFIG_COUNT": str(len(_NAMED))}
+    for number, (key, value) in enumerate(_NAMED.items()):
+        env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
     return Launch(argv=argv, env=env, files={_PROMPT: ask.prompt}, results=(_LOG, _CHAT))
 
 
