@@ -107,6 +107,7 @@ def play(words: list[str]) -> str:
 
 
 def main() -> None:
+    mode = "agent"
     for line in sys.stdin:
         message = json.loads(line)
         method, params = message.get("method"), message.get("params", {})
@@ -114,12 +115,17 @@ def main() -> None:
             case "initialize":
                 result: Any = {"protocolVersion": 1, "agentCapabilities": {"loadSession": True}}
             case "session/new":
-                result = {"sessionId": SESSION}
+                modes = [{"id": name, "name": name} for name in ("agent", "agent-full-access")]
+                result = {"sessionId": SESSION, "modes": {"currentModeId": mode, "availableModes": modes}}
+            case "session/set_mode":
+                mode, result = params["modeId"], {}
             case "session/load":
                 say("this is the past")
                 result = {}
             case "session/prompt":
                 prompt = params["prompt"][0]["text"]
+                if prompt == "mode":
+                    say(mode)
                 result = {"stopReason": play(prompt.split()), "usage": None}
                 if "die" not in prompt and "complain" not in prompt:
                     result["usage"] = {"totalTokens": 12, "inputTokens": 10, "outputTokens": 2}

@@ -106,6 +106,11 @@ def test_permission_is_given_by_policy(tmp_path: Path, call: str, free: bool, an
     assert any(isinstance(said, Noticed) for said in told) == (answer == "reject_once")
 
 
+@pytest.mark.parametrize(("by", "mode"), [(Free(), "agent-full-access"), (None, "agent")])
+def test_only_in_our_sandbox_does_an_agent_go_without_its_own(tmp_path: Path, by: Free | None, mode: str) -> None:
+    assert text_of(say(tmp_path, "mode", by=by)[1]) == mode
+
+
 def test_a_terminal_runs_where_the_agent_does(tmp_path: Path) -> None:
     _, outcome = say(tmp_path, "shell echo here > made; cat made; exit 3", by=Free())
     assert text_of(outcome) == "3:here"

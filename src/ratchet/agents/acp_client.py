@@ -48,6 +48,7 @@ _COMPLAINTS = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _CANCEL_S = 1.0
+_FREE_MODE = "agent-full-access"  # Codex's
 _ENDINGS = {
     "max_tokens": Reason.CONTEXT_OVERFLOW,
     "max_turn_requests": Reason.NO_PROGRESS,
@@ -80,7 +81,8 @@ class Conversation:
         """Go on where it was; what it tells of the past on the way is not news."""
         self.desk.deaf = True
         try:
-            await self.connection.load_session(cwd=self.desk.inside.shown, session_id=session, mcp_servers=[])
+            loaded = await self.connection.load_session(cwd=self.desk.inside.shown, session_id=session, mcp_servers=[])
+            await self._free(session, loaded.modes if loaded else None)
         except RequestError as error:
             self.hearing.take(Noticed(f"the session {session} cannot be resumed: {error}"))
             return ""
@@ -90,10 +92,17 @@ class Conversation:
 
     async def _begin(self) -> str:
         made = await self.connection.new_session(cwd=self.desk.inside.shown, mcp_servers=[])
+        await self._free(made.session_id, made.modes)
         options = [option.id for option in made.config_options or []]
         if self.ask.model and "model" in options:
             await self.connection.set_config_option(config_id="model", session_id=made.session_id, value=self.ask.model)
         return str(made.session_id)
+
+    async def _free(self, session: str, modes: schema.SessionModeState | None) -> None:
+        """In our sandbox an agent needs none of its own, which would not start in there."""
+        known = {mode.id for mode in modes.available_modes} if modes else set()
+        if self.desk.free and _FREE_MODE in known:
+            await self.connection.set_session_mode(session_id=session, mode_id=_FREE_MODE)
 
     async def turn(self) -> Outcome | None:
         asked = asyncio.ensure_future(
