@@ -117,6 +117,12 @@ def _tried_again(run: Callable[P, Awaitable[Finished]]) -> Callable[P, Awaitable
     return wraps(run)(until_started)
 
 
+def never_started(errors: Path) -> bool:
+    """Whether the confinement failed of a program one talked with, before it was run; `errors` is its stderr."""
+    confinement = _confinement.get()
+    return confinement is not None and errors.is_file() and confinement.did_not_start(_first(errors, 0))
+
+
 def _first(path: Path, start: int) -> bytes:
     with path.open("rb") as file:
         file.seek(start)

@@ -135,7 +135,7 @@ def test_ended_while_its_shell_runs_no_process_is_left_and_the_run_goes_on(
         asked = len(server.requests)
         server.turns = ITEM
         done = ratchet("run", "SPEC.md", "--agent", AGENTS[name], cwd=project, env=env)
-        again = server.requests[asked].everything
+        again = "".join(heard.everything for heard in server.requests[asked:])
     assert done.returncode == 0, done.stdout + done.stderr
     shown = ratchet("show", "last", "--json", cwd=project, env=env).stdout
     assert "late.txt" not in shown
