@@ -39,7 +39,7 @@ agents:
 	scripts/agents
 
 test-agents: env agents
-	$(BIN)/python -m pytest tests/agents
+	$(BIN)/python -m pytest -n 4 tests/agents
 
 # The HTTP interface against its own description, by many more generated requests than in every run of the tests.
 test-described: env

@@ -1,62 +1,142 @@
-"""Supervision of agents: what a turn under watch costs more than the program alone, and what idle agents cost."""
+"""Supervision of agents: what a turn under watch costs more than the program alone, and what idle agents cost.
+
+A turn is a program that prints for ten seconds what Claude Code printed when it was recorded. Bare, nobody but us is at
+its pipe. Supervised, it is asked as a run asks: in the sandbox, behind a reaper, under watch, within a budget that is
+metered in the store. Both in turns; what the same program took bare is taken off.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import resource
-import shlex
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from bench import Goal
-from ratchet.agents import Ask, Finished
+from ratchet import config, repository
+from ratchet.agents import Agent, Answered, Ask, Finished
+from ratchet.agents.claude import PROGRAM
 from ratchet.agents.command import CommandAgent
-from ratchet.agents.line import LineAgent, command_of
+from ratchet.agents.native import Native
 from ratchet.agents.vigil import Limits, Wrong, watched
-from ratchet.core import wire
+from ratchet.core import events as ev
+from ratchet.core.receipt import Usage
+from ratchet.core.roles import Role, Scope
+from ratchet.core.state import RunState
+from ratchet.core.workflow import Act, Step
+from ratchet.factory import Factory
+from ratchet.places import sandbox_settings
+from ratchet.process import Confinement, confined, this_process
+from ratchet.spending import Purse
+from ratchet.steps.work import Doing
+from ratchet.workspace import Refused
+from ratchet.workspace.sandbox import Sandboxes
 
 TURN_S = 10.0
-ROUNDS = 3
-IDLE, IDLE_S = 50, 10.0
-LIMITS = Limits(idle_s=300, repeats=5)
+ROUNDS = 5
+IDLE, IDLE_S, SETTLE_S = 50, 20.0, 3.0
+LIMITS = Limits(idle_s=300, repeats=60)
+RECORDED = Path(__file__).parents[1] / "tests/agents/transcripts/claude/success.jsonl"
+PLAYER = """#!{python} -IS
+import sys, time
+if "--version" in sys.argv:
+    sys.exit(print({version!r}))
+first, *steps, last = {lines!r}
+for line in [first, *steps * 8]:
+    sys.stdout.buffer.write(line + b"\\n")
+    sys.stdout.flush()
+    time.sleep({turn_s} / (8 * len(steps) + 1))
+sys.stdout.buffer.write(last + b"\\n")
+"""
 
 
 def main() -> list[Goal]:
-    with tempfile.TemporaryDirectory() as folder:
-        return [*_turns(Path(folder)), *_idle(Path(folder))]
+    with tempfile.TemporaryDirectory() as name, _scene(Path(name)) as scene:
+        return [*_turns(scene, Path(name)), *_idle(scene, Path(name))]
 
 
 # --- one turn -----------------------------------------------------------------------------------------------------
 
 
-def _turns(folder: Path) -> list[Goal]:
-    """The same turn by the scripted agent as a program: once under watch, once with nobody but us at its pipes."""
-    script = folder / "script.json"
-    calls = [{"name": "shell", "detail": str(n), "result": "ok"} for n in range(50)]
-    turn = {"say": "done", "calls": calls, "delay_s": TURN_S}
-    script.write_bytes(msgspec.json.encode({"implement": [turn] * (ROUNDS + 1)}))
-    argv = [sys.executable, "-m", "ratchet", "agent", "scripted", "--script", str(script)]
-    watched_by: list[tuple[float, float]] = []
-    alone: list[tuple[float, float]] = []
-    for number in range(ROUNDS):
-        alone.append(_taken(lambda number=number: _bare(argv, folder, number)))  # type: ignore[misc]
-        watched_by.append(_taken(lambda number=number: _supervised(argv, folder, number)))  # type: ignore[misc]
-    time_s, cpu_s = (_median(watched_by, n) - _median(alone, n) for n in (0, 1))
-    return [
-        _goal(f"time of supervision in a turn of {TURN_S:.0f} s", time_s / TURN_S * 100, 2.0,
-              f"{_median(watched_by, 0):.3f} s against {_median(alone, 0):.3f} s"),
-        _goal(f"CPU of supervision in a turn of {TURN_S:.0f} s", cpu_s / TURN_S * 100, 2.0,
-              f"{_median(watched_by, 1):.3f} s against {_median(alone, 1):.3f} s"),
-    ]  # fmt: skip
+class Scene(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run would ask: its workspace, its sandbox, its purse."""
+
+    folder: Path
+    sandbox: Confinement | None
+    purse: Purse
+
+
+def _turns(scene: Scene, place: Path) -> list[Goal]:
+    path = _program(place)
+    agent = Native(PROGRAM)
+    bare: list[tuple[float, float]] = []
+    supervised: list[tuple[float, float]] = []
+    for number in range(ROUNDS + 1):
+        ask = _ask(scene.folder, place, f"turn-{number}")
+        bare.append(_taken(partial(_bare, path, ask)))
+        supervised.append(_taken(partial(_supervised, scene, agent, ask)))
+    # Not the first: only once is the program asked for its version, and all has to be read from the disk.
+    return [_overhead(what, which, supervised[1:], bare[1:]) for which, what in enumerate(("time", "CPU"))]
+
+
+def _overhead(what: str, which: int, supervised: list[tuple[float, float]], bare: list[tuple[float, float]]) -> Goal:
+    """The median of what each pair differs by: the two of a pair met the same moment of the machine."""
+    more = statistics.median(one[which] - other[which] for one, other in zip(supervised, bare, strict=True))
+    ours, its = (statistics.median(each[which] for each in taken) for taken in (supervised, bare))
+    measure = f"{what} of supervision in a turn of {TURN_S:.0f} s"
+    return _goal(measure, more / TURN_S * 100, 2.0, f"{ours:.3f} s against {its:.3f} s bare")
+
+
+def _program(place: Path) -> Path:
+    """Prints what Claude Code printed when it was recorded, over and over, for the time of a turn."""
+    path, words = place / "bin" / "claude", RECORDED.read_bytes().splitlines()
+    path.parent.mkdir()
+    path.write_text(PLAYER.format(python=sys.executable, lines=words, turn_s=TURN_S, version=PROGRAM.tested.first))
+    path.chmod(0o755)
+    os.environ["PATH"] = f"{path.parent}:{os.environ['PATH']}"
+    return path
+
+
+@contextmanager
+def _scene(folder: Path) -> Iterator[Scene]:
+    project = folder / "project"
+    project.mkdir()
+    (project / "SPEC.md").write_text("# Anything\n")
+    for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=b", "-c", "user.email=b@b", "commit", "-qm", "s"]):
+        subprocess.run(["git", *words], cwd=project, check=True)
+    flags = [
+        "agent=command:true",
+        "test.command=true",
+        *(f"budget.{scope}.cost_usd=1000" for scope in ("item", "repo", "day")),  # fifty set something aside at once
+        f"workspace.root={folder}/workspaces",
+        f"workspace.bases={folder}/bases",
+    ]
+    settings = config.load(project, environ={}, flags=flags).config
+    with Factory(repository.find(project), settings) as factory:
+        lease = factory.claim(factory.add(project / "SPEC.md").id)
+        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=project, check=True, capture_output=True, text=True)
+        workspace = factory.workspaces.create(
+            "bench", repo=project, commit=head.stdout.strip(), kind="auto", on="auto", recipe=None, owner=this_process()
+        )
+        assert not isinstance(workspace, Refused), workspace
+        sandboxes = Sandboxes(workspace, sandbox_settings(settings))
+        sandbox = sandboxes.for_role(Role.IMPLEMENTER, Scope(tests=()))
+        purse = Purse(factory.store, lease, settings.budget, repo=str(project))
+        try:
+            yield Scene(folder=workspace.path, sandbox=sandbox, purse=purse)
+        finally:
+            sandboxes.close()
+            factory.workspaces.destroy("bench")
 
 
 def _taken(act: Callable[[], None]) -> tuple[float, float]:
@@ -71,35 +151,42 @@ def _cpu_s() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-def _median(taken: list[tuple[float, float]], which: int) -> float:
-    return statistics.median(each[which] for each in taken)
-
-
-def _bare(argv: list[str], folder: Path, number: int) -> None:
-    command = command_of(_ask(folder, f"bare-{number}"), folder, now=datetime.now(UTC))
-    with subprocess.Popen(argv, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin and process.stdout
-        process.stdin.write(wire.encode_line(command))
-        process.stdin.flush()
-        while b'"completed"' not in process.stdout.readline():
+def _bare(path: Path, ask: Ask) -> None:
+    with subprocess.Popen([path], cwd=ask.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        while process.stdout.readline():
             pass
-        process.kill()
 
 
-def _supervised(argv: list[str], folder: Path, number: int) -> None:
-    agent = LineAgent(shlex.join(argv))
-    outcome = asyncio.run(watched(agent, _ask(folder, f"turn-{number}"), lambda _said: None, LIMITS, _nudged))
+def _supervised(scene: Scene, agent: Agent, ask: Ask) -> None:
+    outcome = asyncio.run(_asked(scene, agent, ask))
     assert isinstance(outcome, Finished), outcome
+
+
+async def _asked(scene: Scene, agent: Agent, ask: Ask) -> Answered:
+    async def asking(_spend: Callable[[Usage], None], most: Usage) -> Answered:
+        words = msgspec.structs.replace(ask, allowance=most)
+        return await watched(agent, words, lambda _said: None, LIMITS, _nudged)
+
+    with confined(scene.sandbox):
+        outcome, _ = await scene.purse.meter(_doing(), ask.timeout_s, asking)
+    return outcome
+
+
+def _doing() -> Doing:
+    act = Act(does="propose", role=Role.IMPLEMENTER)
+    started = ev.StepStarted(step=1, action="implement", role=act.role, key="ik:1", tree="", snapshot="")
+    return Doing(step=Step(phase="implement", act=act, inputs={}), started=started, at="", state=RunState(run="run-1"))
 
 
 async def _nudged(wrong: Wrong) -> None:
     raise AssertionError(wrong.why)
 
 
-def _ask(folder: Path, name: str) -> Ask:
+def _ask(folder: Path, place: Path, name: str) -> Ask:
     return Ask(
         run="run-1", item="item-1", role="implementer", action="implement", turn=1, key="ik:" + "0" * 64,
-        snapshot="snap-1", prompt="Do it.", inputs={}, folder=folder, log=folder / f"{name}.log",
+        snapshot="snap-1", prompt="Do it.", inputs={}, folder=folder, log=place / f"{name}.log",
         env=dict(os.environ), timeout_s=120.0,
     )  # fmt: skip
 
@@ -107,53 +194,56 @@ def _ask(folder: Path, name: str) -> Ask:
 # --- many that say nothing ----------------------------------------------------------------------------------------
 
 
-def _idle(folder: Path) -> list[Goal]:
-    cost = asyncio.run(_idling(folder))
+def _idle(scene: Scene, place: Path) -> list[Goal]:
+    ours, theirs = asyncio.run(_idling(scene, place))
     return [
-        _goal(f"of a core for {IDLE} idle agents: the supervisor", cost[0] / IDLE_S * 100, 5.0, f"in {IDLE_S:.0f} s"),
-        _goal(f"of a core for {IDLE} idle agents: with its reapers", sum(cost) / IDLE_S * 100, 5.0, ""),
+        _goal(f"of a core for {IDLE} idle agents: the supervisor", ours / IDLE_S * 100, 5.0, f"in {IDLE_S:.0f} s"),
+        _goal(f"of a core for {IDLE} idle agents: with all below it", (ours + theirs) / IDLE_S * 100, 5.0, ""),
     ]
 
 
-async def _idling(folder: Path) -> tuple[float, float]:
-    agent = CommandAgent("sleep 600")
-    asks = [_ask(folder, f"idle-{n}") for n in range(IDLE)]
-    turns = [asyncio.ensure_future(watched(agent, ask, lambda _said: None, LIMITS, _nudged)) for ask in asks]
-    while len(_children("sleep")) < IDLE:  # noqa: ASYNC110 — who starts is other processes
-        await asyncio.sleep(0.1)
-    before = time.process_time(), _children_cpu_s()
+async def _idling(scene: Scene, place: Path) -> tuple[float, float]:
+    asks = [_ask(scene.folder, place, f"idle-{n}") for n in range(IDLE)]
+    turns = [asyncio.ensure_future(_asked(scene, CommandAgent("sleep 600"), ask)) for ask in asks]
+    while sum(process.name == "sleep" for process in _below()) < IDLE:
+        done, _ = await asyncio.wait(turns, timeout=0.1, return_when=asyncio.FIRST_COMPLETED)
+        assert not done, [turn.result() for turn in done]
+    await asyncio.sleep(SETTLE_S)
+    before = time.process_time(), sum(process.cpu_s for process in _below())
     await asyncio.sleep(IDLE_S)
-    after = time.process_time(), _children_cpu_s()
+    after = time.process_time(), sum(process.cpu_s for process in _below())
     for turn in turns:
         turn.cancel()
     await asyncio.wait(turns)
     return after[0] - before[0], after[1] - before[1]
 
 
-def _children(name: str) -> list[list[str]]:
-    """What /proc says of processes of that name below our reapers."""
-    return [words for words in _all() if words[1] == f"({name})" and int(words[3]) in _reapers()]
+class Process(msgspec.Struct, frozen=True, kw_only=True):
+    pid: int
+    parent: int
+    name: str
+    cpu_s: float
 
 
-def _reapers() -> set[int]:
-    return {int(words[0]) for words in _all() if int(words[3]) == os.getpid()}
+def _below() -> list[Process]:
+    """Everyone below us, as /proc says it."""
+    everyone = _everyone()
+    found = {os.getpid()}
+    while more := {each.pid for each in everyone if each.parent in found} - found:
+        found |= more
+    return [each for each in everyone if each.pid in found - {os.getpid()}]
 
 
-def _children_cpu_s() -> float:
-    reapers = _reapers()
-    ticks = sum(int(words[13]) + int(words[14]) for words in _all() if int(words[0]) in reapers)
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _all() -> list[list[str]]:
-    found = []
+def _everyone() -> list[Process]:
+    found, tick_s = list[Process](), 1 / os.sysconf("SC_CLK_TCK")
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             head, _, rest = stat.read_text().rpartition(")")
         except OSError:
             continue
-        pid, _, name = head.partition(" ")
-        found.append([pid, f"{name})", *rest.split()])
+        (pid, _, name), words = head.partition(" ("), rest.split()
+        cpu_s = (int(words[11]) + int(words[12])) * tick_s
+        found.append(Process(pid=int(pid), parent=int(words[1]), name=name, cpu_s=cpu_s))
     return found
 
 

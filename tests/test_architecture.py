@@ -13,7 +13,7 @@ ROOMS = {
     "errors": set[str](),
     "files": {"errors"},
     "plugins": set[str](),
-    "process": {"core", "errors", "files"},
+    "process": {"core", "errors", "files", "reaper"},
     "reaper": set[str](),
     "config": {"core", "errors"},
     "store": {"core", "errors", "files", "store"},

@@ -70,8 +70,8 @@ class WatchConfig(_Section, frozen=True, kw_only=True):
 _SECRETS = ["~/.ssh", "~/.gnupg", "~/.aws", "~/.azure", "~/.kube", "~/.docker", "~/.config/gh", "~/.config/gcloud",
             "~/.netrc", "~/.git-credentials", "~/.npmrc", "~/.pypirc", "~/.password-store"]  # fmt: skip
 _AGENTS = ["~/.claude", "~/.claude.json", "~/.codex", "~/.gemini", "~/.config/goose", "~/.local/share/goose",
-           "~/.config/opencode", "~/.local/share/opencode", "~/.local/state/opencode", "~/.config/mini-swe-agent",
-           "~/.openhands", "~/.aider"]  # fmt: skip
+           "~/.local/state/goose", "~/.config/opencode", "~/.local/share/opencode", "~/.local/state/opencode",
+           "~/.config/mini-swe-agent", "~/.openhands", "~/.aider"]  # fmt: skip
 
 
 class SandboxConfig(_Section, frozen=True, kw_only=True):

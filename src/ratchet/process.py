@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 import os
 import select
 import shutil
@@ -31,6 +32,7 @@ import msgspec
 from ratchet.core.lease import Holder
 from ratchet.errors import EnvironmentCannot
 from ratchet.files import open_private
+from ratchet.reaper import descendants
 
 REAPER = Path(__file__).with_name("reaper.py")
 GRACE_S = 5.0
@@ -115,6 +117,12 @@ def _tried_again(run: Callable[P, Awaitable[Finished]]) -> Callable[P, Awaitable
     return wraps(run)(until_started)
 
 
+def never_started(errors: Path) -> bool:
+    """Whether the confinement failed of a program one talked with, before it was run; `errors` is its stderr."""
+    confinement = _confinement.get()
+    return confinement is not None and errors.is_file() and confinement.did_not_start(_first(errors, 0))
+
+
 def _first(path: Path, start: int) -> bytes:
     with path.open("rb") as file:
         file.seek(start)
@@ -139,13 +147,15 @@ async def supervise(
     grace_s: float = GRACE_S,
     writable: Sequence[Path] = (),
     hear: Hear | None = None,
+    started: Callable[[int], None] | None = None,
 ) -> Finished:
     """Run a program to its end or its deadline. On return, also by cancellation, nothing it started is alive.
 
     Silent is who writes neither to its output nor to `signs`, which are files or folders of files.
     `writable` are paths besides its folder that it must be able to write, should it be confined.
     `hear` gets every line of its stdout as it comes, and ends it by answering True; then no more than
-    OUTPUT_MAX_BYTES of its output are kept, and without `errors` its stderr is heard too.
+    OUTPUT_MAX_BYTES of its output are kept, and without `errors` its stderr is heard too. `started` is told the pid
+    that all it starts is below.
     """
     began = time.monotonic()
     feed = _stdin_file(stdin)
@@ -155,6 +165,8 @@ async def supervise(
             stdin=feed, stdout=asyncio.subprocess.PIPE if hear else out,
             stderr=asyncio.subprocess.STDOUT if hear and errors is None else err,
         )  # fmt: skip
+        if started:
+            started(reaped.process.pid)
         ear = asyncio.ensure_future(_listen(reaped.process, out, hear)) if hear else None
         heard = [output, *([errors] if errors else []), *signs]
         try:
@@ -362,13 +374,18 @@ def _last_heard(places: Sequence[Path]) -> float:
 
 
 async def _stop(reaper: asyncio.subprocess.Process, ended: asyncio.Future[int], grace_s: float) -> None:
-    with suppress(ProcessLookupError):
-        reaper.send_signal(signal.SIGTERM)
+    _signal(reaper, signal.SIGTERM)
     await asyncio.wait({ended}, timeout=grace_s + 15)
     if not ended.done():
-        with suppress(ProcessLookupError):
-            reaper.kill()
+        _signal(reaper, signal.SIGKILL)
         await ended
+
+
+def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """Not by the library: it first looks whether the child has ended, and takes its end from who waits for it."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, number)
 
 
 def _read_result(result: int, argv: Sequence[str]) -> tuple[int, int]:
@@ -562,6 +579,13 @@ def let_go(holder: Holder) -> None:
         if go >= 0:
             os.close(go)
         child.wait()
+
+
+def youngest_below(root: int) -> float:
+    """How many seconds ago the last of its descendants that are alive was started; infinite without any."""
+    now, ticks = time.clock_gettime(time.CLOCK_BOOTTIME), os.sysconf("SC_CLK_TCK")
+    born = [int(each) / ticks for pid in descendants(root) if (each := _born(pid))]
+    return now - max(born, default=-math.inf)
 
 
 # --- who we are, for leases --------------------------------------------------------------------------------------

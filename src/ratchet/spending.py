@@ -25,6 +25,7 @@ from ratchet.store import Store
 from ratchet.store.database import local_midnight, stamp
 
 TICK_S = 1.0
+IDLE_TICK_S = 15.0  # of who spends nothing but time
 RESERVED_ELSEWHERE_S = 30.0
 SLACK_S = 60.0  # a role's own deadline comes first
 UNBOUNDED = Amount(cost_usd=1e9, tokens=1e12, seconds=1e9)
@@ -68,7 +69,7 @@ class Purse:
             while not task.done():
                 await asyncio.wait({task}, timeout=TICK_S)
                 tally.look()
-                if not task.done():
+                if not task.done() and tally.is_due():
                     await cross(self._store.meter, reservation, tally.amount())
         except asyncio.CancelledError:
             task.cancel()
@@ -117,6 +118,7 @@ class Tally:
         self._spent = Usage()
         self._loop = asyncio.get_running_loop()
         self._began, self._ended = self._loop.time(), 0.0
+        self._written, self._written_at = Usage(), self._began
 
     def add(self, usage: Usage) -> None:
         self._spent += usage
@@ -128,6 +130,14 @@ class Tally:
         self.over = f"stopped: {kind} {getattr(self.amount(), kind):g}, of which {getattr(self.held, kind):g} were left"
         if self.task:
             self.task.cancel()
+
+    def is_due(self) -> bool:
+        """Whether to write down what was spent: money and tokens at once, mere time now and then."""
+        now = self._loop.time()
+        if self._spent == self._written and now < self._written_at + IDLE_TICK_S:
+            return False
+        self._written, self._written_at = self._spent, now
+        return True
 
     def close(self) -> Amount:
         self._ended = self._ended or self._loop.time()

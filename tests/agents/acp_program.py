@@ -77,6 +77,14 @@ def play(words: list[str]) -> str:
             time.sleep(600)
         case ["complain"]:
             say("Ran into this error: Rate limit exceeded, try again in 60 seconds.")
+        case ["broken", status]:
+            tell(sessionUpdate="session_info_update", _meta={"codex": {"threadStatus": {"type": "systemError"}}})
+            tell(sessionUpdate="session_info_update", _meta={"codex": {"threadStatus": {"type": status}}})
+            say("Selected model is at capacity.")
+        case ["mutter"]:
+            sys.stderr.write("Attempt 1 failed with status 429. Retrying with backoff, retry in 3600s\n")
+            sys.stderr.flush()
+            time.sleep(600)
         case ["odd"]:
             sys.stdout.write("not json\n")
             send(method="session/update", params={"sessionId": SESSION, "update": {"sessionUpdate": "from_the_future"}})
@@ -99,6 +107,7 @@ def play(words: list[str]) -> str:
 
 
 def main() -> None:
+    mode = "agent"
     for line in sys.stdin:
         message = json.loads(line)
         method, params = message.get("method"), message.get("params", {})
@@ -106,12 +115,17 @@ def main() -> None:
             case "initialize":
                 result: Any = {"protocolVersion": 1, "agentCapabilities": {"loadSession": True}}
             case "session/new":
-                result = {"sessionId": SESSION}
+                modes = [{"id": name, "name": name} for name in ("agent", "agent-full-access")]
+                result = {"sessionId": SESSION, "modes": {"currentModeId": mode, "availableModes": modes}}
+            case "session/set_mode":
+                mode, result = params["modeId"], {}
             case "session/load":
                 say("this is the past")
                 result = {}
             case "session/prompt":
                 prompt = params["prompt"][0]["text"]
+                if prompt == "mode":
+                    say(mode)
                 result = {"stopReason": play(prompt.split()), "usage": None}
                 if "die" not in prompt and "complain" not in prompt:
                     result["usage"] = {"totalTokens": 12, "inputTokens": 10, "outputTokens": 2}

@@ -36,6 +36,30 @@ SPOKEN_ITEM = {
 FILES = SMALL
 
 
+# Each program as it is named to `--agent`; first those we read the stream of, then those we converse with.
+NATIVE = {
+    "goose": "goose",
+    "claude": "claude:claude-sonnet-4-5",
+    "codex": "codex",
+    "gemini": "gemini:gemini-2.5-pro",
+    "opencode": "opencode:scripted/scripted-model",
+    "mini": "mini:openai/scripted-model",
+    "aider": "aider:openai/scripted-model",
+}
+ACP = {
+    "goose acp": "acp:goose acp --with-builtin developer",
+    "opencode acp": "acp:opencode acp",
+    "gemini acp": "acp:gemini --acp --model gemini-2.5-pro",
+    "claude-agent-acp": "acp:claude-agent-acp",
+    "codex-acp": "acp:codex-acp",
+}
+AGENTS = NATIVE | ACP
+
+
+def needed_by(name: str) -> str:
+    return name.removesuffix(" acp")
+
+
 def needs(name: str) -> str:
     """The program's path, or a skip that says how to get it."""
     path = BIN / name

@@ -37,6 +37,21 @@ class Free:
         return False
 
 
+class Unsteady(Free):
+    """Fails to start, once."""
+
+    def __init__(self) -> None:
+        self.started = 0
+
+    def wrap(self, argv: Any, *, cwd: Path, env: Any, writable: Any) -> tuple[list[str], dict[str, str]]:
+        self.started += 1
+        failing = ["sh", "-c", "echo bwrap: a mount went away >&2; exit 1"]
+        return super().wrap(failing if self.started == 1 else argv, cwd=cwd, env=env, writable=writable)
+
+    def did_not_start(self, said: bytes) -> bool:
+        return said.startswith(b"bwrap: ")
+
+
 def say(tmp_path: Path, prompt: str, *, by: Confinement | None = None, **more: Any) -> tuple[list[Said], Outcome]:
     """One turn of an agent that does what its prompt says."""
     (tmp_path / "work" / "tests").mkdir(parents=True, exist_ok=True)
@@ -106,6 +121,11 @@ def test_permission_is_given_by_policy(tmp_path: Path, call: str, free: bool, an
     assert any(isinstance(said, Noticed) for said in told) == (answer == "reject_once")
 
 
+@pytest.mark.parametrize(("by", "mode"), [(Free(), "agent-full-access"), (None, "agent")])
+def test_only_in_our_sandbox_does_an_agent_go_without_its_own(tmp_path: Path, by: Free | None, mode: str) -> None:
+    assert text_of(say(tmp_path, "mode", by=by)[1]) == mode
+
+
 def test_a_terminal_runs_where_the_agent_does(tmp_path: Path) -> None:
     _, outcome = say(tmp_path, "shell echo here > made; cat made; exit 3", by=Free())
     assert text_of(outcome) == "3:here"
@@ -136,6 +156,17 @@ def test_an_end_of_turn_after_a_complaint_is_a_failure(tmp_path: Path) -> None:
     assert isinstance(outcome, Failed) and outcome.reason is Reason.RATE_LIMITED and outcome.until
 
 
+def test_who_is_broken_says_so_beside_its_text_and_may_get_over_it(tmp_path: Path) -> None:
+    _, outcome = say(tmp_path, "broken systemError")
+    assert isinstance(outcome, Failed) and outcome.reason is Reason.OVERLOADED
+    assert isinstance(say(tmp_path, "broken idle")[1], Finished)
+
+
+def test_a_limit_that_is_waited_out_in_silence_is_the_reason_and_not_the_silence(tmp_path: Path) -> None:
+    _, outcome = say(tmp_path, "mutter", timeout_s=1.5)
+    assert isinstance(outcome, Failed) and outcome.reason is Reason.RATE_LIMITED and outcome.until
+
+
 def test_an_end_of_turn_without_a_word_is_a_failure(tmp_path: Path) -> None:
     assert isinstance(say(tmp_path, "nothing")[1], Failed)
 
@@ -150,6 +181,11 @@ def test_other_ends_are_failures_with_a_reason(tmp_path: Path, stop: str, reason
 
 def test_a_turn_that_was_cancelled_says_so(tmp_path: Path) -> None:
     assert isinstance(say(tmp_path, "stop cancelled")[1], Cancelled)
+
+
+def test_a_sandbox_that_did_not_start_is_no_crash_of_the_agents(tmp_path: Path) -> None:
+    by = Unsteady()
+    assert text_of(say(tmp_path, "env NOTHING", by=by)[1]) == "unset" and by.started == 2
 
 
 def test_an_agent_that_dies_has_crashed(tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from ratchet import process
-from ratchet.agents import Failed, Finished, Noticed, Outcome, Said, SessionOpened, Spent, Text
+from ratchet.agents import Failed, Finished, Noticed, Outcome, Said, SessionOpened, Spent, Text, native
 from ratchet.agents.command import CommandAgent
 from ratchet.agents.native import Native, Setting
+from ratchet.agents.vigil import Limits, Wrong, watched
 from ratchet.core.failure import Reason
 from ratchet.core.receipt import Usage
 from tests.agents.support import lines_of, make_ask, program
@@ -90,6 +91,70 @@ def test_a_program_that_takes_too_long_has_timed_out(tmp_path: Path) -> None:
     install(tmp_path, "gemini", "time.sleep(600)")
     _, outcome = ask(tmp_path, "gemini", timeout_s=0.3)
     assert isinstance(outcome, Failed) and outcome.reason is Reason.AGENT_TIMED_OUT
+
+
+MUTTERS = """
+print("Attempt 1 failed with status 429. Too many requests, retry in 3600s", file=sys.stderr, flush=True)
+"""
+
+
+def test_a_limit_that_is_waited_out_in_silence_is_the_reason_and_not_the_silence(tmp_path: Path) -> None:
+    install(tmp_path, "gemini", MUTTERS + "time.sleep(600)")
+    _, outcome = ask(tmp_path, "gemini", timeout_s=1.0)
+    assert isinstance(outcome, Failed) and outcome.reason is Reason.RATE_LIMITED and outcome.until
+
+
+def test_what_was_muttered_before_it_went_on_is_over(tmp_path: Path) -> None:
+    install(tmp_path, "gemini", MUTTERS + printing(lines_of("gemini", "success")[:1]) + "time.sleep(600)")
+    _, outcome = ask(tmp_path, "gemini", timeout_s=1.0)
+    assert isinstance(outcome, Failed) and outcome.reason is Reason.AGENT_TIMED_OUT
+
+
+def test_so_is_one_that_is_told_only_to_a_log_of_its_own(tmp_path: Path) -> None:
+    log = tmp_path / "home/.local/share/opencode/log/opencode.log"
+    body = f"open({str(log)!r}, 'w').write('level=ERROR stream error: AI_APICallError: Rate limit reached')\n"
+    log.parent.mkdir(parents=True)
+    install(tmp_path, "opencode", body + "time.sleep(600)")
+    _, outcome = ask(tmp_path, "opencode", timeout_s=1.0)
+    assert isinstance(outcome, Failed) and outcome.reason is Reason.RATE_LIMITED
+
+
+def test_who_stops_it_for_its_silence_hears_what_it_was_waiting_for(tmp_path: Path) -> None:
+    again = f"while True:\n    time.sleep(0.1)\n    {MUTTERS.strip()}\n"
+    install(tmp_path, "gemini", printing(lines_of("gemini", "success")[:1]) + again)
+
+    async def nudged(wrong: Wrong) -> None:
+        raise AssertionError(wrong.why)
+
+    words = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]})
+    limits = Limits(idle_s=1.0, repeats=3)
+    outcome = asyncio.run(watched(Native(program("gemini")), words, lambda _said: None, limits, nudged))
+    assert isinstance(outcome, Failed) and outcome.reason is Reason.RATE_LIMITED and outcome.until
+
+
+@pytest.mark.parametrize(("at_work", "reason"), [(True, Reason.AGENT_TIMED_OUT), (False, Reason.NO_PROGRESS)])
+def test_a_long_command_that_is_told_of_when_it_is_over_is_no_stall(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_work: bool, reason: Reason
+) -> None:
+    """With a command under way only the deadline ends it; without one its silence does, after a nudge."""
+    monkeypatch.setattr(native, "LOOK_EVERY_S", 0.1)
+    begun = b'{"type":"step_start","sessionID":"s"}'
+    works = "import subprocess\nsubprocess.run(['sleep', '600'])\n" if at_work else "time.sleep(600)\n"
+    install(tmp_path, "opencode", printing([begun]) + works)
+
+    class Nudged(Exception):
+        pass
+
+    async def nudged(wrong: Wrong) -> None:
+        raise Nudged
+
+    words = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]}, timeout_s=4.0)
+    agent, limits = Native(program("opencode")), Limits(idle_s=1.5, repeats=3)
+    try:
+        outcome: Outcome = asyncio.run(watched(agent, words, lambda _said: None, limits, nudged))
+    except Nudged:
+        outcome = Failed(reason=Reason.NO_PROGRESS, detail="nudged")
+    assert isinstance(outcome, Failed) and outcome.reason is reason
 
 
 LEAVES_A_CHILD = """
@@ -208,6 +273,15 @@ def test_an_agent_sees_its_providers_variables_and_no_others(tmp_path: Path, mon
     ask(tmp_path, "claude")
     seen = (tmp_path / "work" / "env").read_text()
     assert "mine" in seen and "not yours" not in seen
+
+
+def test_aider_finds_a_name_for_git_where_nobody_has_one(tmp_path: Path) -> None:
+    says = (
+        "import subprocess\nopen('name', 'wb').write(subprocess.check_output(['git', 'config', '--get', 'user.name']))"
+    )
+    install(tmp_path, "aider", says)
+    ask(tmp_path, "aider", env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"})
+    assert (tmp_path / "work" / "name").read_text() == "aider\n"
 
 
 def test_litter_does_not_stay_in_the_workspace(tmp_path: Path) -> None:

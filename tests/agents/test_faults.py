@@ -47,9 +47,41 @@ def test_a_complaint_has_a_reason(said: str, status: int, reason: Reason) -> Non
         ("You've hit your limit · resets 9pm (UTC)", "2026-11-16T21:00:00Z"),
         ("resets 3:15am", "2026-11-17T03:15:00Z"),
         ("reset at 2020-01-01T00:00:00Z", ""),
+        # Anthropic: the program's words, and the headers
+        ("You've hit your session limit · resets 3pm (Europe/Berlin)", "2026-11-16T14:00:00Z"),
+        ("You've hit your weekly limit · resets Nov 18, 3pm (America/New_York)", "2026-11-18T20:00:00Z"),
+        ("Your limit will reset at 9pm (Asia/Tokyo).", "2026-11-16T12:00:00Z"),
+        ("5-hour limit reached ∙ resets 6am", "2026-11-16T06:00:00Z"),
+        ("anthropic-ratelimit-unified-reset: 1794808800", "2026-11-16T06:00:00Z"),
+        ("anthropic-ratelimit-tokens-reset: 2026-11-16T05:00:00Z", "2026-11-16T05:00:00Z"),
+        # OpenAI and Codex
+        ("Rate limit reached for gpt-5.5. Limit 30000, Used 29000. Please try again in 6m0s.", "2026-11-16T04:06:00Z"),
+        ("You've hit your usage limit. Visit the page to purchase more credits or try again in 1h20m.",
+         "2026-11-16T05:20:00Z"),
+        ("You've hit your usage limit. Upgrade to Pro or try again at 6:47 PM.", "2026-11-16T18:47:00Z"),
+        ("You've hit your usage limit. Try again at Nov 21st, 2026 3:05 PM.", "2026-11-21T15:05:00Z"),
+        ('{"error":{"type":"usage_limit_reached","resets_in_seconds":5400}}', "2026-11-16T05:30:00Z"),
+        ('{"error":{"type":"usage_limit_reached","resets_at":1794808800}}', "2026-11-16T06:00:00Z"),
+        ("x-ratelimit-reset-tokens: 6m0s", "2026-11-16T04:06:00Z"),
+        ("retry-after-ms: 90000", "2026-11-16T04:01:30Z"),
+        # Gemini: RetryInfo, the words of its message, and of its program
+        ('{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.074s"}', "2026-11-16T04:00:34Z"),
+        ("You have exhausted your capacity on this model. Your quota will reset after 18h4m14s.",
+         "2026-11-16T22:04:14Z"),
+        ('"metadata":{"quotaResetDelay":"2h3m4.5s","uiMessage":"true"}', "2026-11-16T06:03:04Z"),
+        # OpenRouter, as it is and quoted in somebody else's JSON
+        ('"metadata":{"headers":{"X-RateLimit-Remaining":"0","X-RateLimit-Reset":"1794808800000"}}',
+         "2026-11-16T06:00:00Z"),
+        (r'"message":"{\"X-RateLimit-Reset\":\"1794808800000\"}"', "2026-11-16T06:00:00Z"),
+        # goose, in its log
+        ("2026-11-16T03:59:59Z WARN retrying (1/3): RateLimitExceeded { retry_delay: Some(3600s) }",
+         "2026-11-16T05:00:00Z"),
+        ("resets Foo 18, 3pm", ""),
+        ("resets Nov 31, 3pm", ""),
+        ("resets 3pm (Atlantis/Nowhere)", "2026-11-16T15:00:00Z"),
         ("Rate limit reached", ""),
     ],
-)
+)  # fmt: skip
 def test_the_time_to_come_back_is_read_from_what_was_said(said: str, until: str) -> None:
     assert comes_back(said, now=NOW) == until
 

@@ -1,120 +1,180 @@
-"""The real programs take an item from its spec to its branch, against a scripted model."""
+"""The real programs take an item from its spec to its branch, against a scripted model; and leave nothing behind."""
 
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
-from tests.agents.real import FILES, ITEM, SPOKEN_ITEM, needs, pointed_at, ratchet
+from tests.agents.real import (
+    AGENTS,
+    FILES,
+    ITEM,
+    SPOKEN_ITEM,
+    needed_by,
+    needs,
+    pointed_at,
+    ratchet,
+)
+from tests.factory.test_workers import until
 from tests.model_server import Fault, ModelServer, Turn
-from tests.support import git, make_repository
+from tests.support import RATCHET, git, make_repository, quick_environment
 
 pytestmark = pytest.mark.timeout(900)
-NATIVE = {
-    "goose": "goose",
-    "claude": "claude:claude-sonnet-4-5",
-    "codex": "codex",
-    "gemini": "gemini:gemini-2.5-pro",
-    "opencode": "opencode:scripted/scripted-model",
-    "mini": "mini:openai/scripted-model",
-    "aider": "aider:openai/scripted-model",
-}
+IN_CI = "goose acp"  # one binary and seconds a run
 
 
-ACP = {
-    "goose": "acp:goose acp --with-builtin developer",
-    "opencode": "acp:opencode acp",
-    "gemini": "acp:gemini --acp --model gemini-2.5-pro",
-}
+def each(*, without: tuple[str, ...] = ()) -> list[ParameterSet]:
+    """The one that is in CI as it is, the others where they are installed."""
+    marks = {name: [] if name == IN_CI else [pytest.mark.agents] for name in AGENTS if name not in without}
+    return [pytest.param(name, marks=mark) for name, mark in marks.items()]
 
 
-def carry_item(tmp_path: Path, name: str, agent: str) -> None:
+@pytest.mark.parametrize("name", each())
+def test_a_real_agent_does_a_whole_item(tmp_path: Path, name: str) -> None:
     """From the spec to the branch, by the command line; then look at what is on the branch."""
-    needs(name)
+    needs(needed_by(name))
     project = make_repository(tmp_path / "project", FILES)
     with ModelServer(SPOKEN_ITEM if name == "aider" else ITEM) as server:
         env = pointed_at(server.address, tmp_path / "home")
-        done = ratchet("run", "SPEC.md", "--agent", agent, cwd=project, env=env)
+        done = ratchet("run", "SPEC.md", "--agent", AGENTS[name], cwd=project, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     branch = git("branch", "--list", "ratchet/*", "--format=%(refname:short)", cwd=project)
     assert "return a - b" in git("show", f"{branch}:calc.py", cwd=project)
-    assert name in git("log", "-1", "--format=%(trailers:key=Ratchet-Agent,valueonly)", branch, cwd=project)
+    assert needed_by(name) in git("log", "-1", "--format=%(trailers:key=Ratchet-Agent,valueonly)", branch, cwd=project)
 
 
-@pytest.mark.agents
-@pytest.mark.parametrize("name", NATIVE)
-def test_a_real_agent_does_a_whole_item(tmp_path: Path, name: str) -> None:
-    carry_item(tmp_path, name, NATIVE[name])
-
-
-# One binary and seconds a run: this one is in CI.
-def test_goose_does_a_whole_item_over_acp(tmp_path: Path) -> None:
-    carry_item(tmp_path, "goose", ACP["goose"])
-
-
-@pytest.mark.agents
-@pytest.mark.parametrize("name", ["opencode", "gemini"])
-def test_a_real_agent_does_a_whole_item_over_acp(tmp_path: Path, name: str) -> None:
-    carry_item(tmp_path, name, ACP[name])
-
+# --- sessions ---------------------------------------------------------------------------------------------------------
 
 TRIAL = [
     Turn(run=["echo hello > hello.txt", "echo ran > ran.txt"], say="DONE"),
     Turn(run=["echo again > again.txt"], say="DONE"),
 ]
+SESSIONLESS = ("mini", "aider")
 
 
 @pytest.mark.agents
-@pytest.mark.parametrize("agent", [*[NATIVE[name] for name in NATIVE if name != "aider"], *ACP.values()])
-def test_a_real_agent_passes_its_trial_and_goes_on_in_its_session(tmp_path: Path, agent: str) -> None:
-    needs(agent.removeprefix("acp:").partition(":")[0].partition(" ")[0])
+@pytest.mark.parametrize("name", [name for name in AGENTS if name != "aider"])
+def test_a_real_agent_passes_its_trial_and_goes_on_in_its_session(tmp_path: Path, name: str) -> None:
+    needs(needed_by(name))
     with ModelServer({"anyone": TRIAL}) as server:
         env = pointed_at(server.address, tmp_path / "home")
-        done = ratchet("agents", "try", agent, "--json", "--timeout", "300", cwd=tmp_path, env=env)
+        done = ratchet("agents", "try", AGENTS[name], "--json", "--timeout", "300", cwd=tmp_path, env=env)
         last = server.requests[-1].everything
     findings = {finding["what"]: finding for finding in json.loads(done.stdout)}
     failed = [what for what, finding in findings.items() if not finding["ok"] and finding["needed"]]
     assert (done.returncode, failed) == (0, []), findings
     assert findings["tells what it does"]["ok"]
-    if not agent.startswith("mini"):
+    if name not in SESSIONLESS:
         assert findings["resumes a session"]["ok"], findings
         assert "ran.txt" in last, "the second turn is asked with the first one in mind"
 
 
-FAULTS = {
-    "rate_limit": "rate_limited",
-    "overloaded": "overloaded",
-    "auth": "auth",
-    "context": "context_overflow",
-}
+# --- ended in the middle of a command ---------------------------------------------------------------------------------
+
+# Says that it runs, and would write again much later, in a session of its own as some programs' shells are.
+_LINGERS = (
+    "setsid sh -c 'echo begun > begun.txt; sleep 6173; echo too late > late.txt' & echo on > begun.txt; sleep 6174"
+)
+LINGERING = {"auditor": [Turn(run=[_LINGERS], say="never said"), *ITEM["auditor"]]}
 
 
-@pytest.mark.agents
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("agent", ["claude:claude-sonnet-4-5", "codex", "goose", ACP["goose"]])
-def test_a_real_agent_whose_provider_fails_says_why(tmp_path: Path, agent: str, fault: str) -> None:
-    needs(agent.removeprefix("acp:").partition(":")[0].partition(" ")[0])
-    with ModelServer({"anyone": TRIAL}, lasting=Fault(kind=fault, after_s=1)) as server:
+def is_running(number: str) -> Callable[[], bool]:
+    return lambda: any(line == f"sleep\0{number}\0".encode() for line in _command_lines())
+
+
+def _command_lines() -> list[bytes]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            found.append((process / "cmdline").read_bytes())
+        except OSError:
+            continue
+    return found
+
+
+@contextmanager
+def begun(project: Path, name: str, env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A run whose agent is in the middle of a command of its shell."""
+    said = project.parent / "said"
+    with said.open("wb") as out:
+        command = [*RATCHET, "run", "SPEC.md", "--agent", AGENTS[name]]
+        running = subprocess.Popen(command, cwd=project, env=quick_environment() | env, stdout=out, stderr=out)
+    try:
+        until(lambda: is_running("6174")() or running.poll() is not None, within_s=180)
+        assert running.poll() is None, said.read_text()
+        yield running
+    finally:
+        running.kill()
+        running.wait()
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("name", each(without=("aider",)))
+def test_ended_while_its_shell_runs_no_process_is_left_and_the_run_goes_on(
+    tmp_path: Path, name: str, how: signal.Signals
+) -> None:
+    """The factory killed, or told to stop: the program and all it started are gone, wherever they put themselves. The
+    same command then asks again, in the session where the program has them."""
+    needs(needed_by(name))
+    project = make_repository(tmp_path / "project", FILES)
+    turns = ITEM | LINGERING
+    with ModelServer(turns) as server:
         env = pointed_at(server.address, tmp_path / "home")
-        done = ratchet("agents", "try", agent, "--json", "--timeout", "300", cwd=tmp_path, env=env)
-    answers = next(finding for finding in json.loads(done.stdout) if finding["what"] == "answers")
-    assert (done.returncode, answers["ok"]) == (1, False)
-    # Over ACP goose ends a turn that did not fit without a word: what cannot be known is not guessed.
-    silent = agent.startswith("acp:goose") and fault == "context"
-    assert answers["detail"].startswith("agent_crashed: " if silent else f"{FAULTS[fault]}: "), answers
+        with begun(project, name, env) as running:
+            running.send_signal(how)
+            running.wait(60)
+        until(lambda: not (is_running("6173")() or is_running("6174")()), within_s=30)
+        asked = len(server.requests)
+        server.turns = ITEM
+        done = ratchet("run", "SPEC.md", "--agent", AGENTS[name], cwd=project, env=env)
+        again = "".join(heard.everything for heard in server.requests[asked:])
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = ratchet("show", "last", "--json", cwd=project, env=env).stdout
+    assert "late.txt" not in shown
+    if name not in SESSIONLESS:
+        assert "You were cut off" in again, "it is asked in its session"
+
+
+# --- prompts ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", each())
+def test_a_prompt_of_300_kilobytes_arrives_whole(tmp_path: Path, name: str) -> None:
+    """Through a template of the project's own: a spec may not be that long."""
+    needs(needed_by(name))
+    words = " ".join(f"word{number}" for number in range(33_000))
+    ours = (resources.files("ratchet") / "prompts" / "audit.md").read_text("utf-8")
+    project = make_repository(tmp_path / "project", FILES)
+    (project / ".ratchet/prompts").mkdir(parents=True)
+    (project / ".ratchet/prompts/audit.md").write_text(f"{ours}\n{words}\nTHE-END\n")
+    with ModelServer(SPOKEN_ITEM if name == "aider" else ITEM) as server:
+        env = pointed_at(server.address, tmp_path / "home")
+        done = ratchet("run", "SPEC.md", "--agent", AGENTS[name], cwd=project, env=env)
+        asked = max((heard.everything for heard in server.requests), key=len, default="")
+    assert len(words) > 300_000 and words in asked and "THE-END" in asked, done.stderr
+    assert done.returncode == 0, done.stderr
+
+
+# --- providers --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.agents
-@pytest.mark.parametrize("kind", ["rate_limit", "overloaded", "cut", "malformed", "slow"])
-@pytest.mark.parametrize("agent", ["claude:claude-sonnet-4-5", "codex", ACP["goose"]])
-def test_a_provider_that_fails_once_is_asked_again(tmp_path: Path, agent: str, kind: str) -> None:
-    needs(agent.removeprefix("acp:").partition(":")[0].partition(" ")[0])
+@pytest.mark.parametrize("kind", ["malformed", "slow"])
+@pytest.mark.parametrize("name", ["claude", "codex", "goose acp"])
+def test_a_provider_that_is_odd_once_is_asked_again(tmp_path: Path, name: str, kind: str) -> None:
+    needs(needed_by(name))
     with ModelServer({"anyone": TRIAL}) as server:
         server.faults.append(Fault(kind=kind, after_s=1))
         env = pointed_at(server.address, tmp_path / "home")
-        done = ratchet("agents", "try", agent, "--json", "--timeout", "300", cwd=tmp_path, env=env)
+        done = ratchet("agents", "try", AGENTS[name], "--json", "--timeout", "300", cwd=tmp_path, env=env)
     answers = next(finding for finding in json.loads(done.stdout) if finding["what"] == "answers")
     assert answers["ok"] or answers["detail"].startswith(("overloaded: ", "agent_crashed: ")), answers
     assert not server.faults, "it was asked"
@@ -126,5 +186,5 @@ def test_a_run_whose_agent_is_limited_is_parked_and_not_failed(tmp_path: Path) -
     project = make_repository(tmp_path / "project", FILES)
     with ModelServer(ITEM, lasting=Fault(kind="rate_limit", after_s=1)) as server:
         env = pointed_at(server.address, tmp_path / "home")
-        done = ratchet("run", "SPEC.md", "--agent", NATIVE["claude"], cwd=project, env=env)
+        done = ratchet("run", "SPEC.md", "--agent", AGENTS["claude"], cwd=project, env=env)
     assert done.returncode == 75, done.stdout + done.stderr

@@ -34,11 +34,11 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 class ModelServer:
     """`turns` are played for each role in order; `anyone` for prompts that name no role. `faults` come first, one a
-    request; a `lasting` one comes always."""
+    request, and None among them is none; a `lasting` one comes always."""
 
     def __init__(self, turns: dict[str, list[Turn]], *, lasting: Fault | None = None) -> None:
         self.turns, self.lasting = turns, lasting
-        self.faults: deque[Fault] = deque()
+        self.faults: deque[Fault | None] = deque()
         self.requests: list[Heard] = []
         self.arrived = threading.Event()
         self._prompts: dict[str, list[str]] = {}
@@ -73,8 +73,8 @@ class ModelServer:
                 return Reply(text="A title")  # a side call: titles, summaries, topics
             self.requests.append(heard)
             self.arrived.set()
-            if self.lasting or self.faults:
-                return self.lasting or self.faults.popleft()
+            if fault := self.lasting or (self.faults.popleft() if self.faults else None):
+                return fault
             return self._play(self._turn(role, heard.prompt), heard)
 
     def _turn(self, role: str, prompt: str) -> Turn:
@@ -136,6 +136,8 @@ class ModelServer:
         match fault.kind:
             case "cut":
                 _stream(http, dialect.events(Reply(text="I was about to"), heard)[:2], whole=False)
+            case "inside":
+                _stream(http, dialect.inside(heard))
             case "malformed":
                 _stream(http, [b'data: {"this is": not json\n\n'])
             case "slow":

@@ -12,7 +12,8 @@ _ids = itertools.count(1)
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """`kind`: rate_limit, overloaded, auth, context, cut, malformed, slow. `after_s`: when to come back, how slow."""
+    """`kind`: rate_limit, overloaded, auth, context, cut, inside (an error in the stream), malformed, slow. `after_s`:
+    when to come back, how slow."""
 
     kind: str
     after_s: float = 0.0
@@ -47,6 +48,10 @@ class Dialect(Protocol):
 
     def error(self, kind: str) -> tuple[int, dict[str, Any]]: ...
 
+    def inside(self, heard: Heard) -> list[bytes]:
+        """A stream that begins well and ends in the provider's error."""
+        ...
+
 
 def dialect_of(path: str) -> Dialect | None:
     where = path.partition("?")[0]
@@ -61,6 +66,7 @@ def dialect_of(path: str) -> Dialect | None:
 
 _SHELLS = ("Bash", "exec_command", "shell_command", "shell", "run_shell_command", "bash", "developer__shell")
 _TOKENS_IN, _TOKENS_OUT = 1_000, 20
+_BEGUN = "I was about to"
 _ERRORS = {
     "rate_limit": (429, "rate_limit_error", "Rate limit reached (scripted)"),
     "overloaded": (529, "overloaded_error", "Overloaded (scripted)"),
@@ -167,6 +173,9 @@ class Anthropic:
         status, name, message = _ERRORS[kind]
         return status, {"type": "error", "error": {"type": name, "message": message}}
 
+    def inside(self, heard: Heard) -> list[bytes]:
+        return [self.events(Reply(text=_BEGUN), heard)[0], _sse(self.error("overloaded")[1], "error")]
+
 
 class Chat:
     def hear(self, body: dict[str, Any], path: str) -> Heard:
@@ -211,6 +220,9 @@ class Chat:
         if kind == "context":
             message = "This model's maximum context length is 200000 tokens."
         return (503 if status == 529 else status), {"error": {"message": message, "type": name, "code": code}}
+
+    def inside(self, heard: Heard) -> list[bytes]:
+        return [self.events(Reply(text=_BEGUN), heard)[0], _sse(self.error("overloaded")[1])]
 
 
 class Responses:
@@ -265,6 +277,15 @@ class Responses:
     def error(self, kind: str) -> tuple[int, dict[str, Any]]:
         return Chat().error(kind)
 
+    def inside(self, heard: Heard) -> list[bytes]:
+        begun = self.whole(Reply(), heard) | {"output": [], "usage": None}
+        error = {"code": "server_is_overloaded", "message": "Selected model is at capacity (scripted)"}
+        told = (
+            ("created", begun | {"status": "in_progress"}),
+            ("failed", begun | {"status": "failed", "error": error}),
+        )
+        return [_sse({"type": f"response.{end}", "response": body}, f"response.{end}") for end, body in told]
+
 
 class Gemini:
     def hear(self, body: dict[str, Any], path: str) -> Heard:
@@ -302,3 +323,6 @@ class Gemini:
             message = "The input token count (1250000) exceeds the maximum number of tokens allowed (1048576)."
         code = 503 if status == 529 else status
         return code, {"error": {"code": code, "message": message, "status": names[status]}}
+
+    def inside(self, heard: Heard) -> list[bytes]:
+        return [_sse(self.error("overloaded")[1])]

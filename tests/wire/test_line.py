@@ -41,10 +41,10 @@ def scripted(tmp_path: Path, *turns: dict[str, Any]) -> str:
     return shlex.join([sys.executable, "-m", "ratchet", "agent", "scripted", "--script", str(script)])
 
 
-def program(tmp_path: Path, body: str) -> str:
+def program(tmp_path: Path, body: str, *args: str) -> str:
     path = tmp_path / "program.py"
     path.write_text(textwrap.dedent(body))
-    return shlex.join([sys.executable, str(path)])
+    return shlex.join([sys.executable, str(path), *args])
 
 
 def ask(tmp_path: Path, command: str, **more: Any) -> tuple[Outcome, list[Said]]:
@@ -147,3 +147,46 @@ def test_a_program_that_keeps_none_is_told_what_it_breaks(tmp_path: Path) -> Non
     assert "about other" in found["answers"].detail
     assert not found["malformed"].ok and not found["version"].ok and not found["repeat"].ok
     assert not any(finding.ok for finding in found.values())
+
+
+# Keeps every promise but the one that its argument names.
+ALMOST = """
+    import json, sys
+    breaks, asked = sys.argv[1], 0
+    def put(message):
+        sys.stdout.write(json.dumps(message) + "\\n")
+        sys.stdout.flush()
+    def beat(status):
+        put({"kind": "heartbeat", "agent": {"agent_type": "x"}, "seq": asked, "status": status,
+             "pid": 1, "uptime_s": 0.0, "last_activity_at": "now"})
+    beat("ready")
+    for line in sys.stdin:
+        try:
+            command = json.loads(line)
+        except ValueError:
+            if breaks == "malformed":
+                raise
+            continue
+        if command.get("kind") != "command":
+            continue
+        asked += 1
+        beat("busy")
+        version = {"snapshot_id": "snap-000000000000"} if breaks == "version" else command["version"]
+        put({"kind": "event", "message_id": "e", "correlation_id": command["correlation_id"], "item": command["item"],
+             "from": {"agent_type": "x"}, "event": "completed", "occurred_at": "now", "observed_version": version,
+             "payload": {"asked": asked if breaks == "repeat" else 0}})
+"""
+
+
+@pytest.mark.parametrize(
+    ("breaks", "broken"),
+    [
+        ("nothing", set()),
+        ("repeat", {"repeat"}),
+        ("version", {"version"}),
+        ("malformed", {"malformed"}),
+    ],
+)
+def test_a_program_that_breaks_one_promise_is_told_which(tmp_path: Path, breaks: str, broken: set[str]) -> None:
+    found = checked(tmp_path, program(tmp_path, ALMOST, breaks))
+    assert {name for name, finding in found.items() if not finding.ok} == broken, found

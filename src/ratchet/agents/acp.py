@@ -12,12 +12,12 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from ratchet.agents import Ask, Failed, Outcome, Tell
+from ratchet.agents import Ask, Failed, Noticed, Outcome, Said, Tell
 from ratchet.agents.command import words_of
 from ratchet.agents.faults import complaint, dated
 from ratchet.agents.hearing import Hearing
-from ratchet.agents.native import Program, Setting, errors_of, make_homes, make_place, present, split_handle, tail
-from ratchet.core.failure import Reason
+from ratchet.agents.native import Program, Setting, make_homes, make_place, present, split_handle
+from ratchet.agents.undertone import Undertone, errors_of, tail, until_started
 from ratchet.errors import UsageError
 from ratchet.process import contained, conversing
 
@@ -40,8 +40,17 @@ class AcpAgent:
         self.kin = _kin_of(program)
 
     async def ask(self, ask: Ask, tell: Tell) -> Outcome:
+        return await until_started(ask, lambda: self._once(ask, tell))
+
+    async def _once(self, ask: Ask, tell: Tell) -> Outcome:
         session, before = split_handle(ask.session)
-        hearing = Hearing(ask, tell, model=ask.model, before=before)
+        ears = Undertone(self.kin.logs if self.kin else (), ask)
+
+        def hear(said: Said) -> None:
+            ears.heard(said)
+            tell(said)
+
+        hearing = Hearing(ask, hear, model=ask.model, before=before)
         place = make_place(ask)
         make_homes(self.kin)
         try:
@@ -58,7 +67,11 @@ class AcpAgent:
             ):
                 outcome = await self._talk(ask, hearing, (reader, writer), session=session, place=place)
         except TimeoutError:
-            return Failed(reason=Reason.AGENT_TIMED_OUT, detail=f"no end after {ask.timeout_s:.0f} s")
+            return ears.timed_out()
+        except asyncio.CancelledError:
+            if limited := ears.complaint():
+                tell(Noticed(limited.detail))
+            raise
         except ConnectionError:
             outcome = None
         outcome = outcome or hearing.close(ended="the connection was lost", stderr=tail(errors_of(ask)))

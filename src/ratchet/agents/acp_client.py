@@ -42,8 +42,13 @@ from ratchet.process import ProgramMissing, contained, supervise
 __all__ = ["Conversation", "RequestError"]
 
 _CHANGING = ("edit", "delete", "move")
-_COMPLAINTS = re.compile(r"\s*(ran into this error|\[?api error|error:)", re.IGNORECASE)
+# At the beginning of what was said; goose's own form also after what it had begun to say.
+_COMPLAINTS = re.compile(
+    r"\A\s*(ran into this error|\[?api error|error:)|Ran into this error[^:\n]*: .*Please (retry|try again)",
+    re.IGNORECASE | re.DOTALL,
+)
 _CANCEL_S = 1.0
+_FREE_MODE = "agent-full-access"  # Codex's
 _ENDINGS = {
     "max_tokens": Reason.CONTEXT_OVERFLOW,
     "max_turn_requests": Reason.NO_PROGRESS,
@@ -76,7 +81,8 @@ class Conversation:
         """Go on where it was; what it tells of the past on the way is not news."""
         self.desk.deaf = True
         try:
-            await self.connection.load_session(cwd=self.desk.inside.shown, session_id=session, mcp_servers=[])
+            loaded = await self.connection.load_session(cwd=self.desk.inside.shown, session_id=session, mcp_servers=[])
+            await self._free(session, loaded.modes if loaded else None)
         except RequestError as error:
             self.hearing.take(Noticed(f"the session {session} cannot be resumed: {error}"))
             return ""
@@ -86,10 +92,17 @@ class Conversation:
 
     async def _begin(self) -> str:
         made = await self.connection.new_session(cwd=self.desk.inside.shown, mcp_servers=[])
+        await self._free(made.session_id, made.modes)
         options = [option.id for option in made.config_options or []]
         if self.ask.model and "model" in options:
             await self.connection.set_config_option(config_id="model", session_id=made.session_id, value=self.ask.model)
         return str(made.session_id)
+
+    async def _free(self, session: str, modes: schema.SessionModeState | None) -> None:
+        """In our sandbox an agent needs none of its own, which would not start in there."""
+        known = {mode.id for mode in modes.available_modes} if modes else set()
+        if self.desk.free and _FREE_MODE in known:
+            await self.connection.set_session_mode(session_id=session, mode_id=_FREE_MODE)
 
     async def turn(self) -> Outcome | None:
         asked = asyncio.ensure_future(
@@ -99,7 +112,7 @@ class Conversation:
         try:
             await asyncio.wait({asked, overspent}, return_when=asyncio.FIRST_COMPLETED)
             if asked.done():
-                for heard in ending(asked.result(), self.hearing, self.desk.cost_usd):
+                for heard in ending(asked.result(), self.hearing, self.desk.cost_usd, broken=self.desk.broken):
                     self.hearing.take(heard)
         finally:
             for each in (asked, overspent):
@@ -120,8 +133,11 @@ class Conversation:
                 await self.connection.close()
 
 
-def ending(response: schema.PromptResponse, hearing: Hearing, cost_usd: float | None) -> Iterator[Heard]:
-    """What the end of a turn means. Pure. `end_turn` is also said after an error that was only told as text."""
+def ending(
+    response: schema.PromptResponse, hearing: Hearing, cost_usd: float | None, *, broken: bool = False
+) -> Iterator[Heard]:
+    """What the end of a turn means. Pure. `end_turn` is also said after an error that was only told as text: by some
+    with a sign that they are `broken`."""
     if usage := response.usage:
         taken_in = usage.input_tokens + (usage.cached_read_tokens or 0) + (usage.cached_write_tokens or 0)
         yield Metered(whole=True, tokens_in=taken_in, tokens_out=usage.output_tokens, cost_usd=cost_usd)
@@ -132,7 +148,7 @@ def ending(response: schema.PromptResponse, hearing: Hearing, cost_usd: float | 
         yield Cancelled(detail="it was told to stop")
     elif response.stop_reason != "end_turn":
         yield Failed(reason=_ENDINGS.get(response.stop_reason, Reason.AGENT_CRASHED), detail=response.stop_reason)
-    elif _COMPLAINTS.match(said) or (not usage and not hearing.acted and _is_known(said)):
+    elif broken or _COMPLAINTS.search(said) or (not usage and not hearing.acted and _is_known(said)):
         yield complaint(said)
     else:
         yield Finished(text="")
@@ -160,6 +176,13 @@ def told(update: Any, calls: set[str]) -> Iterator[Heard]:
                 yield ToolEnded(str(update.raw_output or update.content)[:2_000])
 
 
+def _is_broken(update: Any, before: bool) -> bool:
+    """Codex says with its thread's status that what it says next is an error; with another one that it got over it."""
+    meta = update.field_meta if isinstance(update, schema.SessionInfoUpdate) else None
+    status = ((meta or {}).get("codex") or {}).get("threadStatus") or {}
+    return status.get("type") == "systemError" if status else before
+
+
 def _changes(content: Any) -> Iterator[Heard]:
     for part in content or []:
         if isinstance(part, schema.FileEditToolCallContent):
@@ -176,6 +199,7 @@ class Desk:
         self.deaf = False
         self.calls: set[str] = set()
         self.cost_usd: float | None = None
+        self.broken = False
         self.overspent = asyncio.Event()
         self.terminals: dict[str, Terminal] = {}
 
@@ -192,6 +216,7 @@ class Desk:
             self.hearing.take(
                 Metered(of="cost", cost_usd=max(0.0, update.cost.amount - self.hearing.meter.before.cost_usd))
             )
+        self.broken = _is_broken(update, self.broken)
         for heard in told(update, self.calls):
             self.hearing.take(heard)
         if self.hearing.overspent:

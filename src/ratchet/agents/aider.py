@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from ratchet.agents import Ask, Failed, FileChange, Finished, Text
+from ratchet.agents import Ask, Failed, FileChange, Finished, Noticed, Text
 from ratchet.agents.faults import complaint
 from ratchet.agents.hearing import Heard, Metered
 from ratchet.agents.native import Launch, Native, Program, Setting, decoded
@@ -15,6 +15,8 @@ from ratchet.agents.versions import Tested
 
 _PROMPT, _LOG, _CHAT = "prompt.md", "analytics.jsonl", "chat.md"
 _TOO_MUCH = " has hit a token limit!"
+# Without a name it writes one into the repository's settings, which it may not; those of the home are not seen.
+_NAMED = {"user.name": "aider", "user.email": "aider@localhost"}
 _PLAIN = ("--yes-always", "--no-stream", "--no-pretty", "--no-fancy-input", "--no-check-update",
           "--no-show-model-warnings", "--no-show-release-notes", "--analytics-disable", "--no-detect-urls",
           "--no-auto-commits", "--no-dirty-commits", "--no-gitignore", "--no-auto-lint")  # fmt: skip
@@ -26,7 +28,9 @@ def launch(ask: Ask, setting: Setting) -> Launch:
     argv += ["--chat-history-file", str(place / _CHAT), "--input-history-file", str(place / "input")]
     argv += ["--model", setting.model] if setting.model else []
     argv += [] if setting.free else ["--no-suggest-shell-commands"]
-    env = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    env = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "GIT_CONFIG_COUNT": str(len(_NAMED))}
+    for number, (key, value) in enumerate(_NAMED.items()):
+        env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
     return Launch(argv=argv, env=env, files={_PROMPT: ask.prompt}, results=(_LOG, _CHAT))
 
 
@@ -45,6 +49,8 @@ def prepare(folder: Path, place: Path) -> dict[str, str]:
 def read(line: bytes) -> Iterator[Heard]:
     if line.startswith(b"Applied edit to "):
         yield FileChange(line.decode(errors="replace").removeprefix("Applied edit to ").strip())
+    elif line.startswith(b"litellm."):
+        yield Noticed(line.decode(errors="replace").strip())  # it waits, and tries again
 
 
 class _Properties(msgspec.Struct, frozen=True):

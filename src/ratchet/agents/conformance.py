@@ -68,13 +68,17 @@ class Talk:
             raise Broken(f"it said nothing for {within_s:.0f} s") from None
         self.gap_s = max(self.gap_s, time.monotonic() - began)
         if line == b"":
-            raise Broken("it ended")
+            raise Broken(f"it ended: {self._last_words()}".removesuffix(": "))
         try:
             message = wire.decode_line(line or b"x" * (wire.LINE_MAX_BYTES + 1))
         except ValueError as error:
             raise Broken(f"none of the protocol's lines: {error}: {(line or b'')[:100]!r}") from None
         self._keep(message)
         return message
+
+    def _last_words(self) -> str:
+        lines = [line for line in _errors(self.trial).read_text("utf-8", errors="replace").splitlines() if line.strip()]
+        return " ".join(line.strip() for line in lines[-2:])[:200]
 
     def _keep(self, message: wire.Message) -> None:
         if isinstance(message, wire.Heartbeat):
@@ -111,9 +115,14 @@ def _fitting(event: wire.AgentEvent, command: wire.Command) -> wire.AgentEvent:
 
 @asynccontextmanager
 async def _talking(trial: Trial) -> AsyncIterator[Talk]:
-    errors = trial.folder.parent / "agent.err"
-    async with conversing(trial.argv, cwd=trial.folder, env=trial.env, errors=errors, grace_s=2.0) as (reader, writer):
+    async with conversing(
+        trial.argv, cwd=trial.folder, env=trial.env, errors=_errors(trial), grace_s=2.0
+    ) as (reader, writer):  # fmt: skip
         yield Talk(trial, reader, writer)
+
+
+def _errors(trial: Trial) -> Path:
+    return trial.folder.parent / "agent.err"
 
 
 def command_for(trial: Trial, what: str, *, snapshot: str = "snap-0123456789ab") -> wire.Command:
@@ -177,9 +186,10 @@ async def version(trial: Trial) -> str:
     """It says on which version it worked, and that is the one it was asked about."""
     async with _talking(trial) as talk:
         event = await talk.answer(command_for(trial, "version", snapshot="snap-ba9876543210"))
-    if event.observed_version is None or event.observed_version.snapshot_id != "snap-ba9876543210":
-        raise Broken(f"it observed {event.observed_version}, and was asked about snap-ba9876543210")
-    return event.observed_version.snapshot_id
+    observed = event.observed_version.snapshot_id if event.observed_version else "nothing"
+    if observed != "snap-ba9876543210":
+        raise Broken(f"it observed {observed}, and was asked about snap-ba9876543210")
+    return observed
 
 
 async def malformed(trial: Trial) -> str:

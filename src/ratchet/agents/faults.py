@@ -7,7 +7,10 @@ one table serves all: the first pattern that fits decides, the most telling ones
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
@@ -30,7 +33,7 @@ _PATTERNS = {
     Reason.OVERLOADED: (
         r"\b529\b|\b50[0234]\b|overloaded|at capacity|service unavailable|internal server error|bad gateway"
         r"|temporarily unavailable|stream (disconnected|closed)|connection (error|refused|reset)|fetch failed"
-        r"|error sending request"
+        r"|error sending request|api error: terminated|socket hang up|premature close|econnre(set|fused)|network error"
     ),
     Reason.BUDGET_SPENT: r"max_budget|budget (was )?(exceeded|spent)|maximum budget",
     Reason.NO_PROGRESS: r"max(imum)?[ _](number of )?turns|turn limit|maxSessionTurns|LimitsExceeded",
@@ -62,24 +65,29 @@ def _by_words(text: str) -> Reason:
 
 # --- when to come back ----------------------------------------------------------------------------------------
 
-_EPOCH = re.compile(r"\|(\d{10})(?:\d{3})?\b|\breset[a-z_ ]*(?:at)?\W{1,4}(\d{10})(?:\d{3})?\b", re.IGNORECASE)
+_EPOCH = re.compile(r"\|(\d{10})(?:\d{3})?\b|\breset[a-z_ ]*(?:at)?\W{1,8}(\d{10})(?:\d{3})?\b", re.IGNORECASE)
 _STAMP = re.compile(r"\b(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?)\s*(Z|UTC|[+-]\d\d:?\d\d)?")
 _AFTER = re.compile(
-    r"(?:retry[ -]?(?:after|in|delay)|try again (?:in|after)|resets? in|available in|wait)\D{0,12}?"
+    r"(?:(?:retry|resets?)[ _-]?(?:after|in|delay|requests|tokens)|try again (?:in|after)|available in|wait)"
+    r"(?![a-z])\D{0,12}?"
     r"((?:\d+(?:\.\d+)?\s*(?:days?|hours?|hrs?|minutes?|mins?|seconds?|secs?|ms|[dhms])?\s*(?:,|and)?\s*)+)",
     re.IGNORECASE,
 )
 _PIECE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE)
 _CLOCK = re.compile(
-    r"\b(?:resets?|try again|available again|again)\s*(?:at\s*)?(\d{1,2})(?::(\d\d))?\s*(am|pm)\b", re.IGNORECASE
+    r"\b(?:resets?|again)\s+(?:at\s+|on\s+)?"
+    r"(?:(?P<month>[a-z]{3})[a-z]*\.? (?P<day>\d{1,2})(?:st|nd|rd|th)?,?\s+(?:(?P<year>\d{4}),?\s+)?(?:at\s+)?)?"
+    r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?\s*(?P<half>am|pm)\b(?:\s*\((?P<zone>[\w/+-]+)\))?",
+    re.IGNORECASE,
 )
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
 
 def comes_back(text: str, *, now: datetime) -> str:
     """When a limit ends, as a stamp in UTC, from whatever was said about it; empty when nothing was."""
-    at = _from_epoch(text) or _from_stamp(text) or _from_wait(text, now) or _from_clock(text, now)
+    found = [*_from_epoch(text), *_from_stamps(text), _from_wait(text, now), _from_clock(text, now)]
     # What lies behind us, or absurdly far ahead, is a number that means something else.
-    return stamp(at) if at and now < at < now + timedelta(days=40) else ""
+    return next((stamp(at) for at in found if at and now < at < now + timedelta(days=40)), "")
 
 
 def stamp(at: datetime) -> str:
@@ -92,25 +100,24 @@ def dated(failed: Failed, *, now: datetime) -> Failed:
     return msgspec.structs.replace(failed, until=comes_back(failed.detail, now=now)) if limited else failed
 
 
-def _from_epoch(text: str) -> datetime | None:
+def _from_epoch(text: str) -> list[datetime]:
     found = _EPOCH.search(text)
-    return datetime.fromtimestamp(int(found[1] or found[2]), UTC) if found else None
+    return [datetime.fromtimestamp(int(found[1] or found[2]), UTC)] if found else []
 
 
-def _from_stamp(text: str) -> datetime | None:
-    found = _STAMP.search(text)
-    if not found:
-        return None
-    zone = (found[2] or "Z").replace("UTC", "Z")
-    try:
-        return datetime.fromisoformat(found[1].replace(" ", "T") + ("+00:00" if zone == "Z" else zone))
-    except ValueError:
-        return None
+def _from_stamps(text: str) -> Iterator[datetime]:
+    """All of them: a line of a log begins with its own."""
+    for at, zone in _STAMP.findall(text):
+        offset = "+00:00" if zone in ("", "Z", "UTC") else zone
+        with suppress(ValueError):
+            yield datetime.fromisoformat(at.replace(" ", "T") + offset)
 
 
 def _from_wait(text: str, now: datetime) -> datetime | None:
     found = _AFTER.search(text)
     seconds = sum(float(number) * _unit_s(unit) for number, unit in _PIECE.findall(found[1])) if found else 0.0
+    if found and "-ms" in found[0].lower():
+        seconds /= 1_000  # the unit is in the header's name
     return now + timedelta(seconds=seconds) if seconds else None
 
 
@@ -121,10 +128,33 @@ def _unit_s(unit: str) -> float:
 
 
 def _from_clock(text: str, now: datetime) -> datetime | None:
-    """`resets 3pm`: the next such hour. No zone is said, so it is taken for the one `now` is in."""
+    """`resets 3pm (Europe/Berlin)`, `try again at Nov 17th, 2026 3:05 PM`: the next such hour. Where no zone is said,
+    it is taken for the one `now` is in."""
     found = _CLOCK.search(text)
-    if not found or not 1 <= int(found[1]) <= 12:
+    if not found or not 1 <= int(found["hour"]) <= 12:
         return None
-    hour = int(found[1]) % 12 + (12 if found[3].lower() == "pm" else 0)
-    at = now.replace(hour=hour, minute=int(found[2] or 0), second=0, microsecond=0)
-    return at if at > now else at + timedelta(days=1)
+    here = now.astimezone(_zone(found["zone"]) or now.tzinfo)
+    hour = int(found["hour"]) % 12 + (12 if found["half"].lower() == "pm" else 0)
+    at = here.replace(hour=hour, minute=int(found["minute"] or 0), second=0, microsecond=0)
+    if found["month"]:
+        return _on_day(at, found)
+    return at if at > here else at + timedelta(days=1)
+
+
+def _on_day(at: datetime, found: re.Match[str]) -> datetime | None:
+    month = found["month"].lower()
+    if month not in _MONTHS:
+        return None
+    try:
+        on = at.replace(year=int(found["year"] or at.year), month=_MONTHS.index(month) + 1, day=int(found["day"]))
+        # In December, January is next year's.
+        return on if found["year"] or on > at - timedelta(days=180) else on.replace(year=on.year + 1)
+    except ValueError:
+        return None
+
+
+def _zone(name: str | None) -> tzinfo | None:
+    try:
+        return ZoneInfo(name) if name else None
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None

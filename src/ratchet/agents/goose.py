@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from ratchet.agents import Ask, Cancelled, Failed, Finished, Noticed, SessionOpened, Text, Thought, ToolCall
+from ratchet.agents import Ask, Cancelled, Failed, Finished, Noticed, SessionOpened, Text, Thought, ToolCall, ToolEnded
 from ratchet.agents.faults import complaint
 from ratchet.agents.hearing import Heard, Metered
 from ratchet.agents.native import Launch, Native, Program, Setting, decoded, summary
 from ratchet.agents.versions import Tested
 from ratchet.core.failure import Reason
 
-_COMPLAINT = "Ran into this error:"
+_COMPLAINT = re.compile(r"Ran into this error[^:\n]*:")
 _SESSION = re.compile(rb"\s(\d{8}_\d+)\s+\xc2\xb7\s")  # only the banner names it
 
 
@@ -29,6 +29,11 @@ def launch(ask: Ask, setting: Setting) -> Launch:
     return Launch(argv=[*argv, "--instructions", "-"], env=env, stdin=ask.prompt)
 
 
+class _Answered(msgspec.Struct, frozen=True):
+    value: Any = None
+    error: Any = None
+
+
 class _Value(msgspec.Struct, frozen=True):
     name: str = ""
     arguments: dict[str, Any] | None = None
@@ -38,13 +43,14 @@ class _Called(msgspec.Struct, frozen=True):
     value: _Value = _Value()
 
 
-class _Content(msgspec.Struct, frozen=True, rename={"call": "toolCall", "kind": "type"}):
+class _Content(msgspec.Struct, frozen=True, rename={"call": "toolCall", "kind": "type", "result": "toolResult"}):
     kind: str = ""
     text: str = ""
     thinking: str = ""
     message: str = ""
     msg: str = ""
     call: _Called = _Called()
+    result: _Answered = _Answered()
 
 
 class _Words(msgspec.Struct, frozen=True):
@@ -77,6 +83,10 @@ def read(line: bytes) -> Iterator[Heard]:
         case _Message(message=_Words(role="assistant") as words):
             for content in words.content:
                 yield from _said(content)
+        case _Message(message=_Words(role="user") as words):
+            for content in words.content:
+                if content.kind == "toolResponse":
+                    yield ToolEnded(str(content.result.value or content.result.error)[:2_000])
         case _Complete() as complete:
             yield Metered(whole=True, tokens_in=complete.input_tokens or 0, tokens_out=complete.output_tokens or 0)
             yield Finished(text="")
@@ -86,8 +96,8 @@ def read(line: bytes) -> Iterator[Heard]:
 
 def _said(content: _Content) -> Iterator[Heard]:
     match content.kind:
-        case "text" if content.text.startswith(_COMPLAINT):
-            yield complaint(content.text.removeprefix(_COMPLAINT).strip())
+        case "text" if _COMPLAINT.match(content.text):
+            yield complaint(_COMPLAINT.sub("", content.text, count=1).strip())
         case "text" if "reached the maximum number of actions" in content.text:
             yield Failed(reason=Reason.NO_PROGRESS, detail=content.text)
         case "text":
@@ -113,6 +123,7 @@ PROGRAM = Program(
                "ANTHROPIC_API_KEY", "ANTHROPIC_HOST", "GOOGLE_API_KEY", "OPENROUTER_API_KEY"),
     homes=(".config/goose", ".local/share/goose", ".local/state/goose"),
     logins=(".config/goose/config.yaml",),
+    logs=(".local/state/goose/logs/*/*/*.log",),
     cumulative=("tokens_in", "tokens_out"),
     limitable=False,
 )  # fmt: skip

@@ -31,7 +31,8 @@ from ratchet.agents import (
 )
 from ratchet.agents.command import words_of
 from ratchet.agents.faults import complaint, dated, stamp
-from ratchet.agents.native import errors_of, make_place, tail
+from ratchet.agents.native import make_place
+from ratchet.agents.undertone import errors_of, tail, until_started
 from ratchet.core import wire
 from ratchet.core.failure import Reason
 from ratchet.core.receipt import Usage
@@ -50,6 +51,9 @@ class LineAgent:
     async def ask(self, ask: Ask, tell: Tell) -> Outcome:
         if ask.action not in wire.Action.__members__.values():
             return Failed(reason=Reason.MISCONFIGURED, detail=f"the line protocol has no action {ask.action!r}")
+        return await until_started(ask, lambda: self._once(ask, tell))
+
+    async def _once(self, ask: Ask, tell: Tell) -> Outcome:
         place = make_place(ask)
         command = command_of(ask, place, now=datetime.now(UTC))
         talk = Talk(command, tell)

@@ -5,8 +5,10 @@ This is the one driver of all of them. The process, its deadline and its death a
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
@@ -14,16 +16,17 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ratchet.agents import Ask, Failed, Noticed, Outcome, Said, SessionOpened, Tell
+from ratchet.agents import Ask, Failed, Noticed, Outcome, Said, SessionOpened, Tell, ToolCall
 from ratchet.agents.faults import dated
 from ratchet.agents.hearing import Heard, Hearing
+from ratchet.agents.undertone import Undertone, content_of, errors_of, tail
 from ratchet.agents.versions import Tested, version_of
 from ratchet.core.failure import Reason
 from ratchet.core.receipt import Usage
 from ratchet.errors import UsageError
-from ratchet.process import Finished, contained, supervise
+from ratchet.process import Finished, contained, supervise, youngest_below
 
-_STDERR_BYTES = 8_000
+LOOK_EVERY_S = 5.0
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,9 +53,10 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     """A coding agent's program.
 
     `variables` are those of its provider that it may see; `homes` are the folders in the home that it keeps its login
-    and its sessions in. `cumulative` names what its usage goes on counting when a session is resumed. `limitable` says
-    whether it can be told to run no commands: one that cannot is only started in a sandbox. `prepare` readies the
-    workspace and says what to add to the environment; `litter` is what it leaves there.
+    and its sessions in; `logs` are patterns of files there that it tells more than it tells us. `cumulative` names what
+    its usage goes on counting when a session is resumed. `limitable` says whether it can be told to run no commands:
+    one that cannot is only started in a sandbox. `prepare` readies the workspace and says what to add to the
+    environment; `litter` is what it leaves there. One that `tells_late` tells of a call only when it is over.
     """
 
     name: str
@@ -64,11 +68,13 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     variables: tuple[str, ...] = ()
     homes: tuple[str, ...] = ()
     logins: tuple[str, ...] = ()
+    logs: tuple[str, ...] = ()
     cumulative: tuple[str, ...] = ()
     limitable: bool = True
     must_speak: bool = False
     resumes: bool = True
     tells_cost: bool = False
+    tells_late: bool = False
     litter: tuple[str, ...] = ()
     default_model: str = ""
 
@@ -100,8 +106,13 @@ class Native:
         setting = Setting(place=place, model=ask.model or self.model, session=session, free=free)
         launch = self.program.launch(ask, setting)
         turn = _Turn(self.program, ask, tell, setting, before)
-        ended = await self._run(ask, launch, place, turn)
-        turn.take(*self.program.read_results([_content(place / name) for name in launch.results]))
+        try:
+            ended = await self._run(ask, launch, place, turn)
+        except asyncio.CancelledError:
+            if limited := turn.ears.complaint():
+                tell(Noticed(limited.detail))  # whoever stops it for its silence hears what it was waiting for
+            raise
+        turn.take(*self.program.read_results([content_of(place / name) for name in launch.results]))
         _sweep(ask.folder, self.program.litter)
         return turn.close(ended, tail(errors_of(ask)))
 
@@ -109,6 +120,14 @@ class Native:
         for name, content in launch.files.items():
             (place / name).write_text(content, "utf-8")
         make_homes(self.program)
+        lookout = asyncio.ensure_future(turn.look_out()) if self.program.tells_late else None
+        try:
+            return await self._supervise(ask, launch, place, turn)
+        finally:
+            if lookout:
+                lookout.cancel()
+
+    async def _supervise(self, ask: Ask, launch: Launch, place: Path, turn: _Turn) -> Finished:
         return await supervise(
             [self.path, *launch.argv],
             cwd=ask.folder,
@@ -119,6 +138,7 @@ class Native:
             timeout_s=ask.timeout_s,
             writable=[place],
             hear=turn.hear,
+            started=turn.begin,
         )
 
     async def _warn(self, tell: Tell, place: Path) -> None:
@@ -137,18 +157,34 @@ class _Turn:
         self.program, self.ask, self._tell = program, ask, tell
         model = setting.model or program.default_model
         counted = Usage(**{name: getattr(before, name) for name in program.cumulative})
+        self.ears = Undertone(program.logs, ask)
         self.hearing = Hearing(ask, self._pass_on, model=model, must_speak=program.must_speak, before=counted)
-        self.session = setting.session
+        self.session, self.pid = setting.session, 0
+        self.heard_at, self.calling = 0.0, False
+
+    def begin(self, pid: int) -> None:
+        self.pid = pid
 
     def hear(self, line: bytes) -> bool:
+        self.heard_at, self.calling = time.monotonic(), False
         self.take(*self.program.read(line))
         return self.hearing.overspent
+
+    async def look_out(self) -> None:
+        """A process that was started after the last word is a call that will be told of when it is over."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            quiet_s = time.monotonic() - self.heard_at
+            if self.heard_at and not self.calling and await asyncio.to_thread(youngest_below, self.pid) < quiet_s:
+                self.calling = True
+                self.take(ToolCall("command", f"begun in the {quiet_s:.0f} s since its last word"))
 
     def take(self, *heard: Heard) -> None:
         for each in heard:
             self.hearing.take(each)
 
     def _pass_on(self, said: Said) -> None:
+        self.ears.heard(said)
         if isinstance(said, SessionOpened):
             if said.session == self.session:
                 return
@@ -160,7 +196,8 @@ class _Turn:
             meter = self.hearing.meter
             self._tell(SessionOpened(handle(self.session, meter.before + meter.total)))
         if ended.timed_out:
-            return Failed(reason=Reason.AGENT_TIMED_OUT, detail=f"no end after {self.ask.timeout_s:.0f} s")
+            failed = self.hearing.outcome
+            return failed if isinstance(failed, Failed) else self.ears.timed_out()
         outcome = self.hearing.close(ended=f"exit {ended.exit_code}", stderr=stderr)
         return dated(outcome, now=datetime.now().astimezone()) if isinstance(outcome, Failed) else outcome
 
@@ -196,18 +233,6 @@ def make_homes(program: Program | None) -> None:
     """A sandbox shares what exists: without its own folders a program's session would end with the turn."""
     for home in program.homes if program else ():
         (Path.home() / home).mkdir(parents=True, exist_ok=True)
-
-
-def errors_of(ask: Ask) -> Path:
-    return ask.log.with_suffix(".err")
-
-
-def tail(path: Path) -> str:
-    return _content(path)[-_STDERR_BYTES:].decode(errors="replace")
-
-
-def _content(path: Path) -> bytes:
-    return path.read_bytes() if path.is_file() else b""
 
 
 def present(names: Iterable[str]) -> dict[str, str]:

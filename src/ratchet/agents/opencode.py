@@ -121,10 +121,12 @@ PROGRAM = Program(
     read=read,
     tested=Tested(first="1.18", before="1.20"),
     tells_cost=True,
+    tells_late=True,
     variables=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "GEMINI_API_KEY", "OPENROUTER_API_KEY",
                "OPENCODE_API_KEY", "OPENCODE_CONFIG", "OPENCODE_CONFIG_CONTENT"),
     homes=(".config/opencode", ".local/share/opencode", ".local/state/opencode"),
     logins=(".local/share/opencode/auth.json",),
+    logs=(".local/share/opencode/log/*.log",),
 )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 
 import msgspec
 from msgspec.structs import replace
@@ -28,7 +29,8 @@ from ratchet.agents import (
     ToolCall,
     ToolEnded,
 )
-from ratchet.core.failure import Reason
+from ratchet.agents.faults import complaint, dated
+from ratchet.core.failure import FAULT, Fault, Reason
 
 NUDGES = 1
 ANSWERS = 3
@@ -57,6 +59,7 @@ class Watch:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.session = ""
+        self.limited: Failed | None = None  # its provider's complaint, which nothing followed yet
         self.wrong: Wrong | None = None
         self._heard_at: float | None = None  # who has said nothing at all may be one that never does
         self._call: ToolCall | None = None
@@ -69,16 +72,18 @@ class Watch:
             case SessionOpened(session=session):
                 self.session = session
             case ToolCall():
-                self._call = said
+                self._call, self.limited = said, None
             case ToolEnded(result=result) if self._call:
                 self._count(self._call, result)
                 self._call = None
             case Question(text=text):
                 self.wrong = self.wrong or self._asked(text)
-            case Noticed() | Spent() | ToolEnded():
+            case Noticed(text=text):
+                self.limited = _limit(text) or self.limited
+            case Spent() | ToolEnded():
                 pass
             case _:
-                self._call = None  # it speaks again, so what it called is over
+                self._call = self.limited = None  # it speaks again, so what it called and met is over
 
     def _count(self, call: ToolCall, result: str) -> None:
         self._times = self._times + 1 if self._last == (call, result) else 1
@@ -125,6 +130,8 @@ async def watched(agent: Agent, ask: Ask, tell: Tell, limits: Limits, nudged: Nu
             return Failed(reason=Reason.AGENT_TIMED_OUT, detail=f"no end after {ask.timeout_s:.0f} s")
         if not isinstance(outcome, Wrong):
             return outcome
+        if watch.limited and outcome.reason is Reason.AGENT_TIMED_OUT:
+            return watch.limited  # it waits for its provider: no message of ours ends that
         is_question = outcome.reason is Reason.QUESTION
         nudges, answers = nudges + (not is_question), answers + is_question
         if nudges > NUDGES or answers > (ANSWERS if limits.answer else 0):
@@ -172,6 +179,12 @@ class _Turn:
         if self._task.cancelled() or (wrong and wrong.reason is Reason.QUESTION):
             return wrong
         return _answer(self._task.result())
+
+
+def _limit(text: str) -> Failed | None:
+    found = complaint(text)
+    is_limit = FAULT[found.reason] is Fault.PROVIDER
+    return dated(found, now=datetime.now().astimezone()) if is_limit else None
 
 
 def _answer(outcome: Outcome) -> Answered:
