@@ -68,11 +68,11 @@ class Project:
         _run(*git, "commit", "-q", "-m", "bench")
         self.commit = _run(*git, "rev-parse", "HEAD")
         self.spaces = Workspaces(place / f"ws-{files}", bases=place / f"bases-{files}", limits=Limits(max_count=200))
-        self._names = (f"bench-{os.getpid()}-{n}" for n in count())
+        self._number = count()
         self.destroy(self.create())
 
     def create(self) -> GitWorkspace:
-        made = self.spaces.create(next(self._names), repo=self.repo, commit=self.commit)
+        made = self.spaces.create(f"bench-{os.getpid()}-{next(self._number)}", repo=self.repo, commit=self.commit)
         assert not isinstance(made, Refused), made
         return made
 

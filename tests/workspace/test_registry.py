@@ -314,10 +314,42 @@ def test_a_workspace_that_lost_its_layer_is_not_found_and_can_be_made_again(plai
         pytest.skip(f"{one.record.kind} has no layer to lose")
     subprocess.run(["umount", str(one.path)], check=True)
     subprocess.run(["rm", "-rf", one.record.layer], check=True)
-    with pytest.raises(NotFound, match="lost its writable layer"):
+    with pytest.raises(NotFound, match="was lost with the RAM disk"):
         plain.open("one")
+    assert plain.records() == []
     assert plain.gc() == ["one"]
+    assert list((repo / ".git" / "worktrees").iterdir()) == []
     assert make(plain, repo).checkpoint()
+
+
+def test_a_name_a_reboot_has_left_never_leads_to_the_workspace_of_another_folder(repo: Path, tmp_path: Path) -> None:
+    slug = f"left-{os.getpid()}"
+    ours, theirs = (Workspaces(tmp_path / name, bases=tmp_path / "bases", limits=SMALL) for name in ("x", "y"))
+    one = make(ours, repo, slug)
+    if one.record.on != "ram":
+        pytest.skip("there is no RAM disk here to lose")
+    subprocess.run(["umount", str(one.path)], check=True)
+    subprocess.run(["rm", "-rf", one.record.layer], check=True)
+    other = make(theirs, repo, slug)
+    assert other.record.layer == one.record.layer, "the name in RAM is free again"
+    assert ours.records() == []
+    with pytest.raises(NotFound, match="was lost"):
+        ours.open(slug)
+    assert ours.gc() == [slug]
+    assert make(ours, repo, slug).record.layer != other.record.layer
+    assert ours.destroy(slug)
+    assert (other.path / "src" / "app.py").exists()
+    assert theirs.destroy(slug)
+
+
+def test_what_a_root_that_was_deleted_by_hand_had_in_ram_is_removed(plain: Workspaces, repo: Path) -> None:
+    one = make(plain, repo, f"nameless-{os.getpid()}")
+    if one.record.on != "ram":
+        pytest.skip("there is no RAM disk here")
+    shutil.rmtree(plain.root)
+    plain.gc()
+    assert not Path(one.record.layer).exists()
+    assert one.record.path not in Path("/proc/self/mounts").read_text()
 
 
 def test_the_same_slug_in_another_folder_of_workspaces_is_another_workspace(repo: Path, tmp_path: Path) -> None:
