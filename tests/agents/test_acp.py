@@ -33,9 +33,6 @@ class Free:
     def wrap(self, argv: Any, *, cwd: Path, env: Any, writable: Any) -> tuple[list[str], dict[str, str]]:
         return ["sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", str(cwd), *argv], dict(env)
 
-    def did_not_start(self, said: bytes) -> bool:
-        return False
-
 
 def say(tmp_path: Path, prompt: str, *, by: Confinement | None = None, **more: Any) -> tuple[list[Said], Outcome]:
     """One turn of an agent that does what its prompt says."""
