@@ -132,9 +132,10 @@ class Bases:
             if not os.path.exists(_kept(source, place)):
                 _keep_tree(source, base)
 
-    def give_back(self, base: str, user: str) -> None:
-        with suppress(FileNotFoundError, NotADirectoryError):
-            os.unlink(f"{base}/users/{user}")
+    def give_back(self, record: Record) -> None:
+        if record.on != "ram":
+            with suppress(FileNotFoundError, NotADirectoryError):
+                os.unlink(f"{record.base}/users/{record.id}")
 
     def _key(self, source: Source, commit: str, recipe: Recipe) -> str:
         carried = [(name, stamp) for name in recipe.carry if (stamp := _stamp(f"{source.root}/{name}"))]

@@ -212,7 +212,8 @@ def _back(home: str) -> str:
 def empty(home: str) -> None:
     """Whose it is goes last: found without that, it would be nobody's to remove."""
     for name in os.listdir(home):
-        if name != _BACK:
+        if name not in (_BACK, RECORD):
             remove(f"{home}/{name}")
-    with suppress(FileNotFoundError):
-        os.unlink(f"{home}/{_BACK}")
+    for name in (RECORD, _BACK):
+        with suppress(FileNotFoundError):
+            os.unlink(f"{home}/{name}")

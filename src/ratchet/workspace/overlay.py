@@ -78,7 +78,7 @@ class Overlay(View):
         mount_overlay(self.record.path, lower=f"{self.record.base}/tree", upper=f"{layer}/upper", work=f"{layer}/work")
 
     def unmount(self) -> None:
-        while unmount(self.record.path):
+        while unmount(self.record.path):  # two who found it unmounted may both have mounted it
             pass
 
     def is_mounted(self) -> bool:
@@ -94,13 +94,14 @@ class Overlay(View):
         self.unregister()
         home = self._home
         # What `lay_down` made goes by name, without a look: mostly there is nothing else.
-        with suppress(OSError):
+        try:
             for name in _FILES:
                 os.unlink(f"{home}/{name}")
             for name in _FOLDERS:
                 os.rmdir(f"{home}/{name}")
-        remove(f"{home}/upper", empty=True)
-        remove(f"{home}/old", empty=True)
+        except OSError:
+            remove(f"{home}/upper", empty=True)
+            remove(f"{home}/old", empty=True)
 
     # --- content -----------------------------------------------------------------------------------------------
 

@@ -11,8 +11,9 @@ import os
 import re
 import secrets
 import socket
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,9 @@ class Workspaces:
         self.bases = Bases(bases or root / ".bases", max_bytes=self.limits.max_bases_bytes, ram=ram)
         self._chosen: dict[tuple[str, str], str] = {}
         self._sources: dict[str, Source] = {}
+        # Two at a time in a process, one in the kernel and one in Python: fifty would only fight for the interpreter.
+        # Only for what takes no time by itself: nobody need wait while files are copied.
+        self._turns = threading.Semaphore(2)
         self.room = Room(self.limits, root=root, ram=ram)
 
     # --- making --------------------------------------------------------------------------------------------------
@@ -132,7 +136,8 @@ class Workspaces:
 
     def _make(self, home: str, order: Order, fill: Fill | None) -> GitWorkspace | Refused | None:
         try:
-            made = self._too_many() or self._lay_down(home, order)
+            with self._turns if order.kind == "overlay" else nullcontext():
+                made = self._too_many() or self._lay_down(home, order)
             if isinstance(made, GitWorkspace):
                 if fill:
                     fill(made)
@@ -404,7 +409,7 @@ class Workspaces:
         record = homes.read_any(home)
         if record:
             KINDS[record.kind](home, record).take_up()
-            self.bases.give_back(record.base, record.id)
+            self.bases.give_back(record)
         homes.empty(home)
 
     def gc(self, *, spare: str = "", now: str = "") -> list[str]:
