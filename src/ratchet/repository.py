@@ -34,6 +34,10 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find(start: Path) -> Repository:
+    if not start.exists():
+        raise UsageError(f"{start} does not exist", hint="name a folder in a git repository")
+    if not os.access(start, os.R_OK | os.X_OK):
+        raise UsageError(f"{start} is not readable", hint="check its permissions")
     try:
         root = Path(text("rev-parse", "--show-toplevel", cwd=start))
     except GitFailed as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ratchet.errors import NotFound, RatchetError, UsageError
+from ratchet.errors import DiskFull, NotFound, RatchetError, UsageError
 from ratchet.process import this_process
 from ratchet.workspace import Refused
 from ratchet.workspace.bases import Recipe, SetupFailed
@@ -340,6 +340,39 @@ def test_a_name_a_reboot_has_left_never_leads_to_the_workspace_of_another_folder
     assert ours.destroy(slug)
     assert (other.path / "src" / "app.py").exists()
     assert theirs.destroy(slug)
+
+
+def test_what_is_left_of_a_try_whose_process_was_killed_is_removed_and_a_young_one_is_not(
+    plain: Workspaces, repo: Path
+) -> None:
+    make(plain, repo)
+    places = (plain.root, plain.bases.root, plain.ram)
+    old, young = ([place / f".ratchet-try-{age}-{os.getpid()}" for place in places] for age in ("old", "young"))
+    for path in (*old, *young):
+        (path / "upper").mkdir(parents=True)
+    for path in old:
+        os.utime(path, (0, 0))
+    plain.gc()
+    left = [path.exists() for path in (*old, *young)]
+    for path in young:
+        shutil.rmtree(path)
+    assert left == [False] * 3 + [True] * 3
+
+
+def test_a_fork_whose_content_cannot_be_laid_leaves_neither_a_copy_nor_a_branch(
+    repo: Path, tmp_path: Path, disk: Disk
+) -> None:
+    spaces = Workspaces(
+        tmp_path / "ws", bases=tmp_path / "bases", limits=Limits(min_free_ram_bytes=0), ram=disk("ram", "size=1m")
+    )
+    one = make(spaces, repo, kind="overlay-ram")
+    (one.path / "large").write_bytes(os.urandom(600 << 10))
+    with pytest.raises(DiskFull):
+        spaces.fork("one", "two")
+    assert [record.slug for record in spaces.records()] == ["one"]
+    assert [path.name for path in spaces.ram.iterdir()] == ["ratchet-one"]
+    assert sh("git", "branch", "--list", "ratchet/two", cwd=repo) == ""
+    spaces.destroy("one")
 
 
 def test_what_a_root_that_was_deleted_by_hand_had_in_ram_is_removed(plain: Workspaces, repo: Path) -> None:

@@ -29,10 +29,11 @@ from ratchet.workspace.bases import Base, Bases, Recipe, Source
 from ratchet.workspace.branches import branch_tip, make_branch
 from ratchet.workspace.git import git, is_full, text
 from ratchet.workspace.kinds import KINDS
-from ratchet.workspace.ladder import Places, Rung, choose, ladder
+from ratchet.workspace.ladder import Places, Rung, choose, ladder, sweep_tries
 from ratchet.workspace.overlay import Overlay
 from ratchet.workspace.owners import lost, orphaned
 from ratchet.workspace.room import OVERLAYS, RAM, Limits, Room
+from ratchet.workspace.syscalls import is_mounted, unmount
 from ratchet.workspace.trees import Trees
 from ratchet.workspace.views import BRANCH, GitWorkspace, unregister_lost
 
@@ -54,6 +55,10 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     recipe: Recipe
     owner: Holder | None
     kept_until: str
+
+    @property
+    def ref(self) -> str:
+        return BRANCH.format(slug=self.slug)
 
     @property
     def needs_base(self) -> bool:
@@ -123,7 +128,7 @@ class Workspaces:
             if made is not None:
                 return made
             self.bases.evict()
-            self.bases.prepare(order.source, self._start(order), order.recipe)
+            self.bases.prepare(order.source, self._tip(order) or order.commit, order.recipe)
         raise EnvironmentCannot(f"the base of {slug} is removed as often as it is made", hint="raise max_bases_mb")
 
     def _attempt(self, order: Order, fill: Fill | None) -> GitWorkspace | Refused | None:
@@ -135,9 +140,10 @@ class Workspaces:
             raise _in_words(error, order.place) from error
 
     def _make(self, home: str, order: Order, fill: Fill | None) -> GitWorkspace | Refused | None:
+        tip = self._tip(order)
         try:
             with self._turns if order.kind == "overlay" else nullcontext():
-                made = self._too_many() or self._lay_down(home, order)
+                made = self._too_many() or self._lay_down(home, order, tip)
             if isinstance(made, GitWorkspace):
                 if fill:
                     fill(made)
@@ -146,16 +152,17 @@ class Workspaces:
         except BaseException as error:
             told = _in_words(error, order.place)  # before it is cleared: now it can be seen what is full
             self._clear(order.name, home)
+            if not tip and self._tip(order):
+                git("update-ref", "-d", order.ref, env={"GIT_DIR": order.source.git_dir})
             raise told from error
         self._clear(order.name, home)
         return made
 
-    def _start(self, order: Order) -> str:
-        return branch_tip(order.source.git_dir, BRANCH.format(slug=order.slug)) or order.commit
+    def _tip(self, order: Order) -> str:
+        return branch_tip(order.source.git_dir, order.ref)
 
-    def _lay_down(self, home: str, order: Order) -> GitWorkspace | None:
+    def _lay_down(self, home: str, order: Order, tip: str) -> GitWorkspace | None:
         """All its parts are written down before the first is made: whoever finds it half-made knows them."""
-        tip = branch_tip(order.source.git_dir, BRANCH.format(slug=order.slug))
         start, base = tip or order.commit, None
         if order.needs_base:
             base = self.bases.find(order.source, start, order.recipe)
@@ -165,25 +172,13 @@ class Workspaces:
         homes.put(f"{home}/{homes.MAKING}", msgspec.json.encode(record))
         if base and not self.bases.use(base, record, home):
             return None
-        with self._branch(order, start, exists=bool(tip)):
-            workspace = KINDS[order.kind](home, record)
-            workspace.lay_down()
+        if not tip:
+            make_branch(order.source.git_dir, order.ref, start)
+        workspace = KINDS[order.kind](home, record)
+        workspace.lay_down()
         if workspace.record is not record:
             homes.write(home, workspace.record, homes.MAKING)
         return workspace
-
-    @contextmanager
-    def _branch(self, order: Order, start: str, *, exists: bool) -> Iterator[None]:
-        """The branch of the slug; one that was made for a workspace that then failed goes again."""
-        git_dir, ref = order.source.git_dir, BRANCH.format(slug=order.slug)
-        if not exists:
-            make_branch(git_dir, ref, start)
-        try:
-            yield
-        except BaseException:
-            if not exists:
-                git("update-ref", "-d", ref, start, env={"GIT_DIR": git_dir})
-            raise
 
     def _record(self, home: str, commit: str, order: Order, base: Base | None) -> Record:
         owner, machine = order.owner, this_machine()
@@ -410,6 +405,8 @@ class Workspaces:
         if record:
             KINDS[record.kind](home, record).take_up()
             self.bases.give_back(record)
+        elif is_mounted(f"{home}/tree"):  # somebody deleted around in it
+            unmount(f"{home}/tree")
         homes.empty(home)
 
     def gc(self, *, spare: str = "", now: str = "") -> list[str]:
@@ -425,6 +422,7 @@ class Workspaces:
         self._sweep_ram()
         for git_dir in {base.git_dir for base in self.bases.list()}:
             unregister_lost(git_dir)
+        sweep_tries(self._places(str(self.ram)))
         self.bases.sweep()
         self.bases.evict()
         return removed
