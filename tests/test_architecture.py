@@ -12,7 +12,7 @@ ROOMS = {
     "core": {"core"},
     "errors": set[str](),
     "files": {"errors"},
-    "process": {"core", "errors", "files"},
+    "process": {"core", "errors", "files", "reaper"},
     "reaper": set[str](),
     "config": {"core", "errors"},
     "store": {"core", "errors", "files", "store"},

@@ -14,7 +14,7 @@ import msgspec
 
 from ratchet.core.repo import RepoKind, address_of, repo_kind
 from ratchet.errors import EnvironmentCannot, GitFailed, UsageError
-from ratchet.files import make_private_dir
+from ratchet.files import make_private_dir, make_state_dir
 from ratchet.workspace.git import git, text
 
 
@@ -25,12 +25,7 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> Path:
-        """`.ratchet`, which ignores itself."""
-        folder = make_private_dir(self.root / ".ratchet")
-        ignore = folder / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n")
-        return folder
+        return make_state_dir(self.root)
 
 
 def find(start: Path) -> Repository:
