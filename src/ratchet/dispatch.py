@@ -20,8 +20,9 @@ from pathlib import Path
 
 import msgspec
 
-from ratchet import config, repository
+from ratchet import config, plugins, repository
 from ratchet.agents import Said
+from ratchet.checks import formats
 from ratchet.config import Config, LimitsConfig
 from ratchet.core.failure import Reason
 from ratchet.core.item import Item, ItemStatus
@@ -30,7 +31,7 @@ from ratchet.core.queue import Limits, NoWork
 from ratchet.core.repo import RepoKind, repo_kind
 from ratchet.core.signal import POLL_S, Topic
 from ratchet.core.state import RunState, RunStatus
-from ratchet.engine import AbortAsked, Watcher, heard, kept
+from ratchet.engine import AbortAsked, Hold, Watcher, heard, kept
 from ratchet.errors import LeaseLost, UsageError
 from ratchet.factory import Factory
 from ratchet.places import clones
@@ -85,6 +86,8 @@ def dispatch(post: Post, *, count: int) -> int:
 
     The first signal lets each finish the step it is in, the second stops them now.
     """
+    plugins.load_all()
+    formats.load_all()
     gc.collect()
     gc.freeze()  # what is shared with the children stays shared
     slots = [Slot() for _ in range(count)]
@@ -206,8 +209,8 @@ class Worker:
             return False
         self.post.tell(f"{lease.run} claimed for {lease.item}")
         try:
-            async with kept(self.store, lease, lease_s=self.lease_s) as ending:
-                self.post.tell(f"{lease.run} {await self._carried(lease, ending)}")
+            async with kept(self.store, lease, lease_s=self.lease_s) as hold:
+                self.post.tell(f"{lease.run} {await self._carried(lease, hold)}")
         except AbortAsked as asked:
             self.post.tell(asked.message)
         except LeaseLost as lost:
@@ -228,20 +231,20 @@ class Worker:
                 await heard(work, POLL_S)
         return None
 
-    async def _carried(self, lease: Lease, ending: asyncio.Event) -> str:
+    async def _carried(self, lease: Lease, hold: Hold) -> str:
         """Says what came of it. What stopped us is told to the store, which decides when it is tried again."""
         try:
             item = await cross(self.store.item, lease.item)
             with await cross(open_for, item, self.store, self.post.settings) as factory:
                 watch = self.post.watch(item, lease)
                 state = await factory.carry(
-                    lease, watch=watch, tell=_unheard, retry_s=self.retry_s, stop=self.stop, ending=ending
+                    lease, watch=watch, tell=_unheard, retry_s=self.retry_s, stop=self.stop, hold=hold
                 )
             return _outcome(state)
         except LeaseLost:
             raise
         except Exception as error:  # noqa: BLE001 — also a defect of ours must not make the item come back for ever
-            ending.set()
+            hold.ending.set()
             reason = Reason.MISCONFIGURED if isinstance(error, UsageError) else Reason.WORKSPACE
             detail = f"{type(error).__name__}: {error}"[:2_000]
             retry = await cross(self.store.fail, lease, reason, detail, delays_s=self.retry_s)

@@ -50,20 +50,28 @@ class AbortAsked(RatchetError):
     """Somebody asked for the run to be stopped; `ids["by"]` says who."""
 
 
+class Hold:
+    """A lease that somebody keeps for us. `ending` is set before the run is given up, after which the lease is not
+    missed; `iteration` is what its heartbeats tell of the run."""
+
+    def __init__(self) -> None:
+        self.ending = asyncio.Event()
+        self.iteration: int | None = None
+
+
 @asynccontextmanager
-async def kept(store: Store, lease: Lease, *, lease_s: float) -> AsyncIterator[asyncio.Event]:
+async def kept(store: Store, lease: Lease, *, lease_s: float) -> AsyncIterator[Hold]:
     """Renew the lease from here while the work under it goes on, so that the silence of a model, a clone or a test is
     not death. The work is stopped when the lease is lost or somebody asks for that; given back it is in any case.
 
-    Yields an event to set before giving the run up, after which the lease is not missed.
     Raises LeaseLost, AbortAsked (which is recorded by then), or whatever the work raised.
     """
-    ending = asyncio.Event()
+    hold = Hold()
     try:
         async with asyncio.TaskGroup() as group:
-            beat = group.create_task(_beat(store, lease, lease_s, ending))
+            beat = group.create_task(_beat(store, lease, lease_s, hold))
             try:
-                yield ending
+                yield hold
             finally:
                 beat.cancel()
     except BaseExceptionGroup as group_error:
@@ -75,13 +83,13 @@ async def kept(store: Store, lease: Lease, *, lease_s: float) -> AsyncIterator[a
         await cross(store.release, lease)
 
 
-async def _beat(store: Store, lease: Lease, lease_s: float, ending: asyncio.Event) -> None:
+async def _beat(store: Store, lease: Lease, lease_s: float, hold: Hold) -> None:
     with store.listen(Topic.STOP) as stop:
         while True:
             try:
-                by = await cross(store.renew, lease, ttl_s=lease_s)
+                by = await cross(store.renew, lease, ttl_s=lease_s, iteration=hold.iteration)
             except LeaseLost:
-                if ending.is_set():
+                if hold.ending.is_set():
                     return
                 raise
             if by:
@@ -112,19 +120,19 @@ class Engine:
         item: Item,
         directory: RunDirectory,
         workflow: Workflow,
-        start: ev.RunStarted,
+        start: Callable[[], ev.RunStarted],
         workspace: Callable[[RunState], Workspace],
         work: Callable[[Engine, Workspace], Work],
         watch: Watcher,
         budget: Budget,
         retry_s: Sequence[float] | None = None,
         stop: asyncio.Event | None = None,
-        ending: asyncio.Event | None = None,
+        hold: Hold | None = None,
     ) -> None:
         self.store, self.lease, self.item, self.directory, self.start = store, lease, item, directory, start
         self.workflow, self._open_workspace, self._set_up = workflow, workspace, work
         self.watch, self.retry_s, self.stop = watch, retry_s, stop or asyncio.Event()
-        self._ending = ending or asyncio.Event()
+        self._hold = hold or Hold()
         self.purse = Purse(store, lease, budget, repo=item.repo)
         self.receipts: list[Receipt] = []
         self.state = RunState(run=lease.run)
@@ -141,7 +149,7 @@ class Engine:
         if self.state.final:
             return self.state
         claimed = ev.RunClaimed(worker=self.lease.holder.worker)
-        await self._append([claimed] if self.state.started else [self.start, claimed])
+        await self._append([claimed] if self.state.started else [await cross(self.start), claimed])
         await cross(self._mirror_all)
         await self._record_lost_spending()
         if await self._has_locks():
@@ -186,7 +194,7 @@ class Engine:
         await self.give_up(last.reason, last.detail)
 
     async def give_up(self, reason: Reason, detail: str) -> None:
-        self._ending.set()
+        self._hold.ending.set()
         await cross(self.store.fail, self.lease, reason, detail, delays_s=self.retry_s or ())
         self._given_up = True
         await self.refresh()
@@ -238,6 +246,7 @@ class Engine:
         self.receipts = await cross(self.store.receipts, self.lease.run)
         self.state = fold(self.lease.run, self.workflow.table, (ev.decode(entry.kind, entry.data) for entry in entries))
         self._length = len(entries)
+        self._tell_iteration()
         started = [entry.at for entry in entries if entry.kind == ev.kind_of(ev.StepStarted)]
         self._announced_at = started[-1] if started else ""
 
@@ -334,12 +343,12 @@ class Engine:
         if self.retry_s is None or getattr(outcome, "reason", None) is not Reason.AGENT_TIMED_OUT:
             return
         detail = str(getattr(outcome, "why", ""))
-        self._ending.set()
+        self._hold.ending.set()
         if await cross(self.store.stuck, self.lease, detail, delays_s=self.retry_s):
             self._given_up = True
             await self.refresh()
         else:
-            self._ending.clear()
+            self._hold.ending.clear()
 
     async def _append(self, events: Sequence[ev.Event], receipt: Receipt | None = None) -> list[Entry]:
         events = [_redacted(event, self.directory.redact) for event in events]
@@ -349,10 +358,15 @@ class Engine:
                 self.state = advance(self.state, self.workflow.table, event)
                 self._length = entry.seq
                 self.watch(entry, event, self.state)
+            self._tell_iteration()
             if receipt:
                 self.receipts.append(receipt)
             await cross(self._mirror, entries, receipt)
         return entries
+
+    def _tell_iteration(self) -> None:
+        # The one after the last allowed finds out that nothing is left to do: policy ends it, not a heartbeat.
+        self._hold.iteration = min(self.state.iteration, self.item.max_iterations or self.state.iteration)
 
     async def record(self, fact: ev.Event) -> None:
         """A fact of the step that goes on, in the ledger before the step is over."""

@@ -33,7 +33,7 @@ from ratchet.core.roles import Role, Scope
 from ratchet.core.state import RunState, RunStatus, fold
 from ratchet.core.tasks import tasks_of
 from ratchet.core.workflow import Workflow
-from ratchet.engine import AbortAsked, Engine, Watcher, kept
+from ratchet.engine import AbortAsked, Engine, Hold, Watcher, kept
 from ratchet.errors import ArtifactBroken, EnvironmentCannot, LedgerBroken, NotFound, UsageError
 from ratchet.forks import Forks
 from ratchet.pacing import Paces
@@ -146,8 +146,8 @@ class Factory:
     ) -> RunState:
         """Keep the lease, and carry its run as far as it goes."""
         try:
-            async with kept(self.store, lease, lease_s=self.config.lease_s) as ending:
-                return await self.carry(lease, watch=watch, tell=tell, retry_s=retry_s, ending=ending)
+            async with kept(self.store, lease, lease_s=self.config.lease_s) as hold:
+                return await self.carry(lease, watch=watch, tell=tell, retry_s=retry_s, hold=hold)
         except AbortAsked:
             return self._aborted(lease, watch)
 
@@ -167,7 +167,7 @@ class Factory:
         tell: Callable[[Said], None],
         retry_s: Sequence[float] | None = None,
         stop: asyncio.Event | None = None,
-        ending: asyncio.Event | None = None,
+        hold: Hold | None = None,
     ) -> RunState:
         """Carry a run whose lease somebody keeps as far as it goes."""
         item = self.store.item(lease.item)
@@ -179,14 +179,14 @@ class Factory:
             item=item,
             directory=self.directory(lease.run),
             workflow=workflow,
-            start=self._start(item, workflow),
+            start=lambda: self._start(item, workflow),
             workspace=lambda state: self._workspace(item, state),
             work=lambda engine, workspace: self._work(engine, workspace, item, cast, tell),
             watch=watch,
             budget=self.config.budget,
             retry_s=retry_s,
             stop=stop,
-            ending=ending,
+            hold=hold,
         )
         # Before, not after: what dead owners left may be what stands in our way.
         await cross(self.workspaces.gc, spare=item.slug)

@@ -56,6 +56,16 @@ def open_private(path: Path) -> IO[bytes]:
 
 def write_durably(path: Path, content: bytes) -> None:
     """temp → fsync → rename → fsync(dir). Nothing half-made stays behind."""
+    _replace(path, content, durable=True)
+    sync_dir(path.parent)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """The same for what can be made again: no reader sees half of it, but a power cut may take it away."""
+    _replace(path, content, durable=False)
+
+
+def _replace(path: Path, content: bytes, *, durable: bool) -> None:
     make_private_dir(path.parent)
     with room_for(path):
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -63,13 +73,13 @@ def write_durably(path: Path, content: bytes) -> None:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
                 file.flush()
-                os.fsync(file.fileno())
+                if durable:
+                    os.fsync(file.fileno())
             Path(name).replace(path)
         except BaseException:
             with suppress(FileNotFoundError):
                 Path(name).unlink()
             raise
-        sync_dir(path.parent)
 
 
 def sync_dir(path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from ratchet.process import this_process
 from ratchet.steps import cross
 from ratchet.workspace import Refused, Workspace
-from ratchet.workspace.git import git
+from ratchet.workspace.branches import drop_branch
 from ratchet.workspace.registry import Workspaces
 from ratchet.workspace.sandbox import Sandboxes, Settings
 from ratchet.workspace.views import BRANCH
@@ -58,4 +58,4 @@ class Forks:
 
     def _drop(self, name: str) -> None:
         self.workspaces.destroy(name)
-        git("update-ref", "-d", BRANCH.format(slug=name), cwd=self.repo)
+        drop_branch(self.workspaces.source(self.repo).git_dir, BRANCH.format(slug=name))

@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -21,7 +21,11 @@ from ratchet.workspace.git import git, text
 class Repository(msgspec.Struct, frozen=True, kw_only=True):
     root: Path
     head: str
-    dirty: bool
+
+    @property
+    def dirty(self) -> bool:
+        """Looks at every file: asked only by who tells a person."""
+        return bool(git("status", "--porcelain", "--untracked-files=normal", cwd=self.root).strip())
 
     @property
     def state(self) -> Path:
@@ -33,6 +37,14 @@ def find(start: Path) -> Repository:
         raise UsageError(f"{start} does not exist", hint="name a folder in a git repository")
     if not os.access(start, os.R_OK | os.X_OK):
         raise UsageError(f"{start} is not readable", hint="check its permissions")
+    with suppress(GitFailed, ValueError):
+        root, head = text("rev-parse", "--show-toplevel", "HEAD^{commit}", cwd=start).splitlines()
+        return Repository(root=Path(root), head=head)
+    return _find_in_words(start)
+
+
+def _find_in_words(start: Path) -> Repository:
+    """The same piece by piece, to say which one is missing."""
     try:
         root = Path(text("rev-parse", "--show-toplevel", cwd=start))
     except GitFailed as error:
@@ -46,8 +58,7 @@ def find(start: Path) -> Repository:
             f"{root} has no commit yet, so there is nothing to start from",
             hint="git add -A && git commit -m start",
         ) from error
-    status = git("status", "--porcelain", "--untracked-files=normal", cwd=root)
-    return Repository(root=root, head=head, dirty=bool(status.strip()))
+    return Repository(root=root, head=head)
 
 
 def place_of(repo: str, *, clones: Path) -> Path:

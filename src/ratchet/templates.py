@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib import resources
-from importlib.metadata import entry_points
 from pathlib import Path
 
+from ratchet import plugins
 from ratchet.core import prompts
 from ratchet.core.workflow import Workflow
 from ratchet.errors import ConfigError
@@ -34,9 +34,8 @@ def _find(name: str, folder: Path) -> tuple[str, str]:
     ours = resources.files("ratchet") / "prompts" / f"{name}.md"
     if ours.is_file():
         return name, ours.read_text("utf-8")
-    for entry in entry_points(group="ratchet.prompts"):
-        if entry.name == name:
-            return name, str(entry.load())
+    if entry := plugins.found("prompts").get(name):
+        return name, str(entry.load())
     raise ConfigError(f"there is no prompt {name!r}", hint=f"write {own}, or one of: {', '.join(_known())}")
 
 

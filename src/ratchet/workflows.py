@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from importlib.metadata import entry_points
 
+from ratchet import plugins
 from ratchet.core.workflow import Workflow
 from ratchet.errors import UsageError
 
 
 @lru_cache(maxsize=32)
 def open_workflow(name: str) -> Workflow:
-    known = {entry.name: entry for entry in entry_points(group="ratchet.workflows")}
+    known = plugins.found("workflows")
     if name not in known:
         raise UsageError(f"there is no workflow {name!r}", hint=f"workflows: {', '.join(sorted(known))}")
     workflow: Workflow = known[name].load()
@@ -19,4 +19,4 @@ def open_workflow(name: str) -> Workflow:
 
 
 def workflow_names() -> list[str]:
-    return sorted(entry.name for entry in entry_points(group="ratchet.workflows"))
+    return sorted(plugins.found("workflows"))

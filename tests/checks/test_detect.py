@@ -123,7 +123,7 @@ def test_roles_are_told_which_paths_are_tests_in_every_language(tmp_path: Path) 
 
 def test_a_third_partys_runner_is_found_run_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLE))
-    theirs = EntryPoint(name="checklist", value="checklist:Checklist", group=registry.GROUP)
+    theirs = EntryPoint(name="checklist", value="checklist:Checklist", group="ratchet.runners")
     monkeypatch.setitem(registry.runners(), "checklist", theirs.load()())
     lay(tmp_path, {"it/checklist.txt": "echo yes one\necho no two: not yet\necho done\nexit 1\n"})
     report = run(tmp_path / "it")

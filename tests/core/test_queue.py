@@ -11,7 +11,7 @@ from ratchet.core.budget import Amount, Cap, Scope, amount, refusal
 from ratchet.core.failure import Reason, counts_as_attempt
 from ratchet.core.item import Priority
 from ratchet.core.queue import cycle, turn
-from ratchet.core.retry import RETURNS_MAX, After, retry
+from ratchet.core.retry import DELAYS_S, FREE_RETURNS, RETURNS_MAX, After, retry
 
 GRAPHS = st.dictionaries(st.sampled_from("abcde"), st.lists(st.sampled_from("abcde"), unique=True, max_size=3))
 UNITS = st.integers(0, 10**9)
@@ -57,3 +57,8 @@ def test_a_reservation_fits_exactly_up_to_the_cap(asked: int, used: int, cap: in
 def test_amounts_survive_their_units(cost: int, milliseconds: int) -> None:
     assert amount(cost, 1, milliseconds, 2).units() == (cost, 1, milliseconds, 2)
     assert Amount(cost_usd=0.1).units()[0] * 3 == Amount(cost_usd=0.3).units()[0]
+
+
+def test_a_run_that_lost_one_worker_too_many_waits_the_shortest_time_first() -> None:
+    waits = [retry(Reason.WORKER_LOST, attempts=0, returns=before).delay_s for before in range(FREE_RETURNS + 4)]
+    assert waits == [*[0.0] * FREE_RETURNS, *DELAYS_S, DELAYS_S[-1]]

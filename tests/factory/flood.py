@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -94,6 +95,41 @@ def check(store: Store, place: Path, expected: Iterable[Item]) -> None:
     branches = git("for-each-ref", "--format=%(refname:short)", "refs/heads/ratchet", cwd=place).splitlines()
     assert sorted(branches) == sorted(f"ratchet/{wanted.slug}" for wanted in expected)
     assert store.used(Scope.DAY) == store.spent(Scope.DAY), "something is still reserved"
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What a flood came to, counted from the ledgers."""
+
+    backend: str
+    disturbed: str
+    items: int
+    workers: int
+    killed: int
+    seconds: float
+    claims: int
+    returns: int
+    resumed: int
+    cost_usd: float
+    spent_usd: float
+
+
+def seen(store: Store, expected: Iterable[Item], *, disturbed: str, workers: int, killed: int, seconds: float) -> Seen:
+    runs = [store.get(wanted.id).run for wanted in expected]
+    events = [ev.decode(entry.kind, entry.data) for run in runs for entry in store.entries(run)]
+    count = Counter(type(event) for event in events)
+    return Seen(
+        backend=type(store).__name__.removesuffix("Store").lower(),
+        disturbed=disturbed,
+        items=len(runs),
+        workers=workers,
+        killed=killed,
+        seconds=seconds,
+        claims=count[ev.RunClaimed],
+        returns=count[ev.RunReturned],
+        resumed=count[ev.StepResumed],
+        cost_usd=sum(event.cost_usd for event in events if isinstance(event, ev.UsageMetered)),
+        spent_usd=store.spent(Scope.DAY).cost_usd,
+    )
 
 
 def _check_run(store: Store, wanted: Item, run: str) -> None:

@@ -6,7 +6,8 @@ import os
 import random
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from ratchet.core.item import ItemStatus
 from ratchet.store import Store
 from tests.contract.servers import fresh_database
 from tests.factory import flood
+from tests.factory.conftest import SEEN
 
 BACKENDS = ("sqlite", "postgres")
 SMALL, LARGE = (8, 3), pytest.param((200, 8), marks=[pytest.mark.certify, pytest.mark.timeout(1800)])
@@ -34,9 +36,16 @@ def size(request: pytest.FixtureRequest) -> tuple[int, int]:
 
 
 def flooded(
-    folder: Path, address: str, size: tuple[int, int], disturb: Callable[[Store, Running], Running] | None = None
+    folder: Path,
+    address: str,
+    size: tuple[int, int],
+    disturb: Callable[[Store, Running], Running] | None = None,
+    *,
+    disturbed: str = "nobody",
+    killed: Sequence[int] = (),
 ) -> None:
     items, workers = size
+    began = time.monotonic()
     place, store = flood.lay_out(folder), flood.open_world(address)
     wanted = flood.items(place, items)
     store.add_all(wanted)
@@ -46,7 +55,11 @@ def flooded(
             running = disturb(store, running) if disturb else _awaited(running)
             if running.poll() not in (None, 0):
                 running = flood.start_workers(place, address, workers, "--drain")
+        seconds = time.monotonic() - began
         flood.check(store, place, wanted)
+        SEEN.append(
+            flood.seen(store, wanted, disturbed=disturbed, workers=workers, killed=len(killed), seconds=seconds)
+        )
     except AssertionError as error:
         raise AssertionError(f"{error}\n{(place.parent / 'workers.log').read_text()[-3000:]}") from error
     finally:
@@ -86,22 +99,22 @@ def test_the_same_with_a_worker_killed_every_second(
                 os.kill(killed[-1], signal.SIGKILL)
         return running
 
-    flooded(tmp_path, address, size, kill_one)
+    flooded(tmp_path, address, size, kill_one, disturbed="workers", killed=killed)
     assert killed
-    print(f"{len(killed)} killed")
 
 
 def test_the_same_with_the_dispatcher_killed_in_the_middle(tmp_path: Path, address: str, size: tuple[int, int]) -> None:
     due = [size[0] // 4, size[0] // 2, size[0] * 3 // 4]
+    killed: list[int] = []
 
     def kill_it(store: Store, running: Running) -> Running:
         done = sum(count.items for count in store.stats() if count.status is ItemStatus.COMPLETED)
         if due and done >= due[0]:
-            due.pop(0)
+            killed.append(due.pop(0))
             running.send_signal(signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
             running.wait(0.1)
         return running
 
-    flooded(tmp_path, address, size, kill_it)
+    flooded(tmp_path, address, size, kill_it, disturbed="dispatcher", killed=killed)
     assert not due

@@ -322,3 +322,16 @@ def test_a_commit_of_a_worker_that_lost_its_lease_is_found_by_its_key_and_kept(
         kept = [event for event in factory.story(lease.run).events[length:] if isinstance(event, ev.StepCommitted)]
     assert state.status is RunStatus.COMPLETED and [event.commit for event in kept] == made
     assert state.started and git("rev-parse", state.started.branch, cwd=place) == made[0]
+
+
+def test_a_worker_shows_the_iteration_its_run_is_in(world: World) -> None:
+    item = world.add("thing", delay_s=2.5)  # longer than a heartbeat takes to come round
+    world.start("--once")
+    shown = set[int]()
+
+    def over() -> bool:
+        shown.update(row.iteration for row in world.store.workers())
+        return world.store.get(item.id).status is ItemStatus.COMPLETED
+
+    until(lambda: over() or None)
+    assert max(shown) == 2

@@ -203,7 +203,8 @@ def test_a_wrong_add_is_told_before_anything_is_queued(
         with pytest.raises(SystemExit) as ended:
             main(words)
         assert ended.value.code == 2
-    assert main(["add", "-d", "x", "--max-iterations", "900"]) == 2
+    for wrong in ("0", "-1", "201"):
+        assert main(["add", "-d", "x", "--max-iterations", wrong]) == 2
     assert main(["add", "-d", "x", "--to", "ext::sh -c id"]) == 2
     capsys.readouterr()
     assert main(["queue"]) == 0

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.process import this_process
+from ratchet.workspace.branches import branch_tip, drop_branch, make_branch
 from ratchet.workspace.registry import Workspaces
 from tests.workspace.conftest import make, sh
 
@@ -102,3 +104,35 @@ def test_a_verb_killed_at_any_point_blocks_nothing(plain: Workspaces, repo: Path
     plain.destroy("one")
     assert sh("git", "worktree", "list", cwd=repo).count("\n") == 0
     assert [layer for layer in plain.ram.glob("ratchet-*/home") if layer.readlink().is_relative_to(plain.root)] == []
+
+
+def test_a_lock_that_a_killed_git_left_on_the_branch_is_in_nobodys_way(plain: Workspaces, repo: Path) -> None:
+    workspace = make(plain, repo)
+    parent, lock = workspace.tip(), repo / ".git" / f"{workspace.ref}.lock"
+    (workspace.path / "new").write_text("new")
+    lock.touch()
+    again = plain.adopt("one", owner=this_process())
+    assert again.commit(message="m\n", parent=parent, at="2026-01-01T00:00:00Z") == again.tip() != parent
+    plain.destroy("one")
+    lock.touch()
+    again = make(plain, repo)
+    (again.path / "newer").write_text("newer")
+    assert again.commit(message="m\n", parent=again.tip(), at="2026-01-01T00:00:00Z") == again.tip()
+    lock.touch()
+    drop_branch(str(repo / ".git"), workspace.ref)
+    assert not lock.exists() and workspace.ref not in sh("git", "for-each-ref", cwd=repo)
+    lock.touch()
+    make_branch(str(repo / ".git"), workspace.ref, parent)
+    assert branch_tip(str(repo / ".git"), workspace.ref) == parent
+    plain.destroy("one")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_branch_is_dropped_wherever_git_keeps_it(plain: Workspaces, repo: Path, *, packed: bool) -> None:
+    ref = make(plain, repo).ref
+    if packed:
+        sh("git", "pack-refs", "--all", cwd=repo)
+    plain.destroy("one")
+    drop_branch(str(repo / ".git"), ref)
+    drop_branch(str(repo / ".git"), ref)
+    assert ref not in sh("git", "for-each-ref", cwd=repo)

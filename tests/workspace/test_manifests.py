@@ -15,8 +15,8 @@ MANY = 200
 class Counted(Trees):
     asked = 0
 
-    def _differing(self, before: str, after: str) -> list[Difference]:
-        rows = super()._differing(before, after)
+    def _differences(self, before: str, after: str) -> list[Difference]:
+        rows = super()._differences(before, after)
         self.asked = len(rows)
         return rows
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
+from ratchet import plugins
 from ratchet.core.failure import Reason
 from ratchet.core.receipt import Price, Usage
 from ratchet.core.roles import Scope
@@ -143,7 +143,7 @@ def open_agent(spec: str) -> Agent:
     """`claude`, `codex:MODEL`, `acp:PROGRAM ARGS…`, `line:PROGRAM ARGS…`, `command:PROGRAM ARGS…`, `scripted:FILE`: the
     word before the colon names an entry point of `ratchet.agents`."""
     kind, _, rest = spec.partition(":")
-    known = {entry.name: entry for entry in entry_points(group="ratchet.agents")}
+    known = plugins.found("agents")
     if kind not in known:
         raise UsageError(
             f"there is no agent kind {kind!r}" if kind else "no agent is configured",

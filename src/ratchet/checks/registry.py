@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import entry_points
 
+from ratchet import plugins
 from ratchet.checks import Runner
 from ratchet.errors import ConfigError
-
-GROUP = "ratchet.runners"
 
 
 @cache
 def runners() -> dict[str, Runner]:
     """By name, in the order of their names."""
-    found = sorted(entry_points(group=GROUP), key=lambda point: point.name)
-    return {point.name: point.load()() for point in found}
+    return {name: entry.load()() for name, entry in sorted(plugins.found("runners").items())}
 
 
 def runner(name: str) -> Runner:

@@ -41,7 +41,8 @@ def retry(reason: Reason, *, attempts: int, returns: int, delays_s: Sequence[flo
         return Retry(after=After.RETRY, delay_s=delays_s[attempts - 1], attempts=attempts, returns=returns)
     if returns > RETURNS_MAX:
         return Retry(after=After.PARK, attempts=attempts, returns=returns)
-    if reason is Reason.WORKER_LOST and returns <= FREE_RETURNS:
+    waited = returns - (FREE_RETURNS if reason is Reason.WORKER_LOST else 0)
+    if waited <= 0:
         return Retry(after=After.RETRY, attempts=attempts, returns=returns)
     waits_s = delays_s or DELAYS_S  # no retry of failures is not no return
-    return Retry(after=After.RETRY, delay_s=waits_s[min(returns, len(waits_s)) - 1], attempts=attempts, returns=returns)
+    return Retry(after=After.RETRY, delay_s=waits_s[min(waited, len(waits_s)) - 1], attempts=attempts, returns=returns)

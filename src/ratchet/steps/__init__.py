@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
-from importlib.metadata import entry_points
 
+from ratchet import plugins
 from ratchet.errors import UsageError
 from ratchet.steps.work import Doing, Done, Parked, Work, cross
 
@@ -24,7 +24,7 @@ async def do(work: Work, doing: Doing) -> Done:
 
 @lru_cache(maxsize=64)
 def open_step(name: str) -> Do:
-    known = {entry.name: entry for entry in entry_points(group="ratchet.steps")}
+    known = plugins.found("steps")
     if name not in known:
         raise UsageError(f"there is no step {name!r}", hint=f"steps: {', '.join(sorted(known))}")
     step: Do = known[name].load()

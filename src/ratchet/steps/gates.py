@@ -6,11 +6,11 @@ import asyncio
 import shlex
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import msgspec
 
+from ratchet import plugins
 from ratchet.checks.coverage import read_coverage
 from ratchet.checks.gates import COVERAGE_FILE
 from ratchet.core import events as ev
@@ -69,7 +69,7 @@ async def answer(look: Look, gate: Gate) -> Answer:
 @lru_cache(maxsize=1)
 def known_gates() -> dict[str, Ask]:
     """Those that are more than a command, by name; ours register through the same entry points as anybody's."""
-    return {entry.name: entry.load() for entry in entry_points(group="ratchet.gates")}
+    return {entry.name: entry.load() for entry in plugins.found("gates").values()}
 
 
 def file_name(gate: Gate) -> str:

@@ -1,6 +1,7 @@
 """A run's directory: its artifacts, and the ledger mirrored as plain files for people and tools.
 
-Artifacts are written once and checked on every read. Everything else here is derived and can be rewritten.
+Artifacts are written once, durably, and checked on every read. Everything else here is derived: whoever claims the
+run, and `ratchet export`, writes it anew, so nobody waits for the disk because of it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ratchet.core.redact import Redactor
 from ratchet.core.snapshot import Manifest
 from ratchet.core.state import RunState
 from ratchet.errors import ArtifactBroken
-from ratchet.files import make_private_dir, open_private, room_for, write_durably
+from ratchet.files import make_private_dir, open_private, room_for, write_durably, write_whole
 
 ANSWERS = "answers/"
 LOG_MAX_BYTES = 64 * 1024 * 1024
@@ -70,10 +71,10 @@ class RunDirectory:
 
     def export(self, entries: Sequence[Entry], receipts: Sequence[Receipt], state: RunState) -> None:
         """Rewrite everything that is derived from the store."""
-        write_durably(self.path / "ledger.ndjson", b"".join(_line(entry) for entry in entries))
+        write_whole(self.path / "ledger.ndjson", b"".join(_line(entry) for entry in entries))
         for receipt in receipts:
             self.mirror_receipt(receipt)
-        write_durably(self.path / "history.md", self.history(receipts).encode())
+        write_whole(self.path / "history.md", self.history(receipts).encode())
         self.mirror_state(state)
 
     def mirror_entries(self, entries: Sequence[Entry]) -> None:
@@ -83,10 +84,10 @@ class RunDirectory:
 
     def mirror_receipt(self, receipt: Receipt) -> None:
         path = self.path / "receipts" / receipt.item / f"step-{receipt.step}.json"
-        write_durably(path, _pretty(receipt))
+        write_whole(path, _pretty(receipt))
 
     def mirror_state(self, state: RunState) -> None:
-        write_durably(self.path / "run.json", _pretty(state))
+        write_whole(self.path / "run.json", _pretty(state))
 
     def mirror_manifest(self, manifest: Manifest) -> None:
         path = self.path / "snapshots" / f"{manifest.snapshot_id}.manifest.json"

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
+from contextlib import suppress
 
 from ratchet.errors import UsageError
 from ratchet.workspace.git import git
+
+LOCKED_S = 1.0
 
 
 def branch_tip(git_dir: str, ref: str) -> str:
@@ -38,6 +42,7 @@ def make_branch(git_dir: str, ref: str, commit: str) -> None:
     try:
         handle = _open_lock(f"{path}.lock")
     except FileExistsError:  # a maker was killed here, or git is at it: git knows how to wait
+        free(git_dir, ref)
         git("update-ref", ref, commit, env={"GIT_DIR": git_dir, "GIT_TRACE2": "0"})
         return
     except NotADirectoryError as error:
@@ -61,3 +66,36 @@ def _open_lock(path: str) -> int:
     except FileNotFoundError:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         return os.open(path, how, 0o644)
+
+
+def drop_branch(git_dir: str, ref: str) -> None:
+    """Remove a branch of ours. None is success. Git would lock the packed branches, and killed then, everybody out."""
+    if not branch_tip(git_dir, ref):
+        return
+    free(git_dir, ref)
+    if os.path.isdir(f"{git_dir}/reftable") or _packed_tip(git_dir, ref):
+        git("update-ref", "-d", ref, env={"GIT_DIR": git_dir})
+        return
+    for path in (f"{git_dir}/{ref}", f"{git_dir}/logs/{ref}"):
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def free(git_dir: str, ref: str) -> None:
+    """Take away the lock that a killed git left on a branch of ours. Git holds one for milliseconds, and nobody else
+    moves this branch: one that stays the same for a second has no owner."""
+    lock = f"{git_dir}/{ref}.lock"
+    deadline, first = time.monotonic() + LOCKED_S, _made(lock)
+    while first and time.monotonic() < deadline and time.time() - first[1] < LOCKED_S and _made(lock) == first:
+        time.sleep(0.02)
+    if first and _made(lock) == first:
+        with suppress(FileNotFoundError):
+            os.unlink(lock)
+
+
+def _made(path: str) -> tuple[int, float] | None:
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_ino, found.st_mtime

@@ -53,7 +53,8 @@ def _led_to(name: str) -> str:
     except OSError:
         return name
     if _is_anothers(home, name) or not os.path.isdir(os.path.dirname(home)):
-        os.unlink(name)
+        with suppress(FileNotFoundError):
+            os.unlink(name)
     return home
 
 

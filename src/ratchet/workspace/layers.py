@@ -23,13 +23,12 @@ import msgspec
 from ratchet.core.snapshot import EXECUTABLE, REGULAR, SUBMODULE, SYMLINK
 from ratchet.errors import NotFound
 from ratchet.files import room_for
+from ratchet.workspace.objects import FOLDER, Entries, parse_tree
 from ratchet.workspace.trees import Difference, Trees, is_excluded, is_kept
 
-FOLDER = "40000"
 _CHUNK = 1 << 20
 _PAGE = 4096
 _BLOBS_AT_ONCE = 200
-Entries = dict[bytes, tuple[str, str]]
 
 
 class TooOdd(Exception):
@@ -191,18 +190,6 @@ def _untracked(changed: list[Changed], *known: dict[bytes, Entries]) -> list[byt
         for file in folder.files
         if not any(file.name in entries[folder.path] for entries in known)
     ]
-
-
-def parse_tree(content: bytes, width: int) -> Entries:
-    """A git tree object's rows; a blob, which a path may have become, has none."""
-    entries: Entries = {}
-    start = 0
-    while start < len(content):
-        space, end = content.index(b" ", start), content.index(b"\0", start)
-        oid = content[end + 1 : end + 1 + width]
-        entries[content[space + 1 : end]] = (content[start:space].decode(), oid.hex())
-        start = end + 1 + width
-    return entries
 
 
 def format_tree(entries: Entries) -> bytes:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from ratchet.core.snapshot import FileEntry, Manifest, line_of, path_text, sealed
 from ratchet.workspace.git import git
+from ratchet.workspace.objects import MANY, Objects, Unsure
 
 
 class Row(Protocol):
@@ -29,8 +30,8 @@ class Row(Protocol):
 class Manifests:
     """`differing` gives what is to be done to get from one tree to another; from the empty name, everything."""
 
-    def __init__(self, store: Path, differing: Callable[[str, str], Sequence[Row]]) -> None:
-        self._differing, self._hashes = differing, _Hashes(store)
+    def __init__(self, store: Path, objects: Objects, differing: Callable[[str, str], Sequence[Row]]) -> None:
+        self._differing, self._hashes = differing, _Hashes(store, objects)
         self._tree = ""
         self._paths: list[str] = []
         self._files: list[FileEntry] = []
@@ -87,8 +88,8 @@ def _entry(row: Row, hashes: dict[str, tuple[str, int]]) -> FileEntry:
 class _Hashes:
     """SHA-256 and size of git's objects: immutable facts, so remembered in a file of lines that only grows."""
 
-    def __init__(self, store: Path) -> None:
-        self._path = store / "sha256"
+    def __init__(self, store: Path, objects: Objects) -> None:
+        self._path, self._objects = store / "sha256", objects
         self._known: dict[str, tuple[str, int]] = {}
         with suppress(FileNotFoundError):
             for line in self._path.read_text().splitlines():
@@ -98,11 +99,19 @@ class _Hashes:
 
     def of(self, oids: set[str], env: dict[str, str]) -> dict[str, tuple[str, int]]:
         if missing := sorted(oids - self._known.keys()):
-            found = dict(_hash_objects(missing, env))
+            found = dict(self._loose(missing))
+            if asked := [oid for oid in missing if oid not in found]:
+                found |= _hash_objects(asked, env)
             with self._path.open("a") as file:
                 file.writelines(f"{oid} {sha} {size}\n" for oid, (sha, size) in found.items())
             self._known |= found
         return self._known
+
+    def _loose(self, oids: Sequence[str]) -> Iterator[tuple[str, tuple[str, int]]]:
+        for oid in oids[:MANY]:
+            with suppress(Unsure):
+                if (content := self._objects.content(oid.encode(), b"blob")) is not None:
+                    yield oid, (hashlib.sha256(content).hexdigest(), len(content))
 
 
 def _hash_objects(oids: list[str], env: dict[str, str]) -> Iterator[tuple[str, tuple[str, int]]]:

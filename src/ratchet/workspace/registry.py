@@ -26,7 +26,7 @@ from ratchet.files import NO_ROOM
 from ratchet.process import this_machine
 from ratchet.workspace import Record, Refused, homes
 from ratchet.workspace.bases import Base, Bases, Recipe, Source
-from ratchet.workspace.branches import branch_tip, make_branch
+from ratchet.workspace.branches import branch_tip, drop_branch, free, make_branch
 from ratchet.workspace.git import git, is_full, text
 from ratchet.workspace.kinds import KINDS
 from ratchet.workspace.ladder import Places, Rung, choose, ladder, sweep_tries
@@ -152,8 +152,8 @@ class Workspaces:
         except BaseException as error:
             told = _in_words(error, order.place)  # before it is cleared: now it can be seen what is full
             self._clear(order.name, home)
-            if not tip and self._tip(order):
-                git("update-ref", "-d", order.ref, env={"GIT_DIR": order.source.git_dir})
+            if not tip:
+                drop_branch(order.source.git_dir, order.ref)
             raise told from error
         self._clear(order.name, home)
         return made
@@ -172,7 +172,9 @@ class Workspaces:
         homes.put(f"{home}/{homes.MAKING}", msgspec.json.encode(record))
         if base and not self.bases.use(base, record, home):
             return None
-        if not tip:
+        if tip:
+            free(order.source.git_dir, order.ref)
+        else:
             make_branch(order.source.git_dir, order.ref, start)
         workspace = KINDS[order.kind](home, record)
         workspace.lay_down()

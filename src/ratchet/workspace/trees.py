@@ -11,6 +11,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from ratchet.errors import GitFailed
 from ratchet.files import make_private_dir, make_state_dir
 from ratchet.workspace.git import git, text
 from ratchet.workspace.manifests import Manifests
+from ratchet.workspace.objects import MANY, Objects, Unsure
 from ratchet.workspace.submodules import files_of
 
 # Not part of a tree even when nobody ignores them: dependencies and caches, made by tools and kept across resets.
@@ -54,6 +56,7 @@ _KEPT_ON_CLEAN = (
     ".ratchet",
 )
 _SEEN_MAX, _SEEN_BYTES = 1_000, 16 << 10
+_DIFFS_MAX = 16
 # "deps" and "_build" are Elixir's, "target" Rust's and the JVM's: only at the top, where those tools put them.
 _TOP_ONLY = frozenset({"deps", "_build", "target", "venv"})
 
@@ -107,12 +110,17 @@ class Trees:
         self.store, self.index, self.folder, self.ours = store, index, folder, ours
         self._enter, self._reseed = enter, reseed
         self._seen: dict[tuple[bytes, bytes], bytes | None] = {}
+        self._diffs: dict[tuple[str, str], list[Difference]] = {}
         if not (store / "info" / "attributes").exists():
             _make_store(store, borrow)
 
     @cached_property
+    def _objects(self) -> Objects:
+        return Objects(self.store)
+
+    @cached_property
     def _manifests(self) -> Manifests:
-        return Manifests(self.store, self._differing)
+        return Manifests(self.store, self._objects, self.raw_diff)
 
     def seed(self, commit: str, submodules: Sequence[str] = ()) -> None:
         """Start from a commit's entries: a submodule that is not checked out then stays in the tree. Those named are
@@ -187,8 +195,7 @@ class Trees:
         )
 
     def changes(self, before: str, after: str) -> list[str]:
-        out = self._git("diff-tree", "-r", "-z", "--name-only", "--no-renames", before, after)
-        return sorted(os.fsdecode(path) for path in out.split(b"\0") if path)
+        return sorted(os.fsdecode(row.path) for row in self.raw_diff(before, after))
 
     def diff(self, before: str, after: str, *, max_bytes: int) -> str:
         out = self._git("diff-tree", "-r", "-p", "--no-color", "--no-ext-diff", "--no-textconv", before, after)
@@ -196,10 +203,22 @@ class Trees:
         return shown if len(out) <= max_bytes else f"{shown}\n… {len(out) - max_bytes} more bytes\n"
 
     def raw_diff(self, before: str, after: str) -> list[Difference]:
-        """The same with modes and object ids, deletions first."""
-        out = self._git("diff-tree", "-r", "-z", "--raw", "--no-renames", before, after).split(b"\0")
-        rows = [_difference(head, path) for head, path in zip(out[0::2], out[1::2], strict=False)]
-        return sorted(rows, key=lambda row: not row.gone)
+        """The same with modes and object ids, deletions first. Without a `before`, all there is."""
+        if known := self._diffs.get((before, after)):
+            return known
+        rows = sorted(self._differences(before, after), key=lambda row: (not row.gone, row.path))
+        if len(rows) <= MANY:
+            self._diffs = dict([*self._diffs.items()][1 - _DIFFS_MAX :]) | {(before, after): rows}
+        return rows
+
+    def _differences(self, before: str, after: str) -> list[Difference]:
+        try:
+            rows = self._objects.differing(before, after)
+            return [Difference(path=path, mode=mode, oid=oid) for path, mode, oid in rows]
+        except Unsure:
+            before = before or self._text("hash-object", "-t", "tree", "-w", os.devnull)
+            out = self._git("diff-tree", "-r", "-z", "--raw", "--no-renames", before, after).split(b"\0")
+            return [_difference(head, path) for head, path in zip(out[0::2], out[1::2], strict=False)]
 
     def contents(self, names: list[bytes], kind: bytes) -> Iterator[bytes | None]:
         """Each named object's bytes (`OID` or `TREE:path`), None for one that is not there or of another kind.
@@ -208,7 +227,7 @@ class Trees:
         """
         seen = self._seen if len(self._seen) < _SEEN_MAX else {}
         unknown = [name for name in dict.fromkeys(names) if (kind, name) not in seen]
-        found = dict(zip(unknown, self._ask(unknown, kind), strict=True))
+        found = self._look_up(unknown, kind)
         answers = [found[name] if name in found else seen[kind, name] for name in names]
         self._seen = seen | {
             (kind, name): content
@@ -221,6 +240,14 @@ class Trees:
         """Whether the tree of `TREE:path` was seen: what it has not is as certain as what it has."""
         tree, _, path = name.partition(b":")
         return bool(path) and (b"tree", tree + b":") in self._seen
+
+    def _look_up(self, names: list[bytes], kind: bytes) -> dict[bytes, bytes | None]:
+        found: dict[bytes, bytes | None] = {}
+        for name in names:
+            with suppress(Unsure):
+                found[name] = self._objects.content(name, kind)
+        asked = [name for name in names if name not in found]
+        return found | dict(zip(asked, self._ask(asked, kind), strict=True))
 
     def _ask(self, names: list[bytes], kind: bytes) -> Iterator[bytes | None]:
         out = self._git("cat-file", "--batch", stdin=b"".join(name + b"\n" for name in names)) if names else b""
@@ -245,9 +272,6 @@ class Trees:
 
     def manifest(self, tree: str) -> Manifest:
         return self._manifests.of(tree, self._env())
-
-    def _differing(self, before: str, after: str) -> list[Difference]:
-        return self.raw_diff(before or self._text("hash-object", "-t", "tree", "-w", os.devnull), after)
 
     # --- repositories inside the tree ---------------------------------------------------------------------------
 

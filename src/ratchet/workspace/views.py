@@ -15,9 +15,11 @@ from ratchet.core.snapshot import Manifest
 from ratchet.errors import GitFailed
 from ratchet.workspace import Record
 from ratchet.workspace.bases import Base, read_base
+from ratchet.workspace.branches import branch_tip, free
 from ratchet.workspace.copying import size_of
 from ratchet.workspace.git import git
 from ratchet.workspace.layers import remove
+from ratchet.workspace.objects import is_id
 from ratchet.workspace.submodules import entries, is_inside
 from ratchet.workspace.trees import Trees
 
@@ -94,6 +96,7 @@ class GitWorkspace(ABC):
         for place in (self.home, self.path / ".git", self._worktree_folder()):
             for lock in place.glob("*.lock") if place.is_dir() else ():
                 remove(lock)
+        free(self.record.git_dir, self.ref)
         if self.trees.index.exists():
             self.trees.mend_index()
 
@@ -182,7 +185,8 @@ class GitWorkspace(ABC):
         return dict(zip(asked, self.trees.contents(names, b"blob"), strict=True))
 
     def tip(self) -> str:
-        return self._source("rev-parse", "--verify", self.ref).decode().strip()
+        there = branch_tip(self.record.git_dir, self.ref)
+        return there if is_id(there) else self._source("rev-parse", "--verify", self.ref).decode().strip()
 
     def find_commit(self, key: str, *, since: str) -> str | None:
         log = self._source("log", "-z", "--format=%H%n%B", f"{since}..{self.ref}").decode(errors="replace")

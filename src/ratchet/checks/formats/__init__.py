@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from pkgutil import iter_modules
+
 import msgspec
 
 from ratchet.core.report import Diagnostic, TestResult
@@ -23,3 +26,9 @@ class Parsed(msgspec.Struct, kw_only=True):
     partial: bool = False
     notes: list[str] = []
     running: list[str] = []
+
+
+def load_all() -> None:
+    """Import every parser now, for those who are forked from us: each would else do it again."""
+    for module in iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")

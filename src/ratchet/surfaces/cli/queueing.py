@@ -49,7 +49,7 @@ def _work(arguments: Arguments) -> api.Work:
             {
                 name: value
                 for name, value in (given | {name: getattr(arguments, name) for name in same}).items()
-                if value
+                if value not in (None, "", [])
             },
             api.Work,
         )

@@ -1,0 +1,81 @@
+"""What is read of git's objects without git is what git says; what cannot be read so is left to git."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ratchet.workspace.objects import Objects, Unsure
+from ratchet.workspace.trees import Trees
+
+NAMES = st.sampled_from(["a", "b", "a.txt", "d", "ö"])
+PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
+TREES = st.dictionaries(
+    PATHS, st.sampled_from(["", "x", "yy"]), min_size=1, max_size=8
+)  # git has no object for the empty one
+
+
+def plant(store: Path, files: dict[str, str]) -> str:
+    """The tree of these files; where one is in the way of another, the later one wins."""
+    env = {"GIT_DIR": str(store), "GIT_INDEX_FILE": str(store / "planted"), "PATH": "/usr/bin:/bin"}
+
+    def git(*args: str, stdin: str = "") -> str:
+        return subprocess.run(["git", *args], env=env, input=stdin, capture_output=True, text=True, check=True).stdout
+
+    git("read-tree", "--empty")
+    for path, content in files.items():
+        oid = git("hash-object", "-w", "--stdin", stdin=content).strip()
+        mode = "100755" if content == "x" else "100644"
+        git("update-index", "--add", "--replace", "--cacheinfo", f"{mode},{oid},{path}")
+    return git("write-tree").strip()
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> Trees:
+    folder = tmp_path_factory.mktemp("objects")
+    return Trees(store=folder / "store.git", index=folder / "index", folder=folder)
+
+
+@given(before=TREES, after=TREES)
+@settings(max_examples=25, deadline=None)
+def test_two_trees_differ_as_git_says(trees: Trees, before: dict[str, str], after: dict[str, str]) -> None:
+    left, right = plant(trees.store, before), plant(trees.store, after)
+    told = trees._git("diff-tree", "-r", "-z", "--raw", "--no-renames", left, right).split(b"\0")
+    rows = zip(told[0::2], told[1::2], strict=False)
+    wanted = {(path, head.split()[1].decode(), head.split()[3].decode()) for head, path in rows}
+    assert set(Objects(trees.store).differing(left, right)) == wanted
+    assert {row.path for row in trees.raw_diff("", right)} == {
+        path for path, _, _ in Objects(trees.store).differing("", right)
+    }
+
+
+@given(files=TREES, asked=PATHS)
+@settings(max_examples=25, deadline=None)
+def test_a_path_of_a_tree_is_read_as_git_reads_it(trees: Trees, files: dict[str, str], asked: str) -> None:
+    name = f"{plant(trees.store, files)}:{asked}".encode()
+    for kind in (b"blob", b"tree"):
+        try:
+            found = Objects(trees.store).content(name, kind)
+        except Unsure:
+            continue
+        assert found == next(trees._ask([name], kind))
+
+
+def test_what_is_packed_is_left_to_git(trees: Trees) -> None:
+    empty, tree = plant(trees.store, {}), plant(trees.store, {"only/here": "packed away"})
+    packed = subprocess.run(
+        ["git", "-C", trees.store, "pack-objects", "-q", "objects/pack/pack"],
+        input="\n".join([tree, *trees._git("rev-parse", f"{tree}:only", f"{tree}:only/here").decode().split()]),
+        text=True, capture_output=True, check=True,
+    )  # fmt: skip
+    assert packed.stdout
+    subprocess.run(["git", "-C", trees.store, "prune-packed", "-q"], check=True)
+    with pytest.raises(Unsure):
+        Objects(trees.store).content(f"{tree}:only/here".encode(), b"blob")
+    assert list(trees.contents([f"{tree}:only/here".encode()], b"blob")) == [b"packed away"]
+    assert [row.path for row in trees.raw_diff(empty, tree)] == [b"only/here"]
+    assert [entry.path for entry in trees.manifest(tree).files] == ["only/here"]
