@@ -203,7 +203,7 @@ def _reset(project: Project) -> Goal:
     change()
     by_git()  # once before it counts: now git has seen every file
     rounds = []
-    for _ in range(7):
+    for _ in range(3):
         change()
         by_us = _timed(lambda: workspace.reset(before))
         by_git()  # a new layer: git looks at every file once more
