@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.workspace.syscalls import unmount
+from ratchet.workspace import homes
+from ratchet.workspace.room import RAM
+from ratchet.workspace.syscalls import is_mounted, unmount
 
 
 @pytest.fixture(autouse=True)
@@ -24,13 +26,34 @@ def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_stays_mounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What a failed test left mounted would keep pytest from ever removing its folders."""
+    """What a test left mounted would keep pytest from ever removing its folders; that of a killed session too."""
+    base = tmp_path_factory.getbasetemp()
+    for earlier in _dead_sessions(base):
+        _unmount_below(f"{earlier}/")
     yield
-    base = str(tmp_path_factory.getbasetemp())
+    _unmount_below(f"{base}/")
+
+
+def _dead_sessions(base: Path) -> list[Path]:
+    """Folders of sessions that are over, by the process that pytest writes down in each."""
+    root = next((folder for folder in base.parents if folder.name.startswith("pytest-of-")), None)
+    return [folder for folder in root.glob("pytest-*") if not _is_alive(folder / ".lock")] if root else []
+
+
+def _is_alive(lock: Path) -> bool:
+    try:
+        return Path(f"/proc/{int(lock.read_text())}").exists()
+    except (OSError, ValueError):
+        return lock.parent.is_symlink()  # `pytest-current` leads to one that has its own
+
+
+def _unmount_below(base: str) -> None:
     for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
         target = line.split()[1]
         if target.startswith(base) and os.geteuid() == 0:
             unmount(target)
-    for home in Path("/dev/shm").glob("ratchet-*/home"):
-        if str(home.readlink()).startswith(base):
-            shutil.rmtree(home.parent)
+    for home, name in homes.on_ram(RAM):
+        if name.startswith(base):
+            if is_mounted(f"{home}/tree"):
+                unmount(f"{home}/tree")
+            shutil.rmtree(home, ignore_errors=True)

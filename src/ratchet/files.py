@@ -39,6 +39,15 @@ def make_private_dir(path: Path) -> Path:
     return path
 
 
+def make_state_dir(repo: Path) -> Path:
+    """The repository's `.ratchet`, which ignores itself: whatever makes it, `git status` stays as it was."""
+    folder = make_private_dir(repo / ".ratchet")
+    ignore = folder / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n")
+    return folder
+
+
 def open_private(path: Path) -> IO[bytes]:
     """For adding to: made for its owner only if it is not there yet."""
     with room_for(path):

@@ -20,19 +20,19 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
-from functools import lru_cache, wraps
+from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any, ParamSpec, Protocol
+from typing import IO, Any, Protocol
 
 import msgspec
 
 from ratchet.core.lease import Holder
 from ratchet.errors import EnvironmentCannot
 from ratchet.files import open_private
-from ratchet.reaper import descendants
+from ratchet.reaper import STARTED, TRUE_STDERR, descendants
 
 REAPER = Path(__file__).with_name("reaper.py")
 GRACE_S = 5.0
@@ -66,10 +66,6 @@ class Confinement(Protocol):
         """Whether what runs in it can write nothing but what it was given."""
         ...
 
-    def did_not_start(self, said: bytes) -> bool:
-        """Whether what was printed says that the confinement failed, before the command was run."""
-        ...
-
 
 _confinement: ContextVar[Confinement | None] = ContextVar("confinement", default=None)
 
@@ -94,45 +90,18 @@ class ProgramMissing(EnvironmentCannot):
     """The program to start is not there: install it or correct the command."""
 
 
-P = ParamSpec("P")
+class ConfinementFailed(EnvironmentCannot):
+    """The sandbox could not be made, so the command was not run: `ratchet doctor` may know why."""
+
+
+# Bubblewrap walks over every mount there is, and gives up when another workspace's goes away meanwhile.
 START_TRIES = 5
-
-
-def _tried_again(run: Callable[P, Awaitable[Finished]]) -> Callable[P, Awaitable[Finished]]:
-    """A confinement that did not start has not run the command: that is nobody's result, and worth another try."""
-
-    async def until_started(*args: P.args, **kwargs: P.kwargs) -> Finished:
-        confinement = _confinement.get()
-        said = kwargs.get("errors") or kwargs["output"]
-        assert isinstance(said, Path)
-        for tries_left in reversed(range(START_TRIES)):
-            before = said.stat().st_size if said.exists() else 0
-            ended = await run(*args, **kwargs)
-            if confinement is None or ended.exit_code != 1 or not confinement.did_not_start(_first(said, before)):
-                break
-            if tries_left:
-                os.truncate(said, before)
-        return ended
-
-    return wraps(run)(until_started)
-
-
-def never_started(errors: Path) -> bool:
-    """Whether the confinement failed of a program one talked with, before it was run; `errors` is its stderr."""
-    confinement = _confinement.get()
-    return confinement is not None and errors.is_file() and confinement.did_not_start(_first(errors, 0))
-
-
-def _first(path: Path, start: int) -> bytes:
-    with path.open("rb") as file:
-        file.seek(start)
-        return file.read(512)
-
+# The command's first act once it is confined (see reaper.py): say so, and go on with the stderr that was kept for it.
+_LAUNCH = ["sh", "-c", f'echo {STARTED.decode().strip()} >&2; exec "$@" 2>&{TRUE_STDERR} {TRUE_STDERR}>&-', "sh"]
 
 Hear = Callable[[bytes], bool]
 
 
-@_tried_again
 async def supervise(
     argv: Sequence[str],
     *,
@@ -275,10 +244,10 @@ async def _start(
     stdout: IO[bytes] | int,
     stderr: IO[bytes] | int,
 ) -> _Reaped:
-    argv, cwd, env = _confine(argv, cwd, env, writable)
+    argv, cwd, env, tries = _confine(argv, cwd, env, writable)
     lifeline_read, lifeline = os.pipe()
     result, result_write = os.pipe()
-    reaper = [sys.executable, "-I", "-S", str(REAPER), str(lifeline_read), str(result_write), str(grace_s), "--"]
+    reaper = _reaper(lifeline_read, result_write, grace_s, tries)
     try:
         process = await asyncio.create_subprocess_exec(
             *reaper,
@@ -304,15 +273,19 @@ async def _start(
 
 def _confine(
     argv: Sequence[str], cwd: Path, env: Mapping[str, str], writable: Sequence[Path]
-) -> tuple[Sequence[str], Path, Mapping[str, str]]:
+) -> tuple[Sequence[str], Path, Mapping[str, str], int]:
     confinement = _confinement.get()
     if confinement is None:
-        return argv, cwd, env
+        return argv, cwd, env, 0
     # Inside a sandbox a missing program is only an exit code: look before.
     if shutil.which(cwd / argv[0] if "/" in argv[0] else argv[0], path=env.get("PATH")) is None:
         raise ProgramMissing(f"{argv[0]} cannot be started: not found", hint="check the command and your PATH")
-    wrapped, inside = confinement.wrap(argv, cwd=cwd, env=env, writable=writable)
-    return wrapped, Path("/"), inside
+    wrapped, inside = confinement.wrap([*_LAUNCH, *argv], cwd=cwd, env=env, writable=writable)
+    return wrapped, Path("/"), inside, START_TRIES
+
+
+def _reaper(lifeline: int, result: int, grace_s: float, tries: int) -> list[str]:
+    return [sys.executable, "-I", "-S", str(REAPER), *map(str, (lifeline, result, grace_s, tries)), "--"]
 
 
 def _stdin_file(content: bytes) -> IO[bytes]:
@@ -393,6 +366,8 @@ def _read_result(result: int, argv: Sequence[str]) -> tuple[int, int]:
     match words:
         case ["exit", code, survivors]:
             return int(code), int(survivors)
+        case ["unstarted", *said]:
+            raise ConfinementFailed(f"the sandbox could not be made: {' '.join(said)}", hint="ratchet doctor")
         case ["error", number, why]:
             if int(number) in (2, 13):  # ENOENT, EACCES
                 raise ProgramMissing(f"{argv[0]} cannot be started: {why}", hint="check the command and your PATH")
@@ -429,10 +404,10 @@ def call(
 
 def attach(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> int:
     """Run a program on our own terminal and return its exit code; what it started dies with it."""
-    argv, cwd, env = _confine(argv, cwd, env, ())
+    argv, cwd, env, tries = _confine(argv, cwd, env, ())
     lifeline_read, lifeline = os.pipe()
     result, result_write = os.pipe()
-    command = [sys.executable, "-I", "-S", str(REAPER), str(lifeline_read), str(result_write), str(GRACE_S), "--"]
+    command = _reaper(lifeline_read, result_write, GRACE_S, tries)
     try:
         with subprocess.Popen(
             [*command, *argv], cwd=cwd, env=dict(env), pass_fds=(lifeline_read, result_write)

@@ -1,9 +1,14 @@
 """The program that stands between the factory and each child: when it ends, every descendant is gone.
 
-Run as `python -I -S reaper.py LIFELINE RESULT -- argv…` and by `process.py` only. It imports next to nothing, so
-that it starts in milliseconds. A group signal is not enough: agents put their shells into sessions of their own. So
-the reaper makes itself the parent of all orphans below it (Linux), and kills whatever is left when the child has ended,
-when it is told to (SIGTERM), or when the factory is gone: then nobody holds the other end of LIFELINE any more.
+Run as `python -I -S reaper.py LIFELINE RESULT GRACE TRIES -- argv…` and by `process.py` only. It imports next to
+nothing, so that it starts in milliseconds. A group signal is not enough: agents put their shells into sessions of
+their own. So the reaper makes itself the parent of all orphans below it (Linux), and kills whatever is left when the
+child has ended, when it is told to (SIGTERM), or when the factory is gone: then nobody holds the other end of LIFELINE
+any more.
+
+A confined command (TRIES above 0) says STARTED first thing on its stderr, and goes on with the real one, which is
+file TRUE_STDERR till then. So what a sandbox says that could not be made is never taken for the command's, and the
+sandbox is made again.
 """
 
 # What is below `ctypes` and `signal`: what those add, enums above all, takes as long to load as the interpreter does.
@@ -16,10 +21,12 @@ import time
 
 PR_SET_CHILD_SUBREAPER = 36
 SWEEP_S = 10.0
+STARTED = b"started\n"
+TRUE_STDERR = 9
 
 
 def main(argv: list[str]) -> int:
-    lifeline, result, grace_s = int(argv[1]), int(argv[2]), float(argv[3])
+    lifeline, result, grace_s, tries = int(argv[1]), int(argv[2]), float(argv[3]), int(argv[4])
     command = argv[argv.index("--") + 1 :]
     os.set_inheritable(lifeline, False)
     os.set_inheritable(result, False)
@@ -30,15 +37,39 @@ def main(argv: list[str]) -> int:
     stops: list[int] = []
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda got, _frame: stops.append(got) if got != signal.SIGCHLD else None)
-    try:
-        child = start(command)
-    except OSError as error:
-        say(result, f"error {error.errno} {error.strerror}")
-        return 127
-    status = wait(child, lifeline, wake, stops, grace_s)
-    left = sweep(child)
-    say(result, f"exit {status} {left}")
-    return 0
+    held = hold_back() if tries else None
+    while True:
+        try:
+            child = start(command, held)
+        except OSError as error:
+            say(result, f"error {error.errno} {error.strerror}")
+            return 127
+        status = wait(child, lifeline, wake, stops, grace_s)
+        left = sweep(child)
+        tries -= 1
+        if held is None or stops or has_started(held):
+            say(result, f"exit {status} {left}")
+            return 0
+        if tries <= 0:
+            say(result, f"unstarted {said(held)}")
+            return 0
+
+
+def hold_back() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("stderr")
+    import tempfile  # noqa: PLC0415 — only where there is no memfd: it is slow to load
+
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def has_started(held: int) -> bool:
+    return STARTED in os.pread(held, 65_536, 0)
+
+
+def said(held: int) -> str:
+    return os.pread(held, 400, 0).decode(errors="replace").strip().replace("\n", "; ")
 
 
 def adopt_orphans() -> None:
@@ -47,10 +78,15 @@ def adopt_orphans() -> None:
         _ctypes.call_function(prctl, (PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
-def start(command: list[str]) -> int:
+def start(command: list[str], held: int | None) -> int:
     """posix_spawn reports a missing program as an error here, where a fork would hide it in an exit code."""
     ours = [signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE]
-    return os.posix_spawnp(command[0], command, os.environ, setsid=True, setsigdef=ours)
+    files = []
+    if held is not None:
+        os.ftruncate(held, 0)
+        os.lseek(held, 0, os.SEEK_SET)
+        files = [(os.POSIX_SPAWN_DUP2, 2, TRUE_STDERR), (os.POSIX_SPAWN_DUP2, held, 2)]
+    return os.posix_spawnp(command[0], command, os.environ, setsid=True, setsigdef=ours, file_actions=files)
 
 
 def wait(child: int, lifeline: int, wake: int, stops: list[int], grace_s: float) -> int:
@@ -71,6 +107,7 @@ def wait(child: int, lifeline: int, wake: int, stops: list[int], grace_s: float)
         pause_ms = 50 if deadline is not None else None
         for ready, _ in poll.poll(pause_ms):
             if ready == lifeline:
+                stops.append(signal.SIGHUP)
                 kill_tree(child)
                 poll.unregister(lifeline)
                 deadline = time.monotonic()

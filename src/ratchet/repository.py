@@ -14,7 +14,7 @@ import msgspec
 
 from ratchet.core.repo import RepoKind, address_of, repo_kind
 from ratchet.errors import EnvironmentCannot, GitFailed, UsageError
-from ratchet.files import make_private_dir
+from ratchet.files import make_private_dir, make_state_dir
 from ratchet.workspace.git import git, text
 
 
@@ -29,15 +29,14 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> Path:
-        """`.ratchet`, which ignores itself."""
-        folder = make_private_dir(self.root / ".ratchet")
-        ignore = folder / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n")
-        return folder
+        return make_state_dir(self.root)
 
 
 def find(start: Path) -> Repository:
+    if not start.exists():
+        raise UsageError(f"{start} does not exist", hint="name a folder in a git repository")
+    if not os.access(start, os.R_OK | os.X_OK):
+        raise UsageError(f"{start} is not readable", hint="check its permissions")
     with suppress(GitFailed, ValueError):
         root, head = text("rev-parse", "--show-toplevel", "HEAD^{commit}", cwd=start).splitlines()
         return Repository(root=Path(root), head=head)

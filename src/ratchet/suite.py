@@ -27,7 +27,7 @@ from ratchet.core.packet import changed_lines
 from ratchet.core.report import RED, Report, ReportStatus, TestResult, TestStatus, merge
 from ratchet.core.watching import Known
 from ratchet.errors import EnvironmentCannot, GitFailed, UsageError
-from ratchet.files import make_private_dir
+from ratchet.files import make_private_dir, make_state_dir
 from ratchet.places import open_workspaces, recipe_of, user_state
 from ratchet.process import ProgramMissing, this_process
 from ratchet.workspace import Refused
@@ -93,9 +93,7 @@ class Suite:
     @property
     def state(self) -> Path:
         if self.repo:
-            top = make_private_dir(self.repo / ".ratchet")
-            if not (top / ".gitignore").exists():
-                (top / ".gitignore").write_text("*\n")
+            top = make_state_dir(self.repo)
             inside = self.folder.relative_to(self.repo).as_posix()
             return make_private_dir(top / "tests" / ("all" if inside == "." else _slug(inside)))
         return make_private_dir(user_state() / "tests" / _slug(str(self.folder)))

@@ -29,7 +29,7 @@ from ratchet.core import watching
 from ratchet.core.report import Report, TestResult, merge
 from ratchet.core.watching import Colour, Stage, WatchState
 from ratchet.errors import EnvironmentCannot, GitFailed, UsageError
-from ratchet.files import make_private_dir
+from ratchet.files import make_private_dir, make_state_dir
 from ratchet.places import open_workspaces, recipe_of, sandbox_settings
 from ratchet.process import ProgramMissing, confined, supervise, this_process
 from ratchet.steps.work import cross
@@ -320,7 +320,7 @@ class Watch:
     def _become(self, state: WatchState) -> None:
         self.state = msgspec.structs.replace(state, at=datetime.now(UTC).isoformat(timespec="milliseconds"))
         if self.repo.is_dir():
-            keep(make_private_dir(self.repo / ".ratchet") / FILE, msgspec.json.encode(self.state))
+            keep(make_state_dir(self.repo) / FILE, msgspec.json.encode(self.state))
         self._tell(self.state)
 
     async def _notify(self, earlier: asyncio.Task[None] | None) -> None:

@@ -33,24 +33,6 @@ class Free:
     def wrap(self, argv: Any, *, cwd: Path, env: Any, writable: Any) -> tuple[list[str], dict[str, str]]:
         return ["sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", str(cwd), *argv], dict(env)
 
-    def did_not_start(self, said: bytes) -> bool:
-        return False
-
-
-class Unsteady(Free):
-    """Fails to start, once."""
-
-    def __init__(self) -> None:
-        self.started = 0
-
-    def wrap(self, argv: Any, *, cwd: Path, env: Any, writable: Any) -> tuple[list[str], dict[str, str]]:
-        self.started += 1
-        failing = ["sh", "-c", "echo bwrap: a mount went away >&2; exit 1"]
-        return super().wrap(failing if self.started == 1 else argv, cwd=cwd, env=env, writable=writable)
-
-    def did_not_start(self, said: bytes) -> bool:
-        return said.startswith(b"bwrap: ")
-
 
 def say(tmp_path: Path, prompt: str, *, by: Confinement | None = None, **more: Any) -> tuple[list[Said], Outcome]:
     """One turn of an agent that does what its prompt says."""
@@ -181,11 +163,6 @@ def test_other_ends_are_failures_with_a_reason(tmp_path: Path, stop: str, reason
 
 def test_a_turn_that_was_cancelled_says_so(tmp_path: Path) -> None:
     assert isinstance(say(tmp_path, "stop cancelled")[1], Cancelled)
-
-
-def test_a_sandbox_that_did_not_start_is_no_crash_of_the_agents(tmp_path: Path) -> None:
-    by = Unsteady()
-    assert text_of(say(tmp_path, "env NOTHING", by=by)[1]) == "unset" and by.started == 2
 
 
 def test_an_agent_that_dies_has_crashed(tmp_path: Path) -> None:

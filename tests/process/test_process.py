@@ -14,7 +14,19 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from ratchet.process import Finished, ProgramMissing, call, confined, conversing, is_gone, supervise, this_process
+from ratchet.process import (
+    START_TRIES,
+    ConfinementFailed,
+    Finished,
+    ProgramMissing,
+    attach,
+    call,
+    confined,
+    conversing,
+    is_gone,
+    supervise,
+    this_process,
+)
 
 PYTHON = sys.executable
 
@@ -72,27 +84,51 @@ while not os.path.exists(sys.argv[1]) or not open(sys.argv[1]).read():
 class Fickle:
     """A confinement that fails to start as often as it is told."""
 
-    def __init__(self, failures: int) -> None:
-        self.left = failures
+    contains = False
+
+    def __init__(self, folder: Path, failures: int) -> None:
+        self.count, self.failures = folder / "tries", failures
 
     def wrap(
         self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], writable: Sequence[Path]
     ) -> tuple[list[str], dict[str, str]]:
-        self.left -= 1
-        refused = ["sh", "-c", "echo 'jail: a mount went away' >&2; exit 1"]
-        return (refused if self.left >= 0 else list(argv)), dict(env)
-
-    contains = False
-
-    def did_not_start(self, said: bytes) -> bool:
-        return said.startswith(b"jail: ")
+        script = (
+            'echo x >> "$1"; [ $(wc -l < "$1") -gt "$2" ] || { echo jail: a mount went away >&2; exit 1; };'
+            'shift 2; exec "$@"'
+        )
+        return ["sh", "-c", script, "sh", str(self.count), str(self.failures), *argv], dict(env)
 
 
-@pytest.mark.parametrize(("failures", "code", "words"), [(2, 7, "hello\n"), (99, 1, "jail: a mount went away\n")])
-def test_a_confinement_that_does_not_start_is_tried_again(tmp_path: Path, failures: int, code: int, words: str) -> None:
-    with confined(Fickle(failures)):
-        ended = run(tmp_path, "sh", "-c", "echo hello; exit 7")
-    assert (ended.exit_code, said(tmp_path)) == (code, words)
+def test_a_confinement_that_does_not_start_is_made_again_and_says_nothing(tmp_path: Path) -> None:
+    with confined(Fickle(tmp_path, 2)):
+        ended = run(tmp_path, "sh", "-c", "echo hello; echo jail: of ours >&2; exit 1")
+    assert (ended.exit_code, said(tmp_path)) == (1, "hello\njail: of ours\n")
+    assert (tmp_path / "tries").read_text() == "x\n" * 3
+
+
+def test_a_confinement_that_never_starts_is_an_error_and_no_result(tmp_path: Path) -> None:
+    with confined(Fickle(tmp_path, 99)), pytest.raises(ConfinementFailed, match="jail: a mount went away"):
+        run(tmp_path, "true")
+    assert (tmp_path / "tries").read_text() == "x\n" * START_TRIES
+
+
+def test_a_program_on_our_terminal_has_its_confinement_made_again_too(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with confined(Fickle(tmp_path, 2)):
+        code = attach(["sh", "-c", "echo hello; echo oops >&2; exit 7"], cwd=tmp_path, env=os.environ)
+    assert (code, *capfd.readouterr()) == (7, "hello\n", "oops\n")
+
+
+def test_a_program_one_talks_with_has_its_confinement_made_again_too(tmp_path: Path) -> None:
+    async def talk() -> bytes:
+        with confined(Fickle(tmp_path, 2)):
+            async with conversing(["cat"], cwd=tmp_path, env=os.environ, errors=tmp_path / "errors") as (heard, told):
+                told.write(b"hello\n")
+                return await heard.readline()
+
+    assert asyncio.run(talk()) == b"hello\n"
+    assert (tmp_path / "errors").read_bytes() == b""
 
 
 def test_a_child_gets_its_input_and_its_output_is_kept(tmp_path: Path) -> None:

@@ -45,10 +45,17 @@ def test_the_verbs_in_a_row(ratchet: Any, repo: Path) -> None:
     assert json.loads(ratchet("workspace", "list", "--json")) == []
 
 
+def test_a_workspace_leaves_the_developers_status_as_it_was(ratchet: Any, repo: Path) -> None:
+    ratchet("workspace", "create", "one")
+    status = subprocess.run(["git", "status", "--porcelain"], cwd=repo, capture_output=True, check=True)
+    assert status.stdout == b""
+
+
 def test_errors_end_in_a_hint_and_the_exit_code_says_whose_fault(ratchet: Any) -> None:
     ratchet("workspace", "create", "one")
     assert "hint: ratchet workspace destroy one" in ratchet("workspace", "create", "one", code=2)
     assert "there is no workspace nine" in ratchet("workspace", "exec", "nine", "--", "true", code=2)
+    assert "/not/there does not exist" in ratchet("workspace", "create", "x", "--repo", "/not/there", code=2)
     assert "would work" in ratchet("workspace", "create", "x", "--kind", "btrfs", code=3)
     assert "refused: there are 1 workspaces" in ratchet(
         "workspace", "create", "x", "--set", "workspace.max_count=1", code=3

@@ -76,6 +76,8 @@ while True:
         child(n)
         os._exit(0)
     finished = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    if verb == "fork" and "two" in [record.slug for record in spaces.records()]:
+        assert (spaces.open("two").path / "dirty").read_text() == "x", "a copy that was made half-way counts as made"
     # Whatever is left: it can be cleared by name, or taken away as the orphan it is, and then made anew and whole.
     spaces.gc() if n % 2 else [spaces.destroy(slug) for slug in ("one", "two")]
     subprocess.run(["git", "-C", repo, "update-ref", "refs/heads/ratchet/one", commit], check=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ratchet.errors import NotFound, RatchetError, UsageError
+from ratchet.errors import DiskFull, NotFound, RatchetError, UsageError
 from ratchet.process import this_process
 from ratchet.workspace import Refused
 from ratchet.workspace.bases import Recipe, SetupFailed
@@ -314,10 +314,75 @@ def test_a_workspace_that_lost_its_layer_is_not_found_and_can_be_made_again(plai
         pytest.skip(f"{one.record.kind} has no layer to lose")
     subprocess.run(["umount", str(one.path)], check=True)
     subprocess.run(["rm", "-rf", one.record.layer], check=True)
-    with pytest.raises(NotFound, match="lost its writable layer"):
+    with pytest.raises(NotFound, match="was lost with the RAM disk"):
         plain.open("one")
+    assert plain.records() == []
     assert plain.gc() == ["one"]
+    assert list((repo / ".git" / "worktrees").iterdir()) == []
     assert make(plain, repo).checkpoint()
+
+
+def test_a_name_a_reboot_has_left_never_leads_to_the_workspace_of_another_folder(repo: Path, tmp_path: Path) -> None:
+    slug = f"left-{os.getpid()}"
+    ours, theirs = (Workspaces(tmp_path / name, bases=tmp_path / "bases", limits=SMALL) for name in ("x", "y"))
+    one = make(ours, repo, slug)
+    if one.record.on != "ram":
+        pytest.skip("there is no RAM disk here to lose")
+    subprocess.run(["umount", str(one.path)], check=True)
+    subprocess.run(["rm", "-rf", one.record.layer], check=True)
+    other = make(theirs, repo, slug)
+    assert other.record.layer == one.record.layer, "the name in RAM is free again"
+    assert ours.records() == []
+    with pytest.raises(NotFound, match="was lost"):
+        ours.open(slug)
+    assert ours.gc() == [slug]
+    assert make(ours, repo, slug).record.layer != other.record.layer
+    assert ours.destroy(slug)
+    assert (other.path / "src" / "app.py").exists()
+    assert theirs.destroy(slug)
+
+
+def test_what_is_left_of_a_try_whose_process_was_killed_is_removed_and_a_young_one_is_not(
+    plain: Workspaces, repo: Path
+) -> None:
+    make(plain, repo)
+    places = (plain.root, plain.bases.root, plain.ram)
+    old, young = ([place / f".ratchet-try-{age}-{os.getpid()}" for place in places] for age in ("old", "young"))
+    for path in (*old, *young):
+        (path / "upper").mkdir(parents=True)
+    for path in old:
+        os.utime(path, (0, 0))
+    plain.gc()
+    left = [path.exists() for path in (*old, *young)]
+    for path in young:
+        shutil.rmtree(path)
+    assert left == [False] * 3 + [True] * 3
+
+
+def test_a_fork_whose_content_cannot_be_laid_leaves_neither_a_copy_nor_a_branch(
+    repo: Path, tmp_path: Path, disk: Disk
+) -> None:
+    spaces = Workspaces(
+        tmp_path / "ws", bases=tmp_path / "bases", limits=Limits(min_free_ram_bytes=0), ram=disk("ram", "size=1m")
+    )
+    one = make(spaces, repo, kind="overlay-ram")
+    (one.path / "large").write_bytes(os.urandom(600 << 10))
+    with pytest.raises(DiskFull):
+        spaces.fork("one", "two")
+    assert [record.slug for record in spaces.records()] == ["one"]
+    assert [path.name for path in spaces.ram.iterdir()] == ["ratchet-one"]
+    assert sh("git", "branch", "--list", "ratchet/two", cwd=repo) == ""
+    spaces.destroy("one")
+
+
+def test_what_a_root_that_was_deleted_by_hand_had_in_ram_is_removed(plain: Workspaces, repo: Path) -> None:
+    one = make(plain, repo, f"nameless-{os.getpid()}")
+    if one.record.on != "ram":
+        pytest.skip("there is no RAM disk here")
+    shutil.rmtree(plain.root)
+    plain.gc()
+    assert not Path(one.record.layer).exists()
+    assert one.record.path not in Path("/proc/self/mounts").read_text()
 
 
 def test_the_same_slug_in_another_folder_of_workspaces_is_another_workspace(repo: Path, tmp_path: Path) -> None:

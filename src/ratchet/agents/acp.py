@@ -17,7 +17,7 @@ from ratchet.agents.command import words_of
 from ratchet.agents.faults import complaint, dated
 from ratchet.agents.hearing import Hearing
 from ratchet.agents.native import Program, Setting, make_homes, make_place, present, split_handle
-from ratchet.agents.undertone import Undertone, errors_of, tail, until_started
+from ratchet.agents.undertone import Undertone, errors_of, tail
 from ratchet.errors import UsageError
 from ratchet.process import contained, conversing
 
@@ -40,9 +40,6 @@ class AcpAgent:
         self.kin = _kin_of(program)
 
     async def ask(self, ask: Ask, tell: Tell) -> Outcome:
-        return await until_started(ask, lambda: self._once(ask, tell))
-
-    async def _once(self, ask: Ask, tell: Tell) -> Outcome:
         session, before = split_handle(ask.session)
         ears = Undertone(self.kin.logs if self.kin else (), ask)
 

@@ -32,7 +32,7 @@ from ratchet.agents import (
 from ratchet.agents.command import words_of
 from ratchet.agents.faults import complaint, dated, stamp
 from ratchet.agents.native import make_place
-from ratchet.agents.undertone import errors_of, tail, until_started
+from ratchet.agents.undertone import errors_of, tail
 from ratchet.core import wire
 from ratchet.core.failure import Reason
 from ratchet.core.receipt import Usage
@@ -51,9 +51,6 @@ class LineAgent:
     async def ask(self, ask: Ask, tell: Tell) -> Outcome:
         if ask.action not in wire.Action.__members__.values():
             return Failed(reason=Reason.MISCONFIGURED, detail=f"the line protocol has no action {ask.action!r}")
-        return await until_started(ask, lambda: self._once(ask, tell))
-
-    async def _once(self, ask: Ask, tell: Tell) -> Outcome:
         place = make_place(ask)
         command = command_of(ask, place, now=datetime.now(UTC))
         talk = Talk(command, tell)

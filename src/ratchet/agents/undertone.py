@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from ratchet.agents import Ask, Failed, Noticed, Outcome, Said
+from ratchet.agents import Ask, Failed, Noticed, Said
 from ratchet.agents.faults import complaint, dated
 from ratchet.core.failure import FAULT, Fault, Reason
-from ratchet.process import START_TRIES, never_started
 
 _STDERR_BYTES = 8_000
 _WORDS = 2  # less is a piece of a trace
@@ -65,14 +64,3 @@ def tail(path: Path) -> str:
 
 def content_of(path: Path) -> bytes:
     return path.read_bytes() if path.is_file() else b""
-
-
-async def until_started(ask: Ask, talk: Callable[[], Awaitable[Outcome]]) -> Outcome:
-    """Talk with a program; again, when its sandbox did not start: then nobody has heard us yet."""
-    for _ in range(START_TRIES):
-        errors_of(ask).unlink(missing_ok=True)
-        outcome = await talk()
-        crashed = isinstance(outcome, Failed) and outcome.reason is Reason.AGENT_CRASHED
-        if not (crashed and never_started(errors_of(ask))):
-            break
-    return outcome

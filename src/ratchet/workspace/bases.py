@@ -20,8 +20,10 @@ import msgspec
 from ratchet.errors import EnvironmentCannot
 from ratchet.files import make_private_dir, room_for
 from ratchet.process import call
+from ratchet.workspace import Record, homes
 from ratchet.workspace.copying import Lay, cloned_or_copied, copy_tree, linked, size_of
 from ratchet.workspace.git import git, text
+from ratchet.workspace.homes import read_small
 from ratchet.workspace.layers import remove
 from ratchet.workspace.monitor import has_many, monitor
 from ratchet.workspace.submodules import bring
@@ -47,6 +49,7 @@ DECIDING = frozenset([
     ".python-version",
 ])  # fmt: skip
 _SETUP_TIMEOUT_S = 3600.0
+_WHOLE, _GOING = "base.json", "going.json"  # written last; while an eviction looks whether anybody uses the base
 _EXCLUDED = frozenset(EXCLUDED)
 
 
@@ -92,19 +95,35 @@ class SetupFailed(EnvironmentCannot):
 
 
 class Bases:
-    def __init__(self, root: Path, *, max_bytes: int) -> None:
-        self.root, self.max_bytes = root, max_bytes
+    def __init__(self, root: Path, *, max_bytes: int, ram: Path) -> None:
+        self.root, self.max_bytes, self.ram = root, max_bytes, ram
 
-    def take(self, source: Source, commit: str, recipe: Recipe, *, user: str, home: str) -> Base | None:
-        """The base, marked as used by `home` until `give_back`; None when it must be prepared first."""
+    def find(self, source: Source, commit: str, recipe: Recipe) -> Base | None:
+        """The base; None when it must be prepared first."""
         place = f"{self.root}/{self._key(source, commit, recipe)}"
-        base = self._use(place, user, home)
+        base = _whole(place)
         return base if base and os.path.exists(_kept(source, place)) else None
+
+    def use(self, base: Base, record: Record, home: str) -> bool:
+        """Keep it from being removed until `give_back`; False when it is gone already.
+
+        Mark first, look afterwards: an eviction that did not see the mark has moved the base away by then. A record on
+        the RAM disk is itself the mark.
+        """
+        try:
+            if record.on != "ram":
+                os.symlink(home, f"{base.path}/users/{record.id}")
+            os.utime(f"{base.path}/{_WHOLE}")  # the least recently used goes first
+        except FileNotFoundError:
+            return False
+        return True
 
     def prepare(self, source: Source, commit: str, recipe: Recipe) -> None:
         """Make the base, or wait for whoever is making it."""
         place = f"{self.root}/{self._key(source, commit, recipe)}"
         with self._alone(place):
+            with suppress(FileNotFoundError):  # who was to remove it has been killed
+                os.rename(f"{place}/{_GOING}", f"{place}/{_WHOLE}")
             base = _whole(place)
             if base is None:
                 self._prepare(Path(place), source, commit, recipe)
@@ -113,27 +132,15 @@ class Bases:
             if not os.path.exists(_kept(source, place)):
                 _keep_tree(source, base)
 
-    def give_back(self, base: str, user: str) -> None:
-        with suppress(FileNotFoundError, NotADirectoryError):
-            os.unlink(f"{base}/users/{user}")
+    def give_back(self, record: Record) -> None:
+        if record.on != "ram":
+            with suppress(FileNotFoundError, NotADirectoryError):
+                os.unlink(f"{record.base}/users/{record.id}")
 
     def _key(self, source: Source, commit: str, recipe: Recipe) -> str:
         carried = [(name, stamp) for name in recipe.carry if (stamp := _stamp(f"{source.root}/{name}"))]
         words = [source.git_dir, source.root, commit, recipe.setup, carried]
         return hashlib.sha256(msgspec.json.encode(words)).hexdigest()[:24]
-
-    def _use(self, place: str, user: str, home: str) -> Base | None:
-        """Mark first, look afterwards: an eviction that did not see the mark has moved the base away by then."""
-        try:
-            with suppress(FileExistsError):
-                os.symlink(home, f"{place}/users/{user}")
-        except FileNotFoundError:
-            return None
-        base = _whole(place)
-        if base:
-            with suppress(OSError):
-                os.utime(f"{place}/base.json")
-        return base
 
     @contextmanager
     def _alone(self, place: str) -> Iterator[None]:
@@ -189,7 +196,7 @@ class Bases:
             tracked_anyway=_tracked_anyway(trees),
             submodules=submodules,
         )
-        (making / "base.json").write_bytes(msgspec.json.encode(base))
+        (making / _WHOLE).write_bytes(msgspec.json.encode(base))
 
     def _twin(self, source: Source, dependencies: str) -> Base | None:
         """A base of the same project whose dependencies were decided by the same files: set-up need not run again."""
@@ -231,24 +238,30 @@ class Bases:
             yield
 
     def _remove_unused(self, place: Path) -> bool:
-        trash = place.with_name(f".trash-{place.name}")
+        """Nobody finds it without its marker; who found it before has left a mark, which we then see."""
         try:
             with self._if_free(place.name):
-                if in_use(place):
+                if self._in_use(place):
                     return False
-                place.rename(trash)
-                if in_use(trash):  # somebody marked it between the look and the move
-                    trash.rename(place)
+                (place / _WHOLE).rename(place / _GOING)
+                if self._in_use(place):
+                    (place / _GOING).rename(place / _WHOLE)
                     return False
+                trash = place.rename(place.with_name(f".trash-{place.name}"))
                 remove_base(trash)
         except (BlockingIOError, FileNotFoundError):
             return False
         return True
 
+    def _in_use(self, place: Path) -> bool:
+        users = place / "users"
+        marks = users.iterdir() if users.is_dir() else []
+        return any(os.path.lexists(os.readlink(mark)) for mark in marks) or str(place) in homes.bases_in_use(self.ram)
+
     def list(self) -> list[Base]:
         """All finished ones, least recently used first."""
         found = []
-        for marker in self.root.glob("*/base.json") if self.root.exists() else []:
+        for marker in self.root.glob(f"*/{_WHOLE}") if self.root.exists() else []:
             with suppress(OSError):
                 base = read_base(str(marker.parent))
                 if base and not marker.parent.name.startswith("."):
@@ -289,17 +302,11 @@ def _keep_tree(source: Source, base: Base) -> None:
 
 
 def read_base(place: str) -> Base | None:
-    with open(f"{place}/base.json", "rb") as file:
-        content = file.read()
     try:
-        return msgspec.structs.replace(msgspec.json.decode(content, type=Base), path=place)
+        base = msgspec.json.decode(read_small(f"{place}/{_WHOLE}"), type=Base)
     except msgspec.DecodeError:
         return None
-
-
-def in_use(place: Path) -> bool:
-    users = place / "users"
-    return users.is_dir() and any(os.path.lexists(os.readlink(mark)) for mark in users.iterdir())
+    return msgspec.structs.replace(base, path=place)
 
 
 def remove_base(place: Path) -> None:

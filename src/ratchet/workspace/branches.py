@@ -39,10 +39,8 @@ def make_branch(git_dir: str, ref: str, commit: str) -> None:
         git("update-ref", ref, commit, "", env={"GIT_DIR": git_dir})
         return
     path = f"{git_dir}/{ref}"
-    with suppress(FileExistsError):
-        os.makedirs(os.path.dirname(path), exist_ok=True)
     try:
-        handle = os.open(f"{path}.lock", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        handle = _open_lock(f"{path}.lock")
     except FileExistsError:  # a maker was killed here, or git is at it: git knows how to wait
         free(git_dir, ref)
         git("update-ref", ref, commit, env={"GIT_DIR": git_dir, "GIT_TRACE2": "0"})
@@ -51,9 +49,23 @@ def make_branch(git_dir: str, ref: str, commit: str) -> None:
         raise UsageError(
             f"a branch named {ref.split('/')[2]} is in the way of {ref}", hint="git branch -m ratchet another-name"
         ) from error
-    with os.fdopen(handle, "w") as file:
-        file.write(f"{commit}\n")
-    os.rename(f"{path}.lock", path)
+    try:
+        os.write(handle, f"{commit}\n".encode())
+        os.rename(f"{path}.lock", path)
+    except BaseException:
+        os.unlink(f"{path}.lock")
+        raise
+    finally:
+        os.close(handle)
+
+
+def _open_lock(path: str) -> int:
+    how = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        return os.open(path, how, 0o644)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return os.open(path, how, 0o644)
 
 
 def drop_branch(git_dir: str, ref: str) -> None:

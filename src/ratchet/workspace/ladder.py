@@ -7,7 +7,9 @@ import errno
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -15,8 +17,12 @@ import msgspec
 from ratchet.errors import EnvironmentCannot, UsageError
 from ratchet.process import hold, let_go
 from ratchet.workspace.copying import NO_CLONES
+from ratchet.workspace.layers import remove
 from ratchet.workspace.overlay import HOLDER
-from ratchet.workspace.syscalls import BTRFS_MAGIC, clone_file, file_system, mount_overlay, unmount
+from ratchet.workspace.syscalls import BTRFS_MAGIC, clone_file, file_system, is_mounted, mount_overlay, unmount
+
+_TRY = ".ratchet-try-"
+_TRY_MAX_S = 600.0
 
 
 class Rung(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +70,18 @@ def choose(kind: str, places: Places) -> str:
     raise KindMissing(f"{kind}: {asked[0].why}; {working} would work", hint=f"--kind {working}, or --kind auto")
 
 
+def sweep_tries(places: Places) -> None:
+    """Remove what is left of tries whose process was killed: one that still runs is younger."""
+    for place in (places.workspaces, places.bases, places.layers):
+        for path in place.glob(f"{_TRY}*") if place.exists() else []:
+            with suppress(OSError):
+                found = path.lstat()
+                if found.st_uid == os.geteuid() and found.st_mtime < time.time() - _TRY_MAX_S:
+                    if is_mounted(str(path)):
+                        unmount(str(path))
+                    remove(path)
+
+
 def _overlay(places: Places) -> str:
     if os.geteuid() != 0:
         return "mounting needs root"
@@ -84,9 +102,9 @@ def _try_overlay(places: Places, attempt: Callable[[list[str]], None]) -> str:
         return "only Linux has overlay mounts"
     try:
         with (
-            tempfile.TemporaryDirectory(dir=places.bases, prefix=".try-") as lower,
-            tempfile.TemporaryDirectory(dir=places.layers, prefix=".ratchet-try-") as layer,
-            tempfile.TemporaryDirectory(dir=places.workspaces, prefix=".try-") as target,
+            tempfile.TemporaryDirectory(dir=places.bases, prefix=_TRY) as lower,
+            tempfile.TemporaryDirectory(dir=places.layers, prefix=_TRY) as layer,
+            tempfile.TemporaryDirectory(dir=places.workspaces, prefix=_TRY) as target,
         ):
             for name in ("upper", "work"):
                 (Path(layer) / name).mkdir()
@@ -127,8 +145,8 @@ def _btrfs(places: Places) -> str:
 def _reflink(places: Places) -> str:
     try:
         with (
-            tempfile.NamedTemporaryFile(dir=places.bases, prefix=".try-") as source,
-            tempfile.TemporaryDirectory(dir=places.workspaces, prefix=".try-") as target,
+            tempfile.NamedTemporaryFile(dir=places.bases, prefix=_TRY) as source,
+            tempfile.TemporaryDirectory(dir=places.workspaces, prefix=_TRY) as target,
         ):
             source.write(b"x" * 4096)
             source.flush()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from ratchet.files import NO_ROOM, room_for
 from ratchet.process import hold, is_gone, let_go, stay
-from ratchet.workspace import Record
+from ratchet.workspace import Record, homes
+from ratchet.workspace.copying import size_of
 from ratchet.workspace.layers import Composer, TooOdd, carry_built, lay_out, remove
 from ratchet.workspace.syscalls import (
     is_mounted,
@@ -21,6 +21,8 @@ from ratchet.workspace.syscalls import (
 from ratchet.workspace.views import View, make_below, put
 
 HOLDER = Path(__file__).with_name("holder.py")
+_FILES = ("worktree/HEAD", "worktree/gitdir", "worktree/locked", "upper/.git/HEAD")
+_FOLDERS = ("worktree", "tree", "work/work", "work", "upper/.git", "upper")
 
 
 class Overlay(View):
@@ -34,6 +36,9 @@ class Overlay(View):
     def upper(self) -> Path:
         return Path(f"{self.record.layer}/upper")
 
+    def size_bytes(self) -> int:
+        return size_of(self.upper)
+
     def lay_down(self) -> None:
         os.mkdir(self.record.path)
         self._new_layer()
@@ -41,10 +46,10 @@ class Overlay(View):
         self.register()
 
     def register(self) -> None:
-        """The same by one link: files in the layer's folder cost a tenth of those on the source's disk."""
+        """The same by one link: files in the home cost a tenth of those on the source's disk, should it be in RAM."""
         folder = f"{self.record.layer}/worktree"
         os.mkdir(folder)
-        self._describe(folder, make=False)
+        self._describe(folder)
         make_below(lambda place: os.symlink(folder, place), self._registered)
 
     def unregister(self) -> None:
@@ -72,7 +77,7 @@ class Overlay(View):
         mount_overlay(self.record.path, lower=f"{self.record.base}/tree", upper=f"{layer}/upper", work=f"{layer}/work")
 
     def unmount(self) -> None:
-        while unmount(self.record.path):
+        while unmount(self.record.path):  # two who found it unmounted may both have mounted it
             pass
 
     def is_mounted(self) -> bool:
@@ -86,8 +91,16 @@ class Overlay(View):
     def take_up(self) -> None:
         self.unmount()
         self.unregister()
-        if owns_layer(self.record, self._home):
-            remove(self.record.layer, empty=True)
+        home = self._home
+        # What `lay_down` made goes by name, without a look: mostly there is nothing else.
+        try:
+            for name in _FILES:
+                os.unlink(f"{home}/{name}")
+            for name in _FOLDERS:
+                os.rmdir(f"{home}/{name}")
+        except OSError:
+            remove(f"{home}/upper", empty=True)
+            remove(f"{home}/old", empty=True)
 
     # --- content -----------------------------------------------------------------------------------------------
 
@@ -218,11 +231,8 @@ class HeldOverlay(Overlay):
         held_by = hold(HOLDER, *words)
         self.record = msgspec.structs.replace(self.record, held_by=held_by)
         self.__dict__.pop("trees", None)  # it knows the folder by the old holder's name
-        whole = self.home / "workspace.json"
-        name = whole if whole.exists() else self.home / "making.json"
-        made = self.home / ".record"
-        made.write_bytes(msgspec.json.encode(self.record))
-        made.rename(name)
+        finished = (self.home / homes.RECORD).exists()
+        homes.write(self._home, self.record, homes.RECORD if finished else homes.MAKING)
         stay(held_by)
 
     def unmount(self) -> None:
@@ -232,17 +242,3 @@ class HeldOverlay(Overlay):
     def is_mounted(self) -> bool:
         holder = self.record.held_by
         return holder is not None and not is_gone(holder) and self.path.is_dir()
-
-
-def owns_layer(record: Record, home: str) -> bool:
-    """Whether the layer's folder is this workspace's; on the RAM disk one of the same slug may be another's."""
-    if record.on != "ram":
-        return bool(record.layer)
-    try:
-        return os.readlink(f"{record.layer}/home") == home
-    except FileNotFoundError:
-        with suppress(OSError):
-            os.rmdir(record.layer)  # killed between making it and marking it: then it is empty
-        return False
-    except OSError:
-        return False

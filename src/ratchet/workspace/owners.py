@@ -28,7 +28,7 @@ def orphaned(record: Record, now: str) -> str:
 
 def lost(record: Record) -> str:
     """The part without which it cannot be opened."""
-    if record.base and not os.path.exists(f"{record.base}/base.json"):
+    if record.base and not os.path.isdir(f"{record.base}/tree/.git"):
         return "base"
     if record.layer and not os.path.isdir(record.layer):
         return "writable layer"

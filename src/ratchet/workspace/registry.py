@@ -12,7 +12,7 @@ import re
 import secrets
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,28 +24,29 @@ from ratchet.core.lease import Holder
 from ratchet.errors import DiskFull, EnvironmentCannot, GitFailed, NotFound, RatchetError, UsageError
 from ratchet.files import NO_ROOM
 from ratchet.process import this_machine
-from ratchet.workspace import Record, Refused
+from ratchet.workspace import Record, Refused, homes
 from ratchet.workspace.bases import Base, Bases, Recipe, Source
-from ratchet.workspace.branches import branch_tip, free, make_branch
+from ratchet.workspace.branches import branch_tip, drop_branch, free, make_branch
 from ratchet.workspace.git import git, is_full, text
-from ratchet.workspace.homes import empty, locked, put, read_any
 from ratchet.workspace.kinds import KINDS
-from ratchet.workspace.ladder import Places, Rung, choose, ladder
-from ratchet.workspace.layers import remove
-from ratchet.workspace.overlay import Overlay, owns_layer
+from ratchet.workspace.ladder import Places, Rung, choose, ladder, sweep_tries
+from ratchet.workspace.overlay import Overlay
 from ratchet.workspace.owners import lost, orphaned
 from ratchet.workspace.room import OVERLAYS, RAM, Limits, Room
+from ratchet.workspace.syscalls import is_mounted, unmount
 from ratchet.workspace.trees import Trees
-from ratchet.workspace.views import BRANCH, GitWorkspace
+from ratchet.workspace.views import BRANCH, GitWorkspace, unregister_lost
 
 SLUG_MAX = 100
 _SLUG = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.|lock$|$))*")
 _TRIES = 5
+Fill = Callable[[GitWorkspace], None]
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be made, everything decided."""
 
+    name: str
     slug: str
     source: Source
     commit: str
@@ -54,6 +55,10 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     recipe: Recipe
     owner: Holder | None
     kept_until: str
+
+    @property
+    def ref(self) -> str:
+        return BRANCH.format(slug=self.slug)
 
     @property
     def needs_base(self) -> bool:
@@ -76,10 +81,12 @@ class Workspaces:
     def __init__(self, root: Path, *, bases: Path | None = None, limits: Limits | None = None, ram: Path = RAM) -> None:
         self.root, self.ram = root, ram
         self.limits = limits or Limits()
-        self.bases = Bases(bases or root / ".bases", max_bytes=self.limits.max_bases_bytes)
+        self.bases = Bases(bases or root / ".bases", max_bytes=self.limits.max_bases_bytes, ram=ram)
         self._chosen: dict[tuple[str, str], str] = {}
         self._sources: dict[str, Source] = {}
-        self._turn = threading.Lock()
+        # Two at a time in a process, one in the kernel and one in Python: fifty would only fight for the interpreter.
+        # Only for what takes no time by itself: nobody need wait while files are copied.
+        self._turns = threading.Semaphore(2)
         self.room = Room(self.limits, root=root, ram=ram)
 
     # --- making --------------------------------------------------------------------------------------------------
@@ -95,47 +102,18 @@ class Workspaces:
         recipe: Recipe | None = None,
         owner: Holder | None = None,
         kept_until: str = "",
+        fill: Fill | None = None,
     ) -> GitWorkspace | Refused:
         """Lay one down at the tip of its branch, which is made at `commit` if it is not there yet.
 
-        Refused below the limits; an error leaves nothing half-made.
+        Refused below the limits; an error leaves nothing half-made. `fill` may write in it before it counts as made.
         """
-        # One at a time in a process: fifty threads that each make thirty system calls would fight for the interpreter.
-        # Not while a base is prepared or files are copied: that may take minutes, and nobody else need wait for it.
-        with self._turn:
-            order = self._order(
-                slug, repo=repo, commit=commit, kind=kind, on=on, recipe=recipe, owner=owner, kept_until=kept_until
-            )
-            if isinstance(order, Refused):
-                return order
-            made = self._once(order) if order.kind == "overlay" else None
-        for _ in range(_TRIES):
-            if made is not None:
-                return made
-            if order.needs_base:
-                self.bases.evict()
-                self.bases.prepare(order.source, self._start(order), order.recipe)
-            with self._turn if order.kind == "overlay" else nullcontext():
-                made = self._once(order)
-        raise EnvironmentCannot(f"the base of {slug} is removed as often as it is made", hint="raise max_bases_mb")
-
-    def _order(
-        self,
-        slug: str,
-        *,
-        repo: Path,
-        commit: str,
-        kind: str,
-        on: str,
-        recipe: Recipe | None,
-        owner: Holder | None,
-        kept_until: str,
-    ) -> Order | Refused:
         check_slug(slug)
         place = self.room.place_of_layer(kind, on)
         if isinstance(place, Refused):
             return place
-        return Order(
+        order = Order(
+            name=f"{self.root}/{slug}",
             slug=slug,
             source=self.source(repo),
             commit=check_commit(commit),
@@ -145,57 +123,69 @@ class Workspaces:
             owner=owner,
             kept_until=kept_until,
         )
+        for _ in range(_TRIES):
+            made = self._attempt(order, fill)
+            if made is not None:
+                return made
+            self.bases.evict()
+            self.bases.prepare(order.source, self._tip(order) or order.commit, order.recipe)
+        raise EnvironmentCannot(f"the base of {slug} is removed as often as it is made", hint="raise max_bases_mb")
 
-    def _once(self, order: Order) -> GitWorkspace | Refused | None:
-        with self._making(order.slug) as home:
-            return self._attempt(home, order)
-
-    def _attempt(self, home: str, order: Order) -> GitWorkspace | Refused | None:
+    def _attempt(self, order: Order, fill: Fill | None) -> GitWorkspace | Refused | None:
         """None when its base is not there yet; then nothing was made."""
         try:
-            made = self._too_many() or self._lay_down(home, order)
+            with self._making(order) as home:
+                return self._make(home, order, fill)
+        except OSError as error:
+            raise _in_words(error, order.place) from error
+
+    def _make(self, home: str, order: Order, fill: Fill | None) -> GitWorkspace | Refused | None:
+        tip = self._tip(order)
+        try:
+            with self._turns if order.kind == "overlay" else nullcontext():
+                made = self._too_many() or self._lay_down(home, order, tip)
+            if isinstance(made, GitWorkspace):
+                if fill:
+                    fill(made)
+                os.rename(f"{home}/{homes.MAKING}", f"{home}/{homes.RECORD}")
+                return made
         except BaseException as error:
             told = _in_words(error, order.place)  # before it is cleared: now it can be seen what is full
-            self._clear(home)
+            self._clear(order.name, home)
+            if not tip:
+                drop_branch(order.source.git_dir, order.ref)
             raise told from error
-        if not isinstance(made, GitWorkspace):
-            os.rmdir(home)
+        self._clear(order.name, home)
         return made
 
-    def _start(self, order: Order) -> str:
-        return branch_tip(order.source.git_dir, BRANCH.format(slug=order.slug)) or order.commit
+    def _tip(self, order: Order) -> str:
+        return branch_tip(order.source.git_dir, order.ref)
 
-    def _lay_down(self, home: str, order: Order) -> GitWorkspace | None:
-        name = f"ws-{secrets.token_hex(6)}"
-        tip = branch_tip(order.source.git_dir, BRANCH.format(slug=order.slug))
+    def _lay_down(self, home: str, order: Order, tip: str) -> GitWorkspace | None:
+        """All its parts are written down before the first is made: whoever finds it half-made knows them."""
         start, base = tip or order.commit, None
         if order.needs_base:
-            base = self.bases.take(order.source, start, order.recipe, user=name, home=home)
+            base = self.bases.find(order.source, start, order.recipe)
             if base is None:
                 return None
-        return self._make(home, order, name, start, base, has_branch=bool(tip))
-
-    def _make(
-        self, home: str, order: Order, name: str, start: str, base: Base | None, *, has_branch: bool
-    ) -> GitWorkspace:
-        if has_branch:
-            free(order.source.git_dir, BRANCH.format(slug=order.slug))
+        record = self._record(home, start, order, base)
+        homes.put(f"{home}/{homes.MAKING}", msgspec.json.encode(record))
+        if base and not self.bases.use(base, record, home):
+            return None
+        if tip:
+            free(order.source.git_dir, order.ref)
         else:
-            make_branch(order.source.git_dir, BRANCH.format(slug=order.slug), start)
-        record = self._announce(home, self._record(name, home, start, order, base))
+            make_branch(order.source.git_dir, order.ref, start)
         workspace = KINDS[order.kind](home, record)
         workspace.lay_down()
         if workspace.record is not record:
-            put(f"{home}/making.json", msgspec.json.encode(workspace.record))
-        os.rename(f"{home}/making.json", f"{home}/workspace.json")
+            homes.write(home, workspace.record, homes.MAKING)
         return workspace
 
-    def _record(self, name: str, home: str, commit: str, order: Order, base: Base | None) -> Record:
+    def _record(self, home: str, commit: str, order: Order, base: Base | None) -> Record:
         owner, machine = order.owner, this_machine()
-        layered = order.kind in OVERLAYS
-        on_ram = layered and order.place == str(self.ram)
         return Record(
-            id=name,
+            id=f"ws-{secrets.token_hex(6)}",
             slug=order.slug,
             path=f"{home}/tree",
             kind=order.kind,
@@ -211,57 +201,38 @@ class Workspaces:
             host=socket.gethostname(),
             created_at=_now(),
             kept_until=order.kept_until,
-            layer=(f"{order.place}/ratchet-{order.slug}" if on_ram else f"{home}/layer") if layered else "",
-            on="ram" if on_ram else "disk",
+            layer=home if order.kind in OVERLAYS else "",
+            on="ram" if home != order.name else "disk",
         )
 
-    def _announce(self, home: str, record: Record) -> Record:
-        """Write down all parts before the first is made: whoever finds it half-made knows them. Then make the layer's
-        folder, under another name where the same slug in another folder of workspaces has taken the first."""
-        for _ in range(8):
-            put(f"{home}/making.json", msgspec.json.encode(record))
-            if not record.layer:
-                return record
-            try:
-                os.mkdir(record.layer, 0o700)
-            except FileExistsError:
-                if owns_layer(record, home):
-                    remove(record.layer)
-                else:
-                    record = msgspec.structs.replace(record, layer=f"{record.layer}-{secrets.token_hex(3)}")
-                continue
-            if record.on == "ram":
-                os.symlink(home, f"{record.layer}/home")
-            return record
-        raise EnvironmentCannot(f"no folder for the writable layer could be made: {record.layer}")
-
     @contextmanager
-    def _making(self, slug: str) -> Iterator[str]:
-        """The slug's home, new, empty and locked."""
-        home = f"{self.root}/{slug}"
+    def _making(self, order: Order) -> Iterator[str]:
+        """The home for the workspace, new, empty and locked."""
+        ram = order.place if order.kind in OVERLAYS and order.place == str(self.ram) else ""
         while True:
             try:
-                os.mkdir(home, 0o700)
+                home = homes.claim(order.name, ram)
             except FileNotFoundError:
+                if self.root.exists():
+                    raise  # then it is the RAM disk that is gone
                 os.makedirs(self.root, 0o700, exist_ok=True)
                 continue
-            except FileExistsError:
-                pass
-            with locked(home, wait=True) as ours:
+            with homes.locked(home, order.name, wait=True) as ours:
                 if not ours:
                     continue  # it was removed in between
-                if left := os.listdir(home):
-                    if "workspace.json" in left:
-                        raise SlugTaken(
-                            f"a workspace {slug} exists already", hint=f"ratchet workspace destroy {slug}", slug=slug
-                        )
-                    self._clear(home, keep=True)
-                yield home
-                return
+                if bool(ram) == (home != order.name) and homes.mark(home, order.name):
+                    yield home
+                    return
+                if homes.read(home):
+                    raise SlugTaken(
+                        f"a workspace {order.slug} exists already",
+                        hint=f"ratchet workspace destroy {order.slug}",
+                        slug=order.slug,
+                    )
+                self._clear(order.name, home)
 
     def _too_many(self) -> Refused | None:
-        with os.scandir(self.root) as entries:
-            count = sum(1 for entry in entries if not entry.name.startswith("."))
+        count = sum(not name.startswith(".") for name in os.listdir(self.root))
         if count > self.limits.max_count:
             return Refused(
                 reason=f"there are {count - 1} workspaces, at most {self.limits.max_count} are allowed",
@@ -283,8 +254,7 @@ class Workspaces:
             raise UsageError(f"{repo} does not exist", hint="name a git repository")
         if not os.access(repo, os.R_OK | os.X_OK):
             raise UsageError(f"{repo} is not readable", hint="check its permissions")
-        with suppress(ValueError):
-            slug = repo.resolve().relative_to(self.root.resolve()).parts[0]
+        if slug := self._slug_around(repo.resolve()):
             raise UsageError(
                 f"{repo} is inside the workspace {slug}", hint=f"ratchet workspace fork {slug} makes a copy of it"
             )
@@ -296,6 +266,15 @@ class Workspaces:
                 f"{repo} is not in a git repository", hint="git init && git add -A && git commit -m start"
             ) from error
         return Source(root=top, git_dir=git_dir)
+
+    def _slug_around(self, folder: Path) -> str:
+        """The workspace a folder is in; empty for none."""
+        with suppress(ValueError):
+            return folder.relative_to(self.root.resolve()).parts[0]
+        with suppress(ValueError):
+            home = self.ram / folder.relative_to(self.ram.resolve()).parts[0]
+            return os.path.basename(dict(homes.on_ram(self.ram)).get(str(home), ""))
+        return ""
 
     def choose(self, kind: str, layers: str | None = None) -> str:
         """The kind that `kind` comes to here; what was found once holds for this object's life."""
@@ -314,10 +293,8 @@ class Workspaces:
 
     def open(self, slug: str) -> GitWorkspace:
         """An existing one, mounted again if its mount was lost. NotFound when it is gone or past saving."""
-        check_slug(slug)
-        record = self._read(slug)
-        workspace = KINDS[record.kind](f"{self.root}/{slug}", record)
-        if part := lost(record):
+        workspace = self._find(slug)
+        if part := lost(workspace.record):
             raise NotFound(f"workspace {slug} has lost its {part}", slug=slug, hint=f"ratchet workspace destroy {slug}")
         if isinstance(workspace, Overlay) and not workspace.is_mounted():
             workspace.mend()
@@ -325,7 +302,7 @@ class Workspaces:
 
     def adopt(self, slug: str, *, owner: Holder) -> GitWorkspace:
         """Open one and own it from now on. Alone: whoever tidies up must not find it without an owner meanwhile."""
-        with locked(f"{self.root}/{slug}", wait=True):
+        with homes.locked(str(self._find(slug).home), f"{self.root}/{slug}", wait=True):
             workspace = self.open(slug)
             workspace.unlock()
             self._rewrite(workspace, owner_pid=owner.pid, owner_born=owner.born, kept_until="")
@@ -334,33 +311,36 @@ class Workspaces:
     def keep(self, slug: str, *, until: str) -> None:
         """Let it stay that long although nobody works in it. Nothing to keep is success."""
         with suppress(NotFound):
-            self._rewrite(KINDS["copy"](f"{self.root}/{slug}", self._read(slug)), kept_until=until)
+            self._rewrite(self._find(slug), kept_until=until)
 
     def _rewrite(self, workspace: GitWorkspace, **fields: Any) -> None:
         here = this_machine()
-        record = msgspec.structs.replace(
+        workspace.record = msgspec.structs.replace(
             workspace.record, owner_machine=here, boot_id=here.partition(":")[0], host=socket.gethostname(), **fields
         )
-        workspace.record = record
-        put(f"{workspace.home}/.record", msgspec.json.encode(record))
-        os.rename(f"{workspace.home}/.record", f"{workspace.home}/workspace.json")
+        homes.write(str(workspace.home), workspace.record)
 
-    def _read(self, slug: str) -> Record:
-        try:
-            content = (self.root / slug / "workspace.json").read_bytes()
-            return msgspec.json.decode(content, type=Record)
-        except (OSError, msgspec.DecodeError) as error:
-            raise NotFound(f"there is no workspace {slug}", slug=slug, hint="ratchet workspace list") from error
+    def _find(self, slug: str) -> GitWorkspace:
+        name = f"{self.root}/{check_slug(slug)}"
+        home = homes.find(name)
+        if not home and os.path.islink(name):
+            raise NotFound(
+                f"workspace {slug} was lost with the RAM disk", slug=slug, hint=f"ratchet workspace destroy {slug}"
+            )
+        record = homes.read(home) if home else None
+        if record is None:
+            raise NotFound(f"there is no workspace {slug}", slug=slug, hint="ratchet workspace list")
+        return KINDS[record.kind](home, record)
 
-    def path_of(self, slug: str) -> Path:
-        return self.root / slug / "tree"
+    def _all(self) -> list[GitWorkspace]:
+        found = []
+        for slug in self._slugs():
+            with suppress(NotFound, UsageError):  # somebody may have put another file there
+                found.append(self._find(slug))
+        return found
 
     def records(self) -> list[Record]:
-        found = []
-        for name in sorted(path.name for path in self.root.iterdir()) if self.root.exists() else []:
-            with suppress(NotFound):
-                found.append(self._read(name))
-        return found
+        return [workspace.record for workspace in self._all()]
 
     # --- more of the same ----------------------------------------------------------------------------------------
 
@@ -371,7 +351,14 @@ class Workspaces:
         origin = self.open(slug)
         tree, tip = origin.checkpoint(), origin.tip()
         record = origin.record
-        made = self.create(
+
+        def copy(made: GitWorkspace) -> None:
+            if made.tip() != tip:
+                git("update-ref", made.ref, tip, env={"GIT_DIR": record.git_dir})
+                made.follow(tip)
+            made.reset(tree)
+
+        return self.create(
             into,
             repo=Path(record.repo),
             commit=record.base_commit,
@@ -380,14 +367,8 @@ class Workspaces:
             recipe=origin.base.recipe if record.base else None,
             owner=owner,
             kept_until=kept_until,
+            fill=copy,
         )
-        if isinstance(made, Refused):
-            return made
-        if made.tip() != tip:
-            git("update-ref", made.ref, tip, env={"GIT_DIR": record.git_dir})
-            made.follow(tip)
-        made.reset(tree)
-        return made
 
     def lay_changes(self, workspace: GitWorkspace) -> None:
         """Lay the developer's uncommitted changes on top: what they changed, added, renamed and deleted."""
@@ -408,61 +389,85 @@ class Workspaces:
     def destroy(self, slug: str) -> bool:
         """Remove one, half-made ones too; the branch stays. False when there was none: that is success."""
         check_slug(slug)
-        home = f"{self.root}/{slug}"
-        with locked(home, wait=True) as ours:
-            if not ours:
-                return False
-            self._clear(home)
-        return True
+        name = f"{self.root}/{slug}"
+        while home := homes.find(name):
+            with homes.locked(home, name, wait=True) as ours:
+                if ours:
+                    self._clear(name, home)
+                    return True
+        return homes.drop_name(name)
 
-    def _clear(self, home: str, *, keep: bool = False) -> None:
+    def _clear(self, name: str, home: str) -> None:
         """Take up whatever is there, finished or not."""
-        record = read_any(home)
+        self._empty(home)
+        homes.let_go(name, home)
+
+    def _empty(self, home: str) -> None:
+        record = homes.read_any(home)
         if record:
             KINDS[record.kind](home, record).take_up()
-            self.bases.give_back(record.base, record.id)
-        empty(home)
-        if not keep:
-            os.rmdir(home)
+            self.bases.give_back(record)
+        elif is_mounted(f"{home}/tree"):  # somebody deleted around in it
+            unmount(f"{home}/tree")
+        homes.empty(home)
 
     def gc(self, *, spare: str = "", now: str = "") -> list[str]:
-        """Remove what nobody owns any more: orphans past their time, half-made ones, layers and bases of neither."""
+        """Remove what nobody owns any more: orphans past their time, half-made ones, homes and bases of neither."""
         removed = []
-        for home in sorted(self.root.iterdir()) if self.root.exists() else []:
-            if home.name.startswith(".") or home.name == spare or not home.is_dir():
+        for slug in self._slugs():
+            name = f"{self.root}/{slug}"
+            if slug == spare:
                 continue
-            with suppress(OSError, RatchetError), locked(str(home), wait=False) as ours:  # one must not spare the rest
-                if ours and self._is_garbage(home.name, now or _now()):
-                    self._clear(str(home))
-                    removed.append(home.name)
-        self._sweep_layers()
+            with suppress(OSError, RatchetError):  # one must not spare the rest
+                if self._collect(name, now or _now()):
+                    removed.append(slug)
+        self._sweep_ram()
+        for git_dir in {base.git_dir for base in self.bases.list()}:
+            unregister_lost(git_dir)
+        sweep_tries(self._places(str(self.ram)))
         self.bases.sweep()
         self.bases.evict()
         return removed
 
-    def _is_garbage(self, slug: str, now: str) -> bool:
-        try:
-            return bool(orphaned(self._read(slug), now))
-        except NotFound:
-            return True  # we hold its lock, so nobody is making it
+    def _collect(self, name: str, now: str) -> bool:
+        home = homes.find(name)
+        if not home:
+            return homes.drop_name(name)
+        with homes.locked(home, name, wait=False) as ours:
+            if not ours:
+                return False
+            record = homes.read(home)
+            if record and not orphaned(record, now):
+                return False
+            self._clear(name, home)  # we hold its lock: without a record it is nobody's that is being made
+        return True
 
-    def _sweep_layers(self) -> None:
-        for layer in self.ram.glob("ratchet-*") if self.ram.exists() else []:
-            with suppress(OSError):
-                if layer.stat().st_uid != os.geteuid():
-                    continue
-                if not os.path.lexists(os.readlink(layer / "home")):
-                    remove(layer)
+    def _sweep_ram(self) -> None:
+        """Homes without a name: who removed them was killed, or all of the root was removed by hand."""
+        for home, name in homes.on_ram(self.ram):
+            if name and os.path.lexists(name):
+                continue
+            with suppress(OSError, RatchetError), homes.locked(home, wait=False) as ours:
+                if ours and name and _is_of_this_host(home):
+                    self._empty(home)
+                if ours:
+                    os.rmdir(home)  # one without a mark is empty, or not ours
+
+    def _slugs(self) -> list[str]:
+        names = os.listdir(self.root) if self.root.exists() else []
+        return sorted(name for name in names if not name.startswith("."))
 
     def list(self) -> list[Listing]:
         return [
-            Listing(
-                record=record,
-                size_bytes=KINDS[record.kind](f"{self.root}/{record.slug}", record).size_bytes(),
-                orphan=orphaned(record, _now()),
-            )
-            for record in self.records()
+            Listing(record=one.record, size_bytes=one.size_bytes(), orphan=orphaned(one.record, _now()))
+            for one in self._all()
         ]
+
+
+def _is_of_this_host(home: str) -> bool:
+    """A RAM disk may be shared with containers whose names cannot be seen here."""
+    record = homes.read_any(home)
+    return record is None or record.host == socket.gethostname()
 
 
 def _now() -> str:

@@ -88,10 +88,6 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     def contains(self) -> bool:
         return bool(self.bwrap)
 
-    def did_not_start(self, said: bytes) -> bool:
-        """Bubblewrap walks over every mount there is, and gives up when another workspace's goes away meanwhile."""
-        return bool(self.bwrap) and said.startswith(b"bwrap: ")
-
     def _inside(self, path: str) -> str:
         holder = self.record.held_by
         return path.removeprefix(f"/proc/{holder.pid}/root") if holder else path

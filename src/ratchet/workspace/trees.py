@@ -19,7 +19,7 @@ import msgspec
 
 from ratchet.core.snapshot import SUBMODULE, Manifest
 from ratchet.errors import GitFailed
-from ratchet.files import make_private_dir
+from ratchet.files import make_private_dir, make_state_dir
 from ratchet.workspace.git import git, text
 from ratchet.workspace.manifests import Manifests
 from ratchet.workspace.objects import MANY, Objects, Unsure
@@ -319,7 +319,7 @@ class Trees:
 
 
 def _make_store(store: Path, borrow: Path | None) -> None:
-    make_private_dir(store.parent)
+    make_state_dir(store.parents[1]) if store.parent.name == ".ratchet" else make_private_dir(store.parent)
     alone = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
     kind = ["--object-format", text("rev-parse", "--show-object-format", cwd=borrow.parent)] if borrow else []
     git("init", "--quiet", "--bare", "--template=", *kind, str(store), env=alone)

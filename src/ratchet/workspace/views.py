@@ -24,6 +24,7 @@ from ratchet.workspace.submodules import entries, is_inside
 from ratchet.workspace.trees import Trees
 
 BRANCH = "refs/heads/ratchet/{slug}"
+_REGISTERED = "ratchet-"
 
 
 class GitWorkspace(ABC):
@@ -92,7 +93,7 @@ class GitWorkspace(ABC):
 
     def unlock(self) -> None:
         """Remove what a killed git left: locks, a torn index. Whoever holds the run's lease is the only one here."""
-        for place in (self.home, Path(self.record.layer or self.home), self.path / ".git", self._worktree_folder()):
+        for place in (self.home, self.path / ".git", self._worktree_folder()):
             for lock in place.glob("*.lock") if place.is_dir() else ():
                 remove(lock)
         free(self.record.git_dir, self.ref)
@@ -105,7 +106,7 @@ class GitWorkspace(ABC):
 
     def size_bytes(self) -> int:
         """What the writable layer takes."""
-        return size_of(Path(self.record.layer or self.record.path))
+        return size_of(self.path)
 
     # --- content -----------------------------------------------------------------------------------------------
 
@@ -212,15 +213,14 @@ class View(GitWorkspace):
 
     @property
     def _registered(self) -> str:
-        return f"{self.record.git_dir}/worktrees/ratchet-{self.record.slug}"
+        return f"{self.record.git_dir}/worktrees/{_REGISTERED}{self.record.slug}"
 
     def register(self) -> None:
         """Tell the source's git of us: it lists us, keeps the branch from being deleted, and does not prune us."""
-        self._describe(self._registered, make=True)
+        make_below(os.mkdir, self._registered)
+        self._describe(self._registered)
 
-    def _describe(self, folder: str, *, make: bool) -> None:
-        if make:
-            make_below(os.mkdir, folder)
+    def _describe(self, folder: str) -> None:
         put(f"{folder}/HEAD", f"ref: {self.ref}\n")
         put(f"{folder}/gitdir", f"{self.record.path}/.git\n")
         put(f"{folder}/locked", "a workspace of ratchet\n")
@@ -242,6 +242,14 @@ class View(GitWorkspace):
     def _common(self) -> str:
         """What `.git/commondir` says: where objects and branches are."""
         return f"{self.record.git_dir}\n"
+
+
+def unregister_lost(git_dir: str) -> None:
+    """Remove what a lost RAM disk left of its workspaces. What a live one registers is made last and goes first."""
+    with suppress(FileNotFoundError), os.scandir(f"{git_dir}/worktrees") as entries:
+        for entry in list(entries):
+            if entry.name.startswith(_REGISTERED) and entry.is_symlink() and not os.path.exists(entry.path):
+                os.unlink(entry.path)
 
 
 def _has_content(folder: Path) -> bool:

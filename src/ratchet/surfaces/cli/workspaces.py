@@ -46,11 +46,10 @@ def create(arguments: Arguments) -> int:
             recipe=recipe_of(settings),
             owner=holder_of(arguments.owner) if arguments.owner else None,
             kept_until=_until(arguments.ttl),
+            fill=spaces.lay_changes if arguments.with_changes else None,
         )
     )
-    if arguments.with_changes:
-        spaces.lay_changes(workspace)
-    elif repo.dirty:
+    if repo.dirty and not arguments.with_changes:
         say("note: uncommitted changes are left out; --with-changes lays them on top")
     return _show_made(workspace, arguments)
 
