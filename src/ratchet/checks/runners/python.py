@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -225,7 +224,3 @@ class Nox(_Wrapped):
     def launch(self, target: Target, session: Session) -> list[Step]:
         chosen = ["--", *[test.id for test in session.only]] if session.only else []
         return [Step(argv=[*target.command, *chosen], env=pytest_env(session))]
-
-
-def words_of(command: str) -> list[str]:
-    return shlex.split(command)
