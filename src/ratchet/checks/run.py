@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import tempfile
 from collections.abc import Awaitable, Mapping, Sequence
@@ -101,11 +102,12 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
             except ProgramMissing as error:
                 return _cannot(target, steps, f"{error.message.strip()}; {error.hint}{_prepared(target)}")
             report = _conclude(target, how, session, finished, log=log, began=began)
+            said = _tail(session, steps, log, began) if report.status is not ReportStatus.PASSED else ""
+            if absent := _absent(report, said):
+                return _cannot(target, steps, f"{absent}; install it{_prepared(target)}", said)
             if not session.only:
                 report = complete(report, target, Project(session.folder))
-            if report.status is ReportStatus.PASSED:
-                return report
-            return msgspec.structs.replace(report, output=_tail(session, steps, log, began))
+            return msgspec.structs.replace(report, output=said) if said else report
 
     async def _steps(self, steps: list[Step], session: Session, log: Path) -> list[Finished]:
         done: list[Finished] = []
@@ -172,13 +174,38 @@ def _prepared(target: Target) -> str:
     return f", or set the project up first: {' && '.join(target.setup)}" if target.setup else ""
 
 
-def _cannot(target: Target, steps: list[Step], why: str) -> Report:
+# How a program that was found says that something it needs was not.
+_ABSENT = re.compile(
+    r"(?m)^\S*python\S*: (?P<module>No module named [\w.]+)$"
+    r"|^(?:error: )?(?P<command>no such (?:sub)?command: [`'\w-]+)"
+    r"|^(?:/bin/)?(?:ba|da)?sh: (?:line )?\d+: (?P<shell>[\w./-]+): (?:command )?not found$"
+    r"|^bundler: command not found: (?P<gem>\S+)$"
+    r"|^(?P<bundle>Could not find .+ in (?:any of the sources|locally installed gems).*)$"
+)
+
+
+def _absent(report: Report, said: str) -> str:
+    """What is not installed, if that is why nothing ran."""
+    idle = not report.tests and not report.collection_errors and not report.compile_errors and report.exit_code
+    found = _ABSENT.search(said) if idle and report.status is not ReportStatus.TIMEOUT else None
+    if not found:
+        return ""
+    name = found.group("shell") or found.group("gem")
+    return (
+        f"{name} is not there"
+        if name
+        else str(found.group("module") or found.group("command") or found.group("bundle"))
+    )
+
+
+def _cannot(target: Target, steps: list[Step], why: str, said: str = "") -> Report:
     return Report(
         runner=target.runner,
         root=target.root,
         command=steps[0].argv if steps else target.command,
         status=ReportStatus.ERROR,
         notes=[why],
+        output=said,
     )
 
 
