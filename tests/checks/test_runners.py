@@ -146,7 +146,7 @@ EXPECTED: dict[str, Expected] = {
         red={
             "example.com/shop.TestFails": ("shop_test.go", 13, "4", "3"),
             "example.com/shop.TestTable/c": ("shop_test.go", 23, None, None),
-            "example.com/shop.TestTable": ("", 0, None, None),
+            "example.com/shop.TestTable": ("shop_test.go", 19, None, None),
         },
         broken=[("broken/broken_test.go", 5)],
     ),

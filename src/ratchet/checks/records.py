@@ -92,10 +92,9 @@ class Reader:
 
     def _over(self, name: str, *, whole: bool) -> None:
         test = _test(name, self.phases.pop(name))
-        test = msgspec.structs.replace(test, attempts=self.attempts.pop(name, 1))
+        test = msgspec.structs.replace(test, attempts=self.attempts.get(name, 1))
         before = self.tests.get(name)
-        if before and whole:
-            # Many runners allow two tests of one name, and count both.
+        if before and whole and self._may_have_a_twin(name):
             self.twins[name] = self.twins.get(name, 1) + 1
             own = f"{name} ({self.twins[name]})"
             self.tests[own] = msgspec.structs.replace(test, id=own)
@@ -104,6 +103,10 @@ class Reader:
             self.tests[name] = test
         if name in self.running:
             self.running.remove(name)
+
+    def _may_have_a_twin(self, name: str) -> bool:
+        """Many runners allow two tests of one name, and count both. One that said what it collected has said so."""
+        return self.collected is None or self.collected.count(name) > self.twins.get(name, 1)
 
     def parsed(self, *, exit_code: int | None, stopped: bool) -> Parsed:
         return Parsed(

@@ -25,15 +25,15 @@ COMMAND = "command"
 _TAIL_BYTES = 8_000
 # What a test process gets from our environment. Secrets of the factory and of agents are not on the list.
 ALLOWED = (
-    "PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "TZ", "VIRTUAL_ENV", "PYTEST_ADDOPTS", "PYTHONPATH",
+    "CI", "PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "TZ", "VIRTUAL_ENV", "PYTEST_ADDOPTS", "PYTHONPATH",
     "PYTEST_DISABLE_PLUGIN_AUTOLOAD",
     "NODE_PATH", "NODE_OPTIONS", "JAVA_HOME", "GOPATH", "GOROOT", "GOFLAGS", "GOPROXY", "GOCACHE", "GOMODCACHE",
     "CARGO_HOME", "RUSTUP_HOME", "CARGO_TARGET_DIR", "RUSTFLAGS", "GEM_HOME", "GEM_PATH", "RUBYLIB", "MIX_HOME",
     "HEX_HOME", "MAVEN_OPTS", "GRADLE_USER_HOME", "DOTNET_ROOT", "LD_LIBRARY_PATH", "XDG_CACHE_HOME",
 )  # fmt: skip
-# Nobody watches, and nobody answers. NO_COLOR is not set: it reaches the code under test, which may be about colours.
+# As little as can be: all of it reaches the code under test. Tests about colours fail under NO_COLOR, and pytest's own
+# messages are others under CI, which therefore is set only for runners that would else watch or write snapshots.
 FIXED = {
-    "CI": "1",
     "TERM": "dumb",
     "PYTHONHASHSEED": "0",
     "PYTHONUNBUFFERED": "1",
@@ -104,7 +104,7 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
             report = _conclude(target, how, session, finished, log=log, began=began)
             said = _tail(session, steps, log, began) if report.status is not ReportStatus.PASSED else ""
             if absent := _absent(report, said):
-                return _cannot(target, steps, f"{absent}; install it{_prepared(target)}", said)
+                return _cannot(target, steps, f"{absent}; install what is missing{_prepared(target)}", said)
             if not session.only:
                 report = complete(report, target, Project(session.folder))
             return msgspec.structs.replace(report, output=said) if said else report
@@ -180,7 +180,14 @@ _ABSENT = re.compile(
     r"|^(?:error: )?(?P<command>no such (?:sub)?command: [`'\w-]+)"
     r"|^(?:/bin/)?(?:ba|da)?sh: (?:line )?\d+: (?P<shell>[\w./-]+): (?:command )?not found$"
     r"|^bundler: command not found: (?P<gem>\S+)$"
-    r"|^(?P<bundle>Could not find .+ in (?:any of the sources|locally installed gems).*)$"
+    r"|^(?P<needs>"
+    r"Could not find .+ in (?:any of the sources|locally installed gems).*"
+    r"|Could not find Hex, which is needed .*|Unchecked dependencies for environment \w+:"
+    r"|error: failed to get `.+` as a dependency of .*|error: no matching package (?:named )?.* found"
+    r"|\S*: no required module provides package .*|go: .*: dial tcp: lookup .*"
+    r"|\[ERROR\] .*(?:Could not resolve dependencies|could not be resolved|Could not transfer artifact).*"
+    r"|> Could not resolve all (?:files|artifacts|dependencies) .*"
+    r")$"
 )
 
 
@@ -190,12 +197,9 @@ def _absent(report: Report, said: str) -> str:
     found = _ABSENT.search(said) if idle and report.status is not ReportStatus.TIMEOUT else None
     if not found:
         return ""
-    name = found.group("shell") or found.group("gem")
-    return (
-        f"{name} is not there"
-        if name
-        else str(found.group("module") or found.group("command") or found.group("bundle"))
-    )
+    if name := found.group("shell") or found.group("gem"):
+        return f"{name} is not there"
+    return str(found.group("module") or found.group("command") or found.group("needs"))
 
 
 def _cannot(target: Target, steps: list[Step], why: str, said: str = "") -> Report:

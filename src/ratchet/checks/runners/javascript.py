@@ -107,6 +107,11 @@ class Script(Usual):
         return read_records(results)
 
 
+def unattended(session: Session) -> dict[str, str]:
+    """Our channel, and the word that nobody watches: these runners wait for changes, or write snapshots, without it."""
+    return channel_env(session) | {"CI": "1"}
+
+
 def dependencies(table: dict[str, Any]) -> set[str]:
     return {*_table(table, "dependencies"), *_table(table, "devDependencies")}
 
@@ -161,7 +166,7 @@ class Vitest(Script):
         given = ["run", *(word for word in given if word not in ("run", "--run", "watch", "dev"))]
         options = [f"--reporter={SHIMS / '_ratchet_vitest.mjs'}", "--reporter=default", "--includeTaskLocation"]
         argv = [*program, *given, *options, *chosen_by(session.only, "-t")]
-        return [Step(argv=argv, env=channel_env(session))]
+        return [Step(argv=argv, env=unattended(session))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         return self.alone(target, "run", test.file, "-t", " ".join(names_of(test)))
@@ -186,7 +191,7 @@ class Jest(Script):
         options = [f"--reporters={SHIMS / '_ratchet_jest.cjs'}", "--reporters=default", "--testLocationInResults"]
         named = ["-t", pattern_of(session.only)] if session.only and _named(session.only) else []
         files = ["--coverage=false", "--runTestsByPath", *files_of(session.only)] if session.only else []
-        return [Step(argv=[*program, *given, *options, *named, *files], env=channel_env(session))]
+        return [Step(argv=[*program, *given, *options, *named, *files], env=unattended(session))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         return self.alone(target, test.file, "-t", " ".join(names_of(test)))
@@ -207,7 +212,7 @@ class Mocha(Script):
         named = ["-g", pattern_of(session.only)] if session.only and _named(session.only) else []
         reporter = ["--reporter", str(SHIMS / "_ratchet_mocha.cjs")]
         argv = [*program, *_without_reporter(given), *reporter, *named, *files_of(session.only)]
-        return [Step(argv=argv, env=channel_env(session))]
+        return [Step(argv=argv, env=unattended(session))]
 
     def parse(self, results: Results) -> Parsed:
         """A file that does not load ends mocha before it has a reporter: the error is in what it printed."""
@@ -272,7 +277,7 @@ class Node(Script):
         rest = [name for word in given[at:] for name in _expanded(word, session.folder)]
         argv = [*program, *given[:at], *ours, *theirs, *names, *rest, *files_of(session.only)]
         options = f"{session.env.get('NODE_OPTIONS', '')} --require={SHIMS / '_ratchet_node_inside.cjs'}".strip()
-        return [Step(argv=argv, env=channel_env(session) | {"NODE_OPTIONS": options})]
+        return [Step(argv=argv, env=unattended(session) | {"NODE_OPTIONS": options})]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         at = target.command.index("--test") + 1
@@ -323,7 +328,7 @@ class Jasmine(Script):
         names = [" ".join(names_of(test)) for test in session.only]
         named = [f"--filter=^(?:{'|'.join(map(re.escape, names))})$"] if names and _named(session.only) else []
         reporter = f"--reporter={SHIMS / '_ratchet_jasmine.cjs'}"
-        return [Step(argv=[*program, *given, reporter, *named, *files_of(session.only)], env=channel_env(session))]
+        return [Step(argv=[*program, *given, reporter, *named, *files_of(session.only)], env=unattended(session))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         return self.alone(target, f"--filter={' '.join(names_of(test))}", *([test.file] if test.file else []))
@@ -341,7 +346,7 @@ class Playwright(Script):
         given = ["test", *(word for word in given if word != "test" and not word.startswith("--reporter"))]
         places = [f"{test.file}:{test.line}" if test.line else test.file for test in session.only]
         reporters = f"--reporter={SHIMS / '_ratchet_playwright.cjs'},line"
-        return [Step(argv=[*program, *given, reporters, *places], env=channel_env(session))]
+        return [Step(argv=[*program, *given, reporters, *places], env=unattended(session))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         return self.alone(target, "test", f"{test.file}:{test.line}")
@@ -395,7 +400,7 @@ class Bun(_ByJUnit):
         program, given = self.parts(target, session)
         given = ["test", *(word for word in given if word != "test")]
         options = ["--reporter=junit", f"--reporter-outfile={session.private / 'junit.xml'}"]
-        return [Step(argv=[*program, *given, *options, *chosen_by(session.only, "-t")])]
+        return [Step(argv=[*program, *given, *options, *chosen_by(session.only, "-t")], env=unattended(session))]
 
     def broken(self, text: str) -> Iterator[tuple[str, str]]:
         """Files that do not load are in the text only: a file's name, then its error, and no test."""
@@ -424,7 +429,7 @@ class Deno(_ByJUnit):
         given = ["test", *(word for word in given if word != "test")]
         option = f"--junit-path={session.private / 'junit.xml'}"
         names = [f"--filter=/{pattern_of(session.only)}/"] if session.only and _named(session.only) else []
-        return [Step(argv=[*program, *given, option, *names, *files_of(session.only)])]
+        return [Step(argv=[*program, *given, option, *names, *files_of(session.only)], env=unattended(session))]
 
     def broken(self, text: str) -> Iterator[tuple[str, str]]:
         for match in re.finditer(r"(?m)^(\./\S+) \(uncaught error\)$", text):

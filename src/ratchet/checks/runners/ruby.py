@@ -61,8 +61,10 @@ class Minitest(_Ruby):
     tests = ("test/**", "**/*_test.rb", "**/test_*.rb")
 
     def detect(self, project: Project) -> Iterator[Target]:
-        for path in project.named("**/test/**/*_test.rb", "**/test/**/test_*.rb", "**/*_test.rb", "**/test_*.rb"):
-            if re.search(r"minitest|ActiveSupport::TestCase|test_helper", project.text(path)):
+        if any("test/unit" in project.text(path) for path in project.named("test/*helper.rb")):
+            return  # another library, whose tests look the same
+        for path in project.named("**/test/**/*.rb", "**/*_test.rb", "**/test_*.rb"):
+            if re.search(r"(?i)require.*minitest|< Minitest::|ActiveSupport::TestCase", project.text(path)):
                 command = ["rake", "test"] if project.has("Rakefile") else self._plain(project)
                 yield self.target(project, ".", command, f"{path} uses Minitest", Strength.PATTERN)
                 return

@@ -11,7 +11,7 @@ from ratchet.checks import Results, Session, Step, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project
 from ratchet.checks.runners import parser, read
-from ratchet.checks.runners.javascript import Script, files_of, names_of
+from ratchet.checks.runners.javascript import Script, files_of, names_of, unattended
 from ratchet.core.report import Diagnostic, TestResult
 
 _tap = parser("tap")
@@ -29,7 +29,7 @@ class Tape(Script):
 
     def launch(self, target: Target, session: Session) -> list[Step]:
         program, given = self.parts(target, session)
-        return [Step(argv=[*program, *given, *files_of(session.only)], channel=_CHANNEL)]
+        return [Step(argv=[*program, *given, *files_of(session.only)], env=unattended(session), channel=_CHANNEL)]
 
     def parse(self, results: Results) -> Parsed:
         return read(results.private / _CHANNEL, _tap)
@@ -51,7 +51,9 @@ class Tap(Tape):
         given = [word for word in given if not word.startswith(("-R", "--reporter"))]
         # A coverage that is not whole is an error to tap, and it never is when some of the tests run.
         options = ["--reporter=tap", "--disable-coverage", "--no-bail"]
-        return [Step(argv=[*program, *given, *options, *files_of(session.only)], channel=_CHANNEL)]
+        return [
+            Step(argv=[*program, *given, *options, *files_of(session.only)], env=unattended(session), channel=_CHANNEL)
+        ]
 
 
 class Ava(Tape):
@@ -68,7 +70,13 @@ class Ava(Tape):
         given = [
             word for word in given if word not in ("--tap", "-t", "--fail-fast", "--verbose", "-v", "-s", "--serial")
         ]
-        return [Step(argv=[*program, *given, "--tap", *titles, *files_of(session.only)], channel=_CHANNEL)]
+        return [
+            Step(
+                argv=[*program, *given, "--tap", *titles, *files_of(session.only)],
+                env=unattended(session),
+                channel=_CHANNEL,
+            )
+        ]
 
     def parse(self, results: Results) -> Parsed:
         parsed = super().parse(results)
