@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import SHIMS, Usual, channel_env, read_records
-from ratchet.core.report import TestResult
+from ratchet.checks.runners import SHIMS, Usual, channel_env, end_of, read_records
+from ratchet.core.report import Diagnostic, TestResult
 
 
 class _Ruby(Usual):
@@ -54,6 +56,36 @@ class RSpec(_Ruby):
         theirs = ["--format", "progress", "--no-color"]
         chosen = [test.id for test in session.only]
         return [Step(argv=[*target.command, *ours, *theirs, *chosen], env=channel_env(session))]
+
+    def parse(self, results: Results) -> Parsed:
+        """A helper that does not load is told on the console only, before our formatter is there."""
+        parsed = super().parse(results)
+        if any(not error.file for error in parsed.collection_errors):
+            with end_of(results) as stream:
+                told = list(_LOADING.finditer(stream.read().decode(errors="replace")))
+            parsed.collection_errors = [
+                _placed(error, told[n]) if not error.file and n < len(told) else error
+                for n, error in enumerate(parsed.collection_errors)
+            ]
+        return parsed
+
+
+_LOADING = re.compile(
+    r"An error occurred while loading (?P<what>\S+?)\.?\s.*?\n\s*(?P<type>[A-Z]\w*(?:::\w+)*):\n"
+    r"\s*(?P<message>[^\n]*)\n"
+    r"(?:\s*# \./(?P<file>[^\n:]+):(?P<line>\d+))?",
+    re.S,
+)
+
+
+def _placed(error: Diagnostic, told: re.Match[str]) -> Diagnostic:
+    return msgspec.structs.replace(
+        error,
+        file=told.group("file") or told.group("what"),
+        line=int(told.group("line") or 0),
+        type=told.group("type"),
+        message=told.group("message"),
+    )
 
 
 class Minitest(_Ruby):
