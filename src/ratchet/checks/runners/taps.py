@@ -12,11 +12,12 @@ from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project
 from ratchet.checks.runners import parser, read
 from ratchet.checks.runners.javascript import Script, files_of, names_of, unattended
-from ratchet.core.report import Diagnostic, TestResult
+from ratchet.core.report import RED, Diagnostic, TestResult
 
 _tap = parser("tap")
 _CHANNEL = "tests.tap"
 _MARK = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "  # between the parts of a title of ava's
+_DIED = re.compile(r"\w*Error\b|\S+\.[cm]?[jt]sx? exited |Uncaught |Unhandled |No tests found in ")
 _LEFT = re.compile(r"(?P<file>\S+\.[cm]?[jt]sx?) exited (?:with|due to) .*")
 
 
@@ -81,8 +82,8 @@ class Ava(Tape):
     def parse(self, results: Results) -> Parsed:
         parsed = super().parse(results)
         finder = _Files(Project(results.folder))
-        told = [test for test in parsed.tests if _MARK in test.name]
-        lost = [test for test in parsed.tests if _MARK not in test.name]
+        lost = [test for test in parsed.tests if test.status in RED and _DIED.match(test.name)]
+        told = [test for test in parsed.tests if test not in lost]
         return msgspec.structs.replace(
             parsed,
             tests=[finder.placed(test) for test in told],
@@ -111,9 +112,9 @@ def _broken(lost: list[TestResult]) -> list[Diagnostic]:
     for number, test in enumerate(errors):
         message = test.failure.message if test.failure else test.name
         kind = test.failure.type if test.failure else "Error"
-        own = test.failure.file if test.failure else ""
+        own = test.failure.file if test.failure and not test.failure.file.startswith("node:") else ""
         file = own or (files[number] if number < len(files) else "")
-        line = test.failure.line if test.failure else 0
+        line = test.failure.line if test.failure and own else 0
         found.append(Diagnostic(file=file, line=line, type=kind, message=message, tool="ava"))
     return found or [
         Diagnostic(file=file, type="Exited", message="its process ended early", tool="ava") for file in files
@@ -136,8 +137,9 @@ class _Files:
         parts = test.name.split(_MARK)
         # The longest beginning of the title that is a file: a title may hold the same mark.
         known = [n for n in range(len(parts) - 1, 0, -1) if _MARK.join(parts[:n]) in self.by_prefix]
-        file = self.by_prefix[_MARK.join(parts[: known[0]])] if known else ""
         title = _MARK.join(parts[known[0] :]) if known else test.name
+        # A run of one file has titles without it.
+        file = self.by_prefix[_MARK.join(parts[: known[0]])] if known else self._holding(title)
         return msgspec.structs.replace(
             test,
             id=f"{file}::{title}" if file else test.id,
@@ -146,6 +148,10 @@ class _Files:
             file=file,
             line=_line_of(self.project.text(file), title) if file else 0,
         )
+
+    def _holding(self, title: str) -> str:
+        files = [path for path in dict.fromkeys(self.by_prefix.values()) if not _unlike_a_test(path)[0]]
+        return next((path for path in files if _line_of(self.project.text(path), title)), "")
 
 
 def _unlike_a_test(path: str) -> tuple[bool, int, str]:
