@@ -146,6 +146,8 @@ def _conclude(
         stopped=any(each.timed_out or each.silent for each in finished),
     )
     parsed = relative(how.parse(results), session.folder)
+    if asked := getattr(how, "asked", None):
+        parsed.tests = asked(parsed.tests, session.only)
     why = "silence" if any(each.silent for each in finished) else "timeout"
     report = conclude(
         runner=target.runner,

@@ -15,7 +15,7 @@ from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
 from ratchet.checks.runners import SHIMS, Usual, channel_env, end_of, junit, read, read_records, upward
 from ratchet.checks.scripts import commands, options_only, plain, start_of
-from ratchet.core.report import Diagnostic, TestResult
+from ratchet.core.report import Diagnostic, TestResult, TestStatus
 
 TESTS = (
     "test/**", "tests/**", "**/__tests__/**", "**/*.test.*", "**/*.spec.*", "**/*-test.*", "**/*_test.*", "**/test.*js",
@@ -96,6 +96,11 @@ class Script(Usual):
         bare = "/" not in program[-1] and (at == 0 or program[0] == "env")
         found = upward(session.folder, f"node_modules/.bin/{program[-1]}") if bare else None
         return [*program[:-1], str(found) if found else program[-1]], given
+
+    def asked(self, tests: list[TestResult], only: list[TestResult]) -> list[TestResult]:
+        """Without those that the runner skipped only because others were chosen."""
+        ids = tuple(test.id for test in only)
+        return [test for test in tests if not ids or test.status is not TestStatus.SKIPPED or test.id.startswith(ids)]
 
     def alone(self, target: Target, *chosen: str) -> list[str]:
         """The command with `npx` before the program, as a person would call it."""
