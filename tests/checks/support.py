@@ -20,9 +20,10 @@ CACHE = Path(os.environ.get("RATCHET_TEST_CACHE") or Path(__file__).parents[2] /
 NPM = CACHE / "npm" / "node_modules"
 # What each runner needs that may be absent: a program on the path, or a package in the cache.
 _PROGRAMS = {"go": "go", "cargo": "cargo", "bats": "bats", "ctest": "ctest", "rspec": "rspec", "minitest": "ruby",
-             "phpunit": "phpunit", "exunit": "mix", "maven": "mvn", "node": "node", "prove": "prove"}  # fmt: skip
+             "phpunit": "phpunit", "exunit": "mix", "maven": "mvn", "node": "node", "prove": "prove",
+             "gradle": "gradle", "busted": "busted"}  # fmt: skip
 _PACKAGES = {"mocha": "mocha", "jest": "jest", "vitest": "vitest", "playwright": "@playwright/test", "bun": "bun",
-             "deno": "deno"}  # fmt: skip
+             "deno": "deno", "ava": "ava", "jasmine": "jasmine"}  # fmt: skip
 
 
 def needs(runner: str) -> None:

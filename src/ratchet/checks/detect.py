@@ -12,6 +12,12 @@ from ratchet.checks.project import Project
 from ratchet.checks.registry import runner, runners
 from ratchet.checks.run import COMMAND
 
+# Below these lie projects beside the project. They count where there is nothing else.
+_ASIDE = {
+    "examples", "example", "samples", "demo", "demos", "fuzz", "fuzzing", "bench", "benches", "benchmark",
+    "benchmarks", "template", "templates", "playground", "sandbox",
+}  # fmt: skip
+
 
 def detect(folder: Path, *, command: str = "", tests: list[str] | None = None, runner_name: str = "") -> list[Target]:
     """Every target of the project, the repository's own first. A command from the configuration always wins."""
@@ -21,10 +27,10 @@ def detect(folder: Path, *, command: str = "", tests: list[str] | None = None, r
     names = [runner_name] if runner_name else list(runners())
     found = [target for name in names for target in _surest(runner(name), project)]
     kept = _one_of_each_family(found)
+    kept = [target for target in kept if not _is_aside(target)] or kept
     kept = [target for target in kept if not _covered(target, kept)] or kept
+    kept = [target for target in kept if not _is_explained(target, kept)] or kept
     kept = [msgspec.structs.replace(target, command=_leaving_out(target, kept)) for target in kept]
-    if len(kept) > 1:
-        kept = [target for target in kept if target.runner != COMMAND]
     if tests:
         kept = [msgspec.structs.replace(target, tests=tests) for target in kept]
     return sorted(kept, key=lambda target: (target.root.count("/") + (target.root != "."), target.root, target.runner))
@@ -70,9 +76,30 @@ def _one_of_each_family(found: list[Target]) -> list[Target]:
 def _covered(target: Target, others: list[Target]) -> bool:
     """A runner that goes into folders below has these tests already, unless the folder is configured by itself."""
     above = [other for other in others if _is_above(other, target) and _same_kind(other, target)]
-    return any(getattr(runner(other.runner), "covers_below", False) for other in above) and not (
+    return any(_goes_down(other) for other in above) and not (
         target.runner == "pytest" and target.strength >= Strength.CONFIG
     )
+
+
+def _is_aside(target: Target) -> bool:
+    """What is shown or measured with a project has tests of its own seldom, and dependencies of its own always."""
+    return any(part in _ASIDE for part in Path(target.root).parts)
+
+
+def _is_explained(target: Target, kept: list[Target]) -> bool:
+    """A command that nobody recognises is run only where nothing better is known: it mostly starts the others.
+
+    Tests in a browser are no answer to what a test script does.
+    """
+    others = [other for other in kept if other.runner not in (COMMAND, "playwright")]
+    return target.runner == COMMAND and any(
+        other.root == target.root or _is_above(target, other) or (_is_above(other, target) and _goes_down(other))
+        for other in others
+    )
+
+
+def _goes_down(target: Target) -> bool:
+    return bool(getattr(runner(target.runner), "covers_below", False))
 
 
 def _leaving_out(target: Target, kept: list[Target]) -> list[str]:

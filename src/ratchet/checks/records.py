@@ -39,6 +39,7 @@ class Reader:
         self.phases: dict[str, list[Row]] = {}
         self.tests: dict[str, TestResult] = {}
         self.attempts: dict[str, int] = {}
+        self.twins: dict[str, int] = {}
         self.broken: list[Diagnostic] = []
         self.collected: list[str] | None = None
         self.running: list[str] = []
@@ -87,16 +88,25 @@ class Reader:
             self.forged = self.forged or name
         self.phases.setdefault(name, []).append(row)
         if row["when"] == "teardown" or row.get("last") or row["when"] not in _PHASES:
-            self._over(name)
+            self._over(name, whole=bool(row.get("last")))
 
-    def _over(self, name: str) -> None:
+    def _over(self, name: str, *, whole: bool) -> None:
         test = _test(name, self.phases.pop(name))
-        # A class or module fixture that fails in its teardown reports the test again: the graver word stays.
+        test = msgspec.structs.replace(test, attempts=self.attempts.get(name, 1))
         before = self.tests.get(name)
-        if before is None or before.failure is None:
-            self.tests[name] = msgspec.structs.replace(test, attempts=self.attempts.get(name, 1))
+        if before and whole and self._may_have_a_twin(name):
+            self.twins[name] = self.twins.get(name, 1) + 1
+            own = f"{name} ({self.twins[name]})"
+            self.tests[own] = msgspec.structs.replace(test, id=own)
+        # A class or module fixture that fails in its teardown reports the test again: the graver word stays.
+        elif before is None or before.failure is None:
+            self.tests[name] = test
         if name in self.running:
             self.running.remove(name)
+
+    def _may_have_a_twin(self, name: str) -> bool:
+        """Many runners allow two tests of one name, and count both. One that said what it collected has said so."""
+        return self.collected is None or self.collected.count(name) > self.twins.get(name, 1)
 
     def parsed(self, *, exit_code: int | None, stopped: bool) -> Parsed:
         return Parsed(

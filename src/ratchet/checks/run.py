@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import tempfile
 from collections.abc import Awaitable, Mapping, Sequence
@@ -24,15 +25,15 @@ COMMAND = "command"
 _TAIL_BYTES = 8_000
 # What a test process gets from our environment. Secrets of the factory and of agents are not on the list.
 ALLOWED = (
-    "PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "TZ", "VIRTUAL_ENV", "PYTEST_ADDOPTS", "PYTHONPATH",
+    "CI", "PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "TZ", "VIRTUAL_ENV", "PYTEST_ADDOPTS", "PYTHONPATH",
     "PYTEST_DISABLE_PLUGIN_AUTOLOAD",
     "NODE_PATH", "NODE_OPTIONS", "JAVA_HOME", "GOPATH", "GOROOT", "GOFLAGS", "GOPROXY", "GOCACHE", "GOMODCACHE",
     "CARGO_HOME", "RUSTUP_HOME", "CARGO_TARGET_DIR", "RUSTFLAGS", "GEM_HOME", "GEM_PATH", "RUBYLIB", "MIX_HOME",
     "HEX_HOME", "MAVEN_OPTS", "GRADLE_USER_HOME", "DOTNET_ROOT", "LD_LIBRARY_PATH", "XDG_CACHE_HOME",
 )  # fmt: skip
+# As little as can be: all of it reaches the code under test. Tests about colours fail under NO_COLOR, and pytest's own
+# messages are others under CI, which therefore is set only for runners that would else watch or write snapshots.
 FIXED = {
-    "CI": "1",
-    "NO_COLOR": "1",
     "TERM": "dumb",
     "PYTHONHASHSEED": "0",
     "PYTHONUNBUFFERED": "1",
@@ -105,11 +106,12 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
             except ProgramMissing as error:
                 return _cannot(target, steps, f"{error.message.strip()}; {error.hint}{_prepared(target)}")
             report = _conclude(target, how, session, finished, log=log, began=began)
+            said = _tail(session, steps, log, began) if report.status is not ReportStatus.PASSED else ""
+            if absent := _absent(report, said):
+                return _cannot(target, steps, f"{absent}; install what is missing{_prepared(target)}", said)
             if not session.only:
                 report = complete(report, target, Project(session.folder))
-            if report.status is ReportStatus.PASSED:
-                return report
-            return msgspec.structs.replace(report, output=_tail(session, steps, log, began))
+            return msgspec.structs.replace(report, output=said) if said else report
 
     async def _steps(self, steps: list[Step], session: Session, log: Path) -> list[Finished]:
         done: list[Finished] = []
@@ -148,6 +150,8 @@ def _conclude(
         stopped=any(each.timed_out or each.silent for each in finished),
     )
     parsed = relative(how.parse(results), session.folder)
+    if asked := getattr(how, "asked", None):
+        parsed.tests = asked(parsed.tests, session.only)
     why = "silence" if any(each.silent for each in finished) else "timeout"
     report = conclude(
         runner=target.runner,
@@ -176,13 +180,42 @@ def _prepared(target: Target) -> str:
     return f", or set the project up first: {' && '.join(target.setup)}" if target.setup else ""
 
 
-def _cannot(target: Target, steps: list[Step], why: str) -> Report:
+# How a program that was found says that something it needs was not.
+_ABSENT = re.compile(
+    r"(?m)^\S*python\S*: (?P<module>No module named [\w.]+)$"
+    r"|^(?:error: )?(?P<command>no such (?:sub)?command: [`'\w-]+)"
+    r"|^(?:/bin/)?(?:ba|da)?sh: (?:line )?\d+: (?P<shell>[\w./-]+): (?:command )?not found$"
+    r"|^bundler: command not found: (?P<gem>\S+)$"
+    r"|^(?P<needs>"
+    r"Could not find .+ in (?:any of the sources|locally installed gems).*"
+    r"|Could not find Hex, which is needed .*|Unchecked dependencies for environment \w+:"
+    r"|error: failed to get `.+` as a dependency of .*|error: no matching package (?:named )?.* found"
+    r"|\S*: no required module provides package .*|go: .*: dial tcp: lookup .*"
+    r"|\[ERROR\] .*(?:Could not resolve dependencies|could not be resolved|Could not transfer artifact).*"
+    r"|> Could not resolve all (?:files|artifacts|dependencies) .*"
+    r")$"
+)
+
+
+def _absent(report: Report, said: str) -> str:
+    """What is not installed, if that is why nothing ran."""
+    idle = not report.tests and not report.collection_errors and not report.compile_errors and report.exit_code
+    found = _ABSENT.search(said) if idle and report.status is not ReportStatus.TIMEOUT else None
+    if not found:
+        return ""
+    if name := found.group("shell") or found.group("gem"):
+        return f"{name} is not there"
+    return str(found.group("module") or found.group("command") or found.group("needs"))
+
+
+def _cannot(target: Target, steps: list[Step], why: str, said: str = "") -> Report:
     return Report(
         runner=target.runner,
         root=target.root,
         command=steps[0].argv if steps else target.command,
         status=ReportStatus.ERROR,
         notes=[why],
+        output=said,
     )
 
 

@@ -284,7 +284,9 @@ def _disagreements(totals: Totals, reported: dict[str, int], broken_files: int) 
     quiet = {0, totals.todo, totals.xfailed, totals.todo + totals.xfailed}
     fair = {
         "tests": {totals.tests, totals.tests + broken_files, totals.tests - totals.skipped},
-        "passed": {totals.passed, totals.passed + totals.xpassed, totals.passed + totals.xfailed},
+        "passed": {
+            totals.passed + more for more in {totals.xpassed, totals.xfailed, totals.skipped + totals.todo} | quiet
+        },
         "failed": {totals.failed, totals.failed + totals.errors, totals.failed + totals.errors + broken_files},
         "errors": {0, totals.errors, totals.errors + broken_files, broken_files},
         "skipped": {totals.skipped + more for more in quiet},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _KEY = re.compile(r"""^(?P<indent> *)(?:- )?(?P<key>"[^"]*"|'[^']*'|[^\s:#'"{\[][^:]*?)\s*:(?:\s+(?P<value>.*))?$""")
-_BLOCK = re.compile(r"^[|>][+-]?\d?$")
+_BLOCK = re.compile(r"^[|>](?:[+-]?(?P<after>\d)?|(?P<before>\d)[+-])$")
 
 
 def read(rows: list[str]) -> dict[str, str]:
@@ -22,19 +22,22 @@ def read(rows: list[str]) -> dict[str, str]:
         path = [(depth, key) for depth, key in path if depth < indent][:20]
         path.append((indent, _unquoted(match.group("key"))))
         name = ".".join(key for _, key in path)
-        if _BLOCK.match(value):
-            fields[name], index = _block(rows, index, indent, folded=value.startswith(">"))
+        if block := _BLOCK.match(value):
+            margin = indent + int(block["after"] or block["before"] or 0)
+            fields[name], index = _block(rows, index, indent, margin, folded=value.startswith(">"))
         elif value:
             fields.setdefault(name, _unquoted(value))
     return fields
 
 
-def _block(rows: list[str], index: int, indent: int, *, folded: bool) -> tuple[str, int]:
+def _block(rows: list[str], index: int, indent: int, margin: int, *, folded: bool) -> tuple[str, int]:
+    """The text below a key. Its margin is said where its first row has spaces of its own."""
     begin = index
     while index < len(rows) and (not rows[index].strip() or _indent(rows[index]) > indent):
         index += 1
     body = rows[begin:index]
-    margin = min((_indent(row) for row in body if row.strip()), default=0)
+    if margin == indent:
+        margin = min((_indent(row) for row in body if row.strip()), default=0)
     text = (" " if folded else "\n").join(row[margin:] for row in body)
     return text.strip("\n"), index
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
@@ -15,6 +17,7 @@ from ratchet.core.report import TestResult
 _go_json = parser("go_json")
 
 _CHANNEL = "go.json"
+_FUNCTION = re.compile(r"(?m)^func ((?:Test|Example|Fuzz|Benchmark)\w*)\(")
 
 
 class Go(Usual):
@@ -56,11 +59,46 @@ class Go(Usual):
             with end_of(results) as stream:
                 exact = compiler(stream).compile_errors
             parsed.compile_errors = [error for error in parsed.compile_errors if error.line] + (exact or vague)
+        places = _Places(results.folder)
+        parsed.tests = [places.placed(test) for test in parsed.tests]
         return parsed
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         package = _package(test) or "./..."
         return [*target.command[:2], "-run", _pattern([test]), package]
+
+
+class _Places:
+    """Where each test is written: Go names packages only, and a package is a folder below the module."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        module = re.search(r"(?m)^module\s+(\S+)", _text(folder / "go.mod"))
+        self.module = module.group(1) if module else ""
+        self.known: dict[str, dict[str, tuple[str, int]]] = {}
+
+    def placed(self, test: TestResult) -> TestResult:
+        package = test.suite[0].partition(" ")[0] if test.suite else ""
+        if test.file or not self.module or not f"{package}/".startswith(f"{self.module}/"):
+            return test
+        if package not in self.known:
+            self.known[package] = dict(self._written(package[len(self.module) + 1 :]))
+        file, line = self.known[package].get(test.name.partition("/")[0], ("", 0))
+        return msgspec.structs.replace(test, file=file, line=line)
+
+    def _written(self, place: str) -> Iterator[tuple[str, tuple[str, int]]]:
+        for path in sorted((self.folder / place).glob("*_test.go")):
+            text = _text(path)
+            for match in _FUNCTION.finditer(text):
+                line = text.count("\n", 0, match.start()) + 1
+                yield match.group(1), (path.relative_to(self.folder).as_posix(), line)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def _package(test: TestResult) -> str:

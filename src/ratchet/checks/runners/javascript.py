@@ -13,13 +13,13 @@ import msgspec
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import SHIMS, Usual, channel_env, end_of, junit, parser, read, read_records, upward
-from ratchet.core.report import Diagnostic, TestResult
+from ratchet.checks.runners import SHIMS, Usual, channel_env, end_of, junit, read, read_records, upward
+from ratchet.checks.scripts import commands, options_only, plain, start_of
+from ratchet.core.report import Diagnostic, TestResult, TestStatus
 
-_tap = parser("tap")
-TESTS = [
+TESTS = (
     "test/**", "tests/**", "**/__tests__/**", "**/*.test.*", "**/*.spec.*", "**/*-test.*", "**/*_test.*", "**/test.*js",
-]  # fmt: skip
+)  # fmt: skip
 SOURCES = ["**/*.js", "**/*.mjs", "**/*.cjs", "**/*.jsx", "**/*.ts", "**/*.mts", "**/*.tsx"]
 _LOCKS = {
     "pnpm-lock.yaml": "pnpm install --frozen-lockfile",
@@ -30,15 +30,18 @@ _LOCKS = {
 }
 
 
-class _Script(Usual):
-    """A runner that lives in `node_modules` and is named in `package.json`."""
+class Script(Usual):
+    """A runner that lives in `node_modules` and is named in `package.json`.
+
+    `valued` are its options that take the next word as their value: any other word that is no option is a file.
+    """
 
     family = "javascript"
     package = ""
     configs: tuple[str, ...] = ()
-    shim = ""
     arguments: tuple[str, ...] = ()
-    tests = TESTS
+    tests: tuple[str, ...] = TESTS
+    valued: frozenset[str] = frozenset()
 
     def detect(self, project: Project) -> Iterator[Target]:
         for path in project.named(*(f"**/{name}" for name in self.configs)):
@@ -48,12 +51,20 @@ class _Script(Usual):
             if self.package and self.package in table:
                 yield self.target(project, root, f"{path} configures {self.name}", Strength.CONFIG)
             if script := self._script(table):
-                yield self.target(project, root, f"the test script of {path} is `{script}`", Strength.SCRIPT)
+                yield self.target(
+                    project, root, f"the test script of {path} is `{shlex.join(script)}`", Strength.SCRIPT
+                )
             elif self.package and self.package in dependencies(table):
                 yield self.target(project, root, f"{path} depends on {self.package}", Strength.DEPENDENCY)
 
-    def _script(self, table: dict[str, Any]) -> str:
-        return next((script for script in test_scripts(table) if self.recognises(words_of(script))), "")
+    def _script(self, table: dict[str, Any]) -> list[str]:
+        return next((words for words in commands(table) if self.recognises(words)), [])
+
+    def recognises(self, words: list[str]) -> bool:
+        return self.start(words) is not None
+
+    def start(self, words: list[str]) -> int | None:
+        return start_of(words, self.programs or (self.name,))
 
     def target(self, project: Project, root: str, why: str, strength: Strength) -> Target:
         return Target(
@@ -70,17 +81,40 @@ class _Script(Usual):
         )
 
     def command(self, project: Project, root: str) -> list[str]:
-        return [self.name, *self.arguments]
+        """What the script gives the runner: its options and files are often nowhere else."""
+        script = self._script(project.json(*under(root, "package.json")))
+        return plain(script, self.start(script) or 0) if script else [self.name, *self.arguments]
 
-    def program(self, words: list[str], session: Session) -> list[str]:
-        """The project's own copy of the program, if it has one: the command names it only."""
-        if Path(words[0]).name != words[0]:
-            return words
-        found = upward(session.folder, f"node_modules/.bin/{words[0]}")
-        return [str(found), *words[1:]] if found else words
+    def parts(self, target: Target, session: Session) -> tuple[list[str], list[str]]:
+        """The words that start the program, the project's own copy of it, and those it is given.
+
+        When only some tests are to run their files are named, and those of the command would be too many.
+        """
+        at = self.start(target.command) or 0
+        program, given = target.command[: at + 1], target.command[at + 1 :]
+        given = options_only(given, self.valued) if files_of(session.only) else given
+        bare = "/" not in program[-1] and (at == 0 or program[0] == "env")
+        found = upward(session.folder, f"node_modules/.bin/{program[-1]}") if bare else None
+        return [*program[:-1], str(found) if found else program[-1]], given
+
+    def asked(self, tests: list[TestResult], only: list[TestResult]) -> list[TestResult]:
+        """Without those that the runner skipped only because others were chosen."""
+        ids = tuple(test.id for test in only)
+        return [test for test in tests if not ids or test.status is not TestStatus.SKIPPED or test.id.startswith(ids)]
+
+    def alone(self, target: Target, *chosen: str) -> list[str]:
+        """The command with `npx` before the program, as a person would call it."""
+        at = self.start(target.command) or 0
+        words = [*target.command[: at + 1], *options_only(target.command[at + 1 :], self.valued), *chosen]
+        return [*words[:at], "npx", *words[at:]] if at == 0 or words[0] == "env" else words
 
     def parse(self, results: Results) -> Parsed:
         return read_records(results)
+
+
+def unattended(session: Session) -> dict[str, str]:
+    """Our channel, and the word that nobody watches: these runners wait for changes, or write snapshots, without it."""
+    return channel_env(session) | {"CI": "1"}
 
 
 def dependencies(table: dict[str, Any]) -> set[str]:
@@ -92,29 +126,6 @@ def _table(table: dict[str, Any], name: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-_RUN = re.compile(r"(?:(?:npm|pnpm|bun) run(?:-script)?|yarn(?: run)?|pnpm)(?: -s| --silent)? ([\w:.-]+)(?: --)?")
-
-
-def test_scripts(table: dict[str, Any]) -> list[str]:
-    """The commands that the test script comes down to: scripts call scripts, and check style before they test."""
-    scripts, found, todo = _table(table, "scripts"), [], ["test"]
-    for name in todo:
-        for command in re.split(r"\s*(?:&&|;)\s*", str(scripts.get(name, ""))):
-            other = _RUN.fullmatch(command)
-            if other and other.group(1) in scripts and other.group(1) not in todo:
-                todo.append(other.group(1))
-            elif command:
-                found.append(command)
-    return found
-
-
-def words_of(script: str) -> list[str]:
-    try:
-        return shlex.split(script)
-    except ValueError:
-        return script.split()
-
-
 def _setup(project: Project, root: str) -> list[str]:
     for name, command in _LOCKS.items():
         if any(project.has(path) for place in {root, "."} for path in under(place, name)):
@@ -122,17 +133,17 @@ def _setup(project: Project, root: str) -> list[str]:
     return ["npm install"] if project.has(*under(root, "package.json")) else []
 
 
-def _files(tests: list[TestResult]) -> list[str]:
+def files_of(tests: list[TestResult]) -> list[str]:
     return list(dict.fromkeys(test.file for test in tests if test.file))
 
 
-def _pattern(tests: list[TestResult]) -> str:
+def pattern_of(tests: list[TestResult]) -> str:
     """Matches the whole names of the tests, as the runners spell them: the suites and the name with spaces between."""
-    names = [" ".join(_names(test)) for test in tests]
+    names = [" ".join(names_of(test)) for test in tests]
     return "|".join(f"^{re.escape(name)}$" for name in names)
 
 
-def _names(test: TestResult) -> list[str]:
+def names_of(test: TestResult) -> list[str]:
     """Suites and name, also of an id that was typed and not read from a report."""
     if test.name:
         return [*test.suite, test.name]
@@ -140,69 +151,73 @@ def _names(test: TestResult) -> list[str]:
 
 
 def _named(tests: list[TestResult]) -> bool:
-    return all(_names(test) for test in tests)
+    return all(names_of(test) for test in tests)
 
 
-class Vitest(_Script):
+class Vitest(Script):
     name = package = "vitest"
     covers_below = True
     configs = tuple(
         f"{stem}.{end}" for stem in ("vitest.config", "vitest.workspace") for end in ("js", "mjs", "ts", "mts", "cjs")
     )
     arguments = ("run",)
+    valued = frozenset(
+        ("-c", "--config", "-r", "--root", "--dir", "--environment", "--pool", "--mode", "--project", "--workspace",
+         "--testTimeout", "--reporter", "--outputFile", "--shard", "--maxWorkers", "--retry", "--tsconfig")
+    )  # fmt: skip
 
     def launch(self, target: Target, session: Session) -> list[Step]:
-        words = self.program(target.command, session)
-        if "run" not in words and "related" not in words:
-            words = [words[0], "run", *words[1:]]
+        program, given = self.parts(target, session)
+        given = ["run", *(word for word in given if word not in ("run", "--run", "watch", "dev"))]
         options = [f"--reporter={SHIMS / '_ratchet_vitest.mjs'}", "--reporter=default", "--includeTaskLocation"]
-        return [Step(argv=[*words, *options, *_chosen(session.only, "-t")], env=channel_env(session))]
+        argv = [*program, *given, *options, *chosen_by(session.only, "-t")]
+        return [Step(argv=argv, env=unattended(session))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return ["npx", *target.command, test.file, "-t", " ".join(_names(test))]
+        return self.alone(target, "run", test.file, "-t", " ".join(names_of(test)))
 
 
-def _chosen(tests: list[TestResult], option: str) -> list[str]:
-    named = [option, _pattern(tests)] if tests and _named(tests) else []
-    return [*_files(tests), *named]
+def chosen_by(tests: list[TestResult], option: str) -> list[str]:
+    named = [option, pattern_of(tests)] if tests and _named(tests) else []
+    return [*files_of(tests), *named]
 
 
-class Jest(_Script):
+class Jest(Script):
     name = package = "jest"
     covers_below = True
     configs = tuple(f"jest.config.{end}" for end in ("js", "mjs", "ts", "cjs", "json"))
+    valued = frozenset(
+        ("-c", "--config", "--env", "--testEnvironment", "-w", "--maxWorkers", "--rootDir", "--testTimeout", "--shard",
+         "--selectProjects", "--ignoreProjects", "--projects", "--reporters", "--outputFile", "--coverageReporters")
+    )  # fmt: skip
 
     def launch(self, target: Target, session: Session) -> list[Step]:
-        words = self.program(target.command, session)
+        program, given = self.parts(target, session)
         options = [f"--reporters={SHIMS / '_ratchet_jest.cjs'}", "--reporters=default", "--testLocationInResults"]
-        named = ["-t", _pattern(session.only)] if session.only and _named(session.only) else []
-        files = ["--runTestsByPath", *_files(session.only)] if session.only else []
-        return [Step(argv=[*words, *options, *named, *files], env=channel_env(session))]
+        named = ["-t", pattern_of(session.only)] if session.only and _named(session.only) else []
+        files = ["--coverage=false", "--runTestsByPath", *files_of(session.only)] if session.only else []
+        return [Step(argv=[*program, *given, *options, *named, *files], env=unattended(session))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return ["npx", *target.command, test.file, "-t", " ".join(_names(test))]
+        return self.alone(target, test.file, "-t", " ".join(names_of(test)))
 
 
-class Mocha(_Script):
+class Mocha(Script):
     name = package = "mocha"
+    programs = ("mocha", "_mocha")
     configs = tuple(f".mocharc.{end}" for end in ("js", "cjs", "mjs", "json", "jsonc", "yml", "yaml"))
-
-    def command(self, project: Project, root: str) -> list[str]:
-        """What the script gives mocha besides its name: its files are nowhere else."""
-        script = words_of(self._script(project.json(*under(root, "package.json"))))
-        at = next((n for n, word in enumerate(script) if Path(word).name in ("mocha", "_mocha")), None)
-        rest = script[at + 1 :] if at is not None else []
-        stop = next((n for n, word in enumerate(rest) if word in ("&&", "||", "|", ";")), len(rest))
-        return ["mocha", *rest[:stop]]
+    valued = frozenset(
+        ("-r", "--require", "-R", "--reporter", "-O", "--reporter-option", "--reporter-options", "-t", "--timeout",
+         "-u", "--ui", "--extension", "--config", "--package", "-s", "--slow", "-j", "--jobs", "--retries", "--ignore",
+         "--exclude", "--import", "--loader", "--experimental-loader", "-n", "--node-option", "--file")
+    )  # fmt: skip
 
     def launch(self, target: Target, session: Session) -> list[Step]:
-        words = self.program(target.command, session)
-        if session.only:
-            words = [words[0], *(word for word in words[1:] if word.startswith("-"))]
-        named = ["-g", _pattern(session.only)] if session.only and _named(session.only) else []
-        files = _files(session.only)
+        program, given = self.parts(target, session)
+        named = ["-g", pattern_of(session.only)] if session.only and _named(session.only) else []
         reporter = ["--reporter", str(SHIMS / "_ratchet_mocha.cjs")]
-        return [Step(argv=[*words, *reporter, *named, *files], env=channel_env(session))]
+        argv = [*program, *_without_reporter(given), *reporter, *named, *files_of(session.only)]
+        return [Step(argv=argv, env=unattended(session))]
 
     def parse(self, results: Results) -> Parsed:
         """A file that does not load ends mocha before it has a reporter: the error is in what it printed."""
@@ -220,7 +235,15 @@ class Mocha(_Script):
         return parsed
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return ["npx", "mocha", test.file, "-g", " ".join(_names(test))]
+        return self.alone(target, test.file, "-g", " ".join(names_of(test)))
+
+
+def _without_reporter(words: list[str]) -> list[str]:
+    """mocha has one reporter, and it is ours."""
+    options = ("-R", "--reporter")
+    before = ["", *words]
+    kept = zip(words, before, strict=False)
+    return [word for word, last in kept if last not in options and not word.startswith(("-R", "--reporter"))]
 
 
 def _first(text: str) -> str:
@@ -228,42 +251,64 @@ def _first(text: str) -> str:
     return found.group(0) if found else text.strip()[:500]
 
 
-class Node(_Script):
+class Node(Script):
     name = "node"
     covers_below = True
-    tests = TESTS
+    programs = ("node", "tsx")
+    valued = frozenset(
+        ("--import", "-r", "--require", "--loader", "--experimental-loader", "-C", "--conditions", "--test-concurrency",
+         "--test-timeout", "--env-file", "--test-reporter", "--test-reporter-destination", "--test-shard")
+    )  # fmt: skip
 
     def detect(self, project: Project) -> Iterator[Target]:
         yield from super().detect(project)
-        for path in project.named(
-            "**/*.test.*", "**/*-test.*", "**/*_test.*", "**/test-*.*", "**/test/**", "**/test.*"
-        ):
-            if path.endswith((".js", ".mjs", ".cjs", ".ts")) and re.search(
-                r"""["']node:test["']""", project.text(path)
-            ):
-                manifest = next((place for place in _above(path) if project.has(*under(place, "package.json"))), ".")
-                yield self.target(project, manifest, f"{path} imports node:test", Strength.DEPENDENCY)
-                return
+        for manifest, path in importing(project, "node:test").items():
+            yield self.target(project, manifest, f"{path} imports node:test", Strength.DEPENDENCY)
 
-    def recognises(self, words: list[str]) -> bool:
-        return bool(words) and Path(words[0]).name == "node" and "--test" in words
+    def start(self, words: list[str]) -> int | None:
+        return super().start(words) if "--test" in words else None
 
     def command(self, project: Project, root: str) -> list[str]:
-        return words_of(self._script(project.json(*under(root, "package.json")))) or ["node", "--test"]
+        words = super().command(project, root)
+        return words if "--test" in words else ["node", "--test"]
 
     def launch(self, target: Target, session: Session) -> list[Step]:
-        at = target.command.index("--test") + 1
+        program, given = self.parts(target, session)
+        at = given.index("--test") + 1
         ours = [f"--test-reporter={SHIMS / '_ratchet_node.mjs'}", "--test-reporter-destination=stdout"]
         theirs = ["--test-reporter=spec", "--test-reporter-destination=stdout"]
-        rest = [word for word in target.command[at:] if not session.only or word.startswith("-")]
-        names = [f"--test-name-pattern=^{re.escape(part)}$" for test in session.only for part in _names(test)]
-        chosen = [*(dict.fromkeys(names) if _named(session.only) else []), *rest, *_files(session.only)]
-        argv = [*target.command[:at], *ours, *theirs, *chosen]
+        parts = [f"--test-name-pattern=^{re.escape(part)}$" for test in session.only for part in names_of(test)]
+        names = list(dict.fromkeys(parts)) if _named(session.only) else []
+        rest = [name for word in given[at:] for name in _expanded(word, session.folder)]
+        argv = [*program, *given[:at], *ours, *theirs, *names, *rest, *files_of(session.only)]
         options = f"{session.env.get('NODE_OPTIONS', '')} --require={SHIMS / '_ratchet_node_inside.cjs'}".strip()
-        return [Step(argv=argv, env=channel_env(session) | {"NODE_OPTIONS": options})]
+        return [Step(argv=argv, env=unattended(session) | {"NODE_OPTIONS": options})]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return ["node", "--test", f"--test-name-pattern={test.name}", test.file]
+        at = target.command.index("--test") + 1
+        options = options_only(target.command[at:], self.valued)
+        return [*target.command[:at], f"--test-name-pattern={test.name}", *options, test.file]
+
+
+def _expanded(word: str, folder: Path) -> list[str]:
+    """The files of a pattern: node 20 takes none, a later one the same."""
+    if word.startswith("-") or "*" not in word:
+        return [word]
+    return sorted(path.relative_to(folder).as_posix() for path in folder.glob(word)) or [word]
+
+
+def importing(project: Project, module: str) -> dict[str, str]:
+    """The packages that have a test file which imports this module, each with the first such file."""
+    found: dict[str, str] = {}
+    for path in project.named(
+        "**/*.test.*", "**/*.spec.*", "**/*-test.*", "**/*_test.*", "**/test-*.*", "**/test/**", "**/test.*"
+    ):
+        if path.endswith((".js", ".mjs", ".cjs", ".ts", ".mts", ".tsx")) and re.search(
+            rf"""["']{module}["']""", project.text(path)
+        ):
+            package = next((place for place in _above(path) if project.has(*under(place, "package.json"))), ".")
+            found.setdefault(package, path)
+    return found
 
 
 def _above(path: str) -> list[str]:
@@ -271,29 +316,30 @@ def _above(path: str) -> list[str]:
     return [place] if place == "." else [place, *_above(place)]
 
 
-class Tape(_Script):
-    """Any script of tape's: what it prints is TAP, and its files are in the script only."""
+class Jasmine(Script):
+    name = package = "jasmine"
+    configs = tuple(f"spec/support/jasmine.{end}" for end in ("json", "js", "mjs", "cjs"))
+    tests = (*TESTS, "spec/**")
+    valued = frozenset(("--config", "--helper", "--require", "--reporter", "--parallel"))
 
-    name = package = "tape"
-
-    def command(self, project: Project, root: str) -> list[str]:
-        script = words_of(self._script(project.json(*under(root, "package.json"))))
-        at = next((n for n, word in enumerate(script) if Path(word).name == "tape"), None)
-        return ["tape", *script[at + 1 :]] if at is not None else ["tape", "test/**/*.js"]
+    def detect(self, project: Project) -> Iterator[Target]:
+        for target in super().detect(project):
+            root = target.root.removesuffix("spec/support").rstrip("/") or "."
+            yield target if root == target.root else self.target(project, root, target.why, target.strength)
 
     def launch(self, target: Target, session: Session) -> list[Step]:
-        files = _files(session.only)
-        words = [target.command[0], *files] if files else target.command
-        return [Step(argv=self.program(words, session), channel="tape.tap")]
-
-    def parse(self, results: Results) -> Parsed:
-        return read(results.private / "tape.tap", _tap)
+        program, given = self.parts(target, session)
+        given = [word for word in given if not word.startswith(("--reporter", "--parallel"))]
+        names = [" ".join(names_of(test)) for test in session.only]
+        named = [f"--filter=^(?:{'|'.join(map(re.escape, names))})$"] if names and _named(session.only) else []
+        reporter = f"--reporter={SHIMS / '_ratchet_jasmine.cjs'}"
+        return [Step(argv=[*program, *given, reporter, *named, *files_of(session.only)], env=unattended(session))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return ["npx", "tape", test.file] if test.file else ["npx", *target.command]
+        return self.alone(target, f"--filter={' '.join(names_of(test))}", *([test.file] if test.file else []))
 
 
-class Playwright(_Script):
+class Playwright(Script):
     name = "playwright"
     family = "playwright"
     package = "@playwright/test"
@@ -301,16 +347,17 @@ class Playwright(_Script):
     arguments = ("test",)
 
     def launch(self, target: Target, session: Session) -> list[Step]:
-        words = self.program(target.command, session)
+        program, given = self.parts(target, session)
+        given = ["test", *(word for word in given if word != "test" and not word.startswith("--reporter"))]
         places = [f"{test.file}:{test.line}" if test.line else test.file for test in session.only]
         reporters = f"--reporter={SHIMS / '_ratchet_playwright.cjs'},line"
-        return [Step(argv=[*words, reporters, *places], env=channel_env(session))]
+        return [Step(argv=[*program, *given, reporters, *places], env=unattended(session))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return ["npx", *target.command, f"{test.file}:{test.line}"]
+        return self.alone(target, "test", f"{test.file}:{test.line}")
 
 
-class _ByJUnit(_Script):
+class _ByJUnit(Script):
     """A runner whose own JUnit file is its best channel; what it leaves out is in the text."""
 
     output = ""
@@ -344,19 +391,21 @@ class Bun(_ByJUnit):
     configs = ("bunfig.toml",)
     arguments = ("test",)
 
+    valued = frozenset(("--preload", "-r", "--timeout", "--jsx-import-source", "--tsconfig-override"))
+
     def detect(self, project: Project) -> Iterator[Target]:
         yield from (target for target in super().detect(project) if target.strength is Strength.SCRIPT)
-        for path in project.named("**/*.test.*", "**/*.spec.*", "**/*_test.*"):
-            if re.search(r"""["']bun:test["']""", project.text(path)):
-                yield self.target(project, ".", f"{path} imports bun:test", Strength.CONFIG)
-                return
+        for package, path in importing(project, "bun:test").items():
+            yield self.target(project, package, f"{path} imports bun:test", Strength.DEPENDENCY)
 
-    def recognises(self, words: list[str]) -> bool:
-        return [Path(word).name for word in words[:2]] == ["bun", "test"]
+    def start(self, words: list[str]) -> int | None:
+        return _before_test(words, super().start(words))
 
     def launch(self, target: Target, session: Session) -> list[Step]:
+        program, given = self.parts(target, session)
+        given = ["test", *(word for word in given if word != "test")]
         options = ["--reporter=junit", f"--reporter-outfile={session.private / 'junit.xml'}"]
-        return [Step(argv=[*self.program(target.command, session), *options, *_chosen(session.only, "-t")])]
+        return [Step(argv=[*program, *given, *options, *chosen_by(session.only, "-t")], env=unattended(session))]
 
     def broken(self, text: str) -> Iterator[tuple[str, str]]:
         """Files that do not load are in the text only: a file's name, then its error, and no test."""
@@ -375,14 +424,17 @@ class Deno(_ByJUnit):
     configs = ("deno.json", "deno.jsonc")
     arguments = ("test", "--allow-all", "--no-prompt")
 
-    def recognises(self, words: list[str]) -> bool:
-        return [Path(word).name for word in words[:2]] == ["deno", "test"]
+    valued = frozenset(("-c", "--config", "--import-map", "--lock", "--filter", "--reload"))
+
+    def start(self, words: list[str]) -> int | None:
+        return _before_test(words, super().start(words))
 
     def launch(self, target: Target, session: Session) -> list[Step]:
+        program, given = self.parts(target, session)
+        given = ["test", *(word for word in given if word != "test")]
         option = f"--junit-path={session.private / 'junit.xml'}"
-        names = [f"--filter=/{_pattern(session.only)}/"] if session.only and _named(session.only) else []
-        argv = [*self.program(target.command, session), option, *names, *_files(session.only)]
-        return [Step(argv=argv)]
+        names = [f"--filter=/{pattern_of(session.only)}/"] if session.only and _named(session.only) else []
+        return [Step(argv=[*program, *given, option, *names, *files_of(session.only)], env=unattended(session))]
 
     def broken(self, text: str) -> Iterator[tuple[str, str]]:
         for match in re.finditer(r"(?m)^(\./\S+) \(uncaught error\)$", text):
@@ -390,3 +442,8 @@ class Deno(_ByJUnit):
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         return ["deno", "test", f"--filter={test.name}", test.file]
+
+
+def _before_test(words: list[str], at: int | None) -> int | None:
+    """These are also interpreters: only `bun test` is a runner."""
+    return at if at is not None and words[at + 1 : at + 2] == ["test"] else None

@@ -28,6 +28,8 @@ class _Jvm(Usual):
             root = root_of(path)
             if any(above in (".", root) or root.startswith(f"{above}/") for above in roots):
                 continue  # a module: the build above runs it
+            if root != "." and not any(_is_test(name) for name in project.inside(root)):
+                continue  # a build inside another language's project, of a site or an app
             roots.append(root)
             own = project.has(*under(root, self.wrapper)) if self.wrapper else False
             yield Target(
@@ -61,6 +63,10 @@ class _Jvm(Usual):
         parsed = joined(parts) if parts else Parsed(ended=not results.exit_code)
         parsed.ended = parsed.ended and not results.stopped
         return parsed
+
+
+def _is_test(path: str) -> bool:
+    return bool(re.search(r"(?:^|/)src/\w*[tT]est\w*/|(?:Test|Tests|Spec)\.\w+$", path))
 
 
 class Maven(_Jvm):

@@ -1,4 +1,4 @@
-"""C and C++: ctest over a build of ours or the project's, with GoogleTest's own results where a test is one."""
+"""C and C++: ctest and meson over a build of ours or the project's, with GoogleTest's own results where it has some."""
 
 from __future__ import annotations
 
@@ -22,27 +22,68 @@ _GTEST = "[==========] Running"
 _HOW = re.compile(r"(?m)^ *\d+/\d+ Test +#\d+: (\S+) \.*\**(Failed|Timeout|Not Run|Exception: \w+)")
 
 
-class CTest(Usual):
-    name = family = "ctest"
+_ENABLED = re.compile(
+    r"(?i)\b(?:enable_testing|add_test|(?:gtest|catch|doctest)_(?:discover|add)_tests?)\s*\(|include\s*\(\s*CTest\b"
+)
+_TESTS = ("test/**", "tests/**", "**/*_test.cpp", "**/*_test.cc", "**/test_*.cpp", "**/test_*.c")
+_SOURCES = ("**/*.c", "**/*.cc", "**/*.cpp", "**/*.h", "**/*.hpp")
+
+
+class _Native(Usual):
+    """A build system: the topmost file of a tree is the project, and any of them may name tests."""
+
+    family = "native"
+    covers_below = True
+    manifest = ""
+    project = re.compile("")
+    marker = re.compile("")
+    setup: tuple[str, ...] = ()
+    strength = Strength.CONFIG
 
     def detect(self, project: Project) -> Iterator[Target]:
-        for path in project.named("**/CMakeLists.txt"):
-            if re.search(r"(?i)\b(?:enable_testing|include\s*\(\s*CTest)\b", project.text(path)):
-                root = root_of(path)
-                yield Target(
-                    runner=self.name,
-                    command=["ctest"],
-                    root=root,
-                    language="c++",
-                    tests=under(
-                        root, "test/**", "tests/**", "**/*_test.cpp", "**/*_test.cc", "**/test_*.cpp", "**/test_*.c"
-                    ),
-                    sources=under(root, "**/*.c", "**/*.cc", "**/*.cpp", "**/*.h", "**/*.hpp"),
-                    protected=[],
-                    setup=["cmake -S . -B build", "cmake --build build"],
-                    why=f"{path} enables tests",
-                    strength=Strength.CONFIG,
-                )
+        tops: list[str] = []
+        for path in project.named(f"**/{self.manifest}"):
+            root = root_of(path)
+            if any(top in (".", root) or root.startswith(f"{top}/") for top in tops):
+                continue  # a part of the project above
+            if not self.project.search(project.text(path)):
+                continue
+            tops.append(root)
+            if said := self._said(project, root):
+                yield self.target(root, f"{said} has tests")
+
+    def _said(self, project: Project, root: str) -> str:
+        below = [path for path in project.named(f"**/{self.manifest}", "**/*.cmake") if path in project.inside(root)]
+        return next((path for path in below if self.marker.search(project.text(path))), "")
+
+    def target(self, root: str, why: str) -> Target:
+        return Target(
+            runner=self.name,
+            command=[self.programs[0]] if self.name == "ctest" else [self.programs[0], "test"],
+            root=root,
+            language="c++",
+            tests=under(root, *_TESTS),
+            sources=under(root, *_SOURCES),
+            protected=[],
+            setup=list(self.setup),
+            why=why,
+            strength=self.strength,
+        )
+
+    def unbuilt(self, results: Results) -> Parsed:
+        """What the compiler said of a build that failed."""
+        with end_of(results) as stream:
+            errors = compiler(stream).compile_errors
+        return Parsed(compile_errors=errors, ended=bool(errors))
+
+
+class CTest(_Native):
+    name = "ctest"
+    programs = ("ctest",)
+    manifest = "CMakeLists.txt"
+    project = re.compile(r"(?im)^\s*project\s*\(|enable_testing")
+    marker = _ENABLED
+    setup = ("cmake -S . -B build", "cmake --build build")
 
     def launch(self, target: Target, session: Session) -> list[Step]:
         build = build_folder(session)
@@ -58,9 +99,7 @@ class CTest(Usual):
 
     def parse(self, results: Results) -> Parsed:
         if len(results.exit_codes) < 3 and not results.stopped:
-            with end_of(results) as stream:
-                errors = compiler(stream).compile_errors
-            return Parsed(compile_errors=errors, ended=bool(errors))
+            return self.unbuilt(results)
         whole = read(results.private / "ctest.xml", junit)
         files = sorted((results.private / "gtest").glob("*.json")) if (results.private / "gtest").exists() else []
         finer = joined(read(path, _gtest_json) for path in files)
@@ -71,6 +110,38 @@ class CTest(Usual):
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         return ["ctest", "--test-dir", "build", "-R", f"^{re.escape(_ctest_name(test))}$", "--output-on-failure"]
+
+
+class Meson(_Native):
+    """By the JUnit file that `meson test` leaves beside its log."""
+
+    name = "meson"
+    programs = ("meson",)
+    manifest = "meson.build"
+    project = re.compile(r"(?m)^\s*project\s*\(")
+    marker = re.compile(r"(?m)^\s*test\s*\(")
+    setup = ("meson setup build",)
+    strength = Strength.SCRIPT  # where there is CMake too, it is tried first
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        own = session.folder / "build"
+        build = own if (own / "meson-info").is_dir() else build_folder(session)
+        (session.private / "build").write_text(str(build))
+        known = (build / "meson-info").is_dir()
+        return [
+            Step(argv=["meson", "setup", *(["--reconfigure"] if known else []), str(build)]),
+            Step(argv=["meson", "compile", "-C", str(build)], needs=True),
+            Step(argv=[*target.command, "-C", str(build), *map(_ctest_name, session.only)], needs=True),
+        ]
+
+    def parse(self, results: Results) -> Parsed:
+        if len(results.exit_codes) < 3 and not results.stopped:
+            return self.unbuilt(results)
+        build = Path((results.private / "build").read_text())
+        return read(build / "meson-logs" / "testlog.junit.xml", junit)
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        return ["meson", "test", "-C", "build", _ctest_name(test)]
 
 
 def _explained(test: TestResult, how: str) -> TestResult:

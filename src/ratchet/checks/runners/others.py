@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
@@ -146,3 +148,53 @@ class Gleam(Zig):
         if parsed.tests and parsed.reported.get("failed") == len(parsed.tests):
             parsed.reported = {}
         return parsed
+
+
+class Nim(Zig):
+    """What `nimble test` prints of Nim's unittest."""
+
+    name = family = language = "nim"
+    manifests = ("*.nimble",)
+    command = ("nimble", "test")
+    tests = ("tests/**",)
+    sources = ("**/*.nim",)
+    text: Parser = staticmethod(parser("nim"))
+
+    def detect(self, project: Project) -> Iterator[Target]:
+        for target in super().detect(project):
+            if any(project.named(*under(target.root, "tests/*.nim"))):
+                yield target
+
+
+class Busted(_Flagged):
+    """Lua, by the JUnit file of busted."""
+
+    name = family = "busted"
+    language = "lua"
+    manifests = (".busted", "spec/*_spec.lua")
+    command = ("busted",)
+    tests = ("spec/**", ".busted")
+    sources = ("**/*.lua",)
+
+    def detect(self, project: Project) -> Iterator[Target]:
+        for target in super().detect(project):
+            root = target.root.removesuffix("spec").rstrip("/") or "."
+            yield msgspec.structs.replace(
+                target, root=root, tests=under(root, *self.tests), sources=under(root, *self.sources)
+            )
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        output = ["-o", "junit", f"-Xoutput={session.private / 'junit.xml'}"]
+        names = [f"--filter={_lua_pattern(test.name)}" for test in session.only if test.name]
+        files = list(dict.fromkeys(test.file for test in session.only if test.file))
+        return [Step(argv=[*target.command, *output, *names, *files])]
+
+    def parse(self, results: Results) -> Parsed:
+        return read(results.private / "junit.xml", junit)
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        return [*target.command, f"--filter={_lua_pattern(test.name)}", *([test.file] if test.file else [])]
+
+
+def _lua_pattern(name: str) -> str:
+    return "".join(f"%{c}" if c in "^$()%.[]*+-?" else c for c in name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -106,8 +105,11 @@ class Pytest(_Python):
             yield self.target(project, root, command, why, strength)
 
     def _evidence(self, project: Project) -> Iterator[tuple[str, str, Strength]]:
-        for path in project.named("**/pytest.ini", "**/.pytest.ini", "**/pytest.toml"):
+        for path in project.named("**/pytest.ini", "**/.pytest.ini"):
             yield root_of(path), f"there is a {path}", Strength.CONFIG
+        for path in project.named("**/pytest.toml", "**/.pytest.toml"):
+            if "pytest" in project.toml(path):  # others have data of that name
+                yield root_of(path), f"there is a {path}", Strength.CONFIG
         for path in project.named("**/pyproject.toml"):
             if "pytest" in project.toml(path).get("tool", {}):
                 yield root_of(path), f"{path} configures pytest", Strength.CONFIG
@@ -130,7 +132,7 @@ class Pytest(_Python):
         for path in project.named(*_TEST_FILE):
             if any(path.startswith(f"{root}/") for root in sure):
                 continue
-            if re.search(r"(?m)^(?:async )?def test_|^\s*(?:import|from) pytest\b|^class Test", project.text(path)):
+            if _is_pytests(project.text(path)):
                 yield ".", f"{path} is named like a pytest file", Strength.PATTERN
                 return
 
@@ -138,12 +140,21 @@ class Pytest(_Python):
         return [Step(argv=[*target.command, *[test.id for test in session.only]], env=pytest_env(session))]
 
 
+def _is_pytests(text: str) -> bool:
+    """Whether only pytest would run this file: a class called Test may be unittest's, where that is imported."""
+    sure = re.search(r"(?m)^(?:async )?def test_|^\s*(?:import|from) pytest\b", text)
+    return bool(sure or (re.search(r"(?m)^class Test", text) and not _UNITTEST.search(text)))
+
+
+_UNITTEST = re.compile(r"(?m)^\s*(?:import|from) unittest\b")
+
+
 class Unittest(_Python):
     name = "unittest"
 
     def detect(self, project: Project) -> Iterator[Target]:
         for path in project.named(*_TEST_FILE, "**/tests.py"):
-            if re.search(r"(?m)^\s*(?:import|from) unittest\b", project.text(path)):
+            if _UNITTEST.search(project.text(path)):
                 command = [python_of(project.folder), "-m", "unittest", *_start_of(project, path)]
                 yield self.target(project, ".", command, f"{path} imports unittest", Strength.PATTERN)
                 return
@@ -180,9 +191,14 @@ class Django(_Python):
                 root = root_of(path)
                 command = [python_of(project.folder / root, "django"), "manage.py", "test"]
                 yield self.target(project, root, command, f"{path} is Django's", Strength.SCRIPT)
+        for path in project.named("runtests.py", "run_tests.py"):
+            # A reusable app has no manage.py, but a script that hands its arguments to Django's.
+            if all(word in project.text(path) for word in ("execute_from_command_line", "test", "sys.argv")):
+                command = [python_of(project.folder, "django"), path]
+                yield self.target(project, ".", command, f"{path} runs Django's tests", Strength.SCRIPT)
 
     def recognises(self, words: list[str]) -> bool:
-        return "manage.py" in words and "test" in words
+        return ("manage.py" in words and "test" in words) or any(word.endswith("runtests.py") for word in words)
 
     def launch(self, target: Target, session: Session) -> list[Step]:
         # Its parallel runner has a result class of its own, which would leave ours without results.
@@ -225,7 +241,3 @@ class Nox(_Wrapped):
     def launch(self, target: Target, session: Session) -> list[Step]:
         chosen = ["--", *[test.id for test in session.only]] if session.only else []
         return [Step(argv=[*target.command, *chosen], env=pytest_env(session))]
-
-
-def words_of(command: str) -> list[str]:
-    return shlex.split(command)

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import SHIMS, Usual, channel_env, read_records
-from ratchet.core.report import TestResult
+from ratchet.checks.runners import SHIMS, Usual, channel_env, end_of, read_records
+from ratchet.core.report import Diagnostic, TestResult
 
 
 class _Ruby(Usual):
@@ -55,14 +57,46 @@ class RSpec(_Ruby):
         chosen = [test.id for test in session.only]
         return [Step(argv=[*target.command, *ours, *theirs, *chosen], env=channel_env(session))]
 
+    def parse(self, results: Results) -> Parsed:
+        """A helper that does not load is told on the console only, before our formatter is there."""
+        parsed = super().parse(results)
+        if any(not error.file for error in parsed.collection_errors):
+            with end_of(results) as stream:
+                told = list(_LOADING.finditer(stream.read().decode(errors="replace")))
+            parsed.collection_errors = [
+                _placed(error, told[n]) if not error.file and n < len(told) else error
+                for n, error in enumerate(parsed.collection_errors)
+            ]
+        return parsed
+
+
+_LOADING = re.compile(
+    r"An error occurred while loading (?P<what>\S+?)\.?\s.*?\n\s*(?P<type>[A-Z]\w*(?:::\w+)*):\n"
+    r"\s*(?P<message>[^\n]*)\n"
+    r"(?:\s*# \./(?P<file>[^\n:]+):(?P<line>\d+))?",
+    re.S,
+)
+
+
+def _placed(error: Diagnostic, told: re.Match[str]) -> Diagnostic:
+    return msgspec.structs.replace(
+        error,
+        file=told.group("file") or told.group("what"),
+        line=int(told.group("line") or 0),
+        type=told.group("type"),
+        message=told.group("message"),
+    )
+
 
 class Minitest(_Ruby):
     name = family = "minitest"
     tests = ("test/**", "**/*_test.rb", "**/test_*.rb")
 
     def detect(self, project: Project) -> Iterator[Target]:
-        for path in project.named("**/test/**/*_test.rb", "**/test/**/test_*.rb", "**/*_test.rb", "**/test_*.rb"):
-            if re.search(r"minitest|ActiveSupport::TestCase|test_helper", project.text(path)):
+        if any("test/unit" in project.text(path) for path in project.named("test/*helper.rb")):
+            return  # another library, whose tests look the same
+        for path in project.named("**/test/**/*.rb", "**/*_test.rb", "**/test_*.rb"):
+            if re.search(r"(?i)require.*minitest|< Minitest::|ActiveSupport::TestCase", project.text(path)):
                 command = ["rake", "test"] if project.has("Rakefile") else self._plain(project)
                 yield self.target(project, ".", command, f"{path} uses Minitest", Strength.PATTERN)
                 return

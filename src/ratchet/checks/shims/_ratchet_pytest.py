@@ -13,6 +13,7 @@ _LIMIT = 20_000
 _out = None
 _comparison = None
 _root = ""
+_nonce = ""
 _quiet = {}  # how long the phases took that passed and were not told
 _told = set()  # tests of which something else was told
 
@@ -33,26 +34,25 @@ def _clip(text):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config):
-    global _out, _root
-    path = os.environ.get("_RATCHET_REPORT")
-    if path and _out is None and not hasattr(config, "workerinput"):
-        _root = str(config.rootpath)
+    """The first session of the process is the one we were asked about; a plugin's tests start others inside of it."""
+    global _out, _root, _nonce
+    _root = _root or str(config.rootpath)
+    path = os.environ.pop("_RATCHET_REPORT", "")
+    if path and not hasattr(config, "workerinput"):
+        _nonce = os.environ.pop("_RATCHET_NONCE", "")
+        _leave_children_alone()
         _out = open(path, "a", encoding="utf-8", errors="backslashreplace")
-        _say(
-            {
-                "kind": "start",
-                "nonce": os.environ.get("_RATCHET_NONCE", ""),
-                "version": pytest.__version__,
-                "root": _root,
-            }
-        )
+        _say({"kind": "start", "nonce": _nonce, "version": pytest.__version__, "root": _root})
+        config.pluginmanager.register(_Guest(), "_ratchet_guest")
 
 
-def pytest_collectreport(report):
-    if report.failed:
-        record = {"kind": "broken", "file": _relative(report.nodeid.split("::")[0] or str(report.fspath))}
-        record.update(getattr(report, "_ratchet", None) or {"message": _clip(report.longrepr)})
-        _say(record)
+def _leave_children_alone():
+    """A pytest that a test starts must behave as if nobody listened."""
+    theirs = os.environ.get("PYTEST_ADDOPTS", "").partition("-p _ratchet_pytest")[0].strip()
+    if theirs:
+        os.environ["PYTEST_ADDOPTS"] = theirs
+    else:
+        os.environ.pop("PYTEST_ADDOPTS", None)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -82,29 +82,6 @@ def _broken(excinfo):
     frames = _frames(value.__traceback__)
     line = frames[-1]["line"] if frames else 0
     return {"type": type(value).__name__, "message": _clip(value), "line": line, "frames": frames}
-
-
-def pytest_collection_finish(session):
-    if not hasattr(session.config, "workerinput"):
-        _say({"kind": "collected", "ids": [item.nodeid for item in session.items]})
-
-
-def pytest_deselected(items):
-    _say({"kind": "deselected", "count": len(items)})
-
-
-def pytest_runtest_logstart(nodeid, location):
-    global _comparison
-    _comparison = None
-    _say(
-        {
-            "kind": "test_start",
-            "id": nodeid,
-            "file": location[0],
-            "line": (location[1] or 0) + 1,
-            "name": location[2],
-        }
-    )
 
 
 def pytest_assertrepr_compare(config, op, left, right):
@@ -190,57 +167,85 @@ def _relative(path):
     return os.path.relpath(path, _root) if os.path.isabs(path) else path
 
 
-def pytest_runtest_logreport(report):
-    record = {
-        "kind": "phase",
-        "id": report.nodeid,
-        "when": report.when,
-        "outcome": report.outcome,
-        "duration": report.duration,
-        "file": report.location[0],
-        "line": (report.location[1] or 0) + 1,
-        "name": report.location[2],
-    }
-    if hasattr(report, "wasxfail"):
-        record["xfail"] = _clip(report.wasxfail)
-    if report.skipped and isinstance(report.longrepr, tuple):
-        record["reason"] = _clip(report.longrepr[2]).removeprefix("Skipped: ")
-    context = getattr(report, "context", None)
-    if context is not None:
-        record["subtest"] = _clip(getattr(context, "msg", "") or getattr(context, "kwargs", ""))
-    record.update(getattr(report, "_ratchet", None) or {})
-    if report.passed and not record.get("raised") and "xfail" not in record and context is None:
-        # What passes is told once, at the end of the test: three records for each would be felt on a big suite.
-        _quiet[report.nodeid] = _quiet.get(report.nodeid, 0.0) + report.duration
-        if report.when != "teardown":
-            return
-        record.update(duration=_quiet.pop(report.nodeid))
-        if report.nodeid not in _told:
-            record.update(when="call", last=True)
-    else:
-        _told.add(report.nodeid)
-    if report.when == "teardown":
-        _told.discard(report.nodeid)
-    if report.failed:
-        record["message"] = record.get("message") or _clip(
-            getattr(report.longrepr, "reprcrash", None) or report.longrepr
-        )
-        record["stdout"] = report.capstdout[-4000:]
-        record["stderr"] = report.capstderr[-4000:]
-    _say(record)
+class _Guest:
+    """Tells of the session it is registered with, and of no other."""
 
+    def pytest_collectreport(self, report):
+        if report.failed:
+            record = {"kind": "broken", "file": _relative(report.nodeid.split("::")[0] or str(report.fspath))}
+            record.update(getattr(report, "_ratchet", None) or {"message": _clip(report.longrepr)})
+            _say(record)
 
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session, exitstatus):
-    global _out
-    if _out is not None and not hasattr(session.config, "workerinput"):
+    def pytest_collection_finish(self, session):
+        if not hasattr(session.config, "workerinput"):
+            _say({"kind": "collected", "ids": [item.nodeid for item in session.items]})
+
+    def pytest_deselected(self, items):
+        _say({"kind": "deselected", "count": len(items)})
+
+    def pytest_runtest_logstart(self, nodeid, location):
+        global _comparison
+        _comparison = None
         _say(
             {
-                "kind": "end",
-                "nonce": os.environ.get("_RATCHET_NONCE", ""),
-                "exit": int(exitstatus),
-                "at": time.time(),
+                "kind": "test_start",
+                "id": nodeid,
+                "file": location[0],
+                "line": (location[1] or 0) + 1,
+                "name": location[2],
             }
         )
-        _out.close()
-        _out = None
+
+    def pytest_runtest_logreport(self, report):
+        record = {
+            "kind": "phase",
+            "id": report.nodeid,
+            "when": report.when,
+            "outcome": report.outcome,
+            "duration": report.duration,
+            "file": report.location[0],
+            "line": (report.location[1] or 0) + 1,
+            "name": report.location[2],
+        }
+        if hasattr(report, "wasxfail"):
+            record["xfail"] = _clip(report.wasxfail)
+        if report.skipped and isinstance(report.longrepr, tuple):
+            record["reason"] = _clip(report.longrepr[2]).removeprefix("Skipped: ")
+        context = getattr(report, "context", None)
+        if context is not None:
+            record["subtest"] = _clip(getattr(context, "msg", "") or getattr(context, "kwargs", ""))
+        record.update(getattr(report, "_ratchet", None) or {})
+        if report.passed and not record.get("raised") and "xfail" not in record and context is None:
+            # What passes is told once, at the end of the test: three records for each would be felt on a big suite.
+            _quiet[report.nodeid] = _quiet.get(report.nodeid, 0.0) + report.duration
+            if report.when != "teardown":
+                return
+            record.update(duration=_quiet.pop(report.nodeid))
+            if report.nodeid not in _told:
+                record.update(when="call", last=True)
+        else:
+            _told.add(report.nodeid)
+        if report.when == "teardown":
+            _told.discard(report.nodeid)
+        if report.failed:
+            record["message"] = record.get("message") or _clip(
+                getattr(report.longrepr, "reprcrash", None) or report.longrepr
+            )
+            record["stdout"] = report.capstdout[-4000:]
+            record["stderr"] = report.capstderr[-4000:]
+        _say(record)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session, exitstatus):
+        global _out
+        if _out is not None and not hasattr(session.config, "workerinput"):
+            _say(
+                {
+                    "kind": "end",
+                    "nonce": _nonce,
+                    "exit": int(exitstatus),
+                    "at": time.time(),
+                }
+            )
+            _out.close()
+            _out = None

@@ -8,8 +8,8 @@ module RatchetRecords
   module_function
 
   def say(record)
-    path = ENV['_RATCHET_REPORT'] or return
-    @out ||= File.open(path, 'a')
+    return unless @out
+
     @out.write("#{JSON.generate(record)}\n")
     @out.flush
   rescue StandardError
@@ -37,11 +37,18 @@ module RatchetRecords
     found.first(20).reverse
   end
 
+  # Who starts takes the channel: programs that the tests start must not find it, nor us.
   def start(version)
-    say(kind: 'start', nonce: ENV['_RATCHET_NONCE'].to_s, version: version)
+    path = ENV.delete('_RATCHET_REPORT') or return
+    @nonce = ENV.delete('_RATCHET_NONCE').to_s
+    ENV['RUBYOPT'] = ENV['RUBYOPT'].to_s.gsub(/-r\S*_ratchet_\w+\.rb/, '').strip
+    @out = File.open(path, 'a')
+    say(kind: 'start', nonce: @nonce, version: version)
+  rescue StandardError
+    nil
   end
 
   def finish(code = nil)
-    say({ kind: 'end', nonce: ENV['_RATCHET_NONCE'].to_s, exit: code }.compact)
+    say({ kind: 'end', nonce: @nonce, exit: code }.compact)
   end
 end

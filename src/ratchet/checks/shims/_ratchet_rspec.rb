@@ -72,12 +72,19 @@ class RatchetFormatter
     body = text.split("\n").map(&:strip)
     index = type ? body.index("#{type}:") : nil
     said = index ? body[index + 1] : body.reject(&:empty?).last
+    @broken += 1
     RatchetRecords.say(kind: 'broken', tool: 'rspec', file: file, line: at, type: type.to_s, message: said.to_s)
   rescue StandardError
     nil
   end
 
-  def dump_summary(_notification); end
+  # What failed before we were there to hear its message: a helper that is required by an option.
+  def dump_summary(notification)
+    lost = notification.errors_outside_of_examples_count.to_i - @broken
+    lost.times { RatchetRecords.say(kind: 'broken', tool: 'rspec', type: 'Error', message: 'an error occurred outside of examples') }
+  rescue StandardError
+    nil
+  end
 
   def close(_notification)
     RatchetRecords.finish

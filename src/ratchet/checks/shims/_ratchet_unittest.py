@@ -146,6 +146,8 @@ class Result(unittest.TextTestResult):
         kind, _, message = text[-1].partition(": ") if text else ("ImportError", "", "")
         name = test._testMethodName
         places = [line.strip() for line in text if line.strip().startswith('File "')]
+        own = [place for place in places if place.startswith(f'File "{_ROOT}{os.sep}') and "site-packages" not in place]
+        places = own or places
         file, line = name.replace(".", "/") + ".py", 0
         if places:
             words = places[-1].split('"')

@@ -2,6 +2,8 @@
 import { createRequire } from 'node:module';
 const { say, clip, show, relative, frames, start, end, ROOT } = createRequire(import.meta.url)('./_ratchet_records.cjs');
 
+const ended = new Set();
+
 function failure(error) {
   const stacks = (error.stacks ?? [])
     .map((frame) => ({ file: relative(frame.file), line: frame.line, function: frame.method ?? '' }))
@@ -72,6 +74,8 @@ export default class RatchetReporter {
   }
 
   onTestModuleEnd(module) {
+    if (ended.has(module.moduleId)) return;
+    ended.add(module.moduleId);
     try {
       const file = relative(module.moduleId);
       say({ kind: 'test_over', id: file });
@@ -84,6 +88,8 @@ export default class RatchetReporter {
 
   onTestRunEnd(modules, errors, reason) {
     try {
+      // Vitest 3 does not tell the end of a file that could not be loaded.
+      for (const module of modules ?? []) if (module.state?.() === 'failed') this.onTestModuleEnd(module);
       for (const error of errors ?? []) broken('', error);
     } catch {}
     end();

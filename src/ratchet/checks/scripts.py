@@ -1,0 +1,111 @@
+"""What the scripts of a `package.json` come down to: plain commands, and the runner that one of them starts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from fnmatch import fnmatch
+from pathlib import PurePosixPath
+from typing import Any
+
+_TOKEN = re.compile(r"""(?P<end>&&|\|\||[;|&\n])|(?P<word>(?:\d?>&\d|'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\&|;])+)""")
+_PIECE = re.compile(r"""'(?P<hard>[^']*)'|"(?P<soft>(?:\\.|[^"\\])*)"|\\(?P<one>.)|(?P<bare>[^'"\\]+)""")
+_SETTING = re.compile(r"[A-Za-z_]\w*=.*")
+_SEVERAL = {"run-s", "run-p", "npm-run-all", "npm-run-all2", "concurrently"}
+# These may name a runner among their words, and start none.
+_NO_RUNNERS = {
+    "eslint", "tsc", "prettier", "xo", "standard", "semistandard", "biome", "oxlint", "tsd", "rimraf", "echo", "rm",
+    "cp", "mkdir", "cd", "tsup", "rollup", "webpack", "esbuild", "codecov", "attw", "publint", "depcheck", "knip",
+    "cspell",
+}  # fmt: skip
+# We want results once, of every test: not a watch, and not a measure that fails when only some of the tests run.
+_UNWANTED = {
+    "--watch", "--watchAll", "--watch=true", "--coverage", "--coverage=true", "--coverage.enabled", "--collectCoverage",
+    "--experimental-test-coverage",
+}  # fmt: skip
+
+
+def commands(table: dict[str, Any]) -> list[list[str]]:
+    """The commands that the test script comes down to: scripts call scripts, and check style before they test."""
+    known = table.get("scripts")
+    scripts = {name: text for name, text in known.items() if isinstance(text, str)} if isinstance(known, dict) else {}
+    first = next((name for name in ("test", "test:unit", "unit", "tests") if name in scripts), "")
+    return list(_expanded(scripts, first, [], {first})) if first else []
+
+
+def start_of(words: list[str], programs: Collection[str]) -> int | None:
+    """Where in a command the runner is named, behind settings and wrappers such as `c8` or `npx`."""
+    before = [word for word in words if not _SETTING.fullmatch(word)]
+    if before and _stem(before[0]) in _NO_RUNNERS:
+        return None
+    return next((at for at, word in enumerate(words) if _stem(word) in programs), None)
+
+
+def plain(words: list[str], at: int) -> list[str]:
+    """The command with its settings and without its wrappers; a program from `node_modules` by its bare name."""
+    settings = [word for word in words[:at] if _SETTING.fullmatch(word)]
+    word = words[at]
+    bare = _stem(word) if "/" not in word or "node_modules/" in word else word
+    under_node = "node" in words[:at]
+    program = words[words.index("node") : at + 1] if under_node else [bare]
+    rest = [word for word in words[at + 1 :] if word not in _UNWANTED]
+    return [*(["env", *settings] if settings else []), *program, *rest]
+
+
+def options_only(arguments: list[str], valued: Collection[str]) -> list[str]:
+    """Arguments without the files among them: what follows an option in `valued` is its value."""
+    after = ["", *arguments]
+    return [word for word, before in zip(arguments, after, strict=False) if word.startswith("-") or before in valued]
+
+
+def _expanded(scripts: dict[str, str], name: str, more: list[str], seen: set[str]) -> Iterator[list[str]]:
+    found = list(_split(scripts[name]))
+    for number, words in enumerate(found, start=1):
+        own = [*words, *more] if number == len(found) else words
+        called = _called(own, scripts)
+        for inner in [each for each in called if each not in seen]:
+            seen.add(inner)
+            yield from _expanded(scripts, inner, own[own.index("--") + 1 :] if "--" in own else [], seen)
+        if not called:
+            yield own
+
+
+def _called(words: list[str], scripts: dict[str, str]) -> list[str]:
+    """The scripts of this package that a command runs."""
+    named = [word for word in words[1:] if not word.startswith("-") and word not in ("run", "run-script", "exec")]
+    if words[0] in _SEVERAL:
+        wanted = [word.removeprefix("npm:") for word in named]
+        return [name for pattern in wanted for name in scripts if fnmatch(name, pattern)]
+    if words[0] not in ("npm", "pnpm", "yarn", "bun") or words[1:2] == ["exec"] or words[:2] == ["bun", "test"]:
+        return []
+    elsewhere = any(word.startswith(("-w", "--workspace", "--prefix", "-C", "--filter", "-r")) for word in words[1:])
+    return [name for name in named[:1] if name in scripts] if not elsewhere else []
+
+
+def _split(script: str) -> Iterator[list[str]]:
+    words: list[str] = []
+    for token in _TOKEN.finditer(script):
+        if token.group("word"):
+            words.append("".join(_unquoted(piece) for piece in _PIECE.finditer(token.group("word"))))
+        elif words:
+            yield _without_redirection(words)
+            words = []
+    if words:
+        yield _without_redirection(words)
+
+
+def _unquoted(piece: re.Match[str]) -> str:
+    """A shell's `**` is no more than its `*`; one in quotes is left to the runner, whose it is."""
+    bare = piece.group("bare")
+    if bare is not None:
+        return bare.replace("**", "*")
+    return piece.group("hard") or re.sub(r"\\(.)", r"\1", piece.group("soft") or "") or piece.group("one") or ""
+
+
+def _without_redirection(words: list[str]) -> list[str]:
+    at = next((n for n, word in enumerate(words) if re.match(r"\d?>", word)), len(words))
+    return words[:at]
+
+
+def _stem(word: str) -> str:
+    return re.sub(r"\.[cm]?js$", "", PurePosixPath(word).name)

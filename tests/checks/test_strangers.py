@@ -1,0 +1,160 @@
+"""What other people's projects do that ours did not: each of these was found on one of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ratchet.checks.detect import detect
+from ratchet.checks.records import Reader
+from ratchet.checks.scripts import commands, options_only, plain, start_of
+from ratchet.core.report import ReportStatus
+from tests.checks.support import run, statuses
+from tests.checks.test_detect import found, lay, package
+
+
+def plainly(program: str, **scripts: str) -> list[str]:
+    """The command of the runner that a package's scripts lead to."""
+    for words in commands({"scripts": scripts}):
+        if (at := start_of(words, [program])) is not None:
+            return plain(words, at)
+    return []
+
+
+@pytest.mark.parametrize(
+    ("script", "program", "command"),
+    [
+        ("xo && c8 ava && tsd", "ava", ["ava"]),
+        ("pnpm lint && vitest run --typecheck", "vitest", ["vitest", "run", "--typecheck"]),
+        ("cross-env NODE_ENV=test jest --coverage --ci", "jest", ["env", "NODE_ENV=test", "jest", "--ci"]),
+        ("node --experimental-vm-modules node_modules/jest/bin/jest.js", "jest",
+         ["node", "--experimental-vm-modules", "node_modules/jest/bin/jest.js"]),
+        ("eslint --env mocha . ; mocha -t 5s | tee log", "mocha", ["mocha", "-t", "5s"]),
+        ("mocha test/**/*.js 'lib/**/*.js' 2>&1", "mocha", ["mocha", "test/*/*.js", "lib/**/*.js"]),
+        ("eslint --plugin jest .", "jest", []),
+    ],
+)  # fmt: skip
+def test_a_script_is_read_as_a_shell_would(script: str, program: str, command: list[str]) -> None:
+    assert plainly(program, test=script) == command
+
+
+def test_scripts_run_others_by_pattern_with_arguments_and_without_going_round() -> None:
+    assert plainly("mocha", test="run-s lint test:*", lint="xo", **{"test:unit": "mocha a"}) == ["mocha", "a"]
+    assert plainly("jest", test="npm run unit -- --ci", unit="jest") == ["jest", "--ci"]
+    assert commands({"scripts": {"test": "yarn test"}}) == []
+    assert commands({"scripts": {"test": "npm test --workspace=a"}}) == [["npm", "test", "--workspace=a"]]
+
+
+def test_values_of_options_are_no_files() -> None:
+    words = ["--require", "test/env", "--check-leaks", "test/", "test/acceptance/"]
+    assert options_only(words, ["--require"]) == ["--require", "test/env", "--check-leaks"]
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"Cargo.toml": "[package]\n", "fuzz/Cargo.toml": "[workspace]\n"}, {"cargo"}),
+        ({"CMakeLists.txt": "project(a)\n", "tests/CMakeLists.txt": "add_test(a b)\n"}, {"ctest"}),
+        ({"CMakeLists.txt": "project(a)\nenable_testing()\n", "book/CMakeLists.txt": "project(b)\nenable_testing()\n"},
+         {"ctest"}),
+        ({"CMakeLists.txt": "project(a)\nenable_testing()\n", "support/build.gradle": ""}, {"ctest"}),
+        ({"pytest.ini": "", "recipes/pytest.toml": "[git]\n"}, {"pytest"}),
+        ({"runtests.py": "execute_from_command_line([*sys.argv, 'test'])\n",
+          "tests/test_a.py": "import unittest\n"}, {"django"}),
+        ({"tests/test_a.py": "from unittest import TestCase\nclass TestA(TestCase): pass\n"}, {"unittest"}),
+        ({"package.json": package(scripts={"test": "vitest"}), "bun/a.test.ts": "import 'bun:test'\n"}, {"vitest"}),
+        ({"package.json": package(scripts={"test": "node test"}), "playwright.config.js": ""},
+         {"command", "playwright"}),
+        ({"package.json": package(scripts={"test": "turbo test"}), "a/package.json": package(scripts={"test": "uvu"}),
+          "b/package.json": package(scripts={"test": "jest"})}, {"command@a", "jest@b"}),
+        ({"meson.build": "project('a')\nsubdir('t')\n", "t/meson.build": "test('a', exe)\n"}, {"meson"}),
+        ({".busted": "return {}\n", "spec/a_spec.lua": ""}, {"busted"}),
+        ({"a.nimble": "", "tests/t1.nim": ""}, {"nim"}),
+        ({".taprc": "", "package.json": package(scripts={"test": "tap"})}, {"tap"}),
+        ({"spec/support/jasmine.json": "{}", "package.json": package(scripts={"test": "jasmine"})}, {"jasmine"}),
+    ],
+)  # fmt: skip
+def test_what_lies_beside_a_project_is_not_taken_for_it(
+    files: dict[str, str], expected: set[str], tmp_path: Path
+) -> None:
+    assert set(found(lay(tmp_path, files))) == expected
+
+
+def read(*rows: dict[str, object]) -> dict[str, str]:
+    reader = Reader("n")
+    for row in rows:
+        reader.take(json.dumps(row).encode())
+    return {test.id: str(test.status) for test in reader.parsed(exit_code=0, stopped=False).tests}
+
+
+def test_two_tests_of_one_name_are_two_unless_the_runner_collected_one() -> None:
+    phase = {"kind": "phase", "id": "a", "when": "call", "last": True, "outcome": "passed"}
+    assert read(phase, phase, phase) == {"a": "passed", "a (2)": "passed", "a (3)": "passed"}
+    assert read({"kind": "collected", "ids": ["a"]}, phase, phase) == {"a": "passed"}
+    assert read({"kind": "collected", "ids": ["a", "a"]}, phase, phase) == {"a": "passed", "a (2)": "passed"}
+
+
+_INNER = """
+import os, subprocess, sys
+
+pytest_plugins = ["pytester"]
+
+
+def test_inside(pytester):
+    pytester.makepyfile("def test_inner(): assert 0")
+    pytester.runpytest_inprocess().assert_outcomes(failed=1)
+
+
+def test_below(pytester):
+    pytester.makepyfile("def test_inner(): assert 0")
+    done = subprocess.run([sys.executable, "-m", "pytest"], capture_output=True, text=True)
+    assert "1 failed" in done.stdout
+    assert "PYTEST_ADDOPTS" not in os.environ
+
+
+def test_afterwards():
+    pass
+"""
+
+
+def test_sessions_that_a_plugins_tests_start_are_not_the_projects(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"test_plugin.py": _INNER})
+    report = run(folder, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    names = ("test_inside", "test_below", "test_afterwards")
+    assert statuses(report) == {f"test_plugin.py::{name}": "passed" for name in names}
+    assert report.status is ReportStatus.PASSED
+
+
+_CHILD = """
+import test from 'node:test';
+import assert from 'node:assert';
+import { execFileSync } from 'node:child_process';
+test('a program says only its own', () => {
+  assert.equal(execFileSync(process.execPath, ['-e', 'console.log(1)'], { encoding: 'utf8' }), '1\\n');
+});
+test('colours are as they would be', () => assert.equal(process.env.NO_COLOR, undefined));
+"""
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
+def test_programs_that_nodes_tests_start_are_left_alone(tmp_path: Path) -> None:
+    report = run(lay(tmp_path / "it", {"a.test.mjs": _CHILD}))
+    assert report.status is ReportStatus.PASSED, report.tests
+
+
+def test_a_runner_that_is_not_installed_is_not_a_crash(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"test_a.py": "def test_a(): pass\n"})
+    targets = detect(folder, command="python3 -S -m pytest", runner_name="pytest")
+    report = run(folder, targets, PYTHONPATH="")
+    assert (report.status, report.notes[0].partition(";")[0]) == (ReportStatus.ERROR, "No module named pytest")
+
+
+def test_a_missing_program_says_what_to_install(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"pubspec.yaml": "name: a\n", "test/a_test.dart": ""})
+    report = run(folder, PATH=str(tmp_path))
+    assert report.status is ReportStatus.ERROR
+    assert "dart" in report.notes[0]
+    assert "dart pub get" in report.notes[0]

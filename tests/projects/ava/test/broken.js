@@ -1,0 +1,2 @@
+import test from 'ava';
+import { nothing } from '../nothing.js';

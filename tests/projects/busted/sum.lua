@@ -1,0 +1,3 @@
+return function(a, b)
+  return a + b
+end
