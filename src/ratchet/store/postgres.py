@@ -47,6 +47,10 @@ class PostgresStore(Fused, Locks, Counting, Feed, Learnings, Outside):
     _follow = f"SELECT * FROM events WHERE {_AFTER}"  # noqa: S608 — ours
     _follow_run = f"SELECT * FROM events WHERE run = ? AND {_AFTER}"  # noqa: S608 — ours
     _last_place = f"SELECT place FROM events WHERE {_SETTLED} ORDER BY place DESC LIMIT 1"  # noqa: S608 — ours
+    _beats = """
+SELECT beat ->> 0, CAST(beat ->> 1 AS BIGINT), CAST(beat ->> 2 AS BIGINT)
+FROM jsonb_array_elements(CAST(? AS JSONB)) AS beat
+"""
     _index_words = """
 UPDATE learnings SET words = setweight(to_tsvector('english', ?), 'B') || setweight(to_tsvector('english', ?), 'A')
 WHERE id = ?

@@ -43,6 +43,7 @@ class SqliteStore(Workers, Locks, Counting, Feed, Learnings, Outside):
     _follow = f"{_FEED} WHERE (place, feed.run, feed.seq) > (?, ?, ?) ORDER BY place LIMIT ?"
     _follow_run = f"{_FEED} WHERE feed.run = ? AND (place, feed.run, feed.seq) > (?, ?, ?) ORDER BY place LIMIT ?"
     _last_place = "SELECT max(place) AS place FROM feed"
+    _beats = "SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?)"
     _index_words = "INSERT INTO learnings_words (content, tags, id) VALUES (?, ?, ?)"
     _find_words = """
 SELECT body, retired_at FROM learnings_words JOIN learnings ON learnings.id = learnings_words.id
