@@ -16,7 +16,7 @@ from ratchet.core.failure import Reason
 from ratchet.core.lease import Lease
 from ratchet.core.queue import NoWork
 from ratchet.core.signal import Topic
-from ratchet.errors import EnvironmentCannot, LeaseHeld, StoreNewer
+from ratchet.errors import EnvironmentCannot, StoreNewer
 from ratchet.store import Store, open_store
 from ratchet.store.postgres import PostgresStore
 from tests.contract.servers import Server, World, fresh_database
@@ -62,18 +62,6 @@ def test_a_lost_connection_is_made_anew_and_nobody_notices(world: World) -> None
         store.append(lease, [CLAIMED])
         assert store.renew(lease, ttl_s=60) == ""
     assert len(store.entries("run-1")) == 3
-
-
-def test_a_refused_verb_on_the_same_connection_costs_a_claim_nothing(world: World) -> None:
-    """A rollback makes the driver let go of every statement that was prepared, those of claims too."""
-    store = PostgresStore(str(world.address), connections=1)
-    store.add_all([named(f"i{n}") for n in range(9)])
-    for n in range(9):
-        lease = store.claim_next(holder(), run=f"run-{n}", ttl_s=60)
-        assert isinstance(lease, Lease)
-        with pytest.raises(LeaseHeld):
-            claim(store, name=lease.item)
-    store.close()
 
 
 def test_who_listens_over_a_lost_connection_is_woken_for_what_was_missed(world: World) -> None:
