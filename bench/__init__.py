@@ -12,7 +12,10 @@ Row = tuple[str, str, float]  # what was measured, in which unit, how much
 
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True):
-    """A measure that has to reach something, with the times behind it."""
+    """A measure that has to reach something, with what it was made from: ours, and a peer's or the floor's.
+
+    A value that is no number was not measured: something it needs is missing, and `detail` says what.
+    """
 
     measure: str
     value: float
@@ -20,6 +23,8 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
     wanted: str
     ok: bool
     detail: str = ""
+    ours: str = ""
+    other: str = ""
 
 
 def medians(rounds: int, **subjects: Callable[[], object]) -> dict[str, float]:

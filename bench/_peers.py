@@ -150,7 +150,7 @@ def _celery_app(port):
     from celery import Celery
 
     app = Celery("bench", broker=f"redis://127.0.0.1:{port}/0")
-    app.conf.update(task_acks_late=True, task_ignore_result=True, worker_prefetch_multiplier=16)
+    app.conf.update(task_acks_late=True, task_ignore_result=True, worker_prefetch_multiplier=64)
     app.task(name="noop")(_one)
     return app
 

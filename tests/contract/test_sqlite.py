@@ -5,7 +5,9 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -16,6 +18,7 @@ from ratchet.errors import EnvironmentCannot, LedgerBroken, StoreNewer
 from ratchet.store import Store, open_store
 from ratchet.store.sqlite import SqliteStore
 from tests.contract.servers import World
+from tests.contract.test_races import at_once
 from tests.contract.test_store import CLAIMED, claim, item
 
 
@@ -78,6 +81,23 @@ def test_writes_wait_for_the_disk(store: Store) -> None:
     level = store._db.execute("PRAGMA synchronous").fetchone()[0]
     mode = store._db.execute("PRAGMA journal_mode").fetchone()[0]
     assert (level, mode) == (2, "wal")
+
+
+def test_threads_that_write_at_once_share_their_waits_for_the_disk(store: Store) -> None:
+    assert isinstance(store, SqliteStore)
+    said = list[str]()
+    store._db.set_trace_callback(said.append)
+    threads, each = 8, 20
+    everybody = threading.Barrier(threads)
+
+    def write(name: int) -> None:
+        everybody.wait()
+        for n in range(each):
+            store.add(item(f"item-{name}-{n}"))
+
+    at_once(*[partial(write, name) for name in range(threads)])
+    assert sum(count.items for count in store.stats()) == threads * each
+    assert said.count("COMMIT") * 3 < threads * each
 
 
 def test_a_full_disk_is_told_as_one_and_loses_nothing(world: World, store: Store) -> None:

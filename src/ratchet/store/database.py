@@ -33,21 +33,25 @@ def utc_now() -> datetime:
 
 def stamp(at: datetime) -> str:
     """RFC 3339 in UTC, always as wide, so that text order is time order."""
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{at.astimezone(UTC).isoformat(timespec='microseconds')[:26]}Z"
 
 
 def local_midnight(at: datetime) -> datetime:
     return at.astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-class Transaction(Protocol):
+class Single(Protocol):
+    """A statement that is its own transaction; there can be a second only when the first found nothing to do."""
+
     key: str
     began_at: str
     doubt: bool
 
-    def all(self, sql: str, *values: object) -> list[Row]: ...
-
     def one(self, sql: str, *values: object) -> Row | None: ...
+
+
+class Transaction(Single, Protocol):
+    def all(self, sql: str, *values: object) -> list[Row]: ...
 
     def run(self, sql: str, *values: object) -> int:
         """Returns how many rows it touched."""

@@ -1,29 +1,34 @@
-"""The two verbs every item needs, each in one statement: on a server, round trips are what a verb costs.
+"""The three verbs every item needs, each in one statement: on a server, round trips are what a verb costs.
 
-They do what the plain verbs do when nothing is special, and hand over to those when something is: limits, a footprint,
-a lease that ran out, a lease that was lost.
+They do what the plain verbs do when nothing is special, and hand over to those when something is: an item that is there
+already or waits for others, limits, a footprint, a lease that ran out, a lease that was lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from ratchet.core import events as ev
 from ratchet.core.events import encode, kind_of
+from ratchet.core.item import Item
 from ratchet.core.lease import Holder, Lease
 from ratchet.core.ledger import GENESIS
 from ratchet.core.queue import Limits, NoWork, Why
-from ratchet.store.database import T, Transaction, stamp
+from ratchet.store.database import Single, T, stamp
 from ratchet.store.ledger import claimed, hash_of, names
-from ratchet.store.queue import DUE, NEXT
+from ratchet.store.queue import ADD_ITEM, DUE, NEXT
 from ratchet.store.workers import Workers
 
 
 class Fused(Workers):
-    def _write_one(self, act: Callable[[Transaction], T]) -> T:
-        """A single statement is its own transaction."""
+    def _write_one(self, act: Callable[[Single], T]) -> T:
         raise NotImplementedError
+
+    def _add_all(self, items: Sequence[Item]) -> list[Item]:
+        if len(items) == 1 and not items[0].needs and self._write_one(lambda db: db.one(ADD, *self._row(items[0]))):
+            return [*items]
+        return super()._add_all(items)
 
     def claim_next(self, holder: Holder, *, run: str, ttl_s: float, limits: Limits | None = None) -> Lease | NoWork:
         if limits is None or not limits.any:
@@ -32,7 +37,7 @@ class Fused(Workers):
                 return got
         return super().claim_next(holder, run=run, ttl_s=ttl_s, limits=limits)
 
-    def _claim_plain(self, db: Transaction, holder: Holder, run: str, ttl_s: float) -> Lease | NoWork | None:
+    def _claim_plain(self, db: Single, holder: Holder, run: str, ttl_s: float) -> Lease | NoWork | None:
         """None: the plain verb has to look."""
         if db.doubt and (held := claimed(db, holder)):
             return held
@@ -55,6 +60,10 @@ class Fused(Workers):
             super().complete(lease, commits=commits, head=head)
 
 
+ADD = f"""
+WITH added AS ({ADD_ITEM} RETURNING id)
+SELECT id, pg_notify('ratchet_work', '') AS told FROM added
+"""  # noqa: S608 — ours
 CLAIM = f"""
 WITH due AS MATERIALIZED ({DUE}),
 next AS ({NEXT.format(more="")}),

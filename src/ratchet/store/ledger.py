@@ -20,7 +20,7 @@ from ratchet.core.signal import Topic
 from ratchet.core.state import ROWS, RunStatus
 from ratchet.errors import LeaseHeld, LeaseLost, LedgerBroken, NotFound, UsageError
 from ratchet.store import RunRow
-from ratchet.store.database import Database, Row, Transaction, reads, stamp, writes
+from ratchet.store.database import Database, Row, Single, Transaction, reads, stamp, writes
 
 DETAIL_MAX_CHARS = 2_000
 
@@ -189,7 +189,7 @@ def names(key: str) -> tuple[str, str]:
     return f"worker-{key[:16]}", key[16:]
 
 
-def claimed(db: Transaction, holder: Holder) -> Lease | None:
+def claimed(db: Single, holder: Holder) -> Lease | None:
     """The lease that an earlier try of this very claim has taken, if it was committed before the connection broke."""
     worker, token = names(db.key)
     row = db.one(_PROVEN, hash_of(token))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+import msgspec
+
 from ratchet.core.lease import Beat, WorkerRow
 from ratchet.core.ledger import Entry
 from ratchet.core.state import RunStatus
@@ -16,6 +18,8 @@ from ratchet.store.workers import worker_row
 
 
 class Outside(Database):
+    _beats: str  # the rows (run, epoch, iteration) of a JSON array: the statement is the same for any number of them
+
     @reads
     def proven(self, db: Transaction, token: str) -> WorkerRow | None:
         """The worker a token proves, also when its lease is over: every write is fenced by its epoch anyway."""
@@ -31,7 +35,10 @@ class Outside(Database):
 
     def _renew_all(self, db: Transaction, beats: Sequence[Beat], *, ttl_s: float) -> list[str | None]:
         now = self._clock()
-        kept = _renewed(db, beats, expires_at=stamp(now + timedelta(seconds=ttl_s)), at=stamp(now))
+        told = msgspec.json.encode([(beat.run, beat.epoch, beat.iteration) for beat in beats]).decode()
+        rows = db.all(_RENEW_ALL.format(beats=self._beats), told, stamp(now + timedelta(seconds=ttl_s)))
+        db.run(_BEAT_ALL.format(beats=self._beats), told, stamp(now))
+        kept = {(row["run"], row["epoch"]): row["abort_by"] for row in rows}
         missing = {(beat.run, beat.epoch) for beat in beats} - kept.keys()
         kept |= {one: "" for one in missing if db.one(_FINISHED, *one)}
         return [kept.get((beat.run, beat.epoch)) for beat in beats]
@@ -62,21 +69,13 @@ def _created(db: Transaction, run: str) -> tuple[str, str]:
     return row["created_at"], run
 
 
-def _renewed(db: Transaction, beats: Sequence[Beat], *, expires_at: str, at: str) -> dict[tuple[str, int], str]:
-    rows = ", ".join("(CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT))" for _ in beats)
-    values = [value for beat in beats for value in (beat.run, beat.epoch, beat.iteration)]
-    kept = db.all(_RENEW_ALL.format(rows=rows), *values, expires_at)
-    db.run(_BEAT_ALL.format(rows=rows), *values, at)
-    return {(row["run"], row["epoch"]): row["abort_by"] for row in kept}
-
-
 _RENEW_ALL = """
-WITH beats (run, epoch, iteration) AS (VALUES {rows})
+WITH beats (run, epoch, iteration) AS ({beats})
 UPDATE leases SET expires_at = ? FROM beats WHERE leases.run = beats.run AND leases.epoch = beats.epoch
 RETURNING leases.run, leases.epoch, (SELECT abort_by FROM runs WHERE runs.id = leases.run) AS abort_by
 """
 _BEAT_ALL = """
-WITH beats (run, epoch, iteration) AS (VALUES {rows})
+WITH beats (run, epoch, iteration) AS ({beats})
 UPDATE workers SET beat_at = ?, iteration = COALESCE(beats.iteration, workers.iteration),
        status = CASE workers.status WHEN 'starting' THEN 'running' ELSE workers.status END
 FROM beats WHERE workers.run = beats.run AND workers.epoch = beats.epoch AND workers.ended_at = ''

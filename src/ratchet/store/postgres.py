@@ -6,7 +6,6 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -22,7 +21,8 @@ from ratchet.core.signal import Topic
 from ratchet.errors import DiskFull, EnvironmentCannot, RatchetError
 from ratchet.store import Listener
 from ratchet.store.counting import Counting
-from ratchet.store.database import KEY_BYTES, Row, T, Transaction, refuse_newer, scripts, stamp
+from ratchet.store.database import KEY_BYTES, Row, Single, T, Transaction, refuse_newer, scripts, stamp
+from ratchet.store.direct import Connection
 from ratchet.store.feed import Feed
 from ratchet.store.fused import Fused
 from ratchet.store.learnings import Learnings
@@ -41,14 +41,16 @@ _MIGRATING = 7_232_438  # an advisory lock of our own: two starters do not race
 _SETTLED = "place < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
 _AFTER = f"(place, run, seq) > (?, ?, ?) AND {_SETTLED} ORDER BY place, run, seq LIMIT ?"
 
-Connection = psycopg.Connection[dict[str, Any]]
-
 
 class PostgresStore(Fused, Locks, Counting, Feed, Learnings, Outside):
     # A transaction that is still open may have a place before those that are committed: nothing past it is told yet.
     _follow = f"SELECT * FROM events WHERE {_AFTER}"  # noqa: S608 — ours
     _follow_run = f"SELECT * FROM events WHERE run = ? AND {_AFTER}"  # noqa: S608 — ours
     _last_place = f"SELECT place FROM events WHERE {_SETTLED} ORDER BY place DESC LIMIT 1"  # noqa: S608 — ours
+    _beats = """
+SELECT beat ->> 0, CAST(beat ->> 1 AS BIGINT), CAST(beat ->> 2 AS BIGINT)
+FROM jsonb_array_elements(CAST(? AS JSONB)) AS beat
+"""
     _index_words = """
 UPDATE learnings SET words = setweight(to_tsvector('english', ?), 'B') || setweight(to_tsvector('english', ?), 'A')
 WHERE id = ?
@@ -100,13 +102,13 @@ ORDER BY ts_rank_cd(learnings.words, asked.words) DESC, id LIMIT ?
         return " | ".join(words)
 
     def _write(self, act: Callable[[Transaction], T], *, durable: bool = True) -> T:
-        return self._insist(act if durable else _unhurried(act), whole=True, at=self._began_at())
+        return self._insist(_whole(act if durable else _unhurried(act)), at=self._began_at())
 
     def _read(self, act: Callable[[Transaction], T]) -> T:
-        return self._insist(act, whole=False)
+        return self._insist(_plain(act))
 
-    def _write_one(self, act: Callable[[Transaction], T]) -> T:
-        return self._insist(act, whole=False, at=self._began_at())
+    def _write_one(self, act: Callable[[Single], T]) -> T:
+        return self._insist(lambda db, again: act(_Single(db, again)), at=self._began_at())
 
     def _began_at(self) -> str:
         # Here, where no connection is held: asking for the time takes one, and the last may be ours.
@@ -114,21 +116,21 @@ ORDER BY ts_rank_cd(learnings.words, asked.words) DESC, id LIMIT ?
             self._clock.anchor()
         return stamp(self._clock())
 
-    def _insist(self, act: Callable[[Transaction], T], *, whole: bool, at: str = "") -> T:
+    def _insist(self, act: Callable[[Connection, _Try], T], *, at: str = "") -> T:
         """Try again what a deadlock undid, and through a restart of the server, for `RIDE_OUT_S` at most.
 
-        `whole`: in a transaction. Without one it must be a single statement, or only look.
+        What is done outside of a transaction must be a single statement, or only look.
         """
-        key, doubt, until = secrets.token_hex(KEY_BYTES), False, time.monotonic() + RIDE_OUT_S
+        again, until = _Try(secrets.token_hex(KEY_BYTES), at), time.monotonic() + RIDE_OUT_S
         for wait_s in _waits():
             try:
-                with self._pool.borrow() as db, _transaction(db, whole=whole), db.cursor() as cursor:
-                    return act(_Transaction(cursor, key, at, doubt=doubt))
+                with self._pool.borrow() as db:
+                    return act(db, again)
             except psycopg.Error as error:
                 if not _passing(error) or time.monotonic() + wait_s > until:
                     raise _explained(error, self._where) from error
                 if _cut(error):
-                    doubt = True
+                    again.doubt = True
                     self._pool.forget()
             time.sleep(wait_s)
         raise AssertionError("the waits have no end")
@@ -166,9 +168,27 @@ def _ticks() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
-class _Transaction:
-    def __init__(self, cursor: psycopg.Cursor[dict[str, Any]], key: str, began_at: str, *, doubt: bool) -> None:
-        self._cursor, self.key, self.began_at, self.doubt = cursor, key, began_at, doubt
+class _Try:
+    """What stays the same when a verb is done again, and whether it is."""
+
+    def __init__(self, key: str, began_at: str, *, doubt: bool = False) -> None:
+        self.key, self.began_at, self.doubt = key, began_at, doubt
+
+
+class _Single(_Try):
+    def __init__(self, db: Connection, again: _Try) -> None:
+        super().__init__(again.key, again.began_at, doubt=again.doubt)
+        self._db = db
+
+    def one(self, sql: str, *values: object) -> Row | None:
+        rows = self._db.say(sql, values)
+        return rows[0] if rows else None
+
+
+class _Transaction(_Try):
+    def __init__(self, cursor: psycopg.Cursor[dict[str, Any]], again: _Try) -> None:
+        super().__init__(again.key, again.began_at, doubt=again.doubt)
+        self._cursor = cursor
 
     def all(self, sql: str, *values: object) -> list[Row]:
         return list(self._cursor.execute(_marked(sql), values).fetchall())
@@ -203,8 +223,20 @@ def _unhurried(act: Callable[[Transaction], T]) -> Callable[[Transaction], T]:
     return do
 
 
-def _transaction(db: Connection, *, whole: bool) -> AbstractContextManager[object]:
-    return db.transaction() if whole else nullcontext()
+def _plain(act: Callable[[Transaction], T]) -> Callable[[Connection, _Try], T]:
+    def do(db: Connection, again: _Try) -> T:
+        with db.cursor() as cursor:
+            return act(_Transaction(cursor, again))
+
+    return do
+
+
+def _whole(act: Callable[[Transaction], T]) -> Callable[[Connection, _Try], T]:
+    def do(db: Connection, again: _Try) -> T:
+        with db.transaction(), db.cursor() as cursor:
+            return act(_Transaction(cursor, again))
+
+    return do
 
 
 def _waits() -> Iterator[float]:
@@ -232,10 +264,9 @@ def _marked(sql: str) -> str:
 
 
 def _connect(url: str) -> Connection:
-    db: Connection = psycopg.connect(url, autocommit=True, row_factory=dict_row, connect_timeout=CONNECT_S)
+    db = Connection.connect(url, autocommit=True, row_factory=dict_row, connect_timeout=CONNECT_S)
     # Durable whatever the server's default is; and no wait without an end.
-    db.execute("SET synchronous_commit = on")
-    db.execute(f"SET statement_timeout = '{STATEMENT_S}s'")
+    db.execute(f"SET synchronous_commit = on; SET statement_timeout = '{STATEMENT_S}s'")
     return db
 
 

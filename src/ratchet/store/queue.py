@@ -73,9 +73,7 @@ class Queue(Ledger):
         """The item, or the one that is there already for the same request or the same open source."""
         if same := _same(db, item):
             return same
-        place = turn(self._clock().timestamp(), item.priority, aging_s=self._aging_s)
-        row = (item.id, item.repo, item.source, item.source_ref, item.request_key, RANK[item.priority], place)
-        if db.run(_ADD_ITEM, *row, item.created_at, msgspec.json.encode(item), "\n".join(item.footprint)) == 1:
+        if db.run(ADD_ITEM, *self._row(item)) == 1:
             return item
         if same := _same(db, item):  # somebody else was quicker
             return same
@@ -83,6 +81,12 @@ class Queue(Ledger):
         if there and there["body"] == msgspec.json.encode(item):
             return item  # said twice is said once
         raise Conflict(f"there is an item {item.id} already", item=item.id)
+
+    def _row(self, item: Item) -> tuple[object, ...]:
+        """The values of `ADD_ITEM`."""
+        place = turn(self._clock().timestamp(), item.priority, aging_s=self._aging_s)
+        named = (item.id, item.repo, item.source, item.source_ref, item.request_key)
+        return *named, RANK[item.priority], place, item.created_at, msgspec.json.encode(item), "\n".join(item.footprint)
 
     # --- claiming --------------------------------------------------------------------------------------------
 
@@ -406,7 +410,7 @@ _OPEN_ITEM = """
 SELECT body FROM items WHERE repo = ? AND source = ? AND source_ref = ?
 AND status IN ('generating', 'queued', 'assigned', 'in_progress', 'parked')
 """
-_ADD_ITEM = """
+ADD_ITEM = """
 INSERT INTO items (id, repo, source, source_ref, request_key, status, rank, turn, created_at, body, footprint)
 VALUES (?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 """

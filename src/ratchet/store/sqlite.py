@@ -7,6 +7,7 @@ import re
 import secrets
 import sqlite3
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -34,6 +35,7 @@ from ratchet.store.workers import Workers
 BUSY_S = 30.0
 READERS_MAX = 8
 TOGETHER_MAX = 64
+GATHER_S, NAP_S = 0.001, 0.0001
 _FEED = "SELECT place, events.* FROM feed JOIN events ON events.run = feed.run AND events.seq = feed.seq"
 
 
@@ -43,6 +45,7 @@ class SqliteStore(Workers, Locks, Counting, Feed, Learnings, Outside):
     _follow = f"{_FEED} WHERE (place, feed.run, feed.seq) > (?, ?, ?) ORDER BY place LIMIT ?"
     _follow_run = f"{_FEED} WHERE feed.run = ? AND (place, feed.run, feed.seq) > (?, ?, ?) ORDER BY place LIMIT ?"
     _last_place = "SELECT max(place) AS place FROM feed"
+    _beats = "SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?)"
     _index_words = "INSERT INTO learnings_words (content, tags, id) VALUES (?, ?, ?)"
     _find_words = """
 SELECT body, retired_at FROM learnings_words JOIN learnings ON learnings.id = learnings_words.id
@@ -60,7 +63,8 @@ ORDER BY bm25(learnings_words), learnings.id LIMIT ?
     ) -> None:
         self.path = path
         self._clock, self._gone, self._aging_s = clock, gone, aging_s
-        self._lock, self._waiting = threading.RLock(), deque[_Ask]()
+        self._turn, self._writing = threading.Condition(), False
+        self._waiting, self._last = deque[_Ask](), 1
         self._signals = path.with_name(f"{path.name}-signals")
         self._db = _connect(path)
         self._readers = Pool(lambda: _connect(path), most=READERS_MAX)
@@ -75,7 +79,8 @@ ORDER BY bm25(learnings_words), learnings.id LIMIT ?
 
     def close(self) -> None:
         self._readers.close()
-        with self._lock:
+        with self._turn:
+            self._turn.wait_for(lambda: not self._writing)
             self._db.close()
 
     def listen(self, topic: Topic) -> Listener:
@@ -96,11 +101,18 @@ ORDER BY bm25(learnings_words), learnings.id LIMIT ?
             raise _explained(error, self.path) from error
 
     def _write(self, act: Callable[[Transaction], T], *, durable: bool = True) -> T:
-        ask = _Ask(act, at=stamp(self._clock()), durable=durable)
-        self._waiting.append(ask)
-        with self._lock:
-            if not ask.done:  # else whoever had the lock before us took it along
+        ask, mine = _Ask(act, at=stamp(self._clock()), durable=durable), False
+        try:
+            with self._turn:
+                self._waiting.append(ask)
+                self._turn.wait_for(lambda: ask.done or not self._writing)
+                mine = not ask.done  # else whoever had the turn before us took it along
+                self._writing = self._writing or mine
+            if mine:
                 self._serve(ask)
+        finally:
+            if mine:
+                self._pass_on()
         for topic in ask.topics:
             tell(self._signals, topic)
         if isinstance(ask.error, sqlite3.Error):
@@ -110,17 +122,31 @@ ORDER BY bm25(learnings_words), learnings.id LIMIT ?
         answer: T = ask.answer
         return answer
 
+    def _pass_on(self) -> None:
+        with self._turn:
+            self._writing = False
+            self._turn.notify_all()
+
     def _serve(self, own: _Ask) -> None:
         """Do all that was asked for meanwhile in one transaction: one wait for the disk, whatever their number."""
+        if own.durable:
+            self._gather()
         asks = [own]
         while len(asks) < TOGETHER_MAX and self._waiting:
             ask = self._waiting.popleft()
             asks += [ask] if ask is not own and not ask.done else []
+        self._last = max(len(asks), self._last - 1)
         with self._waiting_for_disk(wait=any(ask.durable for ask in asks)):
             if len(asks) > 1 and self._together(asks):
                 return
             for ask in asks:
                 self._alone(ask)
+
+    def _gather(self) -> None:
+        """Who was answered together asks again together, once all are awake: a moment, and less than the disk takes."""
+        until = time.monotonic() + GATHER_S
+        while len(self._waiting) < self._last and time.monotonic() < until:
+            time.sleep(NAP_S)
 
     @contextmanager
     def _waiting_for_disk(self, *, wait: bool) -> Iterator[None]:

@@ -136,6 +136,7 @@ class Beats:
         self._house = house
         self._waiting: list[tuple[Beat, asyncio.Future[str | None]]] = []
         self._writer: asyncio.Task[None] | None = None
+        self._gathered = asyncio.Event()
         self._together = 0
 
     async def beat(self, beat: Beat) -> str | None:
@@ -144,18 +145,27 @@ class Beats:
         self._waiting.append((beat, answer))
         if self._writer is None:
             self._writer = asyncio.create_task(self._write())
+        elif len(self._waiting) == self._together:
+            self._gathered.set()
         return await answer
 
     async def _write(self) -> None:
         try:
             while self._waiting:
-                if len(self._waiting) < self._together:  # who was answered together asks again together
-                    await asyncio.sleep(GATHER_S)
+                await self._gather()
                 batch, self._waiting = self._waiting[:BATCH_MAX], self._waiting[BATCH_MAX:]
-                self._together = len(batch)
+                self._together = max(len(batch), self._together - 1)
                 await self._answer([beat for beat, _ in batch], [answer for _, answer in batch])
         finally:
             self._writer = None
+
+    async def _gather(self) -> None:
+        """Who was answered together asks again together: wait for as many, but hardly at all."""
+        self._gathered.clear()
+        if len(self._waiting) < self._together:
+            late = asyncio.get_running_loop().call_later(GATHER_S, self._gathered.set)
+            await self._gathered.wait()
+            late.cancel()
 
     async def _answer(self, beats: Sequence[Beat], answers: Sequence[asyncio.Future[str | None]]) -> None:
         desk = self._house.desk
