@@ -22,6 +22,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+
 from bench.watch import PROJECT, PYTEST, make_venv, unpacked
 from ratchet import config
 from ratchet.checks.run import TestRun, allowed_environment
@@ -119,21 +121,21 @@ def edited(folder: Path, path: str, content: str) -> Iterator[None]:
         (folder / path).write_text(before)
 
 
-class Tally:
+class Tally(msgspec.Struct):
     """`missed`: a failing test was not among those that ran first. The verdict does not suffer, the haste does."""
 
-    def __init__(self) -> None:
-        self.of: Counter[str] = Counter()
-        self.wrong: list[str] = []
+    of: dict[str, int] = {}
+    wrong: list[str] = []
+    chance: list[str] = []
 
     def take(self, edit: str, seen: list[WatchState], ours: Report, colds: list[Report]) -> str:
         found = differences(ours, colds[0])
         chance = {name for name in found if unsteady(colds, name)}
         garbage = found.keys() & blamed_for_garbage(ours, *colds) - chance
         wrong = [text for name, text in found.items() if name not in chance | garbage]
-        self.of.update(edits=1, chance=bool(chance), garbage=bool(garbage))
-        self.of[str(ours.status)] += 1
+        self._count("edits", str(ours.status), *(["garbage"] if garbage else []))
         self.wrong += [f"{edit}: {'; '.join(wrong[:3])}"] if wrong else []
+        self.chance += [f"{edit}: {', '.join(sorted(chance)[:3])}"] if chance else []
         self._take_haste(seen)
         told = [f"DIFFERS {wrong[:3]}" if wrong else "", f"cold runs differ on {sorted(chance)[:3]}" if chance else "",
                 f"garbage raised in {sorted(garbage)[:3]}" if garbage else ""]  # fmt: skip
@@ -144,18 +146,41 @@ class Tally:
         if first is not None:
             known = {test.id for test in first.failing}
             missed = bool({test.id for test in seen[-1].failing} - known)
-            self.of.update(chosen=1, missed=missed)
+            self._count("chosen", *(["missed"] if missed else []))
+
+    def _count(self, *names: str) -> None:
+        for name in names:
+            self.of[name] = self.of.get(name, 0) + 1
 
     def summary(self) -> list[str]:
-        of = self.of
+        of = Counter(self.of)
+        broken = of["edits"] - of["passed"] - of["failed"] - of["timeout"]
         return [
-            f"{of['edits']} edits ({of['passed']} green, {of['failed']} with failing tests, "
-            f"{of['timeout']} hanging): {len(self.wrong)} verdicts differ from a cold run's",
-            *self.wrong,
-            f"{of['chance']} edits on which cold runs differ among themselves, and the watch with one of them",
-            f"{of['garbage']} edits whose garbage raised in whatever test ran just then",
+            f"{of['edits']} edits ({of['passed']} green, {of['failed']} red, {of['timeout']} hanging, {broken} broken)"
+            f": {len(self.wrong)} verdicts differ from a cold run's",
+            *(f"  {text}" for text in self.wrong),
+            f"on {len(self.chance)} edits cold runs differ among themselves, and the watch agrees with one of them",
+            *(f"  {text}" for text in self.chance),
+            f"{of['garbage']} edits left garbage that raised in whatever test ran just then",
             f"affected tests ran first {of['chosen']} times; {of['missed']} times a failing test was not among them",
         ]
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """How far to go. With a file, one that was cut goes on after its last edit."""
+
+    edits: int
+    seed: int
+    most: int
+    file: Path | None
+
+    def begun(self) -> Tally:
+        there = self.file and self.file.exists()
+        return msgspec.json.decode(self.file.read_bytes(), type=Tally) if self.file and there else Tally()
+
+    def keep(self, tally: Tally) -> None:
+        if self.file:
+            self.file.write_bytes(msgspec.json.encode(tally))
 
 
 class Pair:
@@ -192,12 +217,13 @@ class Pair:
             state = await self.told.idle()
 
 
-async def certify(project: Path, first: int, last: int, seed: int) -> int:
-    tally = Tally()
+async def certify(project: Path, wanted: Wanted) -> int:
+    tally, last = wanted.begun(), wanted.edits
+    first = tally.of.get("edits", 0) + 1
     with tempfile.TemporaryDirectory(prefix="certify-") as place:
         repo, other = copied(project, Path(place) / "repo"), copied(project, Path(place) / "cold")
         os.environ["PYTHONPATH"] = str(repo / "src")
-        made = itertools.islice(edits(other, random.Random(seed)), first - 1, last)
+        made = itertools.islice(edits(other, random.Random(wanted.seed)), first - 1, min(last, first - 1 + wanted.most))
         async with watched(repo, None, *SETTINGS) as (watch, told):
             told.patience_s = 5 * TIMEOUT_S
             await told.idle()
@@ -208,6 +234,7 @@ async def certify(project: Path, first: int, last: int, seed: int) -> int:
                 found = tally.take(f"{number} {path}", told.seen, ours, colds)
                 took = f"{time.monotonic() - began_s:.1f} s"
                 say(f"{number}/{last} {path} {ours.status}, {len(told.seen[-1].failing)} failing, {took} {found}")
+                wanted.keep(tally)
     for line in tally.summary():
         say(line)
     return 1 if tally.wrong else 0
@@ -219,9 +246,10 @@ def say(text: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--first", type=int, default=1, metavar="N", help="begin with this edit of the sequence")
-    parser.add_argument("--edits", type=int, default=200, metavar="N", help="end with this one")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--edits", type=int, default=200, metavar="N")
+    parser.add_argument("--seed", type=int, default=1, metavar="N")
+    parser.add_argument("--most", type=int, default=10_000, metavar="N", help="do no more than these now")
+    parser.add_argument("--file", type=Path, help="keep the tally here, and go on with what it holds")
     parser.add_argument("--project", type=Path, help=f"an unpacked source distribution (default: {PROJECT})")
     parser.add_argument("--python", type=Path, help="an interpreter with pytest (default: a new environment)")
     arguments = parser.parse_args()
@@ -230,7 +258,8 @@ def main() -> int:
         project = arguments.project or unpacked(Path(place))
         python = (arguments.python or make_venv(Path(place) / "venv", PYTEST)).absolute()
         os.environ["VIRTUAL_ENV"] = str(python.parent.parent)
-        return asyncio.run(certify(project.absolute(), arguments.first, arguments.edits, arguments.seed))
+        wanted = Wanted(arguments.edits, arguments.seed, arguments.most, arguments.file)
+        return asyncio.run(certify(project.absolute(), wanted))
 
 
 if __name__ == "__main__":
