@@ -135,10 +135,13 @@ class Tally(msgspec.Struct):
         wrong = [text for name, text in found.items() if name not in chance | garbage]
         self._count("edits", str(ours.status), *(["garbage"] if garbage else []))
         self.wrong += [f"{edit}: {'; '.join(wrong[:3])}"] if wrong else []
-        self.chance += [f"{edit}: {', '.join(sorted(chance)[:3])}"] if chance else []
+        self.chance += [f"{edit}: {'; '.join(found[name] for name in sorted(chance)[:3])}"] if chance else []
         self._take_haste(seen)
-        told = [f"DIFFERS {wrong[:3]}" if wrong else "", f"cold runs differ on {sorted(chance)[:3]}" if chance else "",
-                f"garbage raised in {sorted(garbage)[:3]}" if garbage else ""]  # fmt: skip
+        told = [
+            f"DIFFERS {wrong[:3]}" if wrong else "",
+            f"cold runs differ too: {[found[name] for name in chance][:3]}" if chance else "",
+            f"garbage raised in {sorted(garbage)[:3]}" if garbage else "",
+        ]
         return "; ".join(filter(None, told))
 
     def _take_haste(self, seen: list[WatchState]) -> None:
