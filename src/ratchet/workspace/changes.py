@@ -19,7 +19,7 @@ from pathlib import Path
 from ratchet.workspace.git import git, text
 from ratchet.workspace.trees import is_excluded
 
-QUIET_S, PATIENCE_S, POLL_S = 0.04, 0.5, 1.0
+QUIET_S, PATIENCE_S, POLL_S = 0.01, 0.5, 1.0
 # More than so many paths at once is a branch switch, not a save: git is quicker at saying what differs.
 MANY = 400
 _MODIFY, _ATTRIB, _CLOSE_WRITE, _MOVED, _CREATE, _DELETE, _DELETE_SELF = 0x2, 0x4, 0x8, 0xC0, 0x100, 0x200, 0x400
