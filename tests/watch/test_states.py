@@ -62,6 +62,17 @@ def test_the_view_shows_what_fails_with_expected_and_actual() -> None:
     assert stream.getvalue().count("RED") == 1, "a pipe hears only what is new"
 
 
+def test_a_red_without_a_failing_test_says_why() -> None:
+    output = "usage: pytest [options]\n\npytest: error: unrecognized arguments: --no-such-option\n"
+    report = Report(runner="pytest", status=ReportStatus.CRASHED, output=output)
+    state = after_everything(WatchState(), report, flaky=[], seconds=1.0)
+    assert state.colour is Colour.RED
+    assert "unrecognized arguments: --no-such-option" in state.note
+    stream = io.StringIO()
+    WatchView(stream, root=Path())(state)
+    assert "unrecognized arguments" in stream.getvalue()
+
+
 @pytest.mark.parametrize(("columns", "lines"), [(80, 24), (20, 10), (12, 4), (5, 2)])
 def test_the_colour_stays_in_sight_on_a_narrow_and_low_terminal(
     columns: int, lines: int, monkeypatch: pytest.MonkeyPatch

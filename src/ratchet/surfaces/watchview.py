@@ -59,7 +59,7 @@ class WatchView:
         changed += f" and {len(state.changed) - 5} more" if len(state.changed) > 5 else ""
         found: list[Line] = [(_TONES[state.colour], f"{self.head(state)} · {self.root.name}")]
         found += [(Tone.DIM, f"  changed: {changed}")] if changed else []
-        found += [(Tone.WARN, f"  {state.note}")] if state.note else []
+        found += [(Tone.WARN, f"  {row}") for row in state.note.splitlines()]
         found += _failures(state, 10)
         found += [(Tone.WARN, f"  flaky: {', '.join(state.flaky[:5])}")] if state.flaky else []
         return found
@@ -75,7 +75,9 @@ class WatchView:
 
     @staticmethod
     def _news(state: WatchState) -> list[Line]:
-        return _failures(state, 3) if state.colour is Colour.RED else []
+        if state.colour is not Colour.RED:
+            return []
+        return [(Tone.PLAIN, f"  {row}") for row in state.note.splitlines()] + _failures(state, 3)
 
 
 def _counts(state: WatchState) -> str:
