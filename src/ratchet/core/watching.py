@@ -106,7 +106,8 @@ def after_everything(state: WatchState, report: Report, *, flaky: list[str], sec
 
 def _why(report: Report) -> str:
     """Why there is no verdict on tests: what was noted, else the end of what the runner said."""
-    said = [line.strip() for line in report.output.splitlines() if line.strip()]
+    named = red_tests(report) or broken(report)
+    said = [line.strip() for line in report.output.splitlines() if line.strip() and not named]
     return ("; ".join(report.notes) or "\n".join(said[-_SAID_LINES:]) or str(report.status))[-_NOTE_CHARS:]
 
 
