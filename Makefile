@@ -39,7 +39,7 @@ agents:
 	scripts/agents
 
 test-agents: env agents
-	$(BIN)/python -m pytest -n 4 tests/agents
+	$(BIN)/python -m pytest -n 4 tests/agents tests/mcp/test_agent.py
 
 # The HTTP interface against its own description, by many more generated requests than in every run of the tests.
 test-described: env
@@ -61,7 +61,8 @@ certify-factory: env
 certify-workflows: env
 	$(BIN)/python -m pytest -n 2 tests/crash -m 'certify or slow' -k 'not in_a_sample'
 
-# Two hundred random edits of a real project: the watch must say what cold runs say. Takes about half an hour.
+# Two hundred random edits of a real project: the watch must say what cold runs say. Takes a quarter of an hour on a
+# quiet machine; `python -m tests.watch.certify --file TALLY` goes on where it was cut.
 certify-watch: env
 	$(BIN)/python -m tests.watch.certify
 

@@ -12,8 +12,9 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
-from bench import Goal
+from bench import Goal, Row
 from ratchet import config
 from ratchet.core.watching import Stage, WatchState
 from ratchet.places import open_workspaces
@@ -26,21 +27,72 @@ from ratchet.workspace.mirror import Follows, Mirror, head_of
 PROJECT, PYTEST, TESTMON = "click==8.1.8", "pytest<9", "pytest-testmon==2.2.0"
 SMALL, HUGE, SAVES = 1_000, 100_000, 15
 ROUNDS = 2
-# Leaf functions and busier ones, each with a statement that changes nothing but the function.
-EDITS = [
-    ("src/click/_termui_impl.py", "def format_eta(self) -> str:\n"),
-    ("src/click/_termui_impl.py", "def format_pct(self) -> str:\n"),
-    ("src/click/_compat.py", "def get_best_encoding(stream: t.IO[t.Any]) -> str:\n"),
-    ("src/click/parser.py", "def split_arg_string(string: str) -> t.List[str]:\n"),
-    ("src/click/formatting.py", "def measure_table(rows: t.Iterable[t.Tuple[str, str]]) -> t.Tuple[int, ...]:\n"),
-]
 
 
-def main() -> list[Goal]:
+_TABLE = "def measure_table(rows: t.Iterable[t.Tuple[str, str]]) -> t.Tuple[int, ...]:\n"
+
+
+class Save(NamedTuple):
+    """What is put at the beginning of a function: a statement that changes nothing but it, or a comment."""
+
+    kind: str
+    path: str
+    head: str
+    line: str = "len('')"
+
+
+class Subject(NamedTuple):
+    """A real project of more than 500 tests, and saves of every kind in it."""
+
+    source: str
+    needs: tuple[str, ...]
+    saves: tuple[Save, ...]
+
+
+SUBJECTS = (
+    Subject(
+        PROJECT,
+        (),
+        (
+            Save("leaf", "src/click/_termui_impl.py", "def format_eta(self) -> str:\n"),
+            Save("leaf", "src/click/_compat.py", "def get_best_encoding(stream: t.IO[t.Any]) -> str:\n"),
+            Save("middle", "src/click/parser.py", "def split_arg_string(string: str) -> t.List[str]:\n"),
+            Save("middle", "src/click/formatting.py", _TABLE),
+            Save("comment", "src/click/_termui_impl.py", "def format_pct(self) -> str:\n", "# why"),
+            Save("test", "tests/test_formatting.py", "def test_formatting_usage_error(runner):\n"),
+            Save("hub", "src/click/core.py", "def make_parser(self, ctx: Context) -> OptionParser:\n"),
+        ),
+    ),
+    Subject(
+        "jinja2==3.1.6",
+        ("markupsafe", "trio"),
+        (
+            Save("leaf", "src/jinja2/filters.py", "def do_wordcount(s: str) -> int:\n"),
+            Save("leaf", "src/jinja2/filters.py", "def do_center(value: str, width: int = 80) -> str:\n"),
+            Save("middle", "src/jinja2/loaders.py", "def split_template_path(template: str) -> t.List[str]:\n"),
+            Save("comment", "src/jinja2/filters.py", "def do_wordcount(s: str) -> int:\n", "# why"),
+            Save("test", "tests/test_filters.py", "def test_wordcount(self, env):\n"),
+            Save(
+                "hub", "src/jinja2/compiler.py", "def visit_Output(self, node: nodes.Output, frame: Frame) -> None:\n"
+            ),
+        ),
+    ),
+)
+
+
+def main() -> list[Row | Goal]:
+    """All of it, or what RATCHET_BENCH_ONLY names: mirror, or the beginning of a project's name."""
+    wanted = os.environ.pop("RATCHET_BENCH_ONLY", "")
     with tempfile.TemporaryDirectory(prefix="ratchet-bench-", dir=os.environ.pop("RATCHET_BENCH_DIR", None)) as place:
         os.environ |= {"XDG_STATE_HOME": f"{place}/state", "XDG_CACHE_HOME": f"{place}/cache"}
         os.environ.pop("PYTEST_ADDOPTS", None)
-        return [*asyncio.run(_mirrors(Path(place))), *_projects(Path(place))]
+        found: list[Row | Goal] = []
+        if "mirror".startswith(wanted):
+            found += asyncio.run(_mirrors(Path(place)))
+        for number, subject in enumerate(SUBJECTS):
+            if subject.source.startswith(wanted):
+                found += _project(subject, Path(place) / str(number))
+        return found
 
 
 # --- the mirror ------------------------------------------------------------------------------------------------------
@@ -56,7 +108,7 @@ async def _mirrors(place: Path) -> list[Goal]:
             unit="times",
             wanted="at most 2",
             ok=huge <= 2 * small,
-            detail=f"median {huge:.1f} ms over {small:.1f} ms, of which 40 ms are the wait for quiet",
+            detail=f"median {huge:.1f} ms over {small:.1f} ms, of which 10 ms are the wait for quiet",
         )
     ]
 
@@ -92,24 +144,41 @@ def _everything() -> Batch:
 # --- a real project --------------------------------------------------------------------------------------------------
 
 
-def _projects(place: Path) -> list[Goal]:
-    source = unpacked(place)
-    plain, with_testmon = make_venv(place / "plain", PYTEST), make_venv(place / "testmon-env", PYTEST, TESTMON)
+def _project(subject: Subject, place: Path) -> list[Row | Goal]:
+    place.mkdir()
+    source = unpacked(place, subject.source)
+    plain = make_venv(place / "plain", PYTEST, *subject.needs)
+    with_testmon = make_venv(place / "testmon-env", PYTEST, TESTMON, *subject.needs)
     repos = {name: _copy(source, place / name) for name in ("ours", "cold", "testmon")}
     _pytest(plain, repos["cold"])
     _pytest(with_testmon, repos["testmon"], "--testmon")
     os.environ |= {"VIRTUAL_ENV": str(plain.parent.parent), "PYTHONPATH": str(repos["ours"] / "src")}
-    times = asyncio.run(_race(repos, plain, with_testmon))
-    median = {name: statistics.median(rows) for name, rows in times.items()}
+    return _told(subject, asyncio.run(_race(subject, repos, plain, with_testmon)))
+
+
+Times = dict[str, list[tuple[str, float]]]  # for each competitor the kind of save, and the seconds
+
+
+def _told(subject: Subject, times: Times) -> list[Row | Goal]:
+    rows: list[Row | Goal] = []
+    for kind in dict.fromkeys(save.kind for save in subject.saves):
+        median = _medians(times, kind)
+        rows += [
+            (f"{subject.source}, {kind}: over {other}", "times", median[other] / median["ours"])
+            for other in ("cold", "testmon")
+        ]
+    median = _medians(times)
     detail = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in median.items())
+    verdict = f"{subject.source}: save to the affected tests' verdict"
     return [
-        _goal(
-            "save to the affected tests' verdict, over a cold full pytest", median["cold"] / median["ours"], 5, detail
-        ),
-        _goal(
-            "save to the affected tests' verdict, over pytest-testmon", median["testmon"] / median["ours"], 2, detail
-        ),
+        *rows,
+        _goal(f"{verdict}, over a cold full pytest", median["cold"] / median["ours"], 5, detail),
+        _goal(f"{verdict}, over pytest-testmon", median["testmon"] / median["ours"], 2, detail),
     ]
+
+
+def _medians(times: Times, kind: str = "") -> dict[str, float]:
+    return {name: statistics.median(s for k, s in rows if kind in ("", k)) for name, rows in times.items()}
 
 
 def _goal(measure: str, value: float, least: float, detail: str) -> Goal:
@@ -118,31 +187,32 @@ def _goal(measure: str, value: float, least: float, detail: str) -> Goal:
     )
 
 
-async def _race(repos: dict[str, Path], plain: Path, with_testmon: Path) -> dict[str, list[float]]:
+async def _race(subject: Subject, repos: dict[str, Path], plain: Path, with_testmon: Path) -> Times:
     """The same edit in three copies, one after the other, each timed from the save to the answer."""
     told: asyncio.Queue[WatchState] = asyncio.Queue()
     suite = Suite(repos["ours"], config.load(repos["ours"], environ={}).config)
     life = asyncio.create_task(Watch(suite, Wishes(), told.put_nowait).run())
     await _until(told, lambda state: state.stage is Stage.IDLE)
-    times: dict[str, list[float]] = {"cold": [], "testmon": [], "ours": []}
+    times: Times = {"cold": [], "testmon": [], "ours": []}
     for _ in range(ROUNDS):
-        for path, head in EDITS:
-            times["ours"].append(await _answered(told, repos["ours"] / path, head))
-            with Edited(repos["cold"] / path, head) as began:
+        for save in subject.saves:
+            times["ours"].append((save.kind, await _answered(told, repos["ours"], save)))
+            with Edited(repos["cold"], save) as began:
                 await asyncio.to_thread(_pytest, plain, repos["cold"])
-                times["cold"].append(time.perf_counter() - began.at)
-            with Edited(repos["testmon"] / path, head) as began:
+                times["cold"].append((save.kind, time.perf_counter() - began.at))
+            with Edited(repos["testmon"], save) as began:
                 await asyncio.to_thread(_pytest, with_testmon, repos["testmon"], "--testmon")
-                times["testmon"].append(time.perf_counter() - began.at)
+                times["testmon"].append((save.kind, time.perf_counter() - began.at))
             await asyncio.to_thread(_pytest, with_testmon, repos["testmon"], "--testmon")
     life.cancel()
     await asyncio.wait({life})
     return times
 
 
-async def _answered(told: asyncio.Queue[WatchState], path: Path, head: str) -> float:
+async def _answered(told: asyncio.Queue[WatchState], repo: Path, save: Save) -> float:
+    """A hub is answered by everything at once: then that is the affected tests' verdict."""
     await asyncio.sleep(1.5)  # the prepared interpreter is renewed after the very first run
-    with Edited(path, head) as began:
+    with Edited(repo, save) as began:
         state = await _until(told, lambda state: state.affected_s is not None or state.stage is Stage.IDLE)
         seconds = time.perf_counter() - began.at
         if state.stage is not Stage.IDLE:
@@ -158,15 +228,16 @@ async def _until(told: asyncio.Queue[WatchState], wanted: Callable[[WatchState],
 
 
 class Edited:
-    """A harmless statement at the beginning of one function, for a while."""
+    """A save, for a while."""
 
-    def __init__(self, path: Path, head: str) -> None:
-        self.path, self.before = path, path.read_text()
-        assert head in self.before, head
-        start = self.before.index(head) + len(head)
+    def __init__(self, repo: Path, save: Save) -> None:
+        self.path = repo / save.path
+        self.before = self.path.read_text()
+        assert save.head in self.before, save.head
+        start = self.before.index(save.head) + len(save.head)
         body = self.before[start:]
         indent = body[: len(body) - len(body.lstrip(" "))]
-        self.after = f"{self.before[:start]}{indent}len('')\n{body}"
+        self.after = f"{self.before[:start]}{indent}{save.line}\n{body}"
         self.at = 0.0
 
     def __enter__(self) -> Edited:
@@ -189,8 +260,8 @@ def _pytest(python: Path, repo: Path, *options: str) -> None:
     )
 
 
-def unpacked(place: Path) -> Path:
-    _pip(Path(sys.executable), "download", "--no-deps", "--no-binary", ":all:", "--dest", str(place), PROJECT)
+def unpacked(place: Path, project: str = PROJECT) -> Path:
+    _pip(Path(sys.executable), "download", "--no-deps", "--no-binary", ":all:", "--dest", str(place), project)
     archive = next(place.glob("*.tar.gz"))
     shutil.unpack_archive(archive, place / "source")
     return next((place / "source").iterdir())

@@ -37,6 +37,11 @@ def clones() -> Path:
     return _own_folder("XDG_CACHE_HOME", ".cache") / "clones"
 
 
+def token_file() -> Path:
+    """Where this user's server keeps its token, so that the same user's commands find it."""
+    return user_state() / "server-token"
+
+
 def store_address(config: Config, folder: Path) -> str | Path:
     """A database's URL as it is; a path from the repository at `folder`, which keeps its own when nothing is said.
 
@@ -66,6 +71,7 @@ def sandbox_settings(config: Config) -> Settings:
         bounds=Bounds(memory_mb=wanted.memory_mb, cpus=wanted.cpus, processes=wanted.max_processes),
         share=tuple(wanted.share),
         hide=tuple(wanted.hide),
+        secret=(str(token_file()),),
     )
 
 

@@ -26,7 +26,7 @@ from ratchet.checks.impact import Impact, read_recorded
 from ratchet.checks.run import TestRun, allowed_environment
 from ratchet.checks.warm import QUICK, Warm
 from ratchet.core import watching
-from ratchet.core.report import Report, TestResult, merge
+from ratchet.core.report import Report, ReportStatus, TestResult, broken, merge
 from ratchet.core.watching import Colour, Stage, WatchState
 from ratchet.errors import EnvironmentCannot, GitFailed, UsageError
 from ratchet.files import make_private_dir, make_state_dir
@@ -221,8 +221,9 @@ class Watch:
             self._become(msgspec.structs.replace(self.state, stage=Stage.EVERYTHING))
             report = await self._run({})
             self._conclude(report, seconds=self._since_s())
-            await cross(self._learn)
-            self._moved.clear()
+            if _is_whole(report):
+                await cross(self._learn)
+                self._moved.clear()
             await self._warm.renew()
 
     def _conclude(self, report: Report, *, seconds: float) -> None:
@@ -308,7 +309,7 @@ class Watch:
         self.suite.keep_known(self._known)
 
     def _learn(self) -> None:
-        """The map of the run that is over. Who is interrupted learns nothing: half a map would be a wrong one."""
+        """The map of the run that is over."""
         for target in self.suite.targets():
             made = read_recorded(self._record_of(target), self.mirror.path)
             if made:
@@ -344,6 +345,11 @@ class Watch:
         }
         with suppress(ProgramMissing), confined(None):  # it is the developer's own command, not the tests'
             await supervise(argv, cwd=self.repo, env=env, output=self._place / "notify.log", timeout_s=_NOTIFY_S)
+
+
+def _is_whole(report: Report) -> bool:
+    """Whether every test ran. Of half a run nothing is learnt: the map stays as it was, with all that moved since."""
+    return report.status in (ReportStatus.PASSED, ReportStatus.FAILED) and not broken(report)
 
 
 def _moved_into(top: str, repo: Path, folder: str) -> str:

@@ -178,6 +178,15 @@ def test_a_command_reaches_nothing_outside(served: Served, project: Path, tmp_pa
     assert post(served, name, "exec", patch=patch)["exit_code"] != 0
 
 
+def test_a_command_does_not_see_the_servers_token(served: Served, project: Path) -> None:
+    kept = places.token_file()
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text("a-secret")
+    name = make(served, project)
+    for argv in (["cat", str(kept)], ["sh", "-c", f"cat {kept}"]):
+        assert "a-secret" not in post(served, name, "exec", argv=argv)["stdout"]
+
+
 @pytest.mark.parametrize("name", ["..", ".", "tw-none", "%2e%2e%2fx", "workspace"])
 def test_names_that_are_none(served: Served, project: Path, name: str) -> None:
     kept = make(served, project)

@@ -113,10 +113,28 @@ def test_a_changed_function_reaches_the_tests_that_used_it(folder: Path, old: st
     assert reached(impact, folder, "code_under.py") == tests | {"test_starts"}, "who starts processes is always reached"
 
 
-def test_a_data_file_reaches_its_readers_and_a_test_file_itself(folder: Path) -> None:
+def test_a_data_file_reaches_its_readers(folder: Path) -> None:
     impact = record(folder)
     assert reached(impact, folder, "words.txt") == {"test_reads", "test_starts"}
-    assert reached(impact, folder, "tests/test_it.py") == {"tests/test_it.py", "test_starts"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "tests"),
+    [
+        ("code.plain() == 1", "code.plain() == 2", {"test_plain"}),
+        ("return code.for_all()", "return dict(code.for_all())", {"test_first", "test_second"}),
+        ("def test_plain", "def test_simple", {"tests/test_it.py"}),
+        ("import threading\n", "import threading, os\n", {"tests/test_it.py"}),
+    ],
+)
+def test_a_test_file_reaches_the_tests_that_changed_or_all_of_its_own(
+    folder: Path, old: str, new: str, tests: set[str]
+) -> None:
+    impact = record(folder)
+    (folder / "tests/test_it.py").write_text(TESTS.replace(old, new, 1))
+    assert reached(impact, folder, "tests/test_it.py") == tests | {"test_starts"}
+    (folder / "tests/test_it.py").unlink()
+    assert reached(impact, folder, "tests/test_it.py") == {"test_starts"}
 
 
 def test_a_comment_reaches_nobody_and_a_constant_everybody_who_imports_it(folder: Path) -> None:
@@ -138,3 +156,24 @@ def test_a_function_that_moved_did_not_change() -> None:
     assert before and after
     assert (before.digests(), before.skeleton) == (after.digests(), after.skeleton)
     assert outline("def f(:") is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ("def f():\n    return 1\n", "def f():\n    # why\n\n    return 1\n", True),
+        ('def f():\n    """Says."""\n    return 1\n', 'def f():\n    """Says."""\n    # why\n    return 1\n', True),
+        ('def f():\n    """Says\n    # one"""\n', 'def f():\n    """Says\n    # two"""\n', False),
+        ('def f():\n    return """\n# one\n"""\n', 'def f():\n    return """\n# two\n"""\n', False),
+        ('T = """\n# one\n"""\n', 'T = """\n# two\n"""\n', False),
+        ('class C:\n    T = """\n# one\n"""\n', 'class C:\n    T = """\n\n# one\n"""\n', False),
+        ("def f():\n    return 'a\\\n# one'\n", "def f():\n    return 'a\\\n# two'\n", False),
+        ("def f():\n    return 1\n", "def f():\n    return 1  # why\n", False),
+    ],
+)
+def test_a_comment_in_a_function_is_no_change_but_what_only_looks_like_one_is(
+    before: str, after: str, same: bool
+) -> None:
+    one, two = outline(before), outline(after)
+    assert one and two
+    assert ((one.digests(), one.skeleton) == (two.digests(), two.skeleton)) is same

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.workspace import Refused
-from ratchet.workspace.changes import Batch, Changes
+from ratchet.workspace.changes import BUSY_QUIET_S, QUIET_S, Batch, Changes, quiet_after
 from ratchet.workspace.mirror import Follows, Mirror, head_of
 from ratchet.workspace.registry import Workspaces
 from ratchet.workspace.room import Limits
@@ -139,3 +139,11 @@ def test_a_link_that_a_test_left_does_not_lead_out_of_the_mirror(repo: Path, mir
     mirror.lay(mirror.compare(batch))
     assert not list(outside.iterdir())
     assert (mirror.path / "d" / "b.txt").read_text() == "mine\n"
+
+
+def test_a_save_is_told_at_once_and_a_tool_at_work_is_waited_for() -> None:
+    one, many = Batch(), Batch()
+    one.paths, many.paths = {"a.py"}, {f"{number}.py" for number in range(20)}
+    assert quiet_after(one, since_s=5.0) == QUIET_S
+    assert quiet_after(one, since_s=0.1) == BUSY_QUIET_S
+    assert quiet_after(many, since_s=5.0) == BUSY_QUIET_S

@@ -55,6 +55,22 @@ def test_only_what_a_change_can_reach_runs_first_and_green_is_said_after_everyth
     asyncio.run(story())
 
 
+def test_a_run_that_could_not_be_whole_leaves_the_map_as_it_was(tmp_path: Path) -> None:
+    async def story() -> None:
+        repo = small(tmp_path)
+        async with watched(repo) as (_, told):
+            await told.idle()
+            edit(repo / "shapes.py", "return a * b", "return a * (b")
+            assert (await told.idle()).broken
+            told.seen.clear()
+            edit(repo / "shapes.py", "return a * (b", "return b * a")
+            assert (await told.idle()).colour is Colour.GREEN
+            affected = [state for state in told.seen if state.stage is Stage.AFFECTED]
+            assert affected[0].chosen == 1, "whoever imports the file would be reached without a map"
+
+    asyncio.run(story())
+
+
 def test_a_data_file_reaches_the_tests_that_read_it(tmp_path: Path) -> None:
     async def story() -> None:
         repo = small(tmp_path)

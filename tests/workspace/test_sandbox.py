@@ -206,6 +206,15 @@ def test_memory_is_limited(one: GitWorkspace) -> None:
     assert not any(folder.exists() for folder in made.group.folders)
 
 
+def test_when_memory_runs_out_the_kernel_takes_a_step_first(one: GitWorkspace) -> None:
+    made = Sandboxes(one, Settings(mode="auto", bounds=Bounds(processes=50)))
+    try:
+        _, said = run(made.for_tests(), one.path, "cat", "/proc/self/oom_score_adj")
+    finally:
+        made.close()
+    assert said.strip() == "1000"
+
+
 def test_the_number_of_processes_is_limited(one: GitWorkspace) -> None:
     group = Group(f"ratchet-test-{os.getpid()}", Bounds(processes=20))
     if not group.prefix() or group.missing:

@@ -66,10 +66,8 @@ def _failed(target: Target, ground: Ground, targets: list[Target]) -> set[str]:
 
 def _present(target: Target, names: set[str], ground: Ground) -> list[TestResult]:
     """Without what is not there any more, and without tests of files that run whole."""
-    moved = {path.removeprefix(ground.prefix(target)) for path in ground.moved}
     files = {name: name.partition("::")[0] for name in names}
-    # The tests of a file that changed may have other names now: it runs whole.
-    whole = {file for name, file in files.items() if file == name or file in moved}
+    whole = {file for name, file in files.items() if file == name}
     found = whole | {name for name, file in files.items() if file not in whole}
     if target.runner == "pytest":
         place = ground.top / ground.prefix(target)

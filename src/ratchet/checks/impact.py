@@ -19,6 +19,7 @@ from ratchet.checks.affected import affected
 CONFIGURATION = frozenset({"pyproject.toml", "pytest.ini", ".pytest.ini", "pytest.toml", "tox.ini", "setup.cfg",
                            "setup.py", "conftest.py", "requirements.txt", "uv.lock", "poetry.lock", "Pipfile.lock",
                            "ratchet.toml", "sitecustomize.py", "usercustomize.py"})  # fmt: skip
+_LONG_STRING = ('"' * 3, "'" * 3)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -56,27 +57,66 @@ def outline(source: str) -> Outline | None:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    lines = source.splitlines()
-    found: list[Span] = []
-    body: set[int] = set()
-    _walk(tree, "", lines, found, body)
-    kept = [line for number, line in enumerate(lines, 1) if number not in body and _says(line)]
-    return Outline(found, _digest(kept))
+    reader = _Reader(source.splitlines())
+    reader.walk(tree, "")
+    return Outline(reader.found, _digest(reader.skeleton()))
 
 
-def _walk(node: ast.AST, above: str, lines: list[str], found: list[Span], body: set[int]) -> None:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, _FUNCTIONS):
-            name = f"{above}{child.name}"
-            first = min([child.lineno, *(each.lineno for each in child.decorator_list)])
-            last = child.end_lineno or child.lineno
-            found.append(Span(name, first, last, _digest(lines[first - 1 : last])))
-            body.update(range(child.body[0].lineno, last + 1))
-            _walk(child, f"{name}.", lines, found, body)
-        elif isinstance(child, ast.ClassDef):
-            _walk(child, f"{above}{child.name}.", lines, found, body)
-        elif isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
-            _walk(child, above, lines, found, body)
+class _Reader:
+    """Takes the functions out of a file; what is left is its skeleton."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+        self.found: list[Span] = []
+        self._bodies: set[int] = set()
+        self._strings: set[int] = set()  # lines that may look like comments and are none
+
+    def walk(self, node: ast.AST, above: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, _FUNCTIONS):
+                self.walk(child, f"{self._take(child, above)}.")
+            elif isinstance(child, ast.ClassDef):
+                self.walk(child, f"{above}{child.name}.")
+            elif isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+                self._look_for_strings(child)
+                self.walk(child, above)
+
+    def _take(self, function: ast.FunctionDef | ast.AsyncFunctionDef, above: str) -> str:
+        name = f"{above}{function.name}"
+        first = min([function.lineno, *(each.lineno for each in function.decorator_list)])
+        last = function.end_lineno or function.lineno
+        self.found.append(Span(name, first, last, _digest(_said(function, self.lines[first - 1 : last]))))
+        self._bodies.update(range(function.body[0].lineno, last + 1))
+        return name
+
+    def _look_for_strings(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr) and node.end_lineno != node.lineno:
+            inside = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+            if _may_hide(self.lines[number - 1] for number in inside):
+                self._strings.update(inside)
+
+    def skeleton(self) -> list[str]:
+        return [
+            line
+            for number, line in enumerate(self.lines, 1)
+            if number not in self._bodies and (number in self._strings or _says(line))
+        ]
+
+
+def _said(function: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[str]) -> list[str]:
+    """Its lines without comments and gaps; all of them where a string may hold what only looks like one."""
+    end = 0
+    if ast.get_docstring(function, clean=False) is not None:
+        end = len(lines) - (function.end_lineno or 0) + (function.body[0].end_lineno or 0)
+    rest = lines[end:]
+    if _may_hide(rest):
+        return lines
+    return lines[:end] + [line for line in rest if _says(line)]
+
+
+def _may_hide(lines: Iterable[str]) -> bool:
+    """Whether a string may go over several lines here: one of them may look like a comment."""
+    return any(line.endswith("\\") or any(quotes in line for quotes in _LONG_STRING) for line in lines)
 
 
 def _says(line: str) -> bool:
@@ -129,18 +169,25 @@ class Impact(msgspec.Struct, frozen=True, kw_only=True):
         if not path.endswith(".py"):
             return self._readers_of(path)
         if is_test_file(name):
-            return {path} if (folder / path).is_file() else set()
-        return self._users_of(folder, target, path)
+            return self._tests_in(folder, path) if (folder / path).is_file() else set()
+        users = self._users_of(folder, path)
+        return _by_imports(folder, target, path) if users is None else users
 
     def _readers_of(self, path: str) -> set[str]:
         above = f"{PurePosixPath(path).parent.as_posix()}/"
         return {self.tests[number] for key in (path, above) for number in self.readers.get(key, [])}
 
-    def _users_of(self, folder: Path, target: Target, path: str) -> set[str] | None:
+    def _tests_in(self, folder: Path, path: str) -> set[str]:
+        """Those whose own lines changed; the whole file when tests may have come, gone, or got other names."""
+        users = self._users_of(folder, path)
+        return {path} if users is None else users
+
+    def _users_of(self, folder: Path, path: str) -> set[str] | None:
+        """None where more changed than the inside of functions."""
         old = self.outlines.get(path)
         new = outline(_text(folder / path)) if (folder / path).is_file() else None
         if old is None or new is None or old.skeleton != new.skeleton:
-            return _by_imports(folder, target, path)
+            return None
         before, after = old.digests(), new.digests()
         names = [name for name in before if after.get(name) != before[name]]
         return {self.tests[number] for name in names for number in self.users.get(f"{path}::{name}", [])}

@@ -13,6 +13,7 @@ from ratchet.core.report import GREEN, RED, Diagnostic, Report, ReportStatus, Te
 
 _SHOWN_MAX = 200
 _WEIGHT = 0.3
+_SAID_LINES, _NOTE_CHARS = 6, 500
 
 
 class Colour(StrEnum):
@@ -98,9 +99,16 @@ def after_everything(state: WatchState, report: Report, *, flaky: list[str], sec
         broken=broken(report),
         flaky=flaky,
         everything_s=round(seconds, 3),
-        note="" if report.status in (ReportStatus.PASSED, ReportStatus.FAILED) else "; ".join(report.notes)[:500],
+        note="" if report.status in (ReportStatus.PASSED, ReportStatus.FAILED) else _why(report),
         runs=state.runs + 1,
     )
+
+
+def _why(report: Report) -> str:
+    """Why there is no verdict on tests: what was noted, else the end of what the runner said."""
+    named = red_tests(report) or broken(report)
+    said = [line.strip() for line in report.output.splitlines() if line.strip() and not named]
+    return ("; ".join(report.notes) or "\n".join(said[-_SAID_LINES:]) or str(report.status))[-_NOTE_CHARS:]
 
 
 def red_tests(report: Report) -> list[TestResult]:

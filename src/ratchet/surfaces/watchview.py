@@ -21,75 +21,102 @@ _WORDS = {
 _VALUE_CHARS = 300
 
 
+Line = tuple[Tone, str]
+
+
 class WatchView:
-    """Called with every state."""
+    """Called with every state; `again` shows the last one anew, as when the terminal has another size."""
 
     def __init__(self, stream: TextIO, *, root: Path) -> None:
         self.stream, self.root = stream, root
         self.terminal = stream.isatty()
         self.paint = painter(colour=self.terminal)
-        self._told = ""
+        self._told, self._last = "", WatchState()
 
     def __call__(self, state: WatchState) -> None:
+        self._last = state
         if self.terminal:
-            size = shutil.get_terminal_size()
-            lines = [line[: size.columns * 4] for line in self.lines(state)][: size.lines - 1]
-            self.stream.write("\x1b[H\x1b[2J" + "\n".join(lines) + "\n")
-        elif (line := self.head(state)) != self._told:
-            self._told = line
-            self.stream.write(
-                "\n".join([line, *self._failures(state, 3)]) + "\n" if self._is_news(state) else f"{line}\n"
-            )
+            self.again()
+        elif (head := self.head(state)) != self._told:
+            self._told = head
+            self._write("\n".join([head, *(text for _, text in self._news(state))]))
+
+    def again(self) -> None:
+        """The screen as it is now: the colour first and always in sight, however narrow or low it is."""
+        size = shutil.get_terminal_size()
+        rows = [row for line in self.lines(self._last) for row in _wrapped(line, size.columns)]
+        most = max(2, size.lines) - 1
+        if len(rows) > most > 1:
+            rows[most - 1] = (Tone.DIM, f"… {len(rows) - most + 1} more lines"[: size.columns])
+        self._write("\x1b[H\x1b[2J" + "\n".join(self.paint(*row) for row in rows[:most]))
+
+    def _write(self, text: str) -> None:
+        self.stream.write(f"{text}\n")
         self.stream.flush()
 
+    def lines(self, state: WatchState) -> list[Line]:
+        changed = ", ".join(state.changed[:5])
+        changed += f" and {len(state.changed) - 5} more" if len(state.changed) > 5 else ""
+        found: list[Line] = [(_TONES[state.colour], f"{self.head(state)} · {self.root.name}")]
+        found += [(Tone.DIM, f"  changed: {changed}")] if changed else []
+        found += [(Tone.WARN, f"  {row}") for row in state.note.splitlines()]
+        found += _failures(state, 10)
+        found += [(Tone.WARN, f"  flaky: {', '.join(state.flaky[:5])}")] if state.flaky else []
+        return found
+
     @staticmethod
-    def _is_news(state: WatchState) -> bool:
-        return state.colour is Colour.RED
-
-    def lines(self, state: WatchState) -> list[str]:
-        changed = ", ".join(state.changed[:5]) + (
-            f" and {len(state.changed) - 5} more" if len(state.changed) > 5 else ""
-        )
-        parts = [self.head(state)]
-        parts += [f"  changed: {changed}"] if changed else []
-        parts += [f"  {state.note}"] if state.note else []
-        parts += self._failures(state, 10)
-        parts += [f"  flaky: {', '.join(state.flaky[:5])}"] if state.flaky else []
-        return parts
-
-    def head(self, state: WatchState) -> str:
-        totals = state.totals
-        counts = f"{totals.passed} passed" if totals.tests else ""
-        counts += f", {totals.failed + totals.errors} failed" if totals.failed + totals.errors else ""
-        times = [f"affected {state.affected_s:.2f} s"] if state.affected_s is not None else []
-        times += [f"everything {state.everything_s:.2f} s"] if state.everything_s is not None else []
-        words = [self.paint(_TONES[state.colour], str(state.colour).upper()), _WORDS[state.stage]]
+    def head(state: WatchState) -> str:
+        words = [str(state.colour).upper(), _WORDS[state.stage]]
         words += [f"{state.chosen} chosen"] if state.stage is Stage.AFFECTED else []
-        return " · ".join([*words, *([counts] if counts and state.stage is Stage.IDLE else []), *times])
+        words += [_counts(state)] if state.totals.tests and state.stage is Stage.IDLE else []
+        words += [f"affected {state.affected_s:.2f} s"] if state.affected_s is not None else []
+        words += [f"everything {state.everything_s:.2f} s"] if state.everything_s is not None else []
+        return " · ".join(words)
 
-    def _failures(self, state: WatchState, most: int) -> list[str]:
-        lines = [
-            self.paint(Tone.BAD, f"  ✗ {error.file}:{error.line} {error.type}: {_short(error.message)}")
-            for error in state.broken[:most]
-        ]
-        for test in state.failing[:most]:
-            lines += self._failure(test)
-        left = len(state.failing) - most
-        return lines + ([f"  … and {left} more"] if left > 0 else [])
+    @staticmethod
+    def _news(state: WatchState) -> list[Line]:
+        if state.colour is not Colour.RED:
+            return []
+        return [(Tone.PLAIN, f"  {row}") for row in state.note.splitlines()] + _failures(state, 3)
 
-    def _failure(self, test: TestResult) -> list[str]:
-        lines = [self.paint(Tone.BAD, f"  ✗ {test.id}")]
-        failure = test.failure
-        if failure is None:
-            return lines
-        place = f"{failure.file}:{failure.line} " if failure.file else ""
-        lines.append(f"      {place}{failure.type}: {_short(failure.message)}")
-        if failure.expected is not None or failure.actual is not None:
-            lines.append(f"      expected {_short(wanted(failure) or '')}")
-            lines.append(f"      actual   {_short(failure.actual or '')}")
-        return lines
+
+def _counts(state: WatchState) -> str:
+    failed = state.totals.failed + state.totals.errors
+    return f"{state.totals.passed} passed" + (f", {failed} failed" if failed else "")
+
+
+def _failures(state: WatchState, most: int) -> list[Line]:
+    found = [
+        (Tone.BAD, f"  ✗ {error.file}:{error.line} {error.type}: {_short(error.message)}")
+        for error in state.broken[:most]
+    ]
+    for test in state.failing[:most]:
+        found += _failure(test)
+    left = len(state.failing) - most
+    return found + ([(Tone.PLAIN, f"  … and {left} more")] if left > 0 else [])
+
+
+def _failure(test: TestResult) -> list[Line]:
+    found, failure = [(Tone.BAD, f"  ✗ {_short(test.id)}")], test.failure
+    if failure is None:
+        return found
+    place = f"{failure.file}:{failure.line} " if failure.file else ""
+    texts = [f"{place}{failure.type}: {_short(failure.message)}"]
+    if failure.expected is not None or failure.actual is not None:
+        texts += [f"expected {_short(wanted(failure) or '')}", f"actual   {_short(failure.actual or '')}"]
+    return found + [(Tone.PLAIN, f"      {text}") for text in texts]
+
+
+def _wrapped(line: Line, columns: int) -> list[Line]:
+    """Broken where the terminal would, so that its rows can be counted; what follows is indented as its beginning."""
+    tone, text = line
+    indent = " " * min(len(text) - len(text.lstrip()), columns // 3)
+    rows, rest = [text[:columns]], text[columns:]
+    width = max(1, columns - len(indent))
+    rows += [f"{indent}{rest[at : at + width]}" for at in range(0, len(rest), width)]
+    return [(tone, row) for row in rows]
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return line if len(line) <= _VALUE_CHARS else f"{line[:_VALUE_CHARS]}…"

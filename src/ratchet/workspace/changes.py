@@ -19,7 +19,9 @@ from pathlib import Path
 from ratchet.workspace.git import git, text
 from ratchet.workspace.trees import is_excluded
 
-QUIET_S, PATIENCE_S, POLL_S = 0.04, 0.5, 1.0
+QUIET_S, PATIENCE_S, POLL_S = 0.01, 0.5, 1.0
+# A save is over at once. Many files, or one batch soon after another, are a tool at work: it is given more time.
+FEW, BUSY_S, BUSY_QUIET_S = 8, 0.5, 0.1
 # More than so many paths at once is a branch switch, not a save: git is quicker at saying what differs.
 MANY = 400
 _MODIFY, _ATTRIB, _CLOSE_WRITE, _MOVED, _CREATE, _DELETE, _DELETE_SELF = 0x2, 0x4, 0x8, 0xC0, 0x100, 0x200, 0x400
@@ -38,6 +40,12 @@ class Batch:
 
     def __bool__(self) -> bool:
         return bool(self.paths or self.whole or self.gone or self.git)
+
+
+def quiet_after(batch: Batch, *, since_s: float) -> float:
+    """How long nothing must happen before a batch is told, that began so long after the one before it was."""
+    busy = len(batch.paths) > FEW or batch.whole or since_s < BUSY_S
+    return BUSY_QUIET_S if busy else QUIET_S
 
 
 class Inotify:
@@ -83,7 +91,7 @@ class Changes:
 
     def __init__(self, root: Path, *, polling: bool = False) -> None:
         self.root, self._git_dir = str(root), text("rev-parse", "--absolute-git-dir", cwd=root)
-        self._batch, self._first_s, self._last_s = Batch(), 0.0, 0.0
+        self._batch, self._first_s, self._last_s, self._handed_s = Batch(), 0.0, 0.0, 0.0
         self._arrived = asyncio.Event()
         self._inotify = None if polling else self._start()
 
@@ -127,10 +135,12 @@ class Changes:
             await asyncio.sleep(left_s)
         batch, self._batch = self._batch, Batch()
         self._arrived.clear()
+        self._handed_s = time.monotonic()
         return batch
 
     def _left_s(self) -> float:
-        return min(self._last_s + QUIET_S, self._first_s + PATIENCE_S) - time.monotonic()
+        quiet_s = quiet_after(self._batch, since_s=self._first_s - self._handed_s)
+        return min(self._last_s + quiet_s, self._first_s + PATIENCE_S) - time.monotonic()
 
     def close(self) -> None:
         if self._inotify:

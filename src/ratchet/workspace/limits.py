@@ -10,6 +10,8 @@ import msgspec
 
 CGROUPS = Path("/sys/fs/cgroup")
 _PERIOD_US = 100_000
+# When the machine runs out of memory the kernel looks for somebody to kill: a step, not the developer's editor or us.
+_FIRST_TO_GO = "{ echo 1000 > /proc/self/oom_score_adj; } 2>/dev/null"
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,8 +51,7 @@ class Group:
             self._make()
         # 0 is whoever writes it: the shell moves itself, then becomes the command.
         moves = [f"echo 0 > '{folder}/cgroup.procs'" for folder in self.folders]
-        script = "; ".join([*moves, *self._rlimits(), 'exec "$@"'])
-        return ["sh", "-c", script, "sh"] if moves or self._rlimits() else []
+        return ["sh", "-c", "; ".join([_FIRST_TO_GO, *moves, *self._rlimits(), 'exec "$@"']), "sh"]
 
     def _make(self) -> None:
         self._made = True

@@ -32,7 +32,8 @@ _TOOLS = {"PYTHONUSERBASE": ".local", "RUSTUP_HOME": ".rustup", "CARGO_HOME": ".
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """`share` are paths agents may write besides the workspace; `hide` are covered for everyone."""
+    """`share` are paths agents may write besides the workspace; `hide` are covered for everyone, and `secret` are even
+    for who names them: with our own token, what runs in a workspace could ask the server for anything."""
 
     mode: str = "auto"
     agent_network: bool = True
@@ -41,6 +42,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     bounds: Bounds = Bounds()
     share: tuple[str, ...] = ()
     hide: tuple[str, ...] = ()
+    secret: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=1)
@@ -69,6 +71,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     read_only: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
     hide: tuple[str, ...] = ()
+    secret: tuple[str, ...] = ()
     network: bool = False
     limits: tuple[str, ...] = ()
 
@@ -100,29 +103,31 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
             *("--tmpfs", "/tmp", "--tmpfs", "/var/tmp", "--tmpfs", "/run", "--dir", HOME),  # noqa: S108
             *("--ro-bind-try", "/run/systemd/resolve", "/run/systemd/resolve"),
-            *self._covered(),
+            *_covered(self.hide),
             *_bind("--ro-bind-try", [*self._still_seen(), *_named(argv)]),
             *("--bind" if self.content else "--ro-bind", self.record.path, self.record.path),
             *_bind("--ro-bind-try", self.read_only),
             *_shared(self.writable),
             *_bind("--bind", more),
+            *_covered(self.secret),
         ]
-
-    def _covered(self) -> list[str]:
-        words: list[str] = []
-        for name in self.hide:
-            path = str(Path(name).expanduser())
-            if os.path.isdir(path):
-                words += ["--tmpfs", path]
-            elif os.path.exists(path):
-                words += ["--ro-bind", "/dev/null", path]
-        return words
 
     def _still_seen(self) -> list[str]:
         """What must stay visible although the folder it is in is covered: all that git needs, the interpreter, us."""
         git = [self.record.repo, self.record.git_dir, self.record.base, f"{self.record.layer}/upper"]
         needed = [*git, sys.prefix, sys.base_prefix, str(Path(__file__).parents[2])]
         return [path for path in needed if path.startswith(tuple(f"{mask}/" for mask in _MASKED))]
+
+
+def _covered(names: Sequence[str]) -> list[str]:
+    words: list[str] = []
+    for name in names:
+        path = str(Path(name).expanduser())
+        if os.path.isdir(path):
+            words += ["--tmpfs", path]
+        elif os.path.exists(path):
+            words += ["--ro-bind", "/dev/null", path]
+    return words
 
 
 def _named(argv: Sequence[str]) -> list[str]:
@@ -212,6 +217,7 @@ class Sandboxes:
             read_only=read_only,
             writable=writable,
             hide=self.settings.hide,
+            secret=self.settings.secret,
             network=network,
             limits=limits,
         )

@@ -60,16 +60,11 @@ def by_me() -> By:
     return By(by=getpass.getuser())
 
 
-def token_file() -> Path:
-    """Where this user's server keeps its token, so that the same user's commands find it."""
-    return places.user_state() / "server-token"
-
-
 def _remote(server: str, file: Path | None) -> Desk:
     from ratchet.client import Client  # noqa: PLC0415
     from ratchet.surfaces.http import auth  # noqa: PLC0415
 
-    kept = token_file()
+    kept = places.token_file()
     token = auth.given_token(os.environ, file) or (auth.kept_token(kept) if kept.exists() else "")
     if not token:
         raise UsageError("a server's token is needed", hint=f"RATCHET_TOKEN, or --token-file; the server has {kept}")

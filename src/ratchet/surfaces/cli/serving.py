@@ -16,13 +16,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ratchet import config
+from ratchet import config, places
 from ratchet.core import api
 from ratchet.core.item import ItemStatus
 from ratchet.errors import EnvironmentCannot, UsageError
 from ratchet.surfaces import board
 from ratchet.surfaces.cli.common import Arguments, Command, open_factory, say, show, show_json
-from ratchet.surfaces.cli.desk import local_desk, open_desk, root_of, server_argument, token_file
+from ratchet.surfaces.cli.desk import local_desk, open_desk, root_of, server_argument
 from ratchet.surfaces.paint import Paint, painter
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _token(arguments: Arguments) -> tuple[str, str]:
             f"{arguments.host} can be reached by others: that takes a token of your choice",
             hint="RATCHET_TOKEN=… or --token-file FILE; or leave --host away",
         )
-    return auth.kept_token(token_file()), str(token_file())
+    return auth.kept_token(places.token_file()), str(places.token_file())
 
 
 def top(arguments: Arguments) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
+from pathlib import Path
 from typing import TextIO
 
 import msgspec
@@ -35,13 +37,19 @@ def watch(arguments: Arguments) -> int:
     )
 
     async def live() -> WatchState:
-        view = _lines if arguments.json else WatchView(sys.stdout, root=suite.folder)
-        watching = Watch(suite, wishes, view)
+        watching = Watch(suite, wishes, _lines if arguments.json else _screen(suite.folder))
         if wishes.follows is Follows.MANUAL and not wishes.once:
             _on_enter(sys.stdin, watching)
         return await watching.run()
 
     return exit_code(wait_for(live()))
+
+
+def _screen(folder: Path) -> WatchView:
+    view = WatchView(sys.stdout, root=folder)
+    if view.terminal:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, view.again)
+    return view
 
 
 def exit_code(state: WatchState) -> int:
