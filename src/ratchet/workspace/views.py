@@ -171,8 +171,10 @@ class GitWorkspace(ABC):
         self._inside("reset", "--quiet", "--mixed", commit, env=own)
 
     def hold(self, commit: str) -> None:
-        if self.tip() != commit:
-            self._source("update-ref", "-m", "ratchet: put back", self.ref, commit)
+        there = self.tip()
+        if there != commit:
+            # From where it was seen: a dead worker's git that is slow to die must not undo what was done since.
+            self._source("update-ref", "-m", "ratchet: put back", self.ref, commit, there)
             self.follow(commit)
 
     def read(self, tree: str, path: str) -> bytes | None:
