@@ -186,8 +186,9 @@ class GitWorkspace(ABC):
         return dict(zip(asked, self.trees.contents(names, b"blob"), strict=True))
 
     def tip(self) -> str:
+        """Where the branch is; empty when somebody deleted it."""
         there = branch_tip(self.record.git_dir, self.ref)
-        return there if is_id(there) else self._source("rev-parse", "--verify", self.ref).decode().strip()
+        return there if is_id(there) or not there else self._source("rev-parse", "--verify", self.ref).decode().strip()
 
     def find_commit(self, key: str, *, since: str) -> str | None:
         log = self._source("log", "-z", "--format=%H%n%B", f"{since}..{self.ref}").decode(errors="replace")
