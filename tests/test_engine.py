@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from ratchet.core.failure import Reason
 from ratchet.core.state import RunStatus
 from ratchet.errors import LeaseHeld, UsageError
 from ratchet.process import this_process
+from ratchet.steps import cross
 from ratchet.surfaces.live import silent
 from tests.support import (
     AUDIT,
@@ -325,3 +328,27 @@ def test_every_receipt_says_what_it_was_made_from(tmp_path: Path) -> None:
     assert outcome.kind == implement.outcome == "change_proposed"
     mirrored = place / ".ratchet/runs" / state.run / "receipts" / implement.item / f"step-{implement.step}.json"
     assert msgspec.json.decode(mirrored.read_bytes())["key"] == implement.key
+
+
+def test_what_a_cancelled_caller_waited_for_may_fail_in_silence() -> None:
+    told: list[object] = []
+
+    async def cancelled() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context))
+        begun, go = threading.Event(), threading.Event()
+
+        def fail() -> None:
+            begun.set()
+            go.wait()
+            raise OSError
+
+        waiting = asyncio.ensure_future(cross(fail))
+        await asyncio.to_thread(begun.wait)
+        waiting.cancel()
+        asyncio.get_running_loop().call_soon(go.set)
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        gc.collect()
+
+    asyncio.run(cancelled())
+    assert not told

@@ -15,6 +15,7 @@ import msgspec
 
 from ratchet.core.gates import Gate
 from ratchet.core.policy import Count, Policy
+from ratchet.core.queue import AGING_S
 from ratchet.core.receipt import Price
 from ratchet.errors import ConfigError
 
@@ -199,7 +200,8 @@ class Config(_Section, frozen=True, kw_only=True):
     `env` names variables that agents may see besides the usual ones; `prices` says what a model's tokens cost, by
     the model's name, for agents that do not say it themselves: `[prices."MODEL"] in_usd = …, out_usd = …` a million;
     `prompts` is the folder of the project's own prompt templates; `history_tokens` is how much of what earlier roles
-    said goes into a prompt."""
+    said goes into a prompt; `aging_s` is how much longer an item must have waited to go before one of the next higher
+    priority, 0 never does."""
 
     agent: str = ""
     store: str = ""
@@ -208,6 +210,7 @@ class Config(_Section, frozen=True, kw_only=True):
     prompts: str = ".ratchet/prompts"
     history_tokens: Annotated[int, msgspec.Meta(ge=0, le=100_000)] = 2_000
     lease_s: Seconds = 60.0
+    aging_s: NotNegative = AGING_S
     test: Tests = Tests()
     workspace: WorkspaceConfig = WorkspaceConfig()
     sandbox: SandboxConfig = SandboxConfig()

@@ -186,6 +186,8 @@ class Engine:
         if isinstance(last, ev.RunCompleted):
             await self._record_lost_spending()
         if not (isinstance(last, ev.RunFailed) and self.retry_s is not None):
+            if isinstance(last, ev.RunParked):
+                self._hold.ending.set()  # the lease ends with it, in the same transaction
             await self._append([*facts, last])
             await cross(self._check_late)
             return
@@ -221,7 +223,7 @@ class Engine:
             self._held = answer.paths
             return True
         detail = f"{answer.asked} is held by {answer.run} ({answer.worker})"
-        await self._append([ev.RunParked(reason=ParkReason.BLOCKED, detail=detail, until=_in(BLOCKED_S))])
+        await self._end([ev.RunParked(reason=ParkReason.BLOCKED, detail=detail, until=_in(BLOCKED_S))])
         return False
 
     def lock(self, paths: list[str]) -> list[str]:

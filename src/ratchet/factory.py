@@ -76,7 +76,7 @@ class Factory:
     def __init__(self, repo: Repository, config: Config, *, store: Store | None = None) -> None:
         """`store` is somebody else's to close; without it the configured one is opened."""
         self.repo, self.config, self._lent = repo, config, store
-        self.store: Store = store or open_store(store_address(config, repo.root), gone=is_gone)
+        self.store: Store = store or open_store(store_address(config, repo.root), gone=is_gone, aging_s=config.aging_s)
         self.workspaces = open_workspaces(config)
         self.redactor = Redactor(secrets_in(os.environ))
         self._opened: list[Sandboxes] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -11,11 +12,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from ratchet.core import events as ev
 from ratchet.core.failure import Reason
-from ratchet.core.item import ItemStatus, Priority
+from ratchet.core.item import ParkReason, Priority
 from ratchet.core.lease import Lease
 from ratchet.core.locks import Blocked, overlap
 from ratchet.core.queue import Limits, NoWork
+from ratchet.core.retry import After, retry
 from ratchet.errors import LeaseLost, UsageError
 from ratchet.store import Cancelled
 from tests.contract.servers import new_world
@@ -40,6 +43,7 @@ class Machine(RuleBasedStateMachine):
         self.status: dict[str, str] = {}
         self.place: dict[str, tuple[float, str]] = {}
         self.not_before: dict[str, float] = {}
+        self.returns: dict[str, int] = {}
         self.leases: dict[str, tuple[Lease, float]] = {}
         self.paths: dict[str, set[str]] = {}
         self.stale: list[Lease] = []
@@ -61,13 +65,20 @@ class Machine(RuleBasedStateMachine):
 
     def sweep(self) -> None:
         for item in [item for item, (_, until) in self.leases.items() if until <= self.now]:
-            self.end(item, "queued")
+            self.end(item, self.lost(item))
+
+    def lost(self, item: str) -> str:
+        """What becomes of an item whose worker is gone: one that loses too many waits longer each time."""
+        after = retry(Reason.WORKER_LOST, attempts=0, returns=self.returns[item])
+        self.returns[item] = after.returns
+        self.not_before[item] = self.now + after.delay_s if after.delay_s else 0
+        return "parked" if after.after is After.PARK else "queued"
 
     @rule(priority=st.sampled_from(list(Priority)))
     def add(self, priority: Priority) -> None:
         name = f"i{len(self.status):03}"
         self.store.add(named(name, priority=priority))
-        self.status[name], self.not_before[name] = "queued", 0
+        self.status[name], self.not_before[name], self.returns[name] = "queued", 0, 0
         self.place[name] = (self.now + RANKS[priority] * 86_400, name)
 
     @rule(limit=st.sampled_from([None, 2]))
@@ -97,24 +108,24 @@ class Machine(RuleBasedStateMachine):
         self.leases[lease.item] = (lease, self.now + TTL_S)
 
     @precondition(lambda self: self.leases)
-    @rule(data=st.data(), how=st.sampled_from(["complete", "release", "kill", "crash"]))
+    @rule(data=st.data(), how=st.sampled_from(["complete", "release", "park", "kill", "crash"]))
     def finish(self, data: Any, how: str) -> None:
         lease = self.some(data)
         if how == "complete":
             self.store.complete(lease, commits=1, head="h")
         elif how == "release":
             self.store.release(lease)
+        elif how == "park":
+            self.store.append(lease, [ev.RunParked(reason=ParkReason.REVIEW, detail="look")])
         elif how == "kill":
             assert self.store.kill(lease.worker, by="ann")
         else:
             after = self.store.fail(lease, Reason.AGENT_CRASHED, "boom")
-            self.not_before[lease.item] = self.now + after.delay_s
+            self.not_before[lease.item], self.returns[lease.item] = self.now + after.delay_s, after.returns
         row = self.store.get(lease.item)
-        ends = {"complete": ("completed",), "release": ("queued",), "kill": ("queued", "parked")}
-        assert row.status in ends.get(how, ("queued", "failed"))
-        if how == "kill":  # a run that comes back too often waits
-            self.not_before[lease.item] = self.now + 1800 if row.not_before else 0
-            assert row.returns <= 8
+        ends = {"complete": "completed", "release": "queued", "park": "parked"}
+        wanted = self.lost(lease.item) if how == "kill" else ends.get(how, row.status)
+        assert row.status == wanted and row.status in (*OVER, "queued", "parked")
         self.end(lease.item, row.status)
 
     @precondition(lambda self: self.status)
@@ -127,7 +138,7 @@ class Machine(RuleBasedStateMachine):
             assert self.status[item] in ("assigned", "completed")
         else:
             assert self.status[item] in ("failed", "cancelled", "queued", "parked")
-            self.status[item], self.not_before[item] = "queued", 0
+            self.status[item], self.not_before[item], self.returns[item] = "queued", 0, 0
 
     @precondition(lambda self: self.status)
     @rule(data=st.data())
@@ -192,15 +203,15 @@ class Machine(RuleBasedStateMachine):
             if until > self.now and self.paths.get(i)
         }
         assert self.store.locks("/r") == live
-        assert all(row.status is not ItemStatus.PARKED for row in rows)
 
 
 class OnPostgres(Machine):
     backend = "postgres"
 
 
+TIMES = int(os.environ.get("RATCHET_EXAMPLES", "1"))
 _QUICK: dict[str, Any] = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True}
 TestOnSqlite = Machine.TestCase
-TestOnSqlite.settings = settings(max_examples=25, stateful_step_count=30, **_QUICK)
+TestOnSqlite.settings = settings(max_examples=25 * TIMES, stateful_step_count=30, **_QUICK)
 TestOnPostgres = OnPostgres.TestCase
-TestOnPostgres.settings = settings(max_examples=12, stateful_step_count=25, **_QUICK)
+TestOnPostgres.settings = settings(max_examples=12 * TIMES, stateful_step_count=25, **_QUICK)

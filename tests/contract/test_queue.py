@@ -407,6 +407,17 @@ def test_what_is_parked_until_a_time_comes_back_at_that_time(world: World, store
     assert take(store, "2").run == lease.run
 
 
+def test_what_its_worker_parked_stays_parked_though_the_worker_dies_at_once(world: World, store: Store) -> None:
+    store.add(named("a", footprint=["src"]))
+    lease = take(store)
+    store.append(lease, [ev.RunParked(reason=ParkReason.QUESTION, detail="which?")])
+    assert store.workers(live=True) == [] and store.locks(store.item("a").repo) == {}
+    world.pass_time(3_600)
+    assert store.expire() == [] and store.get("a").status == "parked" and store.get("a").returns == 0
+    with pytest.raises(LeaseLost):
+        store.append(lease, [ev.RunClaimed(worker="late")])
+
+
 # --- looking ------------------------------------------------------------------------------------------------------
 
 

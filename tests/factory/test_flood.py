@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -15,7 +17,7 @@ import pytest
 
 from ratchet.core.item import ItemStatus
 from ratchet.store import Store
-from tests.contract.servers import fresh_database
+from tests.contract.servers import Server, fresh_database
 from tests.factory import flood
 from tests.factory.conftest import SEEN
 
@@ -117,4 +119,30 @@ def test_the_same_with_the_dispatcher_killed_in_the_middle(tmp_path: Path, addre
         return running
 
     flooded(tmp_path, address, size, kill_it, disturbed="dispatcher", killed=killed)
+    assert not due
+
+
+def test_the_same_with_the_database_killed_and_started_again_in_the_middle(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    # Not below pytest's own folder: every pytest that starts takes away the right to enter that from other users.
+    home = Path(tempfile.mkdtemp(prefix="ratchet-pg-"))
+    server = Server(home / "pg")
+    due = [size[0] // 4, size[0] // 2, size[0] * 3 // 4]
+    killed: list[int] = []
+
+    def kill_it(store: Store, running: Running) -> Running:
+        done = sum(count.items for count in store.stats() if count.status is ItemStatus.COMPLETED)
+        if due and done >= due[0]:
+            killed.append(due.pop(0))
+            server.restart()
+        with suppress(subprocess.TimeoutExpired):
+            running.wait(0.1)
+        return running
+
+    try:
+        flooded(tmp_path, server.address, size, kill_it, disturbed="database", killed=killed)
+    finally:
+        server.stop()
+        shutil.rmtree(home)
     assert not due

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from ratchet.core.item import Item, ItemStatus
 from ratchet.core.state import RunState, RunStatus
 from ratchet.errors import LeaseHeld
 from ratchet.factory import Factory
+from ratchet.surfaces import board
+from ratchet.surfaces.paint import painter
 from tests.support import APPROVED, AUDIT, COMPLETE, GOOD_SCRIPT, IMPLEMENT, open_factory, ratchet, small_project
 
 HANG = {"fail": "hang"}
@@ -71,13 +74,14 @@ def test_after_the_last_retry_it_has_failed(tmp_path: Path) -> None:
         assert factory.store.get(item).status is ItemStatus.FAILED
 
 
-def test_the_wait_before_a_retry_is_kept(tmp_path: Path) -> None:
+def test_the_wait_before_a_retry_is_kept_and_shown(tmp_path: Path) -> None:
     place = small_project(tmp_path, GOOD_SCRIPT | {"audit": []})
     with open_factory(place) as factory:
         item = factory.add(place / "SPEC.md").id
         carried(factory, item, retry_s=[3600.0])
         row = factory.store.get(item)
         assert row.status is ItemStatus.QUEUED and row.not_before > row.item.created_at[:10]
+    assert "again in 60m: " in board.items([row], painter(colour=False), now=datetime.now(UTC))
 
 
 def test_in_the_foreground_a_failure_is_the_end_unless_retries_are_asked_for(tmp_path: Path) -> None:

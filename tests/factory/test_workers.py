@@ -325,7 +325,9 @@ def test_a_commit_of_a_worker_that_lost_its_lease_is_found_by_its_key_and_kept(
 
 
 def test_a_worker_shows_the_iteration_its_run_is_in(world: World) -> None:
-    item = world.add("thing", delay_s=2.5)  # longer than a heartbeat takes to come round
+    item, told = world.add("thing"), flood.script("thing")
+    told["audit"][1]["delay_s"] = 2.5  # longer than a heartbeat takes to come round
+    (world.place.parent / "scripts" / "thing.json").write_bytes(msgspec.json.encode(told))
     world.start("--once")
     shown = set[int]()
 

@@ -209,3 +209,16 @@ def test_a_wrong_add_is_told_before_anything_is_queued(
     capsys.readouterr()
     assert main(["queue"]) == 0
     assert "Nothing is waiting" in capsys.readouterr().out
+
+
+def test_how_long_low_priority_waits_is_configured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(repo_path(tmp_path))
+    for aging, first in (("0", "high"), ("0.000001", "low")):
+        assert main(["add", "-d", f"low {aging}", "--priority", "low", "--set", f"aging_s={aging}"]) == 0
+        assert main(["add", "-d", f"high {aging}", "--priority", "high", "--set", f"aging_s={aging}"]) == 0
+        capsys.readouterr()
+        assert main(["queue"]) == 0
+        rows = [row for row in capsys.readouterr().out.splitlines() if row.endswith(f" {aging}")]
+        assert first in rows[0], rows

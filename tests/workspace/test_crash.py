@@ -14,7 +14,7 @@ import pytest
 from ratchet.process import this_process
 from ratchet.workspace.branches import branch_tip, drop_branch, make_branch
 from ratchet.workspace.registry import Workspaces
-from tests.workspace.conftest import make, sh
+from tests.workspace.conftest import commit_all, make, sh
 
 DIES = """
 import os, subprocess, sys
@@ -136,3 +136,15 @@ def test_a_branch_is_dropped_wherever_git_keeps_it(plain: Workspaces, repo: Path
     drop_branch(str(repo / ".git"), ref)
     drop_branch(str(repo / ".git"), ref)
     assert ref not in sh("git", "for-each-ref", cwd=repo)
+
+
+def test_a_branch_that_an_agent_deleted_or_moved_is_put_back(plain: Workspaces, repo: Path) -> None:
+    workspace = make(plain, repo)
+    head = workspace.tip()
+    (repo / "astray").write_text("x")
+    astray = commit_all(repo, "astray")
+    for damage in (["-d", workspace.ref], [workspace.ref, astray]):
+        sh("git", "update-ref", *damage, cwd=repo)
+        workspace.hold(head)
+        assert workspace.tip() == head
+    plain.destroy("one")

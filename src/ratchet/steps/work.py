@@ -40,6 +40,8 @@ async def cross(function: Callable[..., T], *args: object, **kwargs: object) -> 
         return await asyncio.shield(work)
     except asyncio.CancelledError:
         await asyncio.wait({work})
+        if not work.cancelled():
+            work.exception()  # looked at: nobody is left to hear of it, and it is no defect that nobody does
         raise
 
 

@@ -256,6 +256,7 @@ _ENDS: dict[type[Event], WorkerStatus] = {
     ev.RunFailed: WorkerStatus.FAILED,
     ev.RunAborted: WorkerStatus.KILLED,
     ev.RunReturned: WorkerStatus.FAILED,
+    ev.RunParked: WorkerStatus.RELEASED,
 }
 
 
@@ -272,6 +273,8 @@ def _move(db: Transaction, lease: Lease, event: Event, at: str) -> None:
     db.run(_MOVE_ITEM, status, reason, until, detail, lease.item, lease.run)
     if type(event) in _ENDS:
         close_lease(db, lease.run, lease.epoch, _ENDS[type(event)], detail=detail, at=at)
+    if isinstance(event, ev.RunParked):  # the run goes on, but not by this worker
+        db.run(FENCE, lease.run, lease.epoch)
     if status in (ItemStatus.FAILED, ItemStatus.CANCELLED):
         block_dependants(db, lease.item)
     if status is ItemStatus.QUEUED or (status is ItemStatus.COMPLETED and db.one(_IS_NEEDED, lease.item)):

@@ -108,8 +108,13 @@ def _sums(queue: Sequence[Count]) -> dict[ItemStatus, int]:
 def _item(row: ItemRow, paint: Paint, now: datetime) -> str:
     status = paint(_TONES.get(row.status, Tone.PLAIN), f"{row.status:<12}")
     age = _age((now - datetime.fromisoformat(row.item.created_at)).total_seconds())
-    why = paint(Tone.DIM, f"  {_plain(row.detail)}") if row.detail else ""
+    why = paint(Tone.DIM, f"  {_plain(_why(row, now))}") if row.detail else ""
     return f"{row.item.id:<29} {status} {row.item.priority:<9} {age:>6}  {_plain(row.item.title)}{why}"
+
+
+def _why(row: ItemRow, now: datetime) -> str:
+    left_s = (datetime.fromisoformat(row.not_before) - now).total_seconds() if row.not_before else 0.0
+    return f"again in {_age(left_s)}: {row.detail}" if left_s > 0 else row.detail
 
 
 def _worker(row: WorkerRow, paint: Paint, now: datetime) -> str:

@@ -172,8 +172,10 @@ class GitWorkspace(ABC):
         self._inside("reset", "--quiet", "--mixed", commit, env=own)
 
     def hold(self, commit: str) -> None:
-        if self.tip() != commit:
-            self._source("update-ref", "-m", "ratchet: put back", self.ref, commit)
+        there = self.tip()
+        if there != commit:
+            # From where it was seen: a dead worker's git that is slow to die must not undo what was done since.
+            self._source("update-ref", "-m", "ratchet: put back", self.ref, commit, there)
             self.follow(commit)
 
     def read(self, tree: str, path: str) -> bytes | None:
@@ -185,8 +187,9 @@ class GitWorkspace(ABC):
         return dict(zip(asked, self.trees.contents(names, b"blob"), strict=True))
 
     def tip(self) -> str:
+        """Where the branch is; empty when somebody deleted it."""
         there = branch_tip(self.record.git_dir, self.ref)
-        return there if is_id(there) else self._source("rev-parse", "--verify", self.ref).decode().strip()
+        return there if is_id(there) or not there else self._source("rev-parse", "--verify", self.ref).decode().strip()
 
     def find_commit(self, key: str, *, since: str) -> str | None:
         log = self._source("log", "-z", "--format=%H%n%B", f"{since}..{self.ref}").decode(errors="replace")
