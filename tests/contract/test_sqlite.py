@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -14,8 +17,9 @@ import msgspec
 import pytest
 
 from ratchet.core import events as ev
-from ratchet.errors import EnvironmentCannot, LedgerBroken, StoreNewer
+from ratchet.errors import EnvironmentCannot, LeaseLost, LedgerBroken, StoreNewer
 from ratchet.store import Store, open_store
+from ratchet.store.database import Transaction
 from ratchet.store.sqlite import SqliteStore
 from tests.contract.servers import World
 from tests.contract.test_races import at_once
@@ -98,6 +102,65 @@ def test_threads_that_write_at_once_share_their_waits_for_the_disk(store: Store)
     at_once(*[partial(write, name) for name in range(threads)])
     assert sum(count.items for count in store.stats()) == threads * each
     assert said.count("COMMIT") * 3 < threads * each
+
+
+def _held_up(store: SqliteStore) -> tuple[threading.Thread, threading.Event]:
+    """Somebody who has the turn to write until the event is set."""
+    begun, go_on = threading.Event(), threading.Event()
+    thread = threading.Thread(target=store._write, args=(lambda _db: begun.set() or go_on.wait(30),))  # type: ignore[func-returns-value]
+    thread.start()
+    assert begun.wait(30)
+    return thread, go_on
+
+
+def _until_waiting(store: SqliteStore, number: int) -> None:
+    while len(store._waiting) < number:
+        os.sched_yield()
+
+
+def test_who_gives_up_half_way_takes_nobody_along(store: Store) -> None:
+    assert isinstance(store, SqliteStore)
+
+    def half(db: Transaction) -> None:
+        db.run("UPDATE items SET detail = 'half' WHERE id = 'a'")
+        raise LeaseLost("not mine")
+
+    store.add(item("a"))
+    turn, go_on = _held_up(store)
+    verbs = [partial(store.add, item("b")), partial(store._write, half), partial(store.add, item("c"))]
+    with ThreadPoolExecutor(3) as threads:
+        told = [threads.submit(verb) for verb in verbs]
+        _until_waiting(store, 3)
+        go_on.set()
+        assert [type(one.exception()) for one in told] == [type(None), LeaseLost, type(None)]
+    turn.join()
+    assert [(row.item.id, row.detail) for row in store.items().rows] == [("a", ""), ("b", ""), ("c", "")]
+
+
+def test_who_is_interrupted_while_waiting_holds_nobody_up(store: Store) -> None:
+    assert isinstance(store, SqliteStore)
+    turn, go_on = _held_up(store)
+    heard: list[type[BaseException]] = []
+
+    class Interrupted(BaseException):
+        pass
+
+    def wait() -> None:
+        try:
+            store.add(item("a"))
+        except Interrupted as error:
+            heard.append(type(error))
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    _until_waiting(store, 1)
+    assert waiting.ident
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(waiting.ident), ctypes.py_object(Interrupted))
+    go_on.set()
+    turn.join()
+    waiting.join()
+    assert heard == [Interrupted]
+    assert store.add(item("b")).id == "b"
 
 
 def test_a_full_disk_is_told_as_one_and_loses_nothing(world: World, store: Store) -> None:

@@ -58,8 +58,10 @@ class Pipe:
 
 def tell(folder: Path, topic: Topic) -> None:
     """Wake every listener. Nobody waits here: who has not read the last signal has one waiting."""
-    for path in folder.glob(f"{topic}-*"):
-        _poke(path)
+    with suppress(FileNotFoundError):
+        for entry in os.scandir(folder):
+            if entry.name.startswith(f"{topic}-"):
+                _poke(Path(entry.path))
 
 
 def _poke(path: Path) -> None:

@@ -7,7 +7,6 @@ import re
 import secrets
 import sqlite3
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -35,7 +34,11 @@ from ratchet.store.workers import Workers
 BUSY_S = 30.0
 READERS_MAX = 8
 TOGETHER_MAX = 64
-GATHER_S, NAP_S = 0.001, 0.0001
+GATHER_S = 0.001
+# What can be undone is kept in memory while it is being done: in a file, every page touched would be a write more.
+_PRAGMAS = ("synchronous = FULL", "foreign_keys = ON", "temp_store = MEMORY")
+# Pages that are changed again and again: kept by the one who writes, and copied back into the file less often.
+_WRITER = ("cache_size = -16384", "wal_autocheckpoint = 4000")
 _FEED = "SELECT place, events.* FROM feed JOIN events ON events.run = feed.run AND events.seq = feed.seq"
 
 
@@ -65,8 +68,10 @@ ORDER BY bm25(learnings_words), learnings.id LIMIT ?
         self._clock, self._gone, self._aging_s = clock, gone, aging_s
         self._turn, self._writing = threading.Condition(), False
         self._waiting, self._last = deque[_Ask](), 1
+        self._gathering: _Ask | None = None
+        self._wanted = 0
         self._signals = path.with_name(f"{path.name}-signals")
-        self._db = _connect(path)
+        self._db = _connect(path, *_WRITER)
         self._readers = Pool(lambda: _connect(path), most=READERS_MAX)
         try:
             _migrate(self._db, path)
@@ -101,20 +106,13 @@ ORDER BY bm25(learnings_words), learnings.id LIMIT ?
             raise _explained(error, self.path) from error
 
     def _write(self, act: Callable[[Transaction], T], *, durable: bool = True) -> T:
-        ask, mine = _Ask(act, at=stamp(self._clock()), durable=durable), False
+        ask = _Ask(act, at=stamp(self._clock()), durable=durable)
         try:
-            with self._turn:
-                self._waiting.append(ask)
-                self._turn.wait_for(lambda: ask.done or not self._writing)
-                mine = not ask.done  # else whoever had the turn before us took it along
-                self._writing = self._writing or mine
-            if mine:
+            if self._leads(ask):
                 self._serve(ask)
         finally:
-            if mine:
+            if ask.leads:
                 self._pass_on()
-        for topic in ask.topics:
-            tell(self._signals, topic)
         if isinstance(ask.error, sqlite3.Error):
             raise _explained(ask.error, self.path) from ask.error
         if ask.error:
@@ -122,31 +120,66 @@ ORDER BY bm25(learnings_words), learnings.id LIMIT ?
         answer: T = ask.answer
         return answer
 
-    def _pass_on(self) -> None:
+    # --- whose turn it is to write ---------------------------------------------------------------------------
+
+    def _leads(self, ask: _Ask) -> bool:
+        """Wait for the turn. False: whoever had it before us took the ask along."""
+        try:
+            if not self._first(ask):
+                ask.wake.acquire()
+        except BaseException:  # an interrupt: nobody may wait for who does not wait any more
+            with self._turn, suppress(ValueError):
+                self._waiting.remove(ask)
+            raise
+        return ask.leads
+
+    def _first(self, ask: _Ask) -> bool:
         with self._turn:
-            self._writing = False
-            self._turn.notify_all()
+            if not self._writing:
+                self._writing = ask.leads = True
+                return True
+            self._waiting.append(ask)
+            if self._gathering and len(self._waiting) >= self._wanted:
+                self._gathering.wake.release()
+                self._gathering = None
+            return False
+
+    def _pass_on(self) -> None:
+        """To one of those who wait, and nobody else wakes."""
+        with self._turn:
+            self._writing = bool(self._waiting)
+            if not self._waiting:
+                self._turn.notify_all()
+                return
+            ask = self._waiting.popleft()
+            ask.leads = True
+            ask.wake.release()
+
+    def _gather(self, own: _Ask) -> None:
+        """Who was answered together asks again together, once all are awake: a moment, and less than the disk takes."""
+        with self._turn:
+            self._wanted = self._last - 1
+            if len(self._waiting) >= self._wanted:
+                return
+            self._gathering = own
+        own.wake.acquire(timeout=GATHER_S)
+        self._gathering = None
 
     def _serve(self, own: _Ask) -> None:
         """Do all that was asked for meanwhile in one transaction: one wait for the disk, whatever their number."""
         if own.durable:
-            self._gather()
-        asks = [own]
-        while len(asks) < TOGETHER_MAX and self._waiting:
-            ask = self._waiting.popleft()
-            asks += [ask] if ask is not own and not ask.done else []
+            self._gather(own)
+        with self._turn:
+            asks = [own, *(self._waiting.popleft() for _ in range(min(len(self._waiting), TOGETHER_MAX - 1)))]
         self._last = max(len(asks), self._last - 1)
-        with self._waiting_for_disk(wait=any(ask.durable for ask in asks)):
-            if len(asks) > 1 and self._together(asks):
-                return
-            for ask in asks:
-                self._alone(ask)
-
-    def _gather(self) -> None:
-        """Who was answered together asks again together, once all are awake: a moment, and less than the disk takes."""
-        until = time.monotonic() + GATHER_S
-        while len(self._waiting) < self._last and time.monotonic() < until:
-            time.sleep(NAP_S)
+        try:
+            with self._waiting_for_disk(wait=any(ask.durable for ask in asks)):
+                self._do(asks)
+            for topic in set[Topic]().union(*(ask.topics for ask in asks)):
+                tell(self._signals, topic)
+        finally:
+            for ask in asks[1:]:
+                ask.wake.release()
 
     @contextmanager
     def _waiting_for_disk(self, *, wait: bool) -> Iterator[None]:
@@ -159,26 +192,40 @@ ORDER BY bm25(learnings_words), learnings.id LIMIT ?
         finally:
             self._db.execute("PRAGMA synchronous = FULL")
 
-    def _together(self, asks: list[_Ask]) -> bool:
-        """False, and nothing is written, when the database itself failed: then each one hears its own error."""
+    def _do(self, asks: list[_Ask]) -> None:
+        if len(asks) > 1 and self._together(asks):
+            return
+        for ask in asks:
+            self._alone(ask)
+
+    def _together(self, asks: list[_Ask], *, apart: bool = False) -> bool:
+        """False, and nothing is written, when the database itself failed: then each one hears its own error.
+
+        When one of them gives up half-way, all are done again `apart`, which costs a copy of every page they touch."""
         try:
             self._db.execute("BEGIN IMMEDIATE")
-            for ask in asks:
-                self._db.execute("SAVEPOINT ask")
-                ask.do(self._db)
-                if isinstance(ask.error, sqlite3.Error):
-                    raise ask.error
-                if ask.error:
-                    self._db.execute("ROLLBACK TO ask")
-                self._db.execute("RELEASE ask")
+            if not all(self._done_apart(ask) if apart else self._done(ask) for ask in asks):
+                _leave(self._db)
+                return not apart and not any(ask.failed for ask in asks) and self._together(asks, apart=True)
             self._db.execute("COMMIT")
         except sqlite3.Error:
             return False
         finally:
             _leave(self._db)
-        for ask in asks:
-            ask.done = True
         return True
+
+    def _done(self, ask: _Ask) -> bool:
+        before = self._db.total_changes
+        ask.do(self._db)
+        return ask.error is None or (not ask.failed and self._db.total_changes == before)
+
+    def _done_apart(self, ask: _Ask) -> bool:
+        self._db.execute("SAVEPOINT ask")
+        ask.do(self._db)
+        if ask.error:
+            self._db.execute("ROLLBACK TO ask")
+        self._db.execute("RELEASE ask")
+        return not ask.failed
 
     def _alone(self, ask: _Ask) -> None:
         try:
@@ -187,21 +234,28 @@ ORDER BY bm25(learnings_words), learnings.id LIMIT ?
             if ask.error is None:
                 self._db.execute("COMMIT")
         except sqlite3.Error as error:
-            ask.error = error
+            ask.fail(error)
         finally:
             _leave(self._db)
-        ask.done = True
 
 
 class _Ask:
-    """A verb that waits for its turn to write. It may be done twice; what counts is the last time."""
+    """A verb that waits for its turn to write. It may be done more than once; what counts is the last time.
+
+    `wake` is held until its turn has come (then it `leads`) or it was taken along."""
 
     def __init__(self, act: Callable[[Transaction], Any], *, at: str, durable: bool) -> None:
         self._act, self._key, self._at, self.durable = act, secrets.token_hex(KEY_BYTES), at, durable
         self.answer: Any = None
         self.error: Exception | None = None
         self.topics: set[Topic] = set()
-        self.done = False
+        self.wake, self.leads = threading.Lock(), False
+        self.wake.acquire()
+
+    @property
+    def failed(self) -> bool:
+        """It was the database that failed, not the verb that refused."""
+        return isinstance(self.error, sqlite3.Error)
 
     def do(self, db: sqlite3.Connection) -> None:
         transaction = _Transaction(db, self._key, self._at)
@@ -211,6 +265,9 @@ class _Ask:
             self.topics = transaction.topics
         except Exception as error:  # noqa: BLE001 — it is raised where the verb was called
             self.error = error
+
+    def fail(self, error: sqlite3.Error) -> None:
+        self.answer, self.error, self.topics = None, error, set()
 
 
 class _Transaction:
@@ -271,13 +328,13 @@ def _create(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, FILE_MODE))
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path, *pragmas: str) -> sqlite3.Connection:
     make_private_dir(path.parent)
     try:
         _create(path)
         db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         db.row_factory = sqlite3.Row
-        for pragma in ("synchronous = FULL", "foreign_keys = ON"):
+        for pragma in (*_PRAGMAS, *pragmas):
             db.execute(f"PRAGMA {pragma}")
     except (OSError, sqlite3.Error) as error:
         raise EnvironmentCannot(f"the database {path} cannot be opened: {error}") from error

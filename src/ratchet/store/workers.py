@@ -19,9 +19,13 @@ from ratchet.store.queue import Queue
 class Workers(Queue):
     def complete(self, lease: Lease, *, commits: int, head: str) -> None:
         """Raises LeaseLost; saying it twice is saying it once."""
-        if self._said(lease, WorkerStatus.COMPLETED):
-            return
-        self.append(lease, [ev.RunCompleted(commits=commits, head=head)])
+        event = ev.RunCompleted(commits=commits, head=head)
+        try:
+            self._append(lease, [event])
+        except LeaseLost:
+            if not self._said(lease, WorkerStatus.COMPLETED):
+                self._note_late(lease, kind_of(event), head=head, detail="")
+                raise
 
     def fail(self, lease: Lease, reason: Reason, detail: str, *, delays_s: Sequence[float] = DELAYS_S) -> Retry:
         """Give the run up: again later, to a person, or to its end, as `core.retry` decides. Raises LeaseLost."""
