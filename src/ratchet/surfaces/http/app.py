@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl
 
 import msgspec
-from starlette.routing import Route as StarletteRoute
-from starlette.routing import Router
 
 from ratchet.errors import RatchetError
 from ratchet.surfaces.http.auth import bearer
@@ -25,6 +23,7 @@ Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Any]
 Send = Callable[[Message], Any]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 BODY_MAX_BYTES = 1_000_000
 SEND_S = 30.0
@@ -33,14 +32,41 @@ _PRINTABLE = re.compile(rb"[!-~]{1,200}")
 _HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
 
-def make_app(house: House, routes: Sequence[Route] | None = None) -> Router:
+def make_app(house: House, routes: Sequence[Route] | None = None) -> App:
     """`routes` are those of the table unless others are named."""
     by_path: dict[str, list[Route]] = {}
     for route in table() if routes is None else routes:
         by_path.setdefault(route.path, []).append(route)
-    places = [StarletteRoute(path, Place(house, there)) for path, there in by_path.items()]
-    places.append(StarletteRoute("/mcp", Beyond(house, "/mcp", Door(house).open)))
-    return Router(places, redirect_slashes=False, default=nowhere)
+    places: dict[str, App] = {path: Place(house, there) for path, there in by_path.items()}
+    return Places({**places, "/mcp": Beyond(house, "/mcp", Door(house).open)})
+
+
+class Places:
+    """Which place a path names: looked up, not matched one after the other. An `{id}` is one whole part of it."""
+
+    def __init__(self, places: Mapping[str, App]) -> None:
+        self._places = places
+        self._named = tuple(dict.fromkeys(path.split("/").index("{id}") for path in places if "{id}" in path))
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return self._of(scope)(scope, receive, send)
+
+    def _of(self, scope: Scope) -> App:
+        if scope["type"] != "http":
+            return nowhere
+        scope["path_params"] = {}
+        if place := self._places.get(scope["path"]):
+            return place
+        parts = scope["path"].split("/")
+        for at in self._named:
+            if len(parts) > at and parts[at] and (place := self._places.get(_with_id(parts, at))):
+                scope["path_params"] = {"id": parts[at]}
+                return place
+        return nowhere
+
+
+def _with_id(parts: list[str], at: int) -> str:
+    return "/".join([*parts[:at], "{id}", *parts[at + 1 :]])
 
 
 async def nowhere(scope: Scope, _receive: Receive, send: Send) -> None:

@@ -83,6 +83,7 @@ def listen(host: str, port: int) -> socket.socket:
 def _settings(house: House) -> uvicorn.Config:
     return uvicorn.Config(
         make_app(house),
+        interface="asgi3",
         http=Held,
         ws="none",
         lifespan="off",
@@ -132,16 +133,19 @@ class _Server(uvicorn.Server):
 class Held(HttpToolsProtocol):
     """A request has a time, and its head a size: who sends it byte by byte keeps no connection open."""
 
-    _late: asyncio.TimerHandle | None = None
+    _looks: asyncio.TimerHandle | None = None
+    _due: float | None = None
     _in_head = True
     _bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        self._late = self.loop.call_later(REQUEST_S, transport.close)
+        self._due = self.loop.time() + REQUEST_S
+        self._look_again()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._in_time()
+        if self._looks:
+            self._looks.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -152,19 +156,23 @@ class Held(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        if self._late is None:
-            self._late = self.loop.call_later(REQUEST_S, self.transport.close)
+        if self._due is None:
+            self._due = self.loop.time() + REQUEST_S
 
     def on_headers_complete(self) -> None:
         self._in_head = False
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._in_time()
-        self._in_head, self._bytes = True, 0
+        self._due, self._in_head, self._bytes = None, True, 0
         super().on_message_complete()
 
-    def _in_time(self) -> None:
-        if self._late:
-            self._late.cancel()
-            self._late = None
+    def _look(self) -> None:
+        if self._due is not None and self._due <= self.loop.time():
+            self.transport.close()
+        else:
+            self._look_again()
+
+    def _look_again(self) -> None:
+        """One timer for a connection, not one for each request: a request that begins meanwhile is due after it."""
+        self._looks = self.loop.call_at(self._due or self.loop.time() + REQUEST_S, self._look)
