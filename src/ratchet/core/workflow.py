@@ -125,7 +125,10 @@ def last(state: RunState) -> str:
 
 def summary(state: RunState) -> str:
     """What was tried and did not count, for who takes over."""
-    tried = "; ".join(f"attempt {n}: {why}" for n, why in enumerate(state.feedback, start=1))
+    alike: dict[str, list[str]] = {}
+    for attempt, why in enumerate(state.feedback, start=1):
+        alike.setdefault(why, []).append(str(attempt))
+    tried = "; ".join(f"attempt {', '.join(attempts)}: {why}" for why, attempts in alike.items())
     return f"{state.attempts} attempts in vain. {tried}" if tried else "nothing was refused"
 
 
