@@ -27,3 +27,8 @@ def test_what_has_several_lines_stays_in_its_column() -> None:
     lines = told(ev.TaskUnfinished(step=1, task="T1", why="exit 1: Traceback\n  File x\nImportError: y\n")).splitlines()
     assert len({len(line) - len(line.lstrip()) for line in lines[1:]} - {23, 25}) == 0
     assert lines[0].index("T1") == 23 and lines[-1].strip() == "ImportError: y"
+
+
+def test_every_gate_that_passed_is_named() -> None:
+    gates = ["compile", "unit", "lint", "cheats", "judge"]
+    assert told(ev.StepVerified(step=1, gates=gates, warnings=[])).endswith("passed: compile, unit, lint, cheats, judge")

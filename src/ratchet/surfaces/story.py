@@ -189,7 +189,7 @@ def _(event: ev.StepReverted | ev.RefactorReverted | ev.RevisionReverted) -> Lin
 def _(event: ev.StepVerified | ev.RevisionVerified) -> Line | None:
     if event.warnings:
         return Line("gates", "; ".join(event.warnings), Tone.WARN)
-    return Line("gates", f"passed: {_list(event.gates)}", Tone.DIM) if event.gates else None
+    return Line("gates", f"passed: {', '.join(event.gates)}", Tone.DIM) if event.gates else None
 
 
 @line_of.register
