@@ -30,6 +30,9 @@ from tests.workflows.scenes import (
 )
 
 
+ADDS = "def add(a, b):\n    return a + b\n"
+
+
 def of(events: list[ev.Event], kind: type[ev.Event]) -> list[Any]:
     return [event for event in events if isinstance(event, kind)]
 
@@ -156,6 +159,19 @@ def test_a_fix_proves_itself_like_any_commit(tmp_path: Path) -> None:
         verified = asyncio.run(factory.verify(state.run))
     assert [claim.detail for found in verified for claim in found.claims if not claim.holds] == []
     assert sum("red at the parent" in claim.what for found in verified for claim in found.claims) == 2
+
+
+def test_a_fixer_that_knows_an_old_test_by_heart_is_undone(tmp_path: Path) -> None:
+    files = {
+        "calc.py": "def add(a, b):\n    return None\n",
+        "tests/test_calc.py": "from calc import add\n\n\ndef test_add():\n    assert add(30, 17) == 47\n",
+    }
+    by_heart = "def add(a, b):\n    if (a, b) == (30, 17):\n        return 47\n"
+    turns = [{"say": "By heart", "write": {"calc.py": by_heart}}, FIX_ADD | {"write": {"calc.py": ADDS}, "replace": []}]
+    state, events, _ = play(tmp_path, "fix", {"fix": turns}, files=files)
+    assert [kept.subject for kept in state.commits] == [FIX_ADD["say"]]
+    [undone] = of(events, ev.StepReverted)
+    assert "calc.py:2: answer-by-heart" in undone.why
 
 
 # --- swarm ---------------------------------------------------------------------------------------------------------
