@@ -96,6 +96,19 @@ def test_a_finding_names_the_file_and_the_line() -> None:
     assert (cheat.file, cheat.line, cheat.rule) == ("tests/test_a.py", 3, "expected-edited")
 
 
+def test_findings_are_told_in_one_order_whatever_chance_says() -> None:
+    for sample in CHEATS:
+        found = [(one.file, one.line, one.rule, one.detail) for one in find_cheats(sample.changes, SCOPE)]
+        assert found == sorted(found)
+
+
+def test_a_test_with_a_sentence_for_a_name_is_called_by_it() -> None:
+    text = "class T {\n  @Test fun `adds two`() { assertEquals(3, f()) }\n  @Test fun `adds six`() { assertEquals(7, f()) }\n}\n"
+    change = Change(path="src/test/T.kt", before=text, after=text.replace("3, f()", "4, f()"))
+    [cheat] = find_cheats([change], SCOPE)
+    assert cheat.detail.startswith("`adds two` expects 4")
+
+
 def test_an_expected_value_that_was_asked_for_may_take_the_place_of_another() -> None:
     before = 'def test_a():\n    assert greet() == "Hello"\n'
     change = Change(path="tests/test_a.py", before=before, after=before.replace("Hello", "Good day"))
