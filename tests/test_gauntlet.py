@@ -68,7 +68,9 @@ def test_the_detection_of_cheats_can_be_made_to_warn_only(tmp_path: Path) -> Non
 
 
 SILENCED = {"say": "Subtract", "append": {"calc.py": RIGHT.replace("a - b", "a - b  # type: ignore[operator]")}}
-REFUSAL = '{"verdict": "changes_requested", "summary": "no need", "findings": [{"file": "calc.py", "issue": "silenced"}]}'
+REFUSAL = (
+    '{"verdict": "changes_requested", "summary": "no need", "findings": [{"file": "calc.py", "issue": "silenced"}]}'
+)
 
 
 @pytest.mark.parametrize(

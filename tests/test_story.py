@@ -31,4 +31,6 @@ def test_what_has_several_lines_stays_in_its_column() -> None:
 
 def test_every_gate_that_passed_is_named() -> None:
     gates = ["compile", "unit", "lint", "cheats", "judge"]
-    assert told(ev.StepVerified(step=1, gates=gates, warnings=[])).endswith("passed: compile, unit, lint, cheats, judge")
+    assert told(ev.StepVerified(step=1, gates=gates, warnings=[])).endswith(
+        "passed: compile, unit, lint, cheats, judge"
+    )

@@ -103,7 +103,8 @@ def test_findings_are_told_in_one_order_whatever_chance_says() -> None:
 
 
 def test_a_test_with_a_sentence_for_a_name_is_called_by_it() -> None:
-    text = "class T {\n  @Test fun `adds two`() { assertEquals(3, f()) }\n  @Test fun `adds six`() { assertEquals(7, f()) }\n}\n"
+    test = "  @Test fun `adds NAME`() { assertEquals(3, f()) }\n"
+    text = "class T {\n" + test.replace("NAME", "two") + test.replace("NAME", "six").replace("3", "7") + "}\n"
     change = Change(path="src/test/T.kt", before=text, after=text.replace("3, f()", "4, f()"))
     [cheat] = find_cheats([change], SCOPE)
     assert cheat.detail.startswith("`adds two` expects 4")

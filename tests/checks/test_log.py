@@ -91,7 +91,9 @@ ERROR tests/test_more.py::test_db - RuntimeError: no database
 
 def of_github(text: str, before: str, end: str) -> bytes:
     """As its page and `gh run view --log` give it: a stamp on every line, and what is tidied up when all is over."""
-    text = f"##[group]Run the tests\n##[endgroup]\n{text}##[error]Process completed with exit code 1.\nPost job cleanup.\n"
+    text = (
+        f"##[group]Run the tests\n##[endgroup]\n{text}##[error]Process completed with exit code 1.\nPost job cleanup.\n"
+    )
     lines = [f"{before}2026-01-02T03:04:05.{n:07d}Z {line}{end}" for n, line in enumerate(text.splitlines())]
     return "".join(lines).encode()
 

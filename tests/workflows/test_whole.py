@@ -29,7 +29,6 @@ from tests.workflows.scenes import (
     play,
 )
 
-
 ADDS = "def add(a, b):\n    return a + b\n"
 
 
@@ -167,9 +166,9 @@ def test_a_fixer_that_knows_an_old_test_by_heart_is_undone(tmp_path: Path) -> No
         "tests/test_calc.py": "from calc import add\n\n\ndef test_add():\n    assert add(30, 17) == 47\n",
     }
     by_heart = "def add(a, b):\n    if (a, b) == (30, 17):\n        return 47\n"
-    turns = [{"say": "By heart", "write": {"calc.py": by_heart}}, FIX_ADD | {"write": {"calc.py": ADDS}, "replace": []}]
+    turns = [{"say": "By heart", "write": {"calc.py": by_heart}}, {"say": "Add", "write": {"calc.py": ADDS}}]
     state, events, _ = play(tmp_path, "fix", {"fix": turns}, files=files)
-    assert [kept.subject for kept in state.commits] == [FIX_ADD["say"]]
+    assert [kept.subject for kept in state.commits] == ["Add"]
     [undone] = of(events, ev.StepReverted)
     assert "calc.py:2: answer-by-heart" in undone.why
 

@@ -153,7 +153,7 @@ async def cheats(look: Look, _gate: Gate) -> Answer:
 
 
 async def _files_of_red(look: Look) -> set[str]:
-    """Where the tests are that the step made green: a fixer does not write them, and may know them by heart all the same."""
+    """Where the tests are that the step made green: a fixer does not write them, and may know them by heart."""
     state = look.doing.state
     if not state.red_report:
         return set()
