@@ -129,7 +129,7 @@ def test_after_three_attempts_the_auditor_may_replace_the_test(tmp_path: Path) -
     turns = script(audit=[AUDIT, other, COMPLETE], implement=[wrong, wrong, wrong, IMPLEMENT])
     state, events, place = carry_script(tmp_path, turns)
     assert state.status is RunStatus.COMPLETED and state.reverts == 3
-    assert "attempt 3" in first(events, ev.TestAbandoned).why
+    assert "attempt 1, 2, 3: " in first(events, ev.TestAbandoned).why
     assert "5, 2" in git("show", f"{state.head}:tests/test_sub.py", cwd=place)
 
 

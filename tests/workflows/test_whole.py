@@ -108,7 +108,7 @@ def test_a_red_build_is_reverted_and_three_of_them_end_the_run(tmp_path: Path) -
     red = {"say": "oops", "write": {"calc.py": "def add(a, b):\n    return 0\n"}}
     state, _, place = play(tmp_path, "build", {"implement": [red] * 3})
     assert (state.status, state.failure, state.reverts) == (RunStatus.FAILED, Reason.NO_PROGRESS, 3)
-    assert "attempt 3" in state.detail and git("log", "--format=%s", f"main..{state.head}", cwd=place) == ""
+    assert "attempt 1, 2, 3: " in state.detail and git("log", "--format=%s", f"main..{state.head}", cwd=place) == ""
 
 
 # --- fix -----------------------------------------------------------------------------------------------------------
