@@ -93,6 +93,8 @@ def test_a_swarm_that_is_killed_goes_on_and_leaves_nothing_behind(tmp_path: Path
     running.send_signal(signal.SIGKILL)
     running.wait()
     running.stdout.close()
+    assert "cut off" in ratchet("runs", cwd=place).stdout
+    assert "Continue with: ratchet resume run-" in ratchet("show", "last", cwd=place).stdout
     # Asked again, the attempts are made again: this time the script has one that is quick.
     (place.parent / "script.json").write_text(json.dumps({"fix": [slow, FIX_BOTH, slow]}))
     again = ratchet(*argv, cwd=place)
