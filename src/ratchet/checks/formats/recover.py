@@ -461,10 +461,15 @@ def _zig(line: str) -> Frame | None:
 
 
 def _frame(found: re.Match[str] | None, file: int, line: int, function: int) -> Frame | None:
-    if not found or _FOREIGN.search(found.group(file)):
+    if not found or _is_foreign(found.group(file)):
         return None
     name = (found.group(function) or "").strip() if function else ""
     return Frame(file=_path(found.group(file)), line=_line(found.group(line)), function=name)
+
+
+@_remembered
+def _is_foreign(file: str) -> bool:
+    return _FOREIGN.search(file) is not None
 
 
 def _path(path: str) -> str:
@@ -607,6 +612,6 @@ def location(text: str) -> Frame | None:
     """Where it failed, when there is no stack: the first place in the project that the text names."""
     for needle, pattern in _PLACES:
         for found in pattern.finditer(text) if needle in text else ():
-            if not _FOREIGN.search(found.group("file")):
+            if not _is_foreign(found.group("file")):
                 return Frame(file=_path(found.group("file")), line=_line(found.group("line")))
     return None
