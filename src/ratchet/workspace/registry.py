@@ -84,9 +84,10 @@ class Workspaces:
         self.bases = Bases(bases or root / ".bases", max_bytes=self.limits.max_bases_bytes, ram=ram)
         self._chosen: dict[tuple[str, str], str] = {}
         self._sources: dict[str, Source] = {}
-        # Two at a time in a process, one in the kernel and one in Python: fifty would only fight for the interpreter.
-        # Only for what takes no time by itself: nobody need wait while files are copied.
-        self._turns = threading.Semaphore(2)
+        # As many at a time in a process as keep the cores busy: fifty would only fight for the interpreter. Only for
+        # what takes no time by itself: nobody need wait while files are copied. A turn is had before the lock of a
+        # home, never after it: so nobody waits for a turn while another waits for the lock.
+        self._turns = threading.Semaphore((os.cpu_count() or 1) + 1)
         self.room = Room(self.limits, root=root, ram=ram)
 
     # --- making --------------------------------------------------------------------------------------------------
@@ -133,8 +134,9 @@ class Workspaces:
 
     def _attempt(self, order: Order, fill: Fill | None) -> GitWorkspace | Refused | None:
         """None when its base is not there yet; then nothing was made."""
+        quick = order.kind == "overlay" and fill is None
         try:
-            with self._making(order) as home:
+            with self._turns if quick else nullcontext(), self._making(order) as home:
                 return self._make(home, order, fill)
         except OSError as error:
             raise _in_words(error, order.place) from error
@@ -142,8 +144,7 @@ class Workspaces:
     def _make(self, home: str, order: Order, fill: Fill | None) -> GitWorkspace | Refused | None:
         tip = self._tip(order)
         try:
-            with self._turns if order.kind == "overlay" else nullcontext():
-                made = self._too_many() or self._lay_down(home, order, tip)
+            made = self._too_many() or self._lay_down(home, order, tip)
             if isinstance(made, GitWorkspace):
                 if fill:
                     fill(made)
