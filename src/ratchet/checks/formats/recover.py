@@ -95,7 +95,9 @@ _PYTEST_TYPE = re.compile(r'^(?:\S+\.py:\d+: |failed on \w+ with ")([A-Z]\w+)\b'
 
 def error_type(text: str) -> str:
     """The class of what was thrown: at the front of the text, in pytest's last line or in its words about a fixture."""
-    found = _TYPE.match(first_line(text)) or _PYTEST_TYPE.search(text)
+    found = _TYPE.match(first_line(text))
+    if not found and (".py:" in text or "failed on " in text):
+        found = _PYTEST_TYPE.search(text)
     return found.group(1) if found else ""
 
 
