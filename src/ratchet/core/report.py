@@ -68,7 +68,7 @@ def wanted(failure: Failure) -> str | None:
     return f"{failure.operator} {failure.expected}" if odd else failure.expected
 
 
-# Not only by keywords: documents have half a million of them, and by position it takes two thirds of the time.
+# Not only by keywords: documents have half a million of them, and by position it takes three quarters of the time.
 class TestResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """`id` is the runner's own name for the test, verbatim: what to pass back to run it alone.
 
