@@ -56,6 +56,11 @@ def test_what_may_be_asked_for(any_served: Served, change: dict[str, object], st
     assert status == 201 or is_problem(answer.json)
 
 
+def test_the_name_of_a_part_of_a_path_is_an_id_like_any_other(served: Served) -> None:
+    answer = served.ask("GET", "/api/work/%7Bid%7D")
+    assert answer.status == 404 and answer.json["error"] == "there is nothing of that name"
+
+
 def test_a_description_alone_will_do(served: Served) -> None:
     row = served.ask("POST", "/api/work", {"repo": "owner/name", "description": "x" * 50_000}).json
     assert row["status"] == "queued"

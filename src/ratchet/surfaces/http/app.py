@@ -55,9 +55,10 @@ class Places:
         if scope["type"] != "http":
             return nowhere
         scope["path_params"] = {}
-        if place := self._places.get(scope["path"]):
+        path = scope["path"]
+        if "{" not in path and (place := self._places.get(path)):
             return place
-        parts = scope["path"].split("/")
+        parts = path.split("/")
         for at in self._named:
             if len(parts) > at and parts[at] and (place := self._places.get(_with_id(parts, at))):
                 scope["path_params"] = {"id": parts[at]}
