@@ -42,7 +42,7 @@ def document(content: Callable[[int], str]) -> bytes:
         group = f"com.acme.shop.orders.OrderService{number}Test"
         pieces.append(f'<testsuite name="{group}" tests="50" failures="0" errors="0" skipped="0" time="1.2">\n')
         for case in range(number, number + 50):
-            head = f'<testcase name="does_what_test_{case}_says" classname="{group}" time="0.012"'
+            head = f'<testcase name="does_what_test_{case}_says" classname="{group}" time="0.{case % 1000:03}"'
             body = content(case)
             pieces.append(f"{head}>{body}</testcase>\n" if body else f"{head}/>\n")
             size += len(pieces[-1])
@@ -55,8 +55,8 @@ def passing(_: int) -> str:
     return ""
 
 
-def every(nth: int) -> Callable[[int], str]:
-    return lambda case: failing(case) if case % nth == 0 else ""
+def every(nth: int, fails: Callable[[int], str]) -> Callable[[int], str]:
+    return lambda case: fails(case) if case % nth == 0 else ""
 
 
 def mixed(case: int) -> str:
@@ -75,6 +75,15 @@ def failing(case: int) -> str:
 def unlike(case: int) -> str:
     """No frame is ever seen again, so that nothing remembered helps."""
     return FAILURE.format(case, "".join(OWN.format(case, line) for line in range(25)))
+
+
+def asserting(case: int) -> str:
+    """What pytest prints: no stack, but a text that many rules may be about."""
+    return (
+        f'<failure message="assert 5 == {case}&#10; +  where 5 = total()">def test_total_{case}():\n'
+        f"&gt;       assert total() == {case}\nE       assert 5 == {case}\nE        +  where 5 = total()\n\n"
+        f"tests/test_orders.py:{case}: AssertionError</failure>"
+    )
 
 
 def talkative(_: int) -> str:
@@ -101,9 +110,11 @@ def heard(data: bytes) -> None:
 
 KINDS: dict[str, Callable[[int], str]] = {
     "passing": passing,
-    "1 % failing": every(100),
-    "10 % failing": every(10),
-    "a third failing": every(3),
+    "1 % failing": every(100, failing),
+    "10 % failing": every(10, failing),
+    "a third failing": every(3, failing),
+    "1 % failing, Python": every(100, asserting),
+    "10 % failing, Python": every(10, asserting),
     "mixed": mixed,
     "talkative": talkative,
     "failing": failing,

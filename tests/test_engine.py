@@ -123,13 +123,22 @@ def test_three_refused_tests_end_the_run(tmp_path: Path) -> None:
     assert "wrote no test" in state.detail
 
 
+def test_after_a_test_was_given_back_nobody_says_that_all_is_complete(tmp_path: Path) -> None:
+    wrong = {"say": "guess", "append": {"calc.py": WRONG}}
+    turns = script(audit=[AUDIT, COMPLETE, COMPLETE], implement=[wrong])
+    state, events, _ = carry_script(tmp_path, turns, "tdd.attempts=1", "tdd.audit_tries=2")
+    assert (state.status, state.failure) == (RunStatus.FAILED, Reason.NO_PROGRESS)
+    assert "tests/test_sub.py was rightly red and given back" in state.detail
+    assert "review_approved" not in kinds(events)
+
+
 def test_after_three_attempts_the_auditor_may_replace_the_test(tmp_path: Path) -> None:
     wrong = {"say": "guess", "append": {"calc.py": WRONG}}
     other = {"say": "other test", "write": {"tests/test_sub.py": RED_TEST.replace("3, 2) == 1", "5, 2) == 3")}}
     turns = script(audit=[AUDIT, other, COMPLETE], implement=[wrong, wrong, wrong, IMPLEMENT])
     state, events, place = carry_script(tmp_path, turns)
     assert state.status is RunStatus.COMPLETED and state.reverts == 3
-    assert "attempt 3" in first(events, ev.TestAbandoned).why
+    assert "attempt 1, 2, 3: " in first(events, ev.TestAbandoned).why
     assert "5, 2" in git("show", f"{state.head}:tests/test_sub.py", cwd=place)
 
 

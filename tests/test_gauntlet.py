@@ -14,6 +14,7 @@ from ratchet.core.failure import Reason
 from ratchet.core.gates import GateStatus
 from ratchet.core.state import RunStatus
 from tests.support import (
+    APPROVED,
     COMPLETE,
     GOOD_SCRIPT,
     IMPLEMENT,
@@ -64,6 +65,41 @@ def test_the_detection_of_cheats_can_be_made_to_warn_only(tmp_path: Path) -> Non
     state, events, _ = carry_script(tmp_path, script, gates({"name": "cheats", "on_fail": "warn"}))
     assert state.status is RunStatus.COMPLETED
     assert [one.status for one in ran(events, "cheats")] == [GateStatus.WARNED]
+
+
+SILENCED = {"say": "Subtract", "append": {"calc.py": RIGHT.replace("a - b", "a - b  # type: ignore[operator]")}}
+REFUSAL = (
+    '{"verdict": "changes_requested", "summary": "no need", "findings": [{"file": "calc.py", "issue": "silenced"}]}'
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "on_fail", "status"),
+    [
+        (APPROVED, "revert", GateStatus.WARNED),
+        (REFUSAL, "revert", GateStatus.WARNED),
+        (APPROVED, "warn", GateStatus.FAILED),  # a judge that cannot refuse decides nothing
+        (APPROVED, "", GateStatus.FAILED),
+    ],
+)
+def test_of_what_is_doubtful_the_judge_decides_and_nobody_else(
+    tmp_path: Path, answer: str, on_fail: str, status: GateStatus
+) -> None:
+    script = GOOD_SCRIPT | {"implement": [SILENCED], "gate.judge": [{"say": answer}]}
+    judge = [{"name": "judge", "on_fail": on_fail}] if on_fail else []
+    state, events, place = carry_script(tmp_path, script, gates(*judge), "tdd.attempts=1", "tdd.audit_tries=1")
+    assert [one.status for one in ran(events, "cheats")] == [status]
+    assert bool(state.commits) == (answer == APPROVED and on_fail == "revert")
+    if status is GateStatus.WARNED:
+        asked = (place / f".ratchet/runs/{state.run}/prompts").glob("*-judge.md")
+        assert "check-silenced" in next(asked).read_text()
+
+
+def test_a_proof_is_not_the_judges_to_waive(tmp_path: Path) -> None:
+    both = {"say": "Subtract", "append": {"calc.py": RIGHT.replace("a - b", "a - b  # type: ignore")}}
+    script = GOOD_SCRIPT | {"implement": [both], "gate.judge": [{"say": APPROVED}]}
+    state, events, _ = carry_script(tmp_path, script, gates({"name": "judge"}), "tdd.attempts=1", "tdd.audit_tries=1")
+    assert not state.commits and not ran(events, "judge")
 
 
 # --- gates with commands ------------------------------------------------------------------------------------------

@@ -89,3 +89,15 @@ def test_what_cannot_be_fetched_is_told_with_what_to_try(tmp_path: Path) -> None
 def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
     here = make_repository(tmp_path / "here", {"a.txt": "1\n"})
     assert repository.resolve(str(here), clones=tmp_path / "c") == here
+
+
+def test_a_projects_prompts_can_be_committed_and_nothing_else_of_our_folder_is_seen(tmp_path: Path) -> None:
+    place = make_repository(tmp_path / "p", {"a.txt": "a\n"})
+    folder = repository.find(place).state
+    (folder / "ratchet.db").touch()
+    (folder / "runs").mkdir()
+    (folder / "runs" / "x").touch()
+    assert git("status", "--porcelain", cwd=place) == ""
+    (folder / "prompts").mkdir()
+    (folder / "prompts" / "audit.md").touch()
+    assert git("status", "--porcelain", "-uall", cwd=place) == "?? .ratchet/prompts/audit.md"

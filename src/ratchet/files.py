@@ -40,11 +40,12 @@ def make_private_dir(path: Path) -> Path:
 
 
 def make_state_dir(repo: Path) -> Path:
-    """The repository's `.ratchet`, which ignores itself: whatever makes it, `git status` stays as it was."""
+    """The repository's `.ratchet`, which ignores itself: whatever makes it, `git status` stays as it was. Only prompts
+    are the project's, and go where its commits go."""
     folder = make_private_dir(repo / ".ratchet")
     ignore = folder / ".gitignore"
     if not ignore.exists():
-        ignore.write_text("*\n")
+        ignore.write_text("/*\n!/prompts/\n")
     return folder
 
 

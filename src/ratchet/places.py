@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ratchet.config import Config
+from ratchet.files import make_state_dir
 from ratchet.workspace.bases import Recipe
 from ratchet.workspace.limits import Bounds
 from ratchet.workspace.registry import Workspaces
@@ -50,7 +51,7 @@ def store_address(config: Config, folder: Path) -> str | Path:
         return config.store
     if config.store:
         return folder / config.store
-    return folder / ".ratchet" / "ratchet.db" if (folder / ".git").exists() else user_state() / "ratchet.db"
+    return (make_state_dir(folder) if (folder / ".git").exists() else user_state()) / "ratchet.db"
 
 
 def _own_folder(variable: str, default: str) -> Path:

@@ -41,6 +41,13 @@ def test_a_dirty_tree_is_left_alone_and_the_commit_is_named(tmp_path: Path) -> N
     assert (place / "calc.py").read_text() == "broken ("
 
 
+def test_a_clean_tree_stays_clean_and_is_not_called_dirty(tmp_path: Path) -> None:
+    place = small_project(tmp_path)
+    done = ratchet("fix", "--agent", "scripted:missing.json", cwd=place)
+    assert "there is no script" in done.stderr and "uncommitted" not in done.stderr
+    assert git("status", "--porcelain", cwd=place) == ""
+
+
 def test_no_test_command(tmp_path: Path) -> None:
     place = make_repository(tmp_path / "p", {"SPEC.md": "# X\n", "main.c": "int main;\n"})
     write_script(place, {})

@@ -64,7 +64,7 @@ def test_a_run_can_be_listed_shown_logged_and_diffed(finished: Path) -> None:
     listed = json.loads(ratchet("runs", "--json", cwd=finished).stdout)
     assert listed[0]["status"] == "completed"
     run = listed[0]["run"]
-    assert "1 commits kept" in ratchet("show", run, cwd=finished).stdout
+    assert "1 commit kept" in ratchet("show", run, cwd=finished).stdout
     rows = [json.loads(line) for line in ratchet("logs", run, "-f", "--json", cwd=finished).stdout.splitlines()]
     assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1)) and rows[0]["data"]["title"] == "Subtract"
     assert "+def sub" in ratchet("diff", run[-8:], cwd=finished).stdout

@@ -46,7 +46,8 @@ def test_a_fix_in_vain_says_what_was_tried(tmp_path: Path) -> None:
     place = red_project(tmp_path, {"fix": [WORSE] * 3})
     done = ratchet(*command(place, "fix"), cwd=place)
     assert done.returncode == 1 and "still red: tests/test_calc.py::test_add" in done.stdout
-    assert "attempt 3: still red" in done.stdout and "Reverted (3)" in ratchet("show", "last", cwd=place).stdout
+    assert "attempt 1, 2, 3: still red" in done.stdout and "The proof" not in done.stdout
+    assert "Reverted (3)" in ratchet("show", "last", cwd=place).stdout
 
 
 def test_failures_of_a_log_that_are_not_seen_here_are_not_called_fixed(tmp_path: Path) -> None:
@@ -92,6 +93,8 @@ def test_a_swarm_that_is_killed_goes_on_and_leaves_nothing_behind(tmp_path: Path
     running.send_signal(signal.SIGKILL)
     running.wait()
     running.stdout.close()
+    assert "cut off" in ratchet("runs", cwd=place).stdout
+    assert "Continue with: ratchet resume run-" in ratchet("show", "last", cwd=place).stdout
     # Asked again, the attempts are made again: this time the script has one that is quick.
     (place.parent / "script.json").write_text(json.dumps({"fix": [slow, FIX_BOTH, slow]}))
     again = ratchet(*argv, cwd=place)

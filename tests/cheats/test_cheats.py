@@ -96,11 +96,59 @@ def test_a_finding_names_the_file_and_the_line() -> None:
     assert (cheat.file, cheat.line, cheat.rule) == ("tests/test_a.py", 3, "expected-edited")
 
 
+def test_findings_are_told_in_one_order_whatever_chance_says() -> None:
+    for sample in CHEATS:
+        found = [(one.file, one.line, one.rule, one.detail) for one in find_cheats(sample.changes, SCOPE)]
+        assert found == sorted(found)
+
+
+def test_a_test_with_a_sentence_for_a_name_is_called_by_it() -> None:
+    test = "  @Test fun `adds NAME`() { assertEquals(3, f()) }\n"
+    text = "class T {\n" + test.replace("NAME", "two") + test.replace("NAME", "six").replace("3", "7") + "}\n"
+    change = Change(path="src/test/T.kt", before=text, after=text.replace("3, f()", "4, f()"))
+    [cheat] = find_cheats([change], SCOPE)
+    assert cheat.detail.startswith("`adds two` expects 4")
+
+
 def test_an_expected_value_that_was_asked_for_may_take_the_place_of_another() -> None:
     before = 'def test_a():\n    assert greet() == "Hello"\n'
     change = Change(path="tests/test_a.py", before=before, after=before.replace("Hello", "Good day"))
     assert find_cheats([change], SCOPE, spec="`greet` says Good day from now on.") == []
     assert [cheat.rule for cheat in find_cheats([change], SCOPE, spec="`greet` is friendlier.")] == ["expected-edited"]
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "doubt"),
+    [
+        ("a.py", "x = f()  # type: ignore[no-any-return]", True),
+        ("a.py", "x = f()  # type: ignore", False),
+        ("a.py", "x = f()  # noqa: E501", True),
+        ("a.py", "x = f()  # noqa", False),
+        ("a.py", "# ruff: noqa: E501", False),
+        ("a.py", "x = f()  # pragma: no cover", False),
+        ("a.ts", "// eslint-disable-next-line no-console", True),
+        ("a.ts", "/* eslint-disable no-console */", False),
+        ("a.ts", "// @ts-ignore", False),
+        ("a.go", "x := f() //nolint:errcheck", True),
+        ("a.rs", "#[allow(dead_code)]", True),
+        ("a.rs", "#![allow(dead_code)]", False),
+        ("a.rs", "#[allow(warnings)]", False),
+        ("A.java", '@SuppressWarnings("deprecation")', True),
+        ("A.java", '@SuppressWarnings("all")', False),
+    ],
+)
+def test_what_says_what_it_silences_is_a_doubt_and_the_rest_is_none(path: str, line: str, doubt: bool) -> None:
+    [cheat] = find_cheats([Change(path=path, before="", after=f"{line}\n")], SCOPE)
+    assert (cheat.rule, cheat.doubt) == ("check-silenced", doubt)
+
+
+def test_an_expected_value_or_a_snapshot_that_changed_is_a_doubt_and_a_weaker_assertion_is_none() -> None:
+    before = "def test_a():\n    assert f() == 11\n"
+    for after, doubt in ((before.replace("11", "12"), True), (before.replace("== 11", "is not None"), False)):
+        [cheat] = find_cheats([Change(path="tests/test_a.py", before=before, after=after)], SCOPE)
+        assert cheat.doubt is doubt
+    [cheat] = find_cheats([Change(path="tests/__snapshots__/a.snap", before="a\n", after="b\n")], SCOPE)
+    assert cheat.doubt
 
 
 def test_a_line_that_moved_with_its_file_is_not_new() -> None:

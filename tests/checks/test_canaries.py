@@ -72,3 +72,12 @@ def test_where_tests_are_methods_it_is_one_more_of_them(name: str) -> None:
 def test_a_file_without_tests_or_of_another_language_gets_none(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("x = 1\n")
     assert lay(tmp_path, [name]).without == [name]
+
+
+def test_a_file_without_tests_does_not_take_the_place_of_one_with(tmp_path: Path) -> None:
+    files = {"tests/conftest.py": "import pytest\n", "tests/test_a.py": "def test_a():\n    pass\n"}
+    (tmp_path / "tests").mkdir()
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    canaries = lay(tmp_path, files)
+    assert list(canaries.laid.values()) == ["tests/test_a.py"] and canaries.without == []

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from ratchet.checks.log import read_log
 from ratchet.core.compare import failing
-from ratchet.core.report import ReportStatus
+from ratchet.core.packet import clusters
+from ratchet.core.report import RED, ReportStatus
 
 FIXTURES = Path(__file__).parents[1] / "formats" / "fixtures"
 
@@ -38,6 +39,81 @@ def test_failures_named_in_plain_text(text: str, red: list[str]) -> None:
 def test_a_format_we_know_is_read_as_such(name: str) -> None:
     report = read_log((FIXTURES / name).read_bytes())
     assert report.status is ReportStatus.FAILED and report.runner == f"log of {name.split('/', maxsplit=1)[0]}"
+
+
+GO = """=== RUN   TestNeg
+    calc_test.go:12: neg(1) = 1, want -1
+--- FAIL: TestNeg (0.00s)
+FAIL
+FAIL\texample.com/calc\t0.003s
+ok  \texample.com/other\t0.002s
+ok  \texample.com/third\t0.002s
+FAIL
+"""
+JEST = """FAIL test/calc.test.js
+  calc
+    \x1b[31m\u2715\x1b[39m negates (3 ms)
+    \u2715 subtracts
+
+  \u25cf calc \u203a negates
+
+    Expected: -1
+    Received: 1
+
+  \u25cf calc \u203a subtracts
+
+    TypeError: sub is not a function
+"""
+CARGO = """running 2 tests
+test tests::adds ... ok
+test tests::negates ... FAILED
+
+failures:
+
+---- tests::negates stdout ----
+thread 'tests::negates' panicked at src/lib.rs:14:9:
+assertion `left == right` failed
+  left: 1
+ right: -1
+
+failures:
+    tests::negates
+
+test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+"""
+PYTEST = """tests/test_calc.py .F                            [100%]
+E       assert 1 == -1
+FAILED tests/test_calc.py::test_neg - assert 1 == -1
+ERROR tests/test_more.py::test_db - RuntimeError: no database
+==================== 1 failed, 1 passed, 1 error in 0.12s =====================
+"""
+
+
+def of_github(text: str, before: str, end: str) -> bytes:
+    """As its page and `gh run view --log` give it: a stamp on every line, and what is tidied up when all is over."""
+    text = (
+        f"##[group]Run the tests\n##[endgroup]\n{text}##[error]Process completed with exit code 1.\nPost job cleanup.\n"
+    )
+    lines = [f"{before}2026-01-02T03:04:05.{n:07d}Z {line}{end}" for n, line in enumerate(text.splitlines())]
+    return "".join(lines).encode()
+
+
+@pytest.mark.parametrize(("before", "end"), [("", "\n"), ("build\tRun tests\t", "\n"), ("", "\r\n")])
+@pytest.mark.parametrize(
+    ("text", "red"),
+    [
+        (GO, ["TestNeg"]),
+        (JEST, ["calc \u203a negates", "calc \u203a subtracts"]),
+        (CARGO, ["tests::negates"]),
+        (PYTEST, ["tests/test_calc.py::test_neg", "tests/test_more.py::test_db"]),
+    ],
+    ids=["go", "jest", "cargo", "pytest"],
+)
+def test_a_log_of_github_tells_what_failed(text: str, red: list[str], before: str, end: str) -> None:
+    report = read_log(of_github(text, before, end))
+    assert report.status is ReportStatus.FAILED and failing(report) == red
+    assert report.output.strip().endswith("exit code 1.")  # and not with what comes after
+    assert len(clusters(test for test in report.tests if test.status in RED)) == len(red)
 
 
 def test_compiler_errors_are_failures_too() -> None:

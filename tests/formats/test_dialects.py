@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import BinaryIO
 
-from ratchet.checks.formats import Parsed, go_json, jest_json, junit, mocha_json, playwright_json, tap, trx
+from ratchet.checks.formats import Parsed, go_json, jest_json, junit, mocha_json, playwright_json, tap, trx, unknown
 from ratchet.core.report import Failure, TestStatus
 
 
@@ -157,3 +157,12 @@ def test_the_totals_of_a_data_driven_test_count_its_rows_and_not_the_test_that_h
     result = dotnet(held, 'total="2" failed="2"', "")
     assert [test.id for test in result.tests] == ["A.B"]
     assert result.reported == {"tests": 1, "failed": 1}
+
+
+def test_uvu_counts_those_that_ran_and_the_skipped_besides() -> None:
+    said = "\n  Total:     3\n  Passed:    2\n  Skipped:   1\n  Duration:  3.79ms\n"
+    assert read(unknown.parse, said).reported == {"tests": 4, "passed": 2, "failed": 1, "skipped": 1}
+
+
+def test_half_of_uvus_summary_says_nothing() -> None:
+    assert read(unknown.parse, "  Total:     3\n  Passed:    2\n").reported == {}

@@ -75,6 +75,10 @@ ODD = [
     f"<system-out>{PLAIN}</system-out>",
     "some text & more",
     "</testsuite><testsuite name='other' file='x.py'>",
+    '</testsuite>\n<testsuite name="beside" tests="3" file="./y.py">\n',
+    '<system-out/></testsuite><testsuite name="beside"><properties/>',
+    "<stranger>",
+    "</stranger>",
     "\0\x1b[31m",
     "é" * 50,
 ]
@@ -106,7 +110,8 @@ def names(run: lane.Run | None) -> list[str]:
     assert run is not None
     found = []
     for cases in run.cases:
-        found += [cases.attributes["name"]] if isinstance(cases, lane.Told) else cases.columns["name"]
+        assert not isinstance(cases, lane.Told)
+        found += cases.columns["name"] if isinstance(cases, lane.Alike) else []
     return found
 
 
@@ -119,9 +124,9 @@ def test_common_writers_go_down_the_lane_in_columns(keys: str, end: str) -> None
     )
     run = lane.Chunk(f"<testsuite>{cases}</testsuite>".encode()).find(0)
     assert run is not None
-    (quiet,) = run.cases
-    assert isinstance(quiet, lane.Quiet)
-    assert quiet.columns == {key: [f"{key} {number}" for number in range(1, 30)] for key in keys.split()}
+    (alike,) = run.cases
+    assert isinstance(alike, lane.Alike)
+    assert alike.columns == {key: [f"{key} {number}" for number in range(1, 30)] for key in keys.split()}
 
 
 def test_what_passing_tests_printed_keeps_them_in_the_lane_and_is_dropped() -> None:
@@ -129,8 +134,8 @@ def test_what_passing_tests_printed_keeps_them_in_the_lane_and_is_dropped() -> N
     talking = case(1).replace("/>", f">{said}</testcase>")
     run = lane.Chunk((case(0) + talking + case(2) + talking).encode() + b"</testsuite>").find(0)
     assert run is not None
-    assert all(isinstance(cases, lane.Quiet) for cases in run.cases)
     assert names(run) == ["does_1", "does_2", "does_1"]
+    assert [cases.told for cases in run.cases if isinstance(cases, lane.Alike)] == [{}]
 
 
 def test_a_failing_case_stays_in_the_run_with_all_it_says() -> None:
@@ -140,8 +145,58 @@ def test_a_failing_case_stays_in_the_run_with_all_it_says() -> None:
     assert run is not None
     assert run.end == len(document) - len("</testsuite>")
     assert len(names(run)) == 2 * 20
-    (told,) = [cases for cases in run.cases if isinstance(cases, lane.Told) and cases.children]
-    assert told.children == [("failure", {"message": "a < b"}, "at x\n"), ("system-out", {}, "")]
+    (alike,) = run.cases
+    assert isinstance(alike, lane.Alike)
+    assert alike.told == {19: [("failure", {"message": "a < b"}, "at x\n"), ("system-out", {}, "")]}
+
+
+def suites(between: str) -> bytes:
+    head = '<testsuite name="{}" tests="20" file="{}.py">\n'
+    cases = "".join(head.format(name, name) + PLAIN + f"{between}</testsuite>\n" for name in "abc")
+    return f"<testsuites>{cases}</testsuites>".encode()
+
+
+@pytest.mark.parametrize("between", ["", "<system-out><![CDATA[]]></system-out>\n<system-err/>"])
+def test_suites_that_stand_beside_each_other_are_one_run(between: str) -> None:
+    document = suites(between)
+    run = lane.Chunk(document).find(0)
+    assert run is not None
+    assert len(names(run)) == 3 * 20 - 1
+    assert [cases.attributes["name"] for cases in run.cases if isinstance(cases, lane.Suite)] == ["b", "c"]
+    handler = junit._JUnit()
+    reader = Reader(handler, junit._Lane(handler))
+    reader.read(io.BytesIO(document))
+    assert reader._unheard == run.end - run.second
+    parsed = handler.parsed(reader.fault)
+    assert [(test.suite, test.file) for test in parsed.tests[19:21]] == [(["a"], "a.py"), (["b"], "b.py")]
+    assert parsed.reported["tests"] == 60
+    assert parsed == slowly(document)
+
+
+@pytest.mark.parametrize(
+    ("root", "around"), [("testsuite", "{}"), ("testsuites", "<stranger>{}</stranger>"), ("stranger", "{}")]
+)
+def test_the_end_of_a_suite_is_judged_by_the_parser_where_it_may_be_a_fault(root: str, around: str) -> None:
+    """Of the root, of a suite in which something else is still open, or below something unknown."""
+    other = f'</testsuite><testsuite name="b">{PLAIN}'
+    document = f'<{root}><testsuite name="a">{around.format(PLAIN + other)}</testsuite></{root}>'.encode()
+    torn = f'<testsuite name="a">{PLAIN}{other}</testsuite>'.encode()
+    for each in (document, torn):
+        assert junit.parse(io.BytesIO(each)) == slowly(each)
+
+
+def test_failing_cases_are_spelled_like_those_that_passed_around_them() -> None:
+    failing = case(9).replace("/>", "><failure/></testcase>")
+    for end in (" />", "></testcase>", ">\n  </testcase>"):
+        run = lane.Chunk(((PLAIN * 2).replace("/>", end) + failing + PLAIN.replace("/>", end)).encode()).find(0)
+        assert len(names(run)) == 3 * 20
+
+
+def test_failing_cases_keep_the_run_together_also_where_those_around_them_end_in_several_ways() -> None:
+    failing = case(9).replace("/>", "><failure/></testcase>")
+    talking = case(8).replace("/>", "><system-out>hello</system-out></testcase>")
+    document = PLAIN.replace("/>", " />") + failing + talking + PLAIN.replace("/>", "></testcase>") + "</testsuite>"
+    assert len(names(lane.Chunk(document.encode()).find(0))) == 2 * 20 + 1
 
 
 @pytest.mark.parametrize(
@@ -180,8 +235,10 @@ def test_cases_without_a_suite_are_left_to_the_parser() -> None:
         '<testcase name="' + ">" * 200_000 + '"/>' * 2,
         '<testcase name="a"><failure><![CDATA[' * 6000,
         '<testcase name="a" time="1"><system-out><![CDATA[' * 5000,
+        ('<testcase name="a" time="1"/>\n' * 9 + "<system-out><![CDATA[") * 900,
+        ('<testcase name="a" time="1"/>\n' * 9 + '</testsuite><testsuite name="') * 900,
     ],
-    ids=["single", "both", "wide", "open", "signs", "sections", "talk"],
+    ids=["single", "both", "wide", "open", "signs", "sections", "talk", "suite talk", "suites"],
 )
 def test_cases_that_do_not_fit_cost_no_more_than_their_length(cases: str) -> None:
     document = f"<testsuite>{cases}</testsuite>".encode()

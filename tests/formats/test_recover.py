@@ -290,3 +290,30 @@ def test_the_little_yaml_is_read() -> None:
 )
 def test_values_are_found_in_what_shells_and_php_say(text: str, wanted: tuple[str, str | None, str]) -> None:
     assert recover.comparison(text) == wanted
+
+
+def test_the_projects_calls_below_those_of_a_framework_are_kept_in_every_failure() -> None:
+    end = "\tat org.junit.Runner.run(Runner.java:1)\n\tat com.acme.Main.main(Main.java:{})"
+    for number in (1, 2, 1):
+        stack = f"\tat com.acme.Order.total(Order.java:{number})\n{end.format(7)}"
+        found = recover.failure(stack, message="no").frames
+        assert [(frame.file, frame.line) for frame in found] == [
+            ("com/acme/Main.java", 7),
+            ("com/acme/Order.java", number),
+        ]
+    found = recover.failure(f"\tat com.acme.Order.total(Order.java:1)\n{end.format(8)}", message="no").frames
+    assert [frame.line for frame in found] == [8, 1]
+
+
+def test_a_stack_keeps_the_innermost_twelve_of_the_projects_calls() -> None:
+    rows = [f"\tat com.acme.Order.total(Order.java:{number})" for number in range(1, 21)]
+    for at in (0, 3, 12, 20):
+        stack = "\n".join([*rows[:at], "\tat org.junit.Runner.run(Runner.java:1)", *rows[at:]])
+        found = recover.failure(stack, message="no").frames
+        assert [frame.line for frame in found] == list(range(12, 0, -1))
+
+
+def test_a_rule_is_left_out_of_a_text_only_if_the_rule_itself_speaks_of_something_expected() -> None:
+    names = {name for name, _, _ in recover._COMPARISONS}
+    assert names >= recover._EXPECTS_NOTHING
+    assert all("xpect" in pattern for name, _, pattern in recover._COMPARISONS if name not in recover._EXPECTS_NOTHING)

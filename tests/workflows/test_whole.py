@@ -29,6 +29,8 @@ from tests.workflows.scenes import (
     play,
 )
 
+ADDS = "def add(a, b):\n    return a + b\n"
+
 
 def of(events: list[ev.Event], kind: type[ev.Event]) -> list[Any]:
     return [event for event in events if isinstance(event, kind)]
@@ -106,7 +108,7 @@ def test_a_red_build_is_reverted_and_three_of_them_end_the_run(tmp_path: Path) -
     red = {"say": "oops", "write": {"calc.py": "def add(a, b):\n    return 0\n"}}
     state, _, place = play(tmp_path, "build", {"implement": [red] * 3})
     assert (state.status, state.failure, state.reverts) == (RunStatus.FAILED, Reason.NO_PROGRESS, 3)
-    assert "attempt 3" in state.detail and git("log", "--format=%s", f"main..{state.head}", cwd=place) == ""
+    assert "attempt 1, 2, 3: " in state.detail and git("log", "--format=%s", f"main..{state.head}", cwd=place) == ""
 
 
 # --- fix -----------------------------------------------------------------------------------------------------------
@@ -156,6 +158,19 @@ def test_a_fix_proves_itself_like_any_commit(tmp_path: Path) -> None:
         verified = asyncio.run(factory.verify(state.run))
     assert [claim.detail for found in verified for claim in found.claims if not claim.holds] == []
     assert sum("red at the parent" in claim.what for found in verified for claim in found.claims) == 2
+
+
+def test_a_fixer_that_knows_an_old_test_by_heart_is_undone(tmp_path: Path) -> None:
+    files = {
+        "calc.py": "def add(a, b):\n    return None\n",
+        "tests/test_calc.py": "from calc import add\n\n\ndef test_add():\n    assert add(30, 17) == 47\n",
+    }
+    by_heart = "def add(a, b):\n    if (a, b) == (30, 17):\n        return 47\n"
+    turns = [{"say": "By heart", "write": {"calc.py": by_heart}}, {"say": "Add", "write": {"calc.py": ADDS}}]
+    state, events, _ = play(tmp_path, "fix", {"fix": turns}, files=files)
+    assert [kept.subject for kept in state.commits] == ["Add"]
+    [undone] = of(events, ev.StepReverted)
+    assert "calc.py:2: answer-by-heart" in undone.why
 
 
 # --- swarm ---------------------------------------------------------------------------------------------------------

@@ -10,12 +10,17 @@ import re
 from importlib import import_module
 from typing import BinaryIO
 
+import msgspec
+
 from ratchet.checks.formats import Parsed
 from ratchet.checks.formats.text import plain
 from ratchet.core.report import RED, Failure, Report, ReportStatus, TestResult, TestStatus, totals_of
 
 LOG_MAX_BYTES = 64 << 20
+_END_BYTES = 1 << 20
 _TAIL_CHARS = 8_000
+PLAIN_LOG = "log"  # the runner's name where failures were only named, in text
+_WITHIN = " \u203a "  # jest tells a failure twice: in its list, and by its whole name
 _FORMATS = (
     "junit", "trx", "tap", "go_json", "cargo", "jest_json", "mocha_json", "rspec_json", "playwright_json", "dart_json",
     "gtest_json", "catch2_xml", "doctest_xml", "teamcity", "minitest", "exunit", "gleam", "zig", "nim",
@@ -30,6 +35,7 @@ _NAMED = (
     re.compile(r"^(?:FAIL|ERROR): (?P<id>\S+ \(\S+\))$"),
     re.compile(r"^\s*--- FAIL: (?P<id>\S+) \("),
     re.compile(r"^\s*[\u2715\u2717\u00d7\u2716] (?P<id>.+?)(?: \(?\d+ ?m?s\)?)?$"),
+    re.compile(r"^\s*\u25cf (?P<id>\S.* \u203a .*\S)$"),
     re.compile(r"^\s*\d+ - (?P<id>\S+) \((?P<why>Failed|Timeout|SEGFAULT|Not Run)\)"),
     re.compile(r"^rspec (?P<id>\./\S+) # (?P<why>.*)$"),
     re.compile(r"^\[ERROR\]\s+(?P<id>[\w$.]+[.#]\w+):\d+ (?P<why>.*)$"),
@@ -40,25 +46,31 @@ def read_log(content: bytes) -> Report:
     """`unknown` when nothing in it is beyond doubt: then its last lines are all that can be told."""
     clean = _STAMP.sub(b"", content[-LOG_MAX_BYTES:])
     name, parsed = _best(clean)
-    tests = parsed.tests or _named(clean)
-    broken = [*parsed.collection_errors, *parsed.compile_errors]
-    red = any(test.status in RED for test in tests) or bool(broken)
+    red = _red(parsed)
     return Report(
-        runner=f"log of {name}" if parsed.tests else "log",
-        status=ReportStatus.FAILED if red else ReportStatus.PASSED if tests else ReportStatus.UNKNOWN,
-        totals=totals_of(tests),
-        tests=tests,
+        runner=f"log of {name}" if name in _FORMATS and parsed.tests else PLAIN_LOG,
+        status=ReportStatus.FAILED if red else ReportStatus.PASSED if parsed.tests else ReportStatus.UNKNOWN,
+        totals=totals_of(parsed.tests),
+        tests=parsed.tests,
         collection_errors=parsed.collection_errors,
         compile_errors=parsed.compile_errors,
-        output=plain(clean[-_TAIL_CHARS:].decode("utf-8", "replace")),
+        output=_last_words(plain(clean[-_END_BYTES:].decode("utf-8", "replace"))),
     )
 
 
 def _best(content: bytes) -> tuple[str, Parsed]:
-    """Every parser reads it; the one that found most knows it best. The unknown log has its compiler errors."""
-    read = {name: _parse(name, io.BytesIO(content)) for name in (*_FORMATS, "unknown")}
-    name = max(read, key=lambda name: _found(read[name]))
+    """Every parser reads it; the one that found most failures knows it best, for that is what the log is about: a line
+    of one runner may look like a passing test of another. The unknown log has its compiler errors."""
+    read = {name: _parse(name, io.BytesIO(content)) for name in _FORMATS}
+    unknown = _parse("unknown", io.BytesIO(content))
+    read["text"] = msgspec.structs.replace(unknown, tests=unknown.tests or _named(content))
+    name = max(read, key=lambda name: (_red(read[name]), _found(read[name])))
     return name, read[name]
+
+
+def _red(parsed: Parsed) -> int:
+    broken = len(parsed.collection_errors) + len(parsed.compile_errors)
+    return broken + sum(test.status in RED for test in parsed.tests)
 
 
 def _found(parsed: Parsed) -> int:
@@ -70,6 +82,12 @@ def _parse(name: str, stream: BinaryIO) -> Parsed:
     return parsed
 
 
+def _last_words(text: str) -> str:
+    """The last lines up to where the CI itself says that a step failed; what it tidies up afterwards says nothing."""
+    before, error, after = text.rpartition("##[error]")
+    return f"{before}{error}{after.partition(chr(10))[0] if error else after}"[-_TAIL_CHARS:]
+
+
 def _named(content: bytes) -> list[TestResult]:
     found: dict[str, TestResult] = {}
     for line in content.decode("utf-8", "replace").splitlines():
@@ -78,4 +96,5 @@ def _named(content: bytes) -> list[TestResult]:
             why = match.groupdict().get("why") or ""
             result = TestResult(id=match["id"], status=TestStatus.FAILED, failure=Failure(message=why))
             found.setdefault(result.id, result)
-    return list(found.values())
+    whole = {name.rsplit(_WITHIN, 1)[-1] for name in found if _WITHIN in name}
+    return [result for name, result in found.items() if name not in whole]

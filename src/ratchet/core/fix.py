@@ -53,7 +53,7 @@ def bounds(state: RunState) -> ev.Event | None:
         case P.FIX if state.attempts >= policy.attempts:
             return fail(Reason.NO_PROGRESS, f"{still_red(state)}: {summary(state)}")
         case P.FIX if state.iteration > policy.iterations:
-            return fail(Reason.BUDGET_SPENT, f"{still_red(state)} after {policy.iterations} kept fixes")
+            return fail(Reason.BUDGET_SPENT, f"{still_red(state)}: {policy.iterations} iterations were not enough")
     return None
 
 

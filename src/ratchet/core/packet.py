@@ -41,7 +41,7 @@ def clusters(tests: Iterable[TestResult]) -> list[Cluster]:
 def _key(test: TestResult) -> tuple[str, str]:
     failure = test.failure or Failure()
     place = f"{failure.file}:{failure.line}" if failure.file else _shape(failure.message)
-    return failure.type, place
+    return failure.type, place or test.id  # of which nothing is known, not even that they are alike
 
 
 def _shape(message: str) -> str:

@@ -69,6 +69,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     proved: dict[str, Artifact] = {}  # gates that failed on it, with what they said
     red_report: Artifact | None = None
     red: list[str] = []
+    given_back: list[str] = []  # rightly red, given up by the implementer, and nothing was made green since
     fingerprint: str = ""
     packet: Artifact | None = None  # the red ones as the fixer is told of them
     proposal: ev.ChangeProposed | None = None
@@ -419,6 +420,7 @@ def _(event: ev.StepVerified, state: RunState) -> RunState:
         greens=state.greens + 1,
         greens_since_refactor=state.greens_since_refactor + 1,
         iteration=state.iteration + 1,
+        given_back=[],
         red=[],
         attempts=0,
         feedback=[],
@@ -431,6 +433,7 @@ def _(event: ev.TestAbandoned, state: RunState) -> RunState:
     return replace(
         state,
         tree=state.green_tree,
+        given_back=state.red,
         red=[],
         attempts=0,
         audit_tries=0,

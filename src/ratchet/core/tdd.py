@@ -12,7 +12,7 @@ from ratchet.core import events as ev
 from ratchet.core.failure import Reason
 from ratchet.core.roles import Role
 from ratchet.core.state import Phase, RunState, Table
-from ratchet.core.workflow import Act, Workflow, fail, last
+from ratchet.core.workflow import Act, Workflow, fail, last, tried
 
 
 class P(StrEnum):
@@ -101,7 +101,8 @@ def bounds(state: RunState) -> ev.Event | None:
         case P.AUDIT if 0 < policy.refactor_interval <= state.greens_since_refactor:
             return ev.RefactorFellDue(greens=state.greens)
         case P.IMPLEMENT if state.attempts >= policy.attempts:
-            return ev.TestAbandoned(why=_summary(state))
+            red = ", ".join(state.red)
+            return ev.TestAbandoned(why=f"{red} could not be made to pass in {state.attempts} attempts. {tried(state)}")
         case P.REVISE if state.review_rounds > policy.review_rounds:
             return fail(Reason.NO_PROGRESS, f"still refused in the end: {state.findings[-1]}")
         case P.REVISE if state.attempts >= policy.attempts:
@@ -111,11 +112,6 @@ def bounds(state: RunState) -> ev.Event | None:
         case P.REVIEW if state.review_tries >= policy.review_tries:
             return fail(Reason.NO_PROGRESS, f"no verdict in {state.review_tries} tries: {last(state)}")
     return None
-
-
-def _summary(state: RunState) -> str:
-    tried = "; ".join(f"attempt {n}: {why}" for n, why in enumerate(state.feedback, start=1))
-    return f"{', '.join(state.red)} could not be made to pass in {state.attempts} attempts. {tried}"
 
 
 def inputs(state: RunState) -> dict[str, Any]:

@@ -125,8 +125,15 @@ def last(state: RunState) -> str:
 
 def summary(state: RunState) -> str:
     """What was tried and did not count, for who takes over."""
-    tried = "; ".join(f"attempt {n}: {why}" for n, why in enumerate(state.feedback, start=1))
-    return f"{state.attempts} attempts in vain. {tried}" if tried else "nothing was refused"
+    return f"{state.attempts} attempts in vain. {tried(state)}" if state.feedback else "nothing was refused"
+
+
+def tried(state: RunState) -> str:
+    """Why each attempt did not count; a reason that several have is given once."""
+    alike: dict[str, list[str]] = {}
+    for attempt, why in enumerate(state.feedback, start=1):
+        alike.setdefault(why, []).append(str(attempt))
+    return "; ".join(f"attempt {', '.join(attempts)}: {why}" for why, attempts in alike.items())
 
 
 def counts(state: RunState) -> dict[str, Any]:

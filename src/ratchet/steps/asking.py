@@ -54,9 +54,15 @@ async def audit(work: Work, doing: Doing) -> Done:
         return asked.done(ev.AuditFailed(step=step, reason=asked.outcome.reason, why=clip(asked.outcome.detail)))
     if asked.paths:
         return asked.done(ev.TestWritten(step=step, paths=shown(asked.paths), tree=asked.tree, summary=summary))
-    if requirements_complete(asked.text):
+    # The auditor's word is no gate either: its own test has shown that something is missing.
+    given_back = ", ".join(doing.state.given_back)
+    if requirements_complete(asked.text) and not given_back:
         return asked.done(ev.RequirementsMet(step=step, summary=summary))
     why = _nothing(asked, "wrote no test and did not say that the requirements are complete")
+    if given_back:
+        why = (
+            f"{given_back} was rightly red and given back, and nothing was made green since: write another test for it"
+        )
     return asked.done(ev.AuditFailed(step=step, reason=Reason.NO_PROGRESS, why=why))
 
 

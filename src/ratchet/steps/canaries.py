@@ -51,15 +51,18 @@ class Canaries(msgspec.Struct, frozen=True, kw_only=True):
 
 def lay(folder: Path, files: Iterable[str]) -> Canaries:
     """One in each folder and language of these test files."""
-    one_each = {(Path(path).parent, Path(path).suffix): path for path in sorted(files, reverse=True)}
+    together: dict[tuple[Path, str], list[str]] = {}
+    for path in sorted(files):
+        together.setdefault((Path(path).parent, Path(path).suffix), []).append(path)
     laid: dict[str, str] = {}
     without = []
-    for path in sorted(one_each.values())[:_ENOUGH]:
+    for paths in list(together.values())[:_ENOUGH]:
         token = f"c{secrets.token_hex(6)}"
-        if _add(folder / path, token):
-            laid[token] = path
+        # Fixtures and helpers lie among the tests, and have no place for one.
+        if place := next((path for path in paths if _add(folder / path, token)), ""):
+            laid[token] = place
         else:
-            without.append(path)
+            without.append(paths[0])
     return Canaries(laid=laid, without=without)
 
 

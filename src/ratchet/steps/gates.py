@@ -25,6 +25,7 @@ from ratchet.core.workflow import Act
 from ratchet.process import ProgramMissing, confined, supervise
 from ratchet.steps.asking import ask
 from ratchet.steps.conversing import Variant
+from ratchet.steps.testing import report_in
 from ratchet.steps.work import Doing, Work, cross, fresh
 
 MUTANTS_MAX = 8
@@ -34,22 +35,27 @@ KILLED_PERCENT = 60.0  # what is wanted of the tests when the configuration does
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a gate came to: `why` it does not pass, what it `said` at length, and whether there was anything to do."""
+    """What a gate came to: `why` it does not pass, what it `said` at length, and whether there was anything to do. Of
+    what is `doubtful` a later gate decides."""
 
     why: str = ""
     said: str = ""
+    doubtful: bool = False
     skipped: bool = False
     facts: list[ev.Event] = []
     artifacts: list[Artifact] = []
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """What is looked at: the announced tree of a step, as a change of the tree `before`; `label` keeps forks apart."""
+    """What is looked at: the announced tree of a step, as a change of the tree `before`; `label` keeps forks apart.
+    `judged`: a judge comes later who can refuse; `doubts` are what it is to decide."""
 
     work: Work
     doing: Doing
     before: str
     label: str = ""
+    judged: bool = False
+    doubts: str = ""
 
     @property
     def tree(self) -> str:
@@ -138,17 +144,32 @@ async def unit(_look: Look, _gate: Gate) -> Answer:
 
 
 async def cheats(look: Look, _gate: Gate) -> Answer:
-    found = await cross(_find_cheats, look)
-    return Answer(why="; ".join(str(cheat) for cheat in found[:10]), said="\n".join(str(cheat) for cheat in found))
+    found = await cross(_find_cheats, look, await _files_of_red(look))
+    return Answer(
+        why="; ".join(str(cheat) for cheat in found[:10]),
+        said="\n".join(str(cheat) for cheat in found),
+        doubtful=look.judged and bool(found) and all(cheat.doubt for cheat in found),
+    )
 
 
-def _find_cheats(look: Look) -> list[Cheat]:
-    workspace = look.work.workspace
+async def _files_of_red(look: Look) -> set[str]:
+    """Where the tests are that the step made green: a fixer does not write them, and may know them by heart."""
+    state = look.doing.state
+    if not state.red_report:
+        return set()
+    report = await report_in(look.work, state.red_report)
+    return {test.file for test in report.tests if test.file and test.id in set(state.red)}
+
+
+def _find_cheats(look: Look, asked: set[str]) -> list[Cheat]:
+    workspace, scope = look.work.workspace, look.doing.state.scope
     paths = workspace.changes(look.before, look.tree)
     old, new = workspace.read_all(look.before, paths), workspace.read_all(look.tree, paths)
     changes = [Change(path=path, before=_text(old[path]), after=_text(new[path])) for path in old]
     readable = [change for change in changes if _is_text(change)]
-    return find_cheats(readable, look.doing.state.scope, spec=look.work.item.spec)
+    unchanged = workspace.read_all(look.tree, sorted(path for path in asked - set(paths) if scope.is_test(path)))
+    tests = [(path, text) for path, content in unchanged.items() if (text := _text(content))]
+    return find_cheats(readable, scope, tests=tests, spec=look.work.item.spec)
 
 
 def _is_text(change: Change) -> bool:
@@ -244,7 +265,8 @@ async def judge(look: Look, gate: Gate) -> Answer:
     )
     asking = msgspec.structs.replace(doing, step=msgspec.structs.replace(doing.step, act=act))
     agent = work.agents(gate.agent, False) if gate.agent else work.agents(Role.REVIEWER, False)
-    variant = Variant(agent=agent, turn=work.turn(doing.step.action), label=f"{look.label}-{gate.kind}", spent=[])
+    turn, label = work.turn(doing.step.action), f"{look.label}-{gate.kind}"
+    variant = Variant(agent=agent, turn=turn, label=label, hint=look.doubts, spent=[])
     asked = await ask(work, asking, variant)
     verdict = read_review(asked.text)
     made = Answer(said=asked.text, facts=asked.facts, artifacts=asked.artifacts)

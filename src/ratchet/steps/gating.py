@@ -9,6 +9,7 @@ import msgspec
 from ratchet.core import events as ev
 from ratchet.core.failure import Reason
 from ratchet.core.gates import Gate, GateStatus, OnFail
+from ratchet.core.prompts import names_in
 from ratchet.core.receipt import Artifact
 from ratchet.core.state import RunState
 from ratchet.process import ProgramMissing
@@ -63,13 +64,22 @@ async def verify(work: Work, doing: Doing) -> Done:
 async def run_gates(look: Look) -> Gated:
     facts: list[ev.Event] = []
     kept: list[Artifact] = []
-    for gate in gates_of(look.doing.state):
+    planned = gates_of(look.doing.state)
+    look = msgspec.structs.replace(look, judged=_judged(look.work, planned))
+    for gate in planned:
         ran, said = await _run(look, gate)
+        look = msgspec.structs.replace(look, doubts=said.said) if said.doubtful else look
         facts += [*said.facts, ran]
         kept += [*said.artifacts, *([ran.report] if ran.report else [])]
         if ran.status in _ENDS:
             break
     return Gated(facts=facts, artifacts=kept)
+
+
+def _judged(work: Work, planned: list[Gate]) -> bool:
+    """Whether somebody decides on doubts: a judge that can refuse, and that a project's own prompt tells of them."""
+    refuses = any(gate.kind == "judge" and gate.on_fail is OnFail.REVERT for gate in planned)
+    return refuses and "hint" in names_in(work.prompts("judge"))
 
 
 def gates_of(state: RunState) -> list[Gate]:
@@ -103,7 +113,7 @@ def _status(gate: Gate, found: Answer) -> GateStatus:
         return GateStatus.SKIPPED
     if not found.why:
         return GateStatus.PASSED
-    return GateStatus.WARNED if gate.on_fail is OnFail.WARN else GateStatus.FAILED
+    return GateStatus.WARNED if gate.on_fail is OnFail.WARN or found.doubtful else GateStatus.FAILED
 
 
 async def _undo(work: Work, doing: Doing, why: str, gated: Gated) -> Done:

@@ -10,6 +10,7 @@ import msgspec
 
 from ratchet.core import events as ev
 from ratchet.core.state import RunState, RunStatus
+from ratchet.core.verdict import Finding
 from ratchet.factory import Story
 from ratchet.surfaces.paint import Paint, Tone
 
@@ -43,7 +44,7 @@ def _(event: ev.RunParked) -> Line:
 
 @line_of.register
 def _(event: ev.RunCompleted) -> Line:
-    return Line("run", f"completed: {event.commits} commits kept", Tone.GOOD)
+    return Line("run", f"completed: {_count(event.commits, 'commit')} kept", Tone.GOOD)
 
 
 @line_of.register
@@ -69,7 +70,7 @@ def _(event: ev.WritesUndone) -> Line:
 @line_of.register
 def _(event: ev.BaselineTaken) -> Line:
     red = f", {len(event.failing)} of them red before we start" if event.failing else ", all green"
-    return Line("baseline", f"{event.tests} tests{red if event.tests else ': none yet'}", Tone.DIM)
+    return Line("baseline", f"{_count(event.tests, 'test')}{red if event.tests else ': none yet'}", Tone.DIM)
 
 
 @line_of.register
@@ -188,7 +189,7 @@ def _(event: ev.StepReverted | ev.RefactorReverted | ev.RevisionReverted) -> Lin
 def _(event: ev.StepVerified | ev.RevisionVerified) -> Line | None:
     if event.warnings:
         return Line("gates", "; ".join(event.warnings), Tone.WARN)
-    return Line("gates", f"passed: {_list(event.gates)}", Tone.DIM) if event.gates else None
+    return Line("gates", f"passed: {', '.join(event.gates)}", Tone.DIM) if event.gates else None
 
 
 @line_of.register
@@ -235,7 +236,17 @@ def _(event: ev.ReviewApproved) -> Line:
 
 @line_of.register
 def _(event: ev.ChangesRequested) -> Line:
-    return Line("reviewer", f"wants {len(event.findings)} changes: {event.summary}", Tone.WARN)
+    wanted = "; ".join(filter(None, [event.summary, *map(_finding, event.findings)]))
+    return Line("reviewer", f"wants {_count(len(event.findings), 'change')}: {wanted}", Tone.WARN)
+
+
+def _finding(text: str) -> str:
+    """As it was recorded, for the implementer to read; one that was clipped is shown as it is."""
+    try:
+        found = msgspec.json.decode(text, type=Finding)
+    except msgspec.DecodeError:
+        return text
+    return f"{found.file}:{found.line}: {found.issue}" if found.file else found.issue
 
 
 @line_of.register
@@ -261,9 +272,13 @@ def _list(names: list[str]) -> str:
 
 def render(line: Line, seconds: float, paint: Paint) -> str:
     clock = f"{int(seconds) // 60}:{seconds % 60:04.1f}".rjust(7)
-    return (
-        f"{paint(Tone.DIM, clock)}  {paint(line.tone, _MARKS[line.tone])} {line.who:<11} {paint(line.tone, line.text)}"
-    )
+    text = paint(line.tone, _below(line.text, 23))
+    return f"{paint(Tone.DIM, clock)}  {paint(line.tone, _MARKS[line.tone])} {line.who:<11} {text}"
+
+
+def _below(text: str, column: int) -> str:
+    """What has several lines goes on where it began: a trace is no part of the clock's column."""
+    return f"\n{' ' * column}".join(text.rstrip().splitlines())
 
 
 def seconds_between(start: str, end: str) -> float:
@@ -330,10 +345,10 @@ def _undone(story: Story, paint: Paint) -> list[str]:
     unwritten = [event.why for event in story.events if isinstance(event, ev.SpecRefused)]
     forbidden = [event for event in story.events if isinstance(event, ev.WritesUndone)]
     lines = [f"Reverted ({len(reverted)}):"] if reverted else []
-    lines += [f"  {paint(Tone.BAD, _list(paths))}: {why}" for paths, why in reverted]
+    lines += [f"  {paint(Tone.BAD, _list(paths))}: {_below(why, 4)}" for paths, why in reverted]
     for what, whys in (("Refused tests", refused), ("Refused changes of the spec", unwritten)):
         lines += [f"{what} ({len(whys)}):"] if whys else []
-        lines += [f"  {paint(Tone.WARN, why)}" for why in whys]
+        lines += [f"  {paint(Tone.WARN, _below(why, 4))}" for why in whys]
     lines += [f"Forbidden writes undone ({len(forbidden)}):"] if forbidden else []
     lines += [f"  {paint(Tone.WARN, f'{event.role}: {_list(event.paths)}')}" for event in forbidden]
     return lines
@@ -355,7 +370,7 @@ def _costs(story: Story, paint: Paint) -> list[str]:
     lines = ["Asked:"] if spent else []
     for (role, agent), asks in spent.items():
         cost, seconds = sum(ask.cost_usd for ask in asks), sum(ask.seconds for ask in asks)
-        told = f"{len(asks)} times, ${cost:.4f}, {seconds:.1f} s"
+        told = f"{_count(len(asks), 'time')}, ${cost:.4f}, {seconds:.1f} s"
         lines.append(f"  {role:<11} {told}  {paint(Tone.DIM, agent)}")
     return lines
 
@@ -364,5 +379,5 @@ def _sums(state: RunState) -> list[str]:
     used = state.usage
     return [
         f"Cost: ${used.cost_usd:.4f}, {used.tokens_in:,} tokens in, {used.tokens_out:,} out, "
-        f"{used.seconds:.1f} s of agents' time, {state.step} steps."
+        f"{used.seconds:.1f} s of agents' time, {_count(state.step, 'step')}."
     ]

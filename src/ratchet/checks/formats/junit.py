@@ -9,7 +9,7 @@ import gc
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import groupby
+from itertools import groupby, repeat
 from textwrap import dedent
 from typing import BinaryIO
 
@@ -29,6 +29,7 @@ _PASSED = TestStatus.PASSED
 
 Identify = Callable[[str, str, str], str]
 _Open = list[tuple[str, dict[str, str]]]
+_Told = dict[int, list[lane.Child]]
 _Saved = tuple[_Open, dict[str, int], int, int, int, str]
 
 
@@ -75,6 +76,7 @@ class _JUnit:
         self.around: list[tuple[dict[str, str], list[_Child], bool]] = []  # cases that have cases in them
         self.child: _Child | None = None
         self.telling = False
+        self.depth = 0
         self.plain: list[dict[str, str]] = []
         self.marks = 0
         self.marked = 0
@@ -83,6 +85,7 @@ class _JUnit:
     # --- events
 
     def start(self, name: str, attributes: dict[str, str], /) -> None:
+        self.depth += 1
         if name == "testcase":
             # A mark costs; a fault may as well repeat a few cases.
             if len(self.plain) >= _STRIDE or len(self.tests) - self.marked >= _STRIDE or not self.marks:
@@ -100,6 +103,7 @@ class _JUnit:
             self._property(attributes)
 
     def end(self, name: str, /) -> None:
+        self.depth -= 1
         if name == "testcase":
             case = self.case
             # Nearly every case has three attributes and no verdict: those are put aside and become results together.
@@ -158,6 +162,16 @@ class _JUnit:
             self._written_by(_writer_of_suite(attributes))
         self._count(attributes)
 
+    def next_suite(self, attributes: dict[str, str]) -> None:
+        """The innermost suite ends, and this one begins beside it."""
+        self.settle()
+        self.open.pop()
+        self._open("testsuite", attributes)
+
+    def is_beside_suites(self) -> bool:
+        """Nothing but suites is open, and the innermost may have others beside it."""
+        return 1 < self.depth == len(self.open) and self.open[-1][0] == "testsuite"
+
     def _stand(self) -> None:
         """Where the next case stands: in which suites, in whose file."""
         self.path = [suite["name"] for name, suite in self.open if name == "testsuite" and suite.get("name")]
@@ -169,9 +183,13 @@ class _JUnit:
         """The outermost element that has totals is the summary; several roots or suites add up."""
         if "tests" not in attributes or any("tests" in a for _, a in self.open[:-1]):
             return
+        reported = self.reported
         for key, word in _COUNTS.items():
-            if (said := attributes.get(key, "")).isdecimal():
-                self.reported[word] = min(self.reported.get(word, 0) + int(said[:9]), 1 << 40)
+            said = attributes.get(key)
+            if said == "0" and word in reported:
+                continue
+            if said and said.isdecimal():
+                reported[word] = min(reported.get(word, 0) + int(said[:9]), 1 << 40)
 
     def _close(self, name: str) -> None:
         self.settle()
@@ -198,35 +216,49 @@ class _JUnit:
         self.cases += 1
         if not self.writer:
             self._written_by(_writer_of_case(case))
-        self._verdict(case)
+        if result := self._judged(case, self.children):
+            self.tests.append(result)
 
     def settle(self) -> None:
         """Makes results of the cases that were put aside."""
         if not self.plain:
             return
         cases, self.plain = self.plain, []
-        self.plainly(*([case[key] for case in cases] for key in ("name", "classname", "time")))
+        names, classes, times = ([case[key] for case in cases] for key in ("name", "classname", "time"))
+        self.plainly(names, classes, times)
 
-    def plainly(self, name: list[str], classname: list[str], time: list[str]) -> None:
+    def plainly(self, name: list[str], classname: list[str], time: list[str], told: _Told | None = None) -> None:
         """Cases that have these three and nothing else, in columns; they are cut where the class changes."""
-        for case in reversed(self.plain):
-            name, classname, time = [case["name"], *name], [case["classname"], *classname], [case["time"], *time]
-        self.plain = []
-        begin, durations = 0, _durations(time)
+        self.settle()
         if classname.count(classname[0]) == len(classname):
-            self.passed(classname[0], name, durations)
+            self._of_class(classname[0], name, time, told or {})
             return
+        begin = 0
         for group, same in groupby(classname):
             end = begin + sum(1 for _ in same)
-            self.passed(group, name[begin:end], durations[begin:end])
+            inside = {at - begin: told[at] for at in range(begin, end) if at in told} if told else {}
+            self._of_class(group, name[begin:end], time[begin:end], inside)
             begin = end
+
+    def _of_class(self, group: str, names: list[str], times: list[str], told: _Told) -> None:
+        results = self._passed(group, names, _durations(times))
+        none: list[int] = []
+        for at, children in told.items():
+            case = {"name": names[at], "classname": group, "time": times[at]}
+            if result := self._judged(case, [_Child(*child) for child in children], results[at].id):
+                results[at] = result
+            else:
+                none.append(at)
+        for at in reversed(none):
+            del results[at]
+        self.tests += results
 
     def told(self, case: dict[str, str], children: list[_Child]) -> None:
         """One case with all that stands in it."""
         self.case, self.children = case, children
         self._finish()
 
-    def passed(self, group: str, names: list[str], durations: list[float]) -> None:
+    def _passed(self, group: str, names: list[str], durations: list[float]) -> list[TestResult]:
         """Results of cases that have a name, a class and a time, and nothing against them."""
         if not self.writer:
             self._written_by(_writer_of_case({"classname": group, "name": names[0]}))
@@ -234,10 +266,9 @@ class _JUnit:
         ids, path, file = self._ids(group, names), self.path, self.file
         if not file and self.writer in _FILE_ELSEWHERE:
             file = _file_of(self.writer, group, ids[0])
-        self.tests += [
-            TestResult(id=key, status=_PASSED, name=name, suite=path, file=file, duration_s=taken)
-            for key, name, taken in zip(ids, names, durations, strict=True)
-        ]
+        return list(
+            map(TestResult, ids, repeat(_PASSED), names, repeat(path), repeat(file), repeat(0), durations),
+        )
 
     def _ids(self, group: str, names: list[str]) -> list[str]:
         identify = self.identify
@@ -253,25 +284,34 @@ class _JUnit:
     def _node_id(self, group: str, name: str, file: str) -> str:
         return " > ".join([*self.path, name])
 
-    def _verdict(self, case: dict[str, str]) -> None:
-        children = self.children
-        bad = next((child for child in children if child.name in _BAD), None) if children else None
+    def _judged(self, case: dict[str, str], children: list[_Child], key: str = "") -> TestResult | None:
+        """What became of a test (`key`, if known); nothing if it is none, but a file that could not be loaded."""
+        bad = _bad(children)
         if bad and (broken := _broken(self.writer, case, bad)):
             found = compiler.diagnostics(bad.whole())
             self.compile += found if _is_build(case, bad) else []
             self.broken += [] if found and _is_build(case, bad) else [broken]
-            return
+            return None
         status = _status(case, children)
-        failure = self._failure(case, bad) if bad and status is not TestStatus.XFAILED else None
+        failure = _failure(case, bad, children) if bad and status is not TestStatus.XFAILED else None
         if failure is None and status in RED:
             failure = Failure(message=_reason(children))
-        self.tests.append(self._result(case, status, failure))
+        return self._result(case, children, status, failure, key)
 
-    def _result(self, case: dict[str, str], status: TestStatus, failure: Failure | None = None) -> TestResult:
-        get, children, writer = case.get, self.children, self.writer
+    def _result(
+        self,
+        case: dict[str, str],
+        children: list[_Child],
+        status: TestStatus,
+        failure: Failure | None = None,
+        key: str = "",
+    ) -> TestResult:
+        get, writer = case.get, self.writer
         group, name, file = get("classname", ""), get("name", ""), get("file", "")
-        key = self.identify(group, name, file)
+        key = key or self.identify(group, name, file)
         place = file or self.file or _file_of(writer, group, key)
+        # Nearly every failure stands alone.
+        more = [] if len(children) == 1 and children[0].name in _BAD else children
         return TestResult(
             id=key,
             status=status,
@@ -283,25 +323,10 @@ class _JUnit:
             phase=_phase(writer, name, failure) if failure else "call",
             reason=_reason(children) if children and failure is None else "",
             failure=failure,
-            attempts=1 + sum([child.name in _AGAIN for child in children]) if children else 1,
-            stdout=self._output("system-out") if failure else "",
-            stderr=self._output("system-err") if failure else "",
+            attempts=1 + sum([child.name in _AGAIN for child in more]) if more else 1,
+            stdout=_output(more, "system-out") if failure and more else "",
+            stderr=_output(more, "system-err") if failure and more else "",
         )
-
-    def _output(self, name: str) -> str:
-        found = [child.text()[-TAIL_LIMIT:] for child in self.children if child.name == name]
-        return plain("\n".join(found)).strip("\n") if found else ""
-
-    def _failure(self, case: dict[str, str], bad: _Child) -> Failure:
-        body = _headless(plain(bad.text()).strip("\n"), case.get("name", ""))
-        message = plain(bad.attributes.get("message", ""))
-        kind = bad.attributes.get("type", "")
-        if not body and len(message) < 12 and (output := self._output("system-out")):
-            return _from_output(output)
-        if _is_vague(message) or message.startswith("thread '"):
-            message = _before_stack(body) or message
-        message = _PLACE_LINE.sub("", _unfolded(message, body))
-        return recover.failure(body, message=message, type="" if _is_vague(kind) else clip(kind, 200))
 
     # --- the end
 
@@ -316,7 +341,7 @@ class _JUnit:
             ended=ended,
             partial=bool(fault and not (ended and "junk after" in fault)) or not ended,
             notes=self._notes(fault),
-            running=[self._result(self.case, TestStatus.ERROR).id] if self.case else [],
+            running=[self._result(self.case, self.children, TestStatus.ERROR).id] if self.case else [],
         )
 
     def _notes(self, fault: str) -> list[str]:
@@ -369,16 +394,24 @@ class _Lane:
         # One more case, nothing left open, inside a suite: what follows it is in the same place.
         if run is None or heard != 1 or handler.case or handler.child or not handler.open:
             return False
+        if run.is_across and not handler.is_beside_suites():
+            return False
         for cases in run.cases:
-            if isinstance(cases, lane.Told):
-                handler.told(cases.attributes, [_Child(*child) for child in cases.children])
-            elif cases.columns.keys() == _PLAIN:
-                handler.plainly(**cases.columns)
-            else:
-                for case in cases.rows():
-                    handler.told(case, [])
+            self._hand_over(cases)
         handler.remember()
         return True
+
+    def _hand_over(self, cases: lane.Alike | lane.Told | lane.Suite) -> None:
+        handler = self.handler
+        if isinstance(cases, lane.Suite):
+            handler.next_suite(cases.attributes)
+        elif isinstance(cases, lane.Told):
+            handler.told(cases.attributes, [_Child(*child) for child in cases.children])
+        elif cases.columns.keys() != _PLAIN:
+            for at, case in enumerate(cases.rows()):
+                handler.told(case, [_Child(*child) for child in cases.told.get(at, ())])
+        elif cases.columns["name"]:
+            handler.plainly(**cases.columns, told=cases.told)
 
 
 _PLAIN = {"name", "classname", "time"}
@@ -508,6 +541,13 @@ _BY_PREFIX = {"pytest", "jvm", "phpunit", "dotted", "file", "vitest", "deno", "n
 # --- what it means ---------------------------------------------------------------------------------------------------
 
 
+def _bad(children: list[_Child]) -> _Child | None:
+    for child in children:
+        if child.name in _BAD:
+            return child
+    return None
+
+
 def _status(case: dict[str, str], children: list[_Child]) -> TestStatus:
     names = [child.name for child in children]
     if "skipped" in names:
@@ -563,6 +603,25 @@ def _is_vague(kind: str) -> bool:
     return told or kind.endswith("see stacktrace for details")
 
 
+def _output(children: list[_Child], name: str) -> str:
+    found = [child.text()[-TAIL_LIMIT:] for child in children if child.name == name]
+    return plain("\n".join(found)).strip("\n") if found else ""
+
+
+def _failure(case: dict[str, str], bad: _Child, children: list[_Child]) -> Failure:
+    body = _headless(plain(bad.text()).strip("\n"), case.get("name", ""))
+    message = plain(bad.attributes.get("message", ""))
+    kind = bad.attributes.get("type", "")
+    if not body and len(message) < 12 and (output := _output(children, "system-out")):
+        return _from_output(output)
+    if _is_vague(message) or message.startswith("thread '"):
+        message = _before_stack(body) or message
+    message = _unfolded(message, body)
+    if "\n" in message:
+        message = _PLACE_LINE.sub("", message)
+    return recover.failure(body, message=message, type="" if _is_vague(kind) else clip(kind, 200))
+
+
 _PLACE_LINE = re.compile(r"^(?:[^\s:]+:\d+|unknown file)\n")
 _STACK = re.compile(r"\n\s*(?:at |❯ |#\d+ |# \./|/\S+:\d+|Stack trace:\n)")
 _GO_FRAMING = re.compile(r"(?m)^\s*(?:=== (?:RUN|PAUSE|CONT|NAME)|--- FAIL:).*\n?")
@@ -604,10 +663,12 @@ _FILE_ELSEWHERE = {"vitest", "deno", "source", "file", "pytest"}
 
 def _file_of(writer: str, group: str, test_id: str) -> str:
     """The file, where the writer has it in another place."""
-    if writer in _FILE_ELSEWHERE - {"pytest"}:
+    if writer not in _FILE_ELSEWHERE:
+        return ""
+    if writer != "pytest":
         return re.sub(r"(\.lua):\d+$", r"\1", group).removeprefix("./")
     head, found, _ = test_id.partition("::")
-    return head if writer == "pytest" and found and head.endswith(".py") else ""
+    return head if found and head.endswith(".py") else ""
 
 
 def _is_build(case: dict[str, str], bad: _Child) -> bool:
@@ -645,8 +706,11 @@ def _load_error(file: str, bad: _Child, tool: str) -> Diagnostic:
     )
 
 
+_AROUND = re.compile("failed on (setup|teardown)")
+
+
 def _phase(writer: str, name: str, failure: Failure) -> str:
-    if writer == "pytest" and (found := re.match(r"failed on (setup|teardown)", failure.message)):
+    if writer == "pytest" and (found := _AROUND.match(failure.message)):
         return found.group(1)
     hook = re.search(r'"(before|after)(?: each| all)?" hook', name) if " hook" in name else None
     if hook or (writer == "jvm" and name in {"", "initializationError"}):
@@ -668,7 +732,23 @@ def _line(digits: str, writer: str) -> int:
     return int(digits) + 1 if writer == "pytest" else int(digits)
 
 
+class _Seconds(dict[str, float]):
+    """Durations that were read before. There are few different ones with three digits behind the point."""
+
+    def __missing__(self, text: str) -> float:
+        if len(self) >= _MOST_SECONDS:
+            self.clear()
+        self[text] = seconds = _seconds(text)
+        return seconds
+
+
+_MOST_SECONDS = 8192
+_SECONDS = _Seconds()
+
+
 def _durations(times: list[str]) -> list[float]:
+    if max(map(len, times), default=0) <= len("12.345"):
+        return list(map(_SECONDS.__getitem__, times))
     try:
         durations = list(map(float, times))
     except ValueError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import cast
 
 import msgspec
 
@@ -17,7 +18,6 @@ from ratchet.checks.formats.xml import SPACES, unescape_strictly
 
 _SHORTEST_BYTES = 200
 _MISSES = 200
-_MOST_IN_TAG = 16  # signs in the values of a tag that look like its end
 # Text as a parser takes it without complaint: known entities only, and no end of a section that never began.
 _TEXT = rb"(?:[^<&\]]++|\](?!\]>)|&(?:lt|gt|amp|quot|apos|#[1-9]\d{1,4});)++"
 _SECTION = rb"<!\[CDATA\[(?:[^\]]++|\](?!\]>))*+\]\]>"
@@ -28,6 +28,8 @@ _QUIET_CASE = rb"<testcase [^<]*+(?:(?=<testcase |</testsuite>)|%b*+</testcase>\
 _FIRST = re.compile(_QUIET_CASE)
 _QUIET = re.compile(rb"(?:%b)++" % _QUIET_CASE)
 _INSIDE = re.compile(rb">\s*+%b*+</testcase>" % _TALK)
+_CLOSE = re.compile(rb'"( ?/>|>\s*+</testcase>)\s*+(?:<|\Z)')
+_SPACED = re.compile(rb'" /(>\s*+(?:<|\Z))')
 
 _NAME = r"[A-Za-z_][\w.-]*+"
 _KEY = re.compile(rf" {_NAME}=")
@@ -35,33 +37,46 @@ _FIRST_KEY = re.compile(rf"<testcase {_NAME}=")
 _BETWEEN = re.compile(rf" ?(?:/>|>\s*</testcase>)\s*<testcase {_NAME}=")
 _LAST = re.compile(r" ?(?:/>|>\s*</testcase>)\s*")
 _MOST_KEYS = 16
-_TAG_END = {"": False, " ": False, "/": True, " /": True}
 
 _CHILDREN = (b"failure", b"error", b"skipped", b"system-out", b"system-err")
-_CHILD = re.compile(rb"<(%b)(?=[ />])" % b"|".join(_CHILDREN))
-_CLOSING = {name: re.compile(rb"</%b>\s*+" % name) for name in _CHILDREN}
-_CLOSED = re.compile(rb"</testcase>\s*+")
-_SPACE = re.compile(rb"\s*+")
+_VALUES = rb'((?: [A-Za-z_][\w.-]*+="[^"<]*+")*+) ?'
+_CHILD = rb"<(%b)%b(/?)>" % (b"|".join(_CHILDREN), _VALUES)
+# What follows: the end of the case and the space behind it, or an element in it.
+_CASE = re.compile(rb"<testcase%b(?:(?:/>|>\s*+</testcase>)(\s*+)|>\s*+%b)" % (_VALUES, _CHILD))
+_NEXT = re.compile(rb"\s*+(?:</testcase>(\s*+)|%b)" % _CHILD)
+_CLOSING = {name: re.compile(rb"</%b>%b" % (name, _NEXT.pattern)) for name in _CHILDREN}
+# One suite ends and the next one begins: whoever stands in the one stands as deep in the other.
+_EMPTY = rb"<system-%b(?: ?/|>(?:<!\[CDATA\[\]\]>)?+</system-%b)>"
+_MUTE = rb"(?:(?:%b|%b)\s*+)*+" % (_EMPTY % (b"out", b"out"), _EMPTY % (b"err", b"err"))
+_SUITE = re.compile(rb"%b</testsuite>\s*+<testsuite%b>\s*+(?:<properties ?/>\s*+)?+" % (_MUTE, _VALUES))
 _OPENING, _ENDING = b"<![CDATA[", b"]]>"
 
 Attributes = dict[str, str]
 Child = tuple[str, Attributes, str]
+_Case = tuple[bytes, list[Child], bytes, int]  # its attributes, what stands in it, the space behind it, where that ends
 
 
-class Quiet(msgspec.Struct, frozen=True):
-    """Cases with nothing but attributes: each attribute is a column."""
+class Alike(msgspec.Struct, frozen=True):
+    """Cases of one spelling: each attribute is a column; `told` is what stands in some of them, besides output."""
 
     columns: dict[str, list[str]]
+    told: dict[int, list[Child]]
 
     def rows(self) -> list[Attributes]:
         return [dict(zip(self.columns, row, strict=True)) for row in zip(*self.columns.values(), strict=True)]
 
 
 class Told(msgspec.Struct, frozen=True):
-    """Any other case: its attributes, and each element in it with its attributes and text."""
+    """One case of any spelling: its attributes, and each element in it with its attributes and text."""
 
     attributes: Attributes
     children: list[Child]
+
+
+class Suite(msgspec.Struct, frozen=True):
+    """The suite ended, and one with these attributes began beside it."""
+
+    attributes: Attributes
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -70,7 +85,8 @@ class Run(msgspec.Struct, frozen=True):
     begin: int
     second: int
     end: int
-    cases: list[Quiet | Told]
+    cases: list[Alike | Told | Suite]
+    is_across: bool = False
 
 
 class Chunk:
@@ -79,6 +95,7 @@ class Chunk:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self._unlike = 0  # up to here cases are known to be spelled in several ways
+        self._across = True  # whether all suites may be spelled alike
         self._misses = 0
 
     def find(self, begin: int) -> Run | None:
@@ -87,7 +104,7 @@ class Chunk:
         while self._misses < _MISSES and (begin := data.find(b"<testcase ", begin)) >= 0:
             # Whatever it is, the parser hears it and judges.
             first = _FIRST.match(data, begin)
-            second = first.end() if first else _case(data, begin)[1]
+            second = first.end() if first else _end(_case(data, begin), begin)
             if second > begin and (run := self._together(begin, second) or _one_by_one(data, begin, second)):
                 return run
             self._misses += 1
@@ -97,58 +114,103 @@ class Chunk:
     def _together(self, begin: int, second: int) -> Run | None:
         if begin < self._unlike:
             return None
-        stretches: list[bytes] = []
-        told: list[Told] = []
-        end = second
-        while True:
-            quiet = _QUIET.match(self.data, end)
-            stretches.append(_silent(quiet) if quiet else b"")
-            end = quiet.end() if quiet else end
-            case, after = _case(self.data, end)
-            if case is None:
-                break
-            told.append(case)
-            end = after
-        columns = _columns(b"".join(stretches)) if end - second >= _SHORTEST_BYTES else None
-        if columns is None:
-            self._unlike = end
+        found = _Gathered(self.data, second, across=self._across)
+        if (cases := found.cases()) is None and found.suites:
+            self._across = False
+            found = _Gathered(self.data, second, across=False)
+            cases = found.cases()
+        if cases is None:
+            self._unlike = found.end
+        return Run(begin, second, found.end, cases, bool(found.suites)) if cases else None
+
+
+class _Gathered:
+    """All cases from here on, each without what stands in it, as long as they are plainly written."""
+
+    def __init__(self, data: bytes, begin: int, *, across: bool) -> None:
+        self.begin = self.end = begin
+        self.pieces: list[bytes] = []
+        self.close = b"/>"  # as the first of them do
+        self.told: dict[int, list[Child]] = {}  # by piece
+        self.suites: dict[int, Attributes] = {}
+        while self._quiet(data) or self._one(data) or (across and self._suite(data)):
+            pass
+
+    def _quiet(self, data: bytes) -> bool:
+        found = _QUIET.match(data, self.end)
+        if found:
+            piece = _silent(found[0]) if found["talk"] else found[0]
+            if not self.pieces and (closed := _CLOSE.search(piece)):
+                self.close = closed[1]
+            self.pieces.append(piece)
+            self.end = found.end()
+        return found is not None
+
+    def _one(self, data: bytes) -> bool:
+        found = _case(data, self.end)
+        if found:
+            values, children, space, self.end = found
+            self.told[len(self.pieces)] = children
+            self.pieces.append(b"<testcase%b%b%b" % (values, self.close, space))
+        return found is not None
+
+    def _suite(self, data: bytes) -> bool:
+        found = _SUITE.match(data, self.end)
+        attributes = _attributes(found[1]) if found else None
+        if not found or attributes is None:
+            return False
+        self.suites[len(self.pieces)] = attributes
+        self.pieces.append(b"")
+        self.end = found.end()
+        return True
+
+    def cases(self) -> list[Alike | Told | Suite] | None:
+        """In the order of the document; nothing if they are few or not spelled alike."""
+        if self.end - self.begin < _SHORTEST_BYTES:
             return None
-        return Run(begin, second, end, _in_turns(stretches, columns, told))
+        columns = _columns(b"".join(self.pieces))
+        if columns is None and self.told:
+            self.pieces = [_silent(piece) for piece in self.pieces]
+            columns = _columns(b"".join(self.pieces))
+        return None if columns is None else self._cut(columns)
+
+    def _cut(self, columns: dict[str, list[str]]) -> list[Alike | Told | Suite]:
+        """One part for each suite."""
+        cases: list[Alike | Told | Suite] = []
+        told: dict[int, list[Child]] = {}
+        begin = end = 0
+        for index, piece in enumerate(self.pieces):
+            if index in self.told:
+                told[end - begin] = self.told[index]
+                end += 1
+            elif piece:
+                end += piece.count(b'"') // (2 * len(columns))
+            else:
+                cases += [Alike(_part(columns, begin, end), told), Suite(self.suites[index])]
+                begin, told = end, {}
+        return [*cases, Alike(_part(columns, begin, end), told)]
 
 
-def _in_turns(stretches: list[bytes], columns: dict[str, list[str]], told: list[Told]) -> list[Quiet | Told]:
-    """The quiet ones and the others in the order of the document."""
-    if not told:
-        return [Quiet(columns)]
-    cases: list[Quiet | Told] = []
-    begin = 0
-    for index, stretch in enumerate(stretches):
-        if stretch:
-            end = begin + stretch.count(b'"') // (2 * len(columns))
-            cases.append(Quiet({key: values[begin:end] for key, values in columns.items()}))
-            begin = end
-        cases += told[index : index + 1]
-    return cases
+def _part(columns: dict[str, list[str]], begin: int, end: int) -> dict[str, list[str]]:
+    return {key: values[begin:end] for key, values in columns.items()}
 
 
 def _one_by_one(data: bytes, begin: int, second: int) -> Run | None:
     """Cases that are spelled in several ways."""
-    cases: list[Quiet | Told] = []
-    case, end = _case(data, second)
-    after = second
-    while case:
-        cases.append(case)
-        after = end
-        case, end = _case(data, end)
-    return Run(begin, second, after, cases) if after - second > _SHORTEST_BYTES else None
+    cases: list[Alike | Told | Suite] = []
+    end = second
+    while (found := _case(data, end)) and (attributes := _attributes(found[0])) is not None:
+        cases.append(Told(attributes, found[1]))
+        end = found[3]
+    return Run(begin, second, end, cases) if end - second > _SHORTEST_BYTES else None
 
 
 # --- columns ---------------------------------------------------------------------------------------------------------
 
 
-def _silent(quiet: re.Match[bytes]) -> bytes:
-    """Without what the tests printed: nobody keeps that of a test that passed."""
-    return _INSIDE.sub(b"/>", quiet[0]).replace(b'" />', b'"/>') if quiet["talk"] else quiet[0]
+def _silent(cases: bytes) -> bytes:
+    """Without what the tests printed: nobody keeps that of a test that passed. All end in the same way."""
+    return _SPACED.sub(rb'"/\1', _INSIDE.sub(b"/>", cases))
 
 
 def _columns(cases: bytes) -> dict[str, list[str]] | None:
@@ -164,7 +226,7 @@ def _columns(cases: bytes) -> dict[str, list[str]] | None:
     if _is_plain(text, pieces, 2 * len(keys)):
         return columns
     known = {key: _read(values) for key, values in columns.items()}
-    return None if None in known.values() else {key: values for key, values in known.items() if values is not None}
+    return None if None in known.values() else cast(dict[str, list[str]], known)
 
 
 def _keys(pieces: list[str]) -> list[str]:
@@ -198,90 +260,60 @@ def _is_plain(text: str, pieces: list[str], width: int) -> bool:
 
 
 def _read(values: list[str]) -> list[str] | None:
-    known: list[str] = []
-    for value in values:
-        if (read := _value(value)) is None:
-            return None
-        known.append(read)
-    return known
+    known = [_value(value) for value in values]
+    return None if None in known else cast(list[str], known)
 
 
 def _value(value: str) -> str | None:
     """An attribute's value as every parser has to read it; nothing if it would have to refuse it."""
     if "\n" in value or "\t" in value or "\r" in value:
         value = value.replace("\r\n", " ").translate(SPACES)
-    return unescape_strictly(value)
+    return unescape_strictly(value) if "&" in value else value
 
 
 # --- one by one ------------------------------------------------------------------------------------------------------
 
 
-def _case(data: bytes, at: int) -> tuple[Told | None, int]:
-    """The case that begins here and where it ends, if it is whole and plainly written."""
-    if not data.startswith(b"<testcase", at):
-        return None, at
-    attributes, empty, end = _tag(data, at + len(b"<testcase"))
-    if attributes is None:
-        return None, at
-    end = _behind_space(data, end)
+def _case(data: bytes, at: int) -> _Case | None:
+    """The case that begins here, if it is whole and plainly written."""
+    step = _CASE.match(data, at)
+    if not step:
+        return None
+    head, space, name, values, empty = step.groups()
     children: list[Child] = []
-    closed = None if empty else _CLOSED.match(data, end)
-    while not empty and not closed:
-        child, end = _child(data, end)
-        if child is None:
-            return None, at
-        children.append(child)
-        closed = _CLOSED.match(data, end)
-    return Told(attributes, children), closed.end() if closed else end
+    while space is None:
+        attributes = _attributes(values)
+        text, end = ("", step.end()) if empty else _text(data, step.end())
+        if attributes is None or text is None:
+            return None
+        children.append((name.decode(), attributes, text))
+        step = (_NEXT if empty else _CLOSING[name]).match(data, end)
+        if not step:
+            return None
+        space, name, values, empty = step.groups()
+    return head, children, space, step.end()
 
 
-def _child(data: bytes, at: int) -> tuple[Child | None, int]:
-    opened = _CHILD.match(data, at)
-    if not opened:
-        return None, at
-    name = opened[1]
-    attributes, empty, end = _tag(data, opened.end())
-    if attributes is None:
-        return None, at
-    if empty:
-        return (name.decode(), attributes, ""), _behind_space(data, end)
-    text, end = _text(data, end)
-    closed = _CLOSING[name].match(data, end) if text is not None else None
-    return ((name.decode(), attributes, text), closed.end()) if text is not None and closed else (None, at)
+def _end(case: _Case | None, begin: int) -> int:
+    return case[3] if case else begin
 
 
-def _behind_space(data: bytes, at: int) -> int:
-    found = _SPACE.match(data, at)
-    return found.end() if found else at
-
-
-def _tag(data: bytes, begin: int) -> tuple[Attributes | None, bool, int]:
-    """The attributes of a tag, whether it is its own end, and where what follows it begins."""
-    end = data.find(b">", begin)
-    for _ in range(_MOST_IN_TAG):
-        if end < 0 or data.count(b'"', begin, end) % 2 == 0:
-            break
-        end = data.find(b">", end + 1)
-    text = data[begin:end].decode() if end >= 0 else "<"
+def _attributes(values: bytes) -> Attributes | None:
+    """What a tag says, if nothing is said twice and every parser reads it in the same way."""
+    text = values.decode()
     pieces = text.split('"')
-    spelling = _spelling(tuple(pieces[::2]))
-    if spelling is None or "<" in text:
-        return None, False, begin
-    keys, empty = spelling
-    values: list[str] | None = pieces[1::2]
+    keys = _spelling(tuple(pieces[::2]))
+    known: list[str] | None = pieces[1::2]
     if "&" in text or "\n" in text or "\t" in text or "\r" in text:
-        values = _read(pieces[1::2])
-    attributes = None if values is None else dict(zip(keys, values, strict=True))
-    return attributes, empty, end + 1
+        known = _read(pieces[1::2])
+    return None if keys is None or known is None else dict(zip(keys, known, strict=True))
 
 
 @lru_cache(maxsize=256)
-def _spelling(pieces: tuple[str, ...]) -> tuple[list[str], bool] | None:
-    """The keys of a tag and whether it is its own end, from what stands around its values."""
-    keys = [piece[1:-1] for piece in pieces[:-1] if _KEY.fullmatch(piece)]
-    if len(set(keys)) < len(pieces) - 1 or pieces[-1] not in _TAG_END:
-        return None
-    return keys, _TAG_END[pieces[-1]]
+def _spelling(pieces: tuple[str, ...]) -> list[str] | None:
+    """The keys of a tag, from what stands around its values."""
+    keys = [piece[1:-1] for piece in pieces[:-1]]
+    return keys if len(set(keys)) == len(keys) else None
 
 
 def _text(data: bytes, begin: int) -> tuple[str | None, int]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from textwrap import dedent
 
@@ -32,9 +32,9 @@ def failure(
     """A failure from what the channel gave (the keywords, which win) and what its text gives away."""
     body, message = plain(body), plain(message)
     searched = _ends(body if message in body else f"{message}\n{body}")
-    prose, stack = _apart(searched)
+    prose, calls = _apart(searched)
     prose = _narrow(prose)
-    changes = diff(prose)
+    changes = diff(prose) if "\n" in prose else ""
     if expected is None and actual is None:
         expected, actual, found = comparison(prose)
         operator = operator or found
@@ -42,7 +42,7 @@ def failure(
         expected, actual = _sides(changes)
     if expected and actual and type.endswith("ComparisonFailure"):
         expected, actual = _uncompacted(expected), _uncompacted(actual)
-    trace = _jvm_frames(prose, stack) or frames(_narrow(searched))
+    trace = _jvm_frames(prose, calls) or frames(_narrow(searched))
     at = trace[-1] if trace else location(_narrow(searched))
     if not file and at:
         file, line = at.file, at.line
@@ -70,18 +70,19 @@ def _narrow(text: str) -> str:
     return text if max(map(len, rows)) <= _WIDE else "\n".join([row[:_WIDE] for row in rows])
 
 
-def _apart(text: str) -> tuple[str, str]:
-    """What a person wrote, and the stack of a Java virtual machine: the longest part, and nothing but calls."""
+def _apart(text: str) -> tuple[str, dict[str, Frame]]:
+    """What a person wrote, and the project's rows in the stack of a Java virtual machine, which is nothing but calls."""
     begin = text.find("\n\tat ") + 1
     if text.startswith("\tat "):
         begin = 0
     elif not begin:
-        return text, ""
-    prose, stack = text[:begin].removesuffix("\n"), text[begin:]
-    # One tab in each row and nothing more to see; else a cause stands between two stacks.
-    if stack.count("\t") != stack.count("\n") + 1:
-        prose = "\n".join([prose, *(row for row in stack.split("\n") if not row.startswith("\t"))])
-    return prose, stack
+        return text, {}
+    prose = text[:begin].removesuffix("\n")
+    calls, is_stack = _calls(text, begin)
+    # Else a cause stands between two stacks.
+    if not is_stack:
+        prose = "\n".join([prose, *(row for row in text[begin:].split("\n") if not row.startswith("\t"))])
+    return prose, calls
 
 
 _TYPE = re.compile(
@@ -94,7 +95,9 @@ _PYTEST_TYPE = re.compile(r'^(?:\S+\.py:\d+: |failed on \w+ with ")([A-Z]\w+)\b'
 
 def error_type(text: str) -> str:
     """The class of what was thrown: at the front of the text, in pytest's last line or in its words about a fixture."""
-    found = _TYPE.match(first_line(text)) or _PYTEST_TYPE.search(text)
+    found = _TYPE.match(first_line(text))
+    if not found and (".py:" in text or "failed on " in text):
+        found = _PYTEST_TYPE.search(text)
     return found.group(1) if found else ""
 
 
@@ -192,21 +195,48 @@ _COMPARISONS: list[tuple[str, str, str]] = [
     ("nim", "Check failed", r"Check failed: (?P<l>[^\n]+?) (?P<op>==) (?P<e>[^\n]+)\n\s*(?P=l) was (?P<a>[^\n]+)"),
 ]
 # fmt: on
+# All others match only what speaks of something expected.
+_EXPECTS_NOTHING = {
+    "boost",
+    "catch2",
+    "doctest c++",
+    "rust",
+    "exunit",
+    "want after got",
+    "got after want",
+    "bats",
+    "phpunit unlike",
+    "phpunit kind",
+    "phpunit identical",
+    "swift",
+    "scalatest",
+    "munit",
+    "unittest",
+    "pytest",
+    "want",
+    "got",
+    "nim",
+}  # fmt: skip
 _COMPILED = [(needle, re.compile(pattern)) for _, needle, pattern in _COMPARISONS]
+_UNEXPECTED = [rule for rule, (name, _, _) in zip(_COMPILED, _COMPARISONS, strict=True) if name in _EXPECTS_NOTHING]
 
 
 def comparison(text: str) -> tuple[str | None, str | None, str]:
     """Expected, actual and operator, or nothing. Left is the actual value unless the framework says otherwise."""
-    for needle, pattern in _COMPILED:
+    for needle, pattern in _COMPILED if "xpect" in text else _UNEXPECTED:
         if needle in text and (found := pattern.search(text)):
-            groups = found.groupdict()
-            expected, actual = _gtest(groups) if "v1" in groups else (groups["e"], groups["a"])
-            expected, actual = _unwrapped(expected.strip(), actual.strip())
-            operator = groups.get("op") or ""
-            # A shell expands before it compares: what stood on the left is not what was found there.
-            actual = None if "$" in actual and groups.get("shell") else actual
-            return clip(expected), actual and clip(actual), _OPERATORS.get(operator, operator)
+            return _compared(found, pattern.groupindex)
     return None, None, ""
+
+
+def _compared(found: re.Match[str], groups: Mapping[str, int]) -> tuple[str, str | None, str]:
+    expected, actual = (found["e"], found["a"]) if "e" in groups else _gtest(found)
+    expected, actual = _unwrapped(expected.strip(), actual.strip())
+    operator = (found["op"] or "") if "op" in groups else ""
+    # A shell expands before it compares: what stood on the left is not what was found there.
+    if "$" in actual and "shell" in groups:
+        return clip(expected), None, _OPERATORS.get(operator, operator)
+    return clip(expected), clip(actual), _OPERATORS.get(operator, operator)
 
 
 _OPERATORS = {
@@ -228,15 +258,15 @@ _OPERATORS = {
 
 def _unwrapped(expected: str, actual: str) -> tuple[str, str]:
     """Hamcrest and Dart put what is not a string between angle brackets."""
-    if all(value.startswith("<") and value.endswith(">") for value in (expected, actual)):
+    if expected[:1] == actual[:1] == "<" and expected[-1:] == actual[-1:] == ">":
         return expected[1:-1], actual[1:-1]
     return expected, actual
 
 
-def _gtest(groups: dict[str, str]) -> tuple[str, str]:
+def _gtest(found: re.Match[str]) -> tuple[str, str]:
     """GoogleTest names no side: the one that had to be computed (`Which is`) is the actual value."""
-    first, second = groups["w1"] or groups["v1"], groups["w2"] or groups["v2"]
-    return (first, second) if groups["w2"] and not groups["w1"] else (second, first)
+    first, second = found["w1"] or found["v1"], found["w2"] or found["v2"]
+    return (first, second) if found["w2"] and not found["w1"] else (second, first)
 
 
 _DIFF = re.compile(
@@ -247,7 +277,7 @@ _DIFF = re.compile(
 
 
 def diff(text: str) -> str:
-    if "\n" not in text or not any(sign in text for sign in _DIFF_SIGNS):
+    if not any(sign in text for sign in _DIFF_SIGNS):
         return ""
     found = _DIFF.search(text + "\n")
     rows = found.group("diff").strip("\n").splitlines() if found else []
@@ -335,7 +365,33 @@ class _JvmRows(dict[str, Frame | None]):
         return frame
 
 
+_JvmEnd = tuple[dict[str, Frame], int]
+
+
+class _JvmEnds(dict[str, _JvmEnd]):
+    """How stacks end, below the project's calls: the same in nearly all failures of a run. And tabs less line ends."""
+
+    last: tuple[str, _JvmEnd] = ("", ({}, 0))
+
+    def read(self, text: str, at: int) -> _JvmEnd:
+        # To compare is much faster than to hash.
+        last, known = self.last
+        if len(last) != len(text) - at or not text.endswith(last):
+            last = text[at:]
+            known = self[last]
+            self.last = last, known
+        return known
+
+    def __missing__(self, end: str) -> _JvmEnd:
+        if len(self) >= _MOST_ENDS:
+            self.clear()
+        rows = {row: frame for row in end.split("\n") if (frame := _JVM_ROWS[row])}
+        self[end] = known = rows, end.count("\t") - end.count("\n")
+        return known
+
+
 _MOST_ROWS = 4096
+_MOST_ENDS = 64  # each may be as long as all that is searched
 
 
 def _jvm(line: str) -> Frame | None:
@@ -407,10 +463,15 @@ def _zig(line: str) -> Frame | None:
 
 
 def _frame(found: re.Match[str] | None, file: int, line: int, function: int) -> Frame | None:
-    if not found or _FOREIGN.search(found.group(file)):
+    if not found or _is_foreign(found.group(file)):
         return None
     name = (found.group(function) or "").strip() if function else ""
     return Frame(file=_path(found.group(file)), line=_line(found.group(line)), function=name)
+
+
+@_remembered
+def _is_foreign(file: str) -> bool:
+    return _FOREIGN.search(file) is not None
 
 
 def _path(path: str) -> str:
@@ -421,12 +482,15 @@ def _line(digits: str) -> int:
     return int(digits) if len(digits) < 10 else 0
 
 
+_JVM_ROWS = _JvmRows()
+_JVM_ENDS = _JvmEnds()
+
 # Each reader with what a line must contain for it to look, and whether the innermost frame is printed first.
 _READERS: list[tuple[str, Callable[[str], Frame | None], bool]] = [
     ('File "', _python, False),
     (".py:", _pytest, False),
     (".zig:", _zig, True),
-    ("at ", _jvm, True),
+    ("at ", _JVM_ROWS.__getitem__, True),
     (":line ", _dotnet, True),
     (".rs:", _rust, True),
     ("at ", _javascript, True),
@@ -442,10 +506,6 @@ _READERS: list[tuple[str, Callable[[str], Frame | None], bool]] = [
 ]
 
 
-_JVM_ROWS = _JvmRows()
-_BEFORE_JVM = ('File "', ".py:", ".zig:")
-
-
 def frames(text: str) -> list[Frame]:
     """The stack inside the project, innermost last; the first kind of stack that the text shows."""
     rows = _first_stack(text.splitlines()) if " 0x" in text else text.splitlines()
@@ -459,16 +519,30 @@ def frames(text: str) -> list[Frame]:
     return []
 
 
-def _jvm_frames(prose: str, stack: str) -> list[Frame]:
+def _calls(text: str, begin: int) -> tuple[dict[str, Frame], bool]:
+    """The project's rows of the stack that begins here, and whether each row has one tab and nothing more to see."""
+    found: dict[str, Frame] = {}
+    at = begin
+    while len(found) < _MOST_FRAMES:
+        end = text.find("\n", at)
+        row = text[at:end] if end >= 0 else text[at:]
+        if frame := _JVM_ROWS[row]:
+            found[row] = frame
+        elif found and end >= 0:
+            rows, spare = _JVM_ENDS.read(text, end + 1)
+            spare += text.count("\t", begin, end) - text.count("\n", begin, end) - 1
+            return found | rows, spare == 1
+        if end < 0:
+            break
+        at = end + 1
+    return found, text.count("\t", begin) - text.count("\n", begin) == 1
+
+
+def _jvm_frames(prose: str, calls: dict[str, Frame]) -> list[Frame]:
     """The same for a stack that was told apart, unless the prose shows one that goes before it."""
-    found: dict[str, Frame | None] = {}
-    if not any(needle in prose for needle in _BEFORE_JVM):
-        # The first rows are nearly always enough.
-        *rows, rest = stack.split("\n", _MOST_FRAMES + 4)
-        found = {row: _JVM_ROWS[row] for row in rows}
-        if len(found) - list(found.values()).count(None) < _MOST_FRAMES:
-            found |= {row: _JVM_ROWS[row] for row in rest.split("\n")}
-    return [frame for frame in found.values() if frame][:_MOST_FRAMES][::-1]
+    if not calls or 'File "' in prose or ".py:" in prose or ".zig:" in prose:
+        return []
+    return list(calls.values())[:_MOST_FRAMES][::-1]
 
 
 def _first_stack(rows: list[str]) -> list[str]:
@@ -490,38 +564,56 @@ def _distinct(rows: Iterator[str], reader: Callable[[str], Frame | None], *, mos
 
 # --- one place -------------------------------------------------------------------------------------------------------
 
+# What a text must contain for the search to be worth it, and the pattern.
 _PLACES = [
-    re.compile(r"panicked at (?:'.*', )?(?P<file>[^\s:']+\.rs):(?P<line>\d+)", re.S),
-    re.compile(r"== \[File\] - (?P<file>(?!unknown location)[^\n]+?)\s+== \[Line\] -\s*(?P<line>\d+)"),
-    re.compile(r" in (?P<file>\S+\.phpt?)\((?P<line>\d+)\)"),
-    re.compile(r" in (?P<file>\S+) at line (?P<line>\d+)$", re.M),
-    re.compile(r"(?P<file>[^\s:()]+\.\w+) \(line (?P<line>\d+)\)"),
-    re.compile(r"\(in test file (?P<file>[^,\n]+), line (?P<line>\d+)\)"),
-    re.compile(r"in (?:test )?file (?P<file>[^,\n]+), line (?P<line>\d+)"),
-    re.compile(r"Error Trace:\s*(?P<file>[^\s:]+):(?P<line>\d+)"),
-    re.compile(r"^\s*(?P<file>[\w./-]+\.go):(?P<line>\d+): ", re.M),
-    re.compile(r"^#?\s*at (?P<file>\S+) line (?P<line>\d+)\.?$", re.M),
-    re.compile(r"\[(?P<file>[^\s\]:]+):(?P<line>\d+)\]"),
-    re.compile(r"^\s*(?P<file>\S+\.nim)\((?P<line>\d+), \d+\)", re.M),
-    re.compile(
-        r"^\s*(?P<file>(?:[A-Za-z]:)?[^\s:()]+\.\w+):(?P<line>\d+)(?::\d+)?:? ?(?:Failure|FAILED|error|fatal|assert)",
-        re.M | re.I,
+    ("panicked at ", re.compile(r"panicked at (?:'.*', )?(?P<file>[^\s:']+\.rs):(?P<line>\d+)", re.S)),
+    (
+        "== [File] - ",
+        re.compile(r"== \[File\] - (?P<file>(?!unknown location)[^\n]+?)\s+== \[Line\] -\s*(?P<line>\d+)"),
     ),
-    re.compile(r"^\s*(?P<file>(?:[A-Za-z]:)?[^\s:()'\"]+\.\w+)\((?P<line>\d+)\): (?:error|fatal|ERROR|FAILED)", re.M),
-    re.compile(
-        r"^\s*(?P<file>(?:[A-Za-z]:)?[^\s:()'\"]+\.(?:c|cc|cpp|cxx|h|hpp|mm?|cs|vb))\((?P<line>\d+)\) ?: ", re.M
+    (".php", re.compile(r" in (?P<file>\S+\.phpt?)\((?P<line>\d+)\)")),
+    (" at line ", re.compile(r" in (?P<file>\S+) at line (?P<line>\d+)$", re.M)),
+    (" (line ", re.compile(r"(?P<file>[^\s:()]+\.\w+) \(line (?P<line>\d+)\)")),
+    ("(in test file ", re.compile(r"\(in test file (?P<file>[^,\n]+), line (?P<line>\d+)\)")),
+    ("file ", re.compile(r"in (?:test )?file (?P<file>[^,\n]+), line (?P<line>\d+)")),
+    ("Error Trace:", re.compile(r"Error Trace:\s*(?P<file>[^\s:]+):(?P<line>\d+)")),
+    (".go:", re.compile(r"^\s*(?P<file>[\w./-]+\.go):(?P<line>\d+): ", re.M)),
+    (" line ", re.compile(r"^#?\s*at (?P<file>\S+) line (?P<line>\d+)\.?$", re.M)),
+    ("[", re.compile(r"\[(?P<file>[^\s\]:]+):(?P<line>\d+)\]")),
+    (".nim(", re.compile(r"^\s*(?P<file>\S+\.nim)\((?P<line>\d+), \d+\)", re.M)),
+    (
+        ":",
+        re.compile(
+            r"^\s*(?P<file>(?:[A-Za-z]:)?[^\s:()]+\.\w+):(?P<line>\d+)(?::\d+)?:? ?(?:Failure|FAILED|error|fatal|assert)",
+            re.M | re.I,
+        ),
     ),
-    re.compile(
-        r"(?:^|[\s(\[])(?P<file>(?:file://)?(?:[A-Za-z]:)?[\w./\\@+-]*[\w-]\.[A-Za-z]\w{0,4}):(?P<line>\d+)(?![\d.])",
-        re.M,
+    (
+        "): ",
+        re.compile(
+            r"^\s*(?P<file>(?:[A-Za-z]:)?[^\s:()'\"]+\.\w+)\((?P<line>\d+)\): (?:error|fatal|ERROR|FAILED)", re.M
+        ),
+    ),
+    (
+        ")",
+        re.compile(
+            r"^\s*(?P<file>(?:[A-Za-z]:)?[^\s:()'\"]+\.(?:c|cc|cpp|cxx|h|hpp|mm?|cs|vb))\((?P<line>\d+)\) ?: ", re.M
+        ),
+    ),
+    (
+        ":",
+        re.compile(
+            r"(?:^|[\s(\[])(?P<file>(?:file://)?(?:[A-Za-z]:)?[\w./\\@+-]*[\w-]\.[A-Za-z]\w{0,4}):(?P<line>\d+)(?![\d.])",
+            re.M,
+        ),
     ),
 ]
 
 
 def location(text: str) -> Frame | None:
     """Where it failed, when there is no stack: the first place in the project that the text names."""
-    for pattern in _PLACES:
-        for found in pattern.finditer(text):
-            if not _FOREIGN.search(found.group("file")):
+    for needle, pattern in _PLACES:
+        for found in pattern.finditer(text) if needle in text else ():
+            if not _is_foreign(found.group("file")):
                 return Frame(file=_path(found.group("file")), line=_line(found.group("line")))
     return None

@@ -43,7 +43,8 @@ def clip(text: str, limit: int = TEXT_LIMIT, *, size: int = 0) -> str:
 
 
 def first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+    begun = text.lstrip().split("\n", 1)[0]
+    return begun.splitlines()[0].strip() if begun else ""
 
 
 class Tail:

@@ -31,6 +31,7 @@ _ANCHOR = re.compile(
 _SINGLE = re.compile(
     r"^\s*(?P<n>\d{1,9}) (?P<w>passing|failing|pending|pass|fail|skip|todo|passed|failed|flaky|skipped)(?P<time> \([\d.]+ ?m?s\))?$"
 )
+_COLUMN = re.compile(r"^ {2}(?P<w>Total|Passed|Skipped): {2,}(?P<n>\d{1,9})$")
 _UNITTEST = re.compile(r"^Ran (\d{1,9}) tests? in [\d.]+s$")
 _VERDICT = re.compile(r"^(OK|FAILED)(?: \((.*)\))?$")
 
@@ -48,6 +49,7 @@ class _Unknown:
         self.found: list[dict[str, int]] = []
         self.ran: int | None = None
         self.single: dict[str, int] = {}
+        self.column: dict[str, int] = {}
         self.timed = False
         self.spoilt = False
         self.scan = compiler.Scan()
@@ -61,6 +63,8 @@ class _Unknown:
             self._unittest(match)
         elif match := _SINGLE.match(line):
             self._single(match)
+        elif match := _COLUMN.match(line):
+            self._column(match)
         elif counts := _summary(line):
             self.found = [*self.found, counts][-50:]
         else:
@@ -88,6 +92,16 @@ class _Unknown:
             counts[_WORDS[word]] = counts.get(_WORDS[word], 0) + count
         sure = "passed" in counts and ("failed" in counts or self.timed) and not self.spoilt
         return counts if sure else {}
+
+    def _column(self, match: re.Match[str]) -> None:
+        """uvu's summary, one count below the other: those that ran, of these the passed, and the skipped besides."""
+        if match.group("w") == "Total":
+            self.column = {}
+        self.column[match.group("w")] = int(match.group("n"))
+        match self.column:
+            case {"Total": ran, "Passed": passed, "Skipped": skipped} if passed <= ran:
+                counts = {"tests": ran + skipped, "passed": passed, "failed": ran - passed, "skipped": skipped}
+                self.found.append(counts)
 
     def parsed(self) -> Parsed:
         if self.single:

@@ -253,7 +253,10 @@ def unescape_strictly(text: str) -> str | None:
     """The same, but nothing where a parser would refuse the text."""
     if "&" not in text:
         return text
-    usual = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&apos;", "'")
+    usual = text.replace("&lt;", "<").replace("&gt;", ">").replace("&#10;", "\n")
+    if "&" not in usual:
+        return usual
+    usual = usual.replace("&quot;", '"').replace("&apos;", "'")
     if usual.count("&") == usual.count("&amp;"):
         return usual.replace("&amp;", "&")
     names = _REFERENCE.findall(text)

@@ -39,7 +39,7 @@ def find_cheats(
         found += lines.find_in_source(change, moved)
         found += python.find_in_source(change) if change.path.endswith((".py", ".pyi")) else []
         found += special_cases(change, known)
-    return sorted(set(found), key=lambda cheat: (cheat.file, cheat.line, cheat.rule))
+    return sorted(set(found), key=lambda cheat: (cheat.file, cheat.line, cheat.rule, cheat.detail))
 
 
 def _cases(changes: Sequence[Change], side: str) -> list[Case]:

@@ -189,7 +189,7 @@ def _one(case: Case, old: Assertion, new: Assertion, around: Around) -> list[Che
     edited = old.strength == new.strength and old.literal and new.literal and old.expected != new.expected
     if edited and not around.asks_for(new.expected):
         detail = f"{case.name} expects {new.expected} of {old.subject} where it expected {old.expected}"
-        return [Cheat(file=case.file, line=new.line, rule="expected-edited", detail=detail)]
+        return [Cheat(file=case.file, line=new.line, rule="expected-edited", detail=detail, doubt=True)]
     return []
 
 
@@ -236,7 +236,8 @@ def _rows(was: Case, now: Case, around: Around) -> list[Cheat]:
             fresh.remove(edited)
             if around.asks_for(" ".join(set(edited) - set(row))):
                 continue
-            found.append(_cheat(now, "expected-edited", f"{now.name}: {' '.join(row)} became {' '.join(edited)}"))
+            detail = f"{now.name}: {' '.join(row)} became {' '.join(edited)}"
+            found.append(Cheat(file=now.file, line=now.line, rule="expected-edited", detail=detail, doubt=True))
         elif fresh:
             fresh.pop()
         else:

@@ -36,10 +36,13 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cheat(msgspec.Struct, frozen=True, kw_only=True):
+    """`doubt`: honest work looks the same, and only what was asked for tells them apart."""
+
     file: str
     line: int
     rule: str
     detail: str
+    doubt: bool = False
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.rule}: {self.detail}"

@@ -22,6 +22,14 @@ _SUPPRESSED = [
     (r"#pragma\s+warning\s+disable|//\s*NOLINT|#pragma\s+GCC\s+diagnostic\s+ignored", "a warning is ignored"),
     (r"@phpstan-ignore|@psalm-suppress|phpcs:ignore|@codeCoverageIgnore", "a finding is ignored"),
 ]  # fmt: skip
+# Those that say what they silence, on one line or for one thing: honest code has them too. For a whole file or crate, or of
+# everything, they are none of these.
+_BY_NAME = re.compile(
+    r"type:\s*ignore\[[\w, -]+\]|pyright:\s*ignore\[\w|#\s*noqa:\s*[A-Z]+\d|#\s*pylint:\s*disable=\w"
+    r"|eslint-disable-(?:next-)?line\s+[\w@]|//\s*nolint:\w|//\s*NOLINT(?:NEXTLINE)?\(\w|rubocop:\s*disable\s+\w+/\w"
+    r"|#\[\s*(?:allow|expect)\s*\(\s*(?!warnings|unused\s*\)|clippy::all)\w|@SuppressWarnings\(\{?\s*\"(?!all\b)"
+    r"|#pragma\s+warning\s+disable\s+\w|@phpstan-ignore\s+\w+\.\w|@psalm-suppress\s+\w"
+)
 _SNIFFED = [
     (r"PYTEST_CURRENT_TEST|PYTEST_VERSION|PYTEST_XDIST|['\"](?:pytest|unittest|_pytest|nose)['\"]\s+in\s+sys\.(?:modules|argv)", "asks whether pytest runs it"),
     (r"sys\.modules(?:\.get\(|\[)\s*['\"](?:pytest|_pytest|unittest)['\"]", "asks whether pytest runs it"),
@@ -99,7 +107,9 @@ def _match(change: Change, rules: list[tuple[str, str]], rule: str, known: froze
     for line, text in change.added():
         what = next((what for pattern, what in rules if re.search(pattern, text)), "")
         if what and text.strip() not in before:
-            found.append(Cheat(file=change.path, line=line, rule=rule, detail=f"{what}: {text.strip()[:120]}"))
+            doubt = rules is _SUPPRESSED and bool(_BY_NAME.search(text))
+            detail = f"{what}: {text.strip()[:120]}"
+            found.append(Cheat(file=change.path, line=line, rule=rule, detail=detail, doubt=doubt))
     return found
 
 

@@ -51,7 +51,7 @@ def is_plain_conftest(change: Change) -> bool:
 
 def find(change: Change) -> list[Cheat]:
     return [
-        Cheat(file=change.path, line=_first_line(change), rule=rule, detail=detail)
+        Cheat(file=change.path, line=_first_line(change), rule=rule, detail=detail, doubt=rule == "snapshot-edited")
         for rule, detail, holds in (
             ("runner-configuration", "it decides how tests are run", _is_runner_file(change)),
             ("runner-configuration", "it has a part that decides how tests are run", _runner_part(change)),

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from ratchet.agents import settled
-from ratchet.checks.log import read_log
+from ratchet.checks.log import PLAIN_LOG, read_log
 from ratchet.core.compare import failing
 from ratchet.core.packet import packet
 from ratchet.core.report import Report, ReportStatus
@@ -72,8 +72,10 @@ def _spec(factory: Factory, report: Report | None) -> str:
     text = f"# Fix the failing tests\n\nMake the tests of commit {factory.repo.head[:12]} pass, and break none.\n"
     if report is None:
         return text
-    told = packet(report) if failing(report) else report.output[-4_000:]
-    return f"{text}\n## What the log of the failed run says\n\n{told}\n"
+    told = packet(report) if failing(report) else ""
+    if report.runner == PLAIN_LOG:  # it was read for names alone; the rest is in its own words
+        told += f"\n\n```\n{report.output[-4_000:].strip()}\n```"
+    return f"{text}\n## What the log of the failed run says\n\n{told.strip()}\n"
 
 
 def _metadata(factory: Factory, arguments: Arguments, report: Report | None) -> dict[str, str]:

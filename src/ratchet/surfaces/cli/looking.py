@@ -9,9 +9,12 @@ import time
 import msgspec
 
 from ratchet.core import events as ev
+from ratchet.core.item import ItemStatus
 from ratchet.core.ledger import Entry
 from ratchet.core.state import RunStatus
 from ratchet.factory import Factory
+from ratchet.process import is_gone
+from ratchet.store import RunRow
 from ratchet.surfaces.cli.common import Arguments, Command, open_factory, run_argument, show, show_json, wait_for
 from ratchet.surfaces.paint import Paint, Tone, painter
 from ratchet.surfaces.story import line_of, render, seconds_between, tell
@@ -29,9 +32,17 @@ def runs(arguments: Arguments) -> int:
     else:
         show(f"{'RUN':<28} {'STATUS':<12} {'WORKER':<24} TITLE")
     for row in rows if not arguments.json else []:
-        status = row.item_status if row.item_status == "parked" else row.status
-        show(f"{row.run:<28} {status:<12} {row.holder.worker if row.holder else '-':<24} {row.title}")
+        show(f"{row.run:<28} {_status(row):<12} {row.holder.worker if row.holder else '-':<24} {row.title}")
     return 0
+
+
+def _status(row: RunRow) -> str:
+    """A run goes on only while somebody carries it."""
+    if row.status is not RunStatus.RUNNING:
+        return row.status
+    if row.item_status is ItemStatus.PARKED or row.holder is None:
+        return row.item_status
+    return "cut off" if is_gone(row.holder) else row.status
 
 
 def show_run(arguments: Arguments) -> int:
@@ -43,6 +54,8 @@ def show_run(arguments: Arguments) -> int:
         return 0
     show(tell(story, painter(colour=sys.stdout.isatty())))
     show(f"Files: {directory}")
+    if story.row.status is RunStatus.RUNNING and _status(story.row) != RunStatus.RUNNING:
+        show(f"Continue with: ratchet resume {story.row.run}")
     return 0
 
 

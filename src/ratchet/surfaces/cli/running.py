@@ -94,8 +94,10 @@ def _say_next(state: RunState) -> None:
     if state.parked:
         show(f"\nContinue with: ratchet resume {state.run}")
     elif state.started:
-        show(f"\nThe story: ratchet show {state.run}\nThe proof: ratchet verify {state.run}")
-        show(f"The change: git diff {state.started.base_commit[:10]}..{state.started.branch}")
+        show(f"\nThe story: ratchet show {state.run}")
+        if state.commits:
+            show(f"The proof: ratchet verify {state.run}")
+            show(f"The change: git diff {state.started.base_commit[:10]}..{state.started.branch}")
 
 
 def _result(state: RunState) -> dict[str, object]:
