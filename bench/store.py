@@ -19,6 +19,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -40,7 +41,7 @@ TURNS = int(os.environ.get("RATCHET_BENCH_TURNS", "3"))
 SECONDS = float(os.environ.get("RATCHET_BENCH_SECONDS", "4"))
 JOBS = int(os.environ.get("RATCHET_BENCH_JOBS", "4000"))
 CLIENTS, THREADS, IDLE = (1, 16), 8, 150
-WORKERS = CLIENTS[-1]
+WORKERS, PROCESSES = CLIENTS[-1], 4
 SHALLOW, DEEP = 1_000, 200_000
 PEERS = Path(__file__).parent.parent / ".venv-bench" / "bin" / "python"
 HOLDER = Holder(worker="w", machine="m", pid=1, born="1")
@@ -163,7 +164,7 @@ def _against_pgbench(address: str, clients: int) -> Goal:
     enough = int(SECONDS * 8_000)
     for _ in range(TURNS):
         rates["pgbench"].append(_pgbench_rate(program, _database(address, enough), clients))
-        rates["ours"].append(_processes_rate(_database(address, enough), clients))
+        rates["ours"].append(_workers_rate(_database(address, enough), clients))
     return _against(measure, rates, "pgbench", 0.7)
 
 
@@ -173,6 +174,9 @@ def _pgbench() -> str:
 
 
 def _pgbench_rate(program: str, url: str, clients: int) -> float:
+    from ratchet.store.postgres import OFF  # noqa: PLC0415 — psycopg may be missing
+
+    options = {"PGOPTIONS": " ".join(f"-c {setting}=off" for setting in OFF)}  # plans are made as for ours
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
         script.write(_PGBENCH_SCRIPT)
         script.flush()
@@ -190,30 +194,39 @@ def _pgbench_rate(program: str, url: str, clients: int) -> float:
             "-f",
             script.name,
         ]
-        done = subprocess.run([*argv, url], check=True, capture_output=True, text=True)
+        done = subprocess.run([*argv, url], env=os.environ | options, check=True, capture_output=True, text=True)
     return next(float(line.split()[2]) for line in done.stdout.splitlines() if line.startswith("tps"))
 
 
-def _processes_rate(url: str, processes: int) -> float:
-    """For so many seconds, in as many processes as connections."""
+def _workers_rate(url: str, workers: int) -> float:
+    """For so many seconds. Every worker is a thread with its connection, in as many processes as the peers have."""
     context = multiprocessing.get_context("fork")
+    processes = min(workers, PROCESSES)
     gate: Any = context.Barrier(processes)
     counts: Any = context.Queue()
-    workers = [context.Process(target=_work_for, args=(url, gate, counts)) for _ in range(processes)]
-    for worker in workers:
-        worker.start()
-    done = [counts.get() for _ in workers]
-    for worker in workers:
-        worker.join()
+    work = partial(_work_for, url, workers // processes, gate, counts)
+    started = [context.Process(target=work) for _ in range(processes)]
+    for process in started:
+        process.start()
+    done = [counts.get() for _ in started]
+    for process in started:
+        process.join()
     return float(sum(count / seconds for count, seconds in done))
 
 
-def _work_for(url: str, gate: Any, counts: Any) -> None:
-    store, count = open_store(url), 0
+def _work_for(url: str, threads: int, gate: Any, counts: Any) -> None:
+    store = open_store(url)
     gate.wait()
     began = time.perf_counter()
-    while time.perf_counter() - began < SECONDS and _turn(store):
-        count += 1
+
+    def work() -> int:
+        count = 0
+        while time.perf_counter() - began < SECONDS and _turn(store):
+            count += 1
+        return count
+
+    with ThreadPoolExecutor(threads) as pool:
+        count = sum(future.result() for future in [pool.submit(work) for _ in range(threads)])
     counts.put((count, time.perf_counter() - began))
     store.close()
 
@@ -222,7 +235,7 @@ def _against_peers(address: str) -> list[Goal]:
     wanted = {"pgqueuer": 1.0, "procrastinate": 3.0, "dbos": 3.0, "celery": 3.0}
     rates: dict[str, list[float]] = {"ours": [], **{name: [] for name in wanted}}
     for _ in range(TURNS):
-        rates["ours"].append(_processes_rate(_database(address, int(SECONDS * 8_000)), WORKERS))
+        rates["ours"].append(_workers_rate(_database(address, int(SECONDS * 8_000)), WORKERS))
         for name in wanted:
             with _place_for(name, address) as place:
                 rates[name] += _peer(name, place, JOBS // 4 if name in ("dbos", "procrastinate") else JOBS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,9 @@ from ratchet.core.queue import NoWork
 from ratchet.core.signal import Topic
 from ratchet.errors import EnvironmentCannot, StoreNewer
 from ratchet.store import Store, open_store
-from ratchet.store.postgres import PostgresStore
+from ratchet.store.direct import numbered
+from ratchet.store.fused import CLAIM, COMPLETE
+from ratchet.store.postgres import PostgresStore, connect
 from tests.contract.servers import Server, World, fresh_database
 from tests.contract.test_queue import holder, named
 from tests.contract.test_store import CLAIMED, claim, item
@@ -133,6 +136,28 @@ def test_an_address_opens_a_server_and_a_password_is_never_told(world: World) ->
     with pytest.raises(EnvironmentCannot) as refused:
         open_store("postgresql://ann:s3cret@127.0.0.1:1/x")
     assert "s3cret" not in str(refused.value)
+
+
+def test_a_plan_that_is_kept_was_right_for_small_tables_and_is_for_large_ones(world: World) -> None:
+    """What a connection keeps reading whole, or by the index of lists, becomes reading past all that is over."""
+    store = world.open()
+    store.add_all([named(f"i{n:02}") for n in range(20)])
+    store.complete(claim(store, name="i00"), commits=1, head="h")
+    on_the_server(world, "ANALYZE")
+    with connect(str(world.address)) as db:
+        for sql in (CLAIM, COMPLETE):
+            rows = db.execute(b"EXPLAIN (GENERIC_PLAN) " + numbered(sql)[1]).fetchall()
+            plan = "\n".join(row["QUERY PLAN"] for row in rows)
+            assert not re.search("Seq Scan|Hash|Bitmap|items_listed|runs_newest", plan), plan
+
+
+def test_lists_have_an_index_of_their_own(world: World) -> None:
+    store = world.open()
+    store.add_all([named(f"i{n:02}") for n in range(20)])
+    page = f"SELECT * FROM items ORDER BY {PostgresStore._listed} LIMIT 5"
+    with connect(str(world.address)) as db:
+        rows = db.execute(f"EXPLAIN {page}".encode()).fetchall()
+    assert "items_listed" in "\n".join(row["QUERY PLAN"] for row in rows)
 
 
 ENDS: dict[str, Callable[[Store, Lease], object]] = {

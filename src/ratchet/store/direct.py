@@ -39,7 +39,7 @@ class Connection(psycopg.Connection[dict[str, Any]]):
         """Do one statement with `?` for values, and give the rows it answers."""
         given, formats = [_written(value) for value in values], [isinstance(value, bytes) for value in values]
         said = self.times_said[sql] = self.times_said.get(sql, 0) + 1
-        name, text = _numbered(sql)
+        name, text = numbered(sql)
         if said < PREPARED_AT:
             return self._rows(self.pgconn.exec_params(text, given, None, formats))
         if said == PREPARED_AT:
@@ -80,7 +80,7 @@ _names = count()
 
 
 @cache
-def _numbered(sql: str) -> tuple[bytes, bytes]:
+def numbered(sql: str) -> tuple[bytes, bytes]:
     """What the statement is called, and itself with `$1`, `$2` …"""
     first, *others = sql.split("?")
     text = first + "".join(f"${n}{part}" for n, part in enumerate(others, start=1))

@@ -36,6 +36,8 @@ CONNECT_S = 10
 RIDE_OUT_S = 30.0
 ANCHOR_S = 60.0
 STATEMENT_S = 60
+# Plans are kept, and a table that was small when its plan was made grows: reading all of it was right only then.
+OFF = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_bitmapscan")
 _MIGRATING = 7_232_438  # an advisory lock of our own: two starters do not race
 
 _SETTLED = "place < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
@@ -43,6 +45,7 @@ _AFTER = f"(place, run, seq) > (?, ?, ?) AND {_SETTLED} ORDER BY place, run, seq
 
 
 class PostgresStore(Fused, Locks, Counting, Feed, Learnings, Outside):
+    _listed = "turn + 0, id || ''"
     # A transaction that is still open may have a place before those that are committed: nothing past it is told yet.
     _follow = f"SELECT * FROM events WHERE {_AFTER}"  # noqa: S608 — ours
     _follow_run = f"SELECT * FROM events WHERE run = ? AND {_AFTER}"  # noqa: S608 — ours
@@ -74,10 +77,10 @@ ORDER BY ts_rank_cd(learnings.words, asked.words) DESC, id LIMIT ?
         """Without a `clock`, time is the server's: a worker whose own clock is wrong must not expire the others."""
         self.url, self._where = url, _without_secrets(url)
         self._gone, self._aging_s = gone, aging_s
-        self._pool = Pool(lambda: _connect(url), most=connections, sound=lambda db: not (db.closed or db.broken))
-        self._notices = Notices(lambda: _connect(url))
+        self._pool = Pool(lambda: connect(url), most=connections, sound=lambda db: not (db.closed or db.broken))
+        self._notices = Notices(lambda: connect(url))
         try:
-            first = _connect(url)
+            first = connect(url)
         except psycopg.Error as error:
             raise _explained(error, self._where) from error
         self._pool.keep(first)
@@ -263,10 +266,11 @@ def _marked(sql: str) -> str:
     return sql.replace("?", "%s")
 
 
-def _connect(url: str) -> Connection:
+def connect(url: str) -> Connection:
     db = Connection.connect(url, autocommit=True, row_factory=dict_row, connect_timeout=CONNECT_S)
     # Durable whatever the server's default is; and no wait without an end.
     db.execute(f"SET synchronous_commit = on; SET statement_timeout = '{STATEMENT_S}s'")
+    db.execute("; ".join(f"SET {setting} = off" for setting in OFF))
     return db
 
 

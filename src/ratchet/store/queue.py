@@ -38,6 +38,8 @@ _PRIORITY = {rank: priority for priority, rank in RANK.items()}
 
 
 class Queue(Ledger):
+    _listed = "turn, id"  # as the index of lists has it
+
     # --- adding ----------------------------------------------------------------------------------------------
 
     def add(self, item: Item) -> Item:
@@ -256,7 +258,7 @@ class Queue(Ledger):
         given = {name: value for name, value in asked.items() if value is not None}
         where = "".join(f" AND {name} = ?" for name in given)
         place, name = _cursor(after)
-        sql = f"SELECT * FROM items WHERE (turn, id) > (?, ?){where} ORDER BY turn, id LIMIT ?"  # noqa: S608 — names above
+        sql = f"SELECT * FROM items WHERE ({self._listed}) > (?, ?){where} ORDER BY {self._listed} LIMIT ?"  # noqa: S608 — names above
         rows = db.all(sql, place, name, *given.values(), limit + 1)
         page, more = rows[:limit], len(rows) > limit
         return Page(rows=[_item_row(row) for row in page], after=f"{page[-1]['turn']}:{page[-1]['id']}" if more else "")
