@@ -190,3 +190,29 @@ def test_what_one_process_writes_is_there_for_another_however_many_came_and_went
         seen = subprocess.run(look, capture_output=True, text=True, check=True).stdout
         assert int(seen) == count
     store.close()
+
+
+_ALL_AT_ONCE = """
+import multiprocessing, sys
+from pathlib import Path
+from ratchet.store.sqlite import SqliteStore
+
+def enter(path, ready):
+    ready.wait()
+    SqliteStore(path).close()
+
+context = multiprocessing.get_context("fork")
+for number in range(30):
+    ready = context.Barrier(4)
+    args = (Path(sys.argv[1]) / f"{number}.db", ready)
+    crowd = [context.Process(target=enter, args=args) for _ in range(4)]
+    for each in crowd:
+        each.start()
+    for each in crowd:
+        each.join()
+    assert not any(each.exitcode for each in crowd), number
+"""
+
+
+def test_whoever_opens_a_new_database_at_the_same_moment_is_let_in(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", _ALL_AT_ONCE, str(tmp_path)], check=True, timeout=60)

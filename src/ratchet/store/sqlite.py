@@ -7,6 +7,7 @@ import re
 import secrets
 import sqlite3
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -31,7 +32,7 @@ from ratchet.store.pool import Pool
 from ratchet.store.signals import Pipe, tell
 from ratchet.store.workers import Workers
 
-BUSY_S = 30.0
+BUSY_S, _NAP_S = 30.0, 0.005
 READERS_MAX = 8
 TOGETHER_MAX = 64
 GATHER_S = 0.001
@@ -341,9 +342,23 @@ def _connect(path: Path, *pragmas: str) -> sqlite3.Connection:
     return db
 
 
+def _keep_a_log(db: sqlite3.Connection) -> None:
+    """Of two who turn a new file to WAL at once SQLite refuses one without waiting, whatever its `timeout`."""
+    until = time.monotonic() + BUSY_S
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(_NAP_S)
+        else:
+            return
+
+
 def _migrate(db: sqlite3.Connection, path: Path) -> None:
     """Bring the schema up to date, under the write lock so that two starters do not race."""
-    db.execute("PRAGMA journal_mode = WAL")
+    _keep_a_log(db)
     steps = scripts("sqlite")
     newest = steps[-1][0]
     if _version(db) == newest:
