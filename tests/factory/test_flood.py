@@ -105,21 +105,28 @@ def test_the_same_with_a_worker_killed_every_second(
     assert killed
 
 
-def test_the_same_with_the_dispatcher_killed_in_the_middle(tmp_path: Path, address: str, size: tuple[int, int]) -> None:
+def struck(
+    folder: Path, address: str, size: tuple[int, int], strike: Callable[[Running], object], *, disturbed: str
+) -> None:
+    """Flooded, and struck each time that another quarter of the items is done."""
     due = [size[0] // 4, size[0] // 2, size[0] * 3 // 4]
     killed: list[int] = []
 
-    def kill_it(store: Store, running: Running) -> Running:
+    def strike_when_due(store: Store, running: Running) -> Running:
         done = sum(count.items for count in store.stats() if count.status is ItemStatus.COMPLETED)
         if due and done >= due[0]:
             killed.append(due.pop(0))
-            running.send_signal(signal.SIGKILL)
+            strike(running)
         with suppress(subprocess.TimeoutExpired):
             running.wait(0.1)
         return running
 
-    flooded(tmp_path, address, size, kill_it, disturbed="dispatcher", killed=killed)
+    flooded(folder, address, size, strike_when_due, disturbed=disturbed, killed=killed)
     assert not due
+
+
+def test_the_same_with_the_dispatcher_killed_in_the_middle(tmp_path: Path, address: str, size: tuple[int, int]) -> None:
+    struck(tmp_path, address, size, lambda running: running.send_signal(signal.SIGKILL), disturbed="dispatcher")
 
 
 def test_the_same_with_the_database_killed_and_started_again_in_the_middle(
@@ -128,21 +135,8 @@ def test_the_same_with_the_database_killed_and_started_again_in_the_middle(
     # Not below pytest's own folder: every pytest that starts takes away the right to enter that from other users.
     home = Path(tempfile.mkdtemp(prefix="ratchet-pg-"))
     server = Server(home / "pg")
-    due = [size[0] // 4, size[0] // 2, size[0] * 3 // 4]
-    killed: list[int] = []
-
-    def kill_it(store: Store, running: Running) -> Running:
-        done = sum(count.items for count in store.stats() if count.status is ItemStatus.COMPLETED)
-        if due and done >= due[0]:
-            killed.append(due.pop(0))
-            server.restart()
-        with suppress(subprocess.TimeoutExpired):
-            running.wait(0.1)
-        return running
-
     try:
-        flooded(tmp_path, server.address, size, kill_it, disturbed="database", killed=killed)
+        struck(tmp_path, server.address, size, lambda _running: server.restart(), disturbed="database")
     finally:
         server.stop()
         shutil.rmtree(home)
-    assert not due
