@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +20,7 @@ from ratchet.errors import DiskFull, EnvironmentCannot, RatchetError
 from ratchet.files import FILE_MODE, make_private_dir
 from ratchet.store import Listener
 from ratchet.store.counting import Counting
-from ratchet.store.database import KEY_BYTES, Row, T, Transaction, refuse_newer, scripts, stamp, utc_now
+from ratchet.store.database import Row, T, Transaction, new_key, refuse_newer, scripts, stamp, utc_now
 from ratchet.store.feed import Feed
 from ratchet.store.learnings import Learnings
 from ratchet.store.locks import Locks
@@ -37,15 +36,15 @@ READERS_MAX = 8
 _PRAGMAS = ("synchronous = FULL", "foreign_keys = ON", "temp_store = MEMORY")
 # Pages that are changed again and again: kept by the one who writes, and copied back into the file less often.
 _WRITER = ("cache_size = -16384", "wal_autocheckpoint = 4000")
-_FEED = "SELECT place, events.* FROM feed JOIN events ON events.run = feed.run AND events.seq = feed.seq"
+_AFTER = "(place, run, seq) > (?, ?, ?) ORDER BY place LIMIT ?"
 
 
 class SqliteStore(Workers, Locks, Counting, Feed, Learnings, Outside):
     """One connection writes, others read beside it. Writes that arrive together share one wait for the disk."""
 
-    _follow = f"{_FEED} WHERE (place, feed.run, feed.seq) > (?, ?, ?) ORDER BY place LIMIT ?"
-    _follow_run = f"{_FEED} WHERE feed.run = ? AND (place, feed.run, feed.seq) > (?, ?, ?) ORDER BY place LIMIT ?"
-    _last_place = "SELECT max(place) AS place FROM feed"
+    _follow = f"SELECT * FROM events WHERE {_AFTER}"  # noqa: S608 — ours
+    _follow_run = f"SELECT * FROM events WHERE run = ? AND {_AFTER}"  # noqa: S608 — ours
+    _last_place = "SELECT max(place) AS place FROM events"
     _beats = "SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?)"
     _index_words = "INSERT INTO learnings_words (content, tags, id) VALUES (?, ?, ?)"
     _find_words = """
@@ -178,7 +177,7 @@ class _Ask(Ask):
 
     def __init__(self, act: Callable[[Transaction], Any], *, at: str, durable: bool) -> None:
         super().__init__()
-        self._act, self._key, self._at, self.durable = act, secrets.token_hex(KEY_BYTES), at, durable
+        self._act, self._key, self._at, self.durable = act, new_key(), at, durable
         self.answer: Any = None
         self.error: Exception | None = None
         self.topics: set[Topic] = set()
@@ -221,6 +220,9 @@ class _Transaction:
 
     def many(self, sql: str, rows: Iterable[tuple[object, ...]]) -> None:
         self._db.executemany(sql, rows)
+
+    def hold(self, sql: str, *values: object) -> None:
+        """There is one writer at a time."""
 
     def alone(self, what: str) -> None:
         """There is one writer at a time."""

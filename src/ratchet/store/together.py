@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from typing import Generic, TypeVar
 
 MOST = 64
@@ -13,10 +14,15 @@ GATHER_S = 0.001
 
 
 class Ask:
-    """Something that waits for its turn. `wake` is held until its turn has come (then it `leads`) or it was served."""
+    """Something that waits for its turn. `wake` is held until its turn has come (then it `leads`) or it was served.
+
+    Then it wakes the one `after` it. All of them woken at once would only wait for each other: one thread runs at a
+    time, and what a crowd of threads costs is the going to sleep and waking up again.
+    """
 
     def __init__(self) -> None:
-        self.wake, self.leads = threading.Lock(), False
+        self.wake, self.leads, self.left = threading.Lock(), False, False
+        self.after: Ask | None = None
         self.wake.acquire()
 
 
@@ -46,6 +52,8 @@ class Together(Generic[A]):
             if self._leads(ask):
                 self._lead(ask, gather=gather)
         finally:
+            if ask.after:
+                ask.after.wake.release()
             if ask.leads:
                 self._pass_on()
 
@@ -62,6 +70,7 @@ class Together(Generic[A]):
                 ask.wake.acquire()
         except BaseException:  # an interrupt: nobody may wait for who does not wait any more
             with self._turn, suppress(ValueError):
+                ask.left = True
                 self._waiting.remove(ask)
             raise
         return ask.leads
@@ -97,8 +106,10 @@ class Together(Generic[A]):
         try:
             self._serve(asks)
         finally:
-            for ask in asks[1:]:
-                ask.wake.release()
+            with self._turn:
+                there = [own, *(ask for ask in asks[1:] if not ask.left)]
+                for ask, after in pairwise(there):
+                    ask.after = after
 
     def _gather(self, own: A) -> None:
         """Who was answered together asks again together, once all are awake: a moment, and less than the disk takes."""
