@@ -6,14 +6,17 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ratchet.core.lease import Holder
+from ratchet.core.ledger import Entry
 from ratchet.core.queue import AGING_S
 from ratchet.core.signal import Topic
 from ratchet.errors import DiskFull, EnvironmentCannot, RatchetError
@@ -36,6 +39,7 @@ READERS_MAX = 8
 _PRAGMAS = ("synchronous = FULL", "foreign_keys = ON", "temp_store = MEMORY")
 # Pages that are changed again and again: kept by the one who writes, and copied back into the file less often.
 _WRITER = ("cache_size = -16384", "wal_autocheckpoint = 4000")
+_ADD = "INSERT INTO events (run, seq, at, epoch, kind, data, prev, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _AFTER = "(place, run, seq) > (?, ?, ?) ORDER BY place LIMIT ?"
 
 
@@ -220,6 +224,9 @@ class _Transaction:
 
     def many(self, sql: str, rows: Iterable[tuple[object, ...]]) -> None:
         self._db.executemany(sql, rows)
+
+    def add(self, entries: Sequence[Entry]) -> None:
+        self._db.executemany(_ADD, [msgspec.structs.astuple(entry) for entry in entries])
 
     def hold(self, sql: str, *values: object) -> None:
         """There is one writer at a time."""
