@@ -37,8 +37,9 @@ BUSY_S, _NAP_S = 30.0, 0.005
 READERS_MAX = 8
 # What can be undone is kept in memory while it is being done: in a file, every page touched would be a write more.
 _PRAGMAS = ("synchronous = FULL", "foreign_keys = ON", "temp_store = MEMORY")
-# Pages that are changed again and again: kept by the one who writes, and copied back into the file less often.
-_WRITER = ("cache_size = -16384", "wal_autocheckpoint = 4000")
+# Pages that are changed again and again are kept by the one who writes. The log stays short: a file that does not grow
+# is the faster one to write to.
+_WRITER = ("cache_size = -16384",)
 _ADD = "INSERT INTO events (run, seq, at, epoch, kind, data, prev, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _AFTER = "(place, run, seq) > (?, ?, ?) ORDER BY place LIMIT ?"
 
