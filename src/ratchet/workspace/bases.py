@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
@@ -287,15 +288,15 @@ def _kept(source: Source, place: str) -> str:
 
 
 def _keep_tree(source: Source, base: Base) -> None:
-    """Write the base's tree into the project's store, unless it is known to be there: a user may delete `.ratchet`."""
-    index = Path(f"{base.path}/keeping.index")
-    index.unlink(missing_ok=True)
-    trees = _trees(source, index, Path(base.folder))
-    trees.seed(base.commit, base.submodules)
-    trees.take_in(_trees(source, Path(f"{base.path}/trees.index"), Path(base.folder)).tracked())
-    if trees.write() != base.tree:
-        raise EnvironmentCannot(f"the base {base.path} was changed", hint=f"rm -r {base.path}")
-    index.unlink()
+    """Write the base's tree into the project's store, unless it is known to be there: a user may delete `.ratchet`.
+
+    By an index of this call's own: a git that is killed leaves its lock on the one it had."""
+    with TemporaryDirectory(prefix="keeping-", dir=base.path) as own:
+        trees = _trees(source, Path(own) / "index", Path(base.folder))
+        trees.seed(base.commit, base.submodules)
+        trees.take_in(_trees(source, Path(f"{base.path}/trees.index"), Path(base.folder)).tracked())
+        if trees.write() != base.tree:
+            raise EnvironmentCannot(f"the base {base.path} was changed", hint=f"rm -r {base.path}")
     mark = Path(_kept(source, base.path))
     mark.parent.mkdir(exist_ok=True)
     mark.touch()
