@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ratchet.checks.formats import Parsed, junit, lane
+from ratchet.checks.formats import Parsed, junit
+from ratchet.checks.formats.junit import lane
+from ratchet.checks.formats.junit.document import Document
 from ratchet.checks.formats.xml import Reader
 
 
 def slowly(document: bytes) -> Parsed:
-    handler = junit._JUnit()
+    handler = Document()
     reader = Reader(handler)
     reader.read(io.BytesIO(document))
     return handler.parsed(reader.fault)
@@ -163,7 +165,7 @@ def test_suites_that_stand_beside_each_other_are_one_run(between: str) -> None:
     assert run is not None
     assert len(names(run)) == 3 * 20 - 1
     assert [cases.attributes["name"] for cases in run.cases if isinstance(cases, lane.Suite)] == ["b", "c"]
-    handler = junit._JUnit()
+    handler = Document()
     reader = Reader(handler, junit._Lane(handler))
     reader.read(io.BytesIO(document))
     assert reader._unheard == run.end - run.second

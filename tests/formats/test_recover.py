@@ -10,6 +10,7 @@ import io
 import pytest
 
 from ratchet.checks.formats import compiler, recover, yamlish
+from ratchet.checks.formats.recover import values
 from ratchet.checks.formats.text import Ends, Tail, clip, lines, plain
 
 VALUES = [
@@ -84,7 +85,7 @@ def test_expected_and_actual_are_found_in_the_words_of(text: str, expected: str,
     ],
 )
 def test_prose_is_not_mistaken_for_a_comparison(text: str) -> None:
-    assert recover.comparison(text) == (None, None, "")
+    assert values.comparison(text) == (None, None, "")
 
 
 STACKS = [
@@ -289,7 +290,7 @@ def test_the_little_yaml_is_read() -> None:
     ],
 )
 def test_values_are_found_in_what_shells_and_php_say(text: str, wanted: tuple[str, str | None, str]) -> None:
-    assert recover.comparison(text) == wanted
+    assert values.comparison(text) == wanted
 
 
 def test_the_projects_calls_below_those_of_a_framework_are_kept_in_every_failure() -> None:
@@ -314,6 +315,6 @@ def test_a_stack_keeps_the_innermost_twelve_of_the_projects_calls() -> None:
 
 
 def test_a_rule_is_left_out_of_a_text_only_if_the_rule_itself_speaks_of_something_expected() -> None:
-    names = {name for name, _, _ in recover._COMPARISONS}
-    assert names >= recover._EXPECTS_NOTHING
-    assert all("xpect" in pattern for name, _, pattern in recover._COMPARISONS if name not in recover._EXPECTS_NOTHING)
+    names = {name for name, _, _ in values._COMPARISONS}
+    assert names >= values._EXPECTS_NOTHING
+    assert all("xpect" in pattern for name, _, pattern in values._COMPARISONS if name not in values._EXPECTS_NOTHING)
