@@ -9,8 +9,7 @@ from typing import BinaryIO
 
 from ratchet.checks.formats import Parsed
 from ratchet.checks.formats.junit import lane
-from ratchet.checks.formats.junit.document import PLAIN, Document
-from ratchet.checks.formats.junit.verdicts import Child
+from ratchet.checks.formats.junit.document import Document
 from ratchet.checks.formats.xml import Reader
 
 
@@ -61,21 +60,11 @@ class _Lane:
         # One more case, nothing left open, inside a suite: what follows it is in the same place.
         if run is None or heard != 1 or handler.case or handler.child or not handler.open:
             return False
-        if run.is_across and not handler.is_beside_suites():
+        if run.alike and run.alike.suites and not handler.is_among_suites(*run.alike.levels()):
             return False
-        for cases in run.cases:
-            self._hand_over(cases)
+        if run.alike:
+            handler.together(run.alike)
+        for case, children in run.single:
+            handler.told(case, children)
         handler.remember()
         return True
-
-    def _hand_over(self, cases: lane.Alike | lane.Told | lane.Suite) -> None:
-        handler = self.handler
-        if isinstance(cases, lane.Suite):
-            handler.next_suite(cases.attributes)
-        elif isinstance(cases, lane.Told):
-            handler.told(cases.attributes, [Child(*child) for child in cases.children])
-        elif cases.columns.keys() != PLAIN:
-            for at, case in enumerate(cases.rows()):
-                handler.told(case, [Child(*child) for child in cases.told.get(at, ())])
-        elif cases.columns["name"]:
-            handler.plainly(**cases.columns, told=cases.told)

@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-from itertools import groupby, repeat
-
 from ratchet.checks.formats import Parsed, compiler, distinct
-from ratchet.checks.formats.junit import durations, lane, verdicts, writers
-from ratchet.checks.formats.junit.verdicts import Child
+from ratchet.checks.formats.junit import batch, lane, verdicts, writers
+from ratchet.checks.formats.junit.elements import Child, Hearing
 from ratchet.checks.formats.xml import Reader
 from ratchet.core.report import RED, Diagnostic, Failure, TestResult, TestStatus
 
@@ -18,12 +16,9 @@ _SUITE = {"testsuite", "testsuites"}
 _CHILD = {"failure", "error", "skipped", "warning", "system-out", "system-err", *verdicts.AGAIN}
 _DEPTH = 100
 _STRIDE = 64
-_PASSED = TestStatus.PASSED
 
 _Open = list[tuple[str, dict[str, str]]]
-_Told = dict[int, list[lane.Child]]
 _Saved = tuple[_Open, dict[str, int], int, int, int, str]
-PLAIN = {"name", "classname", "time"}
 
 
 class Document:
@@ -46,7 +41,7 @@ class Document:
         self.case: dict[str, str] | None = None
         self.children: list[Child] = []
         self.around: list[tuple[dict[str, str], list[Child], bool]] = []  # cases that have cases in them
-        self.child: Child | None = None
+        self.child: Hearing | None = None
         self.telling = False
         self.depth = 0
         self.plain: list[dict[str, str]] = []
@@ -66,7 +61,7 @@ class Document:
                 self.around.append((self.case, self.children, self.telling))
             self.case, self.telling, self.children = attributes, False, []
         elif name in _CHILD and self.case is not None:
-            self.child = Child(name, attributes)
+            self.child = Hearing(name, attributes)
             self.telling = self.telling or not name.startswith("system-")
             self.reader.listen()
         elif name in _SUITE:
@@ -78,8 +73,10 @@ class Document:
         self.depth -= 1
         if name == "testcase":
             case = self.case
-            # Nearly every case has three attributes and no verdict: those are put aside and become results together.
-            if case is not None and not self.telling and case.keys() == PLAIN:
+            # Nearly every case has no verdict in it: those are put aside and become results together.
+            if case and not self.telling:
+                if self.plain and case.keys() != self.plain[0].keys():
+                    self.settle()
                 self.plain.append(case)
                 self.case = None
             else:
@@ -88,7 +85,7 @@ class Document:
                 self.case, self.children, self.telling = self.around.pop()
         elif self.child is not None and name == self.child.name:
             self.reader.listen(False)
-            self.children.append(self.child)
+            self.children.append(self.child.heard())
             self.child = None
         elif name in _SUITE:
             self._close(name)
@@ -134,33 +131,39 @@ class Document:
             self._written_by(writers.of_suite(attributes))
         self._count(attributes)
 
-    def next_suite(self, attributes: dict[str, str]) -> None:
-        """The innermost suite ends, and this one begins beside it."""
-        self.settle()
-        self.open.pop()
-        self._open("testsuite", attributes)
+    def next_suite(self, suite: lane.Begun) -> None:
+        """Some suites end, and another one begins."""
+        del self.open[len(self.open) - suite.closed :]
+        self._open("testsuite", suite.attributes)
+        if suite.is_java and not self.writer:
+            self._written_by("jvm")
 
-    def is_beside_suites(self) -> bool:
-        """Nothing but suites is open, and the innermost may have others beside it."""
-        return 1 < self.depth == len(self.open) and self.open[-1][0] == "testsuite"
+    def is_among_suites(self, lowest: int, highest: int) -> bool:
+        """Whether nothing but suites is open, and going so far down and up leaves the outermost open."""
+        kept = len(self.open) + lowest
+        return (
+            self.depth == len(self.open) <= _DEPTH - highest
+            and kept > 0
+            and all(name == "testsuite" for name, _ in self.open[kept:])
+        )
 
     def _stand(self) -> None:
         """Where the next case stands: in which suites, in whose file."""
-        self.path = [suite["name"] for name, suite in self.open if name == "testsuite" and suite.get("name")]
-        self.file = next((suite["file"] for _, suite in reversed(self.open) if suite.get("file")), "").removeprefix(
-            "./"
-        )
+        self.path, self.file = [], ""
+        for name, suite in self.open:
+            if name == "testsuite" and (title := suite.get("name")):
+                self.path.append(title)
+            self.file = suite.get("file") or self.file
+        self.file = self.file.removeprefix("./")
 
     def _count(self, attributes: dict[str, str]) -> None:
         """The outermost element that has totals is the summary; several roots or suites add up."""
-        if "tests" not in attributes or any("tests" in a for _, a in self.open[:-1]):
+        if "tests" not in attributes or [suite for _, suite in self.open[:-1] if "tests" in suite]:
             return
         reported = self.reported
         for key, word in _COUNTS.items():
             said = attributes.get(key)
-            if said == "0" and word in reported:
-                continue
-            if said and said.isdecimal():
+            if said and (said != "0" or word not in reported) and said.isdecimal():
                 reported[word] = min(reported.get(word, 0) + int(said[:9]), 1 << 40)
 
     def _close(self, name: str) -> None:
@@ -196,32 +199,51 @@ class Document:
         if not self.plain:
             return
         cases, self.plain = self.plain, []
-        names, classes, times = ([case[key] for case in cases] for key in ("name", "classname", "time"))
-        self.plainly(names, classes, times)
+        self.together(lane.Alike({key: [case[key] for case in cases] for key in cases[0]}, {}, []))
 
-    def plainly(self, name: list[str], classname: list[str], time: list[str], told: _Told | None = None) -> None:
-        """Cases that have these three and nothing else, in columns; they are cut where the class changes."""
+    def together(self, cases: lane.Alike) -> None:
+        """Cases in columns, what stands in some of them, and before which of them another suite begins."""
         self.settle()
-        if classname.count(classname[0]) == len(classname):
-            self._of_class(classname[0], name, time, told or {})
-            return
-        begin = 0
-        for group, same in groupby(classname):
-            end = begin + sum(1 for _ in same)
-            inside = {at - begin: told[at] for at in range(begin, end) if at in told} if told else {}
-            self._of_class(group, name[begin:end], time[begin:end], inside)
-            begin = end
+        columns, told = cases.columns, cases.told
+        size, done = batch.size_of(columns), 0
+        paths: list[list[str]] = []
+        files: list[str] = []
+        begins = [0, *(suite.before for suite in cases.suites)]
+        is_unknown = not self.writer and self._shows_a_writer(cases)
+        for begin, end, suite in zip(begins, [*begins[1:], size], [None, *cases.suites], strict=True):
+            if suite is not None:
+                self.next_suite(suite)
+            if is_unknown and not self.writer:
+                done = begin = self._before_recognised(columns, told, begin, end)  # noqa: PLW2901
+            paths += [self.path] * (end - begin)
+            files += [self.file] * (end - begin)
+        if done < size:
+            self._make(batch.part_of(columns, done, size), _part(told, done, size) if done else told, paths, files)
 
-    def _of_class(self, group: str, names: list[str], times: list[str], told: _Told) -> None:
-        results = self._passed(group, names, durations.of(times))
+    def _shows_a_writer(self, cases: lane.Alike) -> bool:
+        is_told = any(suite.is_java or writers.of_suite(suite.attributes) for suite in cases.suites)
+        return is_told or bool(batch.recognised(cases.columns)[1])
+
+    def _before_recognised(self, columns: batch.Columns, told: lane.Inside, begin: int, end: int) -> int:
+        """Makes results of the cases that come before it shows who wrote them, and says where that is."""
+        known, writer = batch.recognised(batch.part_of(columns, begin, end))
+        if known:
+            part = batch.part_of(columns, begin, begin + known)
+            self._make(part, _part(told, begin, begin + known), [self.path] * known, [self.file] * known)
+        self._written_by(writer)
+        return begin + known
+
+    def _make(self, columns: batch.Columns, told: lane.Inside, paths: list[list[str]], files: list[str]) -> None:
+        results = batch.passed(columns, self.writer, self.identify, paths, files)
+        self.cases += len(results)
         none: list[int] = []
-        for at, children in told.items():
-            case = {"name": names[at], "classname": group, "time": times[at]}
-            if result := self._judged(case, [Child(*child) for child in children], results[at].id):
+        for at, children in [*told.items(), *((at, []) for at in batch.silent_verdicts(columns) if at not in told)]:
+            result = self._judged(batch.row_of(columns, at), children, results[at])
+            if result:
                 results[at] = result
             else:
                 none.append(at)
-        for at in reversed(none):
+        for at in sorted(none, reverse=True):
             del results[at]
         self.tests += results
 
@@ -230,25 +252,6 @@ class Document:
         self.case, self.children = case, children
         self._finish()
 
-    def _passed(self, group: str, names: list[str], durations: list[float]) -> list[TestResult]:
-        """Results of cases that have a name, a class and a time, and nothing against them."""
-        if not self.writer:
-            self._written_by(writers.of_case({"classname": group, "name": names[0]}))
-        self.cases += len(names)
-        ids, path, file = self._ids(group, names), self.path, self.file
-        if not file and self.writer in writers.FILE_ELSEWHERE:
-            file = writers.file_of(self.writer, group, ids[0])
-        return list(
-            map(TestResult, ids, repeat(_PASSED), names, repeat(path), repeat(file), repeat(0), durations),
-        )
-
-    def _ids(self, group: str, names: list[str]) -> list[str]:
-        identify = self.identify
-        if self.writer not in writers.BY_PREFIX or not all(names):
-            return [identify(group, name, "") for name in names]
-        head = identify(group, "?", "")[:-1]
-        return [head + name for name in names]
-
     def _written_by(self, writer: str) -> None:
         self.writer = writer
         self.identify = self._node_id if writer == "node" else writers.IDENTIFY.get(writer, writers.plain_id)
@@ -256,8 +259,10 @@ class Document:
     def _node_id(self, group: str, name: str, file: str) -> str:
         return " > ".join([*self.path, name])
 
-    def _judged(self, case: dict[str, str], children: list[Child], key: str = "") -> TestResult | None:
-        """What became of a test (`key`, if known); nothing if it is none, but a file that could not be loaded."""
+    def _judged(
+        self, case: dict[str, str], children: list[Child], passed: TestResult | None = None
+    ) -> TestResult | None:
+        """What became of a test (`passed` if nothing had been said); nothing if it is a file that was not loaded."""
         bad = verdicts.bad_of(children)
         if bad and (broken := verdicts.broken_of(self.writer, case, bad)):
             found = compiler.diagnostics(bad.whole())
@@ -268,36 +273,32 @@ class Document:
         failure = verdicts.failure_of(case, bad, children) if bad and status is not TestStatus.XFAILED else None
         if failure is None and status in RED:
             failure = Failure(message=verdicts.reason_of(children))
-        return self._result(case, children, status, failure, key)
+        passed = passed or self._passed(case)
+        return self._result(passed, children, status, failure)
+
+    def _passed(self, case: dict[str, str]) -> TestResult:
+        columns = {key: [value] for key, value in case.items()} or {"name": [""]}
+        return batch.passed(columns, self.writer, self.identify, [self.path], [self.file])[0]
 
     def _result(
-        self,
-        case: dict[str, str],
-        children: list[Child],
-        status: TestStatus,
-        failure: Failure | None = None,
-        key: str = "",
+        self, passed: TestResult, children: list[Child], status: TestStatus, failure: Failure | None
     ) -> TestResult:
-        get, writer = case.get, self.writer
-        group, name, file = get("classname", ""), get("name", ""), get("file", "")
-        key = key or self.identify(group, name, file)
-        place = file or self.file or writers.file_of(writer, group, key)
         # Nearly every failure stands alone.
         more = [] if len(children) == 1 and children[0].name in verdicts.BAD else children
         return TestResult(
-            id=key,
-            status=status,
-            name=name,
-            suite=self.path,
-            file=place.removeprefix("./"),
-            line=writers.line_of(get("line") or get("lineno", ""), writer),
-            duration_s=durations.seconds(get("time", "")),
-            phase=verdicts.phase_of(writer, name, failure) if failure else "call",
-            reason=verdicts.reason_of(children) if children and failure is None else "",
-            failure=failure,
-            attempts=1 + sum([child.name in verdicts.AGAIN for child in more]) if more else 1,
-            stdout=verdicts.output_of(more, "system-out") if failure and more else "",
-            stderr=verdicts.output_of(more, "system-err") if failure and more else "",
+            passed.id,
+            status,
+            passed.name,
+            passed.suite,
+            passed.file,
+            passed.line,
+            passed.duration_s,
+            verdicts.phase_of(self.writer, passed.name, failure) if failure else "call",
+            verdicts.reason_of(children) if children and failure is None else "",
+            failure,
+            1 + sum([child.name in verdicts.AGAIN for child in more]) if more else 1,
+            verdicts.output_of(more, "system-out") if failure and more else "",
+            verdicts.output_of(more, "system-err") if failure and more else "",
         )
 
     # --- the end
@@ -313,7 +314,7 @@ class Document:
             ended=ended,
             partial=bool(fault and not (ended and "junk after" in fault)) or not ended,
             notes=self._notes(fault),
-            running=[self._result(self.case, self.children, TestStatus.ERROR).id] if self.case else [],
+            running=[self._passed(self.case).id] if self.case else [],
         )
 
     def _notes(self, fault: str) -> list[str]:
@@ -329,6 +330,10 @@ class Document:
 
     def _any_red(self) -> bool:
         return any(test.status in RED or test.status is TestStatus.XFAILED for test in self.tests)
+
+
+def _part(told: lane.Inside, begin: int, end: int) -> lane.Inside:
+    return {at - begin: told[at] for at in range(begin, end) if at in told}
 
 
 def _without_teardowns(tests: list[TestResult]) -> list[TestResult]:

@@ -9,11 +9,15 @@ run at once, and become columns.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import accumulate, islice
 from typing import cast
 
 import msgspec
 
+from ratchet.checks.formats.junit.elements import Attributes, Child
+from ratchet.checks.formats.text import clip
 from ratchet.checks.formats.xml import SPACES, unescape_strictly
 
 _SHORTEST_BYTES = 200
@@ -22,12 +26,15 @@ _MISSES = 200
 _TEXT = rb"(?:[^<&\]]++|\](?!\]>)|&(?:lt|gt|amp|quot|apos|#[1-9]\d{1,4});)++"
 _SECTION = rb"<!\[CDATA\[(?:[^\]]++|\](?!\]>))*+\]\]>"
 _SAID = rb"(?:%b|%b)*+" % (_SECTION, _TEXT)
-_TALK = rb"(?:<(?P<talk>system)-(?:out>%b</system-out|err>%b</system-err)>\s*+)" % (_SAID, _SAID)
+_TALK = rb"<system-(?:out>%b</system-out|err>%b</system-err)>\s*+" % (_SAID, _SAID)
+_PROPERTIES = rb'<properties(?: ?/>|>\s*+(?:<property name="%b[^"<&]*+" value="[^"<&]*+" ?/>\s*+)*+</properties>)\s*+'
+# What nobody keeps of a test that passed. Properties of Java's tell who wrote the document.
+_IDLE = rb"(?:%b|%b)" % (_TALK, _PROPERTIES % rb"(?!java\.)")
 # A case that another one or the suite's end follows is closed; any other is open or torn.
-_QUIET_CASE = rb"<testcase [^<]*+(?:(?=<testcase |</testsuite>)|%b*+</testcase>\s*+)" % _TALK
+_QUIET_CASE = rb"<testcase [^<]*+(?:(?=<testcase |</testsuite>)|(?P<idle>%b)*+</testcase>\s*+)" % _IDLE
 _FIRST = re.compile(_QUIET_CASE)
 _QUIET = re.compile(rb"(?:%b)++" % _QUIET_CASE)
-_INSIDE = re.compile(rb">\s*+%b*+</testcase>" % _TALK)
+_INSIDE = re.compile(rb">\s*+%b*+</testcase>" % _IDLE)
 _CLOSE = re.compile(rb'"( ?/>|>\s*+</testcase>)\s*+(?:<|\Z)')
 _SPACED = re.compile(rb'" /(>\s*+(?:<|\Z))')
 
@@ -39,54 +46,58 @@ _LAST = re.compile(r" ?(?:/>|>\s*</testcase>)\s*")
 _MOST_KEYS = 16
 
 _CHILDREN = (b"failure", b"error", b"skipped", b"system-out", b"system-err")
+_NAMES = {name: name.decode() for name in _CHILDREN}
 _VALUES = rb'((?: [A-Za-z_][\w.-]*+="[^"<]*+")*+) ?'
 _CHILD = rb"<(%b)%b(/?)>" % (b"|".join(_CHILDREN), _VALUES)
 # What follows: the end of the case and the space behind it, or an element in it.
 _CASE = re.compile(rb"<testcase%b(?:(?:/>|>\s*+</testcase>)(\s*+)|>\s*+%b)" % (_VALUES, _CHILD))
 _NEXT = re.compile(rb"\s*+(?:</testcase>(\s*+)|%b)" % _CHILD)
 _CLOSING = {name: re.compile(rb"</%b>%b" % (name, _NEXT.pattern)) for name in _CHILDREN}
-# One suite ends and the next one begins: whoever stands in the one stands as deep in the other.
-_EMPTY = rb"<system-%b(?: ?/|>(?:<!\[CDATA\[\]\]>)?+</system-%b)>"
-_MUTE = rb"(?:(?:%b|%b)\s*+)*+" % (_EMPTY % (b"out", b"out"), _EMPTY % (b"err", b"err"))
-_SUITE = re.compile(rb"%b</testsuite>\s*+<testsuite%b>\s*+(?:<properties ?/>\s*+)?+" % (_MUTE, _VALUES))
+# Suites end and one begins; whoever stands as deep as before stands in elements of the same names.
+_SUITE = re.compile(
+    rb"(?:%b|<system-(?:out|err) ?/>\s*+)*+((?:</testsuite>\s*+)*+)<testsuite%b>\s*+((?:%b)?+)"
+    % (_TALK, _VALUES, _PROPERTIES % b"")
+)
 _OPENING, _ENDING = b"<![CDATA[", b"]]>"
 
-Attributes = dict[str, str]
-Child = tuple[str, Attributes, str]
-_Case = tuple[bytes, list[Child], bytes, int]  # its attributes, what stands in it, the space behind it, where that ends
+Inside = dict[int, list[Child]]  # by case
+_Raw = tuple[bytes, bytes, bytes, bytes]  # a child's name, what its tag says, its text, its section
+_Case = tuple[bytes, list[_Raw], bytes, int]  # its attributes, what stands in it, the space behind it, where that ends
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """Before this case so many suites end, and one with these attributes begins; maybe with properties of Java's."""
+
+    before: int
+    closed: int
+    attributes: Attributes
+    is_java: bool
 
 
 class Alike(msgspec.Struct, frozen=True):
     """Cases of one spelling: each attribute is a column; `told` is what stands in some of them, besides output."""
 
     columns: dict[str, list[str]]
-    told: dict[int, list[Child]]
+    told: Inside
+    suites: list[Begun]
 
-    def rows(self) -> list[Attributes]:
-        return [dict(zip(self.columns, row, strict=True)) for row in zip(*self.columns.values(), strict=True)]
-
-
-class Told(msgspec.Struct, frozen=True):
-    """One case of any spelling: its attributes, and each element in it with its attributes and text."""
-
-    attributes: Attributes
-    children: list[Child]
-
-
-class Suite(msgspec.Struct, frozen=True):
-    """The suite ended, and one with these attributes began beside it."""
-
-    attributes: Attributes
+    def levels(self) -> tuple[int, int]:
+        """How deep the suites go, seen from where the run begins and ends: the lowest and the highest."""
+        levels = list(accumulate((1 - suite.closed for suite in self.suites), initial=0))
+        return min(level - suite.closed for level, suite in zip(levels, self.suites, strict=False)), max(levels)
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Cases that follow each other: where they begin, where the second one does, where they end; all but the first."""
+    """Cases that follow each other: where they begin, where the second one does, where they end; all but the first.
+
+    `single` are cases of any spelling: the attributes of each, and what stands in it.
+    """
 
     begin: int
     second: int
     end: int
-    cases: list[Alike | Told | Suite]
-    is_across: bool = False
+    alike: Alike | None = None
+    single: list[tuple[Attributes, list[Child]]] = []
 
 
 class Chunk:
@@ -115,13 +126,13 @@ class Chunk:
         if begin < self._unlike:
             return None
         found = _Gathered(self.data, second, across=self._across)
-        if (cases := found.cases()) is None and found.suites:
+        if (alike := found.alike()) is None and found.suites:
             self._across = False
             found = _Gathered(self.data, second, across=False)
-            cases = found.cases()
-        if cases is None:
+            alike = found.alike()
+        if alike is None:
             self._unlike = found.end
-        return Run(begin, second, found.end, cases, bool(found.suites)) if cases else None
+        return Run(begin, second, found.end, alike) if alike else None
 
 
 class _Gathered:
@@ -131,15 +142,20 @@ class _Gathered:
         self.begin = self.end = begin
         self.pieces: list[bytes] = []
         self.close = b"/>"  # as the first of them do
-        self.told: dict[int, list[Child]] = {}  # by piece
-        self.suites: dict[int, Attributes] = {}
+        self.told: list[tuple[int, list[_Raw]]] = []  # by piece
+        self.suites: list[tuple[int, int, bytes, bool]] = []  # by piece: how many end, what the next one's tag says
+        self.level = 0  # of the suite, from where it began
+        self.level_end = (0, 0, 0, begin)  # what was gathered when it was last left
         while self._quiet(data) or self._one(data) or (across and self._suite(data)):
             pass
+        if self.level:
+            pieces, told, suites, self.end = self.level_end
+            del self.pieces[pieces:], self.told[told:], self.suites[suites:]
 
     def _quiet(self, data: bytes) -> bool:
         found = _QUIET.match(data, self.end)
         if found:
-            piece = _silent(found[0]) if found["talk"] else found[0]
+            piece = _silent(found[0]) if found["idle"] else found[0]
             if not self.pieces and (closed := _CLOSE.search(piece)):
                 self.close = closed[1]
             self.pieces.append(piece)
@@ -150,59 +166,62 @@ class _Gathered:
         found = _case(data, self.end)
         if found:
             values, children, space, self.end = found
-            self.told[len(self.pieces)] = children
+            self.told.append((len(self.pieces), children))
             self.pieces.append(b"<testcase%b%b%b" % (values, self.close, space))
         return found is not None
 
     def _suite(self, data: bytes) -> bool:
         found = _SUITE.match(data, self.end)
-        attributes = _attributes(found[1]) if found else None
-        if not found or attributes is None:
-            return False
-        self.suites[len(self.pieces)] = attributes
-        self.pieces.append(b"")
-        self.end = found.end()
-        return True
+        if found:
+            closings, values, properties = found.groups()
+            if not self.level:
+                self.level_end = len(self.pieces), len(self.told), len(self.suites), self.end
+            closed = closings.count(b"<")
+            self.suites.append((len(self.pieces), closed, values, b'name="java.' in properties))
+            self.level += 1 - closed
+            self.end = found.end()
+        return found is not None
 
-    def cases(self) -> list[Alike | Told | Suite] | None:
-        """In the order of the document; nothing if they are few or not spelled alike."""
+    def alike(self) -> Alike | None:
+        """Nothing if they are few, not spelled alike or not to be read by all in the same way."""
         if self.end - self.begin < _SHORTEST_BYTES:
+            return None
+        children = _children([raw for _, raws in self.told for raw in raws])
+        suites = _tags([values for _, _, values, _ in self.suites])
+        if children is None or suites is None:
             return None
         columns = _columns(b"".join(self.pieces))
         if columns is None and self.told:
             self.pieces = [_silent(piece) for piece in self.pieces]
             columns = _columns(b"".join(self.pieces))
-        return None if columns is None else self._cut(columns)
+        return None if columns is None else self._placed(columns, children, suites)
 
-    def _cut(self, columns: dict[str, list[str]]) -> list[Alike | Told | Suite]:
-        """One part for each suite."""
-        cases: list[Alike | Told | Suite] = []
-        told: dict[int, list[Child]] = {}
-        begin = end = 0
-        for index, piece in enumerate(self.pieces):
-            if index in self.told:
-                told[end - begin] = self.told[index]
-                end += 1
-            elif piece:
-                end += piece.count(b'"') // (2 * len(columns))
-            else:
-                cases += [Alike(_part(columns, begin, end), told), Suite(self.suites[index])]
-                begin, told = end, {}
-        return [*cases, Alike(_part(columns, begin, end), told)]
-
-
-def _part(columns: dict[str, list[str]], begin: int, end: int) -> dict[str, list[str]]:
-    return {key: values[begin:end] for key, values in columns.items()}
+    def _placed(self, columns: dict[str, list[str]], children: list[Child], suites: list[Attributes]) -> Alike:
+        """With the number of a case instead of that of a piece."""
+        quotes = 2 * len(columns) or 1
+        before = [0, *accumulate([piece.count(b'"') // quotes for piece in self.pieces])]
+        said = iter(children)
+        return Alike(
+            columns,
+            {before[at]: list(islice(said, len(raws))) for at, raws in self.told},
+            [
+                Begun(before[at], closed, attributes, is_java)
+                for (at, closed, _, is_java), attributes in zip(self.suites, suites, strict=True)
+            ],
+        )
 
 
 def _one_by_one(data: bytes, begin: int, second: int) -> Run | None:
     """Cases that are spelled in several ways."""
-    cases: list[Alike | Told | Suite] = []
+    single: list[tuple[Attributes, list[Child]]] = []
     end = second
-    while (found := _case(data, end)) and (attributes := _attributes(found[0])) is not None:
-        cases.append(Told(attributes, found[1]))
+    while found := _case(data, end):
+        attributes, children = _tags([found[0]]), _children(found[1])
+        if attributes is None or children is None:
+            break
+        single.append((attributes[0], children))
         end = found[3]
-    return Run(begin, second, end, cases) if end - second > _SHORTEST_BYTES else None
+    return Run(begin, second, end, None, single) if end - second > _SHORTEST_BYTES else None
 
 
 # --- columns ---------------------------------------------------------------------------------------------------------
@@ -225,7 +244,7 @@ def _columns(cases: bytes) -> dict[str, list[str]] | None:
     columns = {key: pieces[2 * at + 1 :: 2 * len(keys)] for at, key in enumerate(keys)}
     if _is_plain(text, pieces, 2 * len(keys)):
         return columns
-    known = {key: _read(values) for key, values in columns.items()}
+    known = {key: _values(values) for key, values in columns.items()}
     return None if None in known.values() else cast(dict[str, list[str]], known)
 
 
@@ -259,18 +278,6 @@ def _is_plain(text: str, pieces: list[str], width: int) -> bool:
     )
 
 
-def _read(values: list[str]) -> list[str] | None:
-    known = [_value(value) for value in values]
-    return None if None in known else cast(list[str], known)
-
-
-def _value(value: str) -> str | None:
-    """An attribute's value as every parser has to read it; nothing if it would have to refuse it."""
-    if "\n" in value or "\t" in value or "\r" in value:
-        value = value.replace("\r\n", " ").translate(SPACES)
-    return unescape_strictly(value) if "&" in value else value
-
-
 # --- one by one ------------------------------------------------------------------------------------------------------
 
 
@@ -280,13 +287,12 @@ def _case(data: bytes, at: int) -> _Case | None:
     if not step:
         return None
     head, space, name, values, empty = step.groups()
-    children: list[Child] = []
+    children: list[_Raw] = []
     while space is None:
-        attributes = _attributes(values)
-        text, end = ("", step.end()) if empty else _text(data, step.end())
-        if attributes is None or text is None:
+        text, section, end = (b"", b"", step.end()) if empty else _said(data, step.end())
+        if end < 0:
             return None
-        children.append((name.decode(), attributes, text))
+        children.append((name, values, text, section))
         step = (_NEXT if empty else _CLOSING[name]).match(data, end)
         if not step:
             return None
@@ -294,42 +300,110 @@ def _case(data: bytes, at: int) -> _Case | None:
     return head, children, space, step.end()
 
 
+def _said(data: bytes, begin: int) -> tuple[bytes, bytes, int]:
+    """The text or the one section between two tags, and where it ends; nowhere if it is neither."""
+    end = data.find(b"<", begin)
+    if not data.startswith(_OPENING, end):
+        return data[begin:end], b"", end
+    inside = end + len(_OPENING)
+    closed = data.find(_ENDING, inside)
+    after = data.find(b"<", closed) if closed >= 0 else -1
+    before, behind = data[begin:end], data[closed + len(_ENDING) : after]
+    is_plain = after >= 0 and not (before + behind).strip()
+    return b"", before + data[inside:closed] + behind, after if is_plain else -1
+
+
 def _end(case: _Case | None, begin: int) -> int:
     return case[3] if case else begin
 
 
-def _attributes(values: bytes) -> Attributes | None:
-    """What a tag says, if nothing is said twice and every parser reads it in the same way."""
-    text = values.decode()
+# --- what many elements say, decoded at once -------------------------------------------------------------------------
+
+_BETWEEN_TEXTS = "\0"  # which no document has
+
+
+def _children(raws: list[_Raw]) -> list[Child] | None:
+    """The elements with all that they say; nothing if a parser would refuse any of it."""
+    if not raws:
+        return []
+    names, values, said, sections = zip(*raws, strict=True)
+    attributes, texts = _tags(values), _texts(said)
+    if attributes is None or texts is None:
+        return None
+    if any(sections):
+        texts = [text or section for text, section in zip(texts, _apart(_lines(sections)), strict=True)]
+    return list(map(Child, map(_NAMES.__getitem__, names), attributes, map(clip, texts)))
+
+
+def _tags(values: Sequence[bytes]) -> list[Attributes] | None:
+    """What each tag says, if none says anything twice."""
+    if not values:
+        return []
+    text = _joined(values)
     pieces = text.split('"')
-    keys = _spelling(tuple(pieces[::2]))
-    known: list[str] | None = pieces[1::2]
-    if "&" in text or "\n" in text or "\t" in text or "\r" in text:
-        known = _read(pieces[1::2])
-    return None if keys is None or known is None else dict(zip(keys, known, strict=True))
+    known = _values(pieces[1::2])
+    if known is None:
+        return None
+    # Nearly always all say the same things.
+    keys = _spelling(tuple(_apart(text[: len(values[0])])[0].split('"')[:-1:2]))
+    return None if keys is None else _alike_tags(pieces, known, keys, len(values)) or _each_tag(text, known)
+
+
+def _alike_tags(pieces: list[str], values: list[str], keys: list[str], count: int) -> list[Attributes]:
+    width = len(keys)
+    if not width or len(values) != width * count:
+        return []
+    spelled = [f" {key}=" for key in keys]
+    around = [_BETWEEN_TEXTS + spelled[0], *spelled[1:]]
+    if pieces[0] != spelled[0] or pieces[2:-1:2] != (around * count)[1:]:
+        return []
+    rows = zip(*(values[at::width] for at in range(width)), strict=True)
+    return [dict(zip(keys, row, strict=True)) for row in rows]
+
+
+def _each_tag(text: str, values: list[str]) -> list[Attributes] | None:
+    tags: list[Attributes] = []
+    at = 0
+    for tag in _apart(text):
+        keys = _spelling(tuple(tag.split('"')[:-1:2]))
+        if keys is None:
+            return None
+        tags.append(dict(zip(keys, values[at : at + len(keys)], strict=True)))
+        at += len(keys)
+    return tags
 
 
 @lru_cache(maxsize=256)
 def _spelling(pieces: tuple[str, ...]) -> list[str] | None:
-    """The keys of a tag, from what stands around its values."""
-    keys = [piece[1:-1] for piece in pieces[:-1]]
+    """The keys of a tag, from what stands before its values."""
+    keys = [piece[1:-1] for piece in pieces]
     return keys if len(set(keys)) == len(keys) else None
 
 
-def _text(data: bytes, begin: int) -> tuple[str | None, int]:
-    """What stands between two tags, text or one section, and where it ends."""
-    end = data.find(b"<", begin)
-    raw = data[begin:end] if end >= 0 else b""
-    if not data.startswith(_OPENING, end):
-        return (None if b"]" in raw and _ENDING in raw else unescape_strictly(_lines(raw))), end
-    inside = end + len(_OPENING)
-    end = data.find(_ENDING, inside)
-    after = data.find(b"<", end)
-    whole = raw + data[inside:end] + data[end + len(_ENDING) : after]
-    spaces = raw + data[end + len(_ENDING) : after]
-    return (_lines(whole) if end >= 0 and after >= 0 and not spaces.strip() else None), after
+def _values(values: list[str]) -> list[str] | None:
+    """Attributes as every parser has to read them; nothing if it would have to refuse one."""
+    text = _BETWEEN_TEXTS.join(values)
+    is_folded = "\n" in text or "\t" in text or "\r" in text
+    if not is_folded and "&" not in text:
+        return values
+    known = unescape_strictly(text.replace("\r\n", " ").translate(SPACES) if is_folded else text)
+    return None if known is None else _apart(known)
 
 
-def _lines(raw: bytes) -> str:
-    text = raw.decode()
+def _texts(said: Sequence[bytes]) -> list[str] | None:
+    text = _lines(said)
+    known = None if "]]>" in text else unescape_strictly(text)
+    return None if known is None else _apart(known)
+
+
+def _lines(texts: Sequence[bytes]) -> str:
+    text = _joined(texts)
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def _joined(texts: Sequence[bytes]) -> str:
+    return b"\0".join(texts).decode()
+
+
+def _apart(text: str) -> list[str]:
+    return text.split(_BETWEEN_TEXTS)

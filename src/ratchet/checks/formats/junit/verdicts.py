@@ -9,38 +9,12 @@ from textwrap import dedent
 
 from ratchet.checks.formats import compiler, recover
 from ratchet.checks.formats.junit import writers
-from ratchet.checks.formats.text import TAIL_LIMIT, TEXT_LIMIT, clip, plain
+from ratchet.checks.formats.junit.elements import Child
+from ratchet.checks.formats.text import TAIL_LIMIT, clip, plain
 from ratchet.core.report import Diagnostic, Failure, TestStatus
 
 AGAIN = {"flakyFailure", "flakyError", "rerunFailure", "rerunError"}
 BAD = {"failure", "error"}
-
-
-class Child:
-    """An element inside a case, with both ends of its text."""
-
-    __slots__ = ("attributes", "held", "name", "pieces", "size")
-
-    def __init__(self, name: str, attributes: dict[str, str], text: str = "") -> None:
-        self.name = name
-        self.attributes = attributes
-        self.pieces = [text]
-        self.size = self.held = len(text)
-
-    def add(self, data: str) -> None:
-        self.pieces.append(data)
-        self.size += len(data)
-        self.held += len(data)
-        if self.held > 4 * TEXT_LIMIT:
-            # Wherever the text was torn, the same is cut out of it.
-            held = "".join(self.pieces)
-            self.pieces, self.held = [held[:TEXT_LIMIT], held[-TEXT_LIMIT:]], 2 * TEXT_LIMIT
-
-    def text(self) -> str:
-        return clip("".join(self.pieces), size=self.size)
-
-    def whole(self) -> str:
-        return plain(self.attributes.get("message", "") + "\n" + self.text())
 
 
 def bad_of(children: list[Child]) -> Child | None:
@@ -60,7 +34,7 @@ def status_of(case: dict[str, str], children: list[Child]) -> TestStatus:
         return TestStatus.XFAILED if "mayfail" in skipped.get("message", "") else TestStatus.FAILED
     if "error" in names:
         return TestStatus.ERROR
-    return TestStatus.FAILED if "failure" in names else _by_attribute(case)
+    return TestStatus.FAILED if "failure" in names else by_words(case.get("status", ""), case.get("result", ""))
 
 
 def _skipped(attributes: dict[str, str]) -> TestStatus:
@@ -88,12 +62,10 @@ _BY_ATTRIBUTE = {
 }
 
 
-def _by_attribute(case: dict[str, str]) -> TestStatus:
+def by_words(status: str, result: str) -> TestStatus:
     """A status that stands only in an attribute: GoogleTest's disabled tests, ctest's, and strangers'."""
-    if "status" not in case and "result" not in case:
-        return TestStatus.PASSED
-    words = [case.get(key, "").lower() for key in ("status", "result")]
-    return next((_BY_ATTRIBUTE[word] for word in words if word in _BY_ATTRIBUTE), TestStatus.PASSED)
+    found = _BY_ATTRIBUTE.get(status.lower()) or _BY_ATTRIBUTE.get(result.lower())
+    return found or TestStatus.PASSED
 
 
 _VAGUE = {"", "failure", "failed", "error", "fail", "testcodefailure", "exception"}
@@ -106,12 +78,12 @@ def _is_vague(kind: str) -> bool:
 
 
 def output_of(children: list[Child], name: str) -> str:
-    found = [child.text()[-TAIL_LIMIT:] for child in children if child.name == name]
+    found = [child.text[-TAIL_LIMIT:] for child in children if child.name == name]
     return plain("\n".join(found)).strip("\n") if found else ""
 
 
 def failure_of(case: dict[str, str], bad: Child, children: list[Child]) -> Failure:
-    body = _headless(plain(bad.text()).strip("\n"), case.get("name", ""))
+    body = _headless(plain(bad.text).strip("\n"), case.get("name", ""))
     message = plain(bad.attributes.get("message", ""))
     kind = bad.attributes.get("type", "")
     if not body and len(message) < 12 and (output := output_of(children, "system-out")):
@@ -211,5 +183,5 @@ def reason_of(children: list[Child]) -> str:
     skipped = next((child for child in children if child.name == "skipped"), None)
     if skipped is None:
         return ""
-    reason = plain(skipped.attributes.get("message") or skipped.text()).strip()
+    reason = plain(skipped.attributes.get("message") or skipped.text).strip()
     return clip("" if reason == "true" else _PLACE_LINE.sub("", reason), 1000)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 Identify = Callable[[str, str, str], str]
 
@@ -39,21 +39,29 @@ _JVM_CLASS = re.compile(r"^(?:[a-z_]\w*\.)*[A-Z][\w$]*$")
 
 def of_case(case: dict[str, str]) -> str:
     group, name = case.get("classname", ""), case.get("name", "")
-    if "class" in case and "assertions" in case:
+    return of_look(group, case.get("status", ""), group == name, case.keys())
+
+
+def of_look(group: str, status: str, is_named_alike: bool, keys: Collection[str]) -> str:
+    """Who writes cases like this: its class, its status, whether its name is its class, and what else is told."""
+    if "class" in keys and "assertions" in keys:
         return "phpunit"
-    if "result" in case and case.get("status") in {"run", "notrun"}:
+    if "result" in keys and status in {"run", "notrun"}:
         return "dotted"
-    if group == name and case.get("status") in {"run", "fail", "notrun", "disabled"}:
+    if is_named_alike and status in {"run", "fail", "notrun", "disabled"}:
         return "name"
-    if group.endswith(".global") or ".global." in group:
+    if ".global" in group and (group.endswith(".global") or ".global." in group):
         return "catch2"
-    if group.endswith(".bats") or re.search(r"\.lua:\d+$", group):
+    if group.endswith(".bats") or (".lua:" in group and re.search(r"\.lua:\d+$", group)):
         return "file"
     if group in {"test", "suite"}:
         return "node"
-    if re.search(r"\.(?:cc|cpp|cxx|c|hpp|h)$", group):
+    if group.removesuffix("\n").endswith(_SOURCES):
         return "source"
-    return "jvm" if "." in group and _JVM_CLASS.match(group) and "file" not in case else ""
+    return "jvm" if "." in group and _JVM_CLASS.match(group) and "file" not in keys else ""
+
+
+_SOURCES = (".cc", ".cpp", ".cxx", ".c", ".hpp", ".h")
 
 
 def plain_id(group: str, name: str, file: str) -> str:
@@ -100,8 +108,9 @@ IDENTIFY: dict[str, Identify] = {
 }
 # Whose identity is what the group says, and then the name.
 BY_PREFIX = {"pytest", "jvm", "phpunit", "dotted", "file", "vitest", "deno", "nextest", "swift"}
-
-
+# Whose identity is the name alone.
+BY_NAME = {"name", "title", "catch2", "source"}
+# Who has the file in another place.
 FILE_ELSEWHERE = {"vitest", "deno", "source", "file", "pytest"}
 
 
