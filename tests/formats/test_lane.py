@@ -207,6 +207,34 @@ def test_the_end_of_a_suite_is_judged_by_the_parser_where_it_may_be_a_fault(root
         assert junit.parse(io.BytesIO(each)) == slowly(each)
 
 
+@pytest.mark.parametrize(
+    "between",
+    [
+        '</testsuite></testsuite><testsuite name="p">{}</testsuite><testsuite name="q"><testsuite name="r">',
+        '<testsuite name="inside">{}</testsuite>',
+        '</testsuite></testsuite><testsuite name="p">{}<testsuite name="q">{}',
+    ],
+)
+def test_a_run_ends_as_deep_as_it_began(between: str) -> None:
+    """Else the parser, which has not heard of the suites in it, would miss some or find too many."""
+    inside = f'<testsuite name="a">{PLAIN}{between.format(PLAIN, PLAIN)}{PLAIN}</testsuite>'
+    document = f'<testsuites><testsuite name="o">{inside}</testsuite></testsuites>'.encode()
+    found = junit.parse(io.BytesIO(document))
+    assert not found.partial
+    assert found == slowly(document)
+
+
+def test_properties_of_javas_tell_who_wrote_the_document_wherever_they_stand() -> None:
+    property_ = '<properties><property name="java.version" value="21"/></properties>'
+    plain = "".join(case(number, "D") for number in range(20))
+    told = case(1, "D").replace("/>", f">{property_}</testcase>", 1)
+    for cases in (plain + told + plain, f'{plain}</testsuite><testsuite name="b">{property_}{plain}'):
+        document = f'<testsuites><testsuite name="a">{cases}</testsuite></testsuites>'.encode()
+        found = junit.parse(io.BytesIO(document))
+        assert (found.tests[0].id, found.tests[-1].id) == ("D.does_0", "D#does_19")
+        assert found == slowly(document)
+
+
 def test_failing_cases_are_spelled_like_those_that_passed_around_them() -> None:
     failing = case(9).replace("/>", "><failure/></testcase>")
     for end in (" />", "></testcase>", ">\n  </testcase>"):
