@@ -59,18 +59,6 @@ def passed(
     return list(map(TestResult, ids, repeat(TestStatus.PASSED), batch.names, suites, places, batch.lines(), took))
 
 
-class _Heads(dict[tuple[str, str], str]):
-    """How the identities of all tests of a class, in a file, begin."""
-
-    def __init__(self, identify: writers.Identify) -> None:
-        self.identify = identify
-
-    def __missing__(self, place: tuple[str, str]) -> str:
-        group, file = place
-        self[place] = head = self.identify(group, "?", file)[:-1]
-        return head
-
-
 class _Batch:
     def __init__(self, columns: Columns, writer: str, identify: writers.Identify) -> None:
         size = size_of(columns)
@@ -78,12 +66,26 @@ class _Batch:
         self.names, self.groups, self.files = (columns.get(key) or [""] * size for key in ("name", "classname", "file"))
 
     def ids(self) -> list[str]:
-        if self.writer in writers.BY_PREFIX and all(self.names):
-            heads = _Heads(self.identify)
-            return list(map(add, map(heads.__getitem__, zip(self.groups, self.files, strict=True)), self.names))
+        names, groups, files, identify = self.names, self.groups, self.files, self.identify
         if self.writer in writers.BY_NAME:
-            return self.names
-        return list(map(self.identify, self.groups, self.names, self.files))
+            return names
+        if not self.writer:
+            heads = {group: identify(group, "", "") for group in set(groups)}
+            return [
+                name if not group or name.startswith(group) else heads[group] + name
+                for group, name in zip(groups, names, strict=True)
+            ]
+        if self.writer not in writers.BY_PREFIX or "" in names:
+            return list(map(identify, groups, names, files))
+        if "file" not in self.columns:
+            if groups.count(groups[0]) == len(groups):
+                head = identify(groups[0], "?", "")[:-1]
+                return [head + name for name in names]
+            heads = {group: identify(group, "?", "")[:-1] for group in set(groups)}
+            return list(map(add, map(heads.__getitem__, groups), names))
+        places = list(zip(groups, files, strict=True))
+        known = {place: identify(place[0], "?", place[1])[:-1] for place in set(places)}
+        return list(map(add, map(known.__getitem__, places), names))
 
     def places(self, ids: list[str], files: list[str]) -> list[str]:
         """The file of each: its own, else its suite's, else what the writer's other words say."""
@@ -96,6 +98,8 @@ class _Batch:
     def _elsewhere(self, ids: list[str], files: list[str]) -> list[str]:
         writer, groups = self.writer, self.groups
         known = {group: writers.file_of(writer, group, self.identify(group, "?", "")) for group in set(groups) if group}
+        if len(known) == 1 and not any(files) and "" not in groups:
+            return [*known.values()] * len(files)
         return [
             file or (known[group] if group else writers.file_of(writer, group, key))
             for file, group, key in zip(files, groups, ids, strict=True)

@@ -50,15 +50,17 @@ def of_look(group: str, status: str, is_named_alike: bool, keys: Collection[str]
         return "dotted"
     if is_named_alike and status in {"run", "fail", "notrun", "disabled"}:
         return "name"
-    if ".global" in group and (group.endswith(".global") or ".global." in group):
+    if group in {"test", "suite"}:
+        return "node"
+    if "." not in group:
+        return ""
+    if group.endswith(".global") or ".global." in group:
         return "catch2"
     if group.endswith(".bats") or (".lua:" in group and re.search(r"\.lua:\d+$", group)):
         return "file"
-    if group in {"test", "suite"}:
-        return "node"
     if group.removesuffix("\n").endswith(_SOURCES):
         return "source"
-    return "jvm" if "." in group and _JVM_CLASS.match(group) and "file" not in keys else ""
+    return "jvm" if _JVM_CLASS.match(group) and "file" not in keys else ""
 
 
 _SOURCES = (".cc", ".cpp", ".cxx", ".c", ".hpp", ".h")

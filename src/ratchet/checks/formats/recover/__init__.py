@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ratchet.checks.formats.recover import places, stacks, values
+from ratchet.checks.formats.recover.needles import match_line
 from ratchet.checks.formats.text import clip, first_line, plain
 from ratchet.core.report import Failure, Frame
 
@@ -26,7 +27,7 @@ def failure(
     """A failure from what the channel gave (the keywords, which win) and what its text gives away."""
     body, message = plain(body), plain(message)
     searched = _ends(body if message in body else f"{message}\n{body}")
-    prose, calls = _apart(searched)
+    prose, calls = _apart(searched, message)
     prose = _narrow(prose)
     changes = values.diff(prose) if "\n" in prose else ""
     if expected is None and actual is None:
@@ -64,19 +65,30 @@ def _narrow(text: str) -> str:
     return text if max(map(len, rows)) <= _WIDE else "\n".join([row[:_WIDE] for row in rows])
 
 
-def _apart(text: str) -> tuple[str, dict[str, Frame]]:
+def _apart(text: str, message: str) -> tuple[str, dict[str, Frame]]:
     """What a person wrote, and the project's rows in a Java virtual machine's stack, which is nothing but calls."""
     begin = text.find("\n\tat ") + 1
     if text.startswith("\tat "):
         begin = 0
     elif not begin:
-        return text, {}
+        return _prose(text, message), {}
     prose = text[:begin].removesuffix("\n")
     calls, is_stack = stacks.calls(text, begin)
     # Else a cause stands between two stacks.
     if not is_stack:
         prose = "\n".join([prose, *(row for row in text[begin:].split("\n") if not row.startswith("\t"))])
     return prose, calls
+
+
+def _prose(text: str, message: str) -> str:
+    """Without a stack of JavaScript's at its end, and of pytest's text, most of which is source, what pytest says."""
+    begin = text.find("\n    at ")
+    if begin >= 0 and text.count("\n    at ", begin) == text.count("\n", begin):
+        return text[:begin]
+    if begin >= 0 or "\nE   " not in text:
+        return text
+    _, *told = text.split("\nE   ")
+    return "\n".join([message, *["E   " + row.partition("\n")[0] for row in told]])
 
 
 _TYPE = re.compile(
@@ -90,9 +102,13 @@ _PYTEST_TYPE = re.compile(r'^(?:\S+\.py:\d+: |failed on \w+ with ")([A-Z]\w+)\b'
 
 def error_type(text: str) -> str:
     """The class of what was thrown: at the front of the text, in pytest's last line or in its words about a fixture."""
-    found = _TYPE.match(first_line(text))
-    if not found and (".py:" in text or "failed on " in text):
+    line = first_line(text)
+    # Every name that is looked for has one of these.
+    found = _TYPE.match(line) if "E" in line or "F" in line or "Interrupt" in line else None
+    if not found and "failed on " in text:
         found = _PYTEST_TYPE.search(text)
+    elif not found:
+        found = match_line(_PYTEST_TYPE, text, ".py:")
     return found.group(1) if found else ""
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from ratchet.checks.formats.recover.needles import rarest
 from ratchet.checks.formats.recover.stacks import is_foreign, line_number, path_of
 from ratchet.core.report import Frame
 
@@ -56,10 +57,13 @@ _PLACES = [
 ]
 
 
+_SIGNED = [(rarest(needle), needle, pattern) for needle, pattern in _PLACES]
+
+
 def location(text: str) -> Frame | None:
     """Where it failed, when there is no stack: the first place in the project that the text names."""
-    for needle, pattern in _PLACES:
-        for found in pattern.finditer(text) if needle in text else ():
+    for sign, needle, pattern in _SIGNED:
+        for found in pattern.finditer(text) if sign in text and needle in text else ():
             if not is_foreign(found.group("file")):
                 return Frame(file=path_of(found.group("file")), line=line_number(found.group("line")))
     return None

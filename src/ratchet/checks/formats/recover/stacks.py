@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 
+from ratchet.checks.formats.recover.needles import rarest
 from ratchet.core.report import Frame
 
 _MOST_FRAMES = 12
@@ -211,16 +212,17 @@ _READERS: list[tuple[str, Callable[[str], Frame | None], bool]] = [
     (".gleam:", _elixir, True),
     (".dart", _dart, True),
 ]
+_SIGNED = [(rarest(needle), needle, reader, inner_first) for needle, reader, inner_first in _READERS]
 
 
 def frames(text: str) -> list[Frame]:
     """The stack inside the project, innermost last; the first kind of stack that the text shows."""
-    rows = _first_stack(text.splitlines()) if " 0x" in text else text.splitlines()
-    for needle, reader, inner_first in _READERS:
-        if needle in text:
-            found = _distinct(
-                (row for row in rows if needle in row), reader, most=_MOST_FRAMES if inner_first else _ALL
-            )
+    rows: list[str] = []
+    for sign, needle, reader, inner_first in _SIGNED:
+        if sign in text and needle in text:
+            rows = rows or _first_stack(text.split("\n"))
+            told = [row for row in rows if needle in row]
+            found = _distinct(told, reader, most=_MOST_FRAMES if inner_first else _ALL)
             if found:
                 return found[::-1] if inner_first else found[-_MOST_FRAMES:]
     return []
@@ -236,9 +238,9 @@ def calls(text: str, begin: int) -> tuple[dict[str, Frame], bool]:
         if frame := _JVM_ROWS[row]:
             found[row] = frame
         elif found and end >= 0:
-            rows, spare = _JVM_ENDS.read(text, end + 1)
+            below, spare = _JVM_ENDS.read(text, end + 1)
             spare += text.count("\t", begin, end) - text.count("\n", begin, end) - 1
-            return found | rows, spare == 1
+            return found | below, spare == 1
         if end < 0:
             break
         at = end + 1
@@ -254,11 +256,11 @@ def told_apart(prose: str, calls: dict[str, Frame]) -> list[Frame]:
 
 def _first_stack(rows: list[str]) -> list[str]:
     """A sanitizer prints several stacks: where it happened, where the memory came from and went."""
-    starts = [index for index, row in enumerate(rows) if row.lstrip().startswith("#0 0x")]
+    starts = [index for index, row in enumerate(rows) if "#0 0x" in row and row.lstrip().startswith("#0 0x")]
     return rows[: starts[1]] if len(starts) > 1 else rows
 
 
-def _distinct(rows: Iterator[str], reader: Callable[[str], Frame | None], *, most: int) -> list[Frame]:
+def _distinct(rows: list[str], reader: Callable[[str], Frame | None], *, most: int) -> list[Frame]:
     """A cause repeats the frames of its effect; the first stack is the one that failed."""
     found: dict[str, Frame] = {}
     for row in rows:

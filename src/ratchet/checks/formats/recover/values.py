@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from textwrap import dedent
 
+from ratchet.checks.formats.recover.needles import match_line, rarest
 from ratchet.checks.formats.text import clip
 
 _V = r"[ \t]*(?P<{}>\S[^\n]*?)[ \t]*"
@@ -105,15 +106,26 @@ _EXPECTS_NOTHING = {
     "got",
     "nim",
 }  # fmt: skip
-_COMPILED = [(needle, re.compile(pattern)) for _, needle, pattern in _COMPARISONS]
-_UNEXPECTED = [rule for rule, (name, _, _) in zip(_COMPILED, _COMPARISONS, strict=True) if name in _EXPECTS_NOTHING]
+# Those that begin a line, and have their needle in it, look at no other.
+_BEGINS_A_LINE = r"(?:^|\n)"
+
+
+def _rule(needle: str, pattern: str) -> tuple[str, str, re.Pattern[str], bool]:
+    is_line = pattern.startswith(_BEGINS_A_LINE)
+    return rarest(needle), needle, re.compile(pattern.removeprefix(_BEGINS_A_LINE)), is_line
+
+
+_RULES = [_rule(needle, pattern) for _, needle, pattern in _COMPARISONS]
+_UNEXPECTED = [rule for rule, (name, _, _) in zip(_RULES, _COMPARISONS, strict=True) if name in _EXPECTS_NOTHING]
 
 
 def comparison(text: str) -> tuple[str | None, str | None, str]:
     """Expected, actual and operator, or nothing. Left is the actual value unless the framework says otherwise."""
-    for needle, pattern in _COMPILED if "xpect" in text else _UNEXPECTED:
-        if needle in text and (found := pattern.search(text)):
-            return _compared(found, pattern.groupindex)
+    for sign, needle, pattern, is_line in _RULES if "x" in text and "xpect" in text else _UNEXPECTED:
+        if sign in text and needle in text:
+            found = match_line(pattern, text, needle) if is_line else pattern.search(text)
+            if found:
+                return _compared(found, pattern.groupindex)
     return None, None, ""
 
 
@@ -165,7 +177,7 @@ _DIFF = re.compile(
 
 
 def diff(text: str) -> str:
-    if not any(sign in text for sign in _DIFF_SIGNS):
+    if not [needle for sign, needle in _DIFF_NEEDLES if sign in text and needle in text]:
         return ""
     found = _DIFF.search(text + "\n")
     rows = found.group("diff").strip("\n").splitlines() if found else []
@@ -173,7 +185,9 @@ def diff(text: str) -> str:
     return clip("\n".join(rows[:end]).strip("\n"), 4000)
 
 
-_DIFF_SIGNS = ("Actual\n", "Received", "+ actual", "- Expected", "Diff:", "@@ ")
+_DIFF_NEEDLES = [
+    (rarest(needle), needle) for needle in ("Actual\n", "Received", "+ actual", "- Expected", "Diff:", "@@ ")
+]
 _AFTER_DIFF = re.compile(r"\s*(?:❯ |at |# \.?/|[\w./-]+:\d+)")
 
 
