@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from textwrap import dedent
 
 from ratchet.checks.formats import compiler, recover
@@ -69,12 +70,19 @@ def by_words(status: str, result: str) -> TestStatus:
 
 
 _VAGUE = {"", "failure", "failed", "error", "fail", "testcodefailure", "exception"}
+_LONGEST_VAGUE = max(map(len, _VAGUE))
 
 
 def _is_vague(kind: str) -> bool:
     """Words that say no more than that it failed; capitals are the macro that checked."""
-    told = kind.isupper() or kind.startswith("test failure") or kind.lower() in _VAGUE
-    return told or kind.endswith("see stacktrace for details")
+    if len(kind) <= _LONGEST_VAGUE and kind.lower() in _VAGUE:
+        return True
+    return kind.isupper() or kind.startswith("test failure") or kind.endswith("see stacktrace for details")
+
+
+@lru_cache(maxsize=256)
+def _type(kind: str) -> str:
+    return "" if _is_vague(kind) else clip(kind, 200)
 
 
 def output_of(children: list[Child], name: str) -> str:
@@ -85,7 +93,6 @@ def output_of(children: list[Child], name: str) -> str:
 def failure_of(case: dict[str, str], bad: Child, children: list[Child]) -> Failure:
     body = _headless(plain(bad.text).strip("\n"), case.get("name", ""))
     message = plain(bad.attributes.get("message", ""))
-    kind = bad.attributes.get("type", "")
     if not body and len(message) < 12 and (output := output_of(children, "system-out")):
         return _from_output(output)
     if _is_vague(message) or message.startswith("thread '"):
@@ -93,7 +100,7 @@ def failure_of(case: dict[str, str], bad: Child, children: list[Child]) -> Failu
     message = _unfolded(message, body)
     if "\n" in message:
         message = _PLACE_LINE.sub("", message)
-    return recover.failure(body, message=message, type="" if _is_vague(kind) else clip(kind, 200))
+    return recover.failure(body, message=message, type=_type(bad.attributes.get("type", "")))
 
 
 _PLACE_LINE = re.compile(r"^(?:[^\s:]+:\d+|unknown file)\n")
@@ -139,8 +146,7 @@ def is_build(case: dict[str, str], bad: Child) -> bool:
 def broken_of(writer: str, case: dict[str, str], bad: Child) -> Diagnostic | None:
     """A file that could not be loaded, which several writers dress up as a test."""
     name, group = case.get("name", ""), case.get("classname", "")
-    message = plain(bad.attributes.get("message", ""))
-    if writer == "pytest" and message == "collection failure":
+    if writer == "pytest" and plain(bad.attributes.get("message", "")) == "collection failure":
         return _load_error(writers.pytest_id("", name.replace(".", "/"), "") + ".py", bad, "pytest")
     if writer == "vitest" and name == group:
         return _load_error(name, bad, "vitest")

@@ -220,7 +220,7 @@ def frames(text: str) -> list[Frame]:
     rows: list[str] = []
     for sign, needle, reader, inner_first in _SIGNED:
         if sign in text and needle in text:
-            rows = rows or _first_stack(text.split("\n"))
+            rows = rows or (_first_stack(text.split("\n")) if " 0x" in text else text.split("\n"))
             told = [row for row in rows if needle in row]
             found = _distinct(told, reader, most=_MOST_FRAMES if inner_first else _ALL)
             if found:
