@@ -195,6 +195,15 @@ def test_suites_that_stand_beside_each_other_are_one_run(between: str) -> None:
     assert parsed == slowly(document)
 
 
+def test_suites_whose_cases_are_indented_are_one_run() -> None:
+    failing = case(9).replace("/>", ">\n      <failure>no</failure>\n    </testcase>")
+    cases = "".join(f"    {line}\n" for line in [*PLAIN.splitlines(), failing.strip(), *PLAIN.splitlines()])
+    inside = "".join(f'  <testsuite name="{name}">\n{cases}  </testsuite>\n' for name in "abc")
+    document = f"<testsuites>\n{inside}</testsuites>".encode()
+    assert len(names(lane.Chunk(document).find(0))) == 3 * 41 - 1
+    assert junit.parse(io.BytesIO(document)) == slowly(document)
+
+
 @pytest.mark.parametrize(
     ("root", "around"), [("testsuite", "{}"), ("testsuites", "<stranger>{}</stranger>"), ("stranger", "{}")]
 )

@@ -27,10 +27,14 @@ def row_of(columns: Columns, at: int) -> dict[str, str]:
 def recognised(columns: Columns) -> tuple[int, str]:
     """The first case that gives its writer away, and who that is; nobody, behind the last case, if none does."""
     size = size_of(columns)
-    names, groups, status = (columns.get(key) or [""] * size for key in ("name", "classname", "status"))
-    # Without a status it does not matter how they are named.
-    is_named_alike = list(map(eq, groups, names)) if "status" in columns else [False] * size
-    looks = list(zip(groups, status, is_named_alike, strict=True))
+    groups = columns.get("classname") or [""] * size
+    if "status" not in columns:
+        for group in dict.fromkeys(groups):
+            if writer := writers.of_look(group, "", False, columns.keys()):
+                return groups.index(group), writer
+        return size, ""
+    names = columns.get("name") or [""] * size
+    looks = list(zip(groups, columns["status"], map(eq, groups, names), strict=True))
     for look in dict.fromkeys(looks):
         if writer := writers.of_look(*look, columns.keys()):
             return looks.index(look), writer

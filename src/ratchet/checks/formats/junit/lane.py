@@ -37,7 +37,7 @@ _QUIET = re.compile(rb"(?:%b)++" % _QUIET_CASE)
 # The same once it has been looked at, which is several times as fast.
 _KNOWN = _SAYING % ((rb"(?:%b|[^<]++)*+" % _SECTION,) * 2)
 _INSIDE = re.compile(rb">\s*+(?:%b|%b)*+</testcase>" % (_KNOWN, _PROPERTIES % b""))
-_CLOSE = re.compile(rb'"( ?/>|>\s*+</testcase>)\s*+(?:<|\Z)')
+_CLOSE = re.compile(rb'"( ?/>|>\s*+</testcase>)(\s*+)(?:<|\Z)')
 _SPACED = re.compile(rb'" /(>\s*+(?:<|\Z))')
 
 _NAME = r"[A-Za-z_][\w.-]*+"
@@ -143,7 +143,7 @@ class _Gathered:
     def __init__(self, data: bytes, begin: int, *, across: bool) -> None:
         self.begin = self.end = begin
         self.pieces: list[bytes] = []
-        self.close = b"/>"  # as the first of them do
+        self.close, self.space = b"/>", b""  # as the first of them do
         self.told: list[tuple[int, list[_Raw]]] = []  # by piece
         self.suites: list[tuple[int, int, bytes, bool]] = []  # by piece: how many end, what the next one's tag says
         self.level = 0  # of the suite, from where it began
@@ -159,7 +159,7 @@ class _Gathered:
         if found:
             piece = _silent(found[0]) if found["idle"] else found[0]
             if not self.pieces and (closed := _CLOSE.search(piece)):
-                self.close = closed[1]
+                self.close, self.space = closed.groups()
             self.pieces.append(piece)
             self.end = found.end()
         return found is not None
@@ -168,6 +168,8 @@ class _Gathered:
         found = _case(data, self.end)
         if found:
             values, children, space, self.end = found
+            if not self.pieces:
+                self.space = space
             self.told.append((len(self.pieces), children))
             self.pieces.append(b"<testcase%b%b%b" % (values, self.close, space))
         return found is not None
@@ -179,6 +181,9 @@ class _Gathered:
             if not self.level:
                 self.level_end = len(self.pieces), len(self.told), len(self.suites), self.end
             closed = closings.count(b"<")
+            # Behind the last case of a suite there is less space than between two.
+            if self.pieces:
+                self.pieces[-1] = self.pieces[-1].rstrip() + self.space
             self.suites.append((len(self.pieces), closed, values, b'name="java.' in properties))
             self.level += 1 - closed
             self.end = found.end()

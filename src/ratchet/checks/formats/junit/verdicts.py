@@ -95,12 +95,34 @@ def failure_of(case: dict[str, str], bad: Child, children: list[Child]) -> Failu
     message = plain(bad.attributes.get("message", ""))
     if not body and len(message) < 12 and (output := output_of(children, "system-out")):
         return _from_output(output)
+    return _READ.read(body, message, bad.attributes.get("type", ""))
+
+
+class _Read(dict[tuple[int, str, str, str], tuple[str, Failure]]):
+    """Failures that were read before: those of a run often have one cause, and then all say the same."""
+
+    def read(self, body: str, message: str, kind: str) -> Failure:
+        # By how it begins and not by all of it: to compare a text is much faster than to hash it.
+        key = len(body), body[:200], message, kind
+        known = self.get(key)
+        if known is None or known[0] != body:
+            if len(self) >= _MOST_READ:
+                self.clear()
+            self[key] = known = body, _failure(body, message, kind)
+        return known[1]
+
+
+_MOST_READ = 64  # each with a text as long as may be kept
+_READ = _Read()
+
+
+def _failure(body: str, message: str, kind: str) -> Failure:
     if _is_vague(message) or message.startswith("thread '"):
         message = _before_stack(body) or message
     message = _unfolded(message, body)
     if "\n" in message:
         message = _PLACE_LINE.sub("", message)
-    return recover.failure(body, message=message, type=_type(bad.attributes.get("type", "")))
+    return recover.failure(body, message=message, type=_type(kind))
 
 
 _PLACE_LINE = re.compile(r"^(?:[^\s:]+:\d+|unknown file)\n")
