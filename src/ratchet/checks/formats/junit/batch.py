@@ -63,6 +63,17 @@ def passed(
     return list(map(TestResult, ids, repeat(TestStatus.PASSED), batch.names, suites, places, batch.lines(), took))
 
 
+class _Heads(dict[str, str]):
+    """How the identities of all tests of a class begin."""
+
+    def __init__(self, identify: writers.Identify) -> None:
+        self.identify = identify
+
+    def __missing__(self, group: str) -> str:
+        self[group] = head = self.identify(group, "?", "")[:-1]
+        return head
+
+
 class _Batch:
     def __init__(self, columns: Columns, writer: str, identify: writers.Identify) -> None:
         size = size_of(columns)
@@ -85,8 +96,7 @@ class _Batch:
             if groups.count(groups[0]) == len(groups):
                 head = identify(groups[0], "?", "")[:-1]
                 return [head + name for name in names]
-            heads = {group: identify(group, "?", "")[:-1] for group in set(groups)}
-            return list(map(add, map(heads.__getitem__, groups), names))
+            return list(map(add, map(_Heads(identify).__getitem__, groups), names))
         places = list(zip(groups, files, strict=True))
         known = {place: identify(place[0], "?", place[1])[:-1] for place in set(places)}
         return list(map(add, map(known.__getitem__, places), names))

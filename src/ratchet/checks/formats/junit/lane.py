@@ -148,7 +148,7 @@ class _Gathered:
         self.suites: list[tuple[int, int, bytes, bool]] = []  # by piece: how many end, what the next one's tag says
         self.level = 0  # of the suite, from where it began
         self.level_end = (0, 0, 0, begin)  # what was gathered when it was last left
-        while self._quiet(data) or self._one(data) or (across and self._suite(data)):
+        while self._quiet(data) or (across and self._suite(data)) or self._one(data):
             pass
         if self.level:
             pieces, told, suites, self.end = self.level_end
@@ -175,7 +175,7 @@ class _Gathered:
         return found is not None
 
     def _suite(self, data: bytes) -> bool:
-        found = _SUITE.match(data, self.end)
+        found = _SUITE.match(data, self.end) if not data.startswith(b"<testcase", self.end) else None
         if found:
             closings, values, properties = found.groups()
             if not self.level:
