@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 from xml.parsers import expat
 
 from bench import Goal, Row
@@ -35,19 +36,44 @@ FAILURE = (
 TALK = "2026-11-16 01:02:03 INFO OrderService - handled the order number 12345 in 3 ms\n"
 
 
-def document(content: Callable[[int], str]) -> bytes:
+class Dialect(NamedTuple):
+    """How a writer spells suites and cases. `{group}` is a suite's name, `{case}` a case's number."""
+
+    suite: str = '<testsuite name="{group}" tests="50" failures="0" errors="0" skipped="0" time="1.2">\n'
+    case: str = '<testcase name="does_what_test_{case}_says" classname="{group}" time="0.{millis:03}"'
+    end: str = "</testsuite>\n"
+
+
+GTEST = Dialect(
+    case='<testcase name="Does{case}" file="/home/me/shop/orders_test.cc" line="{case}" status="run" '
+    'result="completed" time="0.{millis:03}" timestamp="2026-11-16T01:02:03.004" classname="{group}"'
+)
+PYTEST = Dialect(
+    suite='<testsuite name="pytest" errors="0" failures="0" skipped="0" tests="50" time="1.2" hostname="here">',
+    case='<testcase classname="tests.test_orders" name="test_total_{case}" time="0.{millis:03}"',
+    end="</testsuite>",
+)
+NESTED = Dialect(
+    suite='  <testsuite name="orders">\n    <testsuite name="{group}" tests="50">\n      <properties>\n'
+    '        <property name="java.version" value="21"/>\n      </properties>\n',
+    case='      <testcase name="does_what_test_{case}_says" classname="{group}" time="0.{millis:03}"',
+    end="    </testsuite>\n  </testsuite>\n",
+)
+
+
+def document(content: Callable[[int], str], dialect: Dialect = Dialect()) -> bytes:  # noqa: B008
     """Suites of fifty cases until the size is reached; `content` says what stands in each case."""
     pieces, size, number = ["<testsuites>"], 0, 0
     while size < SIZE:
         group = f"com.acme.shop.orders.OrderService{number}Test"
-        pieces.append(f'<testsuite name="{group}" tests="50" failures="0" errors="0" skipped="0" time="1.2">\n')
+        pieces.append(dialect.suite.format(group=group))
         for case in range(number, number + 50):
-            head = f'<testcase name="does_what_test_{case}_says" classname="{group}" time="0.{case % 1000:03}"'
+            head = dialect.case.format(case=case, group=group, millis=case % 1000)
             body = content(case)
             pieces.append(f"{head}>{body}</testcase>\n" if body else f"{head}/>\n")
             size += len(pieces[-1])
         number += 50
-        pieces.append("</testsuite>\n")
+        pieces.append(dialect.end)
     return "".join([*pieces, "</testsuites>"]).encode()
 
 
@@ -86,8 +112,48 @@ def asserting(case: int) -> str:
     )
 
 
+def asserting_at_length(case: int) -> str:
+    """The same with the source of the test, what objects look like, and what was printed."""
+    where = f"where 5 = total(Order(id={case}, lines=[1, 2]))"
+    return (
+        f'<failure message="AssertionError: assert 5 == {case}&#10; +  {where}">'
+        f"self = &lt;tests.test_orders.TestOrders object at 0x7f2b1c0d{case:04x}&gt;, order = Order(id={case})\n\n"
+        f'    def test_total_{case}(self, order):\n        """The total of an order is what its lines cost."""\n'
+        '        shop = Shop("name", rates={"de": 19, "fr": 20})\n        shop.add(order)\n'
+        f"&gt;       assert shop.total(order) == {case}\n"
+        f"E       AssertionError: assert 5 == {case}\nE        +  {where}\n\n"
+        f"tests/test_orders.py:{case}: AssertionError\n"
+        f"----------------------------- Captured stdout call -----------------------------\nadded {case}\n</failure>"
+    )
+
+
+def expecting(case: int) -> str:
+    """What jest prints: no message, and a stack that is the framework's but for one row."""
+    modules = "/home/me/shop/node_modules/jest-circus/build"
+    return (
+        "<failure>Error: expect(received).toBe(expected) // Object.is equality\n\n"
+        f"Expected: {case}\nReceived: 5\n"
+        f"    at Object.&lt;anonymous&gt; (/home/me/shop/src/orders{case // 50}.test.ts:{case}:17)\n"
+        f"    at Promise.then.completed ({modules}/utils.js:298:28)\n    at new Promise (&lt;anonymous&gt;)\n"
+        f"    at callAsyncCircusFn ({modules}/utils.js:231:10)\n    at _callCircusTest ({modules}/run.js:316:40)\n"
+        "    at processTicksAndRejections (node:internal/process/task_queues:95:5)</failure>"
+    )
+
+
+def of_few_causes(fails: Callable[[int], str]) -> Callable[[int], str]:
+    return lambda case: fails(case % 7)
+
+
+def skipping(_: int) -> str:
+    return '<skipped message="not on this machine"/>'
+
+
 def talkative(_: int) -> str:
     return f"<system-out><![CDATA[{TALK * 60}]]></system-out>"
+
+
+def escaping(_: int) -> str:
+    return f"<system-out>{TALK * 60}</system-out>".replace("INFO", "&lt;INFO&gt;")
 
 
 def bare(data: bytes) -> None:
@@ -108,28 +174,37 @@ def heard(data: bytes) -> None:
     parser.Parse(data, True)
 
 
-KINDS: dict[str, Callable[[int], str]] = {
-    "passing": passing,
-    "1 % failing": every(100, failing),
-    "10 % failing": every(10, failing),
-    "a third failing": every(3, failing),
-    "1 % failing, Python": every(100, asserting),
-    "10 % failing, Python": every(10, asserting),
-    "mixed": mixed,
-    "talkative": talkative,
-    "failing": failing,
-    "failing, no frame twice": unlike,
+KINDS: dict[str, tuple[Callable[[int], str], Dialect]] = {
+    "passing": (passing, Dialect()),
+    "passing, pytest's": (passing, PYTEST),
+    "passing, GoogleTest's": (passing, GTEST),
+    "passing, nested and indented": (passing, NESTED),
+    "5 % skipped": (every(20, skipping), Dialect()),
+    "1 % failing": (every(100, failing), Dialect()),
+    "10 % failing": (every(10, failing), Dialect()),
+    "10 % failing, few causes": (every(10, of_few_causes(failing)), Dialect()),
+    "a third failing": (every(3, failing), Dialect()),
+    "1 % failing, Python": (every(100, asserting), PYTEST),
+    "10 % failing, Python": (every(10, asserting), PYTEST),
+    "10 % failing, Python at length": (every(10, asserting_at_length), PYTEST),
+    "10 % failing, Python, few causes": (every(10, of_few_causes(asserting_at_length)), PYTEST),
+    "10 % failing, jest": (every(10, expecting), Dialect()),
+    "mixed": (mixed, Dialect()),
+    "talkative": (talkative, Dialect()),
+    "talkative, escaped": (escaping, Dialect()),
+    "failing": (failing, Dialect()),
+    "failing, no frame twice": (unlike, Dialect()),
 }
 
 
 def main() -> list[Row | Goal]:
-    return [row for name, content in KINDS.items() for row in _measured(name, document(content))]
+    return [row for name, kind in KINDS.items() for row in _measured(name, document(*kind))]
 
 
 def _measured(name: str, data: bytes) -> list[Row | Goal]:
     kept: list[Parsed] = []
     took = _least(
-        7,
+        3,
         ours=lambda: kept.append(junit.parse(io.BytesIO(data))),
         # Giving the results back is not reading them.
         freed=kept.clear,

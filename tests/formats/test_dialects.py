@@ -166,3 +166,14 @@ def test_uvu_counts_those_that_ran_and_the_skipped_besides() -> None:
 
 def test_half_of_uvus_summary_says_nothing() -> None:
     assert read(unknown.parse, "  Total:     3\n  Passed:    2\n").reported == {}
+
+
+def test_failures_are_the_same_only_if_all_of_their_text_is() -> None:
+    """What was read once is known again by how it begins and how long it is, and then compared."""
+    said = [f"{'x' * 300}\n\tat com.acme.A.b(A.java:{line})" for line in (1, 2, 1)]
+    cases = "".join(
+        f'<testcase name="t{at}" classname="a.B"><failure message="no">{text}</failure></testcase>'
+        for at, text in enumerate(said)
+    )
+    found = junit.parse(io.BytesIO(f"<testsuite>{cases}</testsuite>".encode()))
+    assert [test.failure.line for test in found.tests if test.failure] == [1, 2, 1]

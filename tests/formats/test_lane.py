@@ -10,12 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ratchet.checks.formats import Parsed, junit, lane
+from ratchet.checks.formats import Parsed, junit
+from ratchet.checks.formats.junit import lane
+from ratchet.checks.formats.junit.document import Document
+from ratchet.checks.formats.junit.elements import Child
 from ratchet.checks.formats.xml import Reader
 
 
 def slowly(document: bytes) -> Parsed:
-    handler = junit._JUnit()
+    handler = Document()
     reader = Reader(handler)
     reader.read(io.BytesIO(document))
     return handler.parsed(reader.fault)
@@ -77,6 +80,22 @@ ODD = [
     "</testsuite><testsuite name='other' file='x.py'>",
     '</testsuite>\n<testsuite name="beside" tests="3" file="./y.py">\n',
     '<system-out/></testsuite><testsuite name="beside"><properties/>',
+    '</testsuite></testsuite><testsuite name="out"><testsuite name="in" tests="1">',
+    '<testsuite name="deeper" tests="2">',
+    "</testsuite>\n</testsuite>\n",
+    '<system-out>all &lt; of it</system-out></testsuite><testsuite name="java">'
+    '<properties>\n<property name="java.version" value="21"/>\n<property name="b" value="c" /></properties>',
+    '</testsuite><testsuite name="pytest"><properties><property name="a" value="&amp;"/></properties>',
+    '</testsuite><testsuite name="vitest" name="vitest">',
+    '<testcase name="a" classname="G" time="1"><properties><property name="a" value="b"/></properties></testcase>' * 3,
+    '<testcase name="a" classname="G" time="1"><properties><property name="a" name="b"/></properties></testcase>' * 3,
+    '<testcase name="disabled" classname="G" time="1" status="run" result="suppressed"/>' * 3,
+    '<testcase name="t" classname="t" time="1" status="fail"/>' * 3,
+    '<testcase name="t" classname="x.c" time="1" line="7" lineno="8"/>' * 3,
+    '<testcase name="t" classname="" time="1" file="./a/b.py" line="7"/>' * 3,
+    '<testcase name="skips" classname="a.b.CTest" time="1"><skipped message="a &lt; b"/></testcase>\n' * 3,
+    '<testcase name="skips" classname="a.b.CTest" time="1"><skipped type="pytest.xfail" message=""/></testcase>\n' * 3,
+    '<testcase name="skips" classname="a.b.CTest" time="1"><skipped>x.py:3: why</skipped></testcase>\n' * 3,
     "<stranger>",
     "</stranger>",
     "\0\x1b[31m",
@@ -85,10 +104,18 @@ ODD = [
 PIECES = st.one_of(st.sampled_from(ODD), st.builds(case, st.integers(0, 9), st.sampled_from(["a.b.CTest", "D", ""])))
 
 
-@given(st.lists(st.one_of(PIECES, st.just(PLAIN)), max_size=8), st.integers(7, 3000), st.integers(0, 60))
+@given(
+    st.sampled_from(["s", "pytest", "vitest", "jest tests", "rspec"]),
+    st.lists(st.one_of(PIECES, st.just(PLAIN)), max_size=8),
+    st.integers(7, 3000),
+    st.integers(0, 60),
+)
 @settings(max_examples=int(os.environ.get("RATCHET_DOCUMENTS", "300")), deadline=None)
-def test_the_lane_and_the_parser_agree_about_every_document(pieces: list[str], step: int, torn: int) -> None:
-    document = f'<testsuites><testsuite name="s" tests="9">{"".join(pieces)}</testsuite></testsuites>'.encode()
+def test_the_lane_and_the_parser_agree_about_every_document(
+    suite: str, pieces: list[str], step: int, torn: int
+) -> None:
+    inside = f'<testsuite name="outer"><testsuite name="{suite}" tests="9">{"".join(pieces)}</testsuite></testsuite>'
+    document = f"<testsuites>{inside}</testsuites>".encode()
     stream = Dripping(document[: len(document) - torn])
     stream.step = step
     assert junit.parse(stream) == slowly(document[: len(document) - torn])
@@ -107,12 +134,13 @@ def test_a_reference_torn_between_two_reads_is_still_one_in_a_malformed_document
 
 def names(run: lane.Run | None) -> list[str]:
     """Of all cases of the run but the first, which the parser hears."""
+    return together(run).columns["name"]
+
+
+def together(run: lane.Run | None) -> lane.Alike:
     assert run is not None
-    found = []
-    for cases in run.cases:
-        assert not isinstance(cases, lane.Told)
-        found += cases.columns["name"] if isinstance(cases, lane.Alike) else []
-    return found
+    assert run.alike is not None
+    return run.alike
 
 
 @pytest.mark.parametrize("keys", ["name classname time", "classname name file line time", "time name classname"])
@@ -123,19 +151,15 @@ def test_common_writers_go_down_the_lane_in_columns(keys: str, end: str) -> None
         for number in range(30)
     )
     run = lane.Chunk(f"<testsuite>{cases}</testsuite>".encode()).find(0)
-    assert run is not None
-    (alike,) = run.cases
-    assert isinstance(alike, lane.Alike)
-    assert alike.columns == {key: [f"{key} {number}" for number in range(1, 30)] for key in keys.split()}
+    assert together(run).columns == {key: [f"{key} {number}" for number in range(1, 30)] for key in keys.split()}
 
 
 def test_what_passing_tests_printed_keeps_them_in_the_lane_and_is_dropped() -> None:
     said = '<system-out><![CDATA[a "quoted" <testcase name=]]></system-out>\n'
     talking = case(1).replace("/>", f">{said}</testcase>")
     run = lane.Chunk((case(0) + talking + case(2) + talking).encode() + b"</testsuite>").find(0)
-    assert run is not None
     assert names(run) == ["does_1", "does_2", "does_1"]
-    assert [cases.told for cases in run.cases if isinstance(cases, lane.Alike)] == [{}]
+    assert together(run).told == {}
 
 
 def test_a_failing_case_stays_in_the_run_with_all_it_says() -> None:
@@ -145,9 +169,7 @@ def test_a_failing_case_stays_in_the_run_with_all_it_says() -> None:
     assert run is not None
     assert run.end == len(document) - len("</testsuite>")
     assert len(names(run)) == 2 * 20
-    (alike,) = run.cases
-    assert isinstance(alike, lane.Alike)
-    assert alike.told == {19: [("failure", {"message": "a < b"}, "at x\n"), ("system-out", {}, "")]}
+    assert together(run).told == {19: [Child("failure", {"message": "a < b"}, "at x\n"), Child("system-out", {})]}
 
 
 def suites(between: str) -> bytes:
@@ -162,8 +184,8 @@ def test_suites_that_stand_beside_each_other_are_one_run(between: str) -> None:
     run = lane.Chunk(document).find(0)
     assert run is not None
     assert len(names(run)) == 3 * 20 - 1
-    assert [cases.attributes["name"] for cases in run.cases if isinstance(cases, lane.Suite)] == ["b", "c"]
-    handler = junit._JUnit()
+    assert [(suite.before, suite.attributes["name"]) for suite in together(run).suites] == [(19, "b"), (39, "c")]
+    handler = Document()
     reader = Reader(handler, junit._Lane(handler))
     reader.read(io.BytesIO(document))
     assert reader._unheard == run.end - run.second
@@ -171,6 +193,15 @@ def test_suites_that_stand_beside_each_other_are_one_run(between: str) -> None:
     assert [(test.suite, test.file) for test in parsed.tests[19:21]] == [(["a"], "a.py"), (["b"], "b.py")]
     assert parsed.reported["tests"] == 60
     assert parsed == slowly(document)
+
+
+def test_suites_whose_cases_are_indented_are_one_run() -> None:
+    failing = case(9).replace("/>", ">\n      <failure>no</failure>\n    </testcase>")
+    cases = "".join(f"    {line}\n" for line in [*PLAIN.splitlines(), failing.strip(), *PLAIN.splitlines()])
+    inside = "".join(f'  <testsuite name="{name}">\n{cases}  </testsuite>\n' for name in "abc")
+    document = f"<testsuites>\n{inside}</testsuites>".encode()
+    assert len(names(lane.Chunk(document).find(0))) == 3 * 41 - 1
+    assert junit.parse(io.BytesIO(document)) == slowly(document)
 
 
 @pytest.mark.parametrize(
@@ -183,6 +214,34 @@ def test_the_end_of_a_suite_is_judged_by_the_parser_where_it_may_be_a_fault(root
     torn = f'<testsuite name="a">{PLAIN}{other}</testsuite>'.encode()
     for each in (document, torn):
         assert junit.parse(io.BytesIO(each)) == slowly(each)
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        '</testsuite></testsuite><testsuite name="p">{}</testsuite><testsuite name="q"><testsuite name="r">',
+        '<testsuite name="inside">{}</testsuite>',
+        '</testsuite></testsuite><testsuite name="p">{}<testsuite name="q">{}',
+    ],
+)
+def test_a_run_ends_as_deep_as_it_began(between: str) -> None:
+    """Else the parser, which has not heard of the suites in it, would miss some or find too many."""
+    inside = f'<testsuite name="a">{PLAIN}{between.format(PLAIN, PLAIN)}{PLAIN}</testsuite>'
+    document = f'<testsuites><testsuite name="o">{inside}</testsuite></testsuites>'.encode()
+    found = junit.parse(io.BytesIO(document))
+    assert not found.partial
+    assert found == slowly(document)
+
+
+def test_properties_of_javas_tell_who_wrote_the_document_wherever_they_stand() -> None:
+    property_ = '<properties><property name="java.version" value="21"/></properties>'
+    plain = "".join(case(number, "D") for number in range(20))
+    told = case(1, "D").replace("/>", f">{property_}</testcase>", 1)
+    for cases in (plain + told + plain, f'{plain}</testsuite><testsuite name="b">{property_}{plain}'):
+        document = f'<testsuites><testsuite name="a">{cases}</testsuite></testsuites>'.encode()
+        found = junit.parse(io.BytesIO(document))
+        assert (found.tests[0].id, found.tests[-1].id) == ("D.does_0", "D#does_19")
+        assert found == slowly(document)
 
 
 def test_failing_cases_are_spelled_like_those_that_passed_around_them() -> None:

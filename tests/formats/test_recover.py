@@ -10,6 +10,8 @@ import io
 import pytest
 
 from ratchet.checks.formats import compiler, recover, yamlish
+from ratchet.checks.formats.recover import values
+from ratchet.checks.formats.recover.needles import rarest
 from ratchet.checks.formats.text import Ends, Tail, clip, lines, plain
 
 VALUES = [
@@ -84,7 +86,7 @@ def test_expected_and_actual_are_found_in_the_words_of(text: str, expected: str,
     ],
 )
 def test_prose_is_not_mistaken_for_a_comparison(text: str) -> None:
-    assert recover.comparison(text) == (None, None, "")
+    assert values.comparison(text) == (None, None, "")
 
 
 STACKS = [
@@ -289,7 +291,7 @@ def test_the_little_yaml_is_read() -> None:
     ],
 )
 def test_values_are_found_in_what_shells_and_php_say(text: str, wanted: tuple[str, str | None, str]) -> None:
-    assert recover.comparison(text) == wanted
+    assert values.comparison(text) == wanted
 
 
 def test_the_projects_calls_below_those_of_a_framework_are_kept_in_every_failure() -> None:
@@ -314,6 +316,32 @@ def test_a_stack_keeps_the_innermost_twelve_of_the_projects_calls() -> None:
 
 
 def test_a_rule_is_left_out_of_a_text_only_if_the_rule_itself_speaks_of_something_expected() -> None:
-    names = {name for name, _, _ in recover._COMPARISONS}
-    assert names >= recover._EXPECTS_NOTHING
-    assert all("xpect" in pattern for name, _, pattern in recover._COMPARISONS if name not in recover._EXPECTS_NOTHING)
+    names = {name for name, _, _ in values._COMPARISONS}
+    assert names >= values._EXPECTS_NOTHING
+    assert all("xpect" in pattern for name, _, pattern in values._COMPARISONS if name not in values._EXPECTS_NOTHING)
+
+
+def test_values_are_looked_for_in_what_pytest_says_and_not_in_the_source_it_shows() -> None:
+    shown = 'def test():\n    """\n    got: 4\n    want: 3\n    """\n>   assert f() == 2'
+    text = f"{shown}\nE   assert 1 == 2\nE    +  where 1 = f()\n\nt.py:3: AssertionError"
+    found = recover.failure(text, message="assert 1 == 2\n +  where 1 = f()")
+    assert (found.expected, found.actual, found.operator) == ("2", "1", "==")
+    assert (found.type, found.file, found.line) == ("AssertionError", "t.py", 3)
+
+
+def test_values_are_not_looked_for_in_a_stack_of_javascripts() -> None:
+    text = "no\n    at expected 3, got 4 (/a/b.test.js:3:4)"
+    found = recover.failure(text)
+    assert (found.expected, found.actual) == (None, None)
+    assert found.line == 3
+
+
+def test_the_rarest_character_of_a_needle_is_one_of_it() -> None:
+    for needle in ("Failed asserting that", "right:", "=> Obtained", "t"):
+        assert rarest(needle) in needle
+    assert rarest("Failed asserting that") == "F"
+
+
+def test_a_pattern_for_a_line_is_tried_at_each_line_that_has_its_words() -> None:
+    text = "assert nothing\n  assert 1 == 2\nE   assert 3 == 4"
+    assert values.comparison(text) == ("4", "3", "==")

@@ -215,53 +215,53 @@ def conclude(
 
     `timed_out` is empty, or which clock ran out.
     """
-    broken_files = len(collection_errors) + len(compile_errors)
-    if not tests and not broken_files and not timed_out and exit_code is not None and any(reported.values()):
-        return _from_counts(
-            Report(
-                runner=runner,
-                root=root,
-                command=command,
-                status=ReportStatus.UNKNOWN,
-                exit_code=exit_code,
-                duration_s=duration_s,
-                reported=reported,
-                notes=notes,
-            )
-        )
-    totals = totals_of(tests)
-    cut = bool(timed_out) or not ended
-    found = [*notes, *([] if cut else _disagreements(totals, reported, broken_files))]
-    if partial and ended:
-        found.append("the runner's results are damaged: only a part could be read")
+    told = Report(
+        runner=runner,
+        root=root,
+        command=command,
+        status=ReportStatus.UNKNOWN,
+        exit_code=exit_code,
+        signal=-exit_code if exit_code is not None and exit_code < 0 else None,
+        duration_s=duration_s,
+        totals=totals_of(tests),
+        tests=tests,
+        collection_errors=collection_errors,
+        compile_errors=compile_errors,
+        reported=reported,
+        notes=notes,
+        running=running,
+    )
+    if not timed_out and _is_counts_only(told):
+        return _from_counts(told)
+    found = _contradictions(told, is_cut=bool(timed_out) or not ended, is_damaged=partial and ended)
     status = status_of(
         tests=tests,
-        broken=broken_files,
+        broken=len(broken(told)),
         exit_code=exit_code,
         ended=ended,
         timed_out=bool(timed_out),
         notes=found,
     )
-    if status is ReportStatus.INCONSISTENT and not found:
-        found = [_against_exit(totals, broken_files, exit_code)]
+    return msgspec.structs.replace(told, status=status, notes=_explained(told, status, found, timed_out))
+
+
+def _is_counts_only(told: Report) -> bool:
+    return not told.tests and not broken(told) and told.exit_code is not None and any(told.reported.values())
+
+
+def _contradictions(told: Report, *, is_cut: bool, is_damaged: bool) -> list[str]:
+    """What speaks against believing the records. A run that was cut off cannot have agreed with its own totals."""
+    found = [*told.notes, *([] if is_cut else _disagreements(told.totals, told.reported, len(broken(told))))]
+    return [*found, "the runner's results are damaged: only a part could be read"] if is_damaged else found
+
+
+def _explained(told: Report, status: ReportStatus, notes: list[str], timed_out: str) -> list[str]:
+    """The notes, and why it is this status where none of them says so."""
+    if status is ReportStatus.INCONSISTENT and not notes:
+        return [_against_exit(told.totals, len(broken(told)), told.exit_code)]
     if timed_out:
-        found = [f"stopped: {'nothing was heard for too long' if timed_out == 'silence' else 'out of time'}", *found]
-    return Report(
-        runner=runner,
-        root=root,
-        command=command,
-        status=status,
-        exit_code=exit_code,
-        signal=-exit_code if exit_code is not None and exit_code < 0 else None,
-        duration_s=duration_s,
-        totals=totals,
-        tests=tests,
-        collection_errors=collection_errors,
-        compile_errors=compile_errors,
-        reported=reported,
-        notes=found,
-        running=running,
-    )
+        return [f"stopped: {'nothing was heard for too long' if timed_out == 'silence' else 'out of time'}", *notes]
+    return notes
 
 
 def _from_counts(report: Report) -> Report:

@@ -36,9 +36,13 @@ def load_all() -> None:
         import_module(f"{__name__}.{module.name}")
 
 
+def ids_of(tests: list[TestResult]) -> set[str]:
+    return set(map(attrgetter("id"), tests))
+
+
 def distinct(tests: list[TestResult]) -> list[TestResult]:
     """Every test under a name of its own: the second of one name is `name #2`."""
-    names = set(map(attrgetter("id"), tests))
+    names = ids_of(tests)
     if len(names) == len(tests):
         return tests
     found: list[TestResult] = []

@@ -6,6 +6,7 @@ import re
 from typing import BinaryIO
 
 from ratchet.checks.formats import Parsed, compiler, loose, recover
+from ratchet.checks.formats.recover import places
 from ratchet.checks.formats.text import clip
 from ratchet.core.report import Diagnostic, Failure, TestResult, TestStatus
 
@@ -66,7 +67,7 @@ def _broken(text: str) -> list[Diagnostic]:
     found = _LOADING.search(text)
     if not found:
         return []
-    place = next(iter(compiler.diagnostics(text)), None) or recover.location(text)
+    place = next(iter(compiler.diagnostics(text)), None) or places.location(text)
     return [
         Diagnostic(
             file=place.file if place else found.group(1).removeprefix("./"),

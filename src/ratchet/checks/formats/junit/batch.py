@@ -1,0 +1,129 @@
+"""Results of many cases at once: what they have in common is worked out once, and the rest in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import repeat
+from operator import add, eq
+
+from ratchet.checks.formats.junit import durations, verdicts, writers
+from ratchet.core.report import TestResult, TestStatus
+
+Columns = dict[str, list[str]]
+
+
+def size_of(columns: Columns) -> int:
+    return len(next(iter(columns.values()), ()))
+
+
+def part_of(columns: Columns, begin: int, end: int) -> Columns:
+    return {key: values[begin:end] for key, values in columns.items()}
+
+
+def row_of(columns: Columns, at: int) -> dict[str, str]:
+    return {key: values[at] for key, values in columns.items()}
+
+
+def recognised(columns: Columns) -> tuple[int, str]:
+    """The first case that gives its writer away, and who that is; nobody, behind the last case, if none does."""
+    size = size_of(columns)
+    groups = columns.get("classname") or [""] * size
+    if "status" not in columns:
+        for group in dict.fromkeys(groups):
+            if writer := writers.of_look(group, "", False, columns.keys()):
+                return groups.index(group), writer
+        return size, ""
+    names = columns.get("name") or [""] * size
+    looks = list(zip(groups, columns["status"], map(eq, groups, names), strict=True))
+    for look in dict.fromkeys(looks):
+        if writer := writers.of_look(*look, columns.keys()):
+            return looks.index(look), writer
+    return size, ""
+
+
+def silent_verdicts(columns: Columns) -> list[int]:
+    """Which cases did not pass although nothing stands in them: an attribute says so."""
+    if "status" not in columns and "result" not in columns:
+        return []
+    none = [""] * size_of(columns)
+    words = list(zip(columns.get("status", none), columns.get("result", none), strict=True))
+    doubtful = {pair for pair in set(words) if verdicts.by_words(*pair) is not TestStatus.PASSED}
+    return [at for at, pair in enumerate(words) if pair in doubtful] if doubtful else []
+
+
+def passed(
+    columns: Columns, writer: str, identify: writers.Identify, suites: Iterable[list[str]], files: list[str]
+) -> list[TestResult]:
+    """Results of cases that have nothing against them. Each stands in these suites, whose file is this one."""
+    batch = _Batch(columns, writer, identify)
+    ids = batch.ids()
+    places = batch.places(ids, files)
+    times = columns.get("time")
+    took = durations.of(times) if times else repeat(0.0)
+    return list(map(TestResult, ids, repeat(TestStatus.PASSED), batch.names, suites, places, batch.lines(), took))
+
+
+class _Heads(dict[str, str]):
+    """How the identities of all tests of a class begin."""
+
+    def __init__(self, identify: writers.Identify) -> None:
+        self.identify = identify
+
+    def __missing__(self, group: str) -> str:
+        self[group] = head = self.identify(group, "?", "")[:-1]
+        return head
+
+
+class _Batch:
+    def __init__(self, columns: Columns, writer: str, identify: writers.Identify) -> None:
+        size = size_of(columns)
+        self.columns, self.writer, self.identify = columns, writer, identify
+        self.names, self.groups, self.files = (columns.get(key) or [""] * size for key in ("name", "classname", "file"))
+
+    def ids(self) -> list[str]:
+        names, groups, files, identify = self.names, self.groups, self.files, self.identify
+        if self.writer in writers.BY_NAME:
+            return names
+        if not self.writer:
+            heads = {group: identify(group, "", "") for group in set(groups)}
+            return [
+                name if not group or name.startswith(group) else heads[group] + name
+                for group, name in zip(groups, names, strict=True)
+            ]
+        if self.writer not in writers.BY_PREFIX or "" in names:
+            return list(map(identify, groups, names, files))
+        if "file" not in self.columns:
+            if groups.count(groups[0]) == len(groups):
+                head = identify(groups[0], "?", "")[:-1]
+                return [head + name for name in names]
+            return list(map(add, map(_Heads(identify).__getitem__, groups), names))
+        places = list(zip(groups, files, strict=True))
+        known = {place: identify(place[0], "?", place[1])[:-1] for place in set(places)}
+        return list(map(add, map(known.__getitem__, places), names))
+
+    def places(self, ids: list[str], files: list[str]) -> list[str]:
+        """The file of each: its own, else its suite's, else what the writer's other words say."""
+        if "file" in self.columns:
+            files = [own or around for own, around in zip(self.files, files, strict=True)]
+            short = {file: file.removeprefix("./") for file in set(files)}
+            files = list(map(short.__getitem__, files))
+        return self._elsewhere(ids, files) if self.writer in writers.FILE_ELSEWHERE and "" in files else files
+
+    def _elsewhere(self, ids: list[str], files: list[str]) -> list[str]:
+        writer, groups = self.writer, self.groups
+        known = {group: writers.file_of(writer, group, self.identify(group, "?", "")) for group in set(groups) if group}
+        if len(known) == 1 and not any(files) and "" not in groups:
+            return [*known.values()] * len(files)
+        return [
+            file or (known[group] if group else writers.file_of(writer, group, key))
+            for file, group, key in zip(files, groups, ids, strict=True)
+        ]
+
+    def lines(self) -> Iterable[int]:
+        said = self.columns.get("line") or self.columns.get("lineno")
+        if not said:
+            return repeat(0)
+        if "line" in self.columns and "lineno" in self.columns:
+            said = [first or other for first, other in zip(said, self.columns["lineno"], strict=True)]
+        known = {digits: writers.line_of(digits, self.writer) for digits in set(said)}
+        return list(map(known.__getitem__, said))

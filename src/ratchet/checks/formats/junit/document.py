@@ -1,0 +1,347 @@
+"""The document's handler: what is open while it is read, and what is known of its cases so far."""
+
+# Each rule for an identity has the same three arguments.
+# ruff: noqa: ARG002
+
+from __future__ import annotations
+
+from ratchet.checks.formats import Parsed, compiler, distinct, ids_of
+from ratchet.checks.formats.junit import batch, lane, verdicts, writers
+from ratchet.checks.formats.junit.elements import Child, Hearing
+from ratchet.checks.formats.xml import Reader
+from ratchet.core.report import RED, Diagnostic, Failure, TestResult, TestStatus
+
+_COUNTS = {"tests": "tests", "failures": "failed", "errors": "errors", "skipped": "skipped", "skip": "skipped"}
+_SUITE = {"testsuite", "testsuites"}
+_CHILD = {"failure", "error", "skipped", "warning", "system-out", "system-err", *verdicts.AGAIN}
+_DEPTH = 100
+_STRIDE = 64
+
+_Open = list[tuple[str, dict[str, str]]]
+_Saved = tuple[_Open, dict[str, int], int, int, int, str]
+
+
+class Document:
+    """The document's handler: open suites on a stack, one open case, finished cases in `tests`."""
+
+    reader: Reader
+
+    def __init__(self) -> None:
+        self.tests: list[TestResult] = []
+        self.broken: list[Diagnostic] = []
+        self.compile: list[Diagnostic] = []
+        self.reported: dict[str, int] = {}
+        self.cases = 0
+        self.writer = ""
+        self.identify: writers.Identify = writers.plain_id
+        self.open: _Open = []
+        self.closed = False
+        self.path: list[str] = []
+        self.file = ""
+        self.case: dict[str, str] | None = None
+        self.children: list[Child] = []
+        self.around: list[tuple[dict[str, str], list[Child], bool]] = []  # cases that have cases in them
+        self.child: Hearing | None = None
+        self.telling = False
+        self.depth = 0
+        self.plain: list[dict[str, str]] = []
+        self.marks = 0
+        self.marked = 0
+        self.saved: _Saved = ([], {}, 0, 0, 0, "")
+
+    # --- events
+
+    def start(self, name: str, attributes: dict[str, str], /) -> None:
+        self.depth += 1
+        if name == "testcase":
+            # A mark costs; a fault may as well repeat a few cases.
+            if len(self.plain) >= _STRIDE or len(self.tests) - self.marked >= _STRIDE or not self.marks:
+                self._mark()
+            if self.case is not None and len(self.around) < _DEPTH:
+                self.around.append((self.case, self.children, self.telling))
+            self.case, self.telling, self.children = attributes, False, []
+        elif name in _CHILD and self.case is not None:
+            self.child = Hearing(name, attributes)
+            self.telling = self.telling or not name.startswith("system-")
+            self.reader.listen()
+        elif name in _SUITE:
+            self._open(name, attributes)
+        elif name == "property":
+            self._property(attributes)
+
+    def end(self, name: str, /) -> None:
+        self.depth -= 1
+        if name == "testcase":
+            case = self.case
+            # Nearly every case has no verdict in it: those are put aside and become results together.
+            if case and not self.telling:
+                if self.plain and case.keys() != self.plain[0].keys():
+                    self.settle()
+                self.plain.append(case)
+                self.case = None
+            else:
+                self._finish()
+            if self.around:
+                self.case, self.children, self.telling = self.around.pop()
+        elif self.child is not None and name == self.child.name:
+            self.reader.listen(False)
+            self.children.append(self.child.heard())
+            self.child = None
+        elif name in _SUITE:
+            self._close(name)
+
+    def text(self, data: str, /) -> None:
+        if self.child is not None:
+            self.child.add(data)
+
+    def _mark(self) -> None:
+        self.settle()
+        self.reader.mark()
+        self.remember()
+
+    def remember(self) -> None:
+        """What is known now is final: a fault comes back to here."""
+        self.marks += 1
+        self.marked = len(self.tests)
+        self.saved = (
+            list(self.open),
+            dict(self.reported),
+            self.cases,
+            len(self.broken),
+            len(self.compile),
+            self.writer,
+        )
+
+    def rewind(self) -> None:
+        self.open, self.reported, self.cases, broken, compiled, writer = self.saved
+        self._written_by(writer)
+        del self.tests[self.marked :], self.broken[broken:], self.compile[compiled:]
+        self._stand()
+        self.case, self.children, self.child, self.closed, self.plain = None, [], None, False, []
+        self.around = []
+
+    # --- suites
+
+    def _open(self, name: str, attributes: dict[str, str]) -> None:
+        self.settle()
+        if len(self.open) < _DEPTH:
+            self.open.append((name, attributes))
+            self._stand()
+        if not self.writer:
+            self._written_by(writers.of_suite(attributes))
+        self._count(attributes)
+
+    def next_suite(self, suite: lane.Begun) -> None:
+        """Some suites end, and another one begins."""
+        del self.open[len(self.open) - suite.closed :]
+        self._open("testsuite", suite.attributes)
+        if suite.is_java and not self.writer:
+            self._written_by("jvm")
+
+    def is_among_suites(self, lowest: int, highest: int) -> bool:
+        """Whether nothing but suites is open, and going so far down and up leaves the outermost open."""
+        kept = len(self.open) + lowest
+        return (
+            self.depth == len(self.open) <= _DEPTH - highest
+            and kept > 0
+            and all(name == "testsuite" for name, _ in self.open[kept:])
+        )
+
+    def _stand(self) -> None:
+        """Where the next case stands: in which suites, in whose file."""
+        self.path, self.file = [], ""
+        for name, suite in self.open:
+            if name == "testsuite" and (title := suite.get("name")):
+                self.path.append(title)
+            self.file = suite.get("file") or self.file
+        self.file = self.file.removeprefix("./")
+
+    def _count(self, attributes: dict[str, str]) -> None:
+        """The outermost element that has totals is the summary; several roots or suites add up."""
+        if "tests" not in attributes or [suite for _, suite in self.open[:-1] if "tests" in suite]:
+            return
+        reported = self.reported
+        for key, word in _COUNTS.items():
+            said = attributes.get(key)
+            if said and (said != "0" or word not in reported) and said.isdecimal():
+                reported[word] = min(reported.get(word, 0) + int(said[:9]), 1 << 40)
+
+    def _close(self, name: str) -> None:
+        self.settle()
+        names = [n for n, _ in self.open]
+        if name in names:
+            del self.open[len(names) - 1 - names[::-1].index(name) :]
+            self._stand()
+        self.closed = not self.open
+
+    def _property(self, attributes: dict[str, str]) -> None:
+        if not self.writer and attributes.get("name", "").startswith("java."):
+            # Cases that came before it were written by nobody known.
+            self.settle()
+            self._written_by("jvm")
+
+    # --- cases
+
+    def _finish(self) -> None:
+        case = self.case
+        if case is None:
+            return
+        self.settle()
+        self.case = None
+        self.cases += 1
+        if not self.writer:
+            self._written_by(writers.of_case(case))
+        if result := self._judged(case, self.children):
+            self.tests.append(result)
+
+    def settle(self) -> None:
+        """Makes results of the cases that were put aside."""
+        if not self.plain:
+            return
+        cases, self.plain = self.plain, []
+        self.together(lane.Alike({key: [case[key] for case in cases] for key in cases[0]}, {}, []))
+
+    def together(self, cases: lane.Alike) -> None:
+        """Cases in columns, what stands in some of them, and before which of them another suite begins."""
+        self.settle()
+        columns, told = cases.columns, cases.told
+        size, done = batch.size_of(columns), 0
+        paths: list[list[str]] = []
+        files: list[str] = []
+        begins = [0, *(suite.before for suite in cases.suites)]
+        is_unknown = not self.writer and self._shows_a_writer(cases)
+        for begin, end, suite in zip(begins, [*begins[1:], size], [None, *cases.suites], strict=True):
+            if suite is not None:
+                self.next_suite(suite)
+            if is_unknown and not self.writer:
+                done = begin = self._before_recognised(columns, told, begin, end)  # noqa: PLW2901
+            paths += [self.path] * (end - begin)
+            files += [self.file] * (end - begin)
+        if done < size:
+            self._make(batch.part_of(columns, done, size), _part(told, done, size) if done else told, paths, files)
+
+    def _shows_a_writer(self, cases: lane.Alike) -> bool:
+        is_told = any(suite.is_java or writers.of_suite(suite.attributes) for suite in cases.suites)
+        return is_told or bool(batch.recognised(cases.columns)[1])
+
+    def _before_recognised(self, columns: batch.Columns, told: lane.Inside, begin: int, end: int) -> int:
+        """Makes results of the cases that come before it shows who wrote them, and says where that is."""
+        known, writer = batch.recognised(batch.part_of(columns, begin, end))
+        if known:
+            part = batch.part_of(columns, begin, begin + known)
+            self._make(part, _part(told, begin, begin + known), [self.path] * known, [self.file] * known)
+        self._written_by(writer)
+        return begin + known
+
+    def _make(self, columns: batch.Columns, told: lane.Inside, paths: list[list[str]], files: list[str]) -> None:
+        results = batch.passed(columns, self.writer, self.identify, paths, files)
+        self.cases += len(results)
+        none: list[int] = []
+        for at, children in [*told.items(), *((at, []) for at in batch.silent_verdicts(columns) if at not in told)]:
+            result = self._judged(batch.row_of(columns, at), children, results[at])
+            if result:
+                results[at] = result
+            else:
+                none.append(at)
+        for at in sorted(none, reverse=True):
+            del results[at]
+        self.tests += results
+
+    def told(self, case: dict[str, str], children: list[Child]) -> None:
+        """One case with all that stands in it."""
+        self.case, self.children = case, children
+        self._finish()
+
+    def _written_by(self, writer: str) -> None:
+        self.writer = writer
+        self.identify = self._node_id if writer == "node" else writers.IDENTIFY.get(writer, writers.plain_id)
+
+    def _node_id(self, group: str, name: str, file: str) -> str:
+        return " > ".join([*self.path, name])
+
+    def _judged(
+        self, case: dict[str, str], children: list[Child], passed: TestResult | None = None
+    ) -> TestResult | None:
+        """What became of a test (`passed` if nothing had been said); nothing if it is a file that was not loaded."""
+        bad = verdicts.bad_of(children)
+        if bad and (broken := verdicts.broken_of(self.writer, case, bad)):
+            found = compiler.diagnostics(bad.whole())
+            self.compile += found if verdicts.is_build(case, bad) else []
+            self.broken += [] if found and verdicts.is_build(case, bad) else [broken]
+            return None
+        status = verdicts.status_of(case, children)
+        failure = verdicts.failure_of(case, bad, children) if bad and status is not TestStatus.XFAILED else None
+        if failure is None and status in RED:
+            failure = Failure(message=verdicts.reason_of(children))
+        passed = passed or self._passed(case)
+        return self._result(passed, children, status, failure)
+
+    def _passed(self, case: dict[str, str]) -> TestResult:
+        columns = {key: [value] for key, value in case.items()} or {"name": [""]}
+        return batch.passed(columns, self.writer, self.identify, [self.path], [self.file])[0]
+
+    def _result(
+        self, passed: TestResult, children: list[Child], status: TestStatus, failure: Failure | None
+    ) -> TestResult:
+        # Nearly every failure stands alone.
+        more = [] if len(children) == 1 and children[0].name in verdicts.BAD else children
+        return TestResult(
+            passed.id,
+            status,
+            passed.name,
+            passed.suite,
+            passed.file,
+            passed.line,
+            passed.duration_s,
+            verdicts.phase_of(self.writer, passed.name, failure) if failure else "call",
+            verdicts.reason_of(children) if children and failure is None else "",
+            failure,
+            1 + sum([child.name in verdicts.AGAIN for child in more]) if more else 1,
+            verdicts.output_of(more, "system-out") if failure and more else "",
+            verdicts.output_of(more, "system-err") if failure and more else "",
+        )
+
+    # --- the end
+
+    def parsed(self, fault: str) -> Parsed:
+        self.settle()
+        ended = self.closed and self.case is None
+        return Parsed(
+            tests=_without_teardowns(self.tests) if self.writer == "pytest" else distinct(self.tests),
+            collection_errors=self.broken,
+            compile_errors=self.compile,
+            reported=self.reported,
+            ended=ended,
+            partial=bool(fault and not (ended and "junk after" in fault)) or not ended,
+            notes=self._notes(fault),
+            running=[self._passed(self.case).id] if self.case else [],
+        )
+
+    def _notes(self, fault: str) -> list[str]:
+        notes = [fault] if fault.startswith("the document declares") else []
+        claimed = self.reported.get("tests", 0)
+        # Catch2 counts assertions there.
+        if claimed > self.cases and self.closed and self.writer != "catch2":
+            notes.append(f"the summary says {claimed} tests, the document has {self.cases}")
+        bad = self.reported.get("failed", 0) + self.reported.get("errors", 0)
+        if bad and self.closed and not self.broken and not self.compile and not self._any_red():
+            notes.append(f"the summary says {bad} tests failed, the document shows none")
+        return notes
+
+    def _any_red(self) -> bool:
+        return any(test.status in RED or test.status is TestStatus.XFAILED for test in self.tests)
+
+
+def _part(told: lane.Inside, begin: int, end: int) -> lane.Inside:
+    return {at - begin: told[at] for at in range(begin, end) if at in told}
+
+
+def _without_teardowns(tests: list[TestResult]) -> list[TestResult]:
+    """pytest writes a test again when its teardown fails too; the gravest of the two is told."""
+    found: dict[str, TestResult] = {}
+    if len(ids_of(tests)) == len(tests):
+        return tests
+    for test in tests:
+        if test.id not in found or found[test.id].status not in RED:
+            found[test.id] = test
+    return list(found.values())

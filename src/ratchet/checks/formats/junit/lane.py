@@ -1,0 +1,420 @@
+"""Test cases read by searching and splitting instead of parsing: several times as fast as hearing each of them.
+
+Only what cannot mean anything else is taken: attributes between double quotes, the elements every dialect has, text or
+one CDATA section in them, references that every parser knows. Everything else, and the first case of every run, is left
+to the real parser. Cases that are spelled alike and have nothing but output in them are cut at their quotes, all of a
+run at once, and become columns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
+from typing import cast
+
+import msgspec
+
+from ratchet.checks.formats.junit.elements import Attributes, Child
+from ratchet.checks.formats.text import clip
+from ratchet.checks.formats.xml import SPACES, unescape_strictly
+
+_SHORTEST_BYTES = 200
+_MISSES = 200
+# Text as a parser takes it without complaint: known entities only, and no end of a section that never began.
+_TEXT = rb"(?:[^<&\]]++|\](?!\]>)|&(?:lt|gt|amp|quot|apos|#[1-9]\d{1,4});)++"
+_SECTION = rb"<!\[CDATA\[(?:[^\]]++|\](?!\]>))*+\]\]>"
+_SAYING = rb"<system-(?:out>%b</system-out|err>%b</system-err)>\s*+"
+_TALK = _SAYING % ((rb"(?:%b|%b)*+" % (_SECTION, _TEXT),) * 2)
+_PROPERTIES = rb'<properties(?: ?/>|>\s*+(?:<property name="%b[^"<&]*+" value="[^"<&]*+" ?/>\s*+)*+</properties>)\s*+'
+# What nobody keeps of a test that passed. Properties of Java's tell who wrote the document.
+_IDLE = rb"(?:%b|%b)" % (_TALK, _PROPERTIES % rb"(?!java\.)")
+# A case that another one or the suite's end follows is closed; any other is open or torn.
+_QUIET_CASE = rb"<testcase [^<]*+(?:(?=<testcase |</testsuite>)|(?P<idle>%b)*+</testcase>\s*+)" % _IDLE
+_FIRST = re.compile(_QUIET_CASE)
+_QUIET = re.compile(rb"(?:%b)++" % _QUIET_CASE)
+# The same once it has been looked at, which is several times as fast.
+_KNOWN = _SAYING % ((rb"(?:%b|[^<]++)*+" % _SECTION,) * 2)
+_INSIDE = re.compile(rb">\s*+(?:%b|%b)*+</testcase>" % (_KNOWN, _PROPERTIES % b""))
+_CLOSE = re.compile(rb'"( ?/>|>\s*+</testcase>)(\s*+)(?:<|\Z)')
+_SPACED = re.compile(rb'" /(>\s*+(?:<|\Z))')
+
+_NAME = r"[A-Za-z_][\w.-]*+"
+_KEY = re.compile(rf" {_NAME}=")
+_FIRST_KEY = re.compile(rf"<testcase {_NAME}=")
+_BETWEEN = re.compile(rf" ?(?:/>|>\s*</testcase>)\s*<testcase {_NAME}=")
+_LAST = re.compile(r" ?(?:/>|>\s*</testcase>)\s*")
+_MOST_KEYS = 16
+
+_CHILDREN = (b"failure", b"error", b"skipped", b"system-out", b"system-err")
+_NAMES = {name: name.decode() for name in _CHILDREN}
+_VALUES = rb'((?: [A-Za-z_][\w.-]*+="[^"<]*+")*+) ?'
+_CHILD = rb"<(%b)%b(/?)>" % (b"|".join(_CHILDREN), _VALUES)
+# What follows: the end of the case and the space behind it, or an element in it.
+_CASE = re.compile(rb"<testcase%b(?:(?:/>|>\s*+</testcase>)(\s*+)|>\s*+%b)" % (_VALUES, _CHILD))
+_NEXT = re.compile(rb"\s*+(?:</testcase>(\s*+)|%b)" % _CHILD)
+_CLOSING = {name: re.compile(rb"</%b>%b" % (name, _NEXT.pattern)) for name in _CHILDREN}
+# Suites end and one begins; whoever stands as deep as before stands in elements of the same names.
+_SUITE = re.compile(
+    rb"(?:%b|<system-(?:out|err) ?/>\s*+)*+((?:</testsuite>\s*+)*+)<testsuite%b>\s*+((?:%b)?+)"
+    % (_TALK, _VALUES, _PROPERTIES % b"")
+)
+_OPENING, _ENDING = b"<![CDATA[", b"]]>"
+
+Inside = dict[int, list[Child]]  # by case
+_Raw = tuple[bytes, bytes, bytes, bytes]  # a child's name, what its tag says, its text, its section
+_Case = tuple[bytes, list[_Raw], bytes, int]  # its attributes, what stands in it, the space behind it, where that ends
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """Before this case so many suites end, and one with these attributes begins; maybe with properties of Java's."""
+
+    before: int
+    closed: int
+    attributes: Attributes
+    is_java: bool
+
+
+class Alike(msgspec.Struct, frozen=True):
+    """Cases of one spelling: each attribute is a column; `told` is what stands in some of them, besides output."""
+
+    columns: dict[str, list[str]]
+    told: Inside
+    suites: list[Begun]
+
+    def levels(self) -> tuple[int, int]:
+        """How deep the suites go, seen from where the run begins and ends: the lowest and the highest."""
+        levels = list(accumulate((1 - suite.closed for suite in self.suites), initial=0))
+        return min(level - suite.closed for level, suite in zip(levels, self.suites, strict=False)), max(levels)
+
+
+class Run(msgspec.Struct, frozen=True):
+    """Cases that follow each other: where they begin, where the second one does, where they end; all but the first.
+
+    `single` are cases of any spelling: the attributes of each, and what stands in it.
+    """
+
+    begin: int
+    second: int
+    end: int
+    alike: Alike | None = None
+    single: list[tuple[Attributes, list[Child]]] = []
+
+
+class Chunk:
+    """Finds the runs in a piece of a document, in order. How much is tried in vain is bounded, whatever it holds."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self._unlike = 0  # up to here cases are known to be spelled in several ways
+        self._across = True  # whether all suites may be spelled alike
+        self._misses = 0
+
+    def find(self, begin: int) -> Run | None:
+        """The next run; what is torn at the end is not part of it."""
+        data = self.data
+        while self._misses < _MISSES and (begin := data.find(b"<testcase ", begin)) >= 0:
+            # Whatever it is, the parser hears it and judges.
+            first = _FIRST.match(data, begin)
+            second = first.end() if first else _end(_case(data, begin), begin)
+            if second > begin and (run := self._together(begin, second) or _one_by_one(data, begin, second)):
+                return run
+            self._misses += 1
+            begin = max(second, begin + 1)
+        return None
+
+    def _together(self, begin: int, second: int) -> Run | None:
+        if begin < self._unlike:
+            return None
+        found = _Gathered(self.data, second, across=self._across)
+        if (alike := found.alike()) is None and found.suites:
+            self._across = False
+            found = _Gathered(self.data, second, across=False)
+            alike = found.alike()
+        if alike is None:
+            self._unlike = found.end
+        return Run(begin, second, found.end, alike) if alike else None
+
+
+class _Gathered:
+    """All cases from here on, each without what stands in it, as long as they are plainly written."""
+
+    def __init__(self, data: bytes, begin: int, *, across: bool) -> None:
+        self.begin = self.end = begin
+        self.pieces: list[bytes] = []
+        self.close, self.space = b"/>", b""  # as the first of them do
+        self.told: list[tuple[int, list[_Raw]]] = []  # by piece
+        self.suites: list[tuple[int, int, bytes, bool]] = []  # by piece: how many end, what the next one's tag says
+        self.level = 0  # of the suite, from where it began
+        self.level_end = (0, 0, 0, begin)  # what was gathered when it was last left
+        while self._quiet(data) or (across and self._suite(data)) or self._one(data):
+            pass
+        if self.level:
+            pieces, told, suites, self.end = self.level_end
+            del self.pieces[pieces:], self.told[told:], self.suites[suites:]
+
+    def _quiet(self, data: bytes) -> bool:
+        found = _QUIET.match(data, self.end)
+        if found:
+            piece = _silent(found[0]) if found["idle"] else found[0]
+            if not self.pieces and (closed := _CLOSE.search(piece)):
+                self.close, self.space = closed.groups()
+            self.pieces.append(piece)
+            self.end = found.end()
+        return found is not None
+
+    def _one(self, data: bytes) -> bool:
+        found = _case(data, self.end)
+        if found:
+            values, children, space, self.end = found
+            if not self.pieces:
+                self.space = space
+            self.told.append((len(self.pieces), children))
+            self.pieces.append(b"<testcase%b%b%b" % (values, self.close, space))
+        return found is not None
+
+    def _suite(self, data: bytes) -> bool:
+        found = _SUITE.match(data, self.end) if not data.startswith(b"<testcase", self.end) else None
+        if found:
+            closings, values, properties = found.groups()
+            if not self.level:
+                self.level_end = len(self.pieces), len(self.told), len(self.suites), self.end
+            closed = closings.count(b"<")
+            # Behind the last case of a suite there is less space than between two.
+            if self.pieces:
+                self.pieces[-1] = self.pieces[-1].rstrip() + self.space
+            self.suites.append((len(self.pieces), closed, values, b'name="java.' in properties))
+            self.level += 1 - closed
+            self.end = found.end()
+        return found is not None
+
+    def alike(self) -> Alike | None:
+        """Nothing if they are few, not spelled alike or not to be read by all in the same way."""
+        if self.end - self.begin < _SHORTEST_BYTES:
+            return None
+        children = _children([raw for _, raws in self.told for raw in raws])
+        suites = _tags([values for _, _, values, _ in self.suites])
+        if children is None or suites is None:
+            return None
+        columns = _columns(b"".join(self.pieces))
+        if columns is None and self.told:
+            self.pieces = [_silent(piece) for piece in self.pieces]
+            columns = _columns(b"".join(self.pieces))
+        return None if columns is None else self._placed(columns, children, suites)
+
+    def _placed(self, columns: dict[str, list[str]], children: list[Child], suites: list[Attributes]) -> Alike:
+        """With the number of a case instead of that of a piece."""
+        quotes = 2 * len(columns) or 1
+        before = [0, *accumulate([piece.count(b'"') // quotes for piece in self.pieces])]
+        told: Inside = {}
+        end = 0
+        for at, raws in self.told:
+            begin, end = end, end + len(raws)
+            told[before[at]] = children[begin:end]
+        return Alike(
+            columns,
+            told,
+            [
+                Begun(before[at], closed, attributes, is_java)
+                for (at, closed, _, is_java), attributes in zip(self.suites, suites, strict=True)
+            ],
+        )
+
+
+def _one_by_one(data: bytes, begin: int, second: int) -> Run | None:
+    """Cases that are spelled in several ways."""
+    single: list[tuple[Attributes, list[Child]]] = []
+    end = second
+    while found := _case(data, end):
+        attributes, children = _tags([found[0]]), _children(found[1])
+        if attributes is None or children is None:
+            break
+        single.append((attributes[0], children))
+        end = found[3]
+    return Run(begin, second, end, None, single) if end - second > _SHORTEST_BYTES else None
+
+
+# --- columns ---------------------------------------------------------------------------------------------------------
+
+
+def _silent(cases: bytes) -> bytes:
+    """Without what the tests printed: nobody keeps that of a test that passed. All end in the same way."""
+    return _SPACED.sub(rb'"/\1', _INSIDE.sub(b"/>", cases))
+
+
+def _columns(cases: bytes) -> dict[str, list[str]] | None:
+    """The values under each key, if every case is spelled as the first one is."""
+    if not cases:
+        return {}
+    text = cases.decode()
+    pieces = text.split('"')
+    keys = _keys(pieces)
+    if not keys or not _is_alike(pieces, 2 * len(keys)):
+        return None
+    columns = {key: pieces[2 * at + 1 :: 2 * len(keys)] for at, key in enumerate(keys)}
+    if _is_plain(text, pieces, 2 * len(keys)):
+        return columns
+    known = {key: _values(values) for key, values in columns.items()}
+    return None if None in known.values() else cast(dict[str, list[str]], known)
+
+
+def _keys(pieces: list[str]) -> list[str]:
+    """The attributes of the first case in their order."""
+    keys: list[str] = []
+    for piece in pieces[: 2 * _MOST_KEYS : 2]:
+        if not (_KEY if keys else _FIRST_KEY).fullmatch(piece):
+            break
+        keys.append(piece[:-1].rpartition(" ")[2])
+    return keys if keys and len(set(keys)) == len(keys) and len(pieces) % (2 * len(keys)) == 1 else []
+
+
+def _is_alike(pieces: list[str], width: int) -> bool:
+    count = len(pieces) // width
+    between = pieces[width] if count > 1 else ""
+    return (
+        bool(_LAST.fullmatch(pieces[-1]))
+        and (count == 1 or (bool(_BETWEEN.fullmatch(between)) and between.endswith(pieces[0])))
+        and all(pieces[at::width].count(pieces[at]) == count for at in range(2, width, 2))
+        and pieces[width:-1:width].count(between) == count - 1
+    )
+
+
+def _is_plain(text: str, pieces: list[str], width: int) -> bool:
+    """Nothing in a value that a parser would have to replace or refuse: all white space stands between the cases."""
+    between, count = (pieces[width], len(pieces) // width) if len(pieces) > width + 1 else ("", 1)
+    return "&" not in text and all(
+        space not in text or text.count(space) == between.count(space) * (count - 1) + pieces[-1].count(space)
+        for space in "\n\t\r"
+    )
+
+
+# --- one by one ------------------------------------------------------------------------------------------------------
+
+
+def _case(data: bytes, at: int) -> _Case | None:
+    """The case that begins here, if it is whole and plainly written."""
+    step = _CASE.match(data, at)
+    if not step:
+        return None
+    head, space, name, values, empty = step.groups()
+    children: list[_Raw] = []
+    while space is None:
+        text, section, end = (b"", b"", step.end()) if empty else _said(data, step.end())
+        if end < 0:
+            return None
+        children.append((name, values, text, section))
+        step = (_NEXT if empty else _CLOSING[name]).match(data, end)
+        if not step:
+            return None
+        space, name, values, empty = step.groups()
+    return head, children, space, step.end()
+
+
+def _said(data: bytes, begin: int) -> tuple[bytes, bytes, int]:
+    """The text or the one section between two tags, and where it ends; nowhere if it is neither."""
+    end = data.find(b"<", begin)
+    if not data.startswith(_OPENING, end):
+        return data[begin:end], b"", end
+    inside = end + len(_OPENING)
+    closed = data.find(_ENDING, inside)
+    after = data.find(b"<", closed) if closed >= 0 else -1
+    before, behind = data[begin:end], data[closed + len(_ENDING) : after]
+    is_plain = after >= 0 and not (before + behind).strip()
+    return b"", before + data[inside:closed] + behind, after if is_plain else -1
+
+
+def _end(case: _Case | None, begin: int) -> int:
+    return case[3] if case else begin
+
+
+# --- what many elements say, decoded at once -------------------------------------------------------------------------
+
+_BETWEEN_TEXTS = "\0"  # which no document has
+
+
+def _children(raws: list[_Raw]) -> list[Child] | None:
+    """The elements with all that they say; nothing if a parser would refuse any of it."""
+    if not raws:
+        return []
+    names, values, said, sections = zip(*raws, strict=True)
+    attributes, texts = _tags(values), _texts(said)
+    if attributes is None or texts is None:
+        return None
+    if any(sections):
+        texts = [text or section for text, section in zip(texts, _apart(_lines(sections)), strict=True)]
+    return list(map(Child, map(_NAMES.__getitem__, names), attributes, map(clip, texts)))
+
+
+def _tags(values: Sequence[bytes]) -> list[Attributes] | None:
+    """What each tag says, if none says anything twice."""
+    if not values:
+        return []
+    text = _joined(values)
+    pieces = text.split('"')
+    known = _values(pieces[1::2])
+    if known is None:
+        return None
+    # Nearly always all say the same things.
+    keys = _spelling(tuple(_apart(text[: len(values[0])])[0].split('"')[:-1:2]))
+    return None if keys is None else _alike_tags(pieces, known, keys, len(values)) or _each_tag(text, known)
+
+
+def _alike_tags(pieces: list[str], values: list[str], keys: list[str], count: int) -> list[Attributes]:
+    width = len(keys)
+    if not width or len(values) != width * count:
+        return []
+    spelled = [f" {key}=" for key in keys]
+    around = [_BETWEEN_TEXTS + spelled[0], *spelled[1:]]
+    if pieces[0] != spelled[0] or pieces[2:-1:2] != (around * count)[1:]:
+        return []
+    rows = zip(*(values[at::width] for at in range(width)), strict=True)
+    return [dict(zip(keys, row, strict=True)) for row in rows]
+
+
+def _each_tag(text: str, values: list[str]) -> list[Attributes] | None:
+    tags: list[Attributes] = []
+    at = 0
+    for tag in _apart(text):
+        keys = _spelling(tuple(tag.split('"')[:-1:2]))
+        if keys is None:
+            return None
+        tags.append(dict(zip(keys, values[at : at + len(keys)], strict=True)))
+        at += len(keys)
+    return tags
+
+
+@lru_cache(maxsize=256)
+def _spelling(pieces: tuple[str, ...]) -> list[str] | None:
+    """The keys of a tag, from what stands before its values."""
+    keys = [piece[1:-1] for piece in pieces]
+    return keys if len(set(keys)) == len(keys) else None
+
+
+def _values(values: list[str]) -> list[str] | None:
+    """Attributes as every parser has to read them; nothing if it would have to refuse one."""
+    text = _BETWEEN_TEXTS.join(values)
+    is_folded = "\n" in text or "\t" in text or "\r" in text
+    if not is_folded and "&" not in text:
+        return values
+    known = unescape_strictly(text.replace("\r\n", " ").translate(SPACES) if is_folded else text)
+    return None if known is None else _apart(known)
+
+
+def _texts(said: Sequence[bytes]) -> list[str] | None:
+    text = _lines(said)
+    known = None if "]" in text and "]]>" in text else unescape_strictly(text)
+    return None if known is None else _apart(known)
+
+
+def _lines(texts: Sequence[bytes]) -> str:
+    text = _joined(texts)
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def _joined(texts: Sequence[bytes]) -> str:
+    return b"\0".join(texts).decode()
+
+
+def _apart(text: str) -> list[str]:
+    return text.split(_BETWEEN_TEXTS)

@@ -1,0 +1,215 @@
+"""What the elements inside a case say of it: its status, how it failed, why it was skipped, whether it is a test."""
+
+# ruff: noqa: RUF001
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from textwrap import dedent
+
+from ratchet.checks.formats import compiler, recover
+from ratchet.checks.formats.junit import writers
+from ratchet.checks.formats.junit.elements import Child
+from ratchet.checks.formats.text import TAIL_LIMIT, clip, plain
+from ratchet.core.report import Diagnostic, Failure, TestStatus
+
+AGAIN = {"flakyFailure", "flakyError", "rerunFailure", "rerunError"}
+BAD = {"failure", "error"}
+
+
+def bad_of(children: list[Child]) -> Child | None:
+    for child in children:
+        if child.name in BAD:
+            return child
+    return None
+
+
+def status_of(case: dict[str, str], children: list[Child]) -> TestStatus:
+    names = [child.name for child in children]
+    if "skipped" in names:
+        skipped = children[names.index("skipped")].attributes
+        if BAD.isdisjoint(names):
+            return _skipped(skipped)
+        # Catch2 marks what may fail; a test that was skipped for any other reason cannot have failed.
+        return TestStatus.XFAILED if "mayfail" in skipped.get("message", "") else TestStatus.FAILED
+    if "error" in names:
+        return TestStatus.ERROR
+    return TestStatus.FAILED if "failure" in names else by_words(case.get("status", ""), case.get("result", ""))
+
+
+def _skipped(attributes: dict[str, str]) -> TestStatus:
+    message, kind = attributes.get("message", ""), attributes.get("type", "")
+    if kind == "pytest.xfail":
+        return TestStatus.XFAILED
+    # ctest calls it not run; its command fails for it.
+    if message.startswith(("Unable to find executable", "Could not find executable", "Required Files Missing")):
+        return TestStatus.ERROR
+    todo = kind == "todo" or message.lower() in {"todo", "not yet implemented"}
+    return TestStatus.TODO if todo else TestStatus.SKIPPED
+
+
+_BY_ATTRIBUTE = {
+    "notrun": TestStatus.SKIPPED,
+    "disabled": TestStatus.SKIPPED,
+    "skipped": TestStatus.SKIPPED,
+    "ignored": TestStatus.SKIPPED,
+    "suppressed": TestStatus.SKIPPED,
+    "pending": TestStatus.SKIPPED,
+    "fail": TestStatus.FAILED,
+    "failed": TestStatus.FAILED,
+    "failure": TestStatus.FAILED,
+    "error": TestStatus.ERROR,
+}
+
+
+def by_words(status: str, result: str) -> TestStatus:
+    """A status that stands only in an attribute: GoogleTest's disabled tests, ctest's, and strangers'."""
+    found = _BY_ATTRIBUTE.get(status.lower()) or _BY_ATTRIBUTE.get(result.lower())
+    return found or TestStatus.PASSED
+
+
+_VAGUE = {"", "failure", "failed", "error", "fail", "testcodefailure", "exception"}
+_LONGEST_VAGUE = max(map(len, _VAGUE))
+
+
+def _is_vague(kind: str) -> bool:
+    """Words that say no more than that it failed; capitals are the macro that checked."""
+    if len(kind) <= _LONGEST_VAGUE and kind.lower() in _VAGUE:
+        return True
+    return kind.isupper() or kind.startswith("test failure") or kind.endswith("see stacktrace for details")
+
+
+@lru_cache(maxsize=256)
+def _type(kind: str) -> str:
+    return "" if _is_vague(kind) else clip(kind, 200)
+
+
+def output_of(children: list[Child], name: str) -> str:
+    found = [child.text[-TAIL_LIMIT:] for child in children if child.name == name]
+    return plain("\n".join(found)).strip("\n") if found else ""
+
+
+def failure_of(case: dict[str, str], bad: Child, children: list[Child]) -> Failure:
+    body = _headless(plain(bad.text).strip("\n"), case.get("name", ""))
+    message = plain(bad.attributes.get("message", ""))
+    if not body and len(message) < 12 and (output := output_of(children, "system-out")):
+        return _from_output(output)
+    return _READ.read(body, message, bad.attributes.get("type", ""))
+
+
+class _Read(dict[tuple[int, str, str, str], tuple[str, Failure]]):
+    """Failures that were read before: those of a run often have one cause, and then all say the same."""
+
+    def read(self, body: str, message: str, kind: str) -> Failure:
+        # By how it begins and not by all of it: to compare a text is much faster than to hash it.
+        key = len(body), body[:200], message, kind
+        known = self.get(key)
+        if known is None or known[0] != body:
+            if len(self) >= _MOST_READ:
+                self.clear()
+            self[key] = known = body, _failure(body, message, kind)
+        return known[1]
+
+
+_MOST_READ = 64  # each with a text as long as may be kept
+_READ = _Read()
+
+
+def _failure(body: str, message: str, kind: str) -> Failure:
+    if _is_vague(message) or message.startswith("thread '"):
+        message = _before_stack(body) or message
+    message = _unfolded(message, body)
+    if "\n" in message:
+        message = _PLACE_LINE.sub("", message)
+    return recover.failure(body, message=message, type=_type(kind))
+
+
+_PLACE_LINE = re.compile(r"^(?:[^\s:]+:\d+|unknown file)\n")
+_STACK = re.compile(r"\n\s*(?:at |❯ |#\d+ |# \./|/\S+:\d+|Stack trace:\n)")
+_GO_FRAMING = re.compile(r"(?m)^\s*(?:=== (?:RUN|PAUSE|CONT|NAME)|--- FAIL:).*\n?")
+_TELLING = re.compile(r"^.*(?:: Failure|FAILED|[Aa]ssert|[Ee]rror|panic|terminate called|Segmentation).*$", re.M)
+
+
+def _before_stack(body: str) -> str:
+    """What a failure without a message says before it lists its stack."""
+    body = _GO_FRAMING.sub("", body) if "=== " in body else body.removeprefix("Failure:\n")
+    found = _STACK.search(body)
+    return _PLACE_LINE.sub("", (body[: found.start()] if found else body).removeprefix("FAILED:\n")).strip()
+
+
+def _unfolded(message: str, body: str) -> str:
+    """An attribute loses its line ends on the way; where the body repeats it, they are still there."""
+    if "  " not in message or "\n" in message or "  " not in message.strip():
+        return message
+    words = message.split()
+    found = re.search(r"\s+".join(map(re.escape, words)), body) if len(words) <= 200 else None
+    return dedent(found.group()) if found else message
+
+
+def _headless(body: str, name: str) -> str:
+    """PHPUnit begins with the test's own name."""
+    end = body.find("\n")
+    return body[end + 1 :] if name and end + 1 and body.find(f"::{name}", 0, end) >= 0 and body[end + 1 :] else body
+
+
+def _from_output(output: str) -> Failure:
+    """ctest says nothing in the failure itself: the program's output is all there is."""
+    telling = _TELLING.search(output)
+    return recover.sanitizer(output) or recover.failure(
+        output[telling.start() :] if telling else output, message=telling.group() if telling else output[-1000:].strip()
+    )
+
+
+def is_build(case: dict[str, str], bad: Child) -> bool:
+    return "build" in bad.attributes.get("message", "").lower() or "build failed" in case.get("name", "").lower()
+
+
+def broken_of(writer: str, case: dict[str, str], bad: Child) -> Diagnostic | None:
+    """A file that could not be loaded, which several writers dress up as a test."""
+    name, group = case.get("name", ""), case.get("classname", "")
+    if writer == "pytest" and plain(bad.attributes.get("message", "")) == "collection failure":
+        return _load_error(writers.pytest_id("", name.replace(".", "/"), "") + ".py", bad, "pytest")
+    if writer == "vitest" and name == group:
+        return _load_error(name, bad, "vitest")
+    if group == "Test suite failed to run":
+        return _load_error(name, bad, "jest")
+    if group == "unittest.loader._FailedTest":
+        return _load_error(name.replace(".", "/") + ".py", bad, "unittest")
+    if writer == "node" and re.search(r"\.[cm]?[jt]sx?$", name) and ("/" in name or "\\" in name):
+        return _load_error(name, bad, "node")
+    return _load_error(group or name, bad, "go") if is_build(case, bad) else None
+
+
+def _load_error(file: str, bad: Child, tool: str) -> Diagnostic:
+    text = bad.whole()
+    found = next((d for d in compiler.diagnostics(text) if d.line), None)
+    known = recover.failure(text)
+    return Diagnostic(
+        file=file or (found.file if found else ""),
+        line=found.line if found else (known.line if known.file.endswith(file.rpartition("/")[2]) else 0),
+        column=found.column if found else 0,
+        type=found.type if found and found.type else known.type,
+        message=found.message if found and found.type else clip(_before_stack(text.strip()), 4000),
+        tool=tool,
+    )
+
+
+_AROUND = re.compile("failed on (setup|teardown)")
+
+
+def phase_of(writer: str, name: str, failure: Failure) -> str:
+    if writer == "pytest" and (found := _AROUND.match(failure.message)):
+        return found.group(1)
+    hook = re.search(r'"(before|after)(?: each| all)?" hook', name) if " hook" in name else None
+    if hook or (writer == "jvm" and name in {"", "initializationError"}):
+        return "teardown" if hook and hook.group(1) == "after" else "setup"
+    return "call"
+
+
+def reason_of(children: list[Child]) -> str:
+    skipped = next((child for child in children if child.name == "skipped"), None)
+    if skipped is None:
+        return ""
+    reason = plain(skipped.attributes.get("message") or skipped.text).strip()
+    return clip("" if reason == "true" else _PLACE_LINE.sub("", reason), 1000)

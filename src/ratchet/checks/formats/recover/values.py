@@ -1,0 +1,206 @@
+"""Expected and actual values in the words of every framework that prints them, and the differences some print."""
+
+# One pattern, one line.
+# ruff: noqa: E501, RUF001
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from textwrap import dedent
+
+from ratchet.checks.formats.recover.needles import match_line, rarest
+from ratchet.checks.formats.text import clip
+
+_V = r"[ \t]*(?P<{}>\S[^\n]*?)[ \t]*"
+
+
+def _value(name: str) -> str:
+    return _V.format(name)
+
+
+_E, _A = _value("e"), _value("a")
+_EQUAL = r"(?P<op>===?|!==?|<=|>=|<|>|=~|is not|is|not in|in)"
+
+# Where it comes from, what a text must contain for the search to be worth it, the pattern (e expected, a actual, op operator).
+# The more particular comes first.
+# fmt: off
+_COMPARISONS: list[tuple[str, str, str]] = [
+    ("junit", "but was", r"expected: ?(?:[\w.$]+(?:@\w+)?)?<(?P<e>.*?)> but was: ?(?:[\w.$]+(?:@\w+)?)?<(?P<a>.*?)>(?=\s*$|\n| within| at | expected)"),
+    ("junit within", "but was", r"expected: ?<(?P<e>[^\n]*?)> but was: ?<(?P<a>[^\n]*?)>"),
+    ("kotlin", "ctual", r"[Ee]xpected:? ?<(?P<e>[^\n]*?)>[,.] ?[Aa]ctual:? ?<(?P<a>[^\n]*?)>"),
+    ("testng", "but found", r"expected \[(?P<e>[^\n]*?)\] but found \[(?P<a>[^\n]*?)\]"),
+    ("nunit", "But was:", rf"Expected:{_E}\n\s*But was:{_A}(?:\n|$)"),
+    ("hamcrest", "but:", r"Expected: (?:is )?(?P<e>[^\n]+)\n\s*but: (?:was )?(?P<a>[^\n]+)"),
+    ("assertj", "Expecting actual", rf"Expecting actual:\n{_A}\n\s*to be equal to:\s*\n{_E}(?:\n|$)"),
+    ("assertj old", "Expecting", r"Expecting:?\n\s*<(?P<a>[^\n]*)>\n\s*to be equal to:\s*\n\s*<(?P<e>[^\n]*)>"),
+    ("assertj 3", "but was", rf"expected:{_E}\n\s*but was ?:{_A}(?:\n|$)"),
+    ("gtest equal", "Expected equality", r"Expected equality of these values:\n {2}(?P<v1>[^\n]+)\n(?: {4}Which is: (?P<w1>[^\n]+)\n)? {2}(?P<v2>[^\n]+)(?:\n {4}Which is: (?P<w2>[^\n]+))?"),
+    ("gtest truth", "Value of: ", r"Value of: [^\n]+\n +Actual: (?P<a>[^\n]+)\nExpected: (?P<e>[^\n]+)"),
+    ("gtest compare", ", actual: ", r"Expected: \((?P<l>[^\n]+)\) (?P<op>[=!<>]+) \([^\n]+\), actual: (?P<a>[^\n]+?) vs (?P<e>[^\n]+)"),
+    ("boost", " failed [", r"check (?P<l>[^\n]+?) (?P<op>[=!<>]=|<|>) [^\n]+? failed \[(?P<a>[^\n]+?) [=!<>]+ (?P<e>[^\n]+?)\](?:\n|$)"),
+    ("qt", "Compared values", r"Actual +\([^\n]*?\) *: (?P<a>[^\n]+)\n\s*Expected +\([^\n]*?\) *: (?P<e>[^\n]+)"),
+    ("cppunit", "- Actual", r"- Expected ?: (?P<e>[^\n]+?)\s*- Actual {0,2}: (?P<a>[^\n]+)"),
+    ("gomega", "\nto ", r"Expected\n\s+<[^\n>]+>: (?P<a>[^\n]+)\nto (?P<op>equal|be equivalent to|be identical to|be ==|be numerically [^\n]+?|contain element matching|contain substring)\n\s+<[^\n>]+>: (?P<e>[^\n]+)"),
+    ("mocha diff", "+ expected - actual", r"\+ expected - actual\s*?\n\s*\n *-(?P<a>[^\n]+)\n *\+(?P<e>[^\n]+)(?:\n\s*\n|\s*$)"),
+    ("catch2", "with expansion:", rf"with expansion:\n\s*(?P<a>[^\n]+?) {_EQUAL} (?P<e>[^\n]+)"),
+    ("doctest c++", "values: ", rf"values: \w+\( (?P<a>[^\n]+?) {_EQUAL} (?P<e>[^\n]+?) \)(?:\n|$)"),
+    ("rust", "right", r"assertion `?(?:failed: `)?\(?left (?P<op>[=!]=) right\)?`(?: failed)?[^\n]*\n\s*left: `?(?P<a>[^\n]*?)`?,?\n\s*right: `?(?P<e>[^\n]*?)`?(?:'?, [^\n]*:\d+:\d+)?(?:\n|$)"),
+    ("exunit", "right:", rf"(?:code: +\w+ [^\n]*? (?P<op>[=!<>~]=+|[<>]) [^\n]*\n)?\s*left: {_A}\n\s*right: {_E}(?:\n|$)"),
+    ("xunit diff", "Actual:", rf"Expected:{_E}\n\s*Actual:{_A}(?:\n|$)"),
+    ("mstest", "Actual:<", r"Expected:<(?P<e>[^\n]*?)>\. Actual:<(?P<a>[^\n]*?)>"),
+    ("jest", "Expected", r"Expected(?: value| substring| pattern| length| path| property| constructor| message)?: (?:not )?(?P<e>[^\n]+)\n(?:[^\n]*\n)??\s*(?:Received(?: value| string| length| path| object| property| constructor| message)?|Actual): +(?P<a>[^\n]+)"),
+    ("busted", "Passed in:", r"Passed in:\n\s*(?:\(\w+\) )?(?P<a>[^\n]+)\n\s*Expected:\n\s*(?:\(\w+\) )?(?P<e>[^\n]+)"),
+    ("busted old", "Passed in:", r"Expected:\n\s*\(\w+\) (?P<e>[^\n]+)\n\s*Passed in:\n\s*\(\w+\) (?P<a>[^\n]+)"),
+    ("testify", "actual", rf"expected ?:{_E}\n\s*actual ?\s?:{_A}(?:\n|$)"),
+    ("rspec", "got:", rf"expected:{_E}\n\s*got:{_A}(?:\n|$)"),
+    ("perl", "got:", rf"got:{_A}\n#?\s*expected:{_E}(?:\n|$)"),
+    ("want after got", "want", rf"got ?:{_A}\n\s*want ?:{_E}(?:\n|$)"),
+    ("got after want", "want", rf"want ?:{_E}\n\s*got ?:{_A}(?:\n|$)"),
+    ("bats-assert", "actual   :", rf"expected :{_E}\n(?:#? *)actual   :{_A}(?:\n|$)"),
+    ("bats", "' failed", r"`(?P<shell>\[\[?) \"?(?P<a>[^\n]+?)\"? (?P<op>-eq|-ne|-lt|-le|-gt|-ge|==?|!=|=~) \"?(?P<e>[^\n$\"]+)\"? \]\]?' failed"),
+    ("phpunit size", "Failed asserting that", r"actual size (?P<a>\d+) matches expected size (?P<e>\d+)"),
+    ("phpunit unlike", "Failed asserting that", r"Failed asserting that (?P<a>[^\n]+?) (?P<op>is not identical to|is not equal to|is (?:equal to or )?(?:greater|less) than|does not contain|contains|matches PCRE pattern) (?P<e>[^\n]+?)\.?(?:\n|$)"),
+    ("phpunit kind", "Failed asserting that", r"Failed asserting that (?P<a>[^\n]+?) is (?P<e>(?:not )?(?:true|false|null|empty)|(?:an instance|of type)[^\n]+?)\.?(?:\n|$)"),
+    ("phpunit identical", "Failed asserting that", r"Failed asserting that (?P<a>[^\n]+?) (?:matches expected|is identical to|is equal to) (?P<e>[^\n]+?)\.?(?:\n|$)"),
+    ("phpunit diff", "+++ Actual", r"--- Expected\n\+\+\+ Actual\n@@ @@\n-(?P<e>[^\n]*)\n\+(?P<a>[^\n]*)"),
+    ("swift", "XCTAssert", r'XCTAssert\w+ failed: \("(?P<a>[^\n]*?)"\) is not (?P<op>equal) to \("(?P<e>[^\n]*?)"\)'),
+    ("swift testing", "Expectation failed", rf"Expectation failed: \([^\n]*? → (?P<a>[^\n)]+)\) {_EQUAL} (?P<e>[^\n]+)"),
+    ("node", "Expected values to be", r"Expected values to be (?:strictly |loosely )?(?:deep-)?equal:\s*\n\s*\n?(?P<a>[^\n+-][^\n]*?) (?P<op>!==?) (?P<e>[^\n]+?)\s*(?:\n|$)"),
+    ("node diff", "+ actual - expected", r"\+ actual - expected[^\n]*\n\s*\n?\+ (?P<a>[^\n]+)\n- (?P<e>[^\n]+)"),
+    ("jest assert", "Received:", r"Expected value to [^\n]*:\s*\n\s+(?P<e>[^\n]+)\n(?:[^\n]*\n)??Received:\s*\n\s+(?P<a>[^\n]+)"),
+    ("perl deep", "$got", r"\$got\S* = (?P<a>[^\n]+)\n#?\s*\$expected\S* = (?P<e>[^\n]+)"),
+    ("vitest diff", "+ Received", r"- Expected[^\n]*\n\+ Received[^\n]*\n\s*\n- (?P<e>[^\n]+)\n\+ (?P<a>[^\n]+)\n(?:\n|$)"),
+    ("chai", " to ", r"[Ee]xpected (?!values? to )(?P<a>[^\n]+?) to (?P<op>(?:strictly |deeply |loosely )*equal|be|deep equal|eql|include|match)(?: to)? (?P<e>[^\n]+?)\.?(?: // [^\n]*)?(?:\n|$)"),
+    ("scalatest", "did not equal", r"(?:^|\n)(?:[\w.]+Exception: )?(?P<a>[^\n]+?) (?P<op>did not equal) (?P<e>[^\n]+?)(?: \([\w.]+:\d+\))?(?:\n|$)"),
+    ("munit", "=> Obtained", r"values are not the same\n=> Obtained\n(?P<a>[^\n]+)\n=> Diff[^\n]*\n-[^\n]*\n\+(?P<e>[^\n]+)"),
+    ("unittest", "AssertionError: ", r"(?:^|\n) *(?:E +)?(?:AssertionError: )(?P<a>[^\n]+?) (?P<op>!=|not (?:less|greater) than(?: or equal to)?|is not|not found in) (?P<e>[^\n]+?)(?: : [^\n]*)?(?:\n|$)"),
+    ("pytest", "assert ", rf"(?:^|\n)(?:E +(?:AssertionError: )?|AssertionError: )?assert (?!not )(?P<a>[^\n]+?) {_EQUAL} (?P<e>[^\n]+?)(?:\n|$)"),
+    ("unity", " Was ", r"Expected (?P<e>[^\n]+?) Was (?P<a>[^\n]+?)\.?(?:\n|$)"),
+    ("zig", ", found ", r"expected (?P<e>[^\n]+?), found (?P<a>[^\n]+?)(?:\n|$)"),
+    ("want", "ant", r"[Ww]ant(?:ed)?[: =]+(?P<e>[^\n]+?)[,;]? (?:but )?got[: =]+(?P<a>[^\n]+?)(?:\n|$)"),
+    ("got", "t", r"(?:[Gg]ot|Actual|Received|=)[: =]* ?(?P<a>[^\n]+?)[,;:]? (?:but )?(?:want(?:ed)?|expect(?:ed|ing)?)[: =]+(?P<e>[^\n]+?)(?:\n|$)"),
+    ("expected got", "xpect", r"[Ee]xpect(?:ed|ing)(?! values? to)[: =]+(?P<e>[^\n]+?)[,;.]? (?:but )?(?:actual(?:ly)?|got|found|received|was|is)[: =]+(?P<a>[^\n]+?)\.?(?:\n|$)"),
+    ("nim", "Check failed", r"Check failed: (?P<l>[^\n]+?) (?P<op>==) (?P<e>[^\n]+)\n\s*(?P=l) was (?P<a>[^\n]+)"),
+]
+# fmt: on
+# All others match only what speaks of something expected.
+_EXPECTS_NOTHING = {
+    "boost",
+    "catch2",
+    "doctest c++",
+    "rust",
+    "exunit",
+    "want after got",
+    "got after want",
+    "bats",
+    "phpunit unlike",
+    "phpunit kind",
+    "phpunit identical",
+    "swift",
+    "scalatest",
+    "munit",
+    "unittest",
+    "pytest",
+    "want",
+    "got",
+    "nim",
+}  # fmt: skip
+# Those that begin a line, and have their needle in it, look at no other.
+_BEGINS_A_LINE = r"(?:^|\n)"
+
+
+def _rule(needle: str, pattern: str) -> tuple[str, str, re.Pattern[str], bool]:
+    is_line = pattern.startswith(_BEGINS_A_LINE)
+    return rarest(needle), needle, re.compile(pattern.removeprefix(_BEGINS_A_LINE)), is_line
+
+
+_RULES = [_rule(needle, pattern) for _, needle, pattern in _COMPARISONS]
+_UNEXPECTED = [rule for rule, (name, _, _) in zip(_RULES, _COMPARISONS, strict=True) if name in _EXPECTS_NOTHING]
+
+
+def comparison(text: str) -> tuple[str | None, str | None, str]:
+    """Expected, actual and operator, or nothing. Left is the actual value unless the framework says otherwise."""
+    for sign, needle, pattern, is_line in _RULES if "x" in text and "xpect" in text else _UNEXPECTED:
+        if sign in text and needle in text:
+            found = match_line(pattern, text, needle) if is_line else pattern.search(text)
+            if found:
+                return _compared(found, pattern.groupindex)
+    return None, None, ""
+
+
+def _compared(found: re.Match[str], groups: Mapping[str, int]) -> tuple[str, str | None, str]:
+    expected, actual = (found["e"], found["a"]) if "e" in groups else _gtest(found)
+    expected, actual = _unwrapped(expected.strip(), actual.strip())
+    operator = (found["op"] or "") if "op" in groups else ""
+    # A shell expands before it compares: what stood on the left is not what was found there.
+    if "$" in actual and "shell" in groups:
+        return clip(expected), None, _OPERATORS.get(operator, operator)
+    return clip(expected), clip(actual), _OPERATORS.get(operator, operator)
+
+
+_OPERATORS = {
+    "-eq": "==",
+    "-ne": "!=",
+    "-lt": "<",
+    "-le": "<=",
+    "-gt": ">",
+    "-ge": ">=",
+    "=": "==",
+    "is not identical to": "!=",
+    "is not equal to": "!=",
+    "is greater than": ">",
+    "is less than": "<",
+    "is equal to or greater than": ">=",
+    "is equal to or less than": "<=",
+}
+
+
+def _unwrapped(expected: str, actual: str) -> tuple[str, str]:
+    """Hamcrest and Dart put what is not a string between angle brackets."""
+    if expected[:1] == actual[:1] == "<" and expected[-1:] == actual[-1:] == ">":
+        return expected[1:-1], actual[1:-1]
+    return expected, actual
+
+
+def _gtest(found: re.Match[str]) -> tuple[str, str]:
+    """GoogleTest names no side: the one that had to be computed (`Which is`) is the actual value."""
+    first, second = found["w1"] or found["v1"], found["w2"] or found["v2"]
+    return (first, second) if found["w2"] and not found["w1"] else (second, first)
+
+
+_DIFF = re.compile(
+    r"(?:^--- Expected\n\+\+\+ Actual\n|^[+-] (?:Expected|actual|Received)[^\n]*\n(?:[+-] (?:Received|Expected)[^\n]*\n)?|^Diff:\n|^@@ [^\n]*@@\n)"
+    r"(?P<diff>(?:[ ]*[-+@ |][^\n]*\n|\n)+)",
+    re.M,
+)
+
+
+def diff(text: str) -> str:
+    if not [needle for sign, needle in _DIFF_NEEDLES if sign in text and needle in text]:
+        return ""
+    found = _DIFF.search(text + "\n")
+    rows = found.group("diff").strip("\n").splitlines() if found else []
+    end = next((index for index, row in enumerate(rows) if _AFTER_DIFF.match(row)), len(rows))
+    return clip("\n".join(rows[:end]).strip("\n"), 4000)
+
+
+_DIFF_NEEDLES = [
+    (rarest(needle), needle) for needle in ("Actual\n", "Received", "+ actual", "- Expected", "Diff:", "@@ ")
+]
+_AFTER_DIFF = re.compile(r"\s*(?:❯ |at |# \.?/|[\w./-]+:\d+)")
+
+
+def sides(changes: str) -> tuple[str | None, str | None]:
+    """Both values from a difference between them: minus is expected, plus is actual, in every runner that prints one."""
+    rows = [row for row in changes.splitlines() if not row.startswith("@@")]
+    if not any(row.startswith("+") for row in rows) or not any(row.startswith("-") for row in rows):
+        return None, None
+    expected = [row[1:] for row in rows if not row.startswith("+")]
+    actual = [row[1:] for row in rows if not row.startswith("-")]
+    return dedent("\n".join(expected)).strip("\n"), dedent("\n".join(actual)).strip("\n")
+
+
+def uncompacted(value: str) -> str:
+    """JUnit 4 brackets what differs; what it left out in dots cannot be brought back."""
+    return value.replace("[", "", 1).replace("]", "", 1) if value.count("[") == value.count("]") == 1 else value
