@@ -129,6 +129,23 @@ def test_a_go_test_that_is_counted_twice_in_one_run_is_two() -> None:
     assert [(test.id, test.status.value) for test in result.tests] == [("p.TestA", "failed"), ("p.TestA #2", "passed")]
 
 
+def test_a_go_test_whose_process_died_is_named_and_those_that_waited_are_not() -> None:
+    waiting = (("run", "TestA"), ("pause", "TestA"), ("run", "TestB"), ("run", "TestB/inner"))
+    result = read(go_json.parse, go(*waiting, ("fail", "")))
+    assert [(test.id, test.status.value) for test in result.tests] == [("p.TestB/inner", "error")]
+    assert (result.running, result.ended) == (["p.TestB/inner"], False)
+
+
+def test_a_panic_outside_of_a_go_tests_own_goroutine_is_the_tests() -> None:
+    said = "panic: late\n\ngoroutine 8 [running]:\np.TestA.func1()\n\t/w/a_test.go:17 +0x27\n"
+    panic = json.dumps({"Action": "output", "Package": "p", "Test": "TestA", "Output": said}) + "\n"
+    result = read(go_json.parse, go(("run", "TestA")) + panic + go(("fail", "")))
+    failure = result.tests[0].failure
+    assert failure
+    assert (failure.type, failure.message, failure.file, failure.line) == ("panic", "late", "/w/a_test.go", 17)
+    assert result.ended
+
+
 def test_go_events_may_come_without_a_package() -> None:
     rows = [{"Action": "run", "Test": "TestA"}, {"Action": "pass", "Test": "TestA"}, {"Action": "pass"}]
     result = read(go_json.parse, "\n".join(map(json.dumps, rows)))
