@@ -250,12 +250,12 @@ EXPECTED: dict[str, Expected] = {
     ),
     "exunit": Expected(
         statuses=_all(
-            "test/shop_test.exs:", passed=["4 test passes"], failed=["8 test fails", "12 test errors"],
-            skipped=["17 test is skipped"],
+            "test/shop_test.exs::ShopTest > ", passed=["test passes"], failed=["test fails", "test errors"],
+            skipped=["test is skipped"],
         ),
         red={
-            "test/shop_test.exs:8 test fails": ("test/shop_test.exs", 9, "4", "3"),
-            "test/shop_test.exs:12 test errors": ("test/shop_test.exs", 13, None, None),
+            "test/shop_test.exs::ShopTest > test fails": ("test/shop_test.exs", 9, "4", "3"),
+            "test/shop_test.exs::ShopTest > test errors": ("test/shop_test.exs", 13, None, None),
         },
     ),
     "maven": Expected(
@@ -348,7 +348,7 @@ _ALONE = {
     "phpunit": "SumTest::testPasses",
     "bun": S + "passes",
     "playwright": "sum.spec.js::passes",
-    "exunit": "test/shop_test.exs:4 test passes",
+    "exunit": "test/shop_test.exs::ShopTest > test passes",
     "ctest": "plain_passes",
     "ava": "test/sum.js::passes",
     "jasmine": "spec/sum.js::sum > nested > passes",

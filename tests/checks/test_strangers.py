@@ -68,6 +68,7 @@ def test_values_of_options_are_no_files() -> None:
         ({"package.json": package(scripts={"test": "vitest"}), "bun/a.test.ts": "import 'bun:test'\n"}, {"vitest"}),
         ({"package.json": package(scripts={"test": "node test"}), "playwright.config.js": ""},
          {"command", "playwright"}),
+        ({"package.json": package(scripts={"test": "playwright test"}), "playwright.config.js": ""}, {"playwright"}),
         ({"package.json": package(scripts={"test": "turbo test"}), "a/package.json": package(scripts={"test": "uvu"}),
           "b/package.json": package(scripts={"test": "jest"})}, {"command@a", "jest@b"}),
         ({"meson.build": "project('a')\nsubdir('t')\n", "t/meson.build": "test('a', exe)\n"}, {"meson"}),

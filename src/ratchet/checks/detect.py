@@ -89,13 +89,17 @@ def _is_aside(target: Target) -> bool:
 def _is_explained(target: Target, kept: list[Target]) -> bool:
     """A command that nobody recognises is run only where nothing better is known: it mostly starts the others.
 
-    Tests in a browser are no answer to what a test script does.
+    Tests in a browser are no answer to what a test script does, unless it is them that it starts.
     """
-    others = [other for other in kept if other.runner not in (COMMAND, "playwright")]
+    others = [other for other in kept if other.runner != COMMAND and not _is_in_a_browser(other)]
     return target.runner == COMMAND and any(
         other.root == target.root or _is_above(target, other) or (_is_above(other, target) and _goes_down(other))
         for other in others
     )
+
+
+def _is_in_a_browser(target: Target) -> bool:
+    return target.runner == "playwright" and target.strength is not Strength.SCRIPT
 
 
 def _goes_down(target: Target) -> bool:

@@ -13,9 +13,9 @@ import msgspec
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import SHIMS, Usual, channel_env, end_of, junit, read, read_records, upward
+from ratchet.checks.runners import SHIMS, Usual, channel_env, end_of, junit, read, read_records, unskipped, upward
 from ratchet.checks.scripts import commands, options_only, plain, start_of
-from ratchet.core.report import Diagnostic, TestResult, TestStatus
+from ratchet.core.report import Diagnostic, TestResult
 
 TESTS = (
     "test/**", "tests/**", "**/__tests__/**", "**/*.test.*", "**/*.spec.*", "**/*-test.*", "**/*_test.*", "**/test.*js",
@@ -97,10 +97,7 @@ class Script(Usual):
         found = upward(session.folder, f"node_modules/.bin/{program[-1]}") if bare else None
         return [*program[:-1], str(found) if found else program[-1]], given
 
-    def asked(self, tests: list[TestResult], only: list[TestResult]) -> list[TestResult]:
-        """Without those that the runner skipped only because others were chosen."""
-        ids = tuple(test.id for test in only)
-        return [test for test in tests if not ids or test.status is not TestStatus.SKIPPED or test.id.startswith(ids)]
+    asked = staticmethod(unskipped)
 
     def alone(self, target: Target, *chosen: str) -> list[str]:
         """The command with `npx` before the program, as a person would call it."""
@@ -345,6 +342,12 @@ class Playwright(Script):
     package = "@playwright/test"
     configs = tuple(f"playwright.config.{end}" for end in ("js", "mjs", "ts", "mts", "cjs"))
     arguments = ("test",)
+
+    def detect(self, project: Project) -> Iterator[Target]:
+        """What the test script starts is surer than a configuration: that may be of tests that run beside it."""
+        for target in super().detect(project):
+            aside = target.strength is Strength.CONFIG
+            yield msgspec.structs.replace(target, strength=Strength.DEPENDENCY) if aside else target
 
     def launch(self, target: Target, session: Session) -> list[Step]:
         program, given = self.parts(target, session)
