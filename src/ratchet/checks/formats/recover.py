@@ -320,7 +320,8 @@ _FOREIGN_JVM = re.compile(
 # The failures of one run share most of their frames.
 _remembered = lru_cache(maxsize=2048)
 
-_PYTHON = re.compile(r'\s*File "(.+?)", line (\d+)(?:, in (.+))?')
+_PYTHON = re.compile(r'\s*File "(.+?)", line (\d+)(?:, in (.+)|\s*$)')
+_FATAL_PYTHON = re.compile(r'\s*File "(.+?)", line (\d+) in (.+)')  # of a process that died, innermost first
 _PYTEST = re.compile(r"([\w./\\+@ -]+\.py):(\d+): (?:in (\S+)|[A-Z]\w*\b|$)")
 _JAVASCRIPT = re.compile(
     r"\s*(?:at|❯) (?:async )?(?:(.+?) \()?(?:file://|webpack(?:-internal)?://[\w-]*/)?((?:/|\.{0,2}/|[A-Za-z]:[\\/]|node:)?[^\s():][^():]*?):(\d+):\d+\)?$"
@@ -340,6 +341,12 @@ _ZIG = re.compile(r"(\S+\.zig):(\d+):\d+: 0x[0-9a-f]+ in (\S+)")
 @_remembered
 def _python(line: str) -> Frame | None:
     found = _PYTHON.match(line)
+    return _frame(found, 1, 2, 3)
+
+
+@_remembered
+def _fatal_python(line: str) -> Frame | None:
+    found = _FATAL_PYTHON.match(line)
     return _frame(found, 1, 2, 3)
 
 
@@ -488,6 +495,7 @@ _JVM_ENDS = _JvmEnds()
 # Each reader with what a line must contain for it to look, and whether the innermost frame is printed first.
 _READERS: list[tuple[str, Callable[[str], Frame | None], bool]] = [
     ('File "', _python, False),
+    ('File "', _fatal_python, True),
     (".py:", _pytest, False),
     (".zig:", _zig, True),
     ("at ", _JVM_ROWS.__getitem__, True),
