@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
@@ -17,6 +18,9 @@ _ASIDE = {
     "examples", "example", "samples", "demo", "demos", "fuzz", "fuzzing", "bench", "benches", "benchmark",
     "benchmarks", "template", "templates", "playground", "sandbox",
 }  # fmt: skip
+
+
+_SHOWN = re.compile(r"(?:samples?|examples?|demos?)[-_]")
 
 
 def detect(folder: Path, *, command: str = "", tests: list[str] | None = None, runner_name: str = "") -> list[Target]:
@@ -74,16 +78,29 @@ def _one_of_each_family(found: list[Target]) -> list[Target]:
 
 
 def _covered(target: Target, others: list[Target]) -> bool:
-    """A runner that goes into folders below has these tests already, unless the folder is configured by itself."""
+    """A runner that goes into folders below has these tests already, unless the folder is configured by itself.
+
+    A runner that the folder above only depends on is there for the packages below which say how they use it.
+    """
+    if _is_for_those_below(target, others):
+        return True
     above = [other for other in others if _is_above(other, target) and _same_kind(other, target)]
-    return any(_goes_down(other) for other in above) and not (
+    return any(_goes_down(other) and not _is_for_those_below(other, others) for other in above) and not (
         target.runner == "pytest" and target.strength >= Strength.CONFIG
+    )
+
+
+def _is_for_those_below(target: Target, others: list[Target]) -> bool:
+    return target.strength is Strength.DEPENDENCY and any(
+        other.runner == target.runner and _is_above(target, other) and other.strength >= Strength.SCRIPT
+        for other in others
+        if target.language == "javascript"
     )
 
 
 def _is_aside(target: Target) -> bool:
     """What is shown or measured with a project has tests of its own seldom, and dependencies of its own always."""
-    return any(part in _ASIDE for part in Path(target.root).parts)
+    return any(part in _ASIDE or _SHOWN.match(part) for part in Path(target.root).parts)
 
 
 def _is_explained(target: Target, kept: list[Target]) -> bool:
