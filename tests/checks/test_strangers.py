@@ -12,7 +12,7 @@ from ratchet.checks.detect import detect
 from ratchet.checks.records import Reader
 from ratchet.checks.scripts import commands, options_only, plain, start_of
 from ratchet.core.report import ReportStatus
-from tests.checks.support import run, statuses
+from tests.checks.support import chosen, red, run, statuses
 from tests.checks.test_detect import found, lay, package
 
 
@@ -46,6 +46,11 @@ def test_scripts_run_others_by_pattern_with_arguments_and_without_going_round() 
     assert plainly("jest", test="npm run unit -- --ci", unit="jest") == ["jest", "--ci"]
     assert commands({"scripts": {"test": "yarn test"}}) == []
     assert commands({"scripts": {"test": "npm test --workspace=a"}}) == [["npm", "test", "--workspace=a"]]
+
+
+def test_a_pattern_without_files_stays_as_it_is_written_as_in_a_shell(tmp_path: Path) -> None:
+    lay(tmp_path, {"package.json": package(scripts={"test": "tap run tests/**/*.js lib/**/*.js"}), "lib/a/b.js": ""})
+    assert detect(tmp_path)[0].command == ["tap", "run", "tests/**/*.js", "lib/*/*.js"]
 
 
 def test_values_of_options_are_no_files() -> None:
@@ -133,6 +138,51 @@ def test_sessions_that_a_plugins_tests_start_are_not_the_projects(tmp_path: Path
     names = ("test_inside", "test_below", "test_afterwards")
     assert statuses(report) == {f"test_plugin.py::{name}": "passed" for name in names}
     assert report.status is ReportStatus.PASSED
+
+
+_MANY = """
+import pytest
+
+@pytest.mark.parametrize("n", range(1100), ids=lambda n: f"{n:04000d}")
+def test_many(n):
+    pass
+"""
+
+
+def test_names_may_be_so_long_that_all_of_them_fit_in_no_line(tmp_path: Path) -> None:
+    report = run(lay(tmp_path / "it", {"test_many.py": _MANY}))
+    assert (report.status, report.totals.passed, report.notes) == (ReportStatus.PASSED, 1100, [])
+
+
+_SUITES = """
+import test, { describe, it } from 'node:test';
+describe('a suite', () => { it('one', () => {}); it('two', () => {}); });
+test('a test', async (t) => { await t.test('one', () => {}); await t.test('other', () => {}); });
+"""
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
+def test_one_of_nodes_tests_runs_without_the_rest_of_its_suite(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"a.test.mjs": _SUITES})
+    whole = run(folder)
+    inner = run(folder, only=chosen(whole, "a.test.mjs::a suite > two"))
+    assert statuses(inner) == {"a.test.mjs::a suite > two": "passed"}
+    nested = run(folder, only=chosen(whole, "a.test.mjs::a test > other"))
+    assert statuses(nested)["a.test.mjs::a test > other"] == "passed"
+    assert "a.test.mjs::a suite > one" not in statuses(nested)
+
+
+_PERL = """use Test::More tests => 2;
+ok(1, 'alone');
+subtest 'sub' => sub { plan tests => 3; ok(1, 'one'); is(1, 2, 'two'); ok(1, 'three'); };
+"""
+
+
+@pytest.mark.skipif(not shutil.which("prove"), reason="prove is not installed")
+def test_a_subtest_of_perls_is_one_test_as_prove_counts(tmp_path: Path) -> None:
+    report = run(lay(tmp_path / "it", {"t/a.t": _PERL}))
+    assert statuses(report) == {"t/a.t::alone": "passed", "t/a.t::sub": "failed"}
+    assert red(report) == {"t/a.t::sub": ("t/a.t", 3, "'2'", "'1'")}
 
 
 _CHILD = """

@@ -60,7 +60,8 @@ class Reader:
             self.end = row
 
     def _collected(self, row: Row) -> None:
-        self.collected = [*(self.collected or []), *map(str, row["ids"])]
+        self.collected = self.collected or []
+        self.collected += map(str, row["ids"])
 
     def _test_start(self, row: Row) -> None:
         if row["id"] not in self.running:

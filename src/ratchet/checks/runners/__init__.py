@@ -18,12 +18,12 @@ SHIMS = Path(__file__).parents[1] / "shims"
 Parser = Callable[[BinaryIO], Parsed]
 
 
-def parser(name: str) -> Parser:
+def parser(name: str, function: str = "parse") -> Parser:
     """A format's parser, loaded when it is first used: who only asks what there is to run waits for none of them."""
 
     def parse(stream: BinaryIO) -> Parsed:
         module = import_module(f"ratchet.checks.formats.{name}")
-        parsed: Parsed = module.parse(stream)
+        parsed: Parsed = getattr(module, function)(stream)
         return parsed
 
     return parse

@@ -14,7 +14,7 @@ from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
 from ratchet.checks.runners import SHIMS, Usual, channel_env, end_of, junit, read, read_records, unskipped, upward
-from ratchet.checks.scripts import commands, options_only, plain, start_of
+from ratchet.checks.scripts import Matches, commands, options_only, plain, start_of
 from ratchet.core.report import Diagnostic, TestResult
 
 TESTS = (
@@ -57,8 +57,8 @@ class Script(Usual):
             elif self.package and self.package in dependencies(table):
                 yield self.target(project, root, f"{path} depends on {self.package}", Strength.DEPENDENCY)
 
-    def _script(self, table: dict[str, Any]) -> list[str]:
-        return next((words for words in commands(table) if self.recognises(words)), [])
+    def _script(self, table: dict[str, Any], matches: Matches = bool) -> list[str]:
+        return next((words for words in commands(table, matches) if self.recognises(words)), [])
 
     def recognises(self, words: list[str]) -> bool:
         return self.start(words) is not None
@@ -82,7 +82,10 @@ class Script(Usual):
 
     def command(self, project: Project, root: str) -> list[str]:
         """What the script gives the runner: its options and files are often nowhere else."""
-        script = self._script(project.json(*under(root, "package.json")))
+        folder = project.folder / root
+        script = self._script(
+            project.json(*under(root, "package.json")), lambda word: any(folder.glob(word.lstrip("/")))
+        )
         return plain(script, self.start(script) or 0) if script else [self.name, *self.arguments]
 
     def parts(self, target: Target, session: Session) -> tuple[list[str], list[str]]:
@@ -274,8 +277,9 @@ class Node(Script):
         at = given.index("--test") + 1
         ours = [f"--test-reporter={SHIMS / '_ratchet_node.mjs'}", "--test-reporter-destination=stdout"]
         theirs = ["--test-reporter=spec", "--test-reporter-destination=stdout"]
-        parts = [f"--test-name-pattern=^{re.escape(part)}$" for test in session.only for part in names_of(test)]
-        names = list(dict.fromkeys(parts)) if _named(session.only) else []
+        parts = [part for test in session.only for part in _to_be_named(test, session.folder)]
+        names = [f"--test-name-pattern=^{re.escape(part)}$" for part in dict.fromkeys(parts)]
+        names = names if _named(session.only) else []
         rest = [name for word in given[at:] for name in _expanded(word, session.folder)]
         argv = [*program, *given[:at], *ours, *theirs, *names, *rest, *files_of(session.only)]
         options = f"{session.env.get('NODE_OPTIONS', '')} --require={SHIMS / '_ratchet_node_inside.cjs'}".strip()
@@ -285,6 +289,20 @@ class Node(Script):
         at = target.command.index("--test") + 1
         options = options_only(target.command[at:], self.valued)
         return [*target.command[:at], f"--test-name-pattern={test.name}", *options, test.file]
+
+
+def _to_be_named(test: TestResult, folder: Path) -> list[str]:
+    """The test's name, and those of the tests around it, which run only if named too.
+
+    A suite that is named runs all it holds, and needs no naming.
+    """
+    *around, name = names_of(test) or [""]
+    text = Project(folder).text(test.file) if around else ""
+    return [*(part for part in around if not _is_suite(part, text)), name]
+
+
+def _is_suite(name: str, text: str) -> bool:
+    return bool(re.search(rf"""(?:describe|suite)\b.{{0,20}}\(\s*[`'"]{re.escape(name)}[`'"]""", text))
 
 
 def _expanded(word: str, folder: Path) -> list[str]:

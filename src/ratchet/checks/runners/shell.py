@@ -16,6 +16,7 @@ from ratchet.checks.runners import Usual, joined, parser, read
 from ratchet.core.report import TestResult
 
 _tap = parser("tap")
+_perl = parser("tap", "parse_as_perl")
 
 _BEGIN = re.compile(r"^begin (\d+) (.*)$")
 
@@ -127,7 +128,7 @@ class Prove(Usual):
     def parse(self, results: Results) -> Parsed:
         top = results.private / "tap"
         files = sorted(path for path in top.rglob("*") if path.is_file()) if top.exists() else []
-        parts = [_of_file(read(path, _tap), path.relative_to(top).as_posix()) for path in files]
+        parts = [_of_file(read(path, _perl), path.relative_to(top).as_posix()) for path in files]
         return joined(parts) if parts else Parsed(ended=False)
 
     def again(self, target: Target, test: TestResult) -> list[str]:
