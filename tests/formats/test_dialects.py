@@ -7,7 +7,18 @@ import json
 from collections.abc import Callable
 from typing import BinaryIO
 
-from ratchet.checks.formats import Parsed, go_json, jest_json, junit, mocha_json, playwright_json, tap, trx, unknown
+from ratchet.checks.formats import (
+    Parsed,
+    go_json,
+    jest_json,
+    junit,
+    mocha_json,
+    nim,
+    playwright_json,
+    tap,
+    trx,
+    unknown,
+)
 from ratchet.core.report import Failure, TestStatus
 
 
@@ -25,6 +36,38 @@ def test_tap_escapes_a_hash_and_a_backslash() -> None:
     assert [(test.id, test.status, test.reason) for test in result.tests] == [
         ("a \\ b # c", TestStatus.SKIPPED, "today")
     ]
+
+
+def test_taps_difference_may_be_a_folded_text_and_a_point_without_words_is_told_by_its_name() -> None:
+    rows = ["not ok 1 - should match", "  ---", "  diff: >", "    --- expected", "", "    +++ actual", "",
+            "    @@ -1,1 +1,1 @@", "", "    -one", "    two", "", "    +three", "  ...", "1..1", ""]  # fmt: skip
+    (test,) = read(tap.parse, "\n".join(rows)).tests
+    assert test.failure
+    assert (test.failure.message, test.failure.expected, test.failure.actual) == ("should match", "one two", "three")
+
+
+def nimble(*said: str) -> Parsed:
+    return read(nim.parse, "".join(f"  Compiling /w/tests/{text}\n" for text in said))
+
+
+def test_a_file_of_nims_that_only_asserts_is_a_test() -> None:
+    good, bad = "   Success: Execution finished", "     Error: Execution failed with exit code 1"
+    died = "Error: unhandled exception: /w/tests/b.nim(7, 10) `1 == 2`  [AssertionDefect]"
+    backend = "(from package p) using c backend"
+    result = nimble(f"a {backend}\n{good}", f"c {backend}\n[Suite] s\n  [OK] t\n{good}", f"b {backend}\n{died}\n{bad}")
+    assert [(test.id, test.file, test.status.value) for test in result.tests] == [
+        ("/w/tests/a.nim", "/w/tests/a.nim", "passed"),
+        ("s::t", "/w/tests/c.nim", "passed"),
+        ("/w/tests/b.nim", "/w/tests/b.nim", "failed"),
+    ]
+    failure = result.tests[2].failure
+    assert failure
+    assert (failure.type, failure.message, failure.line) == ("AssertionDefect", "`1 == 2`", 7)
+
+
+def test_omissions_are_skips_in_rubys_older_summary() -> None:
+    said = "606 tests, 1471 assertions, 1 failures, 0 errors, 2 pendings, 1 omissions, 0 notifications\n"
+    assert read(unknown.parse, said).reported == {"tests": 606, "failed": 1, "errors": 0, "skipped": 3}
 
 
 def test_tap_that_bails_out_has_not_ended_and_keeps_what_came_before() -> None:

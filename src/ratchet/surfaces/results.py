@@ -90,6 +90,7 @@ def _failure(test: TestResult, outcome: Outcome, paint: Paint) -> Iterator[str]:
 def _values(failure: Failure, paint: Paint) -> Iterator[str]:
     expected, actual = wanted(failure), failure.actual
     if expected is None and actual is None:
+        yield from failure.diff.splitlines() if failure.diff not in failure.message else ()
         return
     long = "\n" in f"{expected}{actual}" or len(f"{expected}{actual}") > 160
     if long and expected is not None and actual is not None:

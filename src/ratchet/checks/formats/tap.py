@@ -350,7 +350,7 @@ def _failure(point: _Point, failing_child: bool) -> Failure:
     whole = "\n".join([stack, fields.get("diff", ""), *_values(fields), body])
     return recover.failure(
         whole,
-        message=message or _trimmed(body) or f"not ok {point.number}",
+        message=message or _trimmed(body) or point.name or f"not ok {point.number}",
         type=next((fields[key] for key in ("name", "error.name") if fields.get(key, "").endswith("Error")), ""),
         file=file,
         line=line,

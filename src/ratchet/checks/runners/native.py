@@ -137,6 +137,9 @@ class Meson(_Native):
     def parse(self, results: Results) -> Parsed:
         if len(results.exit_codes) < 3 and not results.stopped:
             return self.unbuilt(results)
+        with end_of(results) as stream:
+            if stream.read().rstrip().endswith(b"No tests defined."):
+                return Parsed(ended=True)
         build = Path((results.private / "build").read_text())
         return read(build / "meson-logs" / "testlog.junit.xml", junit)
 

@@ -165,6 +165,10 @@ class Nim(Zig):
             if any(project.named(*under(target.root, "tests/*.nim"))):
                 yield target
 
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        chosen = [test.id] if test.id != test.file else []
+        return ["nim", "c", "-r", test.file, *chosen] if test.file else target.command
+
 
 class Busted(_Flagged):
     """Lua, by the JUnit file of busted."""
