@@ -44,6 +44,7 @@ def test_a_script_is_read_as_a_shell_would(script: str, program: str, command: l
 def test_scripts_run_others_by_pattern_with_arguments_and_without_going_round() -> None:
     assert plainly("mocha", test="run-s lint test:*", lint="xo", **{"test:unit": "mocha a"}) == ["mocha", "a"]
     assert plainly("jest", test="npm run unit -- --ci", unit="jest") == ["jest", "--ci"]
+    assert plainly("tap", test="npm-run-posix-or-windows only", only="nyc tap 'test/*.js'") == ["tap", "test/*.js"]
     assert commands({"scripts": {"test": "yarn test"}}) == []
     assert commands({"scripts": {"test": "npm test --workspace=a"}}) == [["npm", "test", "--workspace=a"]]
 
@@ -69,6 +70,7 @@ def test_values_of_options_are_no_files() -> None:
         ({"pytest.ini": "", "recipes/pytest.toml": "[git]\n"}, {"pytest"}),
         ({"runtests.py": "execute_from_command_line([*sys.argv, 'test'])\n",
           "tests/test_a.py": "import unittest\n"}, {"django"}),
+        ({"test/a_spec.rb": "require 'minitest/autorun'\n", "Rakefile": "task :test\n"}, {"minitest"}),
         ({"tox.ini": "commands =\n  coverage run -m django test --settings=tests.settings {posargs}\n",
           "tests/test_a.py": "import pytest\n", "sample_it/manage.py": "import django\n"}, {"django"}),
         ({"tests/test_a.py": "from unittest import TestCase\nclass TestA(TestCase): pass\n"}, {"unittest"}),
@@ -138,6 +140,14 @@ def test_sessions_that_a_plugins_tests_start_are_not_the_projects(tmp_path: Path
     names = ("test_inside", "test_below", "test_afterwards")
     assert statuses(report) == {f"test_plugin.py::{name}": "passed" for name in names}
     assert report.status is ReportStatus.PASSED
+
+
+def test_unittests_files_may_be_named_by_their_ends(tmp_path: Path) -> None:
+    text = "from unittest import TestCase\n\n\nclass A(TestCase):\n    def test_a(self):\n        pass\n"
+    folder = lay(tmp_path / "it", {"it/__init__.py": "", "it/tests/__init__.py": "", "it/tests/a_test.py": text})
+    report = run(folder)
+    assert statuses(report) == {"it.tests.a_test.A.test_a": "passed"}
+    assert statuses(run(folder, only=chosen(report, "it.tests.a_test.A.test_a"))) == statuses(report)
 
 
 _MANY = """

@@ -81,7 +81,7 @@ def _expanded(
 def _called(words: list[str], scripts: dict[str, str]) -> list[str]:
     """The scripts of this package that a command runs."""
     named = [word for word in words[1:] if not word.startswith("-") and word not in ("run", "run-script", "exec")]
-    if words[0] in _SEVERAL:
+    if words[0] in _SEVERAL or words[0].startswith("npm-run-"):
         wanted = [word.removeprefix("npm:") for word in named]
         return [name for pattern in wanted for name in scripts if fnmatch(name, pattern)]
     if words[0] not in ("npm", "pnpm", "yarn", "bun") or words[1:2] == ["exec"] or words[:2] == ["bun", "test"]:

@@ -153,7 +153,8 @@ class Unittest(_Python):
     name = "unittest"
 
     def detect(self, project: Project) -> Iterator[Target]:
-        for path in project.named(*_TEST_FILE, "**/tests.py"):
+        # Discovery takes `test*.py`; where there are none, the others have to be asked for.
+        for path in [*project.named("**/test*.py"), *project.named("**/*_test.py")]:
             if _UNITTEST.search(project.text(path)):
                 command = [python_of(project.folder), "-m", "unittest", *_start_of(project, path)]
                 yield self.target(project, ".", command, f"{path} imports unittest", Strength.PATTERN)
@@ -177,9 +178,9 @@ class Unittest(_Python):
 def _start_of(project: Project, path: str) -> list[str]:
     """Discovery goes into packages only: a folder of tests that is none has to be named."""
     place = root_of(path)
-    if place == "." or project.has(f"{place}/__init__.py"):
-        return []
-    return ["discover", "-s", place]
+    start = [] if place == "." or project.has(f"{place}/__init__.py") else ["-s", place]
+    named = [] if Path(path).name.startswith("test") else ["-p", "*_test.py"]
+    return ["discover", *start, *named] if start or named else []
 
 
 # What a reusable app says in place of a manage.py, with the settings that are its tests' own.
