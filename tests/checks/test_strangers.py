@@ -10,8 +10,9 @@ import pytest
 
 from ratchet.checks.detect import detect
 from ratchet.checks.records import Reader
+from ratchet.checks.runners.javascript import unloaded
 from ratchet.checks.scripts import commands, options_only, plain, start_of
-from ratchet.core.report import ReportStatus
+from ratchet.core.report import ReportStatus, TestResult, TestStatus
 from tests.checks.support import chosen, red, run, statuses
 from tests.checks.test_detect import found, lay, package
 
@@ -217,6 +218,44 @@ def test_a_runner_that_is_not_installed_is_not_a_crash(tmp_path: Path) -> None:
     targets = detect(folder, command="python3 -S -m pytest", runner_name="pytest")
     report = run(folder, targets, PYTHONPATH="")
     assert (report.status, report.notes[0].partition(";")[0]) == (ReportStatus.ERROR, "No module named pytest")
+
+
+_MESON = "project('a', 'c')\ntest('one', find_program('true'))\ntest('two', find_program('true'))\n"
+
+
+@pytest.mark.toolchain
+@pytest.mark.skipif(not shutil.which("meson"), reason="meson is not installed")
+def test_mesons_results_are_this_runs_and_one_test_is_asked_for_by_its_name(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"meson.build": _MESON})
+    assert statuses(run(folder)) == {"a.one": "passed", "a.two": "passed"}
+    unknown = {"meson": [TestResult(id="a.none", status=TestStatus.TODO)]}
+    assert run(folder, only=unknown).status is ReportStatus.NO_TESTS
+    typed = {"meson": [TestResult(id="a.two", status=TestStatus.TODO)]}
+    assert statuses(run(folder, only=typed)) == {"a.two": "passed"}
+
+
+@pytest.mark.toolchain
+@pytest.mark.skipif(not shutil.which("meson"), reason="meson is not installed")
+def test_a_build_of_a_folder_that_is_gone_goes_too(tmp_path: Path) -> None:
+    gone = lay(tmp_path / "gone", {"meson.build": _MESON})
+    run(gone)
+    shutil.rmtree(gone)
+    run(lay(tmp_path / "here", {"meson.build": _MESON}))
+    (marker,) = (tmp_path / "cache" / "ratchet" / "build").glob("*/ratchet-source")
+    assert marker.read_text() == str(tmp_path / "here")
+
+
+def test_data_of_batss_own_tests_is_not_run(tmp_path: Path) -> None:
+    names = ("test/a.bats", "test/fixtures/b.bats", "test/unit/c.bats", "docs/examples/d.bats")
+    folder = lay(tmp_path, dict.fromkeys(names, "@test 'a' { true; }\n"))
+    assert detect(folder)[0].command == ["bats", "test", "test/unit"]
+
+
+def test_a_module_that_mocha_does_not_find_is_a_file_that_does_not_load() -> None:
+    said = "Error [ERR_MODULE_NOT_FOUND]: Cannot find module '/w/index.js' imported from /w/test/a.js\n    at x (node:a:1:2)\n"
+    error = unloaded(f"\n\u2716 ERROR: {said}")
+    assert error
+    assert (error.file, error.type, error.code) == ("/w/test/a.js", "Error", "ERR_MODULE_NOT_FOUND")
 
 
 def test_a_missing_program_says_what_to_install(tmp_path: Path) -> None:

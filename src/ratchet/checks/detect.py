@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 
 import msgspec
 
 from ratchet.checks import Runner, Strength, Target
-from ratchet.checks.project import Project
+from ratchet.checks.project import Project, is_aside
 from ratchet.checks.registry import runner, runners
 from ratchet.checks.run import COMMAND
-
-# Below these lie projects beside the project. They count where there is nothing else.
-_ASIDE = {
-    "examples", "example", "samples", "demo", "demos", "fuzz", "fuzzing", "bench", "benches", "benchmark",
-    "benchmarks", "template", "templates", "playground", "sandbox",
-}  # fmt: skip
-
-
-_SHOWN = re.compile(r"(?:samples?|examples?|demos?)[-_]")
 
 
 def detect(folder: Path, *, command: str = "", tests: list[str] | None = None, runner_name: str = "") -> list[Target]:
@@ -31,7 +21,7 @@ def detect(folder: Path, *, command: str = "", tests: list[str] | None = None, r
     names = [runner_name] if runner_name else list(runners())
     found = [target for name in names for target in _surest(runner(name), project)]
     kept = _one_of_each_family(found)
-    kept = [target for target in kept if not _is_aside(target)] or kept
+    kept = [target for target in kept if not is_aside(target.root)] or kept
     kept = [target for target in kept if not _covered(target, kept)] or kept
     kept = [target for target in kept if not _is_explained(target, kept)] or kept
     kept = [msgspec.structs.replace(target, command=_leaving_out(target, kept)) for target in kept]
@@ -96,11 +86,6 @@ def _is_for_those_below(target: Target, others: list[Target]) -> bool:
         for other in others
         if target.language == "javascript"
     )
-
-
-def _is_aside(target: Target) -> bool:
-    """What is shown or measured with a project has tests of its own seldom, and dependencies of its own always."""
-    return any(part in _ASIDE or _SHOWN.match(part) for part in Path(target.root).parts)
 
 
 def _is_explained(target: Target, kept: list[Target]) -> bool:

@@ -211,6 +211,7 @@ _ABSENT = re.compile(
     r"(?m)^\S*python\S*: (?P<module>No module named [\w.]+)$"
     r"|^(?:error: )?(?P<command>no such (?:sub)?command: [`'\w-]+)"
     r"|^(?:/bin/)?(?:ba|da)?sh: (?:line )?\d+: (?P<shell>[\w./-]+): (?:command )?not found$"
+    r"|^rake aborted!\n(?P<rake>LoadError: cannot load such file -- \S+)$"
     r"|^bundler: command not found: (?P<gem>\S+)$"
     r"|^(?P<needs>"
     r"Could not find .+ in (?:any of the sources|locally installed gems).*"
@@ -231,7 +232,7 @@ def _absent(report: Report, said: str) -> str:
         return ""
     if name := found.group("shell") or found.group("gem"):
         return f"{name} is not there"
-    return str(found.group("module") or found.group("command") or found.group("needs"))
+    return str(found.group("rake") or found.group("module") or found.group("command") or found.group("needs"))
 
 
 def _cannot(target: Target, why: str, said: str = "") -> Report:

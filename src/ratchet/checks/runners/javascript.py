@@ -226,16 +226,29 @@ class Mocha(Script):
             return parsed
         with end_of(results) as stream:
             text = stream.read().decode(errors="replace")
-        from ratchet.checks.formats import recover  # noqa: PLC0415 — many patterns, seldom needed
-
-        found = recover.failure(text)
-        if found.type or found.file:
-            error = Diagnostic(file=found.file, line=found.line, type=found.type, message=_first(text), tool="mocha")
-            return Parsed(collection_errors=[error], ended=True)
-        return parsed
+        error = unloaded(text)
+        return Parsed(collection_errors=[error], ended=True) if error else parsed
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         return self.alone(target, test.file, "-g", " ".join(names_of(test)))
+
+
+# Of a module that is not there only the file that imports it is named: the stack is all node's.
+_NOT_THERE = re.compile(
+    r"(?m)(?P<type>\w*Error) \[(?P<code>ERR_\w+)\]: (?P<said>Cannot find .+ imported from (?:file://)?(?P<file>\S+))$"
+)
+
+
+def unloaded(text: str) -> Diagnostic | None:
+    from ratchet.checks.formats import recover  # noqa: PLC0415 — many patterns, seldom needed
+
+    found, absent = recover.failure(text), _NOT_THERE.search(text)
+    if absent and not found.file:
+        kind, code, said, file = absent.group("type", "code", "said", "file")
+        return Diagnostic(file=file, type=kind, code=code, message=said, tool="mocha")
+    if found.type or found.file:
+        return Diagnostic(file=found.file, line=found.line, type=found.type, message=_first(text), tool="mocha")
+    return None
 
 
 def _without_reporter(words: list[str]) -> list[str]:

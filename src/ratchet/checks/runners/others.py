@@ -189,7 +189,7 @@ class Busted(_Flagged):
 
     def launch(self, target: Target, session: Session) -> list[Step]:
         output = ["-o", "junit", f"-Xoutput={session.private / 'junit.xml'}"]
-        names = [f"--filter={_lua_pattern(test.name)}" for test in session.only if test.name]
+        names = [f"--filter={_lua_pattern(test.name)}$" for test in session.only if test.name]
         files = list(dict.fromkeys(test.file for test in session.only if test.file))
         return [Step(argv=[*target.command, *output, *names, *files])]
 
@@ -197,7 +197,7 @@ class Busted(_Flagged):
         return read(results.private / "junit.xml", junit)
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return [*target.command, f"--filter={_lua_pattern(test.name)}", *([test.file] if test.file else [])]
+        return [*target.command, f"--filter={_lua_pattern(test.name)}$", *([test.file] if test.file else [])]
 
 
 def _lua_pattern(name: str) -> str:

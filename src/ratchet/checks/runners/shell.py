@@ -11,7 +11,7 @@ import msgspec
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.formats.text import lines
-from ratchet.checks.project import Project, root_of, under
+from ratchet.checks.project import Project, is_aside, root_of, under
 from ratchet.checks.runners import Usual, joined, parser, read
 from ratchet.core.report import TestResult
 
@@ -25,12 +25,13 @@ class Bats(Usual):
     name = family = "bats"
 
     def detect(self, project: Project) -> Iterator[Target]:
+        # Folder by folder: what lies below in folders of data is what is tested with.
         folders = list(dict.fromkeys(root_of(path) for path in project.named("**/*.bats")))
-        tops = [place for place in folders if not any(place != other and _below(place, other) for other in folders)]
-        if tops:
+        folders = [place for place in folders if not is_aside(place)] or folders
+        if folders:
             yield Target(
                 runner=self.name,
-                command=["bats", "--recursive", *tops],
+                command=["bats", *folders],
                 language="shell",
                 tests=["**/*.bats"],
                 sources=["**/*.sh", "**/*.bash"],
@@ -90,10 +91,6 @@ def read_places(channel: Path) -> dict[int, Place]:
 def _placed(test: TestResult, number: int, places: dict[int, Place]) -> TestResult:
     place = places.get(number)
     return msgspec.structs.replace(test, id=place.id, file=place.file, name=place.name) if place else test
-
-
-def _below(place: str, other: str) -> bool:
-    return other == "." or place.startswith(f"{other}/")
 
 
 def _plain(name: str) -> str:
