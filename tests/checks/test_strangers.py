@@ -252,8 +252,8 @@ def test_data_of_batss_own_tests_is_not_run(tmp_path: Path) -> None:
 
 
 def test_a_module_that_mocha_does_not_find_is_a_file_that_does_not_load() -> None:
-    said = "Error [ERR_MODULE_NOT_FOUND]: Cannot find module '/w/index.js' imported from /w/test/a.js\n    at x (node:a:1:2)\n"
-    error = unloaded(f"\n\u2716 ERROR: {said}")
+    said = "ERROR: Error [ERR_MODULE_NOT_FOUND]: Cannot find module '/w/index.js' imported from /w/test/a.js\n"
+    error = unloaded(f"\n{said}    at x (node:a:1:2)\n")
     assert error
     assert (error.file, error.type, error.code) == ("/w/test/a.js", "Error", "ERR_MODULE_NOT_FOUND")
 
