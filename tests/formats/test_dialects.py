@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from ratchet.checks.formats import (
     Parsed,
+    dotnet_xml,
     go_json,
     jest_json,
     junit,
@@ -194,6 +195,57 @@ def test_go_events_may_come_without_a_package() -> None:
     result = read(go_json.parse, "\n".join(map(json.dumps, rows)))
     assert result.ended
     assert [test.id for test in result.tests] == ["TestA"]
+
+
+def test_nunit_3_names_cases_in_full_and_an_assembly_that_it_cannot_run() -> None:
+    stack = "   at A.B.Adds() in /w/B.cs:line 12&#10;"
+    document = f"""<test-run total="3" passed="1" failed="1" skipped="0" inconclusive="1">
+      <test-suite type="Assembly" fullname="gone.dll" label="Invalid" result="Failed"><reason><message>no file</message>
+      </reason></test-suite><test-suite type="TestFixture" classname="A.B">
+      <test-case name="Good(1)" fullname="A.B.Good(1)" classname="A.B" result="Passed" duration="0.5"/>
+      <test-case name="Adds" fullname="A.B.Adds" classname="A.B" result="Failed"><failure>
+      <message>  Expected: 4&#10;  But was:  3&#10;</message><stack-trace>{stack}</stack-trace></failure></test-case>
+      <test-case name="Odd" fullname="A.B.Odd" classname="A.B" result="Inconclusive"><reason><message>why</message>
+      </reason></test-case></test-suite></test-run>"""
+    result = read(dotnet_xml.parse, document)
+    assert [(test.id, test.name, test.status.value, test.reason) for test in result.tests] == [
+        ("A.B.Good(1)", "Good(1)", "passed", ""),
+        ("A.B.Adds", "Adds", "failed", ""),
+        ("A.B.Odd", "Odd", "skipped", "why"),
+    ]
+    failure = result.tests[1].failure
+    assert failure
+    assert (failure.expected, failure.actual, failure.file, failure.line) == ("4", "3", "/w/B.cs", 12)
+    assert [(error.file, error.message) for error in result.collection_errors] == [("gone.dll", "no file")]
+    assert (result.ended, result.reported) == (True, {"tests": 3, "passed": 1, "failed": 1, "skipped": 1})
+
+
+def test_early_nunit_may_say_no_more_than_whether_a_case_was_executed() -> None:
+    document = """<test-results total="3"><test-suite><results><test-case name="A.good" executed="True"/>
+      <test-case name="A.left" executed="False"><reason><message>later</message></reason></test-case>
+      <test-case name="A.bad" executed="True"><failure><message>no</message></failure></test-case>
+      <test-case name="A.off" result="Error"><failure><message>boom</message></failure></test-case>
+      </results></test-suite></test-results>"""
+    result = read(dotnet_xml.parse, document)
+    assert [test.status.value for test in result.tests] == ["passed", "skipped", "failed", "error"]
+    assert result.ended
+
+
+def test_xunits_own_file_has_cases_in_collections_and_errors_beside_them() -> None:
+    document = """<assemblies><assembly total="2" passed="0" failed="1" skipped="1"><errors>
+      <error type="fixture-cleanup" name="Db"><failure exception-type="System.Exception"><message>locked</message>
+      </failure></error></errors><collection><test name="A.B.Adds(n: 1)" type="A.B" method="Adds" time="0.1"
+      result="Fail"><failure exception-type="Xunit.Sdk.EqualException"><message>Assert.Equal() Failure&#10;Expected: 4
+Actual:   3</message><stack-trace>at A.B.Adds(Int32 n) in C:\\w\\B.cs:line 7</stack-trace></failure></test>
+      <test name="A.B.Later" type="A.B" method="Later" result="Skip"><reason>slow</reason></test>
+      </collection></assembly></assemblies>"""
+    result = read(dotnet_xml.parse, document)
+    first, second = result.tests
+    assert (first.id, second.status.value, second.reason) == ("A.B.Adds(n: 1)", "skipped", "slow")
+    assert first.failure
+    assert (first.failure.type, first.failure.expected, first.failure.line) == ("Xunit.Sdk.EqualException", "4", 7)
+    assert [(error.file, error.type) for error in result.collection_errors] == [("Db", "System.Exception")]
+    assert result.reported == {"tests": 2, "passed": 0, "failed": 1, "skipped": 1}
 
 
 def dotnet(results: str, counters: str, info: str) -> Parsed:
