@@ -203,7 +203,8 @@ def test_nunit_3_names_cases_in_full_and_an_assembly_that_it_cannot_run() -> Non
       <test-suite type="Assembly" fullname="gone.dll" label="Invalid" result="Failed"><reason><message>no file</message>
       </reason></test-suite><test-suite type="TestFixture" classname="A.B">
       <test-case name="Good(1)" fullname="A.B.Good(1)" classname="A.B" result="Passed" duration="0.5"/>
-      <test-case name="Adds" fullname="A.B.Adds" classname="A.B" result="Failed"><failure>
+      <test-case name="Adds" fullname="A.B.Adds" classname="A.B" result="Failed"><assertions><assertion>
+      <message>  Expected: 4&#10;  But was:  3</message></assertion></assertions><failure>
       <message>  Expected: 4&#10;  But was:  3&#10;</message><stack-trace>{stack}</stack-trace></failure></test-case>
       <test-case name="Odd" fullname="A.B.Odd" classname="A.B" result="Inconclusive"><reason><message>why</message>
       </reason></test-case></test-suite></test-run>"""
@@ -216,6 +217,7 @@ def test_nunit_3_names_cases_in_full_and_an_assembly_that_it_cannot_run() -> Non
     failure = result.tests[1].failure
     assert failure
     assert (failure.expected, failure.actual, failure.file, failure.line) == ("4", "3", "/w/B.cs", 12)
+    assert failure.message.count("Expected") == 1
     assert [(error.file, error.message) for error in result.collection_errors] == [("gone.dll", "no file")]
     assert (result.ended, result.reported) == (True, {"tests": 3, "passed": 1, "failed": 1, "skipped": 1})
 

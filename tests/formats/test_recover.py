@@ -317,3 +317,12 @@ def test_a_rule_is_left_out_of_a_text_only_if_the_rule_itself_speaks_of_somethin
     names = {name for name, _, _ in recover._COMPARISONS}
     assert names >= recover._EXPECTS_NOTHING
     assert all("xpect" in pattern for name, _, pattern in recover._COMPARISONS if name not in recover._EXPECTS_NOTHING)
+
+
+def test_what_is_foreign_is_so_on_windows_too() -> None:
+    stack = "Error: no\n    at f (C:\\w\\node_modules\\lib\\a.js:3:5)\n    at g (C:\\w\\test\\b.js:7:1)\n"
+    assert [(frame.file, frame.line) for frame in recover.frames(stack)] == [("C:\\w\\test\\b.js", 7)]
+
+
+def test_a_file_of_darts_may_have_backslashes() -> None:
+    assert recover.frames("test\\main_test.dart 13:9  main.<fn>.<fn>\n")[0].line == 13

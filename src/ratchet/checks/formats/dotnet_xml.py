@@ -57,7 +57,8 @@ class _DotNet:
             self.reader.listen()
 
     def text(self, data: str, /) -> None:
-        if self.path and self.path[-1] in _TEXTS:
+        # NUnit 3 tells each assertion, and once more in the failure.
+        if self.path and self.path[-1] in _TEXTS and "assertion" not in self.path:
             inside = "reason" if "reason" in self.path else self.path[-1]
             self.texts.setdefault(inside, Ends()).add(data)
 

@@ -334,7 +334,7 @@ _ELIXIR = re.compile(r"\s*(?:\(([\w.]+)(?: [\w.-]+)?\) )?([\w./-]+\.(?:exs?|erl|
 _NATIVE = re.compile(r"\s*#\d+ 0x[0-9a-f]+ in (.+?) ([/.\w][^\s:]*\.\w+):(\d+)(?::\d+)?")
 _GO = re.compile(r"\t((?:/|[A-Za-z]:)[^\s:]*\.go):(\d+)(?: \+0x[0-9a-f]+)?\s*$")
 _RUST = re.compile(r"\s+at ((?:\./|/)?[^\s:]+\.rs):(\d+)(?::\d+)?\s*$")
-_DART = re.compile(r"\s*(?:#\d+ +)?(?:(?:package|file):)?([\w./-]+\.dart) (\d+)(?::\d+)? +(\S.*)")
+_DART = re.compile(r"\s*(?:#\d+ +)?(?:(?:package|file):)?([\w./\\-]+\.dart) (\d+)(?::\d+)? +(\S.*)")
 _ZIG = re.compile(r"(\S+\.zig):(\d+):\d+: 0x[0-9a-f]+ in (\S+)")
 
 
@@ -478,7 +478,7 @@ def _frame(found: re.Match[str] | None, file: int, line: int, function: int) -> 
 
 @_remembered
 def _is_foreign(file: str) -> bool:
-    return _FOREIGN.search(file) is not None
+    return _FOREIGN.search(file.replace("\\", "/") if "\\" in file else file) is not None
 
 
 def _path(path: str) -> str:
