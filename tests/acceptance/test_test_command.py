@@ -118,13 +118,23 @@ def test_json_has_every_field_even_when_nothing_could_run(tmp_path: Path) -> Non
         assert report["notes"]
 
 
-def test_a_file_that_loaded_is_not_said_to_be_broken_when_its_tests_kill_it(tmp_path: Path) -> None:
-    dies = "import test from 'node:test';\ntest('a', () => {});\ntest('dies', () => process.abort());\n"
-    lay(tmp_path / "it", {"a.test.mjs": dies, "b.test.mjs": "import './none.mjs';\n"})
+def test_a_file_that_loaded_is_not_said_to_be_broken_when_it_ends_badly(tmp_path: Path) -> None:
+    ends = "import test from 'node:test';\ntest('a', () => {});\nprocess.on('exit', () => { process.exitCode = 3; });\n"
+    lay(tmp_path / "it", {"a.test.mjs": ends, "b.test.mjs": "import './none.mjs';\n"})
     said = ratchet("test", "-C", "it", cwd=tmp_path).stdout
-    assert "✘ a.test.mjs went wrong outside of its tests" in said
+    assert "✘ a.test.mjs went wrong outside of its tests\n    Crashed: the file's process ended with 3\n" in said
     assert "✘ b.test.mjs does not load" in said
-    assert "1 files not loaded, 1 errors outside of tests" in said
+    assert "1 passed, 1 files not loaded, 1 errors outside of tests" in said
+
+
+def test_a_test_that_kills_the_process_of_its_file_has_its_end_and_the_others_have_their_results(
+    tmp_path: Path,
+) -> None:
+    dies = "import test from 'node:test';\ntest('a', () => {});\ntest('dies', () => process.kill(process.pid, 9));\n"
+    lay(tmp_path / "it", {"a.test.mjs": dies})
+    said = ratchet("test", "-C", "it", cwd=tmp_path).stdout
+    assert said.startswith("✘ a.test.mjs::dies\n    Crashed: the file's process ended by SIGKILL\n")
+    assert "CRASHED  1 errors, 1 passed" in said
 
 
 def test_a_crash_says_how_the_runner_died_and_what_it_said_last(tmp_path: Path) -> None:

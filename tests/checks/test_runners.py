@@ -369,7 +369,7 @@ def test_one_test_of_a_report_can_be_run_alone_by_its_id(name: str, tmp_path: Pa
 _DIES = {
     "pytest": ("test_it.py::test_dies", ["test_it.py::test_before"]),
     "unittest": ("test_it.It.test_dies", ["test_it.It.test_a_before"]),
-    "node": ("it.test.js::dies", []),
+    "node": ("it.test.js::dies", ["it.test.js::before"]),
     "mocha": ("test/it.js::dies", ["test/it.js::before"]),
     "jest": ("it.test.js::dies", ["it.test.js::before"]),
 }
@@ -389,7 +389,7 @@ _HANGS = {
     "pytest": ("test_it.py::test_hangs", ["test_it.py::test_before"]),
     "unittest": ("test_it.It.test_hangs", ["test_it.It.test_a_before"]),
     "bats": ("test/it.bats::hangs", ["test/it.bats::before"]),
-    "node": ("it.test.js::hangs", []),
+    "node": ("it.test.js::hangs", ["it.test.js::before"]),
     "mocha": ("test/it.js::hangs", ["test/it.js::before"]),
     "jest": ("it.test.js::hangs", ["it.test.js::before"]),
     "vitest": ("it.test.js", []),
