@@ -392,7 +392,7 @@ _HANGS = {
     "node": ("it.test.js::hangs", ["it.test.js::before"]),
     "mocha": ("test/it.js::hangs", ["test/it.js::before"]),
     "jest": ("it.test.js::hangs", ["it.test.js::before"]),
-    "vitest": ("it.test.js", []),
+    "vitest": ("it.test.js::hangs", ["it.test.js::before"]),
     "go": ("example.com/it.TestHangs", ["example.com/it.TestBefore"]),
     "cargo": ("hangs", ["before"]),
 }

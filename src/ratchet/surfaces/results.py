@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator
 
 from ratchet.checks import Target
+from ratchet.checks.formats.text import plain
 from ratchet.checks.registry import runner
 from ratchet.core.report import RED, Diagnostic, Failure, Report, ReportStatus, TestResult, TestStatus, broken, wanted
 from ratchet.suite import Outcome
@@ -32,7 +33,8 @@ def view(outcome: Outcome, paint: Paint) -> Iterator[str]:
     for note in report.notes:
         yield f"{paint(Tone.WARN, '!')} {note}"
     if report.output and not _is_explained(report):
-        yield from (paint(Tone.DIM, f"  | {line}") for line in report.output.splitlines()[-_OUTPUT_LINES:])
+        said = [line for line in plain(report.output).splitlines() if line.strip()]
+        yield from (paint(Tone.DIM, f"  | {line}") for line in said[-_OUTPUT_LINES:])
     yield from _delta(outcome)
     yield _summary(report, paint)
 

@@ -117,6 +117,11 @@ def unattended(session: Session) -> dict[str, str]:
     return channel_env(session) | {"CI": "1"}
 
 
+def _preloaded(session: Session, guest: str) -> dict[str, str]:
+    """A guest in every process of node's below."""
+    return {"NODE_OPTIONS": f"{session.env.get('NODE_OPTIONS', '')} --require={SHIMS / guest}".strip()}
+
+
 def dependencies(table: dict[str, Any]) -> set[str]:
     return {*_table(table, "dependencies"), *_table(table, "devDependencies")}
 
@@ -171,10 +176,11 @@ class Vitest(Script):
         given = ["run", *(word for word in given if word not in ("run", "--run", "watch", "dev"))]
         options = [f"--reporter={SHIMS / '_ratchet_vitest.mjs'}", "--reporter=default", "--includeTaskLocation"]
         argv = [*program, *given, *options, *chosen_by(session.only, "-t")]
-        return [Step(argv=argv, env=unattended(session))]
+        return [Step(argv=argv, env=unattended(session) | _preloaded(session, "_ratchet_vitest_inside.cjs"))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return self.alone(target, "run", test.file, "-t", " ".join(names_of(test)))
+        named = ["-t", " ".join(names_of(test))] if names_of(test) else []
+        return self.alone(target, "run", test.file or test.id, *named)
 
 
 def chosen_by(tests: list[TestResult], option: str) -> list[str]:
@@ -295,8 +301,7 @@ class Node(Script):
         names = names if _named(session.only) else []
         rest = [name for word in given[at:] for name in _expanded(word, session.folder)]
         argv = [*program, *given[:at], *ours, *theirs, *names, *rest, *files_of(session.only)]
-        options = f"{session.env.get('NODE_OPTIONS', '')} --require={SHIMS / '_ratchet_node_inside.cjs'}".strip()
-        return [Step(argv=argv, env=unattended(session) | {"NODE_OPTIONS": options})]
+        return [Step(argv=argv, env=unattended(session) | _preloaded(session, "_ratchet_node_inside.cjs"))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         at = target.command.index("--test") + 1
