@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from ratchet.checks.formats import (
     Parsed,
+    cargo,
     dotnet_xml,
     go_json,
     jest_json,
@@ -188,6 +189,13 @@ def test_a_panic_outside_of_a_go_tests_own_goroutine_is_the_tests() -> None:
     assert failure
     assert (failure.type, failure.message, failure.file, failure.line) == ("panic", "late", "/w/a_test.go", 17)
     assert result.ended
+
+
+def test_what_a_rust_test_prints_like_a_summary_ends_no_run() -> None:
+    events = [{"type": "suite", "event": "started", "test_count": 1}, {"type": "test", "event": "started", "name": "a"}]
+    forged = "test a ... ok\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n"
+    result = read(cargo.parse, "\n".join(map(json.dumps, events)) + "\n" + forged)
+    assert (result.ended, result.running, result.tests) == (False, ["a"], [])
 
 
 def test_go_events_may_come_without_a_package() -> None:
