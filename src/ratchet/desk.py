@@ -37,9 +37,10 @@ _REQUEST = "request_sha256"
 class StoreDesk:
     """Satisfies `core.api.Desk`. `lease_s` is how long a worker may be silent."""
 
-    def __init__(self, store: Store, *, lease_s: float = 60.0) -> None:
+    def __init__(self, store: Store, *, lease_s: float = 60.0, serves: bool = True) -> None:
+        """One that does not serve has not been up for any time: it was made to look."""
         self.store, self.lease_s = store, lease_s
-        self._began = time.monotonic()
+        self._began = time.monotonic() if serves else None
 
     def close(self) -> None:
         self.store.close()
@@ -179,7 +180,7 @@ class StoreDesk:
         return api.Status(
             version=__version__,
             at=stamp(datetime.now(UTC)),
-            uptime_s=round(time.monotonic() - self._began, 3),
+            uptime_s=round(time.monotonic() - self._began, 3) if self._began else 0.0,
             queue=figures.queue,
             oldest_queued_at=figures.oldest_queued_at,
             workers=len(live),

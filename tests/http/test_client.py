@@ -186,7 +186,7 @@ def test_top_shows_the_factory_once_and_as_lines(tmp_path: Path) -> None:
     place = Path(repo_path(tmp_path))
     assert ratchet("add", "-d", "Do \x1b[31mit", cwd=place).returncode == 0
     once = ratchet("top", "--once", cwd=place).stdout
-    assert "1 waiting" in once and "Do  [31mit" in once and "No worker" in once
+    assert "no server asked" in once and "1 waiting" in once and "Do  [31mit" in once and "No worker" in once
     child = subprocess.Popen([*RATCHET, "top", "--every", "0.05"], cwd=place, stdout=subprocess.PIPE, text=True)
     assert child.stdout
     assert "queued=1" in child.stdout.readline() and "queued=1" in child.stdout.readline()

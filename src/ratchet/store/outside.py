@@ -35,7 +35,9 @@ class Outside(Database):
 
     def _renew_all(self, db: Transaction, beats: Sequence[Beat], *, ttl_s: float) -> list[str | None]:
         now = self._clock()
-        told = msgspec.json.encode([(beat.run, beat.epoch, beat.iteration) for beat in beats]).decode()
+        # Always in the same order: two servers that have beats of the same workers do not wait for each other.
+        ordered = sorted(beats, key=lambda beat: (beat.run, beat.epoch))
+        told = msgspec.json.encode([(beat.run, beat.epoch, beat.iteration) for beat in ordered]).decode()
         rows = db.all(_RENEW_ALL.format(beats=self._beats), told, stamp(now), stamp(now + timedelta(seconds=ttl_s)))
         kept = {(row["run"], row["epoch"]): row["abort_by"] for row in rows}
         missing = {(beat.run, beat.epoch) for beat in beats} - kept.keys()

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 import psycopg
 from psycopg import errors as pg
 from psycopg.rows import dict_row
 
 from ratchet.core.lease import Holder
+from ratchet.core.ledger import Entry
 from ratchet.core.queue import AGING_S
 from ratchet.core.signal import Topic
 from ratchet.errors import DiskFull, EnvironmentCannot, RatchetError
@@ -23,7 +25,7 @@ from ratchet.store.counting import Counting
 from ratchet.store.database import Row, Single, T, Transaction, new_key, refuse_newer, scripts, stamp
 from ratchet.store.direct import Connection
 from ratchet.store.feed import Feed
-from ratchet.store.fused import Fused
+from ratchet.store.fused import Failed, Fused
 from ratchet.store.learnings import Learnings
 from ratchet.store.locks import Locks
 from ratchet.store.notices import CHANNEL, Notices, Poll
@@ -39,6 +41,11 @@ STATEMENT_S = 60
 OFF = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_bitmapscan")
 _MIGRATING = 7_232_438  # an advisory lock of our own: two starters do not race
 
+_ADD = """
+INSERT INTO events (run, seq, at, epoch, kind, data, prev, sum)
+SELECT run, seq, at, epoch, kind, convert_to(data, 'UTF8'), prev, sum FROM json_to_recordset(CAST(%s AS JSON))
+  AS entry (run TEXT, seq BIGINT, at TEXT, epoch BIGINT, kind TEXT, data TEXT, prev TEXT, sum TEXT)
+"""
 _SETTLED = "place < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
 _AFTER = f"(place, run, seq) > (?, ?, ?) AND {_SETTLED} ORDER BY place, run, seq LIMIT ?"
 
@@ -74,6 +81,7 @@ ORDER BY ts_rank_cd(learnings.words, asked.words) DESC, id LIMIT ?
         connections: int = CONNECTIONS_MAX,
     ) -> None:
         """Without a `clock`, time is the server's: a worker whose own clock is wrong must not expire the others."""
+        super().__init__()
         self.url, self._where = url, _without_secrets(url)
         self._gone, self._aging_s = gone, aging_s
         self._pool = Pool(lambda: connect(url), most=connections, sound=lambda db: not (db.closed or db.broken))
@@ -111,6 +119,15 @@ ORDER BY ts_rank_cd(learnings.words, asked.words) DESC, id LIMIT ?
 
     def _write_one(self, act: Callable[[Single], T]) -> T:
         return self._insist(lambda db, again: act(_Single(db, again)), at=self._began_at())
+
+    def _try_once(self, sql: str, *values: object) -> list[Row]:
+        try:
+            with self._pool.borrow() as db:
+                return db.say(sql, values)
+        except psycopg.Error as error:
+            if doubt := _cut(error):
+                self._pool.forget()
+            raise Failed(doubt=doubt) from error
 
     def _began_at(self) -> str:
         # Here, where no connection is held: asking for the time takes one, and the last may be ours.
@@ -207,6 +224,10 @@ class _Transaction(_Try):
             self._cursor.execute(_marked(sql), rows[0])
         elif rows:
             self._cursor.executemany(_marked(sql), rows)
+
+    def add(self, entries: Sequence[Entry]) -> None:
+        rows = [msgspec.structs.asdict(entry) | {"data": entry.data.decode()} for entry in entries]
+        self._cursor.execute(_ADD, (msgspec.json.encode(rows).decode(),))
 
     def hold(self, sql: str, *values: object) -> None:
         self._cursor.execute(_marked(sql), values)

@@ -40,14 +40,14 @@ class Glance(msgspec.Struct, frozen=True, kw_only=True):
 def items(rows: Sequence[ItemRow], paint: Paint, *, now: datetime) -> str:
     if not rows:
         return "Nothing is waiting. Add something: ratchet add SPEC.md"
-    head = f"{'ITEM':<29} {'STATUS':<12} {'PRIORITY':<9} {'AGE':>6}  TITLE"
+    head = f"{'ITEM':<32} {'STATUS':<12} {'PRIORITY':<9} {'AGE':>6}  TITLE"
     return "\n".join([paint(Tone.DIM, head), *(_item(row, paint, now) for row in rows)])
 
 
 def workers(rows: Sequence[WorkerRow], paint: Paint, *, now: datetime) -> str:
     if not rows:
         return "No worker is at work."
-    head = f"{'WORKER':<24} {'STATUS':<10} {'RUN':<28} {'ITER':>4} {'AGE':>6} {'BEAT':>6}  DETAIL"
+    head = f"{'WORKER':<27} {'STATUS':<10} {'RUN':<31} {'ITER':>4} {'AGE':>6} {'BEAT':>6}  DETAIL"
     return "\n".join([paint(Tone.DIM, head), *(_worker(row, paint, now) for row in rows)])
 
 
@@ -91,8 +91,9 @@ def _numbers(glance: Glance, paint: Paint) -> list[str]:
         else paint(Tone.DIM, "·" * _BAR)
     )
     stuck = paint(Tone.WARN, f" ({glance.status.stuck} stuck)") if glance.status.stuck else ""
+    up = f"up {_age(glance.status.uptime_s)}" if glance.status.uptime_s else "no server asked"
     return [
-        f"Ratchet {glance.status.version}   up {_age(glance.status.uptime_s)}   {glance.status.workers} at work{stuck}",
+        f"Ratchet {glance.status.version}   {up}   {glance.status.workers} at work{stuck}",
         f"today    {bar}  {paint(Tone.GOOD, f'{done} completed')}, {paint(Tone.BAD, f'{failed} failed')}",
         f"steps    {paint(Tone.GOOD, f'{day.commits_today} kept')}, {day.reverts_today} undone, "
         f"{day.iterations_today} iterations, {day.recoveries_today} recovered",
@@ -109,7 +110,7 @@ def _item(row: ItemRow, paint: Paint, now: datetime) -> str:
     status = paint(_TONES.get(row.status, Tone.PLAIN), f"{row.status:<12}")
     age = _age((now - datetime.fromisoformat(row.item.created_at)).total_seconds())
     why = paint(Tone.DIM, f"  {_plain(_why(row, now))}") if row.detail else ""
-    return f"{row.item.id:<29} {status} {row.item.priority:<9} {age:>6}  {_plain(row.item.title)}{why}"
+    return f"{row.item.id:<32} {status} {row.item.priority:<9} {age:>6}  {_plain(row.item.title)}{why}"
 
 
 def _why(row: ItemRow, now: datetime) -> str:
@@ -120,7 +121,7 @@ def _why(row: ItemRow, now: datetime) -> str:
 def _worker(row: WorkerRow, paint: Paint, now: datetime) -> str:
     status = paint(_TONES.get(row.status, Tone.PLAIN), f"{row.status:<10}")
     age, beat = (_age((now - datetime.fromisoformat(at)).total_seconds()) for at in (row.started_at, row.beat_at))
-    return f"{row.id:<24} {status} {row.run:<28} {row.iteration:>4} {age:>6} {beat:>6}  {_plain(row.detail)}"
+    return f"{row.id:<27} {status} {row.run:<31} {row.iteration:>4} {age:>6} {beat:>6}  {_plain(row.detail)}"
 
 
 def _age(seconds: float) -> str:

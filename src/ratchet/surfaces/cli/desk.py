@@ -44,7 +44,7 @@ def local_desk(arguments: Arguments) -> StoreDesk:
     folder = root_of(arguments.repo)
     loaded = config.load(folder, flags=arguments.set).config
     store = open_store(places.store_address(loaded, folder), gone=is_gone, aging_s=loaded.aging_s)
-    return StoreDesk(store, lease_s=loaded.lease_s)
+    return StoreDesk(store, lease_s=loaded.lease_s, serves=False)
 
 
 def root_of(folder: Path) -> Path:

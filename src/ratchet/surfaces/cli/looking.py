@@ -30,9 +30,9 @@ def runs(arguments: Arguments) -> int:
     elif not rows:
         show("No runs yet. Start one: ratchet run SPEC.md --agent KIND:…")
     else:
-        show(f"{'RUN':<28} {'STATUS':<12} {'WORKER':<24} TITLE")
+        show(f"{'RUN':<31} {'STATUS':<12} {'WORKER':<24} TITLE")
     for row in rows if not arguments.json else []:
-        show(f"{row.run:<28} {_status(row):<12} {row.holder.worker if row.holder else '-':<24} {row.title}")
+        show(f"{row.run:<31} {_status(row):<12} {row.holder.worker if row.holder else '-':<24} {row.title}")
     return 0
 
 
