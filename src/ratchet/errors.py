@@ -29,6 +29,10 @@ class NotFound(UsageError):
     """No such run, item or commit: list what there is."""
 
 
+class NoTests(UsageError):
+    """Nothing in the folder looks like tests: say how they are run."""
+
+
 class Conflict(UsageError):
     """What is there does not allow it, now: look at it (`ids` name it), then ask for something else."""
 

@@ -26,7 +26,7 @@ from ratchet.core.flaky import History, remember, settle
 from ratchet.core.packet import changed_lines
 from ratchet.core.report import RED, Report, ReportStatus, TestResult, TestStatus, merge
 from ratchet.core.watching import Known
-from ratchet.errors import EnvironmentCannot, GitFailed, UsageError
+from ratchet.errors import EnvironmentCannot, GitFailed, NoTests, UsageError
 from ratchet.files import make_private_dir, make_state_dir
 from ratchet.places import open_workspaces, recipe_of, user_state
 from ratchet.process import ProgramMissing, this_process
@@ -103,7 +103,7 @@ class Suite:
     async def run(self, choice: Choice, *, timeout_s: float | None = None) -> Outcome:
         targets = self.targets()
         if not targets:
-            raise UsageError(
+            raise NoTests(
                 f"no tests were found in {self.folder}",
                 hint='say how to run them: [test] command = "…" in ratchet.toml, or --set test.command=…',
             )

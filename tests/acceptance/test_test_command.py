@@ -95,7 +95,7 @@ def test_several_runners_are_all_run_and_reported_as_one(tmp_path: Path) -> None
     lay(folder, {"c/pytest.ini": "[pytest]\n", "c/test_it.py": GREEN})
     done = ratchet("test", "--json", cwd=folder)
     report = json.loads(done.stdout)
-    assert {(part["runner"], part.get("root", ".")) for part in report["parts"]} == {
+    assert {(part["runner"], part["root"]) for part in report["parts"]} == {
         ("pytest", "a"),
         ("unittest", "."),
         ("pytest", "c"),
@@ -105,6 +105,50 @@ def test_several_runners_are_all_run_and_reported_as_one(tmp_path: Path) -> None
     assert (done.returncode, report["status"]) == (1, "failed")
     alone = json.loads(ratchet("test", "--json", "c/test_it.py::test_one", cwd=folder).stdout)
     assert [test["id"] for test in alone["tests"]] == ["c/test_it.py::test_one"]
+
+
+def test_json_has_every_field_even_when_nothing_could_run(tmp_path: Path) -> None:
+    whole = json.loads(ratchet("test", "--json", cwd=lay(tmp_path / "green", {"test_it.py": GREEN})).stdout)
+    cannot = ratchet("test", "--json", "--set", "test.command=no-such-program", cwd=lay(tmp_path / "a", {"a": ""}))
+    none = ratchet("test", "--json", cwd=lay(tmp_path / "b", {"a": ""}))
+    for done, code, status in ((cannot, 3, "error"), (none, 2, "no_tests")):
+        report = json.loads(done.stdout)
+        assert (done.returncode, report["status"], report["totals"]["tests"]) == (code, status, 0)
+        assert report.keys() == whole.keys()
+        assert report["notes"]
+
+
+def test_a_file_that_loaded_is_not_said_to_be_broken_when_it_ends_badly(tmp_path: Path) -> None:
+    ends = "import test from 'node:test';\ntest('a', () => {});\nprocess.on('exit', () => { process.exitCode = 3; });\n"
+    lay(tmp_path / "it", {"a.test.mjs": ends, "b.test.mjs": "import './none.mjs';\n"})
+    said = ratchet("test", "-C", "it", cwd=tmp_path).stdout
+    assert "✘ a.test.mjs went wrong outside of its tests\n    Crashed: the file's process ended with 3\n" in said
+    assert "✘ b.test.mjs does not load" in said
+    assert "1 passed, 1 files not loaded, 1 errors outside of tests" in said
+
+
+def test_a_test_that_kills_the_process_of_its_file_has_its_end_and_the_others_have_their_results(
+    tmp_path: Path,
+) -> None:
+    dies = "import test from 'node:test';\ntest('a', () => {});\ntest('dies', () => process.kill(process.pid, 9));\n"
+    lay(tmp_path / "it", {"a.test.mjs": dies})
+    said = ratchet("test", "-C", "it", cwd=tmp_path).stdout
+    assert said.startswith("✘ a.test.mjs::dies\n    Crashed: the file's process ended by SIGKILL\n")
+    assert "CRASHED  1 errors, 1 passed" in said
+
+
+def test_a_crash_says_how_the_runner_died_and_what_it_said_last(tmp_path: Path) -> None:
+    text = "import ctypes\n\n\ndef test_dies():\n    ctypes.string_at(0)\n"
+    said = ratchet("test", "-C", "it", cwd=lay(tmp_path, {"it/test_it.py": text}).resolve()).stdout
+    assert "test_it.py::test_dies was running when the runner was killed by SIGSEGV" in said
+    assert "    at test_it.py:5 in test_dies" in said
+    lay(
+        tmp_path,
+        {"it/test_it.py": "import os\n\n\ndef test_dies():\n    os.write(2, b'farewell\\n')\n    os._exit(3)\n"},
+    )
+    said = ratchet("test", "-C", "it", "--set", "test.command=python -m pytest -s", cwd=tmp_path).stdout
+    assert "was running when the runner died (exit code 3)" in said
+    assert "  | test_it.py farewell" in said
 
 
 def test_json_junit_ctrf_and_annotations_tell_the_same(tmp_path: Path) -> None:

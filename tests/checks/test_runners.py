@@ -250,12 +250,12 @@ EXPECTED: dict[str, Expected] = {
     ),
     "exunit": Expected(
         statuses=_all(
-            "test/shop_test.exs:", passed=["4 test passes"], failed=["8 test fails", "12 test errors"],
-            skipped=["17 test is skipped"],
+            "test/shop_test.exs::ShopTest > ", passed=["test passes"], failed=["test fails", "test errors"],
+            skipped=["test is skipped"],
         ),
         red={
-            "test/shop_test.exs:8 test fails": ("test/shop_test.exs", 9, "4", "3"),
-            "test/shop_test.exs:12 test errors": ("test/shop_test.exs", 13, None, None),
+            "test/shop_test.exs::ShopTest > test fails": ("test/shop_test.exs", 9, "4", "3"),
+            "test/shop_test.exs::ShopTest > test errors": ("test/shop_test.exs", 13, None, None),
         },
     ),
     "maven": Expected(
@@ -348,7 +348,7 @@ _ALONE = {
     "phpunit": "SumTest::testPasses",
     "bun": S + "passes",
     "playwright": "sum.spec.js::passes",
-    "exunit": "test/shop_test.exs:4 test passes",
+    "exunit": "test/shop_test.exs::ShopTest > test passes",
     "ctest": "plain_passes",
     "ava": "test/sum.js::passes",
     "jasmine": "spec/sum.js::sum > nested > passes",
@@ -369,7 +369,7 @@ def test_one_test_of_a_report_can_be_run_alone_by_its_id(name: str, tmp_path: Pa
 _DIES = {
     "pytest": ("test_it.py::test_dies", ["test_it.py::test_before"]),
     "unittest": ("test_it.It.test_dies", ["test_it.It.test_a_before"]),
-    "node": ("it.test.js::dies", []),
+    "node": ("it.test.js::dies", ["it.test.js::before"]),
     "mocha": ("test/it.js::dies", ["test/it.js::before"]),
     "jest": ("it.test.js::dies", ["it.test.js::before"]),
 }
@@ -389,10 +389,10 @@ _HANGS = {
     "pytest": ("test_it.py::test_hangs", ["test_it.py::test_before"]),
     "unittest": ("test_it.It.test_hangs", ["test_it.It.test_a_before"]),
     "bats": ("test/it.bats::hangs", ["test/it.bats::before"]),
-    "node": ("it.test.js::hangs", []),
+    "node": ("it.test.js::hangs", ["it.test.js::before"]),
     "mocha": ("test/it.js::hangs", ["test/it.js::before"]),
     "jest": ("it.test.js::hangs", ["it.test.js::before"]),
-    "vitest": ("it.test.js", []),
+    "vitest": ("it.test.js::hangs", ["it.test.js::before"]),
     "go": ("example.com/it.TestHangs", ["example.com/it.TestBefore"]),
     "cargo": ("hangs", ["before"]),
 }

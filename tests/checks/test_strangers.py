@@ -10,9 +10,10 @@ import pytest
 
 from ratchet.checks.detect import detect
 from ratchet.checks.records import Reader
+from ratchet.checks.runners.javascript import unloaded
 from ratchet.checks.scripts import commands, options_only, plain, start_of
-from ratchet.core.report import ReportStatus
-from tests.checks.support import run, statuses
+from ratchet.core.report import ReportStatus, TestResult, TestStatus
+from tests.checks.support import chosen, red, run, statuses
 from tests.checks.test_detect import found, lay, package
 
 
@@ -44,8 +45,14 @@ def test_a_script_is_read_as_a_shell_would(script: str, program: str, command: l
 def test_scripts_run_others_by_pattern_with_arguments_and_without_going_round() -> None:
     assert plainly("mocha", test="run-s lint test:*", lint="xo", **{"test:unit": "mocha a"}) == ["mocha", "a"]
     assert plainly("jest", test="npm run unit -- --ci", unit="jest") == ["jest", "--ci"]
+    assert plainly("tap", test="npm-run-posix-or-windows only", only="nyc tap 'test/*.js'") == ["tap", "test/*.js"]
     assert commands({"scripts": {"test": "yarn test"}}) == []
     assert commands({"scripts": {"test": "npm test --workspace=a"}}) == [["npm", "test", "--workspace=a"]]
+
+
+def test_a_pattern_without_files_stays_as_it_is_written_as_in_a_shell(tmp_path: Path) -> None:
+    lay(tmp_path, {"package.json": package(scripts={"test": "tap run tests/**/*.js lib/**/*.js"}), "lib/a/b.js": ""})
+    assert detect(tmp_path)[0].command == ["tap", "run", "tests/**/*.js", "lib/*/*.js"]
 
 
 def test_values_of_options_are_no_files() -> None:
@@ -64,10 +71,18 @@ def test_values_of_options_are_no_files() -> None:
         ({"pytest.ini": "", "recipes/pytest.toml": "[git]\n"}, {"pytest"}),
         ({"runtests.py": "execute_from_command_line([*sys.argv, 'test'])\n",
           "tests/test_a.py": "import unittest\n"}, {"django"}),
+        ({"test/a_spec.rb": "require 'minitest/autorun'\n", "Rakefile": "task :test\n"}, {"minitest"}),
+        ({"tox.ini": "commands =\n  coverage run -m django test --settings=tests.settings {posargs}\n",
+          "tests/test_a.py": "import pytest\n", "sample_it/manage.py": "import django\n"}, {"django"}),
         ({"tests/test_a.py": "from unittest import TestCase\nclass TestA(TestCase): pass\n"}, {"unittest"}),
         ({"package.json": package(scripts={"test": "vitest"}), "bun/a.test.ts": "import 'bun:test'\n"}, {"vitest"}),
         ({"package.json": package(scripts={"test": "node test"}), "playwright.config.js": ""},
          {"command", "playwright"}),
+        ({"package.json": package(scripts={"test": "playwright test"}), "playwright.config.js": ""}, {"playwright"}),
+        ({"package.json": package(scripts={"test": "pnpm -r test"}, devDependencies={"vitest": "*"}),
+          "a/package.json": package(scripts={"test": "vitest run"}), "b/vitest.config.ts": ""},
+         {"vitest@a", "vitest@b"}),
+        ({"package.json": package(scripts={"test": "vitest"}), "a/vitest.config.ts": ""}, {"vitest"}),
         ({"package.json": package(scripts={"test": "turbo test"}), "a/package.json": package(scripts={"test": "uvu"}),
           "b/package.json": package(scripts={"test": "jest"})}, {"command@a", "jest@b"}),
         ({"meson.build": "project('a')\nsubdir('t')\n", "t/meson.build": "test('a', exe)\n"}, {"meson"}),
@@ -128,6 +143,59 @@ def test_sessions_that_a_plugins_tests_start_are_not_the_projects(tmp_path: Path
     assert report.status is ReportStatus.PASSED
 
 
+def test_unittests_files_may_be_named_by_their_ends(tmp_path: Path) -> None:
+    text = "from unittest import TestCase\n\n\nclass A(TestCase):\n    def test_a(self):\n        pass\n"
+    folder = lay(tmp_path / "it", {"it/__init__.py": "", "it/tests/__init__.py": "", "it/tests/a_test.py": text})
+    report = run(folder)
+    assert statuses(report) == {"it.tests.a_test.A.test_a": "passed"}
+    assert statuses(run(folder, only=chosen(report, "it.tests.a_test.A.test_a"))) == statuses(report)
+
+
+_MANY = """
+import pytest
+
+@pytest.mark.parametrize("n", range(1100), ids=lambda n: f"{n:04000d}")
+def test_many(n):
+    pass
+"""
+
+
+def test_names_may_be_so_long_that_all_of_them_fit_in_no_line(tmp_path: Path) -> None:
+    report = run(lay(tmp_path / "it", {"test_many.py": _MANY}))
+    assert (report.status, report.totals.passed, report.notes) == (ReportStatus.PASSED, 1100, [])
+
+
+_SUITES = """
+import test, { describe, it } from 'node:test';
+describe('a suite', () => { it('one', () => {}); it('two', () => {}); });
+test('a test', async (t) => { await t.test('one', () => {}); await t.test('other', () => {}); });
+"""
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
+def test_one_of_nodes_tests_runs_without_the_rest_of_its_suite(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"a.test.mjs": _SUITES})
+    whole = run(folder)
+    inner = run(folder, only=chosen(whole, "a.test.mjs::a suite > two"))
+    assert statuses(inner) == {"a.test.mjs::a suite > two": "passed"}
+    nested = run(folder, only=chosen(whole, "a.test.mjs::a test > other"))
+    assert statuses(nested)["a.test.mjs::a test > other"] == "passed"
+    assert "a.test.mjs::a suite > one" not in statuses(nested)
+
+
+_PERL = """use Test::More tests => 2;
+ok(1, 'alone');
+subtest 'sub' => sub { plan tests => 3; ok(1, 'one'); is(1, 2, 'two'); ok(1, 'three'); };
+"""
+
+
+@pytest.mark.skipif(not shutil.which("prove"), reason="prove is not installed")
+def test_a_subtest_of_perls_is_one_test_as_prove_counts(tmp_path: Path) -> None:
+    report = run(lay(tmp_path / "it", {"t/a.t": _PERL}))
+    assert statuses(report) == {"t/a.t::alone": "passed", "t/a.t::sub": "failed"}
+    assert red(report) == {"t/a.t::sub": ("t/a.t", 3, "'2'", "'1'")}
+
+
 _CHILD = """
 import test from 'node:test';
 import assert from 'node:assert';
@@ -150,6 +218,44 @@ def test_a_runner_that_is_not_installed_is_not_a_crash(tmp_path: Path) -> None:
     targets = detect(folder, command="python3 -S -m pytest", runner_name="pytest")
     report = run(folder, targets, PYTHONPATH="")
     assert (report.status, report.notes[0].partition(";")[0]) == (ReportStatus.ERROR, "No module named pytest")
+
+
+_MESON = "project('a', 'c')\ntest('one', find_program('true'))\ntest('two', find_program('true'))\n"
+
+
+@pytest.mark.toolchain
+@pytest.mark.skipif(not shutil.which("meson"), reason="meson is not installed")
+def test_mesons_results_are_this_runs_and_one_test_is_asked_for_by_its_name(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"meson.build": _MESON})
+    assert statuses(run(folder)) == {"a.one": "passed", "a.two": "passed"}
+    unknown = {"meson": [TestResult(id="a.none", status=TestStatus.TODO)]}
+    assert run(folder, only=unknown).status is ReportStatus.NO_TESTS
+    typed = {"meson": [TestResult(id="a.two", status=TestStatus.TODO)]}
+    assert statuses(run(folder, only=typed)) == {"a.two": "passed"}
+
+
+@pytest.mark.toolchain
+@pytest.mark.skipif(not shutil.which("meson"), reason="meson is not installed")
+def test_a_build_of_a_folder_that_is_gone_goes_too(tmp_path: Path) -> None:
+    gone = lay(tmp_path / "gone", {"meson.build": _MESON})
+    run(gone)
+    shutil.rmtree(gone)
+    run(lay(tmp_path / "here", {"meson.build": _MESON}))
+    (marker,) = (tmp_path / "cache" / "ratchet" / "build").glob("*/ratchet-source")
+    assert marker.read_text() == str(tmp_path / "here")
+
+
+def test_data_of_batss_own_tests_is_not_run(tmp_path: Path) -> None:
+    names = ("test/a.bats", "test/fixtures/b.bats", "test/unit/c.bats", "docs/examples/d.bats")
+    folder = lay(tmp_path, dict.fromkeys(names, "@test 'a' { true; }\n"))
+    assert detect(folder)[0].command == ["bats", "test", "test/unit"]
+
+
+def test_a_module_that_mocha_does_not_find_is_a_file_that_does_not_load() -> None:
+    said = "ERROR: Error [ERR_MODULE_NOT_FOUND]: Cannot find module '/w/index.js' imported from /w/test/a.js\n"
+    error = unloaded(f"\n{said}    at x (node:a:1:2)\n")
+    assert error
+    assert (error.file, error.type, error.code) == ("/w/test/a.js", "Error", "ERR_MODULE_NOT_FOUND")
 
 
 def test_a_missing_program_says_what_to_install(tmp_path: Path) -> None:

@@ -76,10 +76,16 @@ def test_only_records_totals_end_and_exit_code_that_agree_are_a_yes(
 
 
 def test_what_was_running_when_the_runner_died_is_a_result() -> None:
-    report = names_running(concluded(ended=False, running=["b::three"]))
+    report = names_running(concluded(ended=False, running=["b.py::three"]))
     lost = report.tests[-1]
-    assert (lost.id, lost.file, lost.name, lost.status) == ("b::three", "b", "three", TestStatus.ERROR)
+    assert (lost.id, lost.file, lost.name, lost.status) == ("b.py::three", "b.py", "three", TestStatus.ERROR)
     assert report.totals.errors == 1
+
+
+def test_a_module_in_the_name_of_a_test_that_was_running_is_no_file() -> None:
+    lost = names_running(concluded(ended=False, running=["tests::deep::three"], exit_code=-6)).tests[-1]
+    assert (lost.file, lost.name) == ("", "three")
+    assert lost.failure and lost.failure.message.endswith("was running when the runner was killed by SIGABRT")
 
 
 def test_the_gravest_part_decides_for_all_and_ids_start_at_the_repository() -> None:

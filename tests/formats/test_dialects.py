@@ -7,7 +7,20 @@ import json
 from collections.abc import Callable
 from typing import BinaryIO
 
-from ratchet.checks.formats import Parsed, go_json, jest_json, junit, mocha_json, playwright_json, tap, trx, unknown
+from ratchet.checks.formats import (
+    Parsed,
+    cargo,
+    dotnet_xml,
+    go_json,
+    jest_json,
+    junit,
+    mocha_json,
+    nim,
+    playwright_json,
+    tap,
+    trx,
+    unknown,
+)
 from ratchet.core.report import Failure, TestStatus
 
 
@@ -25,6 +38,38 @@ def test_tap_escapes_a_hash_and_a_backslash() -> None:
     assert [(test.id, test.status, test.reason) for test in result.tests] == [
         ("a \\ b # c", TestStatus.SKIPPED, "today")
     ]
+
+
+def test_taps_difference_may_be_a_folded_text_and_a_point_without_words_is_told_by_its_name() -> None:
+    rows = ["not ok 1 - should match", "  ---", "  diff: >", "    --- expected", "", "    +++ actual", "",
+            "    @@ -1,1 +1,1 @@", "", "    -one", "    two", "", "    +three", "  ...", "1..1", ""]  # fmt: skip
+    (test,) = read(tap.parse, "\n".join(rows)).tests
+    assert test.failure
+    assert (test.failure.message, test.failure.expected, test.failure.actual) == ("should match", "one two", "three")
+
+
+def nimble(*said: str) -> Parsed:
+    return read(nim.parse, "".join(f"  Compiling /w/tests/{text}\n" for text in said))
+
+
+def test_a_file_of_nims_that_only_asserts_is_a_test() -> None:
+    good, bad = "   Success: Execution finished", "     Error: Execution failed with exit code 1"
+    died = "Error: unhandled exception: /w/tests/b.nim(7, 10) `1 == 2`  [AssertionDefect]"
+    backend = "(from package p) using c backend"
+    result = nimble(f"a {backend}\n{good}", f"c {backend}\n[Suite] s\n  [OK] t\n{good}", f"b {backend}\n{died}\n{bad}")
+    assert [(test.id, test.file, test.status.value) for test in result.tests] == [
+        ("/w/tests/a.nim", "/w/tests/a.nim", "passed"),
+        ("s::t", "/w/tests/c.nim", "passed"),
+        ("/w/tests/b.nim", "/w/tests/b.nim", "failed"),
+    ]
+    failure = result.tests[2].failure
+    assert failure
+    assert (failure.type, failure.message, failure.line) == ("AssertionDefect", "`1 == 2`", 7)
+
+
+def test_omissions_are_skips_in_rubys_older_summary() -> None:
+    said = "606 tests, 1471 assertions, 1 failures, 0 errors, 2 pendings, 1 omissions, 0 notifications\n"
+    assert read(unknown.parse, said).reported == {"tests": 606, "failed": 1, "errors": 0, "skipped": 3}
 
 
 def test_tap_that_bails_out_has_not_ended_and_keeps_what_came_before() -> None:
@@ -129,11 +174,88 @@ def test_a_go_test_that_is_counted_twice_in_one_run_is_two() -> None:
     assert [(test.id, test.status.value) for test in result.tests] == [("p.TestA", "failed"), ("p.TestA #2", "passed")]
 
 
+def test_a_go_test_whose_process_died_is_named_and_those_that_waited_are_not() -> None:
+    waiting = (("run", "TestA"), ("pause", "TestA"), ("run", "TestB"), ("run", "TestB/inner"))
+    result = read(go_json.parse, go(*waiting, ("fail", "")))
+    assert [(test.id, test.status.value) for test in result.tests] == [("p.TestB/inner", "error")]
+    assert (result.running, result.ended) == (["p.TestB/inner"], False)
+
+
+def test_a_panic_outside_of_a_go_tests_own_goroutine_is_the_tests() -> None:
+    said = "panic: late\n\ngoroutine 8 [running]:\np.TestA.func1()\n\t/w/a_test.go:17 +0x27\n"
+    panic = json.dumps({"Action": "output", "Package": "p", "Test": "TestA", "Output": said}) + "\n"
+    result = read(go_json.parse, go(("run", "TestA")) + panic + go(("fail", "")))
+    failure = result.tests[0].failure
+    assert failure
+    assert (failure.type, failure.message, failure.file, failure.line) == ("panic", "late", "/w/a_test.go", 17)
+    assert result.ended
+
+
+def test_what_a_rust_test_prints_like_a_summary_ends_no_run() -> None:
+    events = [{"type": "suite", "event": "started", "test_count": 1}, {"type": "test", "event": "started", "name": "a"}]
+    forged = "test a ... ok\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n"
+    result = read(cargo.parse, "\n".join(map(json.dumps, events)) + "\n" + forged)
+    assert (result.ended, result.running, result.tests) == (False, ["a"], [])
+
+
 def test_go_events_may_come_without_a_package() -> None:
     rows = [{"Action": "run", "Test": "TestA"}, {"Action": "pass", "Test": "TestA"}, {"Action": "pass"}]
     result = read(go_json.parse, "\n".join(map(json.dumps, rows)))
     assert result.ended
     assert [test.id for test in result.tests] == ["TestA"]
+
+
+def test_nunit_3_names_cases_in_full_and_an_assembly_that_it_cannot_run() -> None:
+    stack = "   at A.B.Adds() in /w/B.cs:line 12&#10;"
+    document = f"""<test-run total="3" passed="1" failed="1" skipped="0" inconclusive="1">
+      <test-suite type="Assembly" fullname="gone.dll" label="Invalid" result="Failed"><reason><message>no file</message>
+      </reason></test-suite><test-suite type="TestFixture" classname="A.B">
+      <test-case name="Good(1)" fullname="A.B.Good(1)" classname="A.B" result="Passed" duration="0.5"/>
+      <test-case name="Adds" fullname="A.B.Adds" classname="A.B" result="Failed"><assertions><assertion>
+      <message>  Expected: 4&#10;  But was:  3</message></assertion></assertions><failure>
+      <message>  Expected: 4&#10;  But was:  3&#10;</message><stack-trace>{stack}</stack-trace></failure></test-case>
+      <test-case name="Odd" fullname="A.B.Odd" classname="A.B" result="Inconclusive"><reason><message>why</message>
+      </reason></test-case></test-suite></test-run>"""
+    result = read(dotnet_xml.parse, document)
+    assert [(test.id, test.name, test.status.value, test.reason) for test in result.tests] == [
+        ("A.B.Good(1)", "Good(1)", "passed", ""),
+        ("A.B.Adds", "Adds", "failed", ""),
+        ("A.B.Odd", "Odd", "skipped", "why"),
+    ]
+    failure = result.tests[1].failure
+    assert failure
+    assert (failure.expected, failure.actual, failure.file, failure.line) == ("4", "3", "/w/B.cs", 12)
+    assert failure.message.count("Expected") == 1
+    assert [(error.file, error.message) for error in result.collection_errors] == [("gone.dll", "no file")]
+    assert (result.ended, result.reported) == (True, {"tests": 3, "passed": 1, "failed": 1, "skipped": 1})
+
+
+def test_early_nunit_may_say_no_more_than_whether_a_case_was_executed() -> None:
+    document = """<test-results total="3"><test-suite><results><test-case name="A.good" executed="True"/>
+      <test-case name="A.left" executed="False"><reason><message>later</message></reason></test-case>
+      <test-case name="A.bad" executed="True"><failure><message>no</message></failure></test-case>
+      <test-case name="A.off" result="Error"><failure><message>boom</message></failure></test-case>
+      </results></test-suite></test-results>"""
+    result = read(dotnet_xml.parse, document)
+    assert [test.status.value for test in result.tests] == ["passed", "skipped", "failed", "error"]
+    assert result.ended
+
+
+def test_xunits_own_file_has_cases_in_collections_and_errors_beside_them() -> None:
+    document = """<assemblies><assembly total="2" passed="0" failed="1" skipped="1"><errors>
+      <error type="fixture-cleanup" name="Db"><failure exception-type="System.Exception"><message>locked</message>
+      </failure></error></errors><collection><test name="A.B.Adds(n: 1)" type="A.B" method="Adds" time="0.1"
+      result="Fail"><failure exception-type="Xunit.Sdk.EqualException"><message>Assert.Equal() Failure&#10;Expected: 4
+Actual:   3</message><stack-trace>at A.B.Adds(Int32 n) in C:\\w\\B.cs:line 7</stack-trace></failure></test>
+      <test name="A.B.Later" type="A.B" method="Later" result="Skip"><reason>slow</reason></test>
+      </collection></assembly></assemblies>"""
+    result = read(dotnet_xml.parse, document)
+    first, second = result.tests
+    assert (first.id, second.status.value, second.reason) == ("A.B.Adds(n: 1)", "skipped", "slow")
+    assert first.failure
+    assert (first.failure.type, first.failure.expected, first.failure.line) == ("Xunit.Sdk.EqualException", "4", 7)
+    assert [(error.file, error.type) for error in result.collection_errors] == [("Db", "System.Exception")]
+    assert result.reported == {"tests": 2, "passed": 0, "failed": 1, "skipped": 1}
 
 
 def dotnet(results: str, counters: str, info: str) -> Parsed:

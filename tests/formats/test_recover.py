@@ -345,3 +345,12 @@ def test_the_rarest_character_of_a_needle_is_one_of_it() -> None:
 def test_a_pattern_for_a_line_is_tried_at_each_line_that_has_its_words() -> None:
     text = "assert nothing\n  assert 1 == 2\nE   assert 3 == 4"
     assert values.comparison(text) == ("4", "3", "==")
+
+
+def test_what_is_foreign_is_so_on_windows_too() -> None:
+    stack = "Error: no\n    at f (C:\\w\\node_modules\\lib\\a.js:3:5)\n    at g (C:\\w\\test\\b.js:7:1)\n"
+    assert [(frame.file, frame.line) for frame in recover.frames(stack)] == [("C:\\w\\test\\b.js", 7)]
+
+
+def test_a_file_of_darts_may_have_backslashes() -> None:
+    assert recover.frames("test\\main_test.dart 13:9  main.<fn>.<fn>\n")[0].line == 13

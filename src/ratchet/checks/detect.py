@@ -8,15 +8,9 @@ from pathlib import Path
 import msgspec
 
 from ratchet.checks import Runner, Strength, Target
-from ratchet.checks.project import Project
+from ratchet.checks.project import Project, is_aside
 from ratchet.checks.registry import runner, runners
 from ratchet.checks.run import COMMAND
-
-# Below these lie projects beside the project. They count where there is nothing else.
-_ASIDE = {
-    "examples", "example", "samples", "demo", "demos", "fuzz", "fuzzing", "bench", "benches", "benchmark",
-    "benchmarks", "template", "templates", "playground", "sandbox",
-}  # fmt: skip
 
 
 def detect(folder: Path, *, command: str = "", tests: list[str] | None = None, runner_name: str = "") -> list[Target]:
@@ -27,7 +21,7 @@ def detect(folder: Path, *, command: str = "", tests: list[str] | None = None, r
     names = [runner_name] if runner_name else list(runners())
     found = [target for name in names for target in _surest(runner(name), project)]
     kept = _one_of_each_family(found)
-    kept = [target for target in kept if not _is_aside(target)] or kept
+    kept = [target for target in kept if not is_aside(target.root)] or kept
     kept = [target for target in kept if not _covered(target, kept)] or kept
     kept = [target for target in kept if not _is_explained(target, kept)] or kept
     kept = [msgspec.structs.replace(target, command=_leaving_out(target, kept)) for target in kept]
@@ -74,28 +68,40 @@ def _one_of_each_family(found: list[Target]) -> list[Target]:
 
 
 def _covered(target: Target, others: list[Target]) -> bool:
-    """A runner that goes into folders below has these tests already, unless the folder is configured by itself."""
+    """A runner that goes into folders below has these tests already, unless the folder is configured by itself.
+
+    A runner that the folder above only depends on is there for the packages below which say how they use it.
+    """
+    if _is_for_those_below(target, others):
+        return True
     above = [other for other in others if _is_above(other, target) and _same_kind(other, target)]
-    return any(_goes_down(other) for other in above) and not (
+    return any(_goes_down(other) and not _is_for_those_below(other, others) for other in above) and not (
         target.runner == "pytest" and target.strength >= Strength.CONFIG
     )
 
 
-def _is_aside(target: Target) -> bool:
-    """What is shown or measured with a project has tests of its own seldom, and dependencies of its own always."""
-    return any(part in _ASIDE for part in Path(target.root).parts)
+def _is_for_those_below(target: Target, others: list[Target]) -> bool:
+    return target.strength is Strength.DEPENDENCY and any(
+        other.runner == target.runner and _is_above(target, other) and other.strength >= Strength.SCRIPT
+        for other in others
+        if target.language == "javascript"
+    )
 
 
 def _is_explained(target: Target, kept: list[Target]) -> bool:
     """A command that nobody recognises is run only where nothing better is known: it mostly starts the others.
 
-    Tests in a browser are no answer to what a test script does.
+    Tests in a browser are no answer to what a test script does, unless it is them that it starts.
     """
-    others = [other for other in kept if other.runner not in (COMMAND, "playwright")]
+    others = [other for other in kept if other.runner != COMMAND and not _is_in_a_browser(other)]
     return target.runner == COMMAND and any(
         other.root == target.root or _is_above(target, other) or (_is_above(other, target) and _goes_down(other))
         for other in others
     )
+
+
+def _is_in_a_browser(target: Target) -> bool:
+    return target.runner == "playwright" and target.strength is not Strength.SCRIPT
 
 
 def _goes_down(target: Target) -> bool:

@@ -23,7 +23,7 @@ PLAIN_LOG = "log"  # the runner's name where failures were only named, in text
 _WITHIN = " \u203a "  # jest tells a failure twice: in its list, and by its whole name
 _FORMATS = (
     "junit", "trx", "tap", "go_json", "cargo", "jest_json", "mocha_json", "rspec_json", "playwright_json", "dart_json",
-    "gtest_json", "catch2_xml", "doctest_xml", "teamcity", "minitest", "exunit", "gleam", "zig", "nim",
+    "gtest_json", "catch2_xml", "doctest_xml", "dotnet_xml", "teamcity", "minitest", "exunit", "gleam", "zig", "nim",
 )  # fmt: skip
 # What CI systems put before every line.
 _STAMP = re.compile(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Iterator
 from functools import cached_property
@@ -20,6 +21,12 @@ _SKIPPED = {
 }  # fmt: skip
 # Whole projects that lie below a project's tests are what it tests with, not what it is tested by.
 _DATA_OF_TESTS = {"projects", "data", "examples"}
+# Below these lie projects beside the project. They count where there is nothing else.
+_ASIDE = {
+    "examples", "example", "samples", "demo", "demos", "fuzz", "fuzzing", "bench", "benches", "benchmark",
+    "benchmarks", "template", "templates", "playground", "sandbox",
+}  # fmt: skip
+_SHOWN = re.compile(r"(?:samples?|examples?|demos?)[-_]")
 _FILES_MAX = 50_000
 _READ_MAX = 200_000
 
@@ -86,6 +93,11 @@ class Project:
         except ValueError:
             return {}
         return value if isinstance(value, dict) else {}
+
+
+def is_aside(folder: str) -> bool:
+    """What is shown or measured with a project has tests of its own seldom, and dependencies of its own always."""
+    return any(part in _ASIDE or _SHOWN.match(part) for part in PurePosixPath(folder).parts)
 
 
 def root_of(path: str) -> str:

@@ -1,11 +1,12 @@
 """What our own reporters write, whatever the runner: one JSON record a line, between a start and an end with a nonce.
 
     {"kind": "start", "nonce", "version"}     {"kind": "collected", "ids"}     {"kind": "end", "nonce", "exit"}
-    {"kind": "test_start", "id"}              {"kind": "test_over", "id"}
+    {"kind": "test_start", "id"}              {"kind": "test_over", "id", "outcome"?}
     {"kind": "phase", "id", "when", "outcome": passed|failed|skipped|rerun, "duration", "file", "line", "name", …}
     {"kind": "broken", "file", "line", "column", "type", "message"}
 
-A test is over with its teardown, or with the phase that says `"last": true`.
+A test is over with its teardown, or with the phase that says `"last": true`. What a test's own process says of its
+outcome counts where that process died before its runner could tell more.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ratchet.checks.formats import Parsed
 from ratchet.core.report import Diagnostic, Failure, Frame, TestResult, TestStatus
 
 CHANNEL = "records.ndjson"
+CRASHED = "Crashed"  # the type of what is told of a file whose process died
 _LINE_MAX = 4_000_000
 _PHASES = ("setup", "call", "teardown")
 Row = dict[str, Any]
@@ -43,6 +45,7 @@ class Reader:
         self.broken: list[Diagnostic] = []
         self.collected: list[str] | None = None
         self.running: list[str] = []
+        self.inside: dict[str, str] = {}
         self.started, self.end, self.torn, self.forged = False, None, 0, ""  # type: bool, Row | None, int, str
 
     def take(self, line: bytes) -> None:
@@ -60,7 +63,8 @@ class Reader:
             self.end = row
 
     def _collected(self, row: Row) -> None:
-        self.collected = [*(self.collected or []), *map(str, row["ids"])]
+        self.collected = self.collected or []
+        self.collected += map(str, row["ids"])
 
     def _test_start(self, row: Row) -> None:
         if row["id"] not in self.running:
@@ -69,6 +73,8 @@ class Reader:
     def _test_over(self, row: Row) -> None:
         if row["id"] in self.running:
             self.running.remove(row["id"])
+        if row.get("outcome"):
+            self.inside[row["id"]] = row["outcome"]
 
     def _broken(self, row: Row) -> None:
         names = ("file", "line", "column", "type", "message")
@@ -109,14 +115,32 @@ class Reader:
         return self.collected is None or self.collected.count(name) > self.twins.get(name, 1)
 
     def parsed(self, *, exit_code: int | None, stopped: bool) -> Parsed:
+        running = [name for name in self.running if not any(other.startswith(f"{name}::") for other in self.running)]
+        # A runner that outlived the process of a test may well say its end: the test's is still missing.
+        ended = self.started and self.end is not None and not running
+        died = _of_dead(self.broken, running)
+        cut = not ended or any(error.type == CRASHED for error in self.broken)
         return Parsed(
-            tests=list(self.tests.values()),
-            collection_errors=self.broken,
-            # A runner that outlived the process of a test may well say its end: the test's is still missing.
-            ended=self.started and self.end is not None and not self.running,
+            tests=[*self.tests.values(), *(self._told_inside() if cut else []), *died.values()],
+            collection_errors=[
+                error for error in self.broken if error.file not in {test.file for test in died.values()}
+            ],
+            ended=ended,
             notes=self._notes(exit_code, stopped),
-            running=self.running,
+            running=running,
         )
+
+    def _told_inside(self) -> list[TestResult]:
+        """Tests that were over before their process died, and of which the runner never heard."""
+        unheard = {name: outcome for name, outcome in self.inside.items() if name not in self.tests}
+        return [
+            _nameable(
+                name,
+                TestStatus.PASSED if outcome == "passed" else TestStatus.FAILED,
+                None if outcome == "passed" else Failure(message="it failed, and then its process died"),
+            )
+            for name, outcome in unheard.items()
+        ]
 
     def _notes(self, exit_code: int | None, stopped: bool) -> list[str]:
         """Where the channels contradict each other. Each note makes the run inconsistent, whatever its exit code."""
@@ -129,6 +153,23 @@ class Reader:
         if self.forged:
             notes.append(f"reported as passed although it raised: {self.forged}")
         return notes
+
+
+def _of_dead(broken: list[Diagnostic], running: list[str]) -> dict[str, TestResult]:
+    """The tests that ran in a process of which only the end is known: it is theirs."""
+    found: dict[str, TestResult] = {}
+    for error in broken:
+        for name in running if error.type == CRASHED else []:
+            if name.startswith(f"{error.file}::"):
+                failure = Failure(type=error.type, message=error.message, file=error.file)
+                found[name] = _nameable(name, TestStatus.ERROR, failure)
+    return found
+
+
+def _nameable(name: str, status: TestStatus, failure: Failure | None) -> TestResult:
+    file, _, path = name.partition("::")
+    *suite, own = path.split(" > ")
+    return TestResult(id=name, name=own, suite=suite, file=file, status=status, failure=failure)
 
 
 def _test(name: str, phases: list[Row]) -> TestResult:

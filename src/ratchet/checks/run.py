@@ -14,6 +14,7 @@ import msgspec
 
 from ratchet.checks import Results, Runner, Session, Step, Target, tools
 from ratchet.checks.bodies import with_bodies
+from ratchet.checks.formats import Parsed
 from ratchet.checks.inventory import complete
 from ratchet.checks.paths import relative
 from ratchet.checks.project import Project
@@ -104,11 +105,12 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
             try:
                 finished = await self._steps(steps, session, log)
             except ProgramMissing as error:
-                return _cannot(target, steps, f"{error.message.strip()}; {error.hint}{_prepared(target)}")
+                return _cannot(target, f"{error.message.strip()}; {error.hint}{_prepared(target)}")
             report = _conclude(target, how, session, finished, log=log, began=began)
             said = _tail(session, steps, log, began) if report.status is not ReportStatus.PASSED else ""
             if absent := _absent(report, said):
-                return _cannot(target, steps, f"{absent}; install what is missing{_prepared(target)}", said)
+                return _cannot(target, f"{absent}; install what is missing{_prepared(target)}", said)
+            report = _placed(report, said, session.folder)
             if not session.only:
                 report = complete(report, target, Project(session.folder))
             return msgspec.structs.replace(report, output=said) if said else report
@@ -151,7 +153,7 @@ def _conclude(
     )
     parsed = relative(how.parse(results), session.folder)
     if asked := getattr(how, "asked", None):
-        parsed.tests = asked(parsed.tests, session.only)
+        parsed = _only_asked(parsed, asked(parsed.tests, session.only))
     why = "silence" if any(each.silent for each in finished) else "timeout"
     report = conclude(
         runner=target.runner,
@@ -175,6 +177,30 @@ def _conclude(
     return names_running(report)
 
 
+def _placed(report: Report, said: str, folder: Path) -> Report:
+    """The one test that the runner died in with where it died, if the last words of the runner say so."""
+    lost = [test for test in report.tests if test.id in report.running]
+    if report.status is not ReportStatus.CRASHED or len(lost) != 1 or not (failure := lost[0].failure) or failure.line:
+        return report
+    from ratchet.checks.formats import recover  # noqa: PLC0415 — many patterns, seldom needed
+
+    frames = recover.frames(said)
+    known = msgspec.structs.replace(failure, frames=frames, file="")
+    (test,) = relative(Parsed(tests=[msgspec.structs.replace(lost[0], failure=known)]), folder).tests
+    if not test.failure or not test.failure.frames:
+        return report
+    return msgspec.structs.replace(report, tests=[test if each is lost[0] else each for each in report.tests])
+
+
+def _only_asked(parsed: Parsed, kept: list[TestResult]) -> Parsed:
+    """With these tests; the others are not in the runner's own counts either, if it counted them."""
+    gone = len(parsed.tests) - len(kept)
+    lower = {
+        name: max(0, count - gone) for name, count in parsed.reported.items() if gone and name in ("tests", "skipped")
+    }
+    return msgspec.structs.replace(parsed, tests=kept, reported=parsed.reported | lower)
+
+
 def _prepared(target: Target) -> str:
     """A runner that is not there is mostly a project that was not set up."""
     return f", or set the project up first: {' && '.join(target.setup)}" if target.setup else ""
@@ -185,6 +211,7 @@ _ABSENT = re.compile(
     r"(?m)^\S*python\S*: (?P<module>No module named [\w.]+)$"
     r"|^(?:error: )?(?P<command>no such (?:sub)?command: [`'\w-]+)"
     r"|^(?:/bin/)?(?:ba|da)?sh: (?:line )?\d+: (?P<shell>[\w./-]+): (?:command )?not found$"
+    r"|^rake aborted!\n(?P<rake>LoadError: cannot load such file -- \S+)$"
     r"|^bundler: command not found: (?P<gem>\S+)$"
     r"|^(?P<needs>"
     r"Could not find .+ in (?:any of the sources|locally installed gems).*"
@@ -205,14 +232,14 @@ def _absent(report: Report, said: str) -> str:
         return ""
     if name := found.group("shell") or found.group("gem"):
         return f"{name} is not there"
-    return str(found.group("module") or found.group("command") or found.group("needs"))
+    return str(found.group("rake") or found.group("module") or found.group("command") or found.group("needs"))
 
 
-def _cannot(target: Target, steps: list[Step], why: str, said: str = "") -> Report:
+def _cannot(target: Target, why: str, said: str = "") -> Report:
     return Report(
         runner=target.runner,
         root=target.root,
-        command=steps[0].argv if steps else target.command,
+        command=target.command,
         status=ReportStatus.ERROR,
         notes=[why],
         output=said,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
 from typing import Any
@@ -25,12 +25,18 @@ _UNWANTED = {
 }  # fmt: skip
 
 
-def commands(table: dict[str, Any]) -> list[list[str]]:
-    """The commands that the test script comes down to: scripts call scripts, and check style before they test."""
+Matches = Callable[[str], bool]
+
+
+def commands(table: dict[str, Any], matches: Matches = bool) -> list[list[str]]:
+    """The commands that the test script comes down to: scripts call scripts, and check style before they test.
+
+    `matches` says whether a pattern has files: one that has none is left to the runner as it is written.
+    """
     known = table.get("scripts")
     scripts = {name: text for name, text in known.items() if isinstance(text, str)} if isinstance(known, dict) else {}
     first = next((name for name in ("test", "test:unit", "unit", "tests") if name in scripts), "")
-    return list(_expanded(scripts, first, [], {first})) if first else []
+    return list(_expanded(scripts, first, [], {first}, matches)) if first else []
 
 
 def start_of(words: list[str], programs: Collection[str]) -> int | None:
@@ -58,14 +64,16 @@ def options_only(arguments: list[str], valued: Collection[str]) -> list[str]:
     return [word for word, before in zip(arguments, after, strict=False) if word.startswith("-") or before in valued]
 
 
-def _expanded(scripts: dict[str, str], name: str, more: list[str], seen: set[str]) -> Iterator[list[str]]:
-    found = list(_split(scripts[name]))
+def _expanded(
+    scripts: dict[str, str], name: str, more: list[str], seen: set[str], matches: Matches
+) -> Iterator[list[str]]:
+    found = list(_split(scripts[name], matches))
     for number, words in enumerate(found, start=1):
         own = [*words, *more] if number == len(found) else words
         called = _called(own, scripts)
         for inner in [each for each in called if each not in seen]:
             seen.add(inner)
-            yield from _expanded(scripts, inner, own[own.index("--") + 1 :] if "--" in own else [], seen)
+            yield from _expanded(scripts, inner, own[own.index("--") + 1 :] if "--" in own else [], seen, matches)
         if not called:
             yield own
 
@@ -73,7 +81,7 @@ def _expanded(scripts: dict[str, str], name: str, more: list[str], seen: set[str
 def _called(words: list[str], scripts: dict[str, str]) -> list[str]:
     """The scripts of this package that a command runs."""
     named = [word for word in words[1:] if not word.startswith("-") and word not in ("run", "run-script", "exec")]
-    if words[0] in _SEVERAL:
+    if words[0] in _SEVERAL or words[0].startswith("npm-run-"):
         wanted = [word.removeprefix("npm:") for word in named]
         return [name for pattern in wanted for name in scripts if fnmatch(name, pattern)]
     if words[0] not in ("npm", "pnpm", "yarn", "bun") or words[1:2] == ["exec"] or words[:2] == ["bun", "test"]:
@@ -82,11 +90,11 @@ def _called(words: list[str], scripts: dict[str, str]) -> list[str]:
     return [name for name in named[:1] if name in scripts] if not elsewhere else []
 
 
-def _split(script: str) -> Iterator[list[str]]:
+def _split(script: str, matches: Matches) -> Iterator[list[str]]:
     words: list[str] = []
     for token in _TOKEN.finditer(script):
         if token.group("word"):
-            words.append("".join(_unquoted(piece) for piece in _PIECE.finditer(token.group("word"))))
+            words.append(_word(token.group("word"), matches))
         elif words:
             yield _without_redirection(words)
             words = []
@@ -94,11 +102,18 @@ def _split(script: str) -> Iterator[list[str]]:
         yield _without_redirection(words)
 
 
+def _word(text: str, matches: Matches) -> str:
+    """A shell's `**` is no more than its `*`; one in quotes, or without files, is left to the runner, whose it is."""
+    pieces = list(_PIECE.finditer(text))
+    shells = "".join(_unquoted(piece).replace("**", "*" if piece.group("bare") else "**") for piece in pieces)
+    whole = "".join(map(_unquoted, pieces))
+    return shells if shells == whole or matches(shells) else whole
+
+
 def _unquoted(piece: re.Match[str]) -> str:
-    """A shell's `**` is no more than its `*`; one in quotes is left to the runner, whose it is."""
     bare = piece.group("bare")
     if bare is not None:
-        return bare.replace("**", "*")
+        return bare
     return piece.group("hard") or re.sub(r"\\(.)", r"\1", piece.group("soft") or "") or piece.group("one") or ""
 
 

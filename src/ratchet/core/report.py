@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
+from signal import Signals
 
 import msgspec
 
@@ -117,7 +118,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     todo: int = 0
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Part(msgspec.Struct, frozen=True, kw_only=True):
     """One target of a report over several: how its own run went."""
 
     runner: str
@@ -129,9 +130,10 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     duration_s: float = 0.0
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`reported` is the runner's own summary, a cross-check; `running` names what ran when the runner died.
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Written with all its fields, whatever happened: who reads one need not ask which are there.
 
+    `reported` is the runner's own summary, a cross-check; `running` names what ran when the runner died.
     With several targets `parts` has one entry for each, and everything else is theirs together.
     """
 
@@ -306,20 +308,30 @@ def _against_exit(totals: Totals, broken_files: int, exit_code: int | None) -> s
     return f"{what}, yet the command ended with {exit_code}"
 
 
+# Before the colons stands a file, and not a module as in Rust's names.
+_IN_FILE = re.compile(r"[^:]*\.\w+::")
+
+
+def _death(report: Report) -> str:
+    if report.signal:
+        return f"was killed by {Signals(report.signal).name if report.signal in {*Signals} else report.signal}"
+    return "died" if report.exit_code is None else f"died (exit code {report.exit_code})"
+
+
 def names_running(report: Report) -> Report:
     """A test that was running when the run was stopped or died gets a result of its own: it is the first suspect."""
     if report.status not in (ReportStatus.TIMEOUT, ReportStatus.CRASHED) or not report.running:
         return report
     hung = report.status is ReportStatus.TIMEOUT
-    how = "was still running when the time ran out" if hung else "was running when the runner died"
+    how = "was still running when the time ran out" if hung else f"was running when the runner {_death(report)}"
     kind = "Hung" if hung else "Crashed"
     known = {test.id for test in report.tests}
     lost = [
         TestResult(
             id=name,
             status=TestStatus.ERROR,
-            file=name.partition("::")[0] if "::" in name else "",
-            name=name.rpartition("::")[2],
+            file=name.partition("::")[0] if _IN_FILE.match(name) else "",
+            name=name.rpartition("::")[2] if "::" in name else "",
             failure=Failure(type=kind, message=f"{name} {how}"),
         )
         for name in report.running

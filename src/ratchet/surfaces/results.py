@@ -7,8 +7,9 @@ import shlex
 from collections.abc import Iterator
 
 from ratchet.checks import Target
+from ratchet.checks.formats.text import plain
 from ratchet.checks.registry import runner
-from ratchet.core.report import RED, Failure, Report, ReportStatus, TestResult, TestStatus, broken, wanted
+from ratchet.core.report import RED, Diagnostic, Failure, Report, ReportStatus, TestResult, TestStatus, broken, wanted
 from ratchet.suite import Outcome
 from ratchet.surfaces.paint import Paint, Tone
 
@@ -31,18 +32,38 @@ def view(outcome: Outcome, paint: Paint) -> Iterator[str]:
     yield from _parts(report, paint)
     for note in report.notes:
         yield f"{paint(Tone.WARN, '!')} {note}"
-    if report.output and not red and not broken(report):
-        yield from (paint(Tone.DIM, f"  | {line}") for line in report.output.splitlines()[-_OUTPUT_LINES:])
+    if report.output and not _is_explained(report):
+        said = [line for line in plain(report.output).splitlines() if line.strip()]
+        yield from (paint(Tone.DIM, f"  | {line}") for line in said[-_OUTPUT_LINES:])
     yield from _delta(outcome)
     yield _summary(report, paint)
+
+
+def _is_explained(report: Report) -> bool:
+    """Whether what is told of the tests says it all; of a crash only its place does, else the runner's last words."""
+    if report.status is ReportStatus.CRASHED:
+        return any(test.failure and test.failure.file for test in report.tests if test.id in report.running)
+    return any(test.status in RED for test in report.tests) or bool(broken(report))
 
 
 def _broken(report: Report, paint: Paint) -> Iterator[str]:
     for error in broken(report):
         place = ":".join(str(part) for part in (error.file, error.line, error.column) if part)
-        yield f"{paint(Tone.BAD, '✘')} {place} does not load"
-        yield f"    {error.type}: {error.message}".rstrip(": ")
+        yield f"{paint(Tone.BAD, '✘')} {place or 'the run'} {_trouble(error, report)}"
+        said = f"{error.type}: {error.message}".strip(": \n").splitlines()
+        yield from (f"    {line}".rstrip() for line in said[:_OUTPUT_LINES])
         yield ""
+
+
+def _trouble(error: Diagnostic, report: Report) -> str:
+    """A file whose tests have results was loaded: what is told of it happened beside them."""
+    if error in report.compile_errors:
+        return "does not compile"
+    return "went wrong outside of its tests" if _is_beside(error, report) else "does not load"
+
+
+def _is_beside(error: Diagnostic, report: Report) -> bool:
+    return not error.file or any(test.file == error.file for test in report.tests)
 
 
 def _failure(test: TestResult, outcome: Outcome, paint: Paint) -> Iterator[str]:
@@ -58,7 +79,7 @@ def _failure(test: TestResult, outcome: Outcome, paint: Paint) -> Iterator[str]:
     for frame in reversed(failure.frames[-4:]):
         yield paint(Tone.DIM, f"    at {frame.file}:{frame.line}{f' in {frame.function}' if frame.function else ''}")
     if not failure.frames and failure.file:
-        yield paint(Tone.DIM, f"    at {failure.file}:{failure.line}")
+        yield paint(Tone.DIM, f"    at {failure.file}{f':{failure.line}' if failure.line else ''}")
     for name, said in (("stdout", test.stdout), ("stderr", test.stderr)):
         if said.strip():
             yield paint(Tone.DIM, f"    {name}:")
@@ -71,6 +92,7 @@ def _failure(test: TestResult, outcome: Outcome, paint: Paint) -> Iterator[str]:
 def _values(failure: Failure, paint: Paint) -> Iterator[str]:
     expected, actual = wanted(failure), failure.actual
     if expected is None and actual is None:
+        yield from failure.diff.splitlines() if failure.diff not in failure.message else ()
         return
     long = "\n" in f"{expected}{actual}" or len(f"{expected}{actual}") > 160
     if long and expected is not None and actual is not None:
@@ -137,7 +159,8 @@ def _delta(outcome: Outcome) -> Iterator[str]:
 
 
 def _summary(report: Report, paint: Paint) -> str:
-    totals = report.totals
+    totals, outside = report.totals, report.collection_errors
+    beside = sum(_is_beside(error, report) for error in outside)
     named = {
         "failed": totals.failed,
         "errors": totals.errors,
@@ -146,7 +169,9 @@ def _summary(report: Report, paint: Paint) -> str:
         "expected to fail": totals.xfailed,
         "unexpectedly passed": totals.xpassed,
         "to do": totals.todo,
-        "files not loaded": len(broken(report)),
+        "files not compiled": len({error.file for error in report.compile_errors}),
+        "files not loaded": len(outside) - beside,
+        "errors outside of tests": beside,
     }
     counts = ", ".join(f"{count} {name}" for name, count in named.items() if count) or "no tests"
     tone = Tone.GOOD if report.status is ReportStatus.PASSED else Tone.BAD

@@ -46,6 +46,7 @@ class _Cargo:
         self.suites = 0
         self.results = 0
         self.announced = 0
+        self.told_by_events = False  # then the text between them is the tests' own, whatever it looks like
         self.reported: dict[str, int] = {}
         self.running: dict[str, bool] = {}
         self.scan = compiler.Scan()
@@ -62,7 +63,7 @@ class _Cargo:
             self._test_event(row)
         elif row.get("type") == "suite":
             self._suite_event(row)
-        elif not row:
+        elif not row and not self.told_by_events:
             self._text(line)
 
     # --- JSON
@@ -78,8 +79,10 @@ class _Cargo:
     def _suite_event(self, row: loose.Table) -> None:
         event = row.get("event")
         if event == "started":
+            self.told_by_events = True
             self._begin(loose.whole(row, "test_count"))
         elif event in {"ok", "failed"}:
+            self.told_by_events = False
             self._result(*(loose.whole(row, key) for key in ("passed", "failed", "ignored")))
 
     def _test_event(self, row: loose.Table) -> None:
@@ -216,7 +219,8 @@ class _Cargo:
 
     def _notes(self) -> list[str]:
         if self.suites == self.results and self.announced > len(self.tests):
-            return [f"{self.announced} tests were announced, {len(self.tests)} reported"]
+            unheard = f", and nothing of {', '.join(list(self.running)[:3])}" if self.running else ""
+            return [f"{self.announced} tests were announced, {len(self.tests)} reported{unheard}"]
         return []
 
 

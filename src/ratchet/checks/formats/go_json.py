@@ -15,6 +15,7 @@ _STATUS = {"pass": TestStatus.PASSED, "fail": TestStatus.FAILED, "skip": TestSta
 _ACTIONS = {*_STATUS, "start", "run", "output"}  # `go tool test2json` alone knows no package
 _FRAMING = re.compile(r"^\s*(?:=== (?:RUN|PAUSE|CONT|NAME)|--- (?:PASS|FAIL|SKIP|BENCH):)")
 _BUILD_FAILED = re.compile(r"^FAIL\s+(\S+) \[(build failed|setup failed)\]")
+_SIGNAL = re.compile(r"^(SIG[A-Z]{2,8}): [a-z]", re.M)
 _PLACE = re.compile(r"^ {4,}(?P<file>[^\s:]+\.go):(?P<line>\d{1,9}): ?(?P<message>.*)")
 
 
@@ -43,6 +44,8 @@ class _Go:
         self.packages: dict[str, _Package] = {}
         self.scan = compiler.Scan()
         self.unbuilt: dict[str, bool] = {}
+        self.paused: set[tuple[str, str]] = set()
+        self.died: dict[str, bool] = {}  # each with whether its output says why
 
     def line(self, line: str) -> None:
         event = loose.row(line)
@@ -79,6 +82,8 @@ class _Go:
             self.outputs[package, name] = Ends()
         elif action == "output":
             self._output(package, name, loose.text(event, "Output"))
+        elif action in {"pause", "cont"}:
+            (self.paused.add if action == "pause" else self.paused.discard)((package, name))
         elif action in _STATUS:
             self._over(package, name, _STATUS[action], loose.number(event, "Elapsed"))
 
@@ -89,16 +94,41 @@ class _Go:
             known.ended, known.failed = True, action == "fail"
             if event.get("FailedBuild"):
                 self.unbuilt[package] = True
+            self._cut_off(package, known)
 
     def _output(self, package: str, name: str, text: str) -> None:
         kept = self.outputs.setdefault((package, name), Ends())
         if not _FRAMING.match(text):
             kept.add(text)
 
-    def _over(self, package: str, name: str, status: TestStatus, elapsed_s: float) -> None:
+    def _cut_off(self, package: str, known: _Package) -> None:
+        """The package is over and these tests are not: they were running when its process panicked, left or was killed.
+
+        Those that waited for their turn, or for a test inside them, are not to blame.
+        """
+        open_ones = [name for place, name in self.outputs if place == package]
+        waiting = [name for name in open_ones if (package, name) in self.paused]
+        for name in open_ones:
+            around = any(other.startswith(f"{name}/") for other in open_ones)
+            if known.failed and name not in waiting and not around:
+                self._died(package, name, plain(known.output.text()))
+            self.outputs.pop((package, name), None)
+
+    def _died(self, package: str, name: str, said: str) -> None:
+        output = plain(self.outputs[package, name].text())
+        fault = next((text for text in (output, said) if _kind(text)), "")
+        self.died[f"{package}.{name}" if package else name] = bool(fault)
+        message = " ".join(["it was running when the process of its package ended", *_end(said)])
+        failure = _failure(fault) if fault else Failure(type="Crashed", message=message)
+        self._over(package, name, TestStatus.ERROR, 0.0, failure)
+
+    def _over(
+        self, package: str, name: str, status: TestStatus, elapsed_s: float, failure: Failure | None = None
+    ) -> None:
         kept = self.outputs.pop((package, name), None)
         output = plain(kept.text()) if kept else ""
-        failure = _failure(output) if status is TestStatus.FAILED else None
+        if status is TestStatus.FAILED:
+            failure = _failure(output)
         self.packages[package].red |= failure is not None
         self._add(
             self.packages[package].run,
@@ -132,9 +162,11 @@ class _Go:
             tests=distinct(self.tests),
             collection_errors=broken,
             compile_errors=self._compile_errors(),
-            ended=bool(self.packages or self.unbuilt) and all(known.ended for known in self.packages.values()),
+            ended=bool(self.packages or self.unbuilt)
+            and all(known.ended for known in self.packages.values())
+            and all(self.died.values()),
             partial=any(not known.ended for known in self.packages.values()),
-            running=[f"{package}.{name}" if package else name for package, name in self.outputs],
+            running=[*self.died, *(f"{package}.{name}" if package else name for package, name in self.outputs)],
         )
 
     def _compile_errors(self) -> list[Diagnostic]:
@@ -160,7 +192,7 @@ class _Go:
 def _failure(output: str) -> Failure:
     """The first line that names a place is the message; a panic or a race counts before it."""
     kind = _kind(output)
-    if kind == "panic":
+    if kind == "panic" or kind.startswith("SIG"):
         return recover.failure(output, message=_panic(output), type=kind)
     place = next((match for row in output.splitlines() if (match := _PLACE.match(row))), None)
     message = _message(output) or ("a subtest failed" if not output.strip() else output.strip())
@@ -173,16 +205,23 @@ def _failure(output: str) -> Failure:
     )
 
 
+def _end(said: str) -> list[str]:
+    """How `go test` says that a process ended, if it does: `(signal: killed)`, `(exit status 3)`."""
+    return [f"({row})" for row in said.splitlines() if row.startswith(("signal: ", "exit status "))][-1:]
+
+
 def _kind(output: str) -> str:
     if re.search(r"^panic: ", output, re.M):
         return "panic"
+    if found := _SIGNAL.search(output):
+        return found.group(1)
     if "WARNING: DATA RACE" in output:
         return "race"
     return "fatal error" if re.search(r"^fatal error: ", output, re.M) else ""
 
 
 def _panic(output: str) -> str:
-    found = re.search(r"^panic: (.+?)(?: \[recovered.*)?$", output, re.M)
+    found = re.search(r"^(?:panic|SIG[A-Z]+): (.+?)(?: \[recovered.*)?$", output, re.M)
     return found.group(1) if found else ""
 
 

@@ -1,4 +1,7 @@
-"""Nim's unittest: `[OK]`, `[FAILED]` and `[SKIPPED]` lines; what a test says stands before its line. It has no end."""
+"""Nim's unittest: `[OK]`, `[FAILED]` and `[SKIPPED]` lines; what a test says stands before its line. It has no end.
+
+`nimble` names each file around them. A file that only asserts is one test, and says so by how it ends.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +16,52 @@ _TEST = re.compile(r"^\s*\[(?P<word>OK|FAILED|SKIPPED)\] (?P<name>.+)$")
 _SUITE = re.compile(r"^\s*\[Suite\] (?P<name>.+)$")
 _RAISED = re.compile(r"Unhandled exception: (?P<message>.*?) \[(?P<type>\w+)\]")
 _TRACE = re.compile(r"^(?P<file>\S+\.nim)\((?P<line>\d{1,9})\) ", re.M)
+_FILE = re.compile(r"^\s*Compiling (?P<file>\S+) \(from package .+\) using \w+ backend$")
+_OVER = re.compile(r"^\s*(?:(?P<good>Success): Execution finished|Error: Execution failed with exit code \d+)$")
+_DIED = re.compile(
+    r"Error: unhandled exception: (?:(?P<file>\S+\.nim)\((?P<line>\d{1,9}), \d+\) )?(?P<message>.*?) +\[(?P<type>\w+)\]"
+)
 _STATUS = {"OK": TestStatus.PASSED, "FAILED": TestStatus.FAILED, "SKIPPED": TestStatus.SKIPPED}
 
 
 def parse(stream: BinaryIO) -> Parsed:
     """Named as the runner takes them, `suite::test`. The text never says that it is complete."""
     tests: list[TestResult] = []
-    suite, body, scan = "", Ends(), compiler.Scan()
+    suite, file, before, body, scan = "", "", 0, Ends(), compiler.Scan()
     for line in lines(stream):
-        if match := _SUITE.match(line):
+        if match := _FILE.match(line):
+            suite, file, before, body = "", f"{match.group('file').removesuffix('.nim')}.nim", len(tests), Ends()
+        elif match := _SUITE.match(line):
             suite, body = match.group("name"), Ends()
         elif match := _TEST.match(line):
-            tests.append(_test(suite, match, body.text()))
+            tests.append(_test(suite, file, match, body.text()))
             body = Ends()
-        elif not scan.line(line):
+        elif file and (match := _OVER.match(line)):
+            tests += _whole(file, tests[before:], body.text(), good=bool(match.group("good")), broken=bool(scan.found))
+            file = ""
+        elif _DIED.search(line) or not scan.line(line):
             body.add(line + "\n")
     return Parsed(tests=tests, compile_errors=scan.found, ended=bool(tests or scan.found))
 
 
-def _test(suite: str, match: re.Match[str], body: str) -> TestResult:
+def _whole(file: str, inner: list[TestResult], body: str, *, good: bool, broken: bool) -> list[TestResult]:
+    """The file as a test, if it has none of its own or if it failed and none of them did."""
+    told = inner if good else [test for test in inner if test.failure]
+    if told or broken:
+        return []
+    died = _DIED.search(body)
+    failure = recover.failure(
+        body,
+        message=died.group("message") if died else body.strip(),
+        type=died.group("type") if died else "",
+        file=(died.group("file") or "") if died else "",
+        line=int(died.group("line") or 0) if died else 0,
+    )
+    status = TestStatus.PASSED if good else TestStatus.FAILED
+    return [TestResult(id=file, name=file, file=file, status=status, failure=None if good else failure)]
+
+
+def _test(suite: str, file: str, match: re.Match[str], body: str) -> TestResult:
     name, status = match.group("name"), _STATUS[match.group("word")]
     failure = _failure(body) if status is TestStatus.FAILED else None
     return TestResult(
@@ -39,7 +69,7 @@ def _test(suite: str, match: re.Match[str], body: str) -> TestResult:
         name=name,
         suite=[suite] if suite else [],
         status=status,
-        file=failure.file if failure else "",
+        file=(failure.file if failure else "") or file,
         failure=failure,
     )
 

@@ -27,7 +27,15 @@ _DEEPEST = 50
 
 def parse(stream: BinaryIO) -> Parsed:
     """The leaves of the document. It has ended when every plan was kept and nobody bailed out."""
-    reader = _Tap()
+    return _read(stream, _Tap())
+
+
+def parse_as_perl(stream: BinaryIO) -> Parsed:
+    """The same as Perl counts: a subtest is one test, however much it holds."""
+    return _read(stream, _Tap(folded=True))
+
+
+def _read(stream: BinaryIO, reader: _Tap) -> Parsed:
     for line in lines(stream):
         reader.line(line)
     return reader.parsed()
@@ -60,7 +68,8 @@ class _Point(msgspec.Struct):
 
 
 class _Tap:
-    def __init__(self) -> None:
+    def __init__(self, *, folded: bool = False) -> None:
+        self.folded = folded  # `prove` says a file's name, and then it is so too
         self.levels: list[_Level] = [_Level()]
         self.point: _Point | None = None
         self.yaml: list[str] | None = None
@@ -199,13 +208,24 @@ class _Tap:
         level = self._level(point.depth)
         named = [_below(point.name, child) for child in point.children]
         level.tests += named
+        if named and point.depth == 0 and (self.folded or self.file):
+            level.tests = [*level.tests[: -len(named)], self._fold(point, named)]
         # node counts a test that has subtests, and does not count a suite.
-        if not named or (point.fields.get("type") != "suite" and "duration_ms" in point.fields):
+        elif not named or (point.fields.get("type") != "suite" and "duration_ms" in point.fields):
             level.tests.append(self._test(point, failing_child=any(c.failure for c in named)))
         elif point.status is TestStatus.FAILED and not any(child.failure for child in named):
             level.tests.append(self._test(point, failing_child=False))
         if point.depth == 0:
             self._publish(level)
+
+    def _fold(self, point: _Point, inner: list[TestResult]) -> TestResult:
+        """A subtest as one test, which failed where the first test in it did."""
+        first = next((test for test in inner if test.failure), None)
+        test = self._test(point, failing_child=first is not None)
+        if not (test.failure and first and first.failure):
+            return test
+        message = f"{' > '.join([*first.suite[1:], first.name])}: {first.failure.message}"
+        return msgspec.structs.replace(test, failure=msgspec.structs.replace(first.failure, message=message))
 
     def _publish(self, level: _Level) -> None:
         for test in level.tests:
@@ -330,7 +350,7 @@ def _failure(point: _Point, failing_child: bool) -> Failure:
     whole = "\n".join([stack, fields.get("diff", ""), *_values(fields), body])
     return recover.failure(
         whole,
-        message=message or _trimmed(body) or f"not ok {point.number}",
+        message=message or _trimmed(body) or point.name or f"not ok {point.number}",
         type=next((fields[key] for key in ("name", "error.name") if fields.get(key, "").endswith("Error")), ""),
         file=file,
         line=line,

@@ -19,7 +19,7 @@ _WORDS = {
     "passed": "passed", "pass": "passed", "passing": "passed", "flaky": "passed", "ok": "passed", "succeeded": "passed", "successes": "passed",
     "failed": "failed", "fail": "failed", "failing": "failed", "failures": "failed", "failure": "failed",
     "errors": "errors", "error": "errors", "errored": "errors",
-    "skipped": "skipped", "skip": "skipped", "skips": "skipped", "ignored": "skipped", "pending": "skipped", "disabled": "skipped",
+    "skipped": "skipped", "skip": "skipped", "skips": "skipped", "ignored": "skipped", "pending": "skipped", "disabled": "skipped", "omissions": "skipped", "pendings": "skipped",
     "xfailed": "xfailed", "xpassed": "xpassed", "todo": "todo",
 }  # fmt: skip
 _COUNT_WORD = re.compile(r"(?P<n>\d{1,9}) (?P<w>[a-z]+)\b")

@@ -38,8 +38,21 @@ def _block(rows: list[str], index: int, indent: int, margin: int, *, folded: boo
     body = rows[begin:index]
     if margin == indent:
         margin = min((_indent(row) for row in body if row.strip()), default=0)
-    text = (" " if folded else "\n").join(row[margin:] for row in body)
-    return text.strip("\n"), index
+    own = [row[margin:] for row in body]
+    return (_folded(own) if folded else "\n".join(own)).strip("\n"), index
+
+
+def _folded(rows: list[str]) -> str:
+    """One line end is a space and further ones stay, except around rows with spaces of their own."""
+    text, before, blanks = "", "", 0
+    for row in rows:
+        if not row.strip():
+            blanks += 1
+            continue
+        kept = before.startswith(" ") or row.startswith(" ")
+        text += "\n" * (blanks + kept) or " "
+        text, before, blanks = text + row, row, 0
+    return text.removeprefix(" ")
 
 
 def _indent(row: str) -> int:

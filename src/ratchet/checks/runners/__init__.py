@@ -12,18 +12,18 @@ from typing import BinaryIO
 from ratchet.checks import Results, Session, Target, records
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project
-from ratchet.core.report import TestResult
+from ratchet.core.report import TestResult, TestStatus
 
 SHIMS = Path(__file__).parents[1] / "shims"
 Parser = Callable[[BinaryIO], Parsed]
 
 
-def parser(name: str) -> Parser:
+def parser(name: str, function: str = "parse") -> Parser:
     """A format's parser, loaded when it is first used: who only asks what there is to run waits for none of them."""
 
     def parse(stream: BinaryIO) -> Parsed:
         module = import_module(f"ratchet.checks.formats.{name}")
-        parsed: Parsed = module.parse(stream)
+        parsed: Parsed = getattr(module, function)(stream)
         return parsed
 
     return parse
@@ -87,6 +87,12 @@ def joined(parts: Iterable[Parsed]) -> Parsed:
             name: whole.reported.get(name, 0) + part.reported.get(name, 0) for name in {*whole.reported, *part.reported}
         }
     return whole
+
+
+def unskipped(tests: list[TestResult], only: list[TestResult]) -> list[TestResult]:
+    """Without those that the runner skipped only because others were chosen."""
+    ids = tuple(test.id for test in only)
+    return [test for test in tests if not ids or test.status is not TestStatus.SKIPPED or test.id.startswith(ids)]
 
 
 def upward(folder: Path, *names: str) -> Path | None:

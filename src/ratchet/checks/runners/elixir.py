@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import SHIMS, Usual, channel_env, compiler, end_of, read_records
+from ratchet.checks.runners import SHIMS, Usual, channel_env, compiler, end_of, read_records, unskipped
 from ratchet.core.report import TestResult
 
 
 class ExUnit(Usual):
     name = family = "exunit"
+    asked = staticmethod(unskipped)
 
     def detect(self, project: Project) -> Iterator[Target]:
         for path in project.named("**/mix.exs"):
@@ -35,7 +36,9 @@ class ExUnit(Usual):
 
     def launch(self, target: Target, session: Session) -> list[Step]:
         formatters = ["--formatter", "RatchetFormatter", "--formatter", "ExUnit.CLIFormatter"]
-        places = [f"{test.file}:{test.line}" if test.line else test.file for test in session.only]
+        # By name: a line that was true for the last report names another test after an edit above it.
+        names = [word for test in session.only if (name := _name(test)) for word in ("--only", f"test:{name}")]
+        places = [*names, *dict.fromkeys(test.file for test in session.only if test.file)]
         argv = ["elixir", "-r", str(SHIMS / "_ratchet_exunit.ex"), "-S", *target.command, *formatters, *places]
         return [Step(argv=argv, env=channel_env(session) | {"MIX_ENV": "test"})]
 
@@ -48,4 +51,8 @@ class ExUnit(Usual):
         return parsed
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return [*target.command, f"{test.file}:{test.line}"]
+        return [*target.command, f"{test.file}:{test.line}" if test.line else test.file]
+
+
+def _name(test: TestResult) -> str:
+    return test.name or test.id.partition(" > ")[2]

@@ -13,9 +13,9 @@ import msgspec
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import SHIMS, Usual, channel_env, end_of, junit, read, read_records, upward
-from ratchet.checks.scripts import commands, options_only, plain, start_of
-from ratchet.core.report import Diagnostic, TestResult, TestStatus
+from ratchet.checks.runners import SHIMS, Usual, channel_env, end_of, junit, read, read_records, unskipped, upward
+from ratchet.checks.scripts import Matches, commands, options_only, plain, start_of
+from ratchet.core.report import Diagnostic, TestResult
 
 TESTS = (
     "test/**", "tests/**", "**/__tests__/**", "**/*.test.*", "**/*.spec.*", "**/*-test.*", "**/*_test.*", "**/test.*js",
@@ -57,8 +57,8 @@ class Script(Usual):
             elif self.package and self.package in dependencies(table):
                 yield self.target(project, root, f"{path} depends on {self.package}", Strength.DEPENDENCY)
 
-    def _script(self, table: dict[str, Any]) -> list[str]:
-        return next((words for words in commands(table) if self.recognises(words)), [])
+    def _script(self, table: dict[str, Any], matches: Matches = bool) -> list[str]:
+        return next((words for words in commands(table, matches) if self.recognises(words)), [])
 
     def recognises(self, words: list[str]) -> bool:
         return self.start(words) is not None
@@ -82,7 +82,10 @@ class Script(Usual):
 
     def command(self, project: Project, root: str) -> list[str]:
         """What the script gives the runner: its options and files are often nowhere else."""
-        script = self._script(project.json(*under(root, "package.json")))
+        folder = project.folder / root
+        script = self._script(
+            project.json(*under(root, "package.json")), lambda word: any(folder.glob(word.lstrip("/")))
+        )
         return plain(script, self.start(script) or 0) if script else [self.name, *self.arguments]
 
     def parts(self, target: Target, session: Session) -> tuple[list[str], list[str]]:
@@ -97,10 +100,7 @@ class Script(Usual):
         found = upward(session.folder, f"node_modules/.bin/{program[-1]}") if bare else None
         return [*program[:-1], str(found) if found else program[-1]], given
 
-    def asked(self, tests: list[TestResult], only: list[TestResult]) -> list[TestResult]:
-        """Without those that the runner skipped only because others were chosen."""
-        ids = tuple(test.id for test in only)
-        return [test for test in tests if not ids or test.status is not TestStatus.SKIPPED or test.id.startswith(ids)]
+    asked = staticmethod(unskipped)
 
     def alone(self, target: Target, *chosen: str) -> list[str]:
         """The command with `npx` before the program, as a person would call it."""
@@ -115,6 +115,11 @@ class Script(Usual):
 def unattended(session: Session) -> dict[str, str]:
     """Our channel, and the word that nobody watches: these runners wait for changes, or write snapshots, without it."""
     return channel_env(session) | {"CI": "1"}
+
+
+def _preloaded(session: Session, guest: str) -> dict[str, str]:
+    """A guest in every process of node's below."""
+    return {"NODE_OPTIONS": f"{session.env.get('NODE_OPTIONS', '')} --require={SHIMS / guest}".strip()}
 
 
 def dependencies(table: dict[str, Any]) -> set[str]:
@@ -171,10 +176,11 @@ class Vitest(Script):
         given = ["run", *(word for word in given if word not in ("run", "--run", "watch", "dev"))]
         options = [f"--reporter={SHIMS / '_ratchet_vitest.mjs'}", "--reporter=default", "--includeTaskLocation"]
         argv = [*program, *given, *options, *chosen_by(session.only, "-t")]
-        return [Step(argv=argv, env=unattended(session))]
+        return [Step(argv=argv, env=unattended(session) | _preloaded(session, "_ratchet_vitest_inside.cjs"))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return self.alone(target, "run", test.file, "-t", " ".join(names_of(test)))
+        named = ["-t", " ".join(names_of(test))] if names_of(test) else []
+        return self.alone(target, "run", test.file or test.id, *named)
 
 
 def chosen_by(tests: list[TestResult], option: str) -> list[str]:
@@ -226,16 +232,29 @@ class Mocha(Script):
             return parsed
         with end_of(results) as stream:
             text = stream.read().decode(errors="replace")
-        from ratchet.checks.formats import recover  # noqa: PLC0415 — many patterns, seldom needed
-
-        found = recover.failure(text)
-        if found.type or found.file:
-            error = Diagnostic(file=found.file, line=found.line, type=found.type, message=_first(text), tool="mocha")
-            return Parsed(collection_errors=[error], ended=True)
-        return parsed
+        error = unloaded(text)
+        return Parsed(collection_errors=[error], ended=True) if error else parsed
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         return self.alone(target, test.file, "-g", " ".join(names_of(test)))
+
+
+# Of a module that is not there only the file that imports it is named: the stack is all node's.
+_NOT_THERE = re.compile(
+    r"(?m)(?P<type>\w*Error) \[(?P<code>ERR_\w+)\]: (?P<said>Cannot find .+ imported from (?:file://)?(?P<file>\S+))$"
+)
+
+
+def unloaded(text: str) -> Diagnostic | None:
+    from ratchet.checks.formats import recover  # noqa: PLC0415 — many patterns, seldom needed
+
+    found, absent = recover.failure(text), _NOT_THERE.search(text)
+    if absent and not found.file:
+        kind, code, said, file = absent.group("type", "code", "said", "file")
+        return Diagnostic(file=file, type=kind, code=code, message=said, tool="mocha")
+    if found.type or found.file:
+        return Diagnostic(file=found.file, line=found.line, type=found.type, message=_first(text), tool="mocha")
+    return None
 
 
 def _without_reporter(words: list[str]) -> list[str]:
@@ -277,17 +296,31 @@ class Node(Script):
         at = given.index("--test") + 1
         ours = [f"--test-reporter={SHIMS / '_ratchet_node.mjs'}", "--test-reporter-destination=stdout"]
         theirs = ["--test-reporter=spec", "--test-reporter-destination=stdout"]
-        parts = [f"--test-name-pattern=^{re.escape(part)}$" for test in session.only for part in names_of(test)]
-        names = list(dict.fromkeys(parts)) if _named(session.only) else []
+        parts = [part for test in session.only for part in _to_be_named(test, session.folder)]
+        names = [f"--test-name-pattern=^{re.escape(part)}$" for part in dict.fromkeys(parts)]
+        names = names if _named(session.only) else []
         rest = [name for word in given[at:] for name in _expanded(word, session.folder)]
         argv = [*program, *given[:at], *ours, *theirs, *names, *rest, *files_of(session.only)]
-        options = f"{session.env.get('NODE_OPTIONS', '')} --require={SHIMS / '_ratchet_node_inside.cjs'}".strip()
-        return [Step(argv=argv, env=unattended(session) | {"NODE_OPTIONS": options})]
+        return [Step(argv=argv, env=unattended(session) | _preloaded(session, "_ratchet_node_inside.cjs"))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         at = target.command.index("--test") + 1
         options = options_only(target.command[at:], self.valued)
         return [*target.command[:at], f"--test-name-pattern={test.name}", *options, test.file]
+
+
+def _to_be_named(test: TestResult, folder: Path) -> list[str]:
+    """The test's name, and those of the tests around it, which run only if named too.
+
+    A suite that is named runs all it holds, and needs no naming.
+    """
+    *around, name = names_of(test) or [""]
+    text = Project(folder).text(test.file) if around else ""
+    return [*(part for part in around if not _is_suite(part, text)), name]
+
+
+def _is_suite(name: str, text: str) -> bool:
+    return bool(re.search(rf"""(?:describe|suite)\b.{{0,20}}\(\s*[`'"]{re.escape(name)}[`'"]""", text))
 
 
 def _expanded(word: str, folder: Path) -> list[str]:
@@ -345,6 +378,12 @@ class Playwright(Script):
     package = "@playwright/test"
     configs = tuple(f"playwright.config.{end}" for end in ("js", "mjs", "ts", "mts", "cjs"))
     arguments = ("test",)
+
+    def detect(self, project: Project) -> Iterator[Target]:
+        """What the test script starts is surer than a configuration: that may be of tests that run beside it."""
+        for target in super().detect(project):
+            aside = target.strength is Strength.CONFIG
+            yield msgspec.structs.replace(target, strength=Strength.DEPENDENCY) if aside else target
 
     def launch(self, target: Target, session: Session) -> list[Step]:
         program, given = self.parts(target, session)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from ratchet.core.report import RED, Failure, TestResult
 
 _gtest_json = parser("gtest_json")
 
+_SOURCE = "ratchet-source"  # in a build of ours: the folder it is of
 _GTEST = "[==========] Running"
 _HOW = re.compile(r"(?m)^ *\d+/\d+ Test +#\d+: (\S+) \.*\**(Failed|Timeout|Not Run|Exception: \w+)")
 
@@ -128,20 +130,25 @@ class Meson(_Native):
         build = own if (own / "meson-info").is_dir() else build_folder(session)
         (session.private / "build").write_text(str(build))
         known = (build / "meson-info").is_dir()
+        # Left by the last run, it would be taken for this one's if meson writes none.
+        (build / "meson-logs" / "testlog.junit.xml").unlink(missing_ok=True)
         return [
             Step(argv=["meson", "setup", *(["--reconfigure"] if known else []), str(build)]),
             Step(argv=["meson", "compile", "-C", str(build)], needs=True),
-            Step(argv=[*target.command, "-C", str(build), *map(_ctest_name, session.only)], needs=True),
+            Step(argv=[*target.command, "-C", str(build), *map(_meson_name, session.only)], needs=True),
         ]
 
     def parse(self, results: Results) -> Parsed:
         if len(results.exit_codes) < 3 and not results.stopped:
             return self.unbuilt(results)
+        with end_of(results) as stream:
+            if stream.read().rstrip().endswith((b"No tests defined.", b"No suitable tests defined.")):
+                return Parsed(ended=True)
         build = Path((results.private / "build").read_text())
         return read(build / "meson-logs" / "testlog.junit.xml", junit)
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return ["meson", "test", "-C", "build", _ctest_name(test)]
+        return ["meson", "test", "-C", "build", _meson_name(test)]
 
 
 def _explained(test: TestResult, how: str) -> TestResult:
@@ -154,6 +161,11 @@ def _explained(test: TestResult, how: str) -> TestResult:
     return msgspec.structs.replace(test, failure=failure)
 
 
+def _meson_name(test: TestResult) -> str:
+    """Without the project's name and the suite's, which stand before the first dot."""
+    return test.name or test.id.partition(".")[2] or test.id
+
+
 def _ctest_name(test: TestResult) -> str:
     return test.id.split("::")[-1]
 
@@ -164,7 +176,19 @@ def build_folder(session: Session) -> Path:
     if (own / "CMakeCache.txt").exists():
         return own
     cache = Path(session.env.get("XDG_CACHE_HOME") or Path(session.env.get("HOME", "/tmp")) / ".cache")  # noqa: S108
-    return cache / "ratchet" / "build" / hashlib.sha256(str(session.folder).encode()).hexdigest()[:16]
+    builds = cache / "ratchet" / "build"
+    _forget_the_gone(builds)
+    build = builds / hashlib.sha256(str(session.folder).encode()).hexdigest()[:16]
+    build.mkdir(parents=True, exist_ok=True)
+    (build / _SOURCE).write_text(str(session.folder))
+    return build
+
+
+def _forget_the_gone(builds: Path) -> None:
+    """Workspaces come and go, and each had a build of its own."""
+    for marker in builds.glob(f"*/{_SOURCE}"):
+        if not Path(marker.read_text()).is_dir():
+            shutil.rmtree(marker.parent, ignore_errors=True)
 
 
 def _refined(whole: Parsed, finer: list[TestResult]) -> Parsed:

@@ -165,6 +165,10 @@ class Nim(Zig):
             if any(project.named(*under(target.root, "tests/*.nim"))):
                 yield target
 
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        chosen = [test.id] if test.id != test.file else []
+        return ["nim", "c", "-r", test.file, *chosen] if test.file else target.command
+
 
 class Busted(_Flagged):
     """Lua, by the JUnit file of busted."""
@@ -185,7 +189,7 @@ class Busted(_Flagged):
 
     def launch(self, target: Target, session: Session) -> list[Step]:
         output = ["-o", "junit", f"-Xoutput={session.private / 'junit.xml'}"]
-        names = [f"--filter={_lua_pattern(test.name)}" for test in session.only if test.name]
+        names = [f"--filter={_lua_pattern(test.name)}$" for test in session.only if test.name]
         files = list(dict.fromkeys(test.file for test in session.only if test.file))
         return [Step(argv=[*target.command, *output, *names, *files])]
 
@@ -193,7 +197,7 @@ class Busted(_Flagged):
         return read(results.private / "junit.xml", junit)
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return [*target.command, f"--filter={_lua_pattern(test.name)}", *([test.file] if test.file else [])]
+        return [*target.command, f"--filter={_lua_pattern(test.name)}$", *([test.file] if test.file else [])]
 
 
 def _lua_pattern(name: str) -> str:

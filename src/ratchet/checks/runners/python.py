@@ -153,7 +153,8 @@ class Unittest(_Python):
     name = "unittest"
 
     def detect(self, project: Project) -> Iterator[Target]:
-        for path in project.named(*_TEST_FILE, "**/tests.py"):
+        # Discovery takes `test*.py`; where there are none, the others have to be asked for.
+        for path in [*project.named("**/test*.py"), *project.named("**/*_test.py")]:
             if _UNITTEST.search(project.text(path)):
                 command = [python_of(project.folder), "-m", "unittest", *_start_of(project, path)]
                 yield self.target(project, ".", command, f"{path} imports unittest", Strength.PATTERN)
@@ -177,9 +178,14 @@ class Unittest(_Python):
 def _start_of(project: Project, path: str) -> list[str]:
     """Discovery goes into packages only: a folder of tests that is none has to be named."""
     place = root_of(path)
-    if place == "." or project.has(f"{place}/__init__.py"):
-        return []
-    return ["discover", "-s", place]
+    start = [] if place == "." or project.has(f"{place}/__init__.py") else ["-s", place]
+    named = [] if Path(path).name.startswith("test") else ["-p", "*_test.py"]
+    return ["discover", *start, *named] if start or named else []
+
+
+# What a reusable app says in place of a manage.py, with the settings that are its tests' own.
+_DJANGO_TEST = re.compile(r"""(?m)(?:-m\s+django|django-admin(?:\.py)?)["', ]+test\b.*""")
+_SETTINGS = re.compile(r"--(settings|pythonpath)[= ]+([\w./-]+)")
 
 
 class Django(_Python):
@@ -196,9 +202,15 @@ class Django(_Python):
             if all(word in project.text(path) for word in ("execute_from_command_line", "test", "sys.argv")):
                 command = [python_of(project.folder, "django"), path]
                 yield self.target(project, ".", command, f"{path} runs Django's tests", Strength.SCRIPT)
+        for path in project.named("tox.ini", "pyproject.toml", "Makefile", "justfile", "noxfile.py"):
+            if called := _DJANGO_TEST.search(project.text(path)):
+                options = [f"--{name}={value}" for name, value in _SETTINGS.findall(called.group())]
+                command = [python_of(project.folder, "django"), "-m", "django", "test", *options]
+                yield self.target(project, ".", command, f"{path} runs Django's tests", Strength.SCRIPT)
 
     def recognises(self, words: list[str]) -> bool:
-        return ("manage.py" in words and "test" in words) or any(word.endswith("runtests.py") for word in words)
+        script = any(word in ("manage.py", "django") or word.endswith("django-admin") for word in words)
+        return (script and "test" in words) or any(word.endswith("runtests.py") for word in words)
 
     def launch(self, target: Target, session: Session) -> list[Step]:
         # Its parallel runner has a result class of its own, which would leave ours without results.

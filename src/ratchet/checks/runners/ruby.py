@@ -48,6 +48,8 @@ class RSpec(_Ruby):
         if project.has(".rspec"):
             yield self.target(project, ".", ["rspec"], "there is a .rspec", Strength.CONFIG)
         for path in project.named("**/*_spec.rb"):
+            if "minitest" in project.text(path).lower():
+                continue
             yield self.target(project, ".", ["rspec"], f"{path} is named like a spec", Strength.PATTERN)
             return
 

@@ -11,11 +11,12 @@ import msgspec
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.formats.text import lines
-from ratchet.checks.project import Project, root_of, under
+from ratchet.checks.project import Project, is_aside, root_of, under
 from ratchet.checks.runners import Usual, joined, parser, read
 from ratchet.core.report import TestResult
 
 _tap = parser("tap")
+_perl = parser("tap", "parse_as_perl")
 
 _BEGIN = re.compile(r"^begin (\d+) (.*)$")
 
@@ -24,12 +25,13 @@ class Bats(Usual):
     name = family = "bats"
 
     def detect(self, project: Project) -> Iterator[Target]:
+        # Folder by folder: what lies below in folders of data is what is tested with.
         folders = list(dict.fromkeys(root_of(path) for path in project.named("**/*.bats")))
-        tops = [place for place in folders if not any(place != other and _below(place, other) for other in folders)]
-        if tops:
+        folders = [place for place in folders if not is_aside(place)] or folders
+        if folders:
             yield Target(
                 runner=self.name,
-                command=["bats", "--recursive", *tops],
+                command=["bats", *folders],
                 language="shell",
                 tests=["**/*.bats"],
                 sources=["**/*.sh", "**/*.bash"],
@@ -91,10 +93,6 @@ def _placed(test: TestResult, number: int, places: dict[int, Place]) -> TestResu
     return msgspec.structs.replace(test, id=place.id, file=place.file, name=place.name) if place else test
 
 
-def _below(place: str, other: str) -> bool:
-    return other == "." or place.startswith(f"{other}/")
-
-
 def _plain(name: str) -> str:
     return "".join(f"\\{c}" if c in r".[]()*+?{}|^$\\" else c for c in name)
 
@@ -127,7 +125,7 @@ class Prove(Usual):
     def parse(self, results: Results) -> Parsed:
         top = results.private / "tap"
         files = sorted(path for path in top.rglob("*") if path.is_file()) if top.exists() else []
-        parts = [_of_file(read(path, _tap), path.relative_to(top).as_posix()) for path in files]
+        parts = [_of_file(read(path, _perl), path.relative_to(top).as_posix()) for path in files]
         return joined(parts) if parts else Parsed(ended=False)
 
     def again(self, target: Target, test: TestResult) -> list[str]:

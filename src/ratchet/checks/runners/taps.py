@@ -16,6 +16,7 @@ from ratchet.core.report import RED, Diagnostic, TestResult
 
 _tap = parser("tap")
 _CHANNEL = "tests.tap"
+_SCRIPT = re.compile(r"\.[cm]?[jt]sx?$")
 _MARK = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "  # between the parts of a title of ava's
 _DIED = re.compile(r"\w*Error\b|\S+\.[cm]?[jt]sx? exited |Uncaught |Unhandled |No tests found in ")
 _LEFT = re.compile(r"(?P<file>\S+\.[cm]?[jt]sx?) exited (?:with|due to) .*")
@@ -55,6 +56,17 @@ class Tap(Tape):
         return [
             Step(argv=[*program, *given, *options, *files_of(session.only)], env=unattended(session), channel=_CHANNEL)
         ]
+
+    def parse(self, results: Results) -> Parsed:
+        parsed = super().parse(results)
+        parsed.tests = [_in_its_file(test) for test in parsed.tests]
+        return parsed
+
+
+def _in_its_file(test: TestResult) -> TestResult:
+    """tap says where only of what failed; but the outermost name is a file's."""
+    top = test.suite[0] if test.suite else test.id
+    return msgspec.structs.replace(test, file=top) if not test.file and _SCRIPT.search(top) else test
 
 
 class Ava(Tape):

@@ -74,7 +74,7 @@ defmodule RatchetFormatter do
     end
   end
 
-  defp id_of(test), do: "#{relative(test.tags[:file])}:#{test.tags[:line]} #{test.name}"
+  defp id_of(test), do: "#{relative(test.tags[:file])}::#{inspect(test.module)} > #{test.name}"
   defp relative(nil), do: ""
   defp relative(file), do: Path.relative_to_cwd(to_string(file))
 

@@ -52,7 +52,7 @@ function broken(data) {
   const how = data.details?.error?.signal ? `ended by ${data.details.error.signal}` : `ended with ${code ?? 'an error'}`;
   say({
     kind: 'broken', tool: 'node', file: place ? relative(place[1]) : file, line: place ? Number(place[2]) : 0,
-    type: message ? type : 'Crashed', message: message ? clip(rest.join(': ')) : `the file's process ${how}: ${clip(said).slice(-500)}`,
+    type: message ? type : 'Crashed', message: message ? clip(rest.join(': ')) : `the file's process ${how}${said.trim() ? `: ${clip(said).trim().slice(-500)}` : ''}`,
   });
 }
 

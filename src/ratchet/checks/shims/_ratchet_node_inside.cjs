@@ -9,6 +9,7 @@ try {
     const { beforeEach, afterEach } = require('node:test');
     const idOf = (test) => `${relative(process.argv[1])}::${test.fullName ?? test.name}`;
     beforeEach((test) => say({ kind: 'test_start', id: idOf(test) }));
-    afterEach((test) => say({ kind: 'test_over', id: idOf(test) }));
+    const ended = { true: 'passed', false: 'failed' }; // older ones do not say
+    afterEach((test) => say({ kind: 'test_over', id: idOf(test), outcome: ended[test.passed] }));
   }
 } catch {}

@@ -178,7 +178,11 @@ class _Guest:
 
     def pytest_collection_finish(self, session):
         if not hasattr(session.config, "workerinput"):
-            _say({"kind": "collected", "ids": [item.nodeid for item in session.items]})
+            ids = [item.nodeid for item in session.items]
+            for at in range(0, len(ids), 200):  # a record is a line, and lines have an end
+                _say({"kind": "collected", "ids": ids[at : at + 200]})
+            if not ids:
+                _say({"kind": "collected", "ids": []})
 
     def pytest_deselected(self, items):
         _say({"kind": "deselected", "count": len(items)})

@@ -41,7 +41,7 @@ export default class RatchetReporter {
     start(vitest?.version);
   }
 
-  // A test that never lets go of its worker is not announced: its file is all that is known.
+  // A test that never lets go of its worker is announced from inside only, and not by every vitest: the file always is.
   onTestModuleStart(module) {
     say({ kind: 'test_start', id: relative(module.moduleId) });
   }

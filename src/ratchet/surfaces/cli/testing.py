@@ -12,8 +12,8 @@ import msgspec
 
 from ratchet import config
 from ratchet.core.packet import packet
-from ratchet.core.report import RED, ReportStatus, broken
-from ratchet.errors import UsageError
+from ratchet.core.report import RED, Report, ReportStatus, broken
+from ratchet.errors import NoTests, UsageError
 from ratchet.suite import Choice, Outcome, Suite
 from ratchet.surfaces.cli.common import Arguments, Command, say, show, show_json
 from ratchet.surfaces.paint import painter
@@ -36,7 +36,12 @@ def test(arguments: Arguments) -> int:
         rerun_failures=arguments.rerun_failures,
     )
     began_ms = round(time.time() * 1000)
-    outcome = asyncio.run(suite.run(choice, timeout_s=arguments.timeout))
+    try:
+        outcome = asyncio.run(suite.run(choice, timeout_s=arguments.timeout))
+    except NoTests as error:
+        if arguments.json:
+            show_json(Report(runner="none", status=ReportStatus.NO_TESTS, notes=[error.message]))
+        raise
     _export(outcome, arguments, began_ms)
     if arguments.save_baseline:
         outcome = msgspec.structs.replace(outcome, known=suite.save_baseline(outcome.report))

@@ -28,7 +28,8 @@ _FOREIGN_JVM = re.compile(
 # The failures of one run share most of their frames.
 _remembered = lru_cache(maxsize=2048)
 
-_PYTHON = re.compile(r'\s*File "(.+?)", line (\d+)(?:, in (.+))?')
+_PYTHON = re.compile(r'\s*File "(.+?)", line (\d+)(?:, in (.+)|\s*$)')
+_FATAL_PYTHON = re.compile(r'\s*File "(.+?)", line (\d+) in (.+)')  # of a process that died, innermost first
 _PYTEST = re.compile(r"([\w./\\+@ -]+\.py):(\d+): (?:in (\S+)|[A-Z]\w*\b|$)")
 _JAVASCRIPT = re.compile(
     r"\s*(?:at|❯) (?:async )?(?:(.+?) \()?(?:file://|webpack(?:-internal)?://[\w-]*/)?((?:/|\.{0,2}/|[A-Za-z]:[\\/]|node:)?[^\s():][^():]*?):(\d+):\d+\)?$"
@@ -41,13 +42,19 @@ _ELIXIR = re.compile(r"\s*(?:\(([\w.]+)(?: [\w.-]+)?\) )?([\w./-]+\.(?:exs?|erl|
 _NATIVE = re.compile(r"\s*#\d+ 0x[0-9a-f]+ in (.+?) ([/.\w][^\s:]*\.\w+):(\d+)(?::\d+)?")
 _GO = re.compile(r"\t((?:/|[A-Za-z]:)[^\s:]*\.go):(\d+)(?: \+0x[0-9a-f]+)?\s*$")
 _RUST = re.compile(r"\s+at ((?:\./|/)?[^\s:]+\.rs):(\d+)(?::\d+)?\s*$")
-_DART = re.compile(r"\s*(?:#\d+ +)?(?:(?:package|file):)?([\w./-]+\.dart) (\d+)(?::\d+)? +(\S.*)")
+_DART = re.compile(r"\s*(?:#\d+ +)?(?:(?:package|file):)?([\w./\\-]+\.dart) (\d+)(?::\d+)? +(\S.*)")
 _ZIG = re.compile(r"(\S+\.zig):(\d+):\d+: 0x[0-9a-f]+ in (\S+)")
 
 
 @_remembered
 def _python(line: str) -> Frame | None:
     found = _PYTHON.match(line)
+    return _frame(found, 1, 2, 3)
+
+
+@_remembered
+def _fatal_python(line: str) -> Frame | None:
+    found = _FATAL_PYTHON.match(line)
     return _frame(found, 1, 2, 3)
 
 
@@ -179,7 +186,7 @@ def _frame(found: re.Match[str] | None, file: int, line: int, function: int) -> 
 
 @_remembered
 def is_foreign(file: str) -> bool:
-    return _FOREIGN.search(file) is not None
+    return _FOREIGN.search(file.replace("\\", "/") if "\\" in file else file) is not None
 
 
 def path_of(path: str) -> str:
@@ -196,6 +203,7 @@ _JVM_ENDS = _JvmEnds()
 # Each reader with what a line must contain for it to look, and whether the innermost frame is printed first.
 _READERS: list[tuple[str, Callable[[str], Frame | None], bool]] = [
     ('File "', _python, False),
+    ('File "', _fatal_python, True),
     (".py:", _pytest, False),
     (".zig:", _zig, True),
     ("at ", _JVM_ROWS.__getitem__, True),

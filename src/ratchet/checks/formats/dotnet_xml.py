@@ -1,0 +1,161 @@
+"""NUnit's own XML (2 and 3) and xUnit.net's (1 to 3), which their consoles write where `dotnet test` writes TRX."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import BinaryIO
+
+from ratchet.checks.formats import Parsed, distinct, recover
+from ratchet.checks.formats.text import Ends, clip, plain
+from ratchet.checks.formats.xml import Reader
+from ratchet.core.report import Diagnostic, Failure, TestResult, TestStatus
+
+_TEXTS = {"message", "stack-trace", "reason", "output"}
+_ROOTS = {"test-run", "test-results", "assemblies", "assembly"}
+_SKIPPED = ("skip", "ignored", "inconclusive", "notrun", "explicit")  # how the words for it begin
+_EXCEPTION = re.compile(r"^((?:\w+\.)+\w*Exception) ?:")
+
+
+def parse(stream: BinaryIO) -> Parsed:
+    """Each case by its full name, with its arguments."""
+    handler = _DotNet()
+    reader = Reader(handler)
+    reader.read(stream)
+    return handler.parsed(reader.fault)
+
+
+class _DotNet:
+    reader: Reader
+
+    def __init__(self) -> None:
+        self.rewind()
+
+    def rewind(self) -> None:
+        """It marks nothing, so a fault begins the document anew."""
+        self.tests: list[TestResult] = []
+        self.broken: list[Diagnostic] = []
+        self.reported: Counter[str] = Counter()
+        self.case: dict[str, str] | None = None
+        self.outside: dict[str, str] | None = None
+        self.kind, self.failed = "", False
+        self.texts: dict[str, Ends] = {}
+        self.path: list[str] = []
+        self.closed = False
+
+    def start(self, name: str, attributes: dict[str, str], /) -> None:
+        self.path.append(name)
+        if name in _ROOTS:
+            self._counts(name, attributes)
+        elif name == "test-case" or (name == "test" and "assembly" in self.path):
+            self.case, self.texts, self.kind, self.failed = attributes, {}, "", False
+        elif (name == "error" and "assembly" in self.path) or _is_unrunnable(attributes):
+            self.outside, self.texts, self.kind = attributes, {}, ""
+        elif name == "failure":
+            self.kind, self.failed = attributes.get("exception-type", ""), True
+        elif name in _TEXTS and (self.case is not None or self.outside is not None):
+            self.reader.listen()
+
+    def text(self, data: str, /) -> None:
+        # NUnit 3 tells each assertion, and once more in the failure.
+        if self.path and self.path[-1] in _TEXTS and "assertion" not in self.path:
+            inside = "reason" if "reason" in self.path else self.path[-1]
+            self.texts.setdefault(inside, Ends()).add(data)
+
+    def end(self, name: str, /) -> None:
+        if self.path:
+            self.path.pop()
+        if name in _TEXTS:
+            self.reader.listen("reason" in self.path)
+        elif name in ("test-case", "test") and self.case is not None:
+            self._finish(self.case)
+            self.case = None
+        elif self.outside is not None and name in ("error", "properties", "reason", "failure", "test-suite"):
+            self._tell(self.outside)
+        elif name in _ROOTS and not self.path:
+            self.closed = True
+
+    def _said(self, name: str) -> str:
+        return plain(self.texts[name].text()).strip("\r\n ") if name in self.texts else ""
+
+    def _counts(self, name: str, attributes: dict[str, str]) -> None:
+        """NUnit 2 counts those that ran, and its other words for the rest overlap."""
+        words = {"total": "tests", "passed": "passed", "failed": "failed", "skipped": "skipped"}
+        if name == "test-results":
+            words = {"failures": "failed", "errors": "errors"}
+        for key, word in (words | {"inconclusive": "skipped"} if name == "test-run" else words).items():
+            if attributes.get(key, "").isdecimal():
+                self.reported[word] += int(attributes[key][:9])
+
+    def _finish(self, case: dict[str, str]) -> None:
+        status = _status(case, failed=self.failed)
+        red = status in (TestStatus.FAILED, TestStatus.ERROR)
+        group = case.get("classname") or case.get("type", "")
+        full = case.get("fullname") or case.get("name", "")
+        own = full if not group or full.startswith(group) else f"{group}.{full}"
+        failure = self._failure() if red else None
+        self.tests.append(
+            TestResult(
+                id=own,
+                name=own.removeprefix(f"{group}.") if group else own,
+                suite=[group] if group else [],
+                status=status,
+                file=failure.file if failure else "",
+                duration_s=_seconds(case.get("duration") or case.get("time") or ""),
+                reason="" if red else self._said("reason") or self._said("message"),
+                failure=failure,
+                stdout=clip(self._said("output"), 8 << 10) if red else "",
+            )
+        )
+
+    def _failure(self) -> Failure:
+        message = self._said("message")
+        found = _EXCEPTION.match(message)
+        return recover.failure(
+            self._said("stack-trace"), message=message, type=self.kind or (found.group(1) if found else "")
+        )
+
+    def _tell(self, outside: dict[str, str]) -> None:
+        """What went wrong beside the cases: an assembly that could not be run, a fixture that was not cleaned up."""
+        message = self._said("message") or self._said("reason")
+        if message:
+            file = outside.get("fullname") or outside.get("name", "")
+            self.broken.append(Diagnostic(file=file, type=self.kind or "Invalid", message=message, tool="dotnet"))
+            self.outside = None
+
+    def parsed(self, fault: str) -> Parsed:
+        return Parsed(
+            tests=distinct(self.tests),
+            collection_errors=self.broken,
+            reported=dict(self.reported),
+            ended=self.closed,
+            partial=bool(fault) or not self.closed,
+            running=[self.case.get("fullname") or self.case.get("name", "")] if self.case else [],
+        )
+
+
+def _is_unrunnable(suite: dict[str, str]) -> bool:
+    """An assembly without cases; of a fixture that is invalid the cases tell."""
+    return suite.get("label") == "Invalid" and suite.get("type") == "Assembly"
+
+
+def _status(case: dict[str, str], *, failed: bool) -> TestStatus:
+    word = (case.get("result") or "").lower()
+    if not word:  # early NUnit 2 has two answers in place of one word, or none
+        if case.get("executed", "").lower() == "false":
+            return TestStatus.SKIPPED
+        return TestStatus.FAILED if failed or case.get("success", "").lower() == "false" else TestStatus.PASSED
+    if word.startswith(_SKIPPED):
+        return TestStatus.SKIPPED
+    if word.startswith(("pass", "success", "warning")):
+        return TestStatus.PASSED
+    is_error = word == "error" or case.get("label") == "Error"
+    return TestStatus.ERROR if is_error or not word.startswith("fail") else TestStatus.FAILED
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text.replace(",", "."))
+    except ValueError:
+        return 0.0
+    return value if 0 <= value < 1e9 else 0.0

@@ -1,0 +1,46 @@
+// A guest in vitest's workers: says which test begins and ends, for a worker that dies or never lets go tells no more.
+'use strict';
+try {
+  const { isMainThread } = require('node:worker_threads');
+  const isWorker = !isMainThread || /[\\/]vitest[\\/]dist[\\/]workers[\\/]/.test(process.argv[1] ?? '');
+  if (process.env._RATCHET_REPORT && isWorker) {
+    // Programs that the tests start are none of ours.
+    process.env.NODE_OPTIONS = (process.env.NODE_OPTIONS ?? '').replace(`--require=${__filename}`, '').trim();
+    if (!process.env.NODE_OPTIONS) delete process.env.NODE_OPTIONS;
+    const { say, relative } = require('./_ratchet_records.cjs');
+    const ended = { pass: 'passed', fail: 'failed' };
+
+    const idOf = (test) => {
+      const names = [test.name];
+      for (let suite = test.suite; suite && suite !== test.file; suite = suite.suite) names.unshift(suite.name);
+      return `${relative(test.file.filepath)}::${names.join(' > ')}`;
+    };
+
+    const follow = (state) => {
+      let current = state.current;
+      define(state, 'current', {
+        configurable: true,
+        enumerable: true,
+        get: () => current,
+        set(next) {
+          try {
+            const outcome = ended[current?.result?.state];
+            if (current?.type === 'test' && outcome) say({ kind: 'test_over', id: idOf(current), outcome });
+            if (next?.type === 'test') say({ kind: 'test_start', id: idOf(next) });
+          } catch {}
+          current = next;
+        },
+      });
+    };
+
+    // The worker's state says which test is current. It is defined once, and then this is as it was.
+    const define = Object.defineProperty;
+    Object.defineProperty = (object, name, descriptor) => {
+      if (name === '__vitest_worker__' && descriptor?.value) {
+        Object.defineProperty = define;
+        follow(descriptor.value);
+      }
+      return define(object, name, descriptor);
+    };
+  }
+} catch {}
