@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import zlib
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from importlib import resources
 from pathlib import Path
 
@@ -79,15 +81,19 @@ def test_a_real_agent_passes_its_trial_and_goes_on_in_its_session(tmp_path: Path
 
 # --- ended in the middle of a command ---------------------------------------------------------------------------------
 
-# Says that it runs, and would write again much later, in a session of its own as some programs' shells are.
-_LINGERS = (
-    "setsid sh -c 'echo begun > begun.txt; sleep 6173; echo too late > late.txt' & echo on > begun.txt; sleep 6174"
-)
-LINGERING = {"auditor": [Turn(run=[_LINGERS], say="never said"), *ITEM["auditor"]]}
+class Lingering:
+    """A command that does not end, and another in a session of its own, as some programs' shells are, that would write
+    much later. Their numbers are this test's alone: others look for theirs on the same machine."""
 
+    def __init__(self, folder: Path) -> None:
+        own = zlib.crc32(bytes(folder))
+        self.sleeps = [f"6173.{own}", f"6174.{own}"]
+        away, here = self.sleeps
+        self.command = f"setsid sh -c 'sleep {away}; echo too late > late.txt' & echo on > begun.txt; sleep {here}"
 
-def is_running(number: str) -> Callable[[], bool]:
-    return lambda: any(line == f"sleep\0{number}\0".encode() for line in _command_lines())
+    def running(self) -> list[str]:
+        lines = _command_lines()
+        return [number for number in self.sleeps if f"sleep\0{number}\0".encode() in lines]
 
 
 def _command_lines() -> list[bytes]:
@@ -101,19 +107,29 @@ def _command_lines() -> list[bytes]:
 
 
 @contextmanager
-def begun(project: Path, name: str, env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A run whose agent is in the middle of a command of its shell."""
+def begun(project: Path, name: str, env: dict[str, str], lingering: Lingering) -> Iterator[subprocess.Popen[bytes]]:
+    """A run whose agent is in the middle of a command of its shell, and has named its session where it has them."""
     said = project.parent / "said"
     with said.open("wb") as out:
         command = [*RATCHET, "run", "SPEC.md", "--agent", AGENTS[name]]
         running = subprocess.Popen(command, cwd=project, env=quick_environment() | env, stdout=out, stderr=out)
-    try:
-        until(lambda: is_running("6174")() or running.poll() is not None, within_s=180)
+
+    def at_work() -> bool:
         assert running.poll() is None, said.read_text()
+        return len(lingering.running()) == 2 and (name in SESSIONLESS or "session_opened" in recorded(project))
+
+    try:
+        until(at_work, within_s=180)
         yield running
     finally:
         running.kill()
         running.wait()
+
+
+def recorded(project: Path) -> list[str]:
+    """The kinds of what the project's ledger holds."""
+    with closing(sqlite3.connect(project / ".ratchet/ratchet.db")) as ledger:
+        return [kind for (kind,) in ledger.execute("SELECT kind FROM events")]
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
@@ -124,21 +140,21 @@ def test_ended_while_its_shell_runs_no_process_is_left_and_the_run_goes_on(
     """The factory killed, or told to stop: the program and all it started are gone, wherever they put themselves. The
     same command then asks again, in the session where the program has them."""
     needs(needed_by(name))
-    project = make_repository(tmp_path / "project", FILES)
-    turns = ITEM | LINGERING
-    with ModelServer(turns) as server:
+    project, lingering = make_repository(tmp_path / "project", FILES), Lingering(tmp_path)
+    auditor = [Turn(run=[lingering.command], say="never said"), *ITEM["auditor"]]
+    with ModelServer(ITEM | {"auditor": auditor}) as server:
         env = pointed_at(server.address, tmp_path / "home")
-        with begun(project, name, env) as running:
+        with begun(project, name, env, lingering) as running:
             running.send_signal(how)
             running.wait(60)
-        until(lambda: not (is_running("6173")() or is_running("6174")()), within_s=30)
+        until(lambda: not lingering.running(), within_s=30)
         asked = len(server.requests)
         server.turns = ITEM
         done = ratchet("run", "SPEC.md", "--agent", AGENTS[name], cwd=project, env=env)
         again = "".join(heard.everything for heard in server.requests[asked:])
     assert done.returncode == 0, done.stdout + done.stderr
-    shown = ratchet("show", "last", "--json", cwd=project, env=env).stdout
-    assert "late.txt" not in shown
+    branch = git("branch", "--list", "ratchet/*", "--format=%(refname:short)", cwd=project)
+    assert not {"late.txt", "begun.txt"} & set(git("ls-tree", "--name-only", branch, cwd=project).splitlines())
     if name not in SESSIONLESS:
         assert "You were cut off" in again, "it is asked in its session"
 
