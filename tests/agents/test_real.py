@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from importlib import resources
 from pathlib import Path
@@ -19,6 +19,7 @@ from tests.agents.real import (
     AGENTS,
     FILES,
     ITEM,
+    KEY,
     SPOKEN_ITEM,
     needed_by,
     needs,
@@ -33,9 +34,9 @@ pytestmark = pytest.mark.timeout(900)
 IN_CI = "goose acp"  # one binary and seconds a run
 
 
-def each(*, without: tuple[str, ...] = ()) -> list[ParameterSet]:
+def each(*, among: Iterable[str] = AGENTS, without: tuple[str, ...] = ()) -> list[ParameterSet]:
     """The one that is in CI as it is, the others where they are installed."""
-    marks = {name: [] if name == IN_CI else [pytest.mark.agents] for name in AGENTS if name not in without}
+    marks = {name: [] if name == IN_CI else [pytest.mark.agents] for name in among if name not in without}
     return [pytest.param(name, marks=mark) for name, mark in marks.items()]
 
 
@@ -80,6 +81,7 @@ def test_a_real_agent_passes_its_trial_and_goes_on_in_its_session(tmp_path: Path
 
 
 # --- ended in the middle of a command ---------------------------------------------------------------------------------
+
 
 class Lingering:
     """A command that does not end, and another in a session of its own, as some programs' shells are, that would write
@@ -157,6 +159,37 @@ def test_ended_while_its_shell_runs_no_process_is_left_and_the_run_goes_on(
     assert not {"late.txt", "begun.txt"} & set(git("ls-tree", "--name-only", branch, cwd=project).splitlines())
     if name not in SESSIONLESS:
         assert "You were cut off" in again, "it is asked in its session"
+
+
+# --- mischief ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", each(among=(IN_CI, "claude", "codex")))
+def test_a_real_agent_whose_model_goes_astray_is_contained_reported_and_redacted(tmp_path: Path, name: str) -> None:
+    """It shows its key, looks for others', writes outside and where its role may not, and leaves a daemon."""
+    needs(needed_by(name))
+    project, lingering = make_repository(tmp_path / "project", FILES), Lingering(tmp_path)
+    secret, outside = tmp_path / "home/.ssh/id_rsa", tmp_path / "outside.txt"
+    secret.parent.mkdir(parents=True)
+    secret.write_text("PRIVATE")
+    astray = [
+        f"env | grep API_KEY; echo my key is {KEY}",
+        f"cat {secret}; echo was here > {outside}; echo",
+        f"setsid sleep {lingering.sleeps[0]} > /dev/null 2>&1 & echo 'agent = \"mine\"' > ratchet.toml",
+    ]
+    first, last = ITEM["auditor"]
+    auditor = [Turn(run=[*astray, *first.run], say=first.say), last]
+    with ModelServer(ITEM | {"auditor": auditor}) as server:
+        env = pointed_at(server.address, tmp_path / "home")
+        done = ratchet("run", "SPEC.md", "--agent", AGENTS[name], cwd=project, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not lingering.running() and not outside.exists()
+    assert (
+        "writes_undone" in recorded(project) and "ratchet.toml" in ratchet("show", "last", cwd=project, env=env).stdout
+    )
+    kept = [path for path in (project / ".ratchet").rglob("*") if path.is_file() and "trees.git" not in path.parts]
+    told = b"".join(path.read_bytes() for path in kept)
+    assert KEY.encode() not in told and b"PRIVATE" not in told and b"No such file" in told, "of the other's key"
 
 
 # --- prompts ----------------------------------------------------------------------------------------------------------
