@@ -193,7 +193,7 @@ def persistqueue(path, count):
     return _threads(work, count)
 
 
-def _threads(work, count, number=8):
+def _threads(work, count, number=32):
     threads = [threading.Thread(target=work) for _ in range(number)]
     began = time.perf_counter()
     for thread in threads:

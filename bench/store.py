@@ -21,8 +21,10 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from statistics import median
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -32,7 +34,7 @@ import msgspec
 
 from bench import Goal, medians
 from ratchet.core import events as ev
-from ratchet.core.item import Item
+from ratchet.core.item import Item, name_of
 from ratchet.core.lease import Holder, Lease
 from ratchet.core.signal import Topic
 from ratchet.store import Store, fused, open_store
@@ -40,7 +42,7 @@ from ratchet.store import Store, fused, open_store
 TURNS = int(os.environ.get("RATCHET_BENCH_TURNS", "3"))
 SECONDS = float(os.environ.get("RATCHET_BENCH_SECONDS", "4"))
 JOBS = int(os.environ.get("RATCHET_BENCH_JOBS", "4000"))
-CLIENTS, THREADS, IDLE = (1, 16), 8, 150
+CLIENTS, THREADS, IDLE = (1, 16), 32, 150
 WORKERS, PROCESSES = CLIENTS[-1], 4
 SHALLOW, DEEP = 1_000, 200_000
 PEERS = Path(__file__).parent.parent / ".venv-bench" / "bin" / "python"
@@ -56,7 +58,7 @@ def main() -> list[Goal]:
 
 
 def _turn(store: Store) -> bool:
-    lease = store.claim_next(HOLDER, run=f"run-{uuid4().hex}", ttl_s=600)
+    lease = store.claim_next(HOLDER, run=name_of("run", datetime.now(UTC), token_hex(4)), ttl_s=600)
     if not isinstance(lease, Lease):
         return False
     store.complete(lease, commits=1, head="h")
@@ -396,8 +398,8 @@ def _script() -> str:
     """The two statements of a turn, with values as pgbench can make them."""
     at, later, run = "'2026-01-01T00:00:00.000000Z'", "'2999'", "'run-' || :n"
     zeros, token, worker = f"'{'0' * 64}'", "'token-' || :n", "'worker-' || :n"
-    lease = ["'w'", "'m'", "1", "'1'", later, token, worker]
-    claim = _with(fused.CLAIM, [at, at, at, "-1", "''", run, at, zeros, *lease, worker, "'w'", at, at, token])
+    who = ["'w'", "'m'", "1", "'1'"]
+    claim = _with(fused.CLAIM, [at, at, at, "-1", "''", run, at, zeros, worker, *who, token, at, at, later])
     data = "'\\x7b7d'"
     complete = _with(fused.COMPLETE, [":item", ":run", ":epoch", "'run_completed'", data, at])
     lines = ["\\set n random(1, 900000000000000)", f"{claim} \\gset", f"{complete};"]

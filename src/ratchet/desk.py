@@ -15,7 +15,7 @@ import msgspec
 from ratchet import __version__, config, places, repository
 from ratchet.core import api
 from ratchet.core import events as ev
-from ratchet.core.item import Item, slug_of, title_of
+from ratchet.core.item import Item, name_of, slug_of, title_of
 from ratchet.core.learning import Learning
 from ratchet.core.lease import Holder, Lease, WorkerRow
 from ratchet.core.ledger import MESSAGE_MAX_BYTES, Entry
@@ -75,8 +75,7 @@ class StoreDesk:
     # --- a worker's own --------------------------------------------------------------------------------------
 
     def register(self, holder: Holder) -> api.Registered:
-        now = datetime.now(UTC)
-        run = f"run-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+        run = name_of("run", datetime.now(UTC), secrets.token_hex(4))
         lease = self.store.claim_next(holder, run=run, ttl_s=self.lease_s)
         if isinstance(lease, NoWork):
             return api.Registered(why=lease.why, until=lease.until)
@@ -226,7 +225,7 @@ def _item(work: api.Work, key: str) -> Item:
     title = work.title or title_of(spec)
     sent = hashlib.sha256(msgspec.json.encode(work)).hexdigest()
     return Item(
-        id=f"item-{now:%Y%m%d-%H%M%S}-{unique}",
+        id=name_of("item", now, unique),
         repo=work.repo,
         spec=spec,
         title=title,

@@ -25,7 +25,7 @@ from ratchet.agents import Said
 from ratchet.checks import formats
 from ratchet.config import Config, LimitsConfig
 from ratchet.core.failure import Reason
-from ratchet.core.item import Item, ItemStatus
+from ratchet.core.item import Item, ItemStatus, name_of
 from ratchet.core.lease import Lease
 from ratchet.core.queue import Limits, NoWork
 from ratchet.core.repo import RepoKind, repo_kind
@@ -222,7 +222,7 @@ class Worker:
         with self.store.listen(Topic.WORK) as work:
             while not self.stop.is_set():
                 await cross(self.store.expire)  # whose worker is known to be dead need not wait for its lease to end
-                run = f"run-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+                run = name_of("run", datetime.now(UTC), secrets.token_hex(4))
                 answer = await cross(self.store.claim_next, this_process(), run=run, ttl_s=self.lease_s, limits=limits)
                 if not isinstance(answer, NoWork):
                     return answer

@@ -22,7 +22,7 @@ from ratchet.config import Config
 from ratchet.core import events as ev
 from ratchet.core import trailers
 from ratchet.core.gates import Gate, planned
-from ratchet.core.item import SPEC_MAX_CHARS, Item, slug_of, title_of
+from ratchet.core.item import SPEC_MAX_CHARS, Item, name_of, slug_of, title_of
 from ratchet.core.learning import Learning
 from ratchet.core.lease import Lease
 from ratchet.core.ledger import Entry
@@ -122,7 +122,7 @@ class Factory:
         unique = secrets.token_hex(4)
         identity = f"{workflow}\n{self.config.agent}\n{spec}".encode()
         item = Item(
-            id=f"item-{now:%Y%m%d-%H%M%S}-{unique}",
+            id=name_of("item", now, unique),
             repo=str(self.repo.root),
             spec=spec,
             title=title,
@@ -137,8 +137,7 @@ class Factory:
         return self.store.add(item)
 
     def claim(self, item: str) -> Lease:
-        now = datetime.now(UTC)
-        run = f"run-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+        run = name_of("run", datetime.now(UTC), secrets.token_hex(4))
         return self.store.claim(item, run=run, holder=this_process(), ttl_s=self.config.lease_s)
 
     async def work(

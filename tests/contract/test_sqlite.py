@@ -114,7 +114,7 @@ def _held_up(store: SqliteStore) -> tuple[threading.Thread, threading.Event]:
 
 
 def _until_waiting(store: SqliteStore, number: int) -> None:
-    while len(store._waiting) < number:
+    while store._writes.waiting < number:
         os.sched_yield()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -75,6 +76,11 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     footprint: list[str] = []
     metadata: dict[str, str] = {}
     request_key: str = ""
+
+
+def name_of(kind: str, at: datetime, unique: str) -> str:
+    """The id of an item or a run. Ids that were made one after the other lie so in every index that has them."""
+    return f"{kind}-{at:%Y%m%d-%H%M%S}-{at.microsecond // 1000:03x}{unique[:5]}"
 
 
 def title_of(spec: str) -> str:

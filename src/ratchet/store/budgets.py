@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ratchet.core.budget import KINDS, Amount, Caps, OverBudget, Reservation, Scope, amount, overspent, refusal
 from ratchet.core.lease import Lease
-from ratchet.store.database import Database, Row, Transaction, reads, writes
+from ratchet.store.database import Database, Row, Transaction, name_in, reads, writes
 from ratchet.store.ledger import hold, lost
 
 
@@ -12,7 +12,7 @@ class Budgets(Database):
     @writes
     def reserve(self, db: Transaction, lease: Lease, asked: Amount, *, caps: Caps) -> Reservation | OverBudget:
         """Raises LeaseLost."""
-        name = f"reservation-{db.key[:16]}"
+        name = f"reservation-{name_in(db.key)}"
         if db.doubt and db.one("SELECT id FROM reservations WHERE id = ?", name):
             return Reservation(id=name, run=lease.run, epoch=lease.epoch, held=asked)
         db.alone("budget")  # the day is shared by all: two that both fit alone may not fit together

@@ -10,6 +10,8 @@ when an earlier try may have been committed without our hearing so, `db.doubt` t
 
 from __future__ import annotations
 
+import secrets
+import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import wraps
@@ -24,11 +26,21 @@ Row = Mapping[str, Any]
 P = ParamSpec("P")
 T = TypeVar("T")
 S = TypeVar("S", bound="Database")
-KEY_BYTES = 40
+_NAME_CHARS, _SECRET_BYTES = 20, 30
 
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
+
+
+def new_key() -> str:
+    """What a verb makes its ids and tokens of. It begins with the time: rows made together lie together on the disk."""
+    return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(4 + _SECRET_BYTES)}"
+
+
+def name_in(key: str) -> str:
+    """The part of a key that everybody may see, and that is in no other."""
+    return key[:_NAME_CHARS]
 
 
 def stamp(at: datetime) -> str:
@@ -58,6 +70,10 @@ class Transaction(Single, Protocol):
         ...
 
     def many(self, sql: str, rows: Iterable[tuple[object, ...]]) -> None: ...
+
+    def hold(self, sql: str, *values: object) -> None:
+        """Lock what the statement finds until this is over, where others could write meanwhile."""
+        ...
 
     def alone(self, what: str) -> None:
         """Wait until nobody else is in a transaction that asked for the same `what`."""

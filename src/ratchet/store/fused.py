@@ -44,8 +44,7 @@ class Fused(Workers):
         now = self._clock()
         at, until, (worker, token) = stamp(now), stamp(now + timedelta(seconds=ttl_s)), names(db.key)
         who = (holder.worker, holder.machine, holder.pid, holder.born)
-        lease = (*who, until, hash_of(token), worker)
-        row = db.one(CLAIM, at, at, at, -1, "", run, at, GENESIS, *lease, worker, holder.worker, at, at, hash_of(token))
+        row = db.one(CLAIM, at, at, at, -1, "", run, at, GENESIS, worker, *who, hash_of(token), at, at, until)
         assert row
         if row["run"]:
             return Lease(
@@ -74,10 +73,10 @@ again AS (
   UPDATE runs SET epoch = epoch + 1 FROM picked WHERE runs.id = picked.run AND runs.status = 'running'
   RETURNING runs.id, runs.epoch),
 held AS (SELECT * FROM started UNION ALL SELECT * FROM again),
-lease AS (INSERT INTO leases SELECT id, epoch, ?, ?, CAST(? AS BIGINT), ?, ?, ?, ? FROM held),
 worker AS (
-  INSERT INTO workers (id, name, item, run, epoch, status, started_at, beat_at, token_sha256)
-  SELECT ?, ?, picked.id, held.id, held.epoch, 'starting', ?, ?, ? FROM picked, held),
+  INSERT INTO workers (id, name, machine, pid, born, token_sha256, item, run, epoch, status, started_at, beat_at,
+                       expires_at)
+  SELECT ?, ?, ?, CAST(? AS BIGINT), ?, ?, picked.id, held.id, held.epoch, 'starting', ?, ?, ? FROM picked, held),
 moved AS (
   UPDATE items SET status = 'assigned', run = held.id, park_reason = '', not_before = '' FROM picked, held
   WHERE items.id = picked.id)
@@ -106,15 +105,13 @@ event AS (
 moved AS (
   UPDATE items SET status = 'completed', park_reason = '', not_before = '', detail = '' FROM sealed
   WHERE items.id = sealed.item AND items.run = sealed.run),
-lease AS (
-  DELETE FROM leases USING sealed WHERE leases.run = sealed.run AND leases.epoch = sealed.epoch
-  RETURNING leases.run, leases.epoch, sealed.at),
 worker AS (
-  UPDATE workers SET status = 'completed', ended_at = lease.at, detail = '' FROM lease
-  WHERE workers.run = lease.run AND workers.epoch = lease.epoch AND workers.ended_at = ''),
+  UPDATE workers SET status = 'completed', ended_at = sealed.at, detail = '' FROM sealed
+  WHERE workers.run = sealed.run AND workers.epoch = sealed.epoch AND workers.ended_at = ''),
+unlocked AS (DELETE FROM locks USING sealed WHERE locks.run = sealed.run),
 settled AS (
-  UPDATE reservations SET status = 'settled' FROM lease
-  WHERE reservations.run = lease.run AND reservations.epoch = lease.epoch AND reservations.status = 'held')
+  UPDATE reservations SET status = 'settled' FROM sealed
+  WHERE reservations.run = sealed.run AND reservations.epoch = sealed.epoch AND reservations.status = 'held')
 SELECT seq, (SELECT pg_notify('ratchet_work', '') WHERE EXISTS (SELECT 1 FROM needs WHERE need = sealed.item)) AS told
 FROM sealed
 """

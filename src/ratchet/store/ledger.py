@@ -20,7 +20,7 @@ from ratchet.core.signal import Topic
 from ratchet.core.state import ROWS, RunStatus
 from ratchet.errors import LeaseHeld, LeaseLost, LedgerBroken, NotFound, UsageError
 from ratchet.store import RunRow
-from ratchet.store.database import Database, Row, Single, Transaction, reads, stamp, writes
+from ratchet.store.database import Database, Row, Single, Transaction, name_in, reads, stamp, writes
 
 DETAIL_MAX_CHARS = 2_000
 
@@ -62,15 +62,14 @@ class Ledger(Database):
     @writes
     def renew(self, db: Transaction, lease: Lease, *, ttl_s: float, iteration: int | None = None) -> str:
         now = self._clock()
-        row = db.one(_RENEW, stamp(now + timedelta(seconds=ttl_s)), lease.run, lease.epoch)
+        row = db.one(_RENEW, stamp(now), stamp(now + timedelta(seconds=ttl_s)), iteration, lease.run, lease.epoch)
         if row is None:
             return _renew_finished(db, lease)
-        beat = db.one(_BEAT, stamp(now), iteration, lease.run, lease.epoch) if row["id"] else None
-        return str(row["abort_by"]) or (_over(db, lease, beat["iteration"]) if beat else "")
+        return str(row["abort_by"]) or _over(db, lease, row["iteration"])
 
     @writes
     def release(self, db: Transaction, lease: Lease) -> None:
-        db.one(LOCK_ITEM, lease.item)
+        db.hold(LOCK_ITEM, lease.item)
         if close_lease(db, lease.run, lease.epoch, WorkerStatus.RELEASED, detail="", at=stamp(self._clock())):
             db.run(_BACK_IN_QUEUE, lease.item)
             db.run(FENCE, lease.run, lease.epoch)
@@ -79,7 +78,7 @@ class Ledger(Database):
     @reads
     def lease_of(self, db: Transaction, token: str) -> Lease:
         """The lease a token proves. Raises LeaseLost."""
-        row = db.one(_PROVEN, hash_of(token))
+        row = db.one(_PROVEN, worker_of(token), hash_of(token))
         if row is None:
             raise LeaseLost("this token is of no lease that is held", hint="claim again")
         return Lease(
@@ -109,7 +108,7 @@ class Ledger(Database):
     @writes
     def _note_late(self, db: Transaction, lease: Lease, kind: str, *, head: str, detail: str) -> None:
         """Refused is not thrown away: what was done may be good. Said twice, it is noted once."""
-        row = (f"late-{db.key[:16]}", lease.run, lease.item, lease.epoch, lease.holder.worker, db.began_at)
+        row = (f"late-{name_in(db.key)}", lease.run, lease.item, lease.epoch, lease.holder.worker, db.began_at)
         db.run(_NOTE_LATE, *row, kind, head, detail[:DETAIL_MAX_CHARS], lease.run)
 
     @reads
@@ -176,8 +175,7 @@ def take(db: Transaction, row: Row, *, run: str, holder: Holder, now: datetime, 
         db.run(_START_RUN, run, item, at, GENESIS, epoch)
     worker, token = names(db.key)
     who = (holder.worker, holder.machine, holder.pid, holder.born)
-    db.run(_TAKE, run, epoch, *who, stamp(now + timedelta(seconds=ttl_s)), hash_of(token), worker)
-    db.run(_ADD_WORKER, worker, holder.worker, item, run, epoch, at, at, hash_of(token))
+    db.run(_TAKE, worker, *who, hash_of(token), item, run, epoch, at, at, stamp(now + timedelta(seconds=ttl_s)))
     db.run("UPDATE items SET status = 'assigned', run = ?, park_reason = '', not_before = '' WHERE id = ?", run, item)
     if paths := footprint_of(row):
         db.many(LOCK, [(row["repo"], path, run) for path in paths])
@@ -186,13 +184,18 @@ def take(db: Transaction, row: Row, *, run: str, holder: Holder, now: datetime, 
 
 def names(key: str) -> tuple[str, str]:
     """A worker's id and its token, from the key of the claim: done again, the claim finds its lease by them."""
-    return f"worker-{key[:16]}", key[16:]
+    return worker_of(key), key
+
+
+def worker_of(token: str) -> str:
+    """The worker that a token is of, if it is of any: what proves it is the rest of the token."""
+    return f"worker-{name_in(token)}"
 
 
 def claimed(db: Single, holder: Holder) -> Lease | None:
     """The lease that an earlier try of this very claim has taken, if it was committed before the connection broke."""
     worker, token = names(db.key)
-    row = db.one(_PROVEN, hash_of(token))
+    row = db.one(_PROVEN, worker, hash_of(token))
     if row is None:
         return None
     return Lease(run=row["run"], item=row["item"], epoch=row["epoch"], holder=holder, worker=worker, token=token)
@@ -203,7 +206,7 @@ def write(
 ) -> list[Entry]:
     """Add events to a ledger and move the rows they speak of. Raises LeaseLost."""
     if any(type(event) in ROWS for event in events):
-        db.one(LOCK_ITEM, lease.item)  # every verb locks the item before its run: the order that cannot deadlock
+        db.hold(LOCK_ITEM, lease.item)  # every verb locks the item before its run: the order that cannot deadlock
     row = db.one("SELECT length, head FROM runs WHERE id = ? FOR UPDATE", lease.run)
     if row is None:
         raise lost(lease)
@@ -283,10 +286,13 @@ def _move(db: Transaction, lease: Lease, event: Event, at: str) -> None:
 
 def close_lease(db: Transaction, run: str, epoch: int, status: WorkerStatus, *, detail: str, at: str) -> bool:
     """End a lease: its locks go with it, its worker is over, what it reserved and did not spend is free again."""
-    if db.run("DELETE FROM leases WHERE run = ? AND epoch = ?", run, epoch) != 1:
+    row = db.one(_END_WORKER, status, at, detail, run, epoch)
+    if row is None:
         return False
-    db.run(_END_WORKER, status, at, detail, run, epoch)
-    db.run(_SETTLE_ALL, run, epoch)
+    if row["locked"]:
+        db.run("DELETE FROM locks WHERE run = ?", run)
+    if row["reserved"]:
+        db.run(_SETTLE_ALL, run, epoch)
     return True
 
 
@@ -384,23 +390,20 @@ _HOLD = "SELECT run FROM leases WHERE run = ? AND epoch = ? FOR UPDATE"
 _START_RUN = "INSERT INTO runs VALUES (?, ?, 'running', ?, 0, ?, ?, '')"
 _NEXT_EPOCH = "UPDATE runs SET epoch = epoch + 1 WHERE id = ? AND status = 'running' RETURNING epoch"
 FENCE = "UPDATE runs SET epoch = epoch + 1 WHERE id = ? AND epoch = ? AND status = 'running'"
-_TAKE = "INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_ADD_WORKER = """
-INSERT INTO workers (id, name, item, run, epoch, status, started_at, beat_at, token_sha256)
-VALUES (?, ?, ?, ?, ?, 'starting', ?, ?, ?)
+_TAKE = """
+INSERT INTO workers (id, name, machine, pid, born, token_sha256, item, run, epoch, status, started_at, beat_at,
+                     expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'starting', ?, ?, ?)
 """
 _RENEW = """
-UPDATE leases SET expires_at = ? WHERE run = ? AND epoch = ?
-RETURNING id, (SELECT abort_by FROM runs WHERE runs.id = leases.run) AS abort_by
-"""
-_BEAT = """
-UPDATE workers SET beat_at = ?, iteration = COALESCE(CAST(? AS INTEGER), iteration),
+UPDATE workers SET beat_at = ?, expires_at = ?, iteration = COALESCE(CAST(? AS INTEGER), iteration),
        status = CASE status WHEN 'starting' THEN 'running' ELSE status END
-WHERE run = ? AND epoch = ? AND ended_at = '' RETURNING iteration
+WHERE run = ? AND epoch = ? AND ended_at = ''
+RETURNING iteration, (SELECT abort_by FROM runs WHERE runs.id = workers.run) AS abort_by
 """
 _BACK_IN_QUEUE = "UPDATE items SET status = 'queued' WHERE id = ? AND status IN ('assigned', 'in_progress')"
 _PROVEN = """
-SELECT leases.*, runs.item FROM leases JOIN runs ON runs.id = leases.run WHERE leases.token_sha256 = ?
+SELECT id, run, item, epoch, name AS worker, machine, pid, born FROM workers
+WHERE id = ? AND token_sha256 = ? AND ended_at = ''
 """
 _ADVANCE = """
 UPDATE runs SET length = ?, head = ?, status = ?
@@ -420,10 +423,13 @@ INSERT INTO events (run, seq, at, epoch, kind, data, prev, sum) VALUES (?, ?, ?,
 """
 _LAST = "SELECT * FROM events WHERE run = ? AND epoch = ? ORDER BY seq DESC LIMIT ?"
 _MOVE_ITEM = "UPDATE items SET status = ?, park_reason = ?, not_before = ?, detail = ? WHERE id = ? AND run = ?"
+_SETTLE_ALL = "UPDATE reservations SET status = 'settled' WHERE run = ? AND epoch = ? AND status = 'held'"
 _END_WORKER = """
 UPDATE workers SET status = ?, ended_at = ?, detail = ? WHERE run = ? AND epoch = ? AND ended_at = ''
+RETURNING EXISTS (SELECT 1 FROM locks WHERE locks.run = workers.run) AS locked,
+  EXISTS (SELECT 1 FROM reservations WHERE reservations.run = workers.run AND reservations.epoch = workers.epoch
+          AND reservations.status = 'held') AS reserved
 """
-_SETTLE_ALL = "UPDATE reservations SET status = 'settled' WHERE run = ? AND epoch = ? AND status = 'held'"
 _BLOCK = """
 UPDATE items SET status = 'parked', park_reason = 'blocked', not_before = '', detail = ?
 WHERE status = 'queued' AND id IN (SELECT item FROM needs WHERE need = ?)

@@ -13,7 +13,7 @@ from ratchet.core.state import RunStatus
 from ratchet.errors import UsageError
 from ratchet.store import RunRow
 from ratchet.store.database import Database, Transaction, reads, stamp
-from ratchet.store.ledger import entry_of, hash_of, run_row
+from ratchet.store.ledger import entry_of, hash_of, run_row, worker_of
 from ratchet.store.workers import worker_row
 
 
@@ -23,7 +23,7 @@ class Outside(Database):
     @reads
     def proven(self, db: Transaction, token: str) -> WorkerRow | None:
         """The worker a token proves, also when its lease is over: every write is fenced by its epoch anyway."""
-        row = db.one("SELECT * FROM workers WHERE token_sha256 = ?", hash_of(token))
+        row = db.one("SELECT * FROM workers WHERE id = ? AND token_sha256 = ?", worker_of(token), hash_of(token))
         return worker_row(row) if row else None
 
     def renew_all(self, beats: Sequence[Beat], *, ttl_s: float) -> list[str | None]:
@@ -36,8 +36,7 @@ class Outside(Database):
     def _renew_all(self, db: Transaction, beats: Sequence[Beat], *, ttl_s: float) -> list[str | None]:
         now = self._clock()
         told = msgspec.json.encode([(beat.run, beat.epoch, beat.iteration) for beat in beats]).decode()
-        rows = db.all(_RENEW_ALL.format(beats=self._beats), told, stamp(now + timedelta(seconds=ttl_s)))
-        db.run(_BEAT_ALL.format(beats=self._beats), told, stamp(now))
+        rows = db.all(_RENEW_ALL.format(beats=self._beats), told, stamp(now), stamp(now + timedelta(seconds=ttl_s)))
         kept = {(row["run"], row["epoch"]): row["abort_by"] for row in rows}
         missing = {(beat.run, beat.epoch) for beat in beats} - kept.keys()
         kept |= {one: "" for one in missing if db.one(_FINISHED, *one)}
@@ -71,14 +70,10 @@ def _created(db: Transaction, run: str) -> tuple[str, str]:
 
 _RENEW_ALL = """
 WITH beats (run, epoch, iteration) AS ({beats})
-UPDATE leases SET expires_at = ? FROM beats WHERE leases.run = beats.run AND leases.epoch = beats.epoch
-RETURNING leases.run, leases.epoch, (SELECT abort_by FROM runs WHERE runs.id = leases.run) AS abort_by
-"""
-_BEAT_ALL = """
-WITH beats (run, epoch, iteration) AS ({beats})
-UPDATE workers SET beat_at = ?, iteration = COALESCE(beats.iteration, workers.iteration),
+UPDATE workers SET beat_at = ?, expires_at = ?, iteration = COALESCE(beats.iteration, workers.iteration),
        status = CASE workers.status WHEN 'starting' THEN 'running' ELSE workers.status END
 FROM beats WHERE workers.run = beats.run AND workers.epoch = beats.epoch AND workers.ended_at = ''
+RETURNING workers.run, workers.epoch, (SELECT abort_by FROM runs WHERE runs.id = workers.run) AS abort_by
 """
 _FINISHED = "SELECT 1 AS ok FROM runs WHERE id = ? AND epoch = ? AND status <> 'running'"
 _PIECE = """

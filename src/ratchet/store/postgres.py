@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -21,7 +20,7 @@ from ratchet.core.signal import Topic
 from ratchet.errors import DiskFull, EnvironmentCannot, RatchetError
 from ratchet.store import Listener
 from ratchet.store.counting import Counting
-from ratchet.store.database import KEY_BYTES, Row, Single, T, Transaction, refuse_newer, scripts, stamp
+from ratchet.store.database import Row, Single, T, Transaction, new_key, refuse_newer, scripts, stamp
 from ratchet.store.direct import Connection
 from ratchet.store.feed import Feed
 from ratchet.store.fused import Fused
@@ -124,7 +123,7 @@ ORDER BY ts_rank_cd(learnings.words, asked.words) DESC, id LIMIT ?
 
         What is done outside of a transaction must be a single statement, or only look.
         """
-        again, until = _Try(secrets.token_hex(KEY_BYTES), at), time.monotonic() + RIDE_OUT_S
+        again, until = _Try(new_key(), at), time.monotonic() + RIDE_OUT_S
         for wait_s in _waits():
             try:
                 with self._pool.borrow() as db:
@@ -208,6 +207,9 @@ class _Transaction(_Try):
             self._cursor.execute(_marked(sql), rows[0])
         elif rows:
             self._cursor.executemany(_marked(sql), rows)
+
+    def hold(self, sql: str, *values: object) -> None:
+        self._cursor.execute(_marked(sql), values)
 
     def alone(self, what: str) -> None:
         self._cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"ratchet {what}",))

@@ -424,7 +424,7 @@ WHERE status = 'queued' AND not_before <= ? AND (turn, id) > (?, ?)
 ORDER BY turn, id LIMIT 1 FOR UPDATE OF items SKIP LOCKED
 """
 _REPO_HAS_ROOM = """
-  AND (SELECT count(*) FROM leases JOIN runs ON runs.id = leases.run JOIN items AS busy ON busy.id = runs.item
+  AND (SELECT count(*) FROM leases JOIN items AS busy ON busy.id = leases.item
        WHERE busy.repo = items.repo AND leases.expires_at > ?) < ?"""
 _WORKING = "SELECT count(*) AS n FROM leases WHERE expires_at > ?"
 _AWAITING_REVIEW = "SELECT count(*) AS n FROM items WHERE status = 'parked' AND park_reason = 'review'"
@@ -440,8 +440,8 @@ _WAKE = """
 UPDATE items SET status = 'queued', park_reason = '', not_before = '' WHERE id IN
   (SELECT id FROM items WHERE status = 'parked' AND not_before > '' AND not_before <= ? FOR UPDATE SKIP LOCKED)
 """
-_ALL_LEASES = "SELECT leases.*, runs.item FROM leases JOIN runs ON runs.id = leases.run"
-_EXPIRED = f"{_ALL_LEASES} WHERE leases.expires_at <= ? ORDER BY leases.expires_at LIMIT ?"
+_ALL_LEASES = "SELECT * FROM leases"
+_EXPIRED = f"{_ALL_LEASES} WHERE expires_at <= ? ORDER BY expires_at LIMIT ?"
 _PROGRESSED = "SELECT 1 AS ok FROM events WHERE run = ? AND epoch = ? AND kind = 'receipt_filed' LIMIT 1"
 _RETURN_WAITING = "SELECT attempts, returns FROM items WHERE id = ? FOR UPDATE"
 _RETURN = f"{_RETURN_WAITING} SKIP LOCKED"

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import sqlite3
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -23,32 +20,31 @@ from ratchet.errors import DiskFull, EnvironmentCannot, RatchetError
 from ratchet.files import FILE_MODE, make_private_dir
 from ratchet.store import Listener
 from ratchet.store.counting import Counting
-from ratchet.store.database import KEY_BYTES, Row, T, Transaction, refuse_newer, scripts, stamp, utc_now
+from ratchet.store.database import Row, T, Transaction, new_key, refuse_newer, scripts, stamp, utc_now
 from ratchet.store.feed import Feed
 from ratchet.store.learnings import Learnings
 from ratchet.store.locks import Locks
 from ratchet.store.outside import Outside
 from ratchet.store.pool import Pool
 from ratchet.store.signals import Pipe, tell
+from ratchet.store.together import Ask, Together
 from ratchet.store.workers import Workers
 
 BUSY_S, _NAP_S = 30.0, 0.005
 READERS_MAX = 8
-TOGETHER_MAX = 64
-GATHER_S = 0.001
 # What can be undone is kept in memory while it is being done: in a file, every page touched would be a write more.
 _PRAGMAS = ("synchronous = FULL", "foreign_keys = ON", "temp_store = MEMORY")
 # Pages that are changed again and again: kept by the one who writes, and copied back into the file less often.
 _WRITER = ("cache_size = -16384", "wal_autocheckpoint = 4000")
-_FEED = "SELECT place, events.* FROM feed JOIN events ON events.run = feed.run AND events.seq = feed.seq"
+_AFTER = "(place, run, seq) > (?, ?, ?) ORDER BY place LIMIT ?"
 
 
 class SqliteStore(Workers, Locks, Counting, Feed, Learnings, Outside):
     """One connection writes, others read beside it. Writes that arrive together share one wait for the disk."""
 
-    _follow = f"{_FEED} WHERE (place, feed.run, feed.seq) > (?, ?, ?) ORDER BY place LIMIT ?"
-    _follow_run = f"{_FEED} WHERE feed.run = ? AND (place, feed.run, feed.seq) > (?, ?, ?) ORDER BY place LIMIT ?"
-    _last_place = "SELECT max(place) AS place FROM feed"
+    _follow = f"SELECT * FROM events WHERE {_AFTER}"  # noqa: S608 — ours
+    _follow_run = f"SELECT * FROM events WHERE run = ? AND {_AFTER}"  # noqa: S608 — ours
+    _last_place = "SELECT max(place) AS place FROM events"
     _beats = "SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?)"
     _index_words = "INSERT INTO learnings_words (content, tags, id) VALUES (?, ?, ?)"
     _find_words = """
@@ -67,10 +63,7 @@ ORDER BY bm25(learnings_words), learnings.id LIMIT ?
     ) -> None:
         self.path = path
         self._clock, self._gone, self._aging_s = clock, gone, aging_s
-        self._turn, self._writing = threading.Condition(), False
-        self._waiting, self._last = deque[_Ask](), 1
-        self._gathering: _Ask | None = None
-        self._wanted = 0
+        self._writes = Together(self._serve)
         self._signals = path.with_name(f"{path.name}-signals")
         self._db = _connect(path, *_WRITER)
         self._readers = Pool(lambda: _connect(path), most=READERS_MAX)
@@ -85,9 +78,7 @@ ORDER BY bm25(learnings_words), learnings.id LIMIT ?
 
     def close(self) -> None:
         self._readers.close()
-        with self._turn:
-            self._turn.wait_for(lambda: not self._writing)
-            self._db.close()
+        self._writes.drain(self._db.close)
 
     def listen(self, topic: Topic) -> Listener:
         return Pipe(self._signals, topic)
@@ -108,12 +99,7 @@ ORDER BY bm25(learnings_words), learnings.id LIMIT ?
 
     def _write(self, act: Callable[[Transaction], T], *, durable: bool = True) -> T:
         ask = _Ask(act, at=stamp(self._clock()), durable=durable)
-        try:
-            if self._leads(ask):
-                self._serve(ask)
-        finally:
-            if ask.leads:
-                self._pass_on()
+        self._writes.join(ask, gather=durable)
         if isinstance(ask.error, sqlite3.Error):
             raise _explained(ask.error, self.path) from ask.error
         if ask.error:
@@ -121,66 +107,12 @@ ORDER BY bm25(learnings_words), learnings.id LIMIT ?
         answer: T = ask.answer
         return answer
 
-    # --- whose turn it is to write ---------------------------------------------------------------------------
-
-    def _leads(self, ask: _Ask) -> bool:
-        """Wait for the turn. False: whoever had it before us took the ask along."""
-        try:
-            if not self._first(ask):
-                ask.wake.acquire()
-        except BaseException:  # an interrupt: nobody may wait for who does not wait any more
-            with self._turn, suppress(ValueError):
-                self._waiting.remove(ask)
-            raise
-        return ask.leads
-
-    def _first(self, ask: _Ask) -> bool:
-        with self._turn:
-            if not self._writing:
-                self._writing = ask.leads = True
-                return True
-            self._waiting.append(ask)
-            if self._gathering and len(self._waiting) >= self._wanted:
-                self._gathering.wake.release()
-                self._gathering = None
-            return False
-
-    def _pass_on(self) -> None:
-        """To one of those who wait, and nobody else wakes."""
-        with self._turn:
-            self._writing = bool(self._waiting)
-            if not self._waiting:
-                self._turn.notify_all()
-                return
-            ask = self._waiting.popleft()
-            ask.leads = True
-            ask.wake.release()
-
-    def _gather(self, own: _Ask) -> None:
-        """Who was answered together asks again together, once all are awake: a moment, and less than the disk takes."""
-        with self._turn:
-            self._wanted = self._last - 1
-            if len(self._waiting) >= self._wanted:
-                return
-            self._gathering = own
-        own.wake.acquire(timeout=GATHER_S)
-        self._gathering = None
-
-    def _serve(self, own: _Ask) -> None:
-        """Do all that was asked for meanwhile in one transaction: one wait for the disk, whatever their number."""
-        if own.durable:
-            self._gather(own)
-        with self._turn:
-            asks = [own, *(self._waiting.popleft() for _ in range(min(len(self._waiting), TOGETHER_MAX - 1)))]
-        self._last = max(len(asks), self._last - 1)
-        try:
-            with self._waiting_for_disk(wait=any(ask.durable for ask in asks)):
-                self._do(asks)
-            for topic in set[Topic]().union(*(ask.topics for ask in asks)):
-                tell(self._signals, topic)
-        finally:
-            for ask in asks[1:]:
-                ask.wake.release()
+    def _serve(self, asks: list[_Ask]) -> None:
+        """Do all of it in one transaction: one wait for the disk, whatever their number."""
+        with self._waiting_for_disk(wait=any(ask.durable for ask in asks)):
+            self._do(asks)
+        for topic in set[Topic]().union(*(ask.topics for ask in asks)):
+            tell(self._signals, topic)
 
     @contextmanager
     def _waiting_for_disk(self, *, wait: bool) -> Iterator[None]:
@@ -240,18 +172,15 @@ ORDER BY bm25(learnings_words), learnings.id LIMIT ?
             _leave(self._db)
 
 
-class _Ask:
-    """A verb that waits for its turn to write. It may be done more than once; what counts is the last time.
-
-    `wake` is held until its turn has come (then it `leads`) or it was taken along."""
+class _Ask(Ask):
+    """A verb that waits for its turn to write. It may be done more than once; what counts is the last time."""
 
     def __init__(self, act: Callable[[Transaction], Any], *, at: str, durable: bool) -> None:
-        self._act, self._key, self._at, self.durable = act, secrets.token_hex(KEY_BYTES), at, durable
+        super().__init__()
+        self._act, self._key, self._at, self.durable = act, new_key(), at, durable
         self.answer: Any = None
         self.error: Exception | None = None
         self.topics: set[Topic] = set()
-        self.wake, self.leads = threading.Lock(), False
-        self.wake.acquire()
 
     @property
     def failed(self) -> bool:
@@ -291,6 +220,9 @@ class _Transaction:
 
     def many(self, sql: str, rows: Iterable[tuple[object, ...]]) -> None:
         self._db.executemany(sql, rows)
+
+    def hold(self, sql: str, *values: object) -> None:
+        """There is one writer at a time."""
 
     def alone(self, what: str) -> None:
         """There is one writer at a time."""

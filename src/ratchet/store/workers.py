@@ -46,7 +46,7 @@ class Workers(Queue):
         self, db: Transaction, lease: Lease, detail: str, *, delays_s: Sequence[float] = DELAYS_S
     ) -> Retry | None:
         """No progress. The first time, None: nudge it. The second time the run goes back for a fresh context."""
-        db.one(LOCK_ITEM, lease.item)
+        db.hold(LOCK_ITEM, lease.item)
         hold(db, lease)  # a heartbeat has the lease before its worker: so have we
         row = db.one(_STUCK, detail, lease.run, lease.epoch)
         if row is None:

@@ -1,0 +1,134 @@
+"""Those who wait for a turn together: each is served once, and nobody waits for who does not wait any more."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+
+import pytest
+
+from ratchet.store.together import Ask, Together
+
+
+class _Number(Ask):
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number, self.answer = number, 0
+
+
+class _Interrupted(BaseException):
+    pass
+
+
+class _Desk:
+    """It serves nobody until it is told to, and notes who was served with whom."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = threading.Semaphore(0), threading.Semaphore(0)
+        self.served: list[list[int]] = []
+        self.together = Together(self._serve)
+        self.left: list[int] = []
+
+    def _serve(self, asks: list[_Number]) -> None:
+        self.begun.release()
+        self.go_on.acquire()
+        self.served.append([ask.number for ask in asks])
+        for ask in asks:
+            ask.answer = -ask.number
+
+    def ask(self, number: int) -> threading.Thread:
+        def wait() -> None:
+            asked = _Number(number)
+            try:
+                self.together.join(asked)
+            except _Interrupted:
+                self.left.append(number)
+            else:
+                assert asked.answer == -number
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        return thread
+
+    def crowd(self, *numbers: int) -> list[threading.Thread]:
+        threads = []
+        for number in numbers:
+            threads.append(self.ask(number))
+            _until_waiting(self, len(threads))
+        return threads
+
+
+def _until_waiting(desk: _Desk, number: int) -> None:
+    while desk.together.waiting < number:
+        os.sched_yield()
+
+
+def _interrupt(thread: threading.Thread) -> None:
+    assert thread.ident
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Interrupted))
+
+
+def test_who_comes_while_another_is_served_is_served_with_the_others_that_came() -> None:
+    desk = _Desk()
+    first = desk.ask(1)
+    assert desk.begun.acquire(timeout=30)
+    crowd = desk.crowd(2, 3, 4)
+    desk.go_on.release(2)
+    for thread in (first, *crowd):
+        thread.join(30)
+        assert not thread.is_alive()
+    assert desk.served == [[1], [2, 3, 4]]
+
+
+def test_who_leaves_while_being_served_keeps_nobody_from_waking_up() -> None:
+    """They are woken one by the other: 3 was to wake 4 and 4 was to wake 5."""
+    desk = _Desk()
+    first = desk.ask(1)
+    assert desk.begun.acquire(timeout=30)
+    crowd = desk.crowd(2, 3, 4, 5)
+    desk.go_on.release()
+    assert desk.begun.acquire(timeout=30)
+    for thread in crowd[1:3]:
+        _interrupt(thread)
+    desk.go_on.release()
+    for thread in (first, *crowd):
+        thread.join(30)
+        assert not thread.is_alive()
+    assert desk.served == [[1], [2, 3, 4, 5]] and sorted(desk.left) == [3, 4]
+
+
+def test_who_was_interrupted_before_the_answer_came_is_not_the_one_to_wake_the_next() -> None:
+    """A signal ends the wait of the main thread at once, and the others are still to be served."""
+    desk, main, gone = _Desk(), threading.main_thread(), threading.Event()
+    first = desk.ask(1)
+    assert desk.begun.acquire(timeout=30)
+    crowd = desk.crowd(2)
+
+    def interrupt() -> None:
+        _until_waiting(desk, 2)
+        crowd.append(desk.ask(4))
+        _until_waiting(desk, 3)
+        desk.go_on.release()
+        assert desk.begun.acquire(timeout=30)
+        assert main.ident
+        signal.pthread_kill(main.ident, signal.SIGUSR1)
+        assert gone.wait(30)
+        desk.go_on.release()
+
+    def leave(*_: object) -> None:
+        raise _Interrupted
+
+    before = signal.signal(signal.SIGUSR1, leave)
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    with pytest.raises(_Interrupted):
+        desk.together.join(_Number(3))
+    gone.set()
+    interrupting.join(30)
+    for thread in (first, *crowd):
+        thread.join(30)
+        assert not thread.is_alive()
+    signal.signal(signal.SIGUSR1, before)
+    assert desk.served == [[1], [2, 3, 4]]
