@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from importlib import resources
 from pathlib import Path
@@ -109,19 +109,21 @@ def _command_lines() -> list[bytes]:
 
 
 @contextmanager
-def begun(project: Path, name: str, env: dict[str, str], lingering: Lingering) -> Iterator[subprocess.Popen[bytes]]:
-    """A run whose agent is in the middle of a command of its shell, and has named its session where it has them."""
+def begun(
+    project: Path, name: str, env: dict[str, str], at_work: Callable[[], bool]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A run whose agent is at work, and has named its session where it has them."""
     said = project.parent / "said"
     with said.open("wb") as out:
         command = [*RATCHET, "run", "SPEC.md", "--agent", AGENTS[name]]
         running = subprocess.Popen(command, cwd=project, env=quick_environment() | env, stdout=out, stderr=out)
 
-    def at_work() -> bool:
+    def in_its_turn() -> bool:
         assert running.poll() is None, said.read_text()
-        return len(lingering.running()) == 2 and (name in SESSIONLESS or "session_opened" in recorded(project))
+        return at_work() and (name in SESSIONLESS or "session_opened" in recorded(project))
 
     try:
-        until(at_work, within_s=180)
+        until(in_its_turn, within_s=180)
         yield running
     finally:
         running.kill()
@@ -146,7 +148,7 @@ def test_ended_while_its_shell_runs_no_process_is_left_and_the_run_goes_on(
     auditor = [Turn(run=[lingering.command], say="never said"), *ITEM["auditor"]]
     with ModelServer(ITEM | {"auditor": auditor}) as server:
         env = pointed_at(server.address, tmp_path / "home")
-        with begun(project, name, env, lingering) as running:
+        with begun(project, name, env, lambda: len(lingering.running()) == 2) as running:
             running.send_signal(how)
             running.wait(60)
         until(lambda: not lingering.running(), within_s=30)
@@ -159,6 +161,30 @@ def test_ended_while_its_shell_runs_no_process_is_left_and_the_run_goes_on(
     assert not {"late.txt", "begun.txt"} & set(git("ls-tree", "--name-only", branch, cwd=project).splitlines())
     if name not in SESSIONLESS:
         assert "You were cut off" in again, "it is asked in its session"
+
+
+@pytest.mark.agents
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_ended_while_its_model_thinks_who_runs_no_commands_is_gone_and_is_asked_again(
+    tmp_path: Path, how: signal.Signals
+) -> None:
+    needs("aider")
+    project = make_repository(tmp_path / "project", FILES)
+    with ModelServer(SPOKEN_ITEM) as server:
+        server.faults.append(Fault(kind="slow", after_s=6_000))
+        env = pointed_at(server.address, tmp_path / "home")
+        with begun(project, "aider", env, server.arrived.is_set) as running:
+            assert ours(project), "its prompt is a file in the run's folder"
+            running.send_signal(how)
+            running.wait(60)
+        until(lambda: not ours(project), within_s=30)
+        done = ratchet("run", "SPEC.md", "--agent", AGENTS["aider"], cwd=project, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert recorded(project).count("step_resumed") == 1
+
+
+def ours(project: Path) -> list[bytes]:
+    return [line for line in _command_lines() if bytes(project) in line]
 
 
 # --- mischief ---------------------------------------------------------------------------------------------------------
