@@ -395,15 +395,24 @@ def _with(sql: str, values: list[str]) -> str:
 
 
 def _script() -> str:
-    """The two statements of a turn, with values as pgbench can make them."""
-    at, later, run = "'2026-01-01T00:00:00.000000Z'", "'2999'", "'run-' || :n"
-    zeros, token, worker = f"'{'0' * 64}'", "'token-' || :n", "'worker-' || :n"
-    who = ["'w'", "'m'", "1", "'1'"]
-    claim = _with(fused.CLAIM, [at, at, at, "-1", "''", run, at, zeros, worker, *who, token, at, at, later])
-    data = "'\\x7b7d'"
-    complete = _with(fused.COMPLETE, [":item", ":run", ":epoch", "'run_completed'", data, at])
-    lines = ["\\set n random(1, 900000000000000)", f"{claim} \\gset", f"{complete};"]
+    """The two statements of a turn, each for one, with values as pgbench can make them."""
+    at, zeros = "'2026-01-01T00:00:00.000000Z'", f"'{'0' * 64}'"
+    asked = _json("n 1 asked_run 'run-'||:n worker 'worker-'||:n name 'w' machine 'm' pid 1 born '1'"
+                  " token 'token-'||:n until '2999'")  # fmt: skip
+    claim = _with(fused.CLAIM, [at, at, asked, at, "-1", "''", at, zeros])
+    said = _json(f"item :item||'' run :run||'' epoch :epoch+0 kind 'run_completed' data '{{}}' at {at}")
+    lines = [
+        "\\set n random(1, 900000000000000)",
+        f"{claim} \\gset",
+        f"{_with(fused.COMPLETE, [said])};",
+    ]
     return "\n".join(lines) + "\n"
+
+
+def _json(pairs: str) -> str:
+    words = pairs.split()
+    named = ", ".join(f"'{name}', {value}" for name, value in zip(words[::2], words[1::2], strict=True))
+    return f"json_build_array(json_build_object({named}))"
 
 
 _PGBENCH_SCRIPT = _script()

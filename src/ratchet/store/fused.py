@@ -1,7 +1,10 @@
 """The three verbs every item needs, each in one statement: on a server, round trips are what a verb costs.
 
 They do what the plain verbs do when nothing is special, and hand over to those when something is: an item that is there
-already or waits for others, limits, a footprint, a lease that ran out, a lease that was lost.
+already or waits for others, limits, a footprint, a lease that ran out, a lease that was lost, a connection that broke.
+
+Claims and completions that threads of one process ask for at the same time are rows of one statement: its commit, its
+round trip and its start are paid for once. So is a claim by each of the workers that ask a server over HTTP.
 """
 
 from __future__ import annotations
@@ -9,20 +12,56 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
+import msgspec
+
 from ratchet.core import events as ev
 from ratchet.core.events import encode, kind_of
 from ratchet.core.item import Item
 from ratchet.core.lease import Holder, Lease
 from ratchet.core.ledger import GENESIS
 from ratchet.core.queue import Limits, NoWork, Why
-from ratchet.store.database import Single, T, stamp
+from ratchet.store.database import Row, Single, T, new_key, stamp
 from ratchet.store.ledger import claimed, hash_of, names
 from ratchet.store.queue import ADD_ITEM, DUE, NEXT
+from ratchet.store.together import Ask, Together
 from ratchet.store.workers import Workers
+
+SPECIAL = 0  # the number of a row that says: whoever got nothing has to look by the plain verb
+
+
+class Failed(Exception):
+    """A statement was not done, or, if there is `doubt`, may have been."""
+
+    def __init__(self, *, doubt: bool) -> None:
+        super().__init__()
+        self.doubt = doubt
+
+
+class _Asked(Ask):
+    """What one caller asks a statement for, as one of its rows. Nothing is sure until it was answered."""
+
+    def __init__(self, **values: object) -> None:
+        super().__init__()
+        self.values = values
+        self.answer: Row | None = None
+        self.failed = self.doubt = True
+
+    def answered(self, row: Row | None) -> None:
+        self.answer, self.failed, self.doubt = row, False, False
 
 
 class Fused(Workers):
+    def __init__(self) -> None:
+        self._claims, self._completions = Together(self._claim_all), Together(self._complete_all)
+
     def _write_one(self, act: Callable[[Single], T]) -> T:
+        raise NotImplementedError
+
+    def _try_once(self, sql: str, *values: object) -> list[Row]:
+        """Raises Failed."""
+        raise NotImplementedError
+
+    def _began_at(self) -> str:
         raise NotImplementedError
 
     def _add_all(self, items: Sequence[Item]) -> list[Item]:
@@ -30,33 +69,75 @@ class Fused(Workers):
             return [*items]
         return super()._add_all(items)
 
+    # --- claiming --------------------------------------------------------------------------------------------
+
     def claim_next(self, holder: Holder, *, run: str, ttl_s: float, limits: Limits | None = None) -> Lease | NoWork:
         if limits is None or not limits.any:
-            got = self._write_one(lambda db: self._claim_plain(db, holder, run, ttl_s))
+            got = self._claim_plain(holder, run, ttl_s)
             if got is not None:
                 return got
         return super().claim_next(holder, run=run, ttl_s=ttl_s, limits=limits)
 
-    def _claim_plain(self, db: Single, holder: Holder, run: str, ttl_s: float) -> Lease | NoWork | None:
+    def _claim_plain(self, holder: Holder, run: str, ttl_s: float) -> Lease | NoWork | None:
         """None: the plain verb has to look."""
-        if db.doubt and (held := claimed(db, holder)):
-            return held
-        now = self._clock()
-        at, until, (worker, token) = stamp(now), stamp(now + timedelta(seconds=ttl_s)), names(db.key)
-        who = (holder.worker, holder.machine, holder.pid, holder.born)
-        row = db.one(CLAIM, at, at, at, -1, "", run, at, GENESIS, worker, *who, hash_of(token), at, at, until)
-        assert row
-        if row["run"]:
-            return Lease(
-                run=row["run"], item=row["item"], epoch=row["epoch"], holder=holder, worker=worker, token=token
-            )
-        return None if row["due"] or row["item"] else NoWork(why=Why.EMPTY)
+        self._began_at()
+        key, until = new_key(), stamp(self._clock() + timedelta(seconds=ttl_s))
+        worker, token = names(key)
+        ask = _Asked(
+            asked_run=run,
+            worker=worker,
+            name=holder.worker,
+            machine=holder.machine,
+            pid=holder.pid,
+            born=holder.born,
+            token=hash_of(token),
+            until=until,
+        )
+        self._claims.join(ask)
+        if ask.failed:
+            return self._read(lambda db: claimed(db, holder, key)) if ask.doubt else None
+        row = ask.answer
+        if row is None:
+            return NoWork(why=Why.EMPTY)
+        if row["n"] == SPECIAL:
+            return None
+        return Lease(run=row["run"], item=row["item"], epoch=row["epoch"], holder=holder, worker=worker, token=token)
+
+    def _claim_all(self, asks: list[_Asked]) -> None:
+        at = stamp(self._clock())
+        told = msgspec.json.encode([{"n": n, **ask.values} for n, ask in enumerate(asks, 1)]).decode()
+        rows = self._rows(asks, CLAIM, at, at, told, at, -1, "", at, GENESIS)
+        if rows is not None:
+            given = {row["n"]: row for row in rows}
+            for n, ask in enumerate(asks, 1):
+                ask.answered(given.get(n, given.get(SPECIAL)))
+
+    # --- completing ------------------------------------------------------------------------------------------
 
     def complete(self, lease: Lease, *, commits: int, head: str) -> None:
-        event = ev.RunCompleted(commits=commits, head=head)
-        sealed = (lease.run, lease.epoch, kind_of(event), encode(event))
-        if not self._write_one(lambda db: db.one(COMPLETE, lease.item, *sealed, db.began_at)):
+        event, at = ev.RunCompleted(commits=commits, head=head), self._began_at()
+        data = encode(event).decode()
+        ask = _Asked(item=lease.item, run=lease.run, epoch=lease.epoch, kind=kind_of(event), data=data, at=at)
+        self._completions.join(ask)
+        if ask.answer is None:
             super().complete(lease, commits=commits, head=head)
+
+    def _complete_all(self, asks: list[_Asked]) -> None:
+        once = {ask.values["run"]: ask.values for ask in reversed(asks)}
+        rows = self._rows(asks, COMPLETE, msgspec.json.encode([*once.values()]).decode())
+        if rows is not None:
+            given = {(row["run"], row["epoch"]): row for row in rows}
+            for ask in asks:
+                ask.answered(given.get((ask.values["run"], ask.values["epoch"])))
+
+    def _rows(self, asks: list[_Asked], sql: str, *values: object) -> list[Row] | None:
+        """None: nobody was answered. Each of them goes on with the plain verb, which tries again."""
+        try:
+            return self._try_once(sql, *values)
+        except Failed as error:
+            for ask in asks:
+                ask.doubt = error.doubt
+            return None
 
 
 ADD = f"""
@@ -65,53 +146,66 @@ SELECT id, pg_notify('ratchet_work', '') AS told FROM added
 """  # noqa: S608 — ours
 CLAIM = f"""
 WITH due AS MATERIALIZED ({DUE}),
-next AS ({NEXT.format(more="")}),
-picked AS (SELECT next.id, next.run FROM next, due WHERE NOT due.due AND next.footprint = ''),
+asked AS MATERIALIZED (
+  SELECT * FROM json_to_recordset(CAST(? AS JSON)) AS asked (
+    n BIGINT, asked_run TEXT, worker TEXT, name TEXT, machine TEXT, pid BIGINT, born TEXT, token TEXT, until TEXT)),
+next AS MATERIALIZED ({NEXT.format(more="", most="(SELECT count(*) FROM asked)")}),
+placed AS (SELECT id, run, footprint, row_number() OVER (ORDER BY turn, id) AS n FROM next),
+picked AS MATERIALIZED (
+  SELECT placed.id, placed.run, asked.*, CAST(? AS TEXT) AS at FROM placed JOIN asked ON asked.n = placed.n, due
+  WHERE NOT due.due AND placed.footprint = ''),
 started AS (
-  INSERT INTO runs SELECT ?, id, 'running', ?, 0, ?, 1, '' FROM picked WHERE run IS NULL RETURNING id, epoch),
+  INSERT INTO runs SELECT asked_run, id, 'running', at, 0, ?, 1, '' FROM picked WHERE run IS NULL
+  RETURNING id, item, epoch),
 again AS (
-  UPDATE runs SET epoch = epoch + 1 FROM picked WHERE runs.id = picked.run AND runs.status = 'running'
-  RETURNING runs.id, runs.epoch),
-held AS (SELECT * FROM started UNION ALL SELECT * FROM again),
+  UPDATE runs SET epoch = epoch + 1 WHERE id = ANY (ARRAY (SELECT run FROM picked)) AND status = 'running'
+  RETURNING id, item, epoch),
+held AS MATERIALIZED (SELECT * FROM started UNION ALL SELECT * FROM again),
 worker AS (
   INSERT INTO workers (id, name, machine, pid, born, token_sha256, item, run, epoch, status, started_at, beat_at,
                        expires_at)
-  SELECT ?, ?, ?, CAST(? AS BIGINT), ?, ?, picked.id, held.id, held.epoch, 'starting', ?, ?, ? FROM picked, held),
+  SELECT worker, name, machine, pid, born, token, held.item, held.id, held.epoch, 'starting', at, at, until
+  FROM picked JOIN held ON held.item = picked.id),
 moved AS (
-  UPDATE items SET status = 'assigned', run = held.id, park_reason = '', not_before = '' FROM picked, held
-  WHERE items.id = picked.id)
-SELECT due.due, next.id AS item, held.id AS run, held.epoch
-FROM due LEFT JOIN next ON TRUE LEFT JOIN held ON TRUE
+  UPDATE items SET status = 'assigned', run = held.id, park_reason = '', not_before = '' FROM held
+  WHERE items.id = held.item AND items.id = ANY (ARRAY (SELECT item FROM held)))
+SELECT picked.n, held.item, held.id AS run, held.epoch FROM picked JOIN held ON held.item = picked.id
+UNION ALL
+SELECT {SPECIAL}, '', '', 0 FROM due WHERE due.due OR EXISTS (SELECT 1 FROM placed WHERE footprint <> '')
 """  # noqa: S608 — ours
-# The sum is the one of `core.ledger`: who reads the ledger checks it there. What hangs on the lease is read from its
-# deletion: parts of a statement are done in no order of their own, and a heartbeat has the lease before its worker.
+# A plan is kept (decision 36), and when it was made the tables may have been empty: what is joined is also named as a
+# list, so that no plan can read past more than that. The sum is the one of `core.ledger`: who reads the ledger checks it there. Rows are locked as everywhere: items in the
+# order of their ids, then runs, then workers.
 COMPLETE = """
-WITH said AS (SELECT CAST(? AS TEXT) AS item, CAST(? AS TEXT) AS run, CAST(? AS BIGINT) AS epoch,
-                     CAST(? AS TEXT) AS kind, CAST(? AS BYTEA) AS data, CAST(? AS TEXT) AS at),
-mine AS (SELECT id FROM items WHERE id = (SELECT item FROM said) FOR UPDATE),
-was AS (
-  SELECT runs.id, runs.length, runs.head FROM runs
-  WHERE runs.id = (SELECT run FROM said) AND runs.item = (SELECT id FROM mine)
-    AND runs.epoch = (SELECT epoch FROM said) AND runs.status = 'running' FOR UPDATE),
-sealed AS (
+WITH said AS MATERIALIZED (
+  SELECT * FROM json_to_recordset(CAST(? AS JSON)) AS said (
+    item TEXT, run TEXT, epoch BIGINT, kind TEXT, data TEXT, at TEXT)),
+mine AS MATERIALIZED (SELECT id FROM items WHERE id = ANY (ARRAY (SELECT item FROM said)) ORDER BY id FOR UPDATE),
+was AS MATERIALIZED (
+  SELECT runs.id, runs.length, runs.head FROM said JOIN mine ON mine.id = said.item JOIN runs ON runs.id = said.run
+  WHERE runs.id = ANY (ARRAY (SELECT run FROM said)) AND runs.item = mine.id AND runs.epoch = said.epoch
+    AND runs.status = 'running' FOR UPDATE OF runs),
+sealed AS MATERIALIZED (
   SELECT was.length + 1 AS seq, was.head AS prev, said.*, encode(sha256(convert_to(
-    concat_ws(chr(10), was.head, said.run, was.length + 1, said.at, said.epoch, said.kind) || chr(10), 'UTF8'
-  ) || said.data), 'hex') AS sum FROM was, said),
+    concat_ws(chr(10), was.head, said.run, was.length + 1, said.at, said.epoch, said.kind, said.data), 'UTF8'
+  )), 'hex') AS sum FROM was JOIN said ON said.run = was.id),
 ended AS (
-  UPDATE runs SET length = seq, head = sum, status = 'completed' FROM sealed WHERE runs.id = sealed.run),
+  UPDATE runs SET length = seq, head = sum, status = 'completed' FROM sealed
+  WHERE runs.id = sealed.run AND runs.id = ANY (ARRAY (SELECT run FROM sealed))),
 event AS (
   INSERT INTO events (run, seq, at, epoch, kind, data, prev, sum)
-  SELECT run, seq, at, epoch, kind, data, prev, sum FROM sealed),
+  SELECT run, seq, at, epoch, kind, convert_to(data, 'UTF8'), prev, sum FROM sealed),
 moved AS (
   UPDATE items SET status = 'completed', park_reason = '', not_before = '', detail = '' FROM sealed
-  WHERE items.id = sealed.item AND items.run = sealed.run),
+  WHERE items.id = sealed.item AND items.run = sealed.run AND items.id = ANY (ARRAY (SELECT item FROM sealed))),
 worker AS (
   UPDATE workers SET status = 'completed', ended_at = sealed.at, detail = '' FROM sealed
-  WHERE workers.run = sealed.run AND workers.epoch = sealed.epoch AND workers.ended_at = ''),
-unlocked AS (DELETE FROM locks USING sealed WHERE locks.run = sealed.run),
+  WHERE workers.run = sealed.run AND workers.epoch = sealed.epoch AND workers.ended_at = ''
+    AND workers.run = ANY (ARRAY (SELECT run FROM sealed))),
+unlocked AS (DELETE FROM locks WHERE run = ANY (ARRAY (SELECT run FROM sealed))),
 settled AS (
-  UPDATE reservations SET status = 'settled' FROM sealed
-  WHERE reservations.run = sealed.run AND reservations.epoch = sealed.epoch AND reservations.status = 'held')
-SELECT seq, (SELECT pg_notify('ratchet_work', '') WHERE EXISTS (SELECT 1 FROM needs WHERE need = sealed.item)) AS told
+  UPDATE reservations SET status = 'settled' WHERE run = ANY (ARRAY (SELECT run FROM sealed)) AND status = 'held')
+SELECT run, epoch,
+  (SELECT pg_notify('ratchet_work', '') WHERE EXISTS (SELECT 1 FROM needs WHERE need = sealed.item)) AS told
 FROM sealed
 """

@@ -31,7 +31,7 @@ class Ledger(Database):
     @writes
     def claim(self, db: Transaction, item: str, *, run: str, holder: Holder, ttl_s: float) -> Lease:
         now = self._clock()
-        if db.doubt and (held := claimed(db, holder)):
+        if db.doubt and (held := claimed(db, holder, db.key)):
             return held
         row = db.one(_CLAIM_ITEM, item)
         if row is None:
@@ -192,9 +192,9 @@ def worker_of(token: str) -> str:
     return f"worker-{name_in(token)}"
 
 
-def claimed(db: Single, holder: Holder) -> Lease | None:
+def claimed(db: Single, holder: Holder, key: str) -> Lease | None:
     """The lease that an earlier try of this very claim has taken, if it was committed before the connection broke."""
-    worker, token = names(db.key)
+    worker, token = names(key)
     row = db.one(_PROVEN, worker, hash_of(token))
     if row is None:
         return None

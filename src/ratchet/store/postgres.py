@@ -23,7 +23,7 @@ from ratchet.store.counting import Counting
 from ratchet.store.database import Row, Single, T, Transaction, new_key, refuse_newer, scripts, stamp
 from ratchet.store.direct import Connection
 from ratchet.store.feed import Feed
-from ratchet.store.fused import Fused
+from ratchet.store.fused import Failed, Fused
 from ratchet.store.learnings import Learnings
 from ratchet.store.locks import Locks
 from ratchet.store.notices import CHANNEL, Notices, Poll
@@ -74,6 +74,7 @@ ORDER BY ts_rank_cd(learnings.words, asked.words) DESC, id LIMIT ?
         connections: int = CONNECTIONS_MAX,
     ) -> None:
         """Without a `clock`, time is the server's: a worker whose own clock is wrong must not expire the others."""
+        super().__init__()
         self.url, self._where = url, _without_secrets(url)
         self._gone, self._aging_s = gone, aging_s
         self._pool = Pool(lambda: connect(url), most=connections, sound=lambda db: not (db.closed or db.broken))
@@ -111,6 +112,15 @@ ORDER BY ts_rank_cd(learnings.words, asked.words) DESC, id LIMIT ?
 
     def _write_one(self, act: Callable[[Single], T]) -> T:
         return self._insist(lambda db, again: act(_Single(db, again)), at=self._began_at())
+
+    def _try_once(self, sql: str, *values: object) -> list[Row]:
+        try:
+            with self._pool.borrow() as db:
+                return db.say(sql, values)
+        except psycopg.Error as error:
+            if doubt := _cut(error):
+                self._pool.forget()
+            raise Failed(doubt=doubt) from error
 
     def _began_at(self) -> str:
         # Here, where no connection is held: asking for the time takes one, and the last may be ours.

@@ -97,7 +97,7 @@ class Queue(Ledger):
         self, db: Transaction, holder: Holder, *, run: str, ttl_s: float, limits: Limits | None = None
     ) -> Lease | NoWork:
         limits, now = limits or Limits(), self._clock()
-        if db.doubt and (held := claimed(db, holder)):
+        if db.doubt and (held := claimed(db, holder, db.key)):
             return held
         db.alone("claim")  # what is counted and looked through must still be true when the lease is written
         if _due(db, stamp(now)):
@@ -340,8 +340,8 @@ def _next(db: Transaction, limits: Limits, at: str) -> Row | NoWork:
 
 def _after(db: Transaction, place: int, name: str, limits: Limits, at: str) -> Row | None:
     if limits.per_repo is None:
-        return db.one(NEXT.format(more=""), at, place, name)
-    return db.one(NEXT.format(more=_REPO_HAS_ROOM), at, place, name, at, limits.per_repo)
+        return db.one(_NEXT, at, place, name)
+    return db.one(_NEXT_WITH_ROOM, at, place, name, at, limits.per_repo)
 
 
 def _count(db: Transaction, sql: str, *values: object) -> int:
@@ -419,13 +419,14 @@ VALUES (?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 NEXT = """
 SELECT id, run, repo, turn, footprint FROM items
 WHERE status = 'queued' AND not_before <= ? AND (turn, id) > (?, ?)
-  AND NOT EXISTS (SELECT 1 FROM needs JOIN items AS first ON first.id = needs.need
-                  WHERE needs.item = items.id AND first.status <> 'completed'){more}
-ORDER BY turn, id LIMIT 1 FOR UPDATE OF items SKIP LOCKED
+  AND NOT EXISTS (SELECT 1 FROM needs WHERE needs.item = items.id AND 'completed' <>
+                  (SELECT first.status FROM items AS first WHERE first.id = needs.need) LIMIT 1 OFFSET 0){more}
+ORDER BY turn, id LIMIT {most} FOR UPDATE OF items SKIP LOCKED
 """
 _REPO_HAS_ROOM = """
   AND (SELECT count(*) FROM leases JOIN items AS busy ON busy.id = leases.item
        WHERE busy.repo = items.repo AND leases.expires_at > ?) < ?"""
+_NEXT, _NEXT_WITH_ROOM = NEXT.format(more="", most=1), NEXT.format(more=_REPO_HAS_ROOM, most=1)
 _WORKING = "SELECT count(*) AS n FROM leases WHERE expires_at > ?"
 _AWAITING_REVIEW = "SELECT count(*) AS n FROM items WHERE status = 'parked' AND park_reason = 'review'"
 # Word for word the condition of its index: SQLite takes a partial index for nothing else.

@@ -26,3 +26,9 @@ CREATE VIEW leases AS
 
 ALTER TABLE workers SET (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500, fillfactor = 70);
 ALTER TABLE runs SET (fillfactor = 70);
+
+-- Of no use to who looks for a run by its id, or for what an item needs, however small the tables are when they plan.
+DROP INDEX runs_newest;
+CREATE INDEX runs_newest ON runs (created_at);
+DROP INDEX needs_back;
+CREATE INDEX needs_back ON needs USING hash (need);
