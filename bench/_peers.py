@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import multiprocessing
 import os
 import subprocess
@@ -18,7 +19,7 @@ import time
 PROCESSES = 4
 
 
-def pgqueuer(address, count):
+def pgqueuer(address, count, *, batch=1):
     import asyncpg
     from pgqueuer.db import AsyncpgDriver
     from pgqueuer.queries import Queries
@@ -33,10 +34,14 @@ def pgqueuer(address, count):
         await db.close()
 
     asyncio.run(fill())
-    return _processes(_pgqueuer_worker, address, count)
+    return _processes(functools.partial(_pgqueuer_worker, batch), address, count)
 
 
-def _pgqueuer_worker(address):
+def pgqueuer_in_tens(address, count):
+    return pgqueuer(address, count, batch=10)
+
+
+def _pgqueuer_worker(batch, address):
     import asyncpg
     from pgqueuer.db import AsyncpgDriver
     from pgqueuer.qm import QueueManager
@@ -51,7 +56,7 @@ def _pgqueuer_worker(address):
         async def noop(_job):
             pass
 
-        await manager.run(batch_size=10, mode=QueueExecutionMode.drain)
+        await manager.run(batch_size=batch, mode=QueueExecutionMode.drain)
         await db.close()
 
     asyncio.run(work())

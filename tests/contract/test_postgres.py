@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
+import msgspec
 import psycopg
 import pytest
 
@@ -17,11 +23,12 @@ from ratchet.core.failure import Reason
 from ratchet.core.lease import Lease
 from ratchet.core.queue import NoWork
 from ratchet.core.signal import Topic
-from ratchet.errors import EnvironmentCannot, StoreNewer
+from ratchet.errors import EnvironmentCannot, LeaseLost, StoreNewer
 from ratchet.store import Store, open_store
 from ratchet.store.direct import numbered
 from ratchet.store.fused import CLAIM, COMPLETE
 from ratchet.store.postgres import PostgresStore, connect
+from ratchet.store.together import Together
 from tests.contract.servers import Server, World, fresh_database
 from tests.contract.test_queue import holder, named
 from tests.contract.test_store import CLAIMED, claim, item
@@ -191,3 +198,76 @@ def test_who_waits_for_a_lease_has_not_taken_its_worker(world: World, end: str) 
 
 
 _WAITING = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+
+
+@contextmanager
+def nobody_gets_at(world: World, table: str) -> Iterator[None]:
+    """Until then every statement that needs the table waits: so do those who come after it, together."""
+    with psycopg.connect(str(world.address)) as db:
+        db.execute(f'LOCK TABLE "{table}" IN ACCESS EXCLUSIVE MODE')
+        yield
+        db.rollback()
+
+
+def together(world: World, asked: Together[Any], *verbs: Callable[[], object]) -> list[object]:
+    """What each of them answers or raises when the first is asked alone and the others, meanwhile, together."""
+    with ThreadPoolExecutor(len(verbs)) as threads:
+        with nobody_gets_at(world, "items"):
+            first = threads.submit(verbs[0])
+            with psycopg.connect(str(world.address), autocommit=True) as watch:
+                while not watch.execute(_WAITING).fetchone():
+                    assert not first.done()
+            others = []
+            for verb in verbs[1:]:
+                others.append(threads.submit(verb))
+                while asked.waiting < len(others):
+                    os.sched_yield()
+        return [told.exception() or told.result() for told in (first, *others)]
+
+
+def claims(store: Store, *runs: str) -> list[Callable[[], object]]:
+    return [partial(store.claim_next, holder(f"w{n}"), run=run, ttl_s=60) for n, run in enumerate(runs)]
+
+
+def test_those_who_claim_together_get_what_is_there_in_its_order_and_the_rest_nothing(world: World) -> None:
+    store = world.open()
+    assert isinstance(store, PostgresStore)
+    store.add_all([named("i1"), named("i2"), named("i3")])
+    told = together(world, store._claims, *claims(store, "run-1", "run-2", "run-3", "run-4"))
+    assert [(one.item, one.run, one.holder.worker) for one in told if isinstance(one, Lease)] == [
+        ("i1", "run-1", "w0"), ("i2", "run-2", "w1"), ("i3", "run-3", "w2")]  # fmt: skip
+    assert isinstance(told[-1], NoWork)
+    assert [store.lease_of(one.token) for one in told if isinstance(one, Lease)] == told[:3]
+
+
+def test_one_who_asks_for_what_cannot_be_spoils_nobodys_claim(world: World) -> None:
+    store = world.open()
+    assert isinstance(store, PostgresStore)
+    store.add_all([named(f"i{n}") for n in range(4)])
+    told = together(world, store._claims, *claims(store, "run-1", "run-2", "run-1", "run-3"))
+    assert [type(one) for one in told] == [Lease, Lease, EnvironmentCannot, Lease]
+    assert len({one.item for one in told if isinstance(one, Lease)}) == 3
+
+
+def test_what_locks_paths_is_claimed_by_the_verb_that_looks_at_locks_also_among_others(world: World) -> None:
+    store = world.open()
+    assert isinstance(store, PostgresStore)
+    paths = msgspec.structs.replace(named("i2"), footprint=["src/a.py"])
+    store.add_all([named("i1"), paths, named("i3"), named("i4")])
+    told = together(world, store._claims, *claims(store, "run-1", "run-2", "run-3", "run-4"))
+    assert sorted(one.item for one in told if isinstance(one, Lease)) == ["i1", "i2", "i3", "i4"]
+    assert list(store.locks("/r").values()) == [["src/a.py"]]
+
+
+def test_those_who_complete_together_are_done_but_for_who_has_lost_its_lease(world: World) -> None:
+    store = world.open()
+    assert isinstance(store, PostgresStore)
+    store.add_all([named(f"i{n}") for n in range(4)])
+    leases = [claim(store, name=f"i{n}", run=f"run-{n}") for n in range(4)]
+    store.kill(leases[2].worker, by="ann")
+    ends = [partial(store.complete, lease, commits=1, head="h") for lease in [*leases, leases[3]]]
+    told = together(world, store._completions, *ends)
+    assert [type(one) for one in told] == [type(None), type(None), LeaseLost, type(None), type(None)]
+    assert [store.run(lease.run).status for lease in leases] == ["completed", "completed", "running", "completed"]
+    assert all(store.entries(lease.run) for lease in leases)
+    assert [late.run for late in store.late()] == ["run-2"]

@@ -80,7 +80,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
 def name_of(kind: str, at: datetime, unique: str) -> str:
     """The id of an item or a run. Ids that were made one after the other lie so in every index that has them."""
-    return f"{kind}-{at:%Y%m%d-%H%M%S}-{at.microsecond // 1000:03x}{unique[:5]}"
+    return f"{kind}-{at:%Y%m%d-%H%M%S}-{at.microsecond // 1000:03x}{unique}"
 
 
 def title_of(spec: str) -> str:

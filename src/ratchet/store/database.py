@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import wraps
 from importlib.resources import files
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from ratchet.core.lease import Holder
+from ratchet.core.ledger import Entry
 from ratchet.core.signal import Topic
 from ratchet.errors import StoreNewer
 
@@ -70,6 +71,10 @@ class Transaction(Single, Protocol):
         ...
 
     def many(self, sql: str, rows: Iterable[tuple[object, ...]]) -> None: ...
+
+    def add(self, entries: Sequence[Entry]) -> None:
+        """To the events, all at once."""
+        ...
 
     def hold(self, sql: str, *values: object) -> None:
         """Lock what the statement finds until this is over, where others could write meanwhile."""

@@ -174,8 +174,8 @@ UNION ALL
 SELECT {SPECIAL}, '', '', 0 FROM due WHERE due.due OR EXISTS (SELECT 1 FROM placed WHERE footprint <> '')
 """  # noqa: S608 — ours
 # A plan is kept (decision 36), and when it was made the tables may have been empty: what is joined is also named as a
-# list, so that no plan can read past more than that. The sum is the one of `core.ledger`: who reads the ledger checks it there. Rows are locked as everywhere: items in the
-# order of their ids, then runs, then workers.
+# list, so that no plan can read past more than that. The sum is the one of `core.ledger`: who reads the ledger checks
+# it there. Rows are locked as everywhere: items in the order of their ids, then runs, then workers.
 COMPLETE = """
 WITH said AS MATERIALIZED (
   SELECT * FROM json_to_recordset(CAST(? AS JSON)) AS said (

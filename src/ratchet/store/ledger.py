@@ -204,21 +204,21 @@ def claimed(db: Single, holder: Holder, key: str) -> Lease | None:
 def write(
     db: Transaction, lease: Lease, events: Sequence[Event], *, at: str, receipt: Receipt | None = None
 ) -> list[Entry]:
-    """Add events to a ledger and move the rows they speak of. Raises LeaseLost."""
-    if any(type(event) in ROWS for event in events):
+    """Add events to a ledger and move the rows as the last of them says that speaks of any. Raises LeaseLost."""
+    move = next((event for event in reversed(events) if type(event) in ROWS), None)
+    if move:
         db.hold(LOCK_ITEM, lease.item)  # every verb locks the item before its run: the order that cannot deadlock
     row = db.one("SELECT length, head FROM runs WHERE id = ? FOR UPDATE", lease.run)
     if row is None:
         raise lost(lease)
     entries = _chain(lease, events, at=at, length=row["length"], head=row["head"])
-    moves = [event for event in events if type(event) in ROWS]
-    status = ROWS[type(moves[-1])][0] if moves else RunStatus.RUNNING
+    status = ROWS[type(move)][0] if move else RunStatus.RUNNING
     after = (entries[-1].seq, entries[-1].sum, status, lease.run, lease.epoch, row["length"])
     if db.run(_ADVANCE, *after) != 1:
         raise lost(lease)
-    db.many(_ADD_EVENT, [msgspec.structs.astuple(entry) for entry in entries])
-    for event in moves:
-        _move(db, lease, event, at)
+    db.add(entries)
+    if move:
+        _move(db, lease, move, at)
     db.tell(Topic.EVENTS)
     if receipt:
         body = msgspec.json.encode(receipt)
@@ -417,9 +417,6 @@ WHERE locks.repo = ? AND locks.run <> ? AND leases.expires_at > ? ORDER BY locks
 _NOTE_LATE = """
 INSERT INTO late (id, run, item, epoch, worker, at, kind, head, detail)
 SELECT ?, ?, ?, CAST(? AS INTEGER), ?, ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM runs WHERE id = ?) ON CONFLICT DO NOTHING
-"""
-_ADD_EVENT = """
-INSERT INTO events (run, seq, at, epoch, kind, data, prev, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
 _LAST = "SELECT * FROM events WHERE run = ? AND epoch = ? ORDER BY seq DESC LIMIT ?"
 _MOVE_ITEM = "UPDATE items SET status = ?, park_reason = ?, not_before = ?, detail = ? WHERE id = ? AND run = ?"

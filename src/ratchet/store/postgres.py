@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 import psycopg
 from psycopg import errors as pg
 from psycopg.rows import dict_row
 
 from ratchet.core.lease import Holder
+from ratchet.core.ledger import Entry
 from ratchet.core.queue import AGING_S
 from ratchet.core.signal import Topic
 from ratchet.errors import DiskFull, EnvironmentCannot, RatchetError
@@ -39,6 +41,11 @@ STATEMENT_S = 60
 OFF = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_bitmapscan")
 _MIGRATING = 7_232_438  # an advisory lock of our own: two starters do not race
 
+_ADD = """
+INSERT INTO events (run, seq, at, epoch, kind, data, prev, sum)
+SELECT run, seq, at, epoch, kind, convert_to(data, 'UTF8'), prev, sum FROM json_to_recordset(CAST(%s AS JSON))
+  AS entry (run TEXT, seq BIGINT, at TEXT, epoch BIGINT, kind TEXT, data TEXT, prev TEXT, sum TEXT)
+"""
 _SETTLED = "place < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
 _AFTER = f"(place, run, seq) > (?, ?, ?) AND {_SETTLED} ORDER BY place, run, seq LIMIT ?"
 
@@ -217,6 +224,10 @@ class _Transaction(_Try):
             self._cursor.execute(_marked(sql), rows[0])
         elif rows:
             self._cursor.executemany(_marked(sql), rows)
+
+    def add(self, entries: Sequence[Entry]) -> None:
+        rows = [msgspec.structs.asdict(entry) | {"data": entry.data.decode()} for entry in entries]
+        self._cursor.execute(_ADD, (msgspec.json.encode(rows).decode(),))
 
     def hold(self, sql: str, *values: object) -> None:
         self._cursor.execute(_marked(sql), values)

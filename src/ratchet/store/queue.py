@@ -100,11 +100,12 @@ class Queue(Ledger):
         if db.doubt and (held := claimed(db, holder, db.key)):
             return held
         db.alone("claim")  # what is counted and looked through must still be true when the lease is written
-        if _due(db, stamp(now)):
+        at = stamp(now)
+        if _due(db, at):
             self._sweep(db, now)
         if refused := self._refused(db, limits, now):
             return refused
-        row = _next(db, limits, stamp(now))
+        row = _next(db, limits, at)
         return row if isinstance(row, NoWork) else take(db, row, run=run, holder=holder, now=now, ttl_s=ttl_s)
 
     def _refused(self, db: Transaction, limits: Limits, now: datetime) -> NoWork | None:

@@ -6,14 +6,17 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ratchet.core.lease import Holder
+from ratchet.core.ledger import Entry
 from ratchet.core.queue import AGING_S
 from ratchet.core.signal import Topic
 from ratchet.errors import DiskFull, EnvironmentCannot, RatchetError
@@ -34,8 +37,10 @@ BUSY_S, _NAP_S = 30.0, 0.005
 READERS_MAX = 8
 # What can be undone is kept in memory while it is being done: in a file, every page touched would be a write more.
 _PRAGMAS = ("synchronous = FULL", "foreign_keys = ON", "temp_store = MEMORY")
-# Pages that are changed again and again: kept by the one who writes, and copied back into the file less often.
-_WRITER = ("cache_size = -16384", "wal_autocheckpoint = 4000")
+# Pages that are changed again and again are kept by the one who writes. The log stays short: a file that does not grow
+# is the faster one to write to.
+_WRITER = ("cache_size = -16384",)
+_ADD = "INSERT INTO events (run, seq, at, epoch, kind, data, prev, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _AFTER = "(place, run, seq) > (?, ?, ?) ORDER BY place LIMIT ?"
 
 
@@ -220,6 +225,9 @@ class _Transaction:
 
     def many(self, sql: str, rows: Iterable[tuple[object, ...]]) -> None:
         self._db.executemany(sql, rows)
+
+    def add(self, entries: Sequence[Entry]) -> None:
+        self._db.executemany(_ADD, [msgspec.structs.astuple(entry) for entry in entries])
 
     def hold(self, sql: str, *values: object) -> None:
         """There is one writer at a time."""
