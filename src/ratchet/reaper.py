@@ -20,6 +20,9 @@ import sys
 import time
 
 PR_SET_CHILD_SUBREAPER = 36
+F_SETPIPE_SZ = 1031
+PIPE_BYTES = 1_048_576  # the most that everybody may have
+S_IFMT, S_IFIFO = 0o170000, 0o010000
 SWEEP_S = 10.0
 STARTED = b"started\n"
 TRUE_STDERR = 9
@@ -31,6 +34,7 @@ def main(argv: list[str]) -> int:
     os.set_inheritable(lifeline, False)
     os.set_inheritable(result, False)
     adopt_orphans()
+    widen_stdout()
     wake, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker)
@@ -70,6 +74,18 @@ def has_started(held: int) -> bool:
 
 def said(held: int) -> str:
     return os.pread(held, 400, 0).decode(errors="replace").strip().replace("\n", "; ")
+
+
+def widen_stdout() -> None:
+    """Some programs end without waiting until what they said was read (Node's do): the pipe has to hold it."""
+    if os.fstat(1).st_mode & S_IFMT != S_IFIFO:
+        return
+    import fcntl  # noqa: PLC0415 — few are listened to
+
+    try:
+        fcntl.fcntl(1, F_SETPIPE_SZ, PIPE_BYTES)
+    except OSError:
+        pass  # another system, or this user's pipes hold all they may
 
 
 def adopt_orphans() -> None:

@@ -126,7 +126,8 @@ def _first(heard: Heard, sandboxes: Sandboxes) -> Iterator[Finding]:
     yield Finding(what="tells what it does", ok=calls > 0, needed=False, detail=f"{calls} tool calls")
     tokens = f"{spent.tokens_in:,} tokens in, {spent.tokens_out:,} out"
     yield Finding(what="counts tokens", ok=spent.tokens_in > 0, needed=False, detail=tokens)
-    yield Finding(what="says what it cost", ok=spent.cost_usd > 0, needed=False, detail=f"{spent.cost_usd:.4f} USD")
+    cost = f"{spent.cost_usd:.4f} USD" if spent.cost_usd else "no; set `prices` for its model to have it counted"
+    yield Finding(what="says what it cost", ok=spent.cost_usd > 0, needed=False, detail=cost)
     for said in heard.said:
         if isinstance(said, Noticed):
             yield Finding(what="notice", ok=False, needed=False, detail=said.text)

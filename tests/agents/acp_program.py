@@ -81,6 +81,10 @@ def play(words: list[str]) -> str:
             tell(sessionUpdate="session_info_update", _meta={"codex": {"threadStatus": {"type": "systemError"}}})
             tell(sessionUpdate="session_info_update", _meta={"codex": {"threadStatus": {"type": status}}})
             say("Selected model is at capacity.")
+        case ["reconnect"]:
+            error = {"message": "Reconnecting... 1/2", "willRetry": True, "additionalDetails": "last status: 429"}
+            tell(sessionUpdate="session_info_update", _meta={"codex": {"error": error}})
+            time.sleep(600)
         case ["mutter"]:
             sys.stderr.write("Attempt 1 failed with status 429. Retrying with backoff, retry in 3600s\n")
             sys.stderr.flush()

@@ -17,6 +17,8 @@ from tests.support import APPROVED, RATCHET, RED_TEST, RIGHT, SMALL, quick_envir
 HERE = Path(__file__).parents[2]
 BIN = Path(os.environ.get("RATCHET_TEST_CACHE", HERE / ".ratchet-test-cache")) / "agents" / "bin"
 
+KEY = "key-of-nobody"  # no word of any name here: it is redacted wherever it occurs
+
 _WRITE_TEST = f"cat > tests/test_sub.py <<'END'\n{RED_TEST}END"
 _WRITE_SUB = f"cat >> calc.py <<'END'\n{RIGHT}END"
 _SAY_TEST = f"One test.\n\ntests/test_sub.py\n```\n{RED_TEST}```\n"
@@ -90,15 +92,15 @@ def pointed_at(address: str, home: Path) -> dict[str, str]:
         "PATH": f"{BIN}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "HOME": str(home),
         "ANTHROPIC_BASE_URL": address,
-        "ANTHROPIC_API_KEY": "scripted",
-        "OPENAI_API_KEY": "scripted",
+        "ANTHROPIC_API_KEY": KEY,
+        "OPENAI_API_KEY": KEY,
         "OPENAI_BASE_URL": f"{address}/v1",
         "OPENAI_API_BASE": f"{address}/v1",
         "OPENAI_HOST": address,
         "OPENAI_BASE_PATH": "v1/chat/completions",
         "GOOSE_PROVIDER": "openai",
         "GOOSE_MODEL": "scripted-model",
-        "GEMINI_API_KEY": "scripted",
+        "GEMINI_API_KEY": KEY,
         "GOOGLE_GEMINI_BASE_URL": address,
         "OPENCODE_CONFIG_CONTENT": msgspec.json.encode(_opencode(address)).decode(),
     }
@@ -131,7 +133,7 @@ def _opencode(address: str) -> dict[str, Any]:
     model = {"name": "scripted", "limit": {"context": 200_000, "output": 8_000}, "cost": {"input": 1, "output": 2}}
     provider = {
         "npm": "@ai-sdk/openai-compatible",
-        "options": {"baseURL": f"{address}/v1", "apiKey": "scripted"},
+        "options": {"baseURL": f"{address}/v1", "apiKey": KEY},
         "models": {"scripted-model": model},
     }
     return {

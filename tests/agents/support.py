@@ -12,6 +12,8 @@ from ratchet.agents.native import Program
 from ratchet.core.roles import Role
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
+CONVERSATIONS = Path(__file__).parent / "conversations"
+PLACE = "/sandbox/work"  # the workspace of what was recorded
 RECORDED = sorted(path.name for path in TRANSCRIPTS.iterdir())
 
 

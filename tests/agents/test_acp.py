@@ -149,6 +149,12 @@ def test_a_limit_that_is_waited_out_in_silence_is_the_reason_and_not_the_silence
     assert isinstance(outcome, Failed) and outcome.reason is Reason.RATE_LIMITED and outcome.until
 
 
+def test_so_is_one_that_codex_tells_beside_the_protocol(tmp_path: Path) -> None:
+    told, outcome = say(tmp_path, "reconnect", timeout_s=1.5)
+    assert isinstance(outcome, Failed) and outcome.reason is Reason.RATE_LIMITED
+    assert [said.text for said in told if isinstance(said, Noticed)] == ["Reconnecting... 1/2: last status: 429"]
+
+
 def test_an_end_of_turn_without_a_word_is_a_failure(tmp_path: Path) -> None:
     assert isinstance(say(tmp_path, "nothing")[1], Failed)
 

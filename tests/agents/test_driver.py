@@ -119,6 +119,13 @@ def test_so_is_one_that_is_told_only_to_a_log_of_its_own(tmp_path: Path) -> None
     assert isinstance(outcome, Failed) and outcome.reason is Reason.RATE_LIMITED
 
 
+def test_so_is_one_that_is_told_only_to_the_log_of_the_turn(tmp_path: Path) -> None:
+    says = "open(os.environ['GEMINI_DEBUG_LOG_FILE'], 'w').write('[WARN] Attempt 1 failed with status 429. Retrying')\n"
+    install(tmp_path, "gemini", says + "time.sleep(600)")
+    _, outcome = ask(tmp_path, "gemini", timeout_s=1.0)
+    assert isinstance(outcome, Failed) and outcome.reason is Reason.RATE_LIMITED
+
+
 def test_who_stops_it_for_its_silence_hears_what_it_was_waiting_for(tmp_path: Path) -> None:
     again = f"while True:\n    time.sleep(0.1)\n    {MUTTERS.strip()}\n"
     install(tmp_path, "gemini", printing(lines_of("gemini", "success")[:1]) + again)
@@ -139,8 +146,9 @@ def test_a_long_command_that_is_told_of_when_it_is_over_is_no_stall(
     """With a command under way only the deadline ends it; without one its silence does, after a nudge."""
     monkeypatch.setattr(native, "LOOK_EVERY_S", 0.1)
     begun = b'{"type":"step_start","sessionID":"s"}'
-    works = "import subprocess\nsubprocess.run(['sleep', '600'])\n" if at_work else "time.sleep(600)\n"
-    install(tmp_path, "opencode", printing([begun]) + works)
+    works = "subprocess.run(['sleep', '600'])\n" if at_work else "time.sleep(600)\n"
+    starts = f"import subprocess\ntime.sleep({native.AT_ONCE_S + 1})\n"  # none of them begins at once
+    install(tmp_path, "opencode", starts + printing([begun]) + works)
 
     class Nudged(Exception):
         pass
@@ -148,7 +156,7 @@ def test_a_long_command_that_is_told_of_when_it_is_over_is_no_stall(
     async def nudged(wrong: Wrong) -> None:
         raise Nudged
 
-    words = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]}, timeout_s=4.0)
+    words = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]}, timeout_s=6.0)
     agent, limits = Native(program("opencode")), Limits(idle_s=1.5, repeats=3)
     try:
         outcome: Outcome = asyncio.run(watched(agent, words, lambda _said: None, limits, nudged))

@@ -28,6 +28,11 @@ NOW = datetime(2026, 11, 16, 4, 0, tzinfo=UTC)
         ("This model's maximum context length is 200000 tokens.", 0, Reason.CONTEXT_OVERFLOW),
         ("error_max_turns", 0, Reason.NO_PROGRESS),
         ("error_max_budget_usd", 0, Reason.BUDGET_SPENT),
+        ("Session too large to compact - context exceeds model limit", 0, Reason.CONTEXT_OVERFLOW),
+        ("litellm.ServiceUnavailableError: ServiceUnavailableError: OpenAIException -", 0, Reason.OVERLOADED),
+        ("litellm.InternalServerError: InternalServerError: OpenAIException -", 0, Reason.OVERLOADED),
+        ("terminated", 0, Reason.OVERLOADED),
+        ("The process was terminated by signal 9", 0, Reason.AGENT_CRASHED),
         ("Segmentation fault", 0, Reason.AGENT_CRASHED),
     ],
 )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from importlib import resources
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from tests.agents.real import (
     AGENTS,
     FILES,
     ITEM,
+    KEY,
     SPOKEN_ITEM,
     needed_by,
     needs,
@@ -31,9 +34,9 @@ pytestmark = pytest.mark.timeout(900)
 IN_CI = "goose acp"  # one binary and seconds a run
 
 
-def each(*, without: tuple[str, ...] = ()) -> list[ParameterSet]:
+def each(*, among: Iterable[str] = AGENTS, without: tuple[str, ...] = ()) -> list[ParameterSet]:
     """The one that is in CI as it is, the others where they are installed."""
-    marks = {name: [] if name == IN_CI else [pytest.mark.agents] for name in AGENTS if name not in without}
+    marks = {name: [] if name == IN_CI else [pytest.mark.agents] for name in among if name not in without}
     return [pytest.param(name, marks=mark) for name, mark in marks.items()]
 
 
@@ -79,15 +82,20 @@ def test_a_real_agent_passes_its_trial_and_goes_on_in_its_session(tmp_path: Path
 
 # --- ended in the middle of a command ---------------------------------------------------------------------------------
 
-# Says that it runs, and would write again much later, in a session of its own as some programs' shells are.
-_LINGERS = (
-    "setsid sh -c 'echo begun > begun.txt; sleep 6173; echo too late > late.txt' & echo on > begun.txt; sleep 6174"
-)
-LINGERING = {"auditor": [Turn(run=[_LINGERS], say="never said"), *ITEM["auditor"]]}
 
+class Lingering:
+    """A command that does not end, and another in a session of its own, as some programs' shells are, that would write
+    much later. Their numbers are this test's alone: others look for theirs on the same machine."""
 
-def is_running(number: str) -> Callable[[], bool]:
-    return lambda: any(line == f"sleep\0{number}\0".encode() for line in _command_lines())
+    def __init__(self, folder: Path) -> None:
+        own = zlib.crc32(bytes(folder))
+        self.sleeps = [f"6173.{own}", f"6174.{own}"]
+        away, here = self.sleeps
+        self.command = f"setsid sh -c 'sleep {away}; echo too late > late.txt' & echo on > begun.txt; sleep {here}"
+
+    def running(self) -> list[str]:
+        lines = _command_lines()
+        return [number for number in self.sleeps if f"sleep\0{number}\0".encode() in lines]
 
 
 def _command_lines() -> list[bytes]:
@@ -101,19 +109,31 @@ def _command_lines() -> list[bytes]:
 
 
 @contextmanager
-def begun(project: Path, name: str, env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A run whose agent is in the middle of a command of its shell."""
+def begun(
+    project: Path, name: str, env: dict[str, str], at_work: Callable[[], bool]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A run whose agent is at work, and has named its session where it has them."""
     said = project.parent / "said"
     with said.open("wb") as out:
         command = [*RATCHET, "run", "SPEC.md", "--agent", AGENTS[name]]
         running = subprocess.Popen(command, cwd=project, env=quick_environment() | env, stdout=out, stderr=out)
-    try:
-        until(lambda: is_running("6174")() or running.poll() is not None, within_s=180)
+
+    def in_its_turn() -> bool:
         assert running.poll() is None, said.read_text()
+        return at_work() and (name in SESSIONLESS or "session_opened" in recorded(project))
+
+    try:
+        until(in_its_turn, within_s=180)
         yield running
     finally:
         running.kill()
         running.wait()
+
+
+def recorded(project: Path) -> list[str]:
+    """The kinds of what the project's ledger holds."""
+    with closing(sqlite3.connect(project / ".ratchet/ratchet.db")) as ledger:
+        return [kind for (kind,) in ledger.execute("SELECT kind FROM events")]
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
@@ -124,23 +144,78 @@ def test_ended_while_its_shell_runs_no_process_is_left_and_the_run_goes_on(
     """The factory killed, or told to stop: the program and all it started are gone, wherever they put themselves. The
     same command then asks again, in the session where the program has them."""
     needs(needed_by(name))
-    project = make_repository(tmp_path / "project", FILES)
-    turns = ITEM | LINGERING
-    with ModelServer(turns) as server:
+    project, lingering = make_repository(tmp_path / "project", FILES), Lingering(tmp_path)
+    auditor = [Turn(run=[lingering.command], say="never said"), *ITEM["auditor"]]
+    with ModelServer(ITEM | {"auditor": auditor}) as server:
         env = pointed_at(server.address, tmp_path / "home")
-        with begun(project, name, env) as running:
+        with begun(project, name, env, lambda: len(lingering.running()) == 2) as running:
             running.send_signal(how)
             running.wait(60)
-        until(lambda: not (is_running("6173")() or is_running("6174")()), within_s=30)
+        until(lambda: not lingering.running(), within_s=30)
         asked = len(server.requests)
         server.turns = ITEM
         done = ratchet("run", "SPEC.md", "--agent", AGENTS[name], cwd=project, env=env)
         again = "".join(heard.everything for heard in server.requests[asked:])
     assert done.returncode == 0, done.stdout + done.stderr
-    shown = ratchet("show", "last", "--json", cwd=project, env=env).stdout
-    assert "late.txt" not in shown
+    branch = git("branch", "--list", "ratchet/*", "--format=%(refname:short)", cwd=project)
+    assert not {"late.txt", "begun.txt"} & set(git("ls-tree", "--name-only", branch, cwd=project).splitlines())
     if name not in SESSIONLESS:
         assert "You were cut off" in again, "it is asked in its session"
+
+
+@pytest.mark.agents
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_ended_while_its_model_thinks_who_runs_no_commands_is_gone_and_is_asked_again(
+    tmp_path: Path, how: signal.Signals
+) -> None:
+    needs("aider")
+    project = make_repository(tmp_path / "project", FILES)
+    with ModelServer(SPOKEN_ITEM) as server:
+        server.faults.append(Fault(kind="slow", after_s=6_000))
+        env = pointed_at(server.address, tmp_path / "home")
+        with begun(project, "aider", env, server.arrived.is_set) as running:
+            assert ours(project), "its prompt is a file in the run's folder"
+            running.send_signal(how)
+            running.wait(60)
+        until(lambda: not ours(project), within_s=30)
+        done = ratchet("run", "SPEC.md", "--agent", AGENTS["aider"], cwd=project, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert recorded(project).count("step_resumed") == 1
+
+
+def ours(project: Path) -> list[bytes]:
+    return [line for line in _command_lines() if bytes(project) in line]
+
+
+# --- mischief ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", each(among=(IN_CI, "claude", "codex")))
+def test_a_real_agent_whose_model_goes_astray_is_contained_reported_and_redacted(tmp_path: Path, name: str) -> None:
+    """It shows its key, looks for others', writes outside and where its role may not, and leaves a daemon."""
+    needs(needed_by(name))
+    project, lingering = make_repository(tmp_path / "project", FILES), Lingering(tmp_path)
+    secret, outside = tmp_path / "home/.ssh/id_rsa", tmp_path / "outside.txt"
+    secret.parent.mkdir(parents=True)
+    secret.write_text("PRIVATE")
+    astray = [
+        f"env | grep API_KEY; echo my key is {KEY}",
+        f"cat {secret}; echo was here > {outside}; echo",
+        f"setsid sleep {lingering.sleeps[0]} > /dev/null 2>&1 & echo 'agent = \"mine\"' > ratchet.toml",
+    ]
+    first, last = ITEM["auditor"]
+    auditor = [Turn(run=[*astray, *first.run], say=first.say), last]
+    with ModelServer(ITEM | {"auditor": auditor}) as server:
+        env = pointed_at(server.address, tmp_path / "home")
+        done = ratchet("run", "SPEC.md", "--agent", AGENTS[name], cwd=project, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not lingering.running() and not outside.exists()
+    assert (
+        "writes_undone" in recorded(project) and "ratchet.toml" in ratchet("show", "last", cwd=project, env=env).stdout
+    )
+    kept = [path for path in (project / ".ratchet").rglob("*") if path.is_file() and "trees.git" not in path.parts]
+    told = b"".join(path.read_bytes() for path in kept)
+    assert KEY.encode() not in told and b"PRIVATE" not in told and b"No such file" in told, "of the other's key"
 
 
 # --- prompts ----------------------------------------------------------------------------------------------------------

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -72,21 +74,29 @@ def of_kind(events: list[ev.Event], kind: type[ev.Event]) -> list[Any]:
 # --- sessions ---------------------------------------------------------------------------------------------------------
 
 
-def test_killed_in_the_middle_of_a_turn_the_session_is_continued_from_the_recorded_tree(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["topsecret-0123456789", f"line:{Path(sys.executable).name}"])
+def test_killed_in_the_middle_of_a_turn_the_session_is_continued_from_the_recorded_tree(
+    tmp_path: Path, key: str
+) -> None:
+    """Also when somebody's key is a word of the agent's name, which the ledger then does not hold."""
     place, asked = small_project(tmp_path), tmp_path / "asked"
     agent = f"line:{program(place, IN_SESSIONS, asked)}"
     settings = [f"workspace.root={tmp_path}/ws", f"roles.implementer.agent={agent}", "sandbox.mode=off"]
     flags = [word for setting in settings for word in ("--set", setting)]
     command = [*RATCHET, "run", "SPEC.md", "--agent", f"scripted:{tmp_path}/script.json", *flags]
     running = subprocess.Popen(
-        command, cwd=place, env=quick_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command,
+        cwd=place,
+        env=quick_environment() | {"SOME_API_KEY": key},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     ledgers = place / ".ratchet" / "runs"
     until(lambda: any("session_opened" in path.read_text() for path in ledgers.glob("*/ledger.ndjson")))
     running.send_signal(signal.SIGKILL)
     running.wait()
     until(lambda: children_of(place) == [])
-    done = ratchet("resume", "last", cwd=place)
+    done = ratchet("resume", "last", cwd=place, SOME_API_KEY=key)
     assert done.returncode == 0, done.stderr
     first, second = (json.loads(line) for line in asked.read_text().splitlines())
     assert first == ["", "# Your task\nYou ", False] and second == ["s-1", "You were cut off", False]
@@ -201,7 +211,7 @@ ROGUE = """
         open(outside, "w").write("was here")
     except OSError as error:
         print("outside:", error)
-    subprocess.Popen(["setsid", "sleep", "617"], start_new_session=True)
+    subprocess.Popen(["setsid", "sleep", "LINGERS"], start_new_session=True)
     open("ratchet.toml", "w").write("agent = 'mine'")
     open("tests/test_rogue.py", "w").write("from calc import sub\\n\\n\\ndef test_it():\\n    assert sub(3, 2) == 1\\n")
 """
@@ -216,7 +226,9 @@ def test_an_agent_that_prints_its_key_spawns_daemons_and_writes_what_it_may_not_
     hidden.parent.mkdir()
     hidden.write_text("PRIVATE")
     place = small_project(tmp_path, {"implement": [IMPLEMENT], "review": [REVIEW]})
-    body = ROGUE.replace("HIDDEN", repr(str(hidden))).replace("OUTSIDE", repr(str(tmp_path / "outside")))
+    lingers = f"617.{os.getpid()}"  # others may run the same test on this machine
+    names = {"HIDDEN": repr(str(hidden)), "OUTSIDE": repr(str(tmp_path / "outside")), "LINGERS": lingers}
+    body = re.sub("HIDDEN|OUTSIDE|LINGERS", lambda name: names[name[0]], ROGUE)
     rogue = f"command:{program(place, body)}"
     heard: list[str] = []
     settings = [f"roles.auditor.agent={rogue}", "roles.auditor.env=FAKE_API_KEY", "tdd.iterations=1",
@@ -232,7 +244,7 @@ def test_an_agent_that_prints_its_key_spawns_daemons_and_writes_what_it_may_not_
     assert "not to be seen" in heard[0] and "PRIVATE" not in heard[0] and not (tmp_path / "outside").exists()
     undone = [event for event in events if isinstance(event, ev.WritesUndone)]
     assert undone and undone[0].paths == ["ratchet.toml"]
-    assert not [line for line in _command_lines() if line == "sleep\0617\0"]
+    assert not [line for line in _command_lines() if line == f"sleep\0{lingers}\0"]
 
 
 def _command_lines() -> list[str]:

@@ -10,7 +10,7 @@ import io
 import pytest
 
 from ratchet.checks.formats import compiler, recover, yamlish
-from ratchet.checks.formats.recover import values
+from ratchet.checks.formats.recover import stacks, values
 from ratchet.checks.formats.recover.needles import rarest
 from ratchet.checks.formats.text import Ends, Tail, clip, lines, plain
 
@@ -349,8 +349,8 @@ def test_a_pattern_for_a_line_is_tried_at_each_line_that_has_its_words() -> None
 
 def test_what_is_foreign_is_so_on_windows_too() -> None:
     stack = "Error: no\n    at f (C:\\w\\node_modules\\lib\\a.js:3:5)\n    at g (C:\\w\\test\\b.js:7:1)\n"
-    assert [(frame.file, frame.line) for frame in recover.frames(stack)] == [("C:\\w\\test\\b.js", 7)]
+    assert [(frame.file, frame.line) for frame in stacks.frames(stack)] == [("C:\\w\\test\\b.js", 7)]
 
 
 def test_a_file_of_darts_may_have_backslashes() -> None:
-    assert recover.frames("test\\main_test.dart 13:9  main.<fn>.<fn>\n")[0].line == 13
+    assert stacks.frames("test\\main_test.dart 13:9  main.<fn>.<fn>\n")[0].line == 13

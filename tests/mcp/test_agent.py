@@ -110,5 +110,6 @@ def test_claude_mends_a_failing_project_through_the_tools_alone(tmp_path: Path) 
         server.shutdown()
         server.server_close()
     assert "All done." in done.stdout, done.stdout + done.stderr
+    assert len(model.heard) == len(model.calls), (model.heard, done.stderr)
     _, red, patched, green, diff = model.heard
     assert "failed" in red and "passed" in green and "+" in diff, (red, patched, green, diff)

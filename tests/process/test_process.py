@@ -251,6 +251,14 @@ def test_lines_are_heard_whole_and_in_order_and_all_output_is_kept(tmp_path: Pat
     assert (len(heard), heard[-1]) == (5001, b"no newline")
 
 
+def test_what_a_child_said_that_ends_without_waiting_for_us_is_heard(tmp_path: Path) -> None:
+    """As Node's programs do: what does not fit into the pipe at once is lost with them."""
+    heard: list[bytes] = []
+    hasty = "import os; os.set_blocking(1, False); os.write(1, b'x' * 900_000 + b'\\n')"
+    run(tmp_path, PYTHON, "-c", hasty, hear=keep_in(heard))
+    assert [len(line) for line in heard] == [900_000]
+
+
 def test_a_line_without_end_is_kept_and_not_handed_on(tmp_path: Path) -> None:
     heard: list[bytes] = []
     flood = "import sys\nfor _ in range(40): sys.stdout.write('x' * 2**19)\nprint()\nprint('after')"

@@ -24,6 +24,7 @@ from ratchet.agents import (
     Spent,
     ToolCall,
     ToolEnded,
+    conformance,
 )
 from ratchet.agents.conformance import CHECKS, Finding, Trial, check
 from ratchet.agents.line import LineAgent
@@ -147,6 +148,14 @@ def test_a_program_that_keeps_none_is_told_what_it_breaks(tmp_path: Path) -> Non
     assert "about other" in found["answers"].detail
     assert not found["malformed"].ok and not found["version"].ok and not found["repeat"].ok
     assert not any(finding.ok for finding in found.values())
+
+
+def test_a_program_that_says_nothing_is_not_waited_for_ten_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conformance, "SILENCE_S", 0.5)
+    found = checked(tmp_path, "sleep 600")
+    assert "said nothing" in found["answers"].detail and "not tried" in found["end"].detail
 
 
 # Keeps every promise but the one that its argument names.

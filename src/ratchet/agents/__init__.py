@@ -147,7 +147,7 @@ def open_agent(spec: str) -> Agent:
     if kind not in known:
         raise UsageError(
             f"there is no agent kind {kind!r}" if kind else "no agent is configured",
-            hint=f"write --agent KIND:…, where KIND is one of {', '.join(sorted(known))}",
+            hint=f"an agent is KIND or KIND:…, where KIND is one of {', '.join(sorted(known))}",
         )
     agent: Agent = known[kind].load()(rest)
     return agent

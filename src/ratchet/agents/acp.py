@@ -41,7 +41,7 @@ class AcpAgent:
 
     async def ask(self, ask: Ask, tell: Tell) -> Outcome:
         session, before = split_handle(ask.session)
-        ears = Undertone(self.kin.logs if self.kin else (), ask)
+        ears = Undertone(ask, logs=self.kin.logs, turn_logs=self.kin.turn_logs) if self.kin else Undertone(ask)
 
         def hear(said: Said) -> None:
             ears.heard(said)

@@ -174,13 +174,21 @@ def told(update: Any, calls: set[str]) -> Iterator[Heard]:
             yield from _changes(update.content)
             if update.status in ("completed", "failed"):
                 yield ToolEnded(str(update.raw_output or update.content)[:2_000])
+        case schema.SessionInfoUpdate() if error := _of_codex(update, "error"):
+            yield Noticed(f"{error.get('message', '')}: {error.get('additionalDetails') or ''}")  # it tries again
 
 
 def _is_broken(update: Any, before: bool) -> bool:
     """Codex says with its thread's status that what it says next is an error; with another one that it got over it."""
-    meta = update.field_meta if isinstance(update, schema.SessionInfoUpdate) else None
-    status = ((meta or {}).get("codex") or {}).get("threadStatus") or {}
+    status = _of_codex(update, "threadStatus")
     return status.get("type") == "systemError" if status else before
+
+
+def _of_codex(update: Any, name: str) -> dict[str, Any]:
+    """What Codex tells beside the protocol."""
+    meta = update.field_meta if isinstance(update, schema.SessionInfoUpdate) else None
+    found = ((meta or {}).get("codex") or {}).get(name)
+    return found if isinstance(found, dict) else {}
 
 
 def _changes(content: Any) -> Iterator[Heard]:

@@ -34,6 +34,10 @@ class Broken(Exception):
     """A promise of the protocol that is not kept."""
 
 
+class Silent(Broken):
+    """Nothing came in time."""
+
+
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """What is tried: `timeout_s` is what one command may take, `handshake_s` its first word."""
 
@@ -65,7 +69,7 @@ class Talk:
         try:
             line = await asyncio.wait_for(anext(self._lines, b""), within_s)
         except TimeoutError:
-            raise Broken(f"it said nothing for {within_s:.0f} s") from None
+            raise Silent(f"it said nothing for {within_s:.0f} s") from None
         self.gap_s = max(self.gap_s, time.monotonic() - began)
         if line == b"":
             raise Broken(f"it ended: {self._last_words()}".removesuffix(": "))
@@ -251,13 +255,20 @@ CHECKS: tuple[Callable[[Trial], Awaitable[str]], ...] = (
 
 
 async def check(trial: Trial) -> AsyncIterator[Finding]:
+    """Each promise, as soon as it is tried. Who says nothing when greeted and nothing when asked speaks another
+    language: for the rest we would wait in vain."""
+    silent = set[str]()
     for promise in CHECKS:
+        if {"handshake", "answers"} <= silent:
+            yield Finding(check=promise.__name__, ok=False, detail="not tried: it says nothing")
+            continue
         folder = trial.folder / promise.__name__
         (folder / "work").mkdir(parents=True)
         try:
             detail = await promise(msgspec.structs.replace(trial, folder=folder / "work"))
             yield Finding(check=promise.__name__, ok=True, detail=detail)
         except Broken as broken:
+            silent |= {promise.__name__} if isinstance(broken, Silent) else set()
             yield Finding(check=promise.__name__, ok=False, detail=str(broken))
 
 

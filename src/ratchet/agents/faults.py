@@ -20,7 +20,7 @@ from ratchet.core.failure import Reason
 _PATTERNS = {
     Reason.CONTEXT_OVERFLOW: (
         r"context[ _](window|length|limit)|prompt (is )?too long|prompt_too_long|maximum context|too many tokens in"
-        r"|ContextWindowExceeded|input token count .* exceeds"
+        r"|ContextWindowExceeded|ContextOverflow|context exceeds|input token count .* exceeds"
     ),
     Reason.AUTH: (
         r"\b401\b|\b403\b|authenticat|unauthori[sz]ed|invalid[ _]?(x-)?api[ _-]?key|api key not valid|not logged in"
@@ -31,9 +31,10 @@ _PATTERNS = {
         r"|out of credits|credit balance"
     ),
     Reason.OVERLOADED: (
-        r"\b529\b|\b50[0234]\b|overloaded|at capacity|service unavailable|internal server error|bad gateway"
-        r"|temporarily unavailable|stream (disconnected|closed)|connection (error|refused|reset)|fetch failed"
-        r"|error sending request|api error: terminated|socket hang up|premature close|econnre(set|fused)|network error"
+        r"\b529\b|\b50[0234]\b|overloaded|at capacity|service ?unavailable|internal ?server ?error|bad gateway"
+        r"|temporarily unavailable|stream (disconnected|closed)|connection ?(error|refused|reset)|fetch failed"
+        r"|error sending request|api error: terminated|\A\s*terminated\s*\Z|socket hang up|premature close"
+        r"|econnre(set|fused)|network error"
     ),
     Reason.BUDGET_SPENT: r"max_budget|budget (was )?(exceeded|spent)|maximum budget",
     Reason.NO_PROGRESS: r"max(imum)?[ _](number of )?turns|turn limit|maxSessionTurns|LimitsExceeded",

@@ -13,6 +13,8 @@ from ratchet.agents.hearing import Heard, Metered
 from ratchet.agents.native import Launch, Native, Program, Setting, decoded, summary
 from ratchet.agents.versions import Tested
 
+_LOG = "debug.log"
+
 
 def launch(ask: Ask, setting: Setting) -> Launch:
     argv = ["--output-format", "stream-json", "--approval-mode", "yolo" if setting.free else "auto_edit"]
@@ -20,6 +22,7 @@ def launch(ask: Ask, setting: Setting) -> Launch:
     argv += ["--resume", setting.session] if setting.session else []
     # Its launcher swallows signals and starts it a second time: one process is enough.
     env = {"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_CLI_NO_RELAUNCH": "true"}
+    env["GEMINI_DEBUG_LOG_FILE"] = str(setting.place / _LOG)  # over ACP its stderr says nothing until it ends
     return Launch(argv=argv, env=env, stdin=ask.prompt)
 
 
@@ -87,6 +90,7 @@ PROGRAM = Program(
                "GOOGLE_CLOUD_LOCATION", "GOOGLE_GENAI_USE_VERTEXAI"),
     homes=(".gemini",),
     logins=(".gemini/oauth_creds.json",),
+    turn_logs=(_LOG,),
     must_speak=True,  # an error inside the model's stream ends in `success`, without a word
     default_model="gemini-2.5-pro",
 )  # fmt: skip

@@ -19,7 +19,7 @@ import msgspec
 from ratchet.agents import Ask, Failed, Noticed, Outcome, Said, SessionOpened, Tell, ToolCall
 from ratchet.agents.faults import dated
 from ratchet.agents.hearing import Heard, Hearing
-from ratchet.agents.undertone import Undertone, content_of, errors_of, tail
+from ratchet.agents.undertone import Undertone, content_of, errors_of, place_of, tail
 from ratchet.agents.versions import Tested, version_of
 from ratchet.core.failure import Reason
 from ratchet.core.receipt import Usage
@@ -27,6 +27,7 @@ from ratchet.errors import UsageError
 from ratchet.process import Finished, contained, supervise, youngest_below
 
 LOOK_EVERY_S = 5.0
+AT_ONCE_S = 1.0  # a word is heard a little after it was said, and what it announced may have begun by then
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,10 +54,11 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     """A coding agent's program.
 
     `variables` are those of its provider that it may see; `homes` are the folders in the home that it keeps its login
-    and its sessions in; `logs` are patterns of files there that it tells more than it tells us. `cumulative` names what
-    its usage goes on counting when a session is resumed. `limitable` says whether it can be told to run no commands:
-    one that cannot is only started in a sandbox. `prepare` readies the workspace and says what to add to the
-    environment; `litter` is what it leaves there. One that `tells_late` tells of a call only when it is over.
+    and its sessions in; `logs` are patterns of files there that it tells more than it tells us, `turn_logs` the same in
+    its place. `cumulative` names what its usage goes on counting when a session is resumed. `limitable` says whether it
+    can be told to run no commands: one that cannot is only started in a sandbox. `prepare` readies the workspace and
+    says what to add to the environment; `litter` is what it leaves there. One that `tells_late` tells of a call only
+    when it is over.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     homes: tuple[str, ...] = ()
     logins: tuple[str, ...] = ()
     logs: tuple[str, ...] = ()
+    turn_logs: tuple[str, ...] = ()
     cumulative: tuple[str, ...] = ()
     limitable: bool = True
     must_speak: bool = False
@@ -157,13 +160,13 @@ class _Turn:
         self.program, self.ask, self._tell = program, ask, tell
         model = setting.model or program.default_model
         counted = Usage(**{name: getattr(before, name) for name in program.cumulative})
-        self.ears = Undertone(program.logs, ask)
+        self.ears = Undertone(ask, logs=program.logs, turn_logs=program.turn_logs)
         self.hearing = Hearing(ask, self._pass_on, model=model, must_speak=program.must_speak, before=counted)
         self.session, self.pid = setting.session, 0
-        self.heard_at, self.calling = 0.0, False
+        self.begun_at, self.heard_at, self.calling = 0.0, 0.0, False
 
     def begin(self, pid: int) -> None:
-        self.pid = pid
+        self.pid, self.begun_at = pid, time.monotonic()
 
     def hear(self, line: bytes) -> bool:
         self.heard_at, self.calling = time.monotonic(), False
@@ -174,8 +177,13 @@ class _Turn:
         """A process that was started after the last word is a call that will be told of when it is over."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
-            quiet_s = time.monotonic() - self.heard_at
-            if self.heard_at and not self.calling and await asyncio.to_thread(youngest_below, self.pid) < quiet_s:
+            if not self.heard_at or self.calling:
+                continue
+            youngest_s = await asyncio.to_thread(youngest_below, self.pid)
+            now = time.monotonic()
+            quiet_s, running_s = now - self.heard_at, now - self.begun_at
+            # What began with the program is the program.
+            if youngest_s < min(quiet_s + AT_ONCE_S, running_s - AT_ONCE_S) and not self.calling:
                 self.calling = True
                 self.take(ToolCall("command", f"begun in the {quiet_s:.0f} s since its last word"))
 
@@ -223,7 +231,7 @@ def split_handle(handle: str) -> tuple[str, Usage]:
 
 
 def make_place(ask: Ask) -> Path:
-    place = ask.log.with_suffix(".d")
+    place = place_of(ask)
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(mode=0o700, parents=True)
     return place

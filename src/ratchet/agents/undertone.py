@@ -19,9 +19,10 @@ class Undertone:
     """What a program tells in passing, or only its stderr and its own logs, while its turn gets no further: many wait
     out a provider's limit in silence, some for an hour."""
 
-    def __init__(self, logs: Sequence[str], ask: Ask) -> None:
-        """`logs` are patterns of files in the home."""
-        self._logs, self._ask = logs, ask
+    def __init__(self, ask: Ask, *, logs: Sequence[str] = (), turn_logs: Sequence[str] = ()) -> None:
+        """`logs` are patterns of files in the home, of all that ran there; `turn_logs` are files of this turn's."""
+        self._ask, self._logs = ask, logs
+        self._own = [errors_of(ask), *(place_of(ask) / name for name in turn_logs)]
         self._begin()
 
     def heard(self, said: Said) -> None:
@@ -43,19 +44,25 @@ class Undertone:
         return self.complaint() or late
 
     def _begin(self) -> None:
-        errors = errors_of(self._ask)
-        self._noticed, self._at, self._size = "", time.time(), errors.stat().st_size if errors.exists() else 0
+        self._noticed, self._at = "", time.time()
+        self._sizes = [path.stat().st_size if path.exists() else 0 for path in self._own]
 
     def _told(self) -> Iterator[str]:
         yield self._noticed
         for path in [path for pattern in self._logs for path in Path.home().glob(pattern)]:
             if path.stat().st_mtime >= self._at:
                 yield tail(path)
-        yield content_of(errors_of(self._ask))[self._size :][-_STDERR_BYTES:].decode(errors="replace")
+        for path, size in zip(self._own, self._sizes, strict=True):
+            yield content_of(path)[size:][-_STDERR_BYTES:].decode(errors="replace")
 
 
 def errors_of(ask: Ask) -> Path:
     return ask.log.with_suffix(".err")
+
+
+def place_of(ask: Ask) -> Path:
+    """The folder of this turn's own that the program may write."""
+    return ask.log.with_suffix(".d")
 
 
 def tail(path: Path) -> str:

@@ -182,9 +182,9 @@ def _placed(report: Report, said: str, folder: Path) -> Report:
     lost = [test for test in report.tests if test.id in report.running]
     if report.status is not ReportStatus.CRASHED or len(lost) != 1 or not (failure := lost[0].failure) or failure.line:
         return report
-    from ratchet.checks.formats import recover  # noqa: PLC0415 — many patterns, seldom needed
+    from ratchet.checks.formats.recover import stacks  # noqa: PLC0415 — many patterns, seldom needed
 
-    frames = recover.frames(said)
+    frames = stacks.frames(said)
     known = msgspec.structs.replace(failure, frames=frames, file="")
     (test,) = relative(Parsed(tests=[msgspec.structs.replace(lost[0], failure=known)]), folder).tests
     if not test.failure or not test.failure.frames:

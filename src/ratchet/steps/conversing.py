@@ -134,7 +134,9 @@ class _Asking:
         """Of this very step and agent: what was announced and cut off goes on where it was."""
         known = self.doing.state.session
         is_ours = known and not self.variant.label and known.step == self.doing.number
-        return known.session if known and is_ours and known.agent == self.agent.name else ""
+        # As it was recorded: a key may be a word that is also in the agent's name (`ollama-local`).
+        name = self.work.redact.text(self.agent.name)
+        return known.session if known and is_ours and known.agent == name else ""
 
     def _model(self) -> str:
         """The role's model is its own agent's; whoever stands in for that one has its own."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ratchet import config
-from ratchet.agents import scripted, serving
+from ratchet.agents import open_agent, scripted, serving
 from ratchet.agents.command import words_of
 from ratchet.agents.conformance import Trial, check
 from ratchet.agents.inventory import Standing, survey
@@ -51,6 +51,7 @@ def _try(arguments: Arguments) -> int:
     if not arguments.name:
         raise UsageError("which agent is to be tried?", hint="ratchet agents try claude")
     settings = config.load(arguments.repo.absolute(), flags=arguments.set).config
+    open_agent(arguments.name)  # first: who does not exist costs nothing
     say(f"trying {arguments.name} on a small task in a scratch repository; this asks a model and may cost a little")
     findings = wait_for(
         trial.trial(arguments.name, settings, env=trial.environment(settings), timeout_s=arguments.timeout)
@@ -86,6 +87,8 @@ def _play(arguments: Arguments) -> int:
 
 
 def _check(arguments: Arguments) -> int:
+    if not arguments.program:
+        raise UsageError("which program is to be checked?", hint="ratchet agent check -- PROGRAM ARGS…")
     with tempfile.TemporaryDirectory(prefix="ratchet-check-") as folder:
         trial = Trial(
             argv=words_of(arguments.program[0] if len(arguments.program) == 1 else shlex.join(arguments.program)),
@@ -130,7 +133,12 @@ def _declare_agent(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--action", choices=list(wire.Action), default="implement", help="what to ask of it")
     parser.add_argument("--prompt", default="Answer with the word done. Change no files.", help="what it is asked with")
     parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS", help="for one answer")
-    parser.add_argument("program", nargs="*", metavar="CMD", help="the program to check; after -- with its own options")
+    parser.add_argument(
+        "program",
+        nargs="*",
+        metavar="CMD",
+        help="the program to check, after -- with its options; it starts in a scratch folder, so name files whole",
+    )
 
 
 COMMANDS = (

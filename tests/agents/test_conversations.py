@@ -1,0 +1,86 @@
+"""Our side of ACP understands what the real programs said over it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from ratchet.agents import Failed, Finished, Outcome, Said, SessionOpened, Text, ToolCall, ToolEnded
+from ratchet.agents.acp import AcpAgent
+from ratchet.core.failure import Reason
+from ratchet.process import confined
+from tests.agents.real import ACP
+from tests.agents.support import CONVERSATIONS, make_ask
+from tests.agents.test_acp import Free
+
+NAMES = sorted(path.name for path in CONVERSATIONS.iterdir())
+# What only a version to come says: in between, in known messages, and as a notice of another kind.
+FUTURE = [
+    {"sessionUpdate": "from_the_future", "content": [1]},
+    {"sessionUpdate": "agent_message_chunk", "content": {"type": "hologram", "rays": 7}},
+    {"sessionUpdate": 7},
+]
+
+
+def replay(tmp_path: Path, lines: list[str], *dies: str) -> tuple[list[Said], Outcome]:
+    (tmp_path / "work").mkdir()
+    (recording := tmp_path / "recording").write_text("".join(f"{line}\n" for line in lines))
+    told: list[Said] = []
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[2])}
+    ask = make_ask(tmp_path / "work", env=env, timeout_s=30.0)
+    with confined(Free()):
+        program = AcpAgent(f"{sys.executable} -m tests.agents.acp_replay {recording} {' '.join(dies)}")
+        return told, asyncio.run(program.ask(ask, told.append))
+
+
+def lines_of(name: str, case: str) -> list[str]:
+    return (CONVERSATIONS / name / f"{case}.jsonl").read_text().splitlines()
+
+
+def test_every_program_we_converse_with_is_recorded() -> None:
+    assert sorted(name.replace(" ", "-") for name in ACP) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_finished_turn_is_told_and_its_last_words_are_its_answer(tmp_path: Path, name: str) -> None:
+    told, outcome = replay(tmp_path, lines_of(name, "success"))
+    assert isinstance(outcome, Finished) and outcome.text == "All done."
+    assert len({said.session.partition("#")[0] for said in told if isinstance(said, SessionOpened)}) == 1
+    calls = [said for said in told if isinstance(said, ToolCall)]
+    ended = [said for said in told if isinstance(said, ToolEnded)]
+    assert len(calls) == len(ended) == 2, told
+
+
+@pytest.mark.parametrize(("case", "reason"), [("auth", Reason.AUTH), ("rate_limit", Reason.RATE_LIMITED)])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_failure_has_the_reason_the_provider_gave(tmp_path: Path, name: str, case: str, reason: Reason) -> None:
+    _, outcome = replay(tmp_path, lines_of(name, case))
+    assert isinstance(outcome, Failed)
+    assert (outcome.reason, bool(outcome.detail)) == (reason, True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_unknown_kind_of_update_is_passed_over(tmp_path: Path, name: str) -> None:
+    lines = lines_of(name, "success")
+    params = next(json.loads(line)["params"] for line in lines if '"session/update"' in line)
+    new = [
+        json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params | {"update": each}})
+        for each in FUTURE
+    ]
+    new.append(json.dumps({"jsonrpc": "2.0", "method": "_future/notice", "params": {}}))
+    told, outcome = replay(tmp_path, [each for line in lines for each in (line, *new)])
+    assert isinstance(outcome, Finished) and outcome.text == "All done."
+    assert [said.text for said in told if isinstance(said, Text)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_conversation_that_was_cut_off_is_a_failure(tmp_path: Path, name: str) -> None:
+    lines = lines_of(name, "success")
+    ends = next(number for number, line in enumerate(lines) if "stopReason" in line)
+    _, outcome = replay(tmp_path, lines[:ends], "dies")
+    assert isinstance(outcome, Failed)
