@@ -21,10 +21,9 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import partial
+from itertools import count as counter
 from pathlib import Path
-from secrets import token_hex
 from statistics import median
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -34,7 +33,7 @@ import msgspec
 
 from bench import Goal, medians
 from ratchet.core import events as ev
-from ratchet.core.item import Item, name_of
+from ratchet.core.item import Item
 from ratchet.core.lease import Holder, Lease
 from ratchet.core.signal import Topic
 from ratchet.store import Store, fused, open_store
@@ -47,6 +46,7 @@ WORKERS = CLIENTS[-1]
 SHALLOW, DEEP = 1_000, 200_000
 PEERS = Path(__file__).parent.parent / ".venv-bench" / "bin" / "python"
 HOLDER = Holder(worker="w", machine="m", pid=1, born="1")
+_RUNS = counter()  # names are the caller's to make, and in the order of their making, as those of the product are
 ITEM = Item(id="i", repo="/r", spec="s", title="t", base_commit="c", slug="s", created_at="2026")
 
 
@@ -58,7 +58,7 @@ def main() -> list[Goal]:
 
 
 def _turn(store: Store) -> bool:
-    lease = store.claim_next(HOLDER, run=name_of("run", datetime.now(UTC), token_hex(4)), ttl_s=600)
+    lease = store.claim_next(HOLDER, run=f"run-{next(_RUNS):012}", ttl_s=600)
     if not isinstance(lease, Lease):
         return False
     store.complete(lease, commits=1, head="h")
