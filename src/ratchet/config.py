@@ -15,7 +15,7 @@ import msgspec
 
 from ratchet.core.gates import Gate
 from ratchet.core.policy import Count, Policy
-from ratchet.core.queue import AGING_S
+from ratchet.core.queue import AGING_S, Limits
 from ratchet.core.receipt import Price
 from ratchet.errors import ConfigError
 
@@ -174,6 +174,16 @@ class LimitsConfig(_Section, frozen=True, kw_only=True):
     awaiting_review: Number = 0
     cooldown_s: NotNegative = 0.0
     daily_iterations: Number = 0
+
+    @property
+    def counted(self) -> Limits:
+        return Limits(
+            workers=self.workers or None,
+            per_repo=self.per_repo or None,
+            awaiting_review=self.awaiting_review or None,
+            daily_iterations=self.daily_iterations or None,
+            cooldown_s=self.cooldown_s,
+        )
 
 
 class WorkerConfig(_Section, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from ratchet.core.learning import Learning
 from ratchet.core.lease import Holder, Lease, WorkerRow
 from ratchet.core.ledger import MESSAGE_MAX_BYTES, Entry
 from ratchet.core.locks import Blocked
-from ratchet.core.queue import ItemRow, NoWork, Page
+from ratchet.core.queue import ItemRow, Limits, NoWork, Page
 from ratchet.core.redact import Redactor, secrets_in
 from ratchet.core.repo import RepoKind, repo_kind
 from ratchet.core.state import RunState, fold
@@ -35,11 +35,13 @@ _REQUEST = "request_sha256"
 
 
 class StoreDesk:
-    """Satisfies `core.api.Desk`. `lease_s` is how long a worker may be silent."""
+    """Satisfies `core.api.Desk`. `lease_s` is how long a worker may be silent, `limits` hold for who asks for work."""
 
-    def __init__(self, store: Store, *, lease_s: float = 60.0, serves: bool = True) -> None:
+    def __init__(
+        self, store: Store, *, lease_s: float = 60.0, limits: Limits | None = None, serves: bool = True
+    ) -> None:
         """One that does not serve has not been up for any time: it was made to look."""
-        self.store, self.lease_s = store, lease_s
+        self.store, self.lease_s, self.limits = store, lease_s, limits
         self._began = time.monotonic() if serves else None
 
     def close(self) -> None:
@@ -77,7 +79,7 @@ class StoreDesk:
 
     def register(self, holder: Holder) -> api.Registered:
         run = name_of("run", datetime.now(UTC), secrets.token_hex(4))
-        lease = self.store.claim_next(holder, run=run, ttl_s=self.lease_s)
+        lease = self.store.claim_next(holder, run=run, ttl_s=self.lease_s, limits=self.limits)
         if isinstance(lease, NoWork):
             return api.Registered(why=lease.why, until=lease.until)
         given = api.Assignment(

@@ -23,11 +23,11 @@ import msgspec
 from ratchet import config, plugins, repository
 from ratchet.agents import Said
 from ratchet.checks import formats
-from ratchet.config import Config, LimitsConfig
+from ratchet.config import Config
 from ratchet.core.failure import Reason
 from ratchet.core.item import Item, ItemStatus, name_of
 from ratchet.core.lease import Lease
-from ratchet.core.queue import Limits, NoWork
+from ratchet.core.queue import NoWork
 from ratchet.core.repo import RepoKind, repo_kind
 from ratchet.core.signal import POLL_S, Topic
 from ratchet.core.state import RunState, RunStatus
@@ -218,7 +218,7 @@ class Worker:
         return True
 
     async def _next(self) -> Lease | None:
-        until, limits = self.post.until, limits_of(self.post.config.limits)
+        until, limits = self.post.until, self.post.config.limits.counted
         with self.store.listen(Topic.WORK) as work:
             while not self.stop.is_set():
                 await cross(self.store.expire)  # whose worker is known to be dead need not wait for its lease to end
@@ -254,16 +254,6 @@ class Worker:
 def _drained(store: Store) -> bool:
     """Nothing waits, not even for its time, and nobody works. What is parked waits for people or providers."""
     return not any(count.items for count in store.stats() if count.status in _WORKING)
-
-
-def limits_of(wanted: LimitsConfig) -> Limits:
-    return Limits(
-        workers=wanted.workers or None,
-        per_repo=wanted.per_repo or None,
-        awaiting_review=wanted.awaiting_review or None,
-        daily_iterations=wanted.daily_iterations or None,
-        cooldown_s=wanted.cooldown_s,
-    )
 
 
 def _outcome(state: RunState) -> str:

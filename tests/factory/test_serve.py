@@ -13,6 +13,8 @@ from pathlib import Path
 from ratchet.client import Client
 from ratchet.core import api
 from ratchet.core.item import ItemStatus
+from ratchet.core.lease import Holder
+from ratchet.core.queue import Why
 from tests.factory import flood
 from tests.support import RATCHET, git, quick_environment
 
@@ -79,3 +81,15 @@ def test_a_server_killed_in_the_middle_loses_nothing_when_it_is_started_again(tm
     with serving(place, "--workers", "1") as (_, address):
         for item in items:
             until(address, item, ItemStatus.COMPLETED)
+
+
+def test_whoever_asks_a_server_for_work_is_held_by_its_limits(tmp_path: Path) -> None:
+    place = flood.lay_out(tmp_path)
+    holder = Holder(worker="w", machine="m", pid=1, born="1")
+    with serving(place, "--workers", "0", "--set", "limits.workers=1") as (_, address), asking(address) as client:
+        for name in ("one", "two"):
+            client.add(work(place, name))
+        assert client.register(holder).assignment
+        refused = client.register(holder)
+        assert refused.assignment is None and refused.why == Why.WORKERS
+        assert client.status().uptime_s > 0

@@ -36,7 +36,7 @@ def open_desk(arguments: Arguments) -> Iterator[Desk]:
         desk.close()
 
 
-def local_desk(arguments: Arguments) -> StoreDesk:
+def local_desk(arguments: Arguments, *, serves: bool = False) -> StoreDesk:
     from ratchet.desk import StoreDesk  # noqa: PLC0415 — a command that asks a server needs no store
     from ratchet.process import is_gone  # noqa: PLC0415
     from ratchet.store import open_store  # noqa: PLC0415
@@ -44,7 +44,7 @@ def local_desk(arguments: Arguments) -> StoreDesk:
     folder = root_of(arguments.repo)
     loaded = config.load(folder, flags=arguments.set).config
     store = open_store(places.store_address(loaded, folder), gone=is_gone, aging_s=loaded.aging_s)
-    return StoreDesk(store, lease_s=loaded.lease_s, serves=False)
+    return StoreDesk(store, lease_s=loaded.lease_s, limits=loaded.limits.counted, serves=serves)
 
 
 def root_of(folder: Path) -> Path:

@@ -64,12 +64,12 @@ def serve(arguments: Arguments) -> int:
 def _staff(arguments: Arguments, opened: ExitStack) -> tuple[StoreDesk, Workers | None]:
     """Whoever answers, and whoever works: as many as are configured, unless told otherwise."""
     if arguments.workers == 0:
-        return opened.enter_context(closing(local_desk(arguments))), None
+        return opened.enter_context(closing(local_desk(arguments, serves=True))), None
     from ratchet.desk import StoreDesk  # noqa: PLC0415
 
     serve_workers = import_module("ratchet.dispatch").serve_workers
     factory = opened.enter_context(open_factory(arguments))
-    desk = StoreDesk(factory.store, lease_s=factory.config.lease_s)
+    desk = StoreDesk(factory.store, lease_s=factory.config.lease_s, limits=factory.config.limits.counted)
     if arguments.workers is None:
         arguments.workers = factory.config.worker.count
     return desk, lambda stop: serve_workers(factory, count=arguments.workers, stop=stop, settings=arguments.set)
