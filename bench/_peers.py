@@ -19,7 +19,7 @@ import time
 PROCESSES = 4
 
 
-def pgqueuer(address, count, *, batch=1):
+def pgqueuer(address, count, *, batch=1, processes=PROCESSES):
     import asyncpg
     from pgqueuer.db import AsyncpgDriver
     from pgqueuer.queries import Queries
@@ -34,10 +34,14 @@ def pgqueuer(address, count, *, batch=1):
         await db.close()
 
     asyncio.run(fill())
-    return _processes(functools.partial(_pgqueuer_worker, batch), address, count)
+    return _processes(functools.partial(_pgqueuer_worker, batch), address, count, number=processes)
 
 
 def pgqueuer_in_tens(address, count):
+    return pgqueuer(address, count, batch=10, processes=1)
+
+
+def pgqueuer_in_tens_by_four(address, count):
     return pgqueuer(address, count, batch=10)
 
 
@@ -208,11 +212,11 @@ def _threads(work, count, number=32):
     return count / (time.perf_counter() - began)
 
 
-def _processes(worker, address, count):
+def _processes(worker, address, count, *, number=PROCESSES):
     """The start of an interpreter is not counted: all wait at the gate until all are there."""
     context = multiprocessing.get_context("fork")
-    gate = context.Barrier(PROCESSES + 1)
-    workers = [context.Process(target=_gated, args=(worker, address, gate)) for _ in range(PROCESSES)]
+    gate = context.Barrier(number + 1)
+    workers = [context.Process(target=_gated, args=(worker, address, gate)) for _ in range(number)]
     for one in workers:
         one.start()
     gate.wait()

@@ -25,10 +25,10 @@ class _Interrupted(BaseException):
 class _Desk:
     """It serves nobody until it is told to, and notes who was served with whom."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = 64) -> None:
         self.begun, self.go_on = threading.Semaphore(0), threading.Semaphore(0)
         self.served: list[list[int]] = []
-        self.together = Together(self._serve)
+        self.together = Together(self._serve, most=lambda: most)
         self.left: list[int] = []
 
     def _serve(self, asks: list[_Number]) -> None:
@@ -80,6 +80,19 @@ def test_who_comes_while_another_is_served_is_served_with_the_others_that_came()
         thread.join(30)
         assert not thread.is_alive()
     assert desk.served == [[1], [2, 3, 4]]
+
+
+def test_who_would_be_too_many_is_served_with_the_next() -> None:
+    desk = _Desk(most=2)
+    first = desk.ask(1)
+    assert desk.begun.acquire(timeout=30)
+    crowd = desk.crowd(2, 3, 4)
+    assert desk.together.asking == 4
+    desk.go_on.release(3)
+    for thread in (first, *crowd):
+        thread.join(30)
+    assert desk.served == [[1], [2, 3], [4]]
+    assert desk.together.asking == 0
 
 
 def test_who_leaves_while_being_served_keeps_nobody_from_waking_up() -> None:

@@ -10,7 +10,7 @@ round trip and its start are paid for once. So is a claim by each of the workers
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -26,6 +26,7 @@ from ratchet.store.queue import ADD_ITEM, DUE, NEXT
 from ratchet.store.together import Ask, Together
 from ratchet.store.workers import Workers
 
+MOST = 32  # more rows in a statement make a row no cheaper
 SPECIAL = 0  # the number of a row that says: whoever got nothing has to look by the plain verb
 
 
@@ -52,7 +53,12 @@ class _Asked(Ask):
 
 class Fused(Workers):
     def __init__(self) -> None:
-        self._claims, self._completions = Together(self._claim_all), Together(self._complete_all)
+        self._claims = Together(self._claim_all, most=self._half)
+        self._completions = Together(self._complete_all, most=self._half)
+
+    def _half(self) -> int:
+        """Of those who ask: while these are served, the others come back and ask for what is next."""
+        return min(MOST, max(1, -(-(self._claims.asking + self._completions.asking) // 2)))
 
     def _write_one(self, act: Callable[[Single], T]) -> T:
         raise NotImplementedError
@@ -61,7 +67,8 @@ class Fused(Workers):
         """Raises Failed."""
         raise NotImplementedError
 
-    def _began_at(self) -> str:
+    def _now(self) -> datetime:
+        """May ask the server: not while a connection of ours is held."""
         raise NotImplementedError
 
     def _add_all(self, items: Sequence[Item]) -> list[Item]:
@@ -80,8 +87,7 @@ class Fused(Workers):
 
     def _claim_plain(self, holder: Holder, run: str, ttl_s: float) -> Lease | NoWork | None:
         """None: the plain verb has to look."""
-        self._began_at()
-        key, until = new_key(), stamp(self._clock() + timedelta(seconds=ttl_s))
+        key, until = new_key(), stamp(self._now() + timedelta(seconds=ttl_s))
         worker, token = names(key)
         ask = _Asked(
             asked_run=run,
@@ -105,8 +111,8 @@ class Fused(Workers):
 
     def _claim_all(self, asks: list[_Asked]) -> None:
         at = stamp(self._clock())
-        told = msgspec.json.encode([{"n": n, **ask.values} for n, ask in enumerate(asks, 1)]).decode()
-        rows = self._rows(asks, CLAIM, at, at, told, at, -1, "", at, GENESIS)
+        told = msgspec.json.encode([ask.values for ask in asks]).decode()
+        rows = self._rows(asks, CLAIM, at, at, at, -1, "", len(asks), at, told, GENESIS)
         if rows is not None:
             given = {row["n"]: row for row in rows}
             for n, ask in enumerate(asks, 1):
@@ -115,7 +121,7 @@ class Fused(Workers):
     # --- completing ------------------------------------------------------------------------------------------
 
     def complete(self, lease: Lease, *, commits: int, head: str) -> None:
-        event, at = ev.RunCompleted(commits=commits, head=head), self._began_at()
+        event, at = ev.RunCompleted(commits=commits, head=head), stamp(self._now())
         data = encode(event).decode()
         ask = _Asked(item=lease.item, run=lease.run, epoch=lease.epoch, kind=kind_of(event), data=data, at=at)
         self._completions.join(ask)
@@ -146,49 +152,53 @@ SELECT id, pg_notify('ratchet_work', '') AS told FROM added
 """  # noqa: S608 — ours
 CLAIM = f"""
 WITH due AS MATERIALIZED ({DUE}),
-asked AS MATERIALIZED (
-  SELECT * FROM json_to_recordset(CAST(? AS JSON)) AS asked (
-    n BIGINT, asked_run TEXT, worker TEXT, name TEXT, machine TEXT, pid BIGINT, born TEXT, token TEXT, until TEXT)),
-next AS MATERIALIZED ({NEXT.format(more="", most="(SELECT count(*) FROM asked)")}),
-placed AS (SELECT id, run, footprint, row_number() OVER (ORDER BY turn, id) AS n FROM next),
+next AS MATERIALIZED ({NEXT.format(more="", most="(SELECT CAST(? AS BIGINT))")}),
 picked AS MATERIALIZED (
-  SELECT placed.id, placed.run, asked.*, CAST(? AS TEXT) AS at FROM placed JOIN asked ON asked.n = placed.n, due
-  WHERE NOT due.due AND placed.footprint = ''),
+  SELECT zipped.*, CAST(? AS TEXT) AS at FROM due, ROWS FROM (
+    unnest(ARRAY (SELECT id FROM next), ARRAY (SELECT run FROM next), ARRAY (SELECT footprint FROM next)),
+    json_to_recordset(CAST(? AS JSON)) AS (
+      asked_run TEXT, worker TEXT, name TEXT, machine TEXT, pid BIGINT, born TEXT, token TEXT, until TEXT)
+  ) WITH ORDINALITY AS zipped (item, run, footprint, asked_run, worker, name, machine, pid, born, token, until, n)
+  WHERE NOT due.due AND zipped.footprint = ''),
 started AS (
-  INSERT INTO runs SELECT asked_run, id, 'running', at, 0, ?, 1, '' FROM picked WHERE run IS NULL
-  RETURNING id, item, epoch),
+  INSERT INTO runs SELECT asked_run, item, 'running', at, 0, ?, 1, '' FROM picked WHERE run IS NULL),
 again AS (
   UPDATE runs SET epoch = epoch + 1 WHERE id = ANY (ARRAY (SELECT run FROM picked)) AND status = 'running'
-  RETURNING id, item, epoch),
-held AS MATERIALIZED (SELECT * FROM started UNION ALL SELECT * FROM again),
+  RETURNING id, epoch),
+held AS MATERIALIZED (
+  SELECT picked.*, asked_run AS id, CAST(1 AS BIGINT) AS epoch FROM picked WHERE run IS NULL
+  UNION ALL
+  SELECT picked.*, again.id, again.epoch FROM again JOIN picked ON picked.run = again.id),
 worker AS (
   INSERT INTO workers (id, name, machine, pid, born, token_sha256, item, run, epoch, status, started_at, beat_at,
                        expires_at)
-  SELECT worker, name, machine, pid, born, token, held.item, held.id, held.epoch, 'starting', at, at, until
-  FROM picked JOIN held ON held.item = picked.id),
+  SELECT worker, name, machine, pid, born, token, item, id, epoch, 'starting', at, at, until FROM held),
 moved AS (
   UPDATE items SET status = 'assigned', run = held.id, park_reason = '', not_before = '' FROM held
   WHERE items.id = held.item AND items.id = ANY (ARRAY (SELECT item FROM held)))
-SELECT picked.n, held.item, held.id AS run, held.epoch FROM picked JOIN held ON held.item = picked.id
+SELECT n, item, id AS run, epoch FROM held
 UNION ALL
-SELECT {SPECIAL}, '', '', 0 FROM due WHERE due.due OR EXISTS (SELECT 1 FROM placed WHERE footprint <> '')
+SELECT {SPECIAL}, '', '', 0 FROM due WHERE due.due OR EXISTS (SELECT 1 FROM next WHERE footprint <> '')
 """  # noqa: S608 — ours
+# Above, what is asked and what is there are laid side by side: a join of two lists without an index is their product.
+#
 # A plan is kept (decision 36), and when it was made the tables may have been empty: what is joined is also named as a
-# list, so that no plan can read past more than that. The sum is the one of `core.ledger`: who reads the ledger checks
-# it there. Rows are locked as everywhere: items in the order of their ids, then runs, then workers.
+# list, so that no plan can read past more than that; and `ended_at` is asked for in a way that the index of all leases
+# does not answer. The sum is the one of `core.ledger`: who reads the ledger checks it there. Rows are locked as
+# everywhere: items in the order of their ids, then runs, then workers.
 COMPLETE = """
 WITH said AS MATERIALIZED (
   SELECT * FROM json_to_recordset(CAST(? AS JSON)) AS said (
     item TEXT, run TEXT, epoch BIGINT, kind TEXT, data TEXT, at TEXT)),
 mine AS MATERIALIZED (SELECT id FROM items WHERE id = ANY (ARRAY (SELECT item FROM said)) ORDER BY id FOR UPDATE),
 was AS MATERIALIZED (
-  SELECT runs.id, runs.length, runs.head FROM said JOIN mine ON mine.id = said.item JOIN runs ON runs.id = said.run
-  WHERE runs.id = ANY (ARRAY (SELECT run FROM said)) AND runs.item = mine.id AND runs.epoch = said.epoch
-    AND runs.status = 'running' FOR UPDATE OF runs),
+  SELECT id, item, epoch, length, head FROM runs
+  WHERE id = ANY (ARRAY (SELECT run FROM said)) AND item = ANY (ARRAY (SELECT id FROM mine)) AND status = 'running'
+  FOR UPDATE),
 sealed AS MATERIALIZED (
   SELECT was.length + 1 AS seq, was.head AS prev, said.*, encode(sha256(convert_to(
     concat_ws(chr(10), was.head, said.run, was.length + 1, said.at, said.epoch, said.kind, said.data), 'UTF8'
-  )), 'hex') AS sum FROM was JOIN said ON said.run = was.id),
+  )), 'hex') AS sum FROM was JOIN said ON said.run = was.id AND said.item = was.item AND said.epoch = was.epoch),
 ended AS (
   UPDATE runs SET length = seq, head = sum, status = 'completed' FROM sealed
   WHERE runs.id = sealed.run AND runs.id = ANY (ARRAY (SELECT run FROM sealed))),
@@ -200,7 +210,7 @@ moved AS (
   WHERE items.id = sealed.item AND items.run = sealed.run AND items.id = ANY (ARRAY (SELECT item FROM sealed))),
 worker AS (
   UPDATE workers SET status = 'completed', ended_at = sealed.at, detail = '' FROM sealed
-  WHERE workers.run = sealed.run AND workers.epoch = sealed.epoch AND workers.ended_at = ''
+  WHERE workers.run = sealed.run AND workers.epoch = sealed.epoch AND workers.ended_at || '' = ''
     AND workers.run = ANY (ARRAY (SELECT run FROM sealed))),
 unlocked AS (DELETE FROM locks WHERE run = ANY (ARRAY (SELECT run FROM sealed))),
 settled AS (

@@ -112,13 +112,13 @@ ORDER BY ts_rank_cd(learnings.words, asked.words) DESC, id LIMIT ?
         return " | ".join(words)
 
     def _write(self, act: Callable[[Transaction], T], *, durable: bool = True) -> T:
-        return self._insist(_whole(act if durable else _unhurried(act)), at=self._began_at())
+        return self._insist(_whole(act if durable else _unhurried(act)), at=stamp(self._now()))
 
     def _read(self, act: Callable[[Transaction], T]) -> T:
         return self._insist(_plain(act))
 
     def _write_one(self, act: Callable[[Single], T]) -> T:
-        return self._insist(lambda db, again: act(_Single(db, again)), at=self._began_at())
+        return self._insist(lambda db, again: act(_Single(db, again)), at=stamp(self._now()))
 
     def _try_once(self, sql: str, *values: object) -> list[Row]:
         try:
@@ -129,11 +129,11 @@ ORDER BY ts_rank_cd(learnings.words, asked.words) DESC, id LIMIT ?
                 self._pool.forget()
             raise Failed(doubt=doubt) from error
 
-    def _began_at(self) -> str:
+    def _now(self) -> datetime:
         # Here, where no connection is held: asking for the time takes one, and the last may be ours.
         if isinstance(self._clock, ServerClock):
             self._clock.anchor()
-        return stamp(self._clock())
+        return self._clock()
 
     def _insist(self, act: Callable[[Connection, _Try], T], *, at: str = "") -> T:
         """Try again what a deadlock undid, and through a restart of the server, for `RIDE_OUT_S` at most.

@@ -35,16 +35,22 @@ class Together(Generic[A]):
     It has to leave an answer in every ask, an error among them, and may raise only what interrupts its own thread.
     """
 
-    def __init__(self, serve: Callable[[list[A]], None]) -> None:
-        self._serve = serve
-        self._turn, self._busy = threading.Condition(), False
-        self._waiting, self._last = deque[A](), 1
+    def __init__(self, serve: Callable[[list[A]], None], *, most: Callable[[], int] = lambda: MOST) -> None:
+        self._serve, self._most = serve, most
+        self._turn, self._busy = threading.Lock(), False
+        self._idle = threading.Condition(self._turn)
+        self._waiting, self._served, self._last = deque[A](), 0, 1
         self._gathering: A | None = None
         self._wanted = 0
 
     @property
     def waiting(self) -> int:
         return len(self._waiting)
+
+    @property
+    def asking(self) -> int:
+        """Those who wait and those who are being served."""
+        return len(self._waiting) + self._served
 
     def join(self, ask: A, *, gather: bool = True) -> None:
         """Until it was served. Who does not `gather` waits for nobody to come along."""
@@ -59,8 +65,8 @@ class Together(Generic[A]):
 
     def drain(self, then: Callable[[], None]) -> None:
         """Do it when nobody is being served."""
-        with self._turn:
-            self._turn.wait_for(lambda: not self._busy)
+        with self._idle:
+            self._idle.wait_for(lambda: not self._busy)
             then()
 
     def _leads(self, ask: A) -> bool:
@@ -91,7 +97,7 @@ class Together(Generic[A]):
         with self._turn:
             self._busy = bool(self._waiting)
             if not self._waiting:
-                self._turn.notify_all()
+                self._idle.notify_all()
                 return
             ask = self._waiting.popleft()
             ask.leads = True
@@ -101,12 +107,16 @@ class Together(Generic[A]):
         if gather:
             self._gather(own)
         with self._turn:
-            asks = [own, *(self._waiting.popleft() for _ in range(min(len(self._waiting), MOST - 1)))]
+            self._served = 1
+            along = min(len(self._waiting), self._most() - 1)
+            asks = [own, *(self._waiting.popleft() for _ in range(along))]
+            self._served = len(asks)
         self._last = max(len(asks), self._last - 1)
         try:
             self._serve(asks)
         finally:
             with self._turn:
+                self._served = 0
                 there = [own, *(ask for ask in asks[1:] if not ask.left)]
                 for ask, after in pairwise(there):
                     ask.after = after
