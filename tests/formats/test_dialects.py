@@ -7,9 +7,13 @@ import json
 from collections.abc import Callable
 from typing import BinaryIO
 
+import pytest
+
 from ratchet.checks.formats import (
     Parsed,
     cargo,
+    catch2_xml,
+    cpp_xml,
     dotnet_xml,
     go_json,
     jest_json,
@@ -228,6 +232,40 @@ def test_nunit_3_names_cases_in_full_and_an_assembly_that_it_cannot_run() -> Non
     assert failure.message.count("Expected") == 1
     assert [(error.file, error.message) for error in result.collection_errors] == [("gone.dll", "no file")]
     assert (result.ended, result.reported) == (True, {"tests": 3, "passed": 1, "failed": 1, "skipped": 1})
+
+
+def test_a_document_of_nunits_may_be_one_suite_without_a_run_around_it() -> None:
+    cases = "<test-case fullname='A.B' result='Passed'/><test-case fullname='A.C' result='Failed'/>"
+    counts = "total='2' passed='1' failed='1'"
+    document = f"<test-suite type='Assembly' {counts}><test-suite {counts}>{cases}</test-suite></test-suite>"
+    result = read(dotnet_xml.parse, document)
+    assert (len(result.tests), result.ended, result.partial) == (2, True, False)
+    assert result.reported == {"tests": 2, "passed": 1, "failed": 1}
+
+
+def test_a_case_that_nunit_2_could_not_even_run_is_no_skip() -> None:
+    case = "<test-case name='A.B' executed='False' result='NotRunnable'><reason><message>one argument too few</message>"
+    document = f"<test-results errors='1' invalid='1'>{case}</reason></test-case></test-results>"
+    result = read(dotnet_xml.parse, document)
+    assert [(test.status, test.failure and test.failure.message) for test in result.tests] == [
+        (TestStatus.ERROR, "one argument too few")
+    ]
+    assert result.reported == {"errors": 2}
+
+
+@pytest.mark.parametrize("root", ["TestLog", "TestRun"])
+def test_elements_of_catch2s_names_in_anothers_document_are_not_its_tests(root: str) -> None:
+    document = (
+        f"<{root}><TestSuite name='a'><TestCase name='b'><TestingTime>0</TestingTime></TestCase></TestSuite></{root}>"
+    )
+    assert not read(catch2_xml.parse, document).tests
+
+
+def test_a_boost_log_that_broke_off_keeps_the_cases_that_ended() -> None:
+    case = "<TestCase name='b'><Error file='c.cpp' line='3'><![CDATA[check 1 == 2 has failed]]></Error></TestCase>"
+    result = read(cpp_xml.parse, f"<TestLog><TestSuite name='m'>{case}<TestCase name='c'><Info>")
+    assert [(test.id, test.status) for test in result.tests] == [("b", TestStatus.FAILED)]
+    assert (result.ended, result.partial) == (False, True)
 
 
 def test_early_nunit_may_say_no_more_than_whether_a_case_was_executed() -> None:
