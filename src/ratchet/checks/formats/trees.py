@@ -91,7 +91,7 @@ class Trees:
         if self._open:
             self._open[-1].words.add(data)
 
-    def end(self, name: str, /) -> None:
+    def end(self, _name: str, /) -> None:
         if self._dialect is None:
             return
         if self._open:
