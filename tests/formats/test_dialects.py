@@ -11,9 +11,13 @@ import pytest
 
 from ratchet.checks.formats import (
     Parsed,
+    allure_json,
     cargo,
     catch2_xml,
     cpp_xml,
+    ctrf_json,
+    cucumber_json,
+    cucumber_messages,
     dotnet_xml,
     go_json,
     jest_json,
@@ -25,7 +29,8 @@ from ratchet.checks.formats import (
     trx,
     unknown,
 )
-from ratchet.core.report import Failure, TestStatus
+from ratchet.core.exports import ctrf
+from ratchet.core.report import RED, Failure, Report, ReportStatus, TestResult, TestStatus, totals_of
 
 
 def read(parse: Callable[[BinaryIO], Parsed], document: str) -> Parsed:
@@ -337,3 +342,110 @@ def test_failures_are_the_same_only_if_all_of_their_text_is() -> None:
     )
     found = junit.parse(io.BytesIO(f"<testsuite>{cases}</testsuite>".encode()))
     assert [test.failure.line for test in found.tests if test.failure] == [1, 2, 1]
+
+
+def feature(*elements: dict[str, object]) -> str:
+    return json.dumps([{"uri": "file:///w/a.feature", "name": "A", "elements": list(elements)}], indent=1)
+
+
+def ran(line: int, *words: str, **more: object) -> dict[str, object]:
+    steps = [{"keyword": "Given ", "name": word, "line": line + 1, "result": {"status": word}} for word in words]
+    return {"line": line, "name": f"at {line}", "type": "scenario", "steps": steps, **more}
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["passed", "passed"], TestStatus.PASSED),
+        ([], TestStatus.PASSED),
+        (["passed", "skipped"], TestStatus.SKIPPED),
+        (["undefined", "skipped"], TestStatus.ERROR),
+        (["pending"], TestStatus.ERROR),
+        (["passed", "failed", "undefined"], TestStatus.FAILED),
+    ],
+)
+def test_a_scenario_is_what_its_worst_step_is(words: list[str], status: TestStatus) -> None:
+    (test,) = read(cucumber_json.parse, feature(ran(3, *words))).tests
+    assert (test.id, test.status) == ("/w/a.feature:3", status)
+
+
+def test_a_background_told_by_itself_belongs_to_the_scenario_after_it() -> None:
+    background = ran(1, "failed", type="background")
+    result = read(cucumber_json.parse, feature(background, ran(4, "skipped"), ran(8, "passed")))
+    assert [(test.id, test.status.value) for test in result.tests] == [
+        ("/w/a.feature:4", "failed"),
+        ("/w/a.feature:8", "passed"),
+    ]
+
+
+def test_a_hook_of_cucumbers_that_failed_fails_its_scenario() -> None:
+    hook = {"result": {"status": "failed", "error_message": "Error: no database\n    at file:///w/steps.js:4:9"}}
+    (test,) = read(cucumber_json.parse, feature(ran(3, "skipped", before=[hook]))).tests
+    assert (test.status, test.phase, test.failure and test.failure.message) == (
+        TestStatus.FAILED,
+        "setup",
+        "Error: no database",
+    )
+
+
+def test_attempts_that_cucumber_tells_one_by_one_are_one_test_but_the_rows_of_an_outline_are_several() -> None:
+    tried = read(cucumber_json.parse, feature(ran(3, "failed"), ran(3, "failed"), ran(3, "passed"))).tests
+    assert [(test.id, test.status.value, test.attempts) for test in tried] == [("/w/a.feature:3", "passed", 3)]
+    twice = read(cucumber_json.parse, feature(ran(3, "passed"), ran(3, "failed"))).tests
+    assert [(test.id, test.status.value) for test in twice] == [
+        ("/w/a.feature:3", "passed"),
+        ("/w/a.feature:3 #2", "failed"),
+    ]
+    rows = [ran(3, "failed", keyword="Scenario Outline"), ran(3, "passed", keyword="Scenario Outline")]
+    assert [test.status.value for test in read(cucumber_json.parse, feature(*rows)).tests] == ["failed", "passed"]
+
+
+def test_of_a_torn_array_of_features_what_is_complete_is_kept() -> None:
+    whole = feature(ran(3, "passed"), ran(5, "failed"))
+    result = read(cucumber_json.parse, whole[: whole.index('"at 5"')])
+    assert [test.id for test in result.tests] == ["/w/a.feature:3"]
+    assert (result.ended, result.partial) == (False, True)
+
+
+def test_cucumbers_messages_name_the_scenario_that_never_finished() -> None:
+    pickle = {"id": "p", "uri": "a.feature", "name": "waits", "location": {"line": 3}, "astNodeIds": [], "steps": []}
+    case = {"id": "c", "pickleId": "p", "testSteps": []}
+    rows = [{"pickle": pickle}, {"testCase": case}, {"testCaseStarted": {"id": "s", "testCaseId": "c", "attempt": 0}}]
+    result = read(cucumber_messages.parse, "".join(json.dumps(row) + "\n" for row in rows))
+    assert (result.running, result.ended) == (["a.feature:3"], False)
+
+
+def test_our_own_ctrf_is_read_as_it_was_written() -> None:
+    wrong = Failure(type="E", message="no", expected="1", actual="2")
+    statuses = [status for status in TestStatus if status is not TestStatus.XPASSED]
+    tests = [
+        TestResult(id=f"a::{n}", status=status, name=str(n), suite=["s"], failure=wrong if status in RED else None)
+        for n, status in enumerate(statuses)
+    ]
+    report = Report(runner="x", status=ReportStatus.FAILED, tests=tests, totals=totals_of(tests))
+    result = read(ctrf_json.parse, json.dumps(ctrf(report, start_ms=0, stop_ms=1)))
+    assert [(test.id, test.status) for test in result.tests] == [(test.id, test.status) for test in tests]
+    assert [test.failure.expected for test in result.tests if test.failure] == ["1", "1"]
+
+
+def test_a_status_that_ctrf_has_no_word_for_is_a_skip_that_names_it() -> None:
+    row = {"name": "a", "suite": "b > c", "status": "other", "rawStatus": "interrupted", "duration": 1}
+    document = json.dumps({"results": {"summary": {"tests": 1, "other": 1}, "tests": [row]}})
+    (test,) = read(ctrf_json.parse, document).tests
+    assert (test.id, test.status, test.reason) == ("b > c > a", TestStatus.SKIPPED, "interrupted")
+
+
+def attempt(start: int, status: str, **more: object) -> str:
+    return json.dumps({"uuid": str(start), "historyId": "h", "name": "a", "status": status, "start": start, **more})
+
+
+def test_of_allures_attempts_the_last_counts_wherever_it_stands_in_the_stream() -> None:
+    stream = attempt(2000, "passed", fullName="m#a") + attempt(1000, "failed", fullName="m#a")
+    (test,) = read(allure_json.parse, stream).tests
+    assert (test.id, test.status, test.attempts) == ("m#a", TestStatus.PASSED, 2)
+
+
+@pytest.mark.parametrize("status", ["broken", "unknown", None])
+def test_what_allure_does_not_call_passed_failed_or_skipped_is_an_error(status: str) -> None:
+    (test,) = read(allure_json.parse, attempt(1, status, statusDetails={"message": "why"})).tests
+    assert (test.status, test.failure and test.failure.message) == (TestStatus.ERROR, "why")

@@ -23,10 +23,11 @@ PLAIN_LOG = "log"  # the runner's name where failures were only named, in text
 _WITHIN = " \u203a "  # jest tells a failure twice: in its list, and by its whole name
 _DOCUMENTS = (
     "junit", "trx", "jest_json", "mocha_json", "rspec_json", "playwright_json", "gtest_json", "catch2_xml",
-    "doctest_xml", "dotnet_xml", "cpp_xml",
+    "doctest_xml", "dotnet_xml", "cpp_xml", "cucumber_json", "ctrf_json", "allure_json",
 )  # fmt: skip
 _FORMATS = (
     *_DOCUMENTS, "tap", "go_json", "cargo", "dart_json", "teamcity", "minitest", "exunit", "gleam", "zig", "nim",
+    "cucumber_messages",
 )  # fmt: skip
 # What CI systems put before every line.
 _STAMP = re.compile(
