@@ -273,6 +273,16 @@ def test_a_boost_log_that_broke_off_keeps_the_cases_that_ended() -> None:
     assert (result.ended, result.partial) == (False, True)
 
 
+def test_surefire_may_count_every_attempt_as_a_test() -> None:
+    tries = "<flakyFailure message='no'/><flakyFailure message='no'/>"
+    document = (
+        f"<testsuite tests='4' failures='2'><testcase name='a'>{tries}</testcase><testcase name='b'/></testsuite>"
+    )
+    result = read(junit.parse, document)
+    assert [(test.status.value, test.attempts) for test in result.tests] == [("passed", 3), ("passed", 1)]
+    assert (result.reported, result.notes) == ({"tests": 2, "failed": 0}, [])
+
+
 def test_early_nunit_may_say_no_more_than_whether_a_case_was_executed() -> None:
     document = """<test-results total="3"><test-suite><results><test-case name="A.good" executed="True"/>
       <test-case name="A.left" executed="False"><reason><message>later</message></reason></test-case>
