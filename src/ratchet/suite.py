@@ -24,7 +24,7 @@ from ratchet.checks.run import TestRun, allowed_environment
 from ratchet.core.compare import Delta, compare
 from ratchet.core.flaky import History, remember, settle
 from ratchet.core.packet import changed_lines
-from ratchet.core.report import RED, Report, ReportStatus, TestResult, TestStatus, merge
+from ratchet.core.report import RED, Report, ReportStatus, TestResult, TestStatus, broken, merge
 from ratchet.core.watching import Known
 from ratchet.errors import EnvironmentCannot, GitFailed, NoTests, UsageError
 from ratchet.files import make_private_dir, make_state_dir
@@ -34,6 +34,8 @@ from ratchet.workspace import Refused
 from ratchet.workspace.git import git, text
 
 T = TypeVar("T")
+# The report of a run that ended as one of these names everything that failed in it.
+_TOLD = (ReportStatus.PASSED, ReportStatus.FAILED)
 _SHARED = ("node_modules", ".venv", "venv", "vendor", "deps")
 
 
@@ -50,10 +52,14 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A run and what it means: `delta` against the last one, `known` failures of the baseline, `flaky` ids."""
+    """A run and what it means: `delta` against the last one, `known` failures of the baseline, `flaky` ids.
+
+    `idle`: there was nothing to run, because nothing failed last time, or because the changes reach no test.
+    """
 
     report: Report
     targets: list[Target]
+    idle: bool = False
     delta: Delta | None = None
     known: list[str] = []
     flaky: list[str] = []
@@ -118,9 +124,9 @@ class Suite:
             env=self.environment(),
             only=only,
         )
-        if only == {} and (choice.failed or choice.affected):
-            report = Report(runner="none", status=ReportStatus.NO_TESTS, notes=["nothing to run"])
-            return Outcome(report=report, targets=targets)
+        if not only and (why := _idle(choice, last)):
+            report = Report(runner="none", status=ReportStatus.NO_TESTS, notes=[why])
+            return Outcome(report=report, targets=targets, idle=True)
         with self._place(choice, targets) as folder:
             report = await tests.run(folder, log=log)
             report = await self._rerun(report, tests, folder, log, choice.rerun_failures)
@@ -137,7 +143,8 @@ class Suite:
         if choice.ids:
             return _by_target(choice.ids, targets, last)
         if choice.failed:
-            red = [test for test in (last.tests if last else []) if test.status in RED]
+            # A file that did not load has no test that could be named.
+            red = [test for test in last.tests if test.status in RED] if last and not broken(last) else []
             return _by_target([test.id for test in red], targets, last)
         if choice.affected:
             return affected(self.folder, targets, self._changed(choice.since))
@@ -339,6 +346,18 @@ def _repository(folder: Path) -> Path | None:
 def _slug(name: str) -> str:
     tail = "".join(c if c.isalnum() else "-" for c in name)[-40:].strip("-")
     return f"{tail}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _idle(choice: Choice, last: Report | None) -> str:
+    """Why nothing is to be run though nothing was named; empty where all tests are.
+
+    A failure that was no test's, or of a run that nobody remembers, can be looked for only in all of them.
+    """
+    if choice.ids:
+        return ""
+    if choice.failed:
+        return "nothing failed last time" if last and not broken(last) and last.status in _TOLD else ""
+    return "the changes reach no test" if choice.affected else ""
 
 
 def _by_target(ids: list[str], targets: list[Target], last: Report | None) -> dict[str, list[TestResult]]:

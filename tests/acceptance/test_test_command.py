@@ -15,6 +15,7 @@ from tests.support import git, make_repository, ratchet
 
 GREEN = "def test_one():\n    assert 1 == 1\n"
 RED = "from shop import total\n\n\ndef test_one():\n    assert total([1, 2]) == 4\n\n\ndef test_two():\n    pass\n"
+LEAVES = "import os\n\nos._exit(0)\n"
 SHOP = {"shop.py": "def total(prices):\n    return sum(prices)\n", "test_shop.py": RED, "pytest.ini": "[pytest]\n"}
 
 
@@ -173,8 +174,30 @@ def test_only_what_failed_last_time(tmp_path: Path) -> None:
     assert [test["id"] for test in again["tests"]] == ["test_shop.py::test_one"]
     (folder / "shop.py").write_text("def total(prices):\n    return 4\n")
     assert ratchet("test", "--failed", cwd=folder).returncode == 0
-    assert ratchet("test", "--failed", cwd=folder).returncode == 2
+    nothing = ratchet("test", "--failed", cwd=folder)
+    assert (nothing.returncode, nothing.stdout) == (0, "nothing failed last time\n")
     assert git("status", "--porcelain", "--ignored", cwd=folder).splitlines()[0].endswith("shop.py")
+
+
+@pytest.mark.parametrize("before", [None, {"test_bad.py": "import gone\n"}, {"test_bad.py": LEAVES}])
+def test_what_failed_last_time_may_be_anywhere_if_that_run_named_no_test(
+    tmp_path: Path, before: dict[str, str] | None
+) -> None:
+    """No run is remembered; a file did not load; the runner died."""
+    folder = make_repository(tmp_path / "it", {"test_good.py": GREEN} | (before or {}))
+    if before:
+        assert ratchet("test", cwd=folder).returncode == 1
+        (folder / "test_bad.py").write_text(GREEN)
+    done = ratchet("test", "--failed", "--json", cwd=folder)
+    assert (done.returncode, json.loads(done.stdout)["totals"]["tests"]) == (0, 2 if before else 1)
+
+
+def test_a_file_that_did_not_load_is_looked_at_again_beside_the_tests_that_failed(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", SHOP | {"test_bad.py": "import gone\n"})
+    assert ratchet("test", cwd=folder).returncode == 1
+    (folder / "shop.py").write_text("def total(prices):\n    return 4\n")
+    done = ratchet("test", "--failed", cwd=folder)
+    assert done.returncode == 1 and "test_bad.py" in done.stdout
 
 
 def test_only_what_a_change_can_reach(tmp_path: Path) -> None:
@@ -184,7 +207,8 @@ def test_only_what_a_change_can_reach(tmp_path: Path) -> None:
     report = json.loads(ratchet("test", "--affected", "--json", cwd=folder).stdout)
     assert [test["id"] for test in report["tests"]] == ["test_other.py::test_other"]
     git("commit", "-qam", "more", cwd=folder)
-    assert ratchet("test", "--affected", cwd=folder).returncode == 2
+    nothing = ratchet("test", "--affected", cwd=folder)
+    assert (nothing.returncode, nothing.stdout) == (0, "the changes reach no test\n")
     since = json.loads(ratchet("test", "--since", "HEAD~1", "--json", cwd=folder).stdout)
     assert [test["id"] for test in since["tests"]] == ["test_other.py::test_other"]
     (folder / "pytest.ini").write_text("[pytest]\n# changed\n")

@@ -121,6 +121,13 @@ def test_compiler_errors_are_failures_too() -> None:
     assert report.status is ReportStatus.FAILED and failing(report)
 
 
+def test_what_a_test_printed_into_a_document_is_not_taken_for_another_runners_log() -> None:
+    printed = "".join(f"not ok {n} - of the program under test\n" for n in range(1, 4))
+    case = f"<testcase name='a'><failure message='no'/><system-out>{printed}</system-out></testcase>"
+    report = read_log(f"<testsuite tests='2'>{case}<testcase name='b'/></testsuite>".encode())
+    assert (report.runner, report.totals.tests, failing(report)) == ("log of junit", 2, ["a"])
+
+
 @given(st.binary(max_size=500))
 def test_any_bytes_can_be_read(content: bytes) -> None:
     assert read_log(content).status in (ReportStatus.UNKNOWN, ReportStatus.FAILED, ReportStatus.PASSED)

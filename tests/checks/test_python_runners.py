@@ -48,6 +48,57 @@ def test_documentation_is_tested_with_its_values_and_its_line(tmp_path: Path) ->
     assert red(report) == {"shop.py::shop": ("shop.py", 3, "3", "2")}
 
 
+def test_tests_that_were_only_set_up_did_not_pass(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"pytest.ini": "[pytest]\naddopts = --setup-only\n", "test_it.py": PASS})
+    report = quietly(folder)
+    assert (report.status, report.totals.passed) == (ReportStatus.INCONSISTENT, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line", "says"),
+    [
+        ("tests/conftest.py", "import os\nimport gone\n", 2, "No module named 'gone'"),
+        ("tests/conftest.py", "def broken(:\n", 1, "invalid syntax"),
+        ("pyproject.toml", "[tool.pytest.ini_options]\nx = [\n", 0, "Invalid"),
+    ],
+)
+def test_what_keeps_pytest_from_beginning_is_a_file_that_does_not_load(
+    name: str, text: str, line: int, says: str, tmp_path: Path
+) -> None:
+    report = quietly(lay(tmp_path / "it", {"pytest.ini": "", "tests/test_it.py": PASS, name: text}))
+    assert report.status is ReportStatus.FAILED
+    (error,) = report.collection_errors
+    assert (error.file, error.line) == (name, line) and says in error.message
+
+
+@pytest.mark.parametrize(
+    "wants", ["addopts = --no-such-option", "required_plugins = pytest-of-nobody", "addopts = -p nobody"]
+)
+def test_a_plugin_that_is_not_installed_is_no_failure_of_the_tests(wants: str, tmp_path: Path) -> None:
+    report = quietly(lay(tmp_path / "it", {"pytest.ini": f"[pytest]\n{wants}\n", "test_it.py": PASS}))
+    assert report.status is ReportStatus.ERROR
+    assert "install what is missing" in report.notes[0]
+
+
+COVERED = {
+    "pytest.ini": "[pytest]\naddopts = --cov=shop --cov-fail-under=100\n",
+    "shop.py": "def one():\n    return 1\n\n\ndef two():\n    return 2\n",
+    "test_it.py": "import shop\n\n\ndef test_one():\n    assert shop.one() == 1\n",
+}
+
+
+@pytest.mark.toolchain
+def test_too_little_coverage_fails_the_run_and_says_so_but_not_that_of_a_part(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", COVERED)
+    targets = detect(folder, command=f"{tool('python')} -m pytest")
+    report = run(folder, targets, PYTEST_DISABLE_PLUGIN_AUTOLOAD="")
+    assert (report.status, report.totals.passed) == (ReportStatus.FAILED, 1)
+    (error,) = report.collection_errors
+    assert error.message == "required test coverage of 100% not reached: total coverage is 75.00%"
+    part = run(folder, targets, only={targets[0].name: report.tests}, PYTEST_DISABLE_PLUGIN_AUTOLOAD="")
+    assert (part.status, part.totals.passed) == (ReportStatus.PASSED, 1)
+
+
 @pytest.mark.parametrize(
     "conftest",
     [

@@ -7,9 +7,17 @@ import json
 from collections.abc import Callable
 from typing import BinaryIO
 
+import pytest
+
 from ratchet.checks.formats import (
     Parsed,
+    allure_json,
     cargo,
+    catch2_xml,
+    cpp_xml,
+    ctrf_json,
+    cucumber_json,
+    cucumber_messages,
     dotnet_xml,
     go_json,
     jest_json,
@@ -21,7 +29,8 @@ from ratchet.checks.formats import (
     trx,
     unknown,
 )
-from ratchet.core.report import Failure, TestStatus
+from ratchet.core.exports import ctrf
+from ratchet.core.report import RED, Failure, Report, ReportStatus, TestResult, TestStatus, totals_of
 
 
 def read(parse: Callable[[BinaryIO], Parsed], document: str) -> Parsed:
@@ -230,6 +239,50 @@ def test_nunit_3_names_cases_in_full_and_an_assembly_that_it_cannot_run() -> Non
     assert (result.ended, result.reported) == (True, {"tests": 3, "passed": 1, "failed": 1, "skipped": 1})
 
 
+def test_a_document_of_nunits_may_be_one_suite_without_a_run_around_it() -> None:
+    cases = "<test-case fullname='A.B' result='Passed'/><test-case fullname='A.C' result='Failed'/>"
+    counts = "total='2' passed='1' failed='1'"
+    document = f"<test-suite type='Assembly' {counts}><test-suite {counts}>{cases}</test-suite></test-suite>"
+    result = read(dotnet_xml.parse, document)
+    assert (len(result.tests), result.ended, result.partial) == (2, True, False)
+    assert result.reported == {"tests": 2, "passed": 1, "failed": 1}
+
+
+def test_a_case_that_nunit_2_could_not_even_run_is_no_skip() -> None:
+    case = "<test-case name='A.B' executed='False' result='NotRunnable'><reason><message>one argument too few</message>"
+    document = f"<test-results errors='1' invalid='1'>{case}</reason></test-case></test-results>"
+    result = read(dotnet_xml.parse, document)
+    assert [(test.status, test.failure and test.failure.message) for test in result.tests] == [
+        (TestStatus.ERROR, "one argument too few")
+    ]
+    assert result.reported == {"errors": 2}
+
+
+@pytest.mark.parametrize("root", ["TestLog", "TestRun"])
+def test_elements_of_catch2s_names_in_anothers_document_are_not_its_tests(root: str) -> None:
+    document = (
+        f"<{root}><TestSuite name='a'><TestCase name='b'><TestingTime>0</TestingTime></TestCase></TestSuite></{root}>"
+    )
+    assert not read(catch2_xml.parse, document).tests
+
+
+def test_a_boost_log_that_broke_off_keeps_the_cases_that_ended() -> None:
+    case = "<TestCase name='b'><Error file='c.cpp' line='3'><![CDATA[check 1 == 2 has failed]]></Error></TestCase>"
+    result = read(cpp_xml.parse, f"<TestLog><TestSuite name='m'>{case}<TestCase name='c'><Info>")
+    assert [(test.id, test.status) for test in result.tests] == [("b", TestStatus.FAILED)]
+    assert (result.ended, result.partial) == (False, True)
+
+
+def test_surefire_may_count_every_attempt_as_a_test() -> None:
+    tries = "<flakyFailure message='no'/><flakyFailure message='no'/>"
+    document = (
+        f"<testsuite tests='4' failures='2'><testcase name='a'>{tries}</testcase><testcase name='b'/></testsuite>"
+    )
+    result = read(junit.parse, document)
+    assert [(test.status.value, test.attempts) for test in result.tests] == [("passed", 3), ("passed", 1)]
+    assert (result.reported, result.notes) == ({"tests": 2, "failed": 0}, [])
+
+
 def test_early_nunit_may_say_no_more_than_whether_a_case_was_executed() -> None:
     document = """<test-results total="3"><test-suite><results><test-case name="A.good" executed="True"/>
       <test-case name="A.left" executed="False"><reason><message>later</message></reason></test-case>
@@ -299,3 +352,110 @@ def test_failures_are_the_same_only_if_all_of_their_text_is() -> None:
     )
     found = junit.parse(io.BytesIO(f"<testsuite>{cases}</testsuite>".encode()))
     assert [test.failure.line for test in found.tests if test.failure] == [1, 2, 1]
+
+
+def feature(*elements: dict[str, object]) -> str:
+    return json.dumps([{"uri": "file:///w/a.feature", "name": "A", "elements": list(elements)}], indent=1)
+
+
+def ran(line: int, *words: str, **more: object) -> dict[str, object]:
+    steps = [{"keyword": "Given ", "name": word, "line": line + 1, "result": {"status": word}} for word in words]
+    return {"line": line, "name": f"at {line}", "type": "scenario", "steps": steps, **more}
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["passed", "passed"], TestStatus.PASSED),
+        ([], TestStatus.PASSED),
+        (["passed", "skipped"], TestStatus.SKIPPED),
+        (["undefined", "skipped"], TestStatus.ERROR),
+        (["pending"], TestStatus.ERROR),
+        (["passed", "failed", "undefined"], TestStatus.FAILED),
+    ],
+)
+def test_a_scenario_is_what_its_worst_step_is(words: list[str], status: TestStatus) -> None:
+    (test,) = read(cucumber_json.parse, feature(ran(3, *words))).tests
+    assert (test.id, test.status) == ("/w/a.feature:3", status)
+
+
+def test_a_background_told_by_itself_belongs_to_the_scenario_after_it() -> None:
+    background = ran(1, "failed", type="background")
+    result = read(cucumber_json.parse, feature(background, ran(4, "skipped"), ran(8, "passed")))
+    assert [(test.id, test.status.value) for test in result.tests] == [
+        ("/w/a.feature:4", "failed"),
+        ("/w/a.feature:8", "passed"),
+    ]
+
+
+def test_a_hook_of_cucumbers_that_failed_fails_its_scenario() -> None:
+    hook = {"result": {"status": "failed", "error_message": "Error: no database\n    at file:///w/steps.js:4:9"}}
+    (test,) = read(cucumber_json.parse, feature(ran(3, "skipped", before=[hook]))).tests
+    assert (test.status, test.phase, test.failure and test.failure.message) == (
+        TestStatus.FAILED,
+        "setup",
+        "Error: no database",
+    )
+
+
+def test_attempts_that_cucumber_tells_one_by_one_are_one_test_but_the_rows_of_an_outline_are_several() -> None:
+    tried = read(cucumber_json.parse, feature(ran(3, "failed"), ran(3, "failed"), ran(3, "passed"))).tests
+    assert [(test.id, test.status.value, test.attempts) for test in tried] == [("/w/a.feature:3", "passed", 3)]
+    twice = read(cucumber_json.parse, feature(ran(3, "passed"), ran(3, "failed"))).tests
+    assert [(test.id, test.status.value) for test in twice] == [
+        ("/w/a.feature:3", "passed"),
+        ("/w/a.feature:3 #2", "failed"),
+    ]
+    rows = [ran(3, "failed", keyword="Scenario Outline"), ran(3, "passed", keyword="Scenario Outline")]
+    assert [test.status.value for test in read(cucumber_json.parse, feature(*rows)).tests] == ["failed", "passed"]
+
+
+def test_of_a_torn_array_of_features_what_is_complete_is_kept() -> None:
+    whole = feature(ran(3, "passed"), ran(5, "failed"))
+    result = read(cucumber_json.parse, whole[: whole.index('"at 5"')])
+    assert [test.id for test in result.tests] == ["/w/a.feature:3"]
+    assert (result.ended, result.partial) == (False, True)
+
+
+def test_cucumbers_messages_name_the_scenario_that_never_finished() -> None:
+    pickle = {"id": "p", "uri": "a.feature", "name": "waits", "location": {"line": 3}, "astNodeIds": [], "steps": []}
+    case = {"id": "c", "pickleId": "p", "testSteps": []}
+    rows = [{"pickle": pickle}, {"testCase": case}, {"testCaseStarted": {"id": "s", "testCaseId": "c", "attempt": 0}}]
+    result = read(cucumber_messages.parse, "".join(json.dumps(row) + "\n" for row in rows))
+    assert (result.running, result.ended) == (["a.feature:3"], False)
+
+
+def test_our_own_ctrf_is_read_as_it_was_written() -> None:
+    wrong = Failure(type="E", message="no", expected="1", actual="2")
+    statuses = [status for status in TestStatus if status is not TestStatus.XPASSED]
+    tests = [
+        TestResult(id=f"a::{n}", status=status, name=str(n), suite=["s"], failure=wrong if status in RED else None)
+        for n, status in enumerate(statuses)
+    ]
+    report = Report(runner="x", status=ReportStatus.FAILED, tests=tests, totals=totals_of(tests))
+    result = read(ctrf_json.parse, json.dumps(ctrf(report, start_ms=0, stop_ms=1)))
+    assert [(test.id, test.status) for test in result.tests] == [(test.id, test.status) for test in tests]
+    assert [test.failure.expected for test in result.tests if test.failure] == ["1", "1"]
+
+
+def test_a_status_that_ctrf_has_no_word_for_is_a_skip_that_names_it() -> None:
+    row = {"name": "a", "suite": "b > c", "status": "other", "rawStatus": "interrupted", "duration": 1}
+    document = json.dumps({"results": {"summary": {"tests": 1, "other": 1}, "tests": [row]}})
+    (test,) = read(ctrf_json.parse, document).tests
+    assert (test.id, test.status, test.reason) == ("b > c > a", TestStatus.SKIPPED, "interrupted")
+
+
+def attempt(start: int, status: str, **more: object) -> str:
+    return json.dumps({"uuid": str(start), "historyId": "h", "name": "a", "status": status, "start": start, **more})
+
+
+def test_of_allures_attempts_the_last_counts_wherever_it_stands_in_the_stream() -> None:
+    stream = attempt(2000, "passed", fullName="m#a") + attempt(1000, "failed", fullName="m#a")
+    (test,) = read(allure_json.parse, stream).tests
+    assert (test.id, test.status, test.attempts) == ("m#a", TestStatus.PASSED, 2)
+
+
+@pytest.mark.parametrize("status", ["broken", "unknown", None])
+def test_what_allure_does_not_call_passed_failed_or_skipped_is_an_error(status: str) -> None:
+    (test,) = read(allure_json.parse, attempt(1, status, statusDetails={"message": "why"})).tests
+    assert (test.status, test.failure and test.failure.message) == (TestStatus.ERROR, "why")

@@ -21,9 +21,13 @@ _END_BYTES = 1 << 20
 _TAIL_CHARS = 8_000
 PLAIN_LOG = "log"  # the runner's name where failures were only named, in text
 _WITHIN = " \u203a "  # jest tells a failure twice: in its list, and by its whole name
+_DOCUMENTS = (
+    "junit", "trx", "jest_json", "mocha_json", "rspec_json", "playwright_json", "gtest_json", "catch2_xml",
+    "doctest_xml", "dotnet_xml", "cpp_xml", "cucumber_json", "ctrf_json", "allure_json",
+)  # fmt: skip
 _FORMATS = (
-    "junit", "trx", "tap", "go_json", "cargo", "jest_json", "mocha_json", "rspec_json", "playwright_json", "dart_json",
-    "gtest_json", "catch2_xml", "doctest_xml", "dotnet_xml", "teamcity", "minitest", "exunit", "gleam", "zig", "nim",
+    *_DOCUMENTS, "tap", "go_json", "cargo", "dart_json", "teamcity", "minitest", "exunit", "gleam", "zig", "nim",
+    "cucumber_messages",
 )  # fmt: skip
 # What CI systems put before every line.
 _STAMP = re.compile(
@@ -60,12 +64,25 @@ def read_log(content: bytes) -> Report:
 
 def _best(content: bytes) -> tuple[str, Parsed]:
     """Every parser reads it; the one that found most failures knows it best, for that is what the log is about: a line
-    of one runner may look like a passing test of another. The unknown log has its compiler errors."""
+    of one runner may look like a passing test of another. The unknown log has its compiler errors.
+
+    Of a file that is one document through and through, what a test printed inside it is no log.
+    """
     read = {name: _parse(name, io.BytesIO(content)) for name in _FORMATS}
     unknown = _parse("unknown", io.BytesIO(content))
     read["text"] = msgspec.structs.replace(unknown, tests=unknown.tests or _named(content))
-    name = max(read, key=lambda name: (_red(read[name]), _found(read[name])))
-    return name, read[name]
+    whole = {name: parsed for name, parsed in read.items() if _is_document(name, parsed)} if _begins(content) else {}
+    known = whole or read
+    name = max(known, key=lambda name: (_red(known[name]), _found(known[name])))
+    return name, known[name]
+
+
+def _begins(content: bytes) -> bool:
+    return content[:1000].lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"<", b"{", b"[")
+
+
+def _is_document(name: str, parsed: Parsed) -> bool:
+    return name in _DOCUMENTS and parsed.ended and _found(parsed) > 0
 
 
 def _red(parsed: Parsed) -> int:

@@ -209,6 +209,8 @@ def _prepared(target: Target) -> str:
 # How a program that was found says that something it needs was not.
 _ABSENT = re.compile(
     r"(?m)^\S*python\S*: (?P<module>No module named [\w.]+)$"
+    r"|^\S.*: error: (?P<option>unrecognized arguments: .+)$|^ERROR: (?P<plugin>Missing required plugins: .+)$"
+    r"|^(?:ERROR: |ImportError: )(?P<import>Error importing plugin .+)$"
     r"|^(?:error: )?(?P<command>no such (?:sub)?command: [`'\w-]+)"
     r"|^(?:/bin/)?(?:ba|da)?sh: (?:line )?\d+: (?P<shell>[\w./-]+): (?:command )?not found$"
     r"|^rake aborted!\n(?P<rake>LoadError: cannot load such file -- \S+)$"
@@ -232,7 +234,7 @@ def _absent(report: Report, said: str) -> str:
         return ""
     if name := found.group("shell") or found.group("gem"):
         return f"{name} is not there"
-    return str(found.group("rake") or found.group("module") or found.group("command") or found.group("needs"))
+    return str(next(filter(None, found.groups())))
 
 
 def _cannot(target: Target, why: str, said: str = "") -> Report:

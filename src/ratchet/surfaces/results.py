@@ -20,6 +20,9 @@ _VALUE_CHARS = 2_000
 
 def view(outcome: Outcome, paint: Paint) -> Iterator[str]:
     report = outcome.report
+    if outcome.idle:
+        yield from report.notes
+        return
     yield from _broken(report, paint)
     red = [test for test in report.tests if test.status in RED]
     for test in red[:_FAILURES_MAX]:

@@ -49,10 +49,13 @@ class Catch2:
         self.failure: Failure | None = None
         self.reason = ""
         self.listening = ""
-        self.closed = False
+        self.begun = self.closed = False
 
     def start(self, name: str, attributes: dict[str, str], /) -> None:
-        if name == "TestCase":
+        # Boost.Test and QtTest have elements of the same names.
+        if not self.begun:
+            self.begun = name in self.roots
+        elif name == "TestCase":
             self.case, self.result, self.failure, self.reason = attributes, {}, None, ""
             self.sections, self.words = [], {}
         elif name in _SECTIONS:

@@ -13,7 +13,7 @@ from ratchet.core.report import Diagnostic, Failure, TestResult, TestStatus
 
 _TEXTS = {"message", "stack-trace", "reason", "output"}
 _ROOTS = {"test-run", "test-results", "assemblies", "assembly"}
-_SKIPPED = ("skip", "ignored", "inconclusive", "notrun", "explicit")  # how the words for it begin
+_SKIPPED = ("skip", "ignored", "inconclusive", "explicit")  # how the words for it begin
 _EXCEPTION = re.compile(r"^((?:\w+\.)+\w*Exception) ?:")
 
 
@@ -45,7 +45,7 @@ class _DotNet:
 
     def start(self, name: str, attributes: dict[str, str], /) -> None:
         self.path.append(name)
-        if name in _ROOTS:
+        if name in _ROOTS or (name == "test-suite" and len(self.path) == 1):
             self._counts(name, attributes)
         elif name == "test-case" or (name == "test" and "assembly" in self.path):
             self.case, self.texts, self.kind, self.failed = attributes, {}, "", False
@@ -72,7 +72,7 @@ class _DotNet:
             self.case = None
         elif self.outside is not None and name in ("error", "properties", "reason", "failure", "test-suite"):
             self._tell(self.outside)
-        elif name in _ROOTS and not self.path:
+        elif name in (*_ROOTS, "test-suite") and not self.path:
             self.closed = True
 
     def _said(self, name: str) -> str:
@@ -82,8 +82,10 @@ class _DotNet:
         """NUnit 2 counts those that ran, and its other words for the rest overlap."""
         words = {"total": "tests", "passed": "passed", "failed": "failed", "skipped": "skipped"}
         if name == "test-results":
-            words = {"failures": "failed", "errors": "errors"}
-        for key, word in (words | {"inconclusive": "skipped"} if name == "test-run" else words).items():
+            words = {"failures": "failed", "errors": "errors", "invalid": "errors"}
+        elif name in ("test-run", "test-suite"):
+            words |= {"inconclusive": "skipped"}
+        for key, word in words.items():
             if attributes.get(key, "").isdecimal():
                 self.reported[word] += int(attributes[key][:9])
 
@@ -109,7 +111,7 @@ class _DotNet:
         )
 
     def _failure(self) -> Failure:
-        message = self._said("message")
+        message = self._said("message") or self._said("reason")
         found = _EXCEPTION.match(message)
         return recover.failure(
             self._said("stack-trace"), message=message, type=self.kind or (found.group(1) if found else "")
@@ -145,7 +147,7 @@ def _status(case: dict[str, str], *, failed: bool) -> TestStatus:
         if case.get("executed", "").lower() == "false":
             return TestStatus.SKIPPED
         return TestStatus.FAILED if failed or case.get("success", "").lower() == "false" else TestStatus.PASSED
-    if word.startswith(_SKIPPED):
+    if word.startswith(_SKIPPED) or word == "notrun":
         return TestStatus.SKIPPED
     if word.startswith(("pass", "success", "warning")):
         return TestStatus.PASSED

@@ -92,6 +92,42 @@ def document(stream: BinaryIO, *, mark: str) -> tuple[Table, bool]:
     return {}, False
 
 
+_OPENING = re.compile(r"""^[ \t]*(?=[\[{]\s*["\[{\]}])""", re.M)
+_FOLLOWING = re.compile(r"\s*(?=[\[{])")
+
+
+def rows(stream: BinaryIO, *, mark: str) -> tuple[list[Table], bool]:
+    """Every object that has the key `mark`, of one array or of documents in a row, and whether all are whole."""
+    source = stream.read(DOCUMENT_LIMIT).decode("utf-8", "replace")
+    found: list[Table] = []
+    whole, tries, next_ = True, _TRIES, None
+    start = _OPENING.search(source) if f'"{mark}"' in source else None
+    while start and tries:
+        value, end = _value(source, start.end())
+        if value is None:
+            tries -= 1
+            value = _salvaged(source[start.end() :])
+            # What is torn is the rest, unless it is no document of theirs, but a line that looks like one.
+            torn = bool(_marked(value, mark)) or next_ is start
+            whole, end = (False, len(source)) if torn else (whole, start.end() + 1)
+        found += _marked(value, mark)
+        next_ = _FOLLOWING.match(source, end)
+        start = next_ or _OPENING.search(source, end)
+    return found, whole and bool(found)
+
+
+def _marked(value: object, mark: str) -> list[Table]:
+    every = value if isinstance(value, list) else [value]
+    return [row for row in every if isinstance(row, dict) and mark in row]
+
+
+def _value(source: str, start: int) -> tuple[Any, int]:
+    try:
+        return _DECODER.raw_decode(source, start)
+    except (ValueError, RecursionError):
+        return None, start
+
+
 def _starts(source: str, mark: str) -> Iterator[int]:
     """Where the object may begin: not after its own mark, and at the beginning of a line where that is possible."""
     end = source.find(f'"{mark}"')
@@ -110,13 +146,17 @@ def _decode(source: str, start: int) -> Table:
 
 
 def _salvage(source: str) -> Table:
+    found = _salvaged(source)
+    return found if isinstance(found, dict) else {}
+
+
+def _salvaged(source: str) -> Any:
     """A torn document, closed after its last complete value."""
     cut, closers = _last_complete(source)
     try:
-        found = _DECODER.decode(source[:cut].strip() + closers) if cut else {}
+        return _DECODER.decode(source[:cut].strip() + closers) if cut else None
     except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        return None
 
 
 def _last_complete(source: str) -> tuple[int, str]:

@@ -107,8 +107,18 @@ def _place(hint: str, name: str, suites: list[str]) -> tuple[str, str]:
     return path, "::".join([*suites[-1:], name])
 
 
+_QT_PLACE = re.compile(r"^Failure! \[Loc: (?P<file>.+)\((?P<line>\d{1,9})\)\]$")
+
+
 def _failure(said: dict[str, str]) -> Failure:
     message = said.get("message", "")
+    if found := _QT_PLACE.match(message):
+        details = said.get("details", "")
+        return recover.failure(details, message=details, file=found["file"], line=int(found["line"]))
+    return _told(said, message)
+
+
+def _told(said: dict[str, str], message: str) -> Failure:
     kind, found, rest = message.partition(" : ")
     typed = bool(found) and re.fullmatch(r"[\w\\]+(?:Exception|Error)", kind) is not None
     return recover.failure(

@@ -12,8 +12,8 @@ from pathlib import Path
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import SHIMS, Usual, channel_env, joined_path, read_records
-from ratchet.core.report import TestResult
+from ratchet.checks.runners import SHIMS, Usual, channel_env, end_of, joined_path, read_records
+from ratchet.core.report import Diagnostic, TestResult
 
 TESTS = ["tests/**", "test/**", "**/test_*.py", "**/*_test.py", "**/conftest.py"]
 PROTECTED = ["pytest.ini", ".pytest.ini", "tox.ini", "**/sitecustomize.py", "**/usercustomize.py", "**/*.pth"]
@@ -30,7 +30,8 @@ def python_env(session: Session) -> dict[str, str]:
 def pytest_env(session: Session) -> dict[str, str]:
     """Everything goes in by the environment, so it reaches pytest through `make test`, scripts and wrappers too."""
     options = joined_options(session.env.get("PYTEST_ADDOPTS"), _PLUGIN)
-    return python_env(session) | {"PYTEST_ADDOPTS": options}
+    part = {"_RATCHET_PART": "1"} if session.only else {}
+    return python_env(session) | {"PYTEST_ADDOPTS": options} | part
 
 
 def joined_options(*options: str | None) -> str:
@@ -139,6 +140,36 @@ class Pytest(_Python):
     def launch(self, target: Target, session: Session) -> list[Step]:
         return [Step(argv=[*target.command, *[test.id for test in session.only]], env=pytest_env(session))]
 
+    def parse(self, results: Results) -> Parsed:
+        parsed = read_records(results)
+        begun = parsed.tests or parsed.ended or parsed.collection_errors
+        return parsed if begun else _unbegun(results, parsed)
+
+
+# What keeps pytest from beginning, before anybody could listen to it: a conftest.py, or its configuration.
+_CONFTEST = re.compile(r"(?m)^(?P<type>\w+) while loading conftest '(?P<file>.+)'\.$")
+_RAISED = re.compile(r"(?m)^E +(?P<type>[\w.]+)(?:: (?P<message>.*))?$")
+_PLACE = re.compile(r'(?m)^(?P<file>[^\s:]+):(?P<line>\d+): in |^E +File ".+", line (?P<said>\d+)$')
+_CONFIG = re.compile(r"(?m)^ERROR: (?P<file>/.+\.(?:toml|ini|cfg)):(?:(?P<line>\d+):)? (?P<message>.+)$")
+
+
+def _unbegun(results: Results, parsed: Parsed) -> Parsed:
+    with end_of(results) as stream:
+        text = stream.read().decode(errors="replace")
+    found = _CONFTEST.search(text) or _CONFIG.search(text)
+    if not found:
+        return parsed
+    at, raised = list(_PLACE.finditer(text)), _RAISED.search(text)
+    line = found.groupdict().get("line") or (at[-1]["said"] or at[-1]["line"] if at else "0")
+    error = Diagnostic(
+        file=found["file"],
+        line=int(line),
+        type=raised["type"] if raised else found.groupdict().get("type") or "",
+        message=found.groupdict().get("message") or (raised["message"] or "" if raised else found[0]),
+        tool="pytest",
+    )
+    return Parsed(collection_errors=[error], ended=True)
+
 
 def _is_pytests(text: str) -> bool:
     """Whether only pytest would run this file: a class called Test may be unittest's, where that is imported."""
@@ -241,7 +272,10 @@ class Tox(_Wrapped):
     def launch(self, target: Target, session: Session) -> list[Step]:
         env = pytest_env(session)
         # tox hides the environment from what it runs: each name has to be let through.
-        through = ["-x", f"testenv.pass_env+={','.join(['PYTHONPATH', 'PYTEST_ADDOPTS', *channel_env(session)])}"]
+        through = [
+            "-x",
+            f"testenv.pass_env+={','.join(['PYTHONPATH', 'PYTEST_ADDOPTS', '_RATCHET_PART', *channel_env(session)])}",
+        ]
         chosen = ["--", *[test.id for test in session.only]] if session.only else []
         return [Step(argv=[*target.command, *through, *chosen], env=env)]
 

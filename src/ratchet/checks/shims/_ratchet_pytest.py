@@ -16,6 +16,7 @@ _root = ""
 _nonce = ""
 _quiet = {}  # how long the phases took that passed and were not told
 _told = set()  # tests of which something else was told
+_called = set()  # tests that are in between, and were not only set up
 
 
 def _say(record):
@@ -44,6 +45,27 @@ def pytest_configure(config):
         _out = open(path, "a", encoding="utf-8", errors="backslashreplace")
         _say({"kind": "start", "nonce": _nonce, "version": pytest.__version__, "root": _root})
         config.pluginmanager.register(_Guest(), "_ratchet_guest")
+        if os.environ.pop("_RATCHET_PART", ""):
+            _ask_no_coverage(config)
+
+
+def _ask_no_coverage(config):
+    """A part of the tests cannot cover what all of them must."""
+    coverage = config.pluginmanager.getplugin("_cov")
+    if hasattr(getattr(coverage, "options", None), "cov_fail_under"):
+        coverage.options.cov_fail_under = 0
+
+
+def _short_of_coverage(config):
+    """What pytest-cov says, where the run fails for it and no test did."""
+    try:
+        coverage = config.pluginmanager.getplugin("_cov")
+        wanted, found = coverage.options.cov_fail_under, coverage.cov_total
+        if wanted and found is not None and found < wanted:
+            return f"required test coverage of {wanted:g}% not reached: total coverage is {found:.2f}%"
+    except Exception:
+        pass
+    return ""
 
 
 def _leave_children_alone():
@@ -167,6 +189,22 @@ def _relative(path):
     return os.path.relpath(path, _root) if os.path.isabs(path) else path
 
 
+def _passed(report, record):
+    """What passes is told once, at the end of the test: three records for each would be felt on a big suite."""
+    _quiet[report.nodeid] = _quiet.get(report.nodeid, 0.0) + report.duration
+    if report.when != "teardown":
+        return False
+    record.update(duration=_quiet.pop(report.nodeid))
+    if report.nodeid in _told:
+        return True
+    if report.nodeid not in _called:
+        # --setup-only runs no test, and says that all went well.
+        _say({"kind": "test_over", "id": report.nodeid})
+        return False
+    record.update(when="call", last=True)
+    return True
+
+
 class _Guest:
     """Tells of the session it is registered with, and of no other."""
 
@@ -219,18 +257,16 @@ class _Guest:
         if context is not None:
             record["subtest"] = _clip(getattr(context, "msg", "") or getattr(context, "kwargs", ""))
         record.update(getattr(report, "_ratchet", None) or {})
+        if report.when == "call":
+            _called.add(report.nodeid)
         if report.passed and not record.get("raised") and "xfail" not in record and context is None:
-            # What passes is told once, at the end of the test: three records for each would be felt on a big suite.
-            _quiet[report.nodeid] = _quiet.get(report.nodeid, 0.0) + report.duration
-            if report.when != "teardown":
+            if not _passed(report, record):
                 return
-            record.update(duration=_quiet.pop(report.nodeid))
-            if report.nodeid not in _told:
-                record.update(when="call", last=True)
         else:
             _told.add(report.nodeid)
         if report.when == "teardown":
             _told.discard(report.nodeid)
+            _called.discard(report.nodeid)
         if report.failed:
             record["message"] = record.get("message") or _clip(
                 getattr(report.longrepr, "reprcrash", None) or report.longrepr
@@ -243,6 +279,8 @@ class _Guest:
     def pytest_sessionfinish(self, session, exitstatus):
         global _out
         if _out is not None and not hasattr(session.config, "workerinput"):
+            if said := _short_of_coverage(session.config):
+                _say({"kind": "broken", "type": "Coverage", "message": said, "tool": "pytest-cov"})
             _say(
                 {
                     "kind": "end",

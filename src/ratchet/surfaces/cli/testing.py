@@ -19,7 +19,8 @@ from ratchet.surfaces.cli.common import Arguments, Command, say, show, show_json
 from ratchet.surfaces.paint import painter
 from ratchet.surfaces.results import again, view
 
-_EXIT = """exit codes: 0 all tests passed; 1 something failed; 2 no tests, or a wrong call; 3 the tests cannot be run"""
+_EXIT = """exit codes: 0 all tests passed, or --failed or --affected left none to run; 1 something failed;
+2 no tests, or a wrong call; 3 the tests cannot be run"""
 
 
 def test(arguments: Arguments) -> int:
@@ -61,7 +62,7 @@ def open_suite(arguments: Arguments) -> Suite:
 def exit_code(outcome: Outcome, *, forgive: bool = False) -> int:
     """`forgive`: failures of the baseline do not count."""
     report = outcome.report
-    if report.status is ReportStatus.PASSED:
+    if report.status is ReportStatus.PASSED or outcome.idle:
         return 0
     if report.status is ReportStatus.NO_TESTS:
         return 2
@@ -130,7 +131,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("tests", nargs="*", metavar="TESTID", help="only these tests, by the ids a report names them with")
     add("--detect", action="store_true", help="say which runners were found and why, and run nothing")
-    add("--failed", action="store_true", help="only what failed last time")
+    add("--failed", action="store_true", help="only what failed last time; everything after a run that crashed")
     add("--affected", action="store_true", help="only the tests that the uncommitted changes can reach")
     add("--since", default="", metavar="REV", help="the changes since this revision; implies --affected")
     add("--rerun-failures", type=int, default=0, metavar="N", help="run failures again up to N times to tell flaky")

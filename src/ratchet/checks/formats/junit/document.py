@@ -305,6 +305,7 @@ class Document:
 
     def parsed(self, fault: str) -> Parsed:
         self.settle()
+        self._count_reruns_once()
         ended = self.closed and self.case is None
         return Parsed(
             tests=_without_teardowns(self.tests) if self.writer == "pytest" else distinct(self.tests),
@@ -316,6 +317,14 @@ class Document:
             notes=self._notes(fault),
             running=[self._passed(self.case).id] if self.case else [],
         )
+
+    def _count_reruns_once(self) -> None:
+        """Some versions of Surefire count every attempt as a test, and every failed one as a failure."""
+        claimed = self.reported.get("tests", 0)
+        again = sum(test.attempts - 1 for test in self.tests) if claimed > self.cases else 0
+        if again and claimed == self.cases + again:
+            self.reported["tests"] = self.cases
+            self.reported["failed"] = sum(test.status is TestStatus.FAILED for test in self.tests)
 
     def _notes(self, fault: str) -> list[str]:
         notes = [fault] if fault.startswith("the document declares") else []

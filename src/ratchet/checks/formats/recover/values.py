@@ -74,7 +74,7 @@ _COMPARISONS: list[tuple[str, str, str]] = [
     ("chai", " to ", r"[Ee]xpected (?!values? to )(?P<a>[^\n]+?) to (?P<op>(?:strictly |deeply |loosely )*equal|be|deep equal|eql|include|match)(?: to)? (?P<e>[^\n]+?)\.?(?: // [^\n]*)?(?:\n|$)"),
     ("scalatest", "did not equal", r"(?:^|\n)(?:[\w.]+Exception: )?(?P<a>[^\n]+?) (?P<op>did not equal) (?P<e>[^\n]+?)(?: \([\w.]+:\d+\))?(?:\n|$)"),
     ("munit", "=> Obtained", r"values are not the same\n=> Obtained\n(?P<a>[^\n]+)\n=> Diff[^\n]*\n-[^\n]*\n\+(?P<e>[^\n]+)"),
-    ("unittest", "AssertionError: ", r"(?:^|\n) *(?:E +)?(?:AssertionError: )(?P<a>[^\n]+?) (?P<op>!=|not (?:less|greater) than(?: or equal to)?|is not|not found in) (?P<e>[^\n]+?)(?: : [^\n]*)?(?:\n|$)"),
+    ("unittest", "AssertionError: ", r"(?:^|\n) *(?:E +)?(?:AssertionError: )(?!assert )(?P<a>[^\n]+?) (?P<op>!=|not (?:less|greater) than(?: or equal to)?|is not|not found in) (?P<e>[^\n]+?)(?: : [^\n]*)?(?:\n|$)"),
     ("pytest", "assert ", rf"(?:^|\n)(?:E +(?:AssertionError: )?|AssertionError: )?assert (?!not )(?P<a>[^\n]+?) {_EQUAL} (?P<e>[^\n]+?)(?:\n|$)"),
     ("unity", " Was ", r"Expected (?P<e>[^\n]+?) Was (?P<a>[^\n]+?)\.?(?:\n|$)"),
     ("zig", ", found ", r"expected (?P<e>[^\n]+?), found (?P<a>[^\n]+?)(?:\n|$)"),

@@ -1,0 +1,264 @@
+"""What the test libraries of C and C++ (and AUnit) write as XML of their own, where nobody asked them for JUnit's.
+
+Boost.Test's log, QtTest, CppUnit, CUnit, UnitTest++, Check, and the Test.xml of ctest. A root tells which it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO
+
+from ratchet.checks.formats import Parsed, distinct, recover
+from ratchet.checks.formats.text import clip
+from ratchet.checks.formats.trees import Dialect, Tree, read
+from ratchet.core.report import Failure, TestResult, TestStatus
+
+_PLACED = re.compile(r"^(?P<file>.+?)[(:](?P<line>\d{1,9})\)? ?: (?P<message>.*)$", re.S)
+
+
+def parse(stream: BinaryIO) -> Parsed:
+    """Each test by the name that its library prints."""
+    parsed = Parsed()
+
+    def dialects() -> Mapping[str, Dialect]:
+        # A fault in the document begins it anew.
+        parsed.tests, parsed.reported = [], {}
+        return _dialects(parsed)
+
+    parsed.ended = read(stream, dialects)
+    parsed.partial = not parsed.ended
+    parsed.tests = distinct(parsed.tests)
+    return parsed
+
+
+def _dialects(parsed: Parsed) -> dict[str, Dialect]:
+    def added(test: TestResult) -> None:
+        parsed.tests.append(test)
+
+    def boost(case: Tree, around: list[Tree]) -> None:
+        added(_boost(case, [tree.get("name") for tree in around if tree.name == "TestSuite"]))
+
+    def qt(function: Tree, around: list[Tree]) -> None:
+        parsed.tests += _qt(function, around[0].get("name"))
+
+    def cppunit(tree: Tree, around: list[Tree]) -> None:
+        if tree.name == "Statistics":
+            parsed.reported = _counts(tree)
+        elif around[-1].name in ("SuccessfulTests", "FailedTests"):
+            added(_cppunit(tree))
+
+    def check(tree: Tree, around: list[Tree]) -> None:
+        if tree.name == "title":
+            around[-1].words.add(tree.text)
+        elif around[-1].name == "suite":
+            added(_check(tree, around[-1].text))
+
+    def cunit(tree: Tree, around: list[Tree]) -> None:
+        if tree.name == "SUITE_NAME":
+            around[-1].words.add(tree.text)
+        elif (test := _cunit(tree, around[-1].text)).id not in {other.id for other in parsed.tests[-1:]}:
+            # It tells every assertion that failed, one after the other.
+            added(test)
+
+    def unittestpp(tree: Tree, around: list[Tree]) -> None:
+        root = around[0].attributes
+        words = {"tests": "tests", "failedtests": "failed"}
+        parsed.reported = {words[key]: _whole(root[key]) for key in words if key in root}
+        added(_unittestpp(tree))
+
+    def ctest(tree: Tree, around: list[Tree]) -> None:
+        if around[-1].name == "Testing":
+            added(_ctest(tree))
+
+    return {
+        "TestLog": Dialect(frozenset({"TestCase"}), boost),
+        "TestCase": Dialect(frozenset({"TestFunction"}), qt),
+        "TestRun": Dialect(frozenset({"FailedTest", "Test", "Statistics"}), cppunit),
+        "testsuites": Dialect(frozenset({"title", "test"}), check),
+        "CUNIT_TEST_RUN_REPORT": Dialect(frozenset({"SUITE_NAME", "CUNIT_RUN_TEST_RECORD", "FAILURE_REASON"}), cunit),
+        "unittest-results": Dialect(frozenset({"test"}), unittestpp),
+        "Site": Dialect(frozenset({"Test"}), ctest),
+    }
+
+
+def _boost(case: Tree, suites: list[str]) -> TestResult:
+    """By its path below the module, as `--run_test` takes it."""
+    bad = case.first("Error", "FatalError", "Exception")
+    status = TestStatus.ERROR if bad and bad.name == "Exception" else TestStatus.FAILED if bad else TestStatus.PASSED
+    return TestResult(
+        id="/".join([*suites[1:], case.get("name")]),
+        name=case.get("name"),
+        suite=suites[1:],
+        file=case.get("file"),
+        line=_whole(case.get("line")),
+        status=TestStatus.SKIPPED if case.get("skipped") == "yes" else status,
+        duration_s=_seconds(case.said("TestingTime"), 1e-6),
+        reason=case.get("reason"),
+        failure=_boost_failure(bad) if bad else None,
+    )
+
+
+def _boost_failure(bad: Tree) -> Failure:
+    at = bad if _whole(bad.get("line")) else bad.first("LastCheckpoint") or bad
+    frames = [frame.text for context in bad.all("Context") for frame in context.all("Frame")]
+    message = "\n".join([bad.text, *frames])
+    return recover.failure(message, message=message, file=at.get("file"), line=_whole(at.get("line")))
+
+
+_QT_RED = ("fail", "xpass")
+_QT_TAMED = ("bfail", "bxpass", "xfail", "bxfail")  # on the list of those that may fail, or expected to
+
+
+def _qt(function: Tree, suite: str) -> Iterator[TestResult]:
+    """One for each row of data: a row may tell of an expected failure before it tells that it passed."""
+    rows: dict[str, list[Tree]] = {}
+    for incident in function.all("Incident", "Message"):
+        if incident.name == "Incident" or incident.get("type") == "skip":
+            rows.setdefault(incident.said("DataTag"), []).append(incident)
+    duration = function.first("Duration")
+    for tag, incidents in rows.items():
+        name = f"{function.get('name')}({tag})"
+        took_s = _seconds(duration.get("msecs"), 1e-3) if duration and len(rows) == 1 else 0.0
+        yield _qt_row(name, suite, incidents, took_s)
+
+
+def _qt_row(name: str, suite: str, incidents: list[Tree], took_s: float) -> TestResult:
+    told = {incident.get("type"): incident for incident in reversed(incidents)}
+    bad = next((told[word] for word in _QT_RED if word in told), None)
+    tamed = next((told[word] for word in _QT_TAMED if word in told), None)
+    other = tamed or told.get("skip")
+    status = TestStatus.XFAILED if tamed else TestStatus.SKIPPED if "skip" in told else TestStatus.PASSED
+    return TestResult(
+        id=f"{suite}::{name}",
+        name=name,
+        suite=[suite],
+        status=TestStatus.FAILED if bad else status,
+        duration_s=took_s,
+        reason=other.said("Description") if other and not bad else "",
+        failure=_at(bad.said("Description"), bad.get("file"), bad.get("line")) if bad else None,
+    )
+
+
+def _cppunit(tree: Tree) -> TestResult:
+    name, kind = tree.said("Name"), tree.said("FailureType")
+    at = (tree.said("Location", "File"), tree.said("Location", "Line"))
+    return TestResult(
+        id=name,
+        name=name,
+        status=TestStatus.ERROR if kind == "Error" else TestStatus.FAILED if kind else TestStatus.PASSED,
+        duration_s=_seconds(tree.get("elapsed"), 1),
+        failure=_at(tree.said("Message"), *at) if kind else None,
+    )
+
+
+def _counts(statistics: Tree) -> dict[str, int]:
+    words = {"Tests": "tests", "Failures": "failed", "Errors": "errors"}
+    return {word: _whole(statistics.said(name)) for name, word in words.items() if statistics.first(name)}
+
+
+def _check(tree: Tree, suite: str) -> TestResult:
+    """A test in a loop comes once for each turn."""
+    word, turn = tree.get("result"), _whole(tree.said("iteration"))
+    name = tree.said("id") + (f"[{turn}]" if turn else "")
+    file, _, line = tree.said("fn").rpartition(":")
+    return TestResult(
+        id="::".join(part for part in (suite, tree.said("description"), name) if part),
+        name=name,
+        suite=[suite] if suite else [],
+        file=file,
+        status={"success": TestStatus.PASSED, "failure": TestStatus.FAILED}.get(word, TestStatus.ERROR),
+        duration_s=_seconds(tree.said("duration"), 1),
+        failure=_check_failure(tree.said("message"), file, line) if word != "success" else None,
+    )
+
+
+_COMPARED = re.compile(r"^Assertion '(?P<a>.+?) (?P<op>[=!]=|[<>]=?) (?P<b>.+?)' failed: (?P<values>.+)$", re.S)
+
+
+def _check_failure(message: str, file: str, line: str) -> Failure:
+    """It writes what each side is called, and then what it is: `a == 1, b == 2`."""
+    found = _COMPARED.match(message)
+    begin, middle = (f"{found['a']} == ", f", {found['b']} == ") if found else ("", "")
+    if not found or not found["values"].startswith(begin) or middle not in found["values"]:
+        return _at(message, file, line)
+    actual, _, expected = found["values"].removeprefix(begin).partition(middle)
+    return recover.failure(
+        "", message=message, file=file, line=_whole(line), expected=expected, actual=actual, operator=found["op"]
+    )
+
+
+def _cunit(tree: Tree, suite: str) -> TestResult:
+    """A record, or why a suite could not be set up."""
+    bad = tree.first("CUNIT_RUN_TEST_FAILURE")
+    name = (bad or tree.first("CUNIT_RUN_TEST_SUCCESS") or tree).said("TEST_NAME")
+    failure = _at(bad.said("CONDITION"), bad.said("FILE_NAME"), bad.said("LINE_NUMBER")) if bad else None
+    if tree.name == "FAILURE_REASON":
+        return TestResult(
+            id=suite, name=suite, status=TestStatus.ERROR, phase="setup", failure=Failure(message=tree.text)
+        )
+    return TestResult(
+        id=f"{suite}::{name}",
+        name=name,
+        suite=[suite],
+        status=TestStatus.FAILED if bad else TestStatus.PASSED,
+        failure=failure,
+    )
+
+
+def _unittestpp(tree: Tree) -> TestResult:
+    bad, suite, name = tree.first("failure"), tree.get("suite"), tree.get("name")
+    found = _PLACED.match(bad.get("message")) if bad else None
+    failure = _at(found["message"], found["file"], found["line"]) if found else None
+    return TestResult(
+        id=f"{suite}::{name}",
+        name=name,
+        suite=[suite],
+        status=TestStatus.FAILED if bad else TestStatus.PASSED,
+        duration_s=_seconds(tree.get("time"), 1),
+        failure=failure or (Failure(message=bad.get("message")) if bad else None),
+    )
+
+
+_UNFOUND = ("Unable to find executable", "Failed to start", "Missing Configuration", "Required Files Missing")
+
+
+def _ctest(tree: Tree) -> TestResult:
+    word, results = tree.get("Status"), tree.first("Results") or tree
+    told = {each.get("name"): each.said("Value") for each in results.all("NamedMeasurement")}
+    output, end = results.said("Measurement", "Value"), told.get("Completion Status", "")
+    status = {"passed": TestStatus.PASSED, "notrun": TestStatus.SKIPPED}.get(word, TestStatus.FAILED)
+    if status is TestStatus.SKIPPED and end.startswith(_UNFOUND):
+        status = TestStatus.ERROR
+    red = status in (TestStatus.FAILED, TestStatus.ERROR)
+    why = told.get("Exit Code", "") or end
+    return TestResult(
+        id=tree.said("Name"),
+        name=tree.said("Name"),
+        status=status,
+        duration_s=_seconds(told.get("Execution Time", ""), 1),
+        reason=end if status is TestStatus.SKIPPED else "",
+        failure=_printed(output, why) if red else None,
+        stdout=clip(output, 8 << 10) if red else "",
+    )
+
+
+def _printed(output: str, why: str) -> Failure:
+    """ctest knows only how the program ended; what it printed is all there is."""
+    return recover.sanitizer(output) or recover.failure(output, message=output[-1000:].strip() or why or "failed")
+
+
+def _at(message: str, file: str, line: str) -> Failure:
+    return recover.failure(message, message=message or "failed", file=file, line=_whole(line))
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < 10 else 0
+
+
+def _seconds(text: str, unit: float) -> float:
+    try:
+        value = float(text) * unit
+    except ValueError:
+        return 0.0
+    return round(value, 6) if 0 <= value < 1e9 else 0.0
