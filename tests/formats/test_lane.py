@@ -68,6 +68,13 @@ ODD = [
         for said in (
             '<system-out>he said "no"</system-out>\n<system-err><![CDATA[<a> ]] &x;]]></system-err>',
             "<system-out>&nbsp;</system-out>",
+            "<system-out>&#27;[31m &#11;</system-out>",
+            "<system-out>&#9;&#55295; &#x41;</system-out><system-err>a ] b &amp; c</system-err>",
+            "<system-out>a<![CDATA[ & b]]>&gt;<![CDATA[c]]></system-out>",
+            "<system-out><![CDATA[a]]></system-out><failure>no</failure>",
+            "\n  <skipped />\n  <system-out>b</system-out>\n",
+            "<failure></testcase>",
+            "<failure/></failure>",
             "<system-out>a ]]> b</system-out>",
             "<system-out>a &lt; b</system-out><failure>no</failure>",
             "<system-out>one</system-err>",
@@ -276,6 +283,15 @@ def test_failing_cases_keep_the_run_together_also_where_those_around_them_end_in
 )
 def test_what_a_parser_would_refuse_or_read_in_another_way_never_goes_down_the_lane(odd: str) -> None:
     assert lane.Chunk(f"{odd}\n".encode() * 30).find(0) is None
+
+
+@pytest.mark.parametrize("said", ["&#11;", "&#27;[31m", "&#55296;", "&#65535;", "&nbsp;", "& ", "]]>"])
+def test_output_that_a_parser_refuses_makes_the_document_partial_also_of_tests_that_passed(said: str) -> None:
+    talking = case(1).replace("/>", f"><system-out>{said}</system-out></testcase>")
+    document = f'<testsuites><testsuite name="a">{PLAIN}{talking}{PLAIN}</testsuite></testsuites>'.encode()
+    found = junit.parse(io.BytesIO(document))
+    assert found.partial
+    assert found == slowly(document)
 
 
 def test_cases_without_a_suite_are_left_to_the_parser() -> None:
