@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from ratchet.checks.formats import Parsed, compiler, distinct, ids_of
 from ratchet.checks.formats.junit import batch, lane, verdicts, writers
 from ratchet.checks.formats.junit.elements import Child, Hearing
@@ -17,8 +19,18 @@ _CHILD = {"failure", "error", "skipped", "warning", "system-out", "system-err", 
 _DEPTH = 100
 _STRIDE = 64
 
-_Open = list[tuple[str, dict[str, str]]]
-_Saved = tuple[_Open, dict[str, int], int, int, int, str]
+
+class _Level(msgspec.Struct, frozen=True, gc=False):
+    """Of an open suite: its element, in which suites and in whose file its cases stand, whether totals were told."""
+
+    element: str = ""
+    path: list[str] = []
+    file: str = ""
+    is_counted: bool = False
+
+
+_OUTSIDE = _Level()
+_Saved = tuple[list[_Level], dict[str, int], int, int, int, str]
 
 
 class Document:
@@ -34,7 +46,7 @@ class Document:
         self.cases = 0
         self.writer = ""
         self.identify: writers.Identify = writers.plain_id
-        self.open: _Open = []
+        self.open: list[_Level] = []
         self.closed = False
         self.path: list[str] = []
         self.file = ""
@@ -124,12 +136,19 @@ class Document:
 
     def _open(self, name: str, attributes: dict[str, str]) -> None:
         self.settle()
+        around = self.open[-1] if self.open else _OUTSIDE
+        is_counted = around.is_counted
+        if "tests" in attributes and not is_counted:
+            self._count(attributes)
+            is_counted = True
         if len(self.open) < _DEPTH:
-            self.open.append((name, attributes))
-            self._stand()
+            title = attributes.get("name") if name == "testsuite" else ""
+            self.path = [*around.path, title] if title else around.path
+            file = attributes.get("file")
+            self.file = file.removeprefix("./") if file else around.file
+            self.open.append(_Level(name, self.path, self.file, is_counted))
         if not self.writer:
             self._written_by(writers.of_suite(attributes))
-        self._count(attributes)
 
     def next_suite(self, suite: lane.Begun) -> None:
         """Some suites end, and another one begins."""
@@ -144,22 +163,16 @@ class Document:
         return (
             self.depth == len(self.open) <= _DEPTH - highest
             and kept > 0
-            and all(name == "testsuite" for name, _ in self.open[kept:])
+            and all(level.element == "testsuite" for level in self.open[kept:])
         )
 
     def _stand(self) -> None:
         """Where the next case stands: in which suites, in whose file."""
-        self.path, self.file = [], ""
-        for name, suite in self.open:
-            if name == "testsuite" and (title := suite.get("name")):
-                self.path.append(title)
-            self.file = suite.get("file") or self.file
-        self.file = self.file.removeprefix("./")
+        level = self.open[-1] if self.open else _OUTSIDE
+        self.path, self.file = level.path, level.file
 
     def _count(self, attributes: dict[str, str]) -> None:
         """The outermost element that has totals is the summary; several roots or suites add up."""
-        if "tests" not in attributes or [suite for _, suite in self.open[:-1] if "tests" in suite]:
-            return
         reported = self.reported
         for key, word in _COUNTS.items():
             said = attributes.get(key)
@@ -168,7 +181,7 @@ class Document:
 
     def _close(self, name: str) -> None:
         self.settle()
-        names = [n for n, _ in self.open]
+        names = [level.element for level in self.open]
         if name in names:
             del self.open[len(names) - 1 - names[::-1].index(name) :]
             self._stand()

@@ -233,8 +233,10 @@ class _Gathered:
 
     def _placed(self, columns: dict[str, list[str]], children: list[Child], suites: list[Attributes]) -> Alike:
         """With the number of a case instead of that of a piece."""
-        quotes = 2 * len(columns) or 1
-        before = [0, *accumulate([piece.count(b'"') // quotes for piece in self.pieces])]
+        tags = [piece.count(b"<") for piece in self.pieces]
+        # As many in each case, because all are spelled alike.
+        each = sum(tags) // len(next(iter(columns.values()))) if columns else 1
+        before = [0, *accumulate([count // each for count in tags])]
         told: Inside = {}
         end = 0
         for at, raws in self.told:
