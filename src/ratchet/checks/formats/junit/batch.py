@@ -79,13 +79,14 @@ class _Batch:
         size = size_of(columns)
         self.columns, self.writer, self.identify = columns, writer, identify
         self.names, self.groups, self.files = (columns.get(key) or [""] * size for key in ("name", "classname", "file"))
+        self.classes = set(self.groups)
 
     def ids(self) -> list[str]:
         names, groups, files, identify = self.names, self.groups, self.files, self.identify
         if self.writer in writers.BY_NAME:
             return names
         if not self.writer:
-            heads = {group: identify(group, "", "") for group in set(groups)}
+            heads = {group: identify(group, "", "") for group in self.classes}
             return [
                 name if not group or name.startswith(group) else heads[group] + name
                 for group, name in zip(groups, names, strict=True)
@@ -93,7 +94,7 @@ class _Batch:
         if self.writer not in writers.BY_PREFIX or "" in names:
             return list(map(identify, groups, names, files))
         if "file" not in self.columns:
-            if groups.count(groups[0]) == len(groups):
+            if len(self.classes) == 1:
                 head = identify(groups[0], "?", "")[:-1]
                 return [head + name for name in names]
             return list(map(add, map(_Heads(identify).__getitem__, groups), names))
@@ -111,8 +112,10 @@ class _Batch:
 
     def _elsewhere(self, ids: list[str], files: list[str]) -> list[str]:
         writer, groups = self.writer, self.groups
-        known = {group: writers.file_of(writer, group, self.identify(group, "?", "")) for group in set(groups) if group}
-        if len(known) == 1 and not any(files) and "" not in groups:
+        known = {
+            group: writers.file_of(writer, group, self.identify(group, "?", "")) for group in self.classes if group
+        }
+        if len(self.classes) == len(known) == 1 and files.count("") == len(files):
             return [*known.values()] * len(files)
         return [
             file or (known[group] if group else writers.file_of(writer, group, key))
