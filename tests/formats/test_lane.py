@@ -73,6 +73,11 @@ ODD = [
             "<system-out>a<![CDATA[ & b]]>&gt;<![CDATA[c]]></system-out>",
             "<system-out><![CDATA[a]]></system-out><failure>no</failure>",
             "\n  <skipped />\n  <system-out>b</system-out>\n",
+            "<skipped><![CDATA[a </testcase> b]]></skipped>",
+            '<skipped message="todo"/></testcase> loose <testcase name="b"><skipped message="todo"/>',
+            '<skipped message="Required Files Missing"/>',
+            "<failure>T::says\nat a.b</failure>",
+            "<error/>",
             "<failure></testcase>",
             "<failure/></failure>",
             "<system-out>a ]]> b</system-out>",
@@ -177,6 +182,29 @@ def test_a_failing_case_stays_in_the_run_with_all_it_says() -> None:
     assert run.end == len(document) - len("</testsuite>")
     assert len(names(run)) == 2 * 20
     assert together(run).told == {19: [Child("failure", {"message": "a < b"}, "at x\n"), Child("system-out", {})]}
+
+
+def test_what_many_cases_say_is_read_once() -> None:
+    skipped = [f'><skipped message="not {day}"/></testcase>' for day in ("today", "now", "today")]
+    cases = "".join(PLAIN + case(9).replace("/>", said) for said in skipped)
+    document = f'<testsuite name="a">{cases}</testsuite>'.encode()
+    first, other, again = together(lane.Chunk(document).find(0)).told.values()
+    assert (first[0].attributes, other[0].attributes) == ({"message": "not today"}, {"message": "not now"})
+    assert again is first
+    assert [test.reason for test in junit.parse(io.BytesIO(document)).tests if test.reason] == [
+        "not today",
+        "not now",
+        "not today",
+    ]
+
+
+@pytest.mark.parametrize("said", ["<skipped/>", "<failure>no</failure>", "<skipped><![CDATA[</testcase>]]></skipped>"])
+@pytest.mark.parametrize("behind", ["", "\n\n  ", "loose", "&amp;", "<!-- a -->", "<stranger/>"])
+def test_what_is_known_is_taken_only_where_a_case_ends_with_it(said: str, behind: str) -> None:
+    told = case(9).replace("/>", f">{said}</testcase>")
+    other = told.replace("</testcase>", "<failure>too</failure></testcase>")
+    document = f'<testsuite name="a">{PLAIN}{told}{PLAIN}{told}{other}{told}{behind}{PLAIN}</testsuite>'.encode()
+    assert junit.parse(io.BytesIO(document)) == slowly(document)
 
 
 def suites(between: str) -> bytes:

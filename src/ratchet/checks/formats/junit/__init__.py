@@ -41,13 +41,14 @@ class _Lane:
 
     def __init__(self, handler: Document) -> None:
         self.handler = handler
-        self.chunk = lane.Chunk(b"")
+        self.known = lane.Known()
+        self.chunk = lane.Chunk(b"", self.known)
         self.run: lane.Run | None = None
         self.heard = 0
 
     def find(self, data: bytes, begin: int, /) -> tuple[int, int, int] | None:
         if self.chunk.data is not data:
-            self.chunk = lane.Chunk(data)
+            self.chunk = lane.Chunk(data, self.known)
         self.run = self.chunk.find(begin)
         return (self.run.begin, self.run.second, self.run.end) if self.run else None
 

@@ -7,6 +7,7 @@ from itertools import repeat
 from operator import add, eq
 
 from ratchet.checks.formats.junit import durations, verdicts, writers
+from ratchet.checks.formats.junit.elements import Child
 from ratchet.core.report import TestResult, TestStatus
 
 Columns = dict[str, list[str]]
@@ -61,6 +62,21 @@ def passed(
     times = columns.get("time")
     took = durations.of(times) if times else repeat(0.0)
     return list(map(TestResult, ids, repeat(TestStatus.PASSED), batch.names, suites, places, batch.lines(), took))
+
+
+def skip(results: list[TestResult], told: dict[int, list[Child]]) -> dict[int, list[Child]]:
+    """Marks the tests that were skipped, and gives what was told of all others."""
+    known = {id(children): verdicts.skipped_of(children) for children in told.values()}
+    loud: dict[int, list[Child]] = {}
+    for at, children in told.items():
+        if skipped := known[id(children)]:
+            test = results[at]
+            results[at] = TestResult(
+                test.id, skipped[0], test.name, test.suite, test.file, test.line, test.duration_s, "call", skipped[1]
+            )
+        else:
+            loud[at] = children
+    return loud
 
 
 class _Heads(dict[str, str]):

@@ -250,7 +250,8 @@ class Document:
         results = batch.passed(columns, self.writer, self.identify, paths, files)
         self.cases += len(results)
         none: list[int] = []
-        for at, children in [*told.items(), *((at, []) for at in batch.silent_verdicts(columns) if at not in told)]:
+        loud = batch.skip(results, told)
+        for at, children in [*loud.items(), *((at, []) for at in batch.silent_verdicts(columns) if at not in told)]:
             result = self._judged(batch.row_of(columns, at), children, results[at])
             if result:
                 results[at] = result

@@ -68,7 +68,7 @@ _SUITE = re.compile(
 )
 _OPENING, _ENDING = b"<![CDATA[", b"]]>"
 
-Inside = dict[int, list[Child]]  # by case
+Inside = dict[int, list[Child]]  # by case; cases in which the same stands may share it
 _Raw = tuple[bytes, bytes, bytes, bytes]  # a child's name, what its tag says, its text, its section
 _Case = tuple[bytes, list[_Raw], bytes, int]  # its attributes, what stands in it, the space behind it, where that ends
 
@@ -108,11 +108,50 @@ class Run(msgspec.Struct, frozen=True):
     single: list[tuple[Attributes, list[Child]]] = []
 
 
+class Known(dict[bytes, list[_Raw]]):
+    """What stood in cases before: tests are skipped for few reasons, and often many fail for one."""
+
+    def __init__(self) -> None:
+        self.in_vain = {b"s": 0, b"f": 0, b"e": 0}  # how often, of elements that begin so, since one was known
+
+    def inside(self, data: bytes, at: int) -> tuple[list[_Raw], bytes, int]:
+        """As `_inside`."""
+        kind = data[at + 1 : at + 2]
+        close = data.find(_END, at, at + _MOST_KNOWN_BYTES) if self.in_vain.get(kind, _MOST_VAIN) < _MOST_VAIN else -1
+        if close < 0:
+            return _inside(data, at)
+        body, behind = data[at:close], close + len(_END)
+        if children := self.get(body):
+            self.in_vain[kind] = 0
+            return children, *_space(data, behind)
+        self.in_vain[kind] += 1
+        children, space, end = _inside(data, at)
+        # Else the end that was found stands in a text.
+        if end - len(space) == behind:
+            if len(self) >= _MOST_KNOWN:
+                self.clear()
+            self[body] = children
+        return children, space, end
+
+
+def _space(data: bytes, at: int) -> tuple[bytes, int]:
+    end = data.find(b"<", at)
+    space = data[at:end]
+    return (space, end) if end >= 0 and not space.strip() else (b"", at)
+
+
+_END = b"</testcase>"
+_MOST_KNOWN = 256
+_MOST_KNOWN_BYTES = 4 << 10
+_MOST_VAIN = 100
+
+
 class Chunk:
     """Finds the runs in a piece of a document, in order. How much is tried in vain is bounded, whatever it holds."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, known: Known | None = None) -> None:
         self.data = data
+        self.known = Known() if known is None else known
         self._unlike = 0  # up to here cases are known to be spelled in several ways
         self._across = True  # whether all suites may be spelled alike
         self._misses = 0
@@ -133,10 +172,10 @@ class Chunk:
     def _together(self, begin: int, second: int) -> Run | None:
         if begin < self._unlike:
             return None
-        found = _Gathered(self.data, second, across=self._across)
+        found = _Gathered(self.data, second, self.known, across=self._across)
         if (alike := found.alike()) is None and found.suites:
             self._across = False
-            found = _Gathered(self.data, second, across=False)
+            found = _Gathered(self.data, second, self.known, across=False)
             alike = found.alike()
         if alike is None:
             self._unlike = found.end
@@ -146,8 +185,9 @@ class Chunk:
 class _Gathered:
     """All cases from here on, each without what stands in it, as long as they are plainly written."""
 
-    def __init__(self, data: bytes, begin: int, *, across: bool) -> None:
+    def __init__(self, data: bytes, begin: int, known: Known, *, across: bool) -> None:
         self.begin = self.end = begin
+        self.known = known
         self.pieces: list[bytes] = []
         self.close, self.space = b"/>", b""  # as the first of them do
         self.is_cut = False  # whether something was cut out of a case
@@ -188,7 +228,7 @@ class _Gathered:
         if idle := _idle(data, at):
             space, end = idle[1], idle.end()
         else:
-            children, space, end = _inside(data, at)
+            children, space, end = self.known.inside(data, at)
         if end < 0:
             begin = cases.rfind(b"<testcase ")
             self._take(cases[:begin], self.end + begin)
@@ -221,7 +261,7 @@ class _Gathered:
         """Nothing if they are few, not spelled alike or not to be read by all in the same way."""
         if self.end - self.begin < _SHORTEST_BYTES:
             return None
-        children = _children([raw for _, raws in self.told for raw in raws])
+        children = _each({id(raws): raws for _, raws in self.told})
         suites = _tags([values for _, _, values, _ in self.suites])
         if children is None or suites is None:
             return None
@@ -231,20 +271,17 @@ class _Gathered:
             columns = _columns(b"".join(self.pieces))
         return None if columns is None else self._placed(columns, children, suites)
 
-    def _placed(self, columns: dict[str, list[str]], children: list[Child], suites: list[Attributes]) -> Alike:
+    def _placed(
+        self, columns: dict[str, list[str]], children: dict[int, list[Child]], suites: list[Attributes]
+    ) -> Alike:
         """With the number of a case instead of that of a piece."""
         tags = [piece.count(b"<") for piece in self.pieces]
         # As many in each case, because all are spelled alike.
         each = sum(tags) // len(next(iter(columns.values()))) if columns else 1
         before = [0, *accumulate([count // each for count in tags])]
-        told: Inside = {}
-        end = 0
-        for at, raws in self.told:
-            begin, end = end, end + len(raws)
-            told[before[at + 1] - 1] = children[begin:end]
         return Alike(
             columns,
-            told,
+            {before[at + 1] - 1: children[id(raws)] for at, raws in self.told},
             [
                 Begun(before[at], closed, attributes, is_java)
                 for (at, closed, _, is_java), attributes in zip(self.suites, suites, strict=True)
@@ -393,6 +430,15 @@ def _end(case: _Case | None, begin: int) -> int:
 # --- what many elements say, decoded at once -------------------------------------------------------------------------
 
 _BETWEEN_TEXTS = "\0"  # which no document has
+
+
+def _each(insides: dict[int, list[_Raw]]) -> dict[int, list[Child]] | None:
+    """The elements of each case."""
+    children = _children([raw for raws in insides.values() for raw in raws])
+    if children is None:
+        return None
+    ends = list(accumulate(map(len, insides.values())))
+    return {key: children[begin:end] for key, begin, end in zip(insides, [0, *ends], ends, strict=False)}
 
 
 def _children(raws: list[_Raw]) -> list[Child] | None:
