@@ -10,6 +10,7 @@ import msgspec
 from ratchet.checks.formats import Parsed, compiler, distinct, ids_of
 from ratchet.checks.formats.junit import batch, lane, verdicts, writers
 from ratchet.checks.formats.junit.elements import Child, Hearing
+from ratchet.checks.formats.junit.identities import Identities
 from ratchet.checks.formats.xml import Reader
 from ratchet.core.report import RED, Diagnostic, Failure, TestResult, TestStatus
 
@@ -40,6 +41,7 @@ class Document:
 
     def __init__(self) -> None:
         self.tests: list[TestResult] = []
+        self.identities = Identities()
         self.broken: list[Diagnostic] = []
         self.compile: list[Diagnostic] = []
         self.reported: dict[str, int] = {}
@@ -247,7 +249,7 @@ class Document:
         return begin + known
 
     def _make(self, columns: batch.Columns, told: lane.Inside, paths: list[list[str]], files: list[str]) -> None:
-        results = batch.passed(columns, self.writer, self.identify, paths, files)
+        results = self._results(columns, paths, files)
         self.cases += len(results)
         none: list[int] = []
         loud = batch.skip(results, told)
@@ -292,7 +294,12 @@ class Document:
 
     def _passed(self, case: dict[str, str]) -> TestResult:
         columns = {key: [value] for key, value in case.items()} or {"name": [""]}
-        return batch.passed(columns, self.writer, self.identify, [self.path], [self.file])[0]
+        return self._results(columns, [self.path], [self.file])[0]
+
+    def _results(self, columns: batch.Columns, paths: list[list[str]], files: list[str]) -> list[TestResult]:
+        cases = batch.Batch(columns, self.writer, self.identify)
+        self.identities.add(cases.ids, cases.groups, cases.heads)
+        return cases.passed(paths, files)
 
     def _result(
         self, passed: TestResult, children: list[Child], status: TestStatus, failure: Failure | None
@@ -321,7 +328,7 @@ class Document:
         self.settle()
         ended = self.closed and self.case is None
         return Parsed(
-            tests=_without_teardowns(self.tests) if self.writer == "pytest" else distinct(self.tests),
+            tests=self._distinct(),
             collection_errors=self.broken,
             compile_errors=self.compile,
             reported=self.reported,
@@ -330,6 +337,11 @@ class Document:
             notes=self._notes(fault),
             running=[self._passed(self.case).id] if self.case else [],
         )
+
+    def _distinct(self) -> list[TestResult]:
+        if self.identities.are_distinct():
+            return self.tests
+        return _without_teardowns(self.tests) if self.writer == "pytest" else distinct(self.tests)
 
     def _notes(self, fault: str) -> list[str]:
         notes = [fault] if fault.startswith("the document declares") else []
