@@ -68,6 +68,18 @@ ODD = [
         for said in (
             '<system-out>he said "no"</system-out>\n<system-err><![CDATA[<a> ]] &x;]]></system-err>',
             "<system-out>&nbsp;</system-out>",
+            "<system-out>&#27;[31m &#11;</system-out>",
+            "<system-out>&#9;&#55295; &#x41;</system-out><system-err>a ] b &amp; c</system-err>",
+            "<system-out>a<![CDATA[ & b]]>&gt;<![CDATA[c]]></system-out>",
+            "<system-out><![CDATA[a]]></system-out><failure>no</failure>",
+            "\n  <skipped />\n  <system-out>b</system-out>\n",
+            "<skipped><![CDATA[a </testcase> b]]></skipped>",
+            '<skipped message="todo"/></testcase> loose <testcase name="b"><skipped message="todo"/>',
+            '<skipped message="Required Files Missing"/>',
+            "<failure>T::says\nat a.b</failure>",
+            "<error/>",
+            "<failure></testcase>",
+            "<failure/></failure>",
             "<system-out>a ]]> b</system-out>",
             "<system-out>a &lt; b</system-out><failure>no</failure>",
             "<system-out>one</system-err>",
@@ -170,6 +182,29 @@ def test_a_failing_case_stays_in_the_run_with_all_it_says() -> None:
     assert run.end == len(document) - len("</testsuite>")
     assert len(names(run)) == 2 * 20
     assert together(run).told == {19: [Child("failure", {"message": "a < b"}, "at x\n"), Child("system-out", {})]}
+
+
+def test_what_many_cases_say_is_read_once() -> None:
+    skipped = [f'><skipped message="not {day}"/></testcase>' for day in ("today", "now", "today")]
+    cases = "".join(PLAIN + case(9).replace("/>", said) for said in skipped)
+    document = f'<testsuite name="a">{cases}</testsuite>'.encode()
+    first, other, again = together(lane.Chunk(document).find(0)).told.values()
+    assert (first[0].attributes, other[0].attributes) == ({"message": "not today"}, {"message": "not now"})
+    assert again is first
+    assert [test.reason for test in junit.parse(io.BytesIO(document)).tests if test.reason] == [
+        "not today",
+        "not now",
+        "not today",
+    ]
+
+
+@pytest.mark.parametrize("said", ["<skipped/>", "<failure>no</failure>", "<skipped><![CDATA[</testcase>]]></skipped>"])
+@pytest.mark.parametrize("behind", ["", "\n\n  ", "loose", "&amp;", "<!-- a -->", "<stranger/>"])
+def test_what_is_known_is_taken_only_where_a_case_ends_with_it(said: str, behind: str) -> None:
+    told = case(9).replace("/>", f">{said}</testcase>")
+    other = told.replace("</testcase>", "<failure>too</failure></testcase>")
+    document = f'<testsuite name="a">{PLAIN}{told}{PLAIN}{told}{other}{told}{behind}{PLAIN}</testsuite>'.encode()
+    assert junit.parse(io.BytesIO(document)) == slowly(document)
 
 
 def suites(between: str) -> bytes:
@@ -276,6 +311,15 @@ def test_failing_cases_keep_the_run_together_also_where_those_around_them_end_in
 )
 def test_what_a_parser_would_refuse_or_read_in_another_way_never_goes_down_the_lane(odd: str) -> None:
     assert lane.Chunk(f"{odd}\n".encode() * 30).find(0) is None
+
+
+@pytest.mark.parametrize("said", ["&#11;", "&#27;[31m", "&#55296;", "&#65535;", "&nbsp;", "& ", "]]>"])
+def test_output_that_a_parser_refuses_makes_the_document_partial_also_of_tests_that_passed(said: str) -> None:
+    talking = case(1).replace("/>", f"><system-out>{said}</system-out></testcase>")
+    document = f'<testsuites><testsuite name="a">{PLAIN}{talking}{PLAIN}</testsuite></testsuites>'.encode()
+    found = junit.parse(io.BytesIO(document))
+    assert found.partial
+    assert found == slowly(document)
 
 
 def test_cases_without_a_suite_are_left_to_the_parser() -> None:

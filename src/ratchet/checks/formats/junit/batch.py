@@ -7,6 +7,7 @@ from itertools import repeat
 from operator import add, eq
 
 from ratchet.checks.formats.junit import durations, verdicts, writers
+from ratchet.checks.formats.junit.elements import Child
 from ratchet.core.report import TestResult, TestStatus
 
 Columns = dict[str, list[str]]
@@ -51,75 +52,88 @@ def silent_verdicts(columns: Columns) -> list[int]:
     return [at for at, pair in enumerate(words) if pair in doubtful] if doubtful else []
 
 
-def passed(
-    columns: Columns, writer: str, identify: writers.Identify, suites: Iterable[list[str]], files: list[str]
-) -> list[TestResult]:
-    """Results of cases that have nothing against them. Each stands in these suites, whose file is this one."""
-    batch = _Batch(columns, writer, identify)
-    ids = batch.ids()
-    places = batch.places(ids, files)
-    times = columns.get("time")
-    took = durations.of(times) if times else repeat(0.0)
-    return list(map(TestResult, ids, repeat(TestStatus.PASSED), batch.names, suites, places, batch.lines(), took))
+def skip(results: list[TestResult], told: dict[int, list[Child]]) -> dict[int, list[Child]]:
+    """Marks the tests that were skipped, and gives what was told of all others."""
+    known = {id(children): verdicts.skipped_of(children) for children in told.values()}
+    loud: dict[int, list[Child]] = {}
+    for at, children in told.items():
+        if skipped := known[id(children)]:
+            test = results[at]
+            results[at] = TestResult(
+                test.id, skipped[0], test.name, test.suite, test.file, test.line, test.duration_s, "call", skipped[1]
+            )
+        else:
+            loud[at] = children
+    return loud
 
 
-class _Heads(dict[str, str]):
-    """How the identities of all tests of a class begin."""
+class Batch:
+    """Cases in columns, and who wrote them."""
 
-    def __init__(self, identify: writers.Identify) -> None:
-        self.identify = identify
-
-    def __missing__(self, group: str) -> str:
-        self[group] = head = self.identify(group, "?", "")[:-1]
-        return head
-
-
-class _Batch:
     def __init__(self, columns: Columns, writer: str, identify: writers.Identify) -> None:
         size = size_of(columns)
         self.columns, self.writer, self.identify = columns, writer, identify
         self.names, self.groups, self.files = (columns.get(key) or [""] * size for key in ("name", "classname", "file"))
+        self.classes = set(self.groups)
+        self.heads = self._heads()
+        self.ids = self._ids()
 
-    def ids(self) -> list[str]:
+    def passed(self, suites: Iterable[list[str]], files: list[str]) -> list[TestResult]:
+        """Results of cases that have nothing against them. Each stands in these suites, whose file is this one."""
+        places = self._places(files)
+        times = self.columns.get("time")
+        took = durations.of(times) if times else repeat(0.0)
+        lines = self._lines()
+        return list(map(TestResult, self.ids, repeat(TestStatus.PASSED), self.names, suites, places, lines, took))
+
+    def _heads(self) -> dict[str, str]:
+        """How the identities of all tests of a class begin, if they do so in the same way."""
+        if self.writer not in writers.BY_PREFIX or "file" in self.columns or "" in self.names:
+            return {}
+        return {group: self.identify(group, "?", "")[:-1] for group in self.classes}
+
+    def _ids(self) -> list[str]:
         names, groups, files, identify = self.names, self.groups, self.files, self.identify
         if self.writer in writers.BY_NAME:
             return names
         if not self.writer:
-            heads = {group: identify(group, "", "") for group in set(groups)}
+            heads = {group: identify(group, "", "") for group in self.classes}
             return [
                 name if not group or name.startswith(group) else heads[group] + name
                 for group, name in zip(groups, names, strict=True)
             ]
+        if len(self.heads) == 1:
+            (head,) = self.heads.values()
+            return [head + name for name in names]
+        if self.heads:
+            return list(map(add, map(self.heads.__getitem__, groups), names))
         if self.writer not in writers.BY_PREFIX or "" in names:
             return list(map(identify, groups, names, files))
-        if "file" not in self.columns:
-            if groups.count(groups[0]) == len(groups):
-                head = identify(groups[0], "?", "")[:-1]
-                return [head + name for name in names]
-            return list(map(add, map(_Heads(identify).__getitem__, groups), names))
         places = list(zip(groups, files, strict=True))
         known = {place: identify(place[0], "?", place[1])[:-1] for place in set(places)}
         return list(map(add, map(known.__getitem__, places), names))
 
-    def places(self, ids: list[str], files: list[str]) -> list[str]:
+    def _places(self, files: list[str]) -> list[str]:
         """The file of each: its own, else its suite's, else what the writer's other words say."""
         if "file" in self.columns:
             files = [own or around for own, around in zip(self.files, files, strict=True)]
             short = {file: file.removeprefix("./") for file in set(files)}
             files = list(map(short.__getitem__, files))
-        return self._elsewhere(ids, files) if self.writer in writers.FILE_ELSEWHERE and "" in files else files
+        return self._elsewhere(files) if self.writer in writers.FILE_ELSEWHERE and "" in files else files
 
-    def _elsewhere(self, ids: list[str], files: list[str]) -> list[str]:
+    def _elsewhere(self, files: list[str]) -> list[str]:
         writer, groups = self.writer, self.groups
-        known = {group: writers.file_of(writer, group, self.identify(group, "?", "")) for group in set(groups) if group}
-        if len(known) == 1 and not any(files) and "" not in groups:
+        known = {
+            group: writers.file_of(writer, group, self.identify(group, "?", "")) for group in self.classes if group
+        }
+        if len(self.classes) == len(known) == 1 and files.count("") == len(files):
             return [*known.values()] * len(files)
         return [
             file or (known[group] if group else writers.file_of(writer, group, key))
-            for file, group, key in zip(files, groups, ids, strict=True)
+            for file, group, key in zip(files, groups, self.ids, strict=True)
         ]
 
-    def lines(self) -> Iterable[int]:
+    def _lines(self) -> Iterable[int]:
         said = self.columns.get("line") or self.columns.get("lineno")
         if not said:
             return repeat(0)

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from ratchet.checks.formats import Parsed, compiler, distinct, ids_of
 from ratchet.checks.formats.junit import batch, lane, verdicts, writers
 from ratchet.checks.formats.junit.elements import Child, Hearing
+from ratchet.checks.formats.junit.identities import Identities
 from ratchet.checks.formats.xml import Reader
 from ratchet.core.report import RED, Diagnostic, Failure, TestResult, TestStatus
 
@@ -17,8 +20,18 @@ _CHILD = {"failure", "error", "skipped", "warning", "system-out", "system-err", 
 _DEPTH = 100
 _STRIDE = 64
 
-_Open = list[tuple[str, dict[str, str]]]
-_Saved = tuple[_Open, dict[str, int], int, int, int, str]
+
+class _Level(msgspec.Struct, frozen=True, gc=False):
+    """Of an open suite: its element, in which suites and in whose file its cases stand, whether totals were told."""
+
+    element: str = ""
+    path: list[str] = []
+    file: str = ""
+    is_counted: bool = False
+
+
+_OUTSIDE = _Level()
+_Saved = tuple[list[_Level], dict[str, int], int, int, int, str]
 
 
 class Document:
@@ -28,13 +41,14 @@ class Document:
 
     def __init__(self) -> None:
         self.tests: list[TestResult] = []
+        self.identities = Identities()
         self.broken: list[Diagnostic] = []
         self.compile: list[Diagnostic] = []
         self.reported: dict[str, int] = {}
         self.cases = 0
         self.writer = ""
         self.identify: writers.Identify = writers.plain_id
-        self.open: _Open = []
+        self.open: list[_Level] = []
         self.closed = False
         self.path: list[str] = []
         self.file = ""
@@ -124,12 +138,19 @@ class Document:
 
     def _open(self, name: str, attributes: dict[str, str]) -> None:
         self.settle()
+        around = self.open[-1] if self.open else _OUTSIDE
+        is_counted = around.is_counted
+        if "tests" in attributes and not is_counted:
+            self._count(attributes)
+            is_counted = True
         if len(self.open) < _DEPTH:
-            self.open.append((name, attributes))
-            self._stand()
+            title = attributes.get("name") if name == "testsuite" else ""
+            self.path = [*around.path, title] if title else around.path
+            file = attributes.get("file")
+            self.file = file.removeprefix("./") if file else around.file
+            self.open.append(_Level(name, self.path, self.file, is_counted))
         if not self.writer:
             self._written_by(writers.of_suite(attributes))
-        self._count(attributes)
 
     def next_suite(self, suite: lane.Begun) -> None:
         """Some suites end, and another one begins."""
@@ -144,22 +165,16 @@ class Document:
         return (
             self.depth == len(self.open) <= _DEPTH - highest
             and kept > 0
-            and all(name == "testsuite" for name, _ in self.open[kept:])
+            and all(level.element == "testsuite" for level in self.open[kept:])
         )
 
     def _stand(self) -> None:
         """Where the next case stands: in which suites, in whose file."""
-        self.path, self.file = [], ""
-        for name, suite in self.open:
-            if name == "testsuite" and (title := suite.get("name")):
-                self.path.append(title)
-            self.file = suite.get("file") or self.file
-        self.file = self.file.removeprefix("./")
+        level = self.open[-1] if self.open else _OUTSIDE
+        self.path, self.file = level.path, level.file
 
     def _count(self, attributes: dict[str, str]) -> None:
         """The outermost element that has totals is the summary; several roots or suites add up."""
-        if "tests" not in attributes or [suite for _, suite in self.open[:-1] if "tests" in suite]:
-            return
         reported = self.reported
         for key, word in _COUNTS.items():
             said = attributes.get(key)
@@ -168,7 +183,7 @@ class Document:
 
     def _close(self, name: str) -> None:
         self.settle()
-        names = [n for n, _ in self.open]
+        names = [level.element for level in self.open]
         if name in names:
             del self.open[len(names) - 1 - names[::-1].index(name) :]
             self._stand()
@@ -234,10 +249,11 @@ class Document:
         return begin + known
 
     def _make(self, columns: batch.Columns, told: lane.Inside, paths: list[list[str]], files: list[str]) -> None:
-        results = batch.passed(columns, self.writer, self.identify, paths, files)
+        results = self._results(columns, paths, files)
         self.cases += len(results)
         none: list[int] = []
-        for at, children in [*told.items(), *((at, []) for at in batch.silent_verdicts(columns) if at not in told)]:
+        loud = batch.skip(results, told)
+        for at, children in [*loud.items(), *((at, []) for at in batch.silent_verdicts(columns) if at not in told)]:
             result = self._judged(batch.row_of(columns, at), children, results[at])
             if result:
                 results[at] = result
@@ -278,7 +294,12 @@ class Document:
 
     def _passed(self, case: dict[str, str]) -> TestResult:
         columns = {key: [value] for key, value in case.items()} or {"name": [""]}
-        return batch.passed(columns, self.writer, self.identify, [self.path], [self.file])[0]
+        return self._results(columns, [self.path], [self.file])[0]
+
+    def _results(self, columns: batch.Columns, paths: list[list[str]], files: list[str]) -> list[TestResult]:
+        cases = batch.Batch(columns, self.writer, self.identify)
+        self.identities.add(cases.ids, cases.groups, cases.heads)
+        return cases.passed(paths, files)
 
     def _result(
         self, passed: TestResult, children: list[Child], status: TestStatus, failure: Failure | None
@@ -308,7 +329,7 @@ class Document:
         self._count_reruns_once()
         ended = self.closed and self.case is None
         return Parsed(
-            tests=_without_teardowns(self.tests) if self.writer == "pytest" else distinct(self.tests),
+            tests=self._distinct(),
             collection_errors=self.broken,
             compile_errors=self.compile,
             reported=self.reported,
@@ -325,6 +346,11 @@ class Document:
         if again and claimed == self.cases + again:
             self.reported["tests"] = self.cases
             self.reported["failed"] = sum(test.status is TestStatus.FAILED for test in self.tests)
+
+    def _distinct(self) -> list[TestResult]:
+        if self.identities.are_distinct():
+            return self.tests
+        return _without_teardowns(self.tests) if self.writer == "pytest" else distinct(self.tests)
 
     def _notes(self, fault: str) -> list[str]:
         notes = [fault] if fault.startswith("the document declares") else []

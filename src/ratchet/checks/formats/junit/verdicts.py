@@ -12,7 +12,7 @@ from ratchet.checks.formats import compiler, recover
 from ratchet.checks.formats.junit import writers
 from ratchet.checks.formats.junit.elements import Child
 from ratchet.checks.formats.text import TAIL_LIMIT, clip, plain
-from ratchet.core.report import Diagnostic, Failure, TestStatus
+from ratchet.core.report import RED, Diagnostic, Failure, TestStatus
 
 AGAIN = {"flakyFailure", "flakyError", "rerunFailure", "rerunError"}
 BAD = {"failure", "error"}
@@ -36,6 +36,14 @@ def status_of(case: dict[str, str], children: list[Child]) -> TestStatus:
     if "error" in names:
         return TestStatus.ERROR
     return TestStatus.FAILED if "failure" in names else by_words(case.get("status", ""), case.get("result", ""))
+
+
+def skipped_of(children: list[Child]) -> tuple[TestStatus, str] | None:
+    """What became of a test, and why, if nothing is told of it but that it was skipped."""
+    if len(children) != 1 or children[0].name != "skipped":
+        return None
+    status = _skipped(children[0].attributes)
+    return None if status in RED else (status, reason_of(children))
 
 
 def _skipped(attributes: dict[str, str]) -> TestStatus:
