@@ -53,7 +53,7 @@ class StoreDesk:
         """Queue it. With a `key`, asking again is not asking for more; for something else it is a Conflict."""
         item = _item(work, key)
         added = self.store.add(item)
-        if key and added.metadata.get(_REQUEST) != item.metadata[_REQUEST]:
+        if key and added.request_key == key and added.metadata.get(_REQUEST) != item.metadata[_REQUEST]:
             raise Conflict(
                 f"the request key {key} was used for another item, {added.id}",
                 hint="a new request needs a new key",
