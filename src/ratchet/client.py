@@ -141,12 +141,13 @@ class Client:
     def events(self, after: str = "", *, run: str = "") -> Generator[Heard, None, None]:
         """Every event once, over any number of lost connections, until the server is away for longer than we wait."""
         while True:
-            for heard in self._listen(after, run):
-                yield heard
-                after = heard.id
+            for place, entry in self._listen(after, run):
+                if entry:
+                    yield Heard(id=place, entry=entry)
+                after = place
 
-    def _listen(self, after: str, run: str) -> Iterator[Heard]:
-        """One connection's worth of events: it ends when the connection does."""
+    def _listen(self, after: str, run: str) -> Iterator[tuple[str, api.LedgerEntry | None]]:
+        """One connection's worth of events, and first the place they come after: it ends when the connection does."""
         link = self._link.another()
         path = _path("/api/events", api.EventsAsk(after=after, run=run))
         response = self._patiently(lambda: link.send("GET", path, b"", self._headers()), once=False)
@@ -291,7 +292,7 @@ class _Link:
             self._open = None
 
 
-def _heard(response: HTTPResponse) -> Iterator[Heard]:
+def _heard(response: HTTPResponse) -> Iterator[tuple[str, api.LedgerEntry | None]]:
     """Only what came whole: an event ends with an empty line."""
     fields: dict[str, str] = {}
     for raw in response:
@@ -301,8 +302,9 @@ def _heard(response: HTTPResponse) -> Iterator[Heard]:
         if line:
             name, _, value = line.partition(": ")
             fields[name] = value
-        elif "data" in fields:
-            yield Heard(id=fields["id"], entry=msgspec.json.decode(fields["data"], type=api.LedgerEntry))
+        elif "id" in fields:
+            data = fields.get("data")
+            yield fields["id"], msgspec.json.decode(data, type=api.LedgerEntry) if data else None
             fields = {}
 
 

@@ -7,6 +7,7 @@ import os
 import secrets
 import time
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from ratchet.core.locks import Blocked
 from ratchet.core.queue import ItemRow, Limits, NoWork, Page
 from ratchet.core.redact import Redactor, secrets_in
 from ratchet.core.repo import RepoKind, repo_kind
+from ratchet.core.retry import DELAYS_S
 from ratchet.core.state import RunState, fold
 from ratchet.errors import Conflict, GitFailed, UsageError
 from ratchet.store import RunRow, Store
@@ -35,13 +37,20 @@ _REQUEST = "request_sha256"
 
 
 class StoreDesk:
-    """Satisfies `core.api.Desk`. `lease_s` is how long a worker may be silent, `limits` hold for who asks for work."""
+    """Satisfies `core.api.Desk`. `lease_s` is how long a worker may be silent, `limits` hold for who asks for work,
+    `retry_s` for who gives it up: whatever holds for workers here holds for those that ask from elsewhere."""
 
     def __init__(
-        self, store: Store, *, lease_s: float = 60.0, limits: Limits | None = None, serves: bool = True
+        self,
+        store: Store,
+        *,
+        lease_s: float = 60.0,
+        limits: Limits | None = None,
+        retry_s: Sequence[float] = DELAYS_S,
+        serves: bool = True,
     ) -> None:
         """One that does not serve has not been up for any time: it was made to look."""
-        self.store, self.lease_s, self.limits = store, lease_s, limits
+        self.store, self.lease_s, self.limits, self.retry_s = store, lease_s, limits, retry_s
         self._began = time.monotonic() if serves else None
 
     def close(self) -> None:
@@ -53,7 +62,7 @@ class StoreDesk:
         """Queue it. With a `key`, asking again is not asking for more; for something else it is a Conflict."""
         item = _item(work, key)
         added = self.store.add(item)
-        if key and added.metadata.get(_REQUEST) != item.metadata[_REQUEST]:
+        if key and added.request_key == key and added.metadata.get(_REQUEST) != item.metadata[_REQUEST]:
             raise Conflict(
                 f"the request key {key} was used for another item, {added.id}",
                 hint="a new request needs a new key",
@@ -111,10 +120,10 @@ class StoreDesk:
         return api.Done()
 
     def fail(self, lease: Lease, ask: api.Fail) -> api.Back:
-        return api.Back(retry=self.store.fail(lease, ask.reason, ask.detail))
+        return api.Back(retry=self.store.fail(lease, ask.reason, ask.detail, delays_s=self.retry_s))
 
     def stuck(self, lease: Lease, ask: api.Stuck) -> api.Back:
-        return api.Back(retry=self.store.stuck(lease, ask.detail))
+        return api.Back(retry=self.store.stuck(lease, ask.detail, delays_s=self.retry_s))
 
     def release(self, lease: Lease) -> api.Done:
         self.store.release(lease)

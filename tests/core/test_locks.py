@@ -57,3 +57,16 @@ def test_one_claim_has_one_spelling_and_none_leaves_the_repository(paths: list[s
         assert any(".." in path or path.startswith("/") for path in paths)
     else:
         assert found == sorted(set(found)) and [normalise(path) for path in found] == found
+
+
+def test_a_claim_as_deep_and_as_wild_as_can_be_is_compared_like_any_other() -> None:
+    deep, wild = "a/" * 2_000, "*a" * 120
+    assert overlap(f"{deep}b", f"{deep}b") and not overlap(f"{deep}b", f"{deep}c")
+    assert overlap(f"**/{deep}b", f"{deep}b") and not overlap(f"{wild}b", f"{wild}c")
+
+
+@pytest.mark.parametrize("path", ["src/a\n../../b", "src/\x1b[2J", "a\0", "a" * 256])
+def test_a_name_that_no_file_of_a_repository_should_have_is_refused(path: str) -> None:
+    """A footprint is kept as lines: a name of two lines would be two claims, the second of them never checked."""
+    with pytest.raises(ValueError, match=r"no path|longer than"):
+        normalise(path)

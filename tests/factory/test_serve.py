@@ -12,9 +12,11 @@ from pathlib import Path
 
 from ratchet.client import Client
 from ratchet.core import api
+from ratchet.core.failure import Reason
 from ratchet.core.item import ItemStatus
 from ratchet.core.lease import Holder
 from ratchet.core.queue import Why
+from ratchet.core.retry import After
 from tests.factory import flood
 from tests.support import RATCHET, git, quick_environment
 
@@ -93,3 +95,24 @@ def test_whoever_asks_a_server_for_work_is_held_by_its_limits(tmp_path: Path) ->
         refused = client.register(holder)
         assert refused.assignment is None and refused.why == Why.WORKERS
         assert client.status().uptime_s > 0
+
+
+def test_whoever_gives_work_up_to_a_server_is_held_by_its_retries(tmp_path: Path) -> None:
+    place = flood.lay_out(tmp_path)
+    holder = Holder(worker="w", machine="m", pid=1, born="1")
+    with (
+        serving(place, "--workers", "0", "--set", "worker.retry_s=[7]") as (_, address),
+        asking(address) as client,
+    ):
+        item = client.add(work(place, "one")).row.item.id
+        given = client.register(holder).assignment
+        assert given
+        again = client.worker(given).fail(Reason.AGENT_CRASHED, "boom").retry
+        assert again and (again.after, again.delay_s) == (After.RETRY, 7)
+        assert client.requeue(item).attempts == 0
+        given = client.register(holder).assignment
+        assert given
+        mine = client.worker(given)
+        assert mine.stuck("?").retry is None
+        again = mine.stuck("?").retry
+        assert again and (again.after, again.delay_s) == (After.RETRY, 7)

@@ -56,6 +56,42 @@ def test_who_listens_from_now_on_hears_only_what_comes(any_served: Served) -> No
     link.close()
 
 
+def test_who_loses_the_connection_before_anything_happened_misses_nothing(any_served: Served) -> None:
+    (lease,) = claim(any_served.store, 1)
+    any_served.store.append(lease, [NOTE])
+
+    def cut_off(client: socket.socket) -> None:
+        """A bad network: it passes on where the stream begins, and no more; then something happens."""
+        with client, socket.create_connection(("127.0.0.1", any_served.port), timeout=10) as server:
+            server.sendall(client.recv(10_000))
+            text = b""
+            while text.count(b"\n\n") < 1:
+                text += server.recv(1_000)
+            client.sendall(text)
+        any_served.store.append(lease, [ev.RunClaimed(worker="meanwhile")])
+
+    def pass_on(client: socket.socket) -> None:
+        with client, socket.create_connection(("127.0.0.1", any_served.port), timeout=10) as server:
+            server.sendall(client.recv(10_000))
+            while text := server.recv(1_000):
+                client.sendall(text)
+                if b"meanwhile" in text:
+                    return
+
+    def relay(listening: socket.socket) -> None:
+        cut_off(listening.accept()[0])
+        pass_on(listening.accept()[0])
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(10)
+        between = threading.Thread(target=relay, args=(listening,))
+        between.start()
+        with Client(f"http://127.0.0.1:{listening.getsockname()[1]}", token=TOKEN, timeout_s=5) as client:
+            heard = next(client.events())
+        between.join()
+    assert heard.entry.data["worker"] == "meanwhile"
+
+
 def test_last_event_id_wins_and_a_wrong_one_is_told(served: Served) -> None:
     (lease,) = claim(served.store, 1)
     served.store.append(lease, [NOTE, NOTE])

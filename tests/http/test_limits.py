@@ -198,6 +198,16 @@ def test_one_open_source_is_one_item(served: Served) -> None:
     assert add(served, **source)["item"]["id"] == add(served, **source)["item"]["id"]
 
 
+def test_one_open_source_is_one_item_whoever_asks_with_whatever_key(any_served: Served) -> None:
+    """The client sends a key with everything: the source still is one piece of work, in other words or not."""
+    source = {"source": "github", "source_ref": "owner/name#1"}
+    there = add(any_served, **source)["item"]["id"]
+    for spec in ("# Do it", "# Do it well"):
+        sent = {"repo": "owner/name", "spec": spec, **source}
+        answer = any_served.ask("POST", "/api/work", sent, headers={"idempotency-key": f"key-{len(spec)}"})
+        assert (answer.status, answer.json["item"]["id"]) == (200, there)
+
+
 # --- moving ------------------------------------------------------------------------------------------------------
 
 

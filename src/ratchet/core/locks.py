@@ -7,6 +7,7 @@ from functools import lru_cache
 import msgspec
 
 PATHS_MAX = 1_000
+NAME_MAX_CHARS = 255
 
 
 class Locked(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,13 +27,15 @@ class Blocked(msgspec.Struct, frozen=True, kw_only=True):
 
 def normalise(path: str) -> str:
     """One spelling for each claim: `./src//a.py` is `src/a.py`, `docs/` is `docs/**`. Raises ValueError."""
-    if not path or "\0" in path or "\\" in path:
+    if not path or "\\" in path or any(char < " " or char == "\x7f" for char in path):
         raise ValueError(f"{path!r} is no path in a repository")
     if path.startswith(("/", "~")) or path[1:2] == ":":
         raise ValueError(f"{path!r} is absolute: locks are on paths in the repository")
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise ValueError(f"{path!r} leaves the repository")
+    if any(len(part) > NAME_MAX_CHARS for part in parts):
+        raise ValueError(f"{path[:40]!r}… has a name longer than any file's")
     if not parts or path.endswith("/"):
         parts.append("**")
     return "/".join(parts)
@@ -47,20 +50,29 @@ def normalised(paths: list[str]) -> list[str]:
 
 def overlap(one: str, other: str) -> bool:
     """Whether some file can belong to both. A path also claims what is below it. In doubt, yes."""
-    return _parts_meet(tuple(one.split("/")), tuple(other.split("/")), exact=True)
+    return _parts_meet(tuple(one.split("/")), tuple(other.split("/")))
+
+
+# Neither of these calls itself: a hostile path may be as deep as it likes, and an error here would stop every claim.
 
 
 @lru_cache(maxsize=65_536)
-def _parts_meet(one: tuple[str, ...], other: tuple[str, ...], *, exact: bool) -> bool:
+def _parts_meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     """`exact` until a `**` was used: only then do we know that what is left lies below the other's path."""
-    if not one or not other:
-        left = one or other
-        return exact or all(part == "**" for part in left)
-    if one[0] == "**":
-        return _parts_meet(one[1:], other, exact=False) or _parts_meet(one, other[1:], exact=False)
-    if other[0] == "**":
-        return _parts_meet(one, other[1:], exact=False) or _parts_meet(one[1:], other, exact=False)
-    return _names_meet(_atoms(one[0]), _atoms(other[0])) and _parts_meet(one[1:], other[1:], exact=exact)
+    ways, seen = [(0, 0, True)], set[tuple[int, int, bool]]()
+    while ways:
+        way = n, m, exact = ways.pop()
+        if way in seen:
+            continue
+        seen.add(way)
+        if n == len(one) or m == len(other):
+            if exact or all(part == "**" for part in one[n:] + other[m:]):
+                return True
+        elif "**" in (one[n], other[m]):
+            ways += [(n + 1, m, False), (n, m + 1, False)]
+        elif _names_meet(_atoms(one[n]), _atoms(other[m])):
+            ways.append((n + 1, m + 1, exact))
+    return False
 
 
 def _atoms(name: str) -> tuple[str, ...]:
@@ -76,10 +88,17 @@ def _atoms(name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=65_536)
 def _names_meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    if not one or not other:
-        return all(atom == "*" for atom in one or other)
-    if one[0] == "*":
-        return _names_meet(one[1:], other) or _names_meet(one, other[1:])
-    if other[0] == "*":
-        return _names_meet(one, other[1:]) or _names_meet(one[1:], other)
-    return (one[0] == other[0] or "?" in (one[0], other[0])) and _names_meet(one[1:], other[1:])
+    ways, seen = [(0, 0)], set[tuple[int, int]]()
+    while ways:
+        way = n, m = ways.pop()
+        if way in seen:
+            continue
+        seen.add(way)
+        if n == len(one) or m == len(other):
+            if all(atom == "*" for atom in one[n:] + other[m:]):
+                return True
+        elif "*" in (one[n], other[m]):
+            ways += [(n + 1, m), (n, m + 1)]
+        elif one[n] == other[m] or "?" in (one[n], other[m]):
+            ways.append((n + 1, m + 1))
+    return False

@@ -17,6 +17,7 @@ from ratchet.surfaces.cli.common import Arguments
 
 if TYPE_CHECKING:
     from ratchet.desk import StoreDesk
+    from ratchet.store import Store
 
 VARIABLE = "RATCHET_SERVER"
 
@@ -37,14 +38,26 @@ def open_desk(arguments: Arguments) -> Iterator[Desk]:
 
 
 def local_desk(arguments: Arguments, *, serves: bool = False) -> StoreDesk:
-    from ratchet.desk import StoreDesk  # noqa: PLC0415 — a command that asks a server needs no store
     from ratchet.process import is_gone  # noqa: PLC0415
     from ratchet.store import open_store  # noqa: PLC0415
 
     folder = root_of(arguments.repo)
     loaded = config.load(folder, flags=arguments.set).config
     store = open_store(places.store_address(loaded, folder), gone=is_gone, aging_s=loaded.aging_s)
-    return StoreDesk(store, lease_s=loaded.lease_s, limits=loaded.limits.counted, serves=serves)
+    return desk_over(store, loaded, serves=serves)
+
+
+def desk_over(store: Store, loaded: config.Config, *, serves: bool) -> StoreDesk:
+    """One that keeps to the configuration, however it was opened."""
+    from ratchet.desk import StoreDesk  # noqa: PLC0415 — a command that asks a server needs no store
+
+    return StoreDesk(
+        store,
+        lease_s=loaded.lease_s,
+        limits=loaded.limits.counted,
+        retry_s=loaded.worker.retry_s,
+        serves=serves,
+    )
 
 
 def root_of(folder: Path) -> Path:

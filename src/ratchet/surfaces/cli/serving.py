@@ -22,7 +22,7 @@ from ratchet.core.item import ItemStatus
 from ratchet.errors import EnvironmentCannot, UsageError
 from ratchet.surfaces import board
 from ratchet.surfaces.cli.common import Arguments, Command, open_factory, say, show, show_json
-from ratchet.surfaces.cli.desk import local_desk, open_desk, root_of, server_argument
+from ratchet.surfaces.cli.desk import desk_over, local_desk, open_desk, root_of, server_argument
 from ratchet.surfaces.paint import Paint, painter
 
 if TYPE_CHECKING:
@@ -65,11 +65,9 @@ def _staff(arguments: Arguments, opened: ExitStack) -> tuple[StoreDesk, Workers 
     """Whoever answers, and whoever works: as many as are configured, unless told otherwise."""
     if arguments.workers == 0:
         return opened.enter_context(closing(local_desk(arguments, serves=True))), None
-    from ratchet.desk import StoreDesk  # noqa: PLC0415
-
     serve_workers = import_module("ratchet.dispatch").serve_workers
     factory = opened.enter_context(open_factory(arguments))
-    desk = StoreDesk(factory.store, lease_s=factory.config.lease_s, limits=factory.config.limits.counted)
+    desk = desk_over(factory.store, factory.config, serves=True)
     if arguments.workers is None:
         arguments.workers = factory.config.worker.count
     return desk, lambda stop: serve_workers(factory, count=arguments.workers, stop=stop, settings=arguments.set)

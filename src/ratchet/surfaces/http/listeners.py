@@ -41,7 +41,8 @@ class Listeners:
         store = self._house.desk.store
         async with self._seat():
             place = _place(after) if after else await self._house.cross(store.feed_end)
-            yield b"retry: 1000\n: you hear what comes after %s\n\n" % (place or START).encode()
+            # Who loses the connection before anything has happened comes back to here, too.
+            yield b"retry: 1000\nid: %s\n\n" % (place or START).encode()
             while not self._house.stopping.is_set():
                 seen = self._moved
                 if told := await self._house.cross(store.feed, place, run=run, limit=PIECE):
