@@ -14,12 +14,13 @@ ROOMS = {
     "files": {"errors"},
     "plugins": set[str](),
     "process": {"core", "errors", "files", "reaper"},
+    "supervision": {"files", "process"},
     "reaper": set[str](),
     "config": {"core", "errors"},
     "store": {"core", "errors", "files", "store"},
-    "workspace": {"core", "errors", "files", "process", "workspace"},
-    "checks": {"core", "errors", "files", "plugins", "process", "checks"},
-    "agents": {"core", "errors", "files", "plugins", "process", "agents"},
+    "workspace": {"core", "errors", "files", "process", "supervision", "workspace"},
+    "checks": {"core", "errors", "files", "plugins", "process", "supervision", "checks"},
+    "agents": {"core", "errors", "files", "plugins", "process", "supervision", "agents"},
     "repository": {"core", "errors", "files", "workspace"},
     "schemas": {"core"},
     "client": {"core", "errors"},
@@ -82,7 +83,7 @@ def test_core_is_pure() -> None:
 
 def test_only_process_starts_or_kills_a_process() -> None:
     for room, path in modules():
-        if room not in ("process", "reaper"):
+        if room not in ("process", "supervision", "reaper"):
             text = path.read_text()
             assert "subprocess" not in text.replace("asyncio.subprocess", ""), path
             assert "os.kill" not in text and "os.fork" not in text, path

@@ -35,9 +35,10 @@ from ratchet.engine import AbortAsked, Hold, Watcher, heard, kept
 from ratchet.errors import LeaseLost, UsageError
 from ratchet.factory import Factory
 from ratchet.places import clones
-from ratchet.process import Children, is_gone, supervise, this_process
+from ratchet.process import Children, is_gone, this_process
 from ratchet.steps import cross
 from ratchet.store import Store, open_store
+from ratchet.supervision import supervise
 
 PAUSE_S, PAUSE_MAX_S = 0.1, 30.0
 AT_ONCE_S = 1.0  # a child that fails sooner than this did not get to work

@@ -1,14 +1,12 @@
-"""The only module that starts or kills a process.
+"""Here, and awaited in `supervision`, is the only place where processes are started or killed.
 
-`supervise` owns a child's whole life: own session, output to a file, TERM, grace, KILL, every descendant reaped.
-`call` is for short helper programs such as git, whose answer is wanted at once. `confined` puts everything supervised
-in its scope into a sandbox: no adapter can forget to. `conversing` is for programs one talks with. `hold` keeps a
-namespace alive until `let_go`.
+`attend` owns a child's whole life, as `supervise` does, for who has nothing else to do. `call` is for short helper
+programs such as git, whose answer is wanted at once. `confined` puts everything supervised in its scope into a sandbox:
+no adapter can forget to. `hold` keeps a namespace alive until `let_go`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import math
 import os
@@ -20,12 +18,12 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Protocol
 
 import msgspec
 
@@ -99,179 +97,8 @@ START_TRIES = 5
 # The command's first act once it is confined (see reaper.py): say so, and go on with the stderr that was kept for it.
 _LAUNCH = ["sh", "-c", f'echo {STARTED.decode().strip()} >&2; exec "$@" 2>&{TRUE_STDERR} {TRUE_STDERR}>&-', "sh"]
 
-Hear = Callable[[bytes], bool]
 
-
-async def supervise(
-    argv: Sequence[str],
-    *,
-    cwd: Path,
-    env: Mapping[str, str],
-    output: Path,
-    errors: Path | None = None,
-    stdin: bytes = b"",
-    timeout_s: float,
-    silence_s: float | None = None,
-    signs: Sequence[Path] = (),
-    grace_s: float = GRACE_S,
-    writable: Sequence[Path] = (),
-    hear: Hear | None = None,
-    started: Callable[[int], None] | None = None,
-) -> Finished:
-    """Run a program to its end or its deadline. On return, also by cancellation, nothing it started is alive.
-
-    Silent is who writes neither to its output nor to `signs`, which are files or folders of files.
-    `writable` are paths besides its folder that it must be able to write, should it be confined.
-    `hear` gets every line of its stdout as it comes, and ends it by answering True; then no more than
-    OUTPUT_MAX_BYTES of its output are kept, and without `errors` its stderr is heard too. `started` is told the pid
-    that all it starts is below.
-    """
-    began = time.monotonic()
-    feed = _stdin_file(stdin)
-    with feed, open_private(output) as out, open_private(errors or output) as err:
-        reaped = await _start(
-            argv, cwd=cwd, env=env, writable=writable, grace_s=grace_s,
-            stdin=feed, stdout=asyncio.subprocess.PIPE if hear else out,
-            stderr=asyncio.subprocess.STDOUT if hear and errors is None else err,
-        )  # fmt: skip
-        if started:
-            started(reaped.process.pid)
-        ear = asyncio.ensure_future(_listen(reaped.process, out, hear)) if hear else None
-        heard = [output, *([errors] if errors else []), *signs]
-        try:
-            why = await _watch(
-                reaped.process, heard, timeout_s=timeout_s, silence_s=silence_s, grace_s=grace_s, ear=ear
-            )
-            await _hear_out(ear)
-            exit_code, survivors = reaped.result()
-        finally:
-            reaped.close()
-            if ear:
-                ear.cancel()
-    return Finished(
-        exit_code=exit_code,
-        duration_s=round(time.monotonic() - began, 3),
-        timed_out=why == "timeout",
-        silent=why == "silence",
-        told=why == "told",
-        survivors=survivors,
-    )
-
-
-LINE_MAX_BYTES = 16 * 1024 * 1024
-OUTPUT_MAX_BYTES = 64 * 1024 * 1024
-_CHUNK_BYTES = 65_536
-_LAST_WORDS_S = 2.0
-
-
-async def _listen(process: asyncio.subprocess.Process, out: IO[bytes], hear: Hear) -> bool:
-    """Keep what fits, hand on each line; of one that is too long nothing is handed on. Says whether to stop."""
-    assert process.stdout
-    begun, size, room = [b""], 0, OUTPUT_MAX_BYTES
-    while chunk := await process.stdout.read(_CHUNK_BYTES):
-        out.write(chunk[:room])
-        out.flush()
-        room = max(0, room - len(chunk))
-        head, *rest = chunk.split(b"\n")
-        size += len(head)
-        if size <= LINE_MAX_BYTES:
-            begun.append(head)
-        if rest:
-            whole = [b"".join(begun)] if size <= LINE_MAX_BYTES else []
-            begun, size = [rest[-1]], len(rest[-1])
-            for line in [*whole, *rest[:-1]]:
-                if hear(line):
-                    return True
-    return 0 < size <= LINE_MAX_BYTES and hear(b"".join(begun))
-
-
-async def _hear_out(ear: asyncio.Future[bool] | None) -> None:
-    """The last words may still be on their way; whoever listens may have broken, and that is not to be hidden."""
-    if ear:
-        await asyncio.wait({ear}, timeout=_LAST_WORDS_S)
-        if ear.done():
-            ear.result()
-
-
-class _Reaped:
-    """A child behind its reaper: both die when the lifeline is let go."""
-
-    def __init__(self, argv: Sequence[str], process: asyncio.subprocess.Process, lifeline: int, result: int) -> None:
-        self.argv, self.process, self._lifeline, self._result = argv, process, lifeline, result
-
-    def result(self) -> tuple[int, int]:
-        return _read_result(self._result, self.argv)
-
-    def close(self) -> None:
-        os.close(self._lifeline)
-        os.close(self._result)
-
-
-@asynccontextmanager
-async def conversing(
-    argv: Sequence[str],
-    *,
-    cwd: Path,
-    env: Mapping[str, str],
-    errors: Path,
-    grace_s: float = GRACE_S,
-    writable: Sequence[Path] = (),
-) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A program to talk with over its stdin and stdout. When the talk is over, nothing it started is alive."""
-    with open_private(errors) as err:
-        reaped = await _start(
-            argv, cwd=cwd, env=env, writable=writable, grace_s=grace_s,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=err,
-        )  # fmt: skip
-    process = reaped.process
-    assert process.stdin and process.stdout
-    try:
-        yield process.stdout, process.stdin
-    finally:
-        process.stdin.close()
-        await asyncio.shield(_stop(process, asyncio.ensure_future(process.wait()), grace_s))
-        reaped.close()
-
-
-async def _start(
-    argv: Sequence[str],
-    *,
-    cwd: Path,
-    env: Mapping[str, str],
-    writable: Sequence[Path],
-    grace_s: float,
-    stdin: IO[bytes] | int,
-    stdout: IO[bytes] | int,
-    stderr: IO[bytes] | int,
-) -> _Reaped:
-    argv, cwd, env, tries = _confine(argv, cwd, env, writable)
-    lifeline_read, lifeline = os.pipe()
-    result, result_write = os.pipe()
-    reaper = _reaper(lifeline_read, result_write, grace_s, tries)
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *reaper,
-            *argv,
-            cwd=cwd,
-            env=dict(env),
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            pass_fds=(lifeline_read, result_write),
-            start_new_session=True,
-            limit=LINE_MAX_BYTES,
-        )
-    except BaseException:
-        os.close(lifeline)
-        os.close(result)
-        raise
-    finally:
-        os.close(lifeline_read)
-        os.close(result_write)
-    return _Reaped(argv, process, lifeline, result)
-
-
-def _confine(
+def confine(
     argv: Sequence[str], cwd: Path, env: Mapping[str, str], writable: Sequence[Path]
 ) -> tuple[Sequence[str], Path, Mapping[str, str], int]:
     confinement = _confinement.get()
@@ -284,11 +111,68 @@ def _confine(
     return wrapped, Path("/"), inside, START_TRIES
 
 
-def _reaper(lifeline: int, result: int, grace_s: float, tries: int) -> list[str]:
-    return [sys.executable, "-I", "-S", str(REAPER), *map(str, (lifeline, result, grace_s, tries)), "--"]
+class Tie:
+    """What ties a reaper to us: the lifeline it dies with, and where it says what came of its child."""
+
+    def __init__(self) -> None:
+        lifeline_read, self._lifeline = os.pipe()
+        self._result, result_write = os.pipe()
+        self.theirs: tuple[int, ...] = (lifeline_read, result_write)
+        self._argv: Sequence[str] = ()
+
+    def __enter__(self) -> Tie:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def reaper(self, argv: Sequence[str], *, grace_s: float, tries: int) -> list[str]:
+        self._argv, told = argv, (*self.theirs, grace_s, tries)
+        return [sys.executable, "-I", "-S", str(REAPER), *map(str, told), "--", *argv]
+
+    def handed_over(self) -> None:
+        for end in self.theirs:
+            os.close(end)
+        self.theirs = ()
+
+    def ended(self, timeout_s: float) -> bool:
+        """Wait so long for what it says: the last thing it does."""
+        poll = select.poll()
+        poll.register(self._result, select.POLLIN)
+        return bool(poll.poll(max(0.0, timeout_s) * 1000))
+
+    def result(self) -> tuple[int, int]:
+        """The child's exit code, and how many outlived it. Raises ProgramMissing, ConfinementFailed."""
+        return _read_result(self._result, self._argv)
+
+    def close(self) -> None:
+        self.handed_over()
+        os.close(self._lifeline)
+        os.close(self._result)
 
 
-def _stdin_file(content: bytes) -> IO[bytes]:
+class Patience:
+    """How long a child may take, and how long it may write nothing to any of the places where it is `heard`."""
+
+    def __init__(self, heard: Sequence[Path], *, timeout_s: float, silence_s: float | None) -> None:
+        self._heard, self._silence_s = heard, silence_s
+        self._deadline, self._began = time.monotonic() + timeout_s, time.time()
+
+    def left(self) -> tuple[float, str]:
+        """So many seconds, and what will have run out then."""
+        timeout = self._deadline - time.monotonic()
+        if not self._silence_s or timeout <= 0:
+            return timeout, "timeout"
+        silence = self._silence_s - (time.time() - max(self._began, _last_heard(self._heard)))
+        return min((timeout, "timeout"), (silence, "silence"))
+
+
+def _last_heard(places: Sequence[Path]) -> float:
+    files = [file for place in places for file in (place.iterdir() if place.is_dir() else [place])]
+    return max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
+
+
+def stdin_file(content: bytes) -> IO[bytes]:
     """A file, not a pipe: a child that never reads its input must not block anyone."""
     if not content:
         return open(os.devnull, "rb")  # noqa: PTH123 — handed to the child, closed by the caller
@@ -303,62 +187,6 @@ def _temporary() -> IO[bytes]:
     import tempfile  # noqa: PLC0415 — only where there is no memfd
 
     return tempfile.TemporaryFile()
-
-
-async def _watch(
-    reaper: asyncio.subprocess.Process,
-    heard: Sequence[Path],
-    *,
-    timeout_s: float,
-    silence_s: float | None,
-    grace_s: float,
-    ear: asyncio.Future[bool] | None = None,
-) -> str:
-    """Wait for the end, the deadline, too long a silence or enough said; says which stopped it."""
-    ended = asyncio.ensure_future(reaper.wait())
-    deadline = time.monotonic() + timeout_s
-    began = time.time()
-    why = ""
-    try:
-        while not ended.done():
-            now = time.monotonic()
-            quiet_s = time.time() - max(began, _last_heard(heard)) if silence_s else 0.0
-            left = min(deadline - now, silence_s - quiet_s if silence_s else deadline - now)
-            if left <= 0:
-                why = "timeout" if now >= deadline else "silence"
-                break
-            if ear and ear.done() and (ear.cancelled() or ear.exception() or ear.result()):
-                why = "told"
-                break
-            waited: set[asyncio.Future[Any]] = {ended, ear} if ear and not ear.done() else {ended}
-            await asyncio.wait(waited, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-        if why:
-            await _stop(reaper, ended, grace_s)
-    finally:
-        if not ended.done():
-            # Cancelled: the caller must not get control back before the tree is dead.
-            await asyncio.shield(_stop(reaper, ended, grace_s))
-    return why
-
-
-def _last_heard(places: Sequence[Path]) -> float:
-    files = [file for place in places for file in (place.iterdir() if place.is_dir() else [place])]
-    return max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
-
-
-async def _stop(reaper: asyncio.subprocess.Process, ended: asyncio.Future[int], grace_s: float) -> None:
-    _signal(reaper, signal.SIGTERM)
-    await asyncio.wait({ended}, timeout=grace_s + 15)
-    if not ended.done():
-        _signal(reaper, signal.SIGKILL)
-        await ended
-
-
-def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    """Not by the library: it first looks whether the child has ended, and takes its end from who waits for it."""
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            os.kill(process.pid, number)
 
 
 def _read_result(result: int, argv: Sequence[str]) -> tuple[int, int]:
@@ -404,21 +232,82 @@ def call(
 
 def attach(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> int:
     """Run a program on our own terminal and return its exit code; what it started dies with it."""
-    argv, cwd, env, tries = _confine(argv, cwd, env, ())
-    lifeline_read, lifeline = os.pipe()
-    result, result_write = os.pipe()
-    command = _reaper(lifeline_read, result_write, GRACE_S, tries)
-    try:
-        with subprocess.Popen(
-            [*command, *argv], cwd=cwd, env=dict(env), pass_fds=(lifeline_read, result_write)
-        ) as reaper:
-            os.close(lifeline_read)
-            os.close(result_write)
+    argv, cwd, env, tries = confine(argv, cwd, env, ())
+    with Tie() as tie:
+        command = tie.reaper(argv, grace_s=GRACE_S, tries=tries)
+        with subprocess.Popen(command, cwd=cwd, env=dict(env), pass_fds=tie.theirs) as reaper:
+            tie.handed_over()
             reaper.wait()
-        return _read_result(result, argv)[0]
-    finally:
-        os.close(lifeline)
-        os.close(result)
+        return tie.result()[0]
+
+
+def attend(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    output: Path,
+    errors: Path | None = None,
+    stdin: bytes = b"",
+    timeout_s: float,
+    silence_s: float | None = None,
+    signs: Sequence[Path] = (),
+    grace_s: float = GRACE_S,
+    writable: Sequence[Path] = (),
+    meanwhile: Callable[[], None] | None = None,
+) -> Finished:
+    """What `supervise` does, without an event loop, which takes longer to load than a child to start.
+
+    `meanwhile` is done once the child is under way.
+    """
+    began = time.monotonic()
+    argv, cwd, env, tries = confine(argv, cwd, env, writable)
+    patience = Patience([output, *([errors] if errors else []), *signs], timeout_s=timeout_s, silence_s=silence_s)
+    with stdin_file(stdin) as feed, open_private(output) as out, open_private(errors or output) as err, Tie() as tie:
+        reaper = subprocess.Popen(
+            tie.reaper(argv, grace_s=grace_s, tries=tries), cwd=cwd, env=dict(env), stdin=feed, stdout=out, stderr=err,
+            pass_fds=tie.theirs, start_new_session=True,
+        )  # fmt: skip
+        tie.handed_over()
+        why = "interrupted"
+        try:
+            if meanwhile:
+                meanwhile()
+            why = _wait(tie, patience)
+        finally:  # also after an interrupt nobody gets control back before the tree is dead
+            if why:
+                reaper.terminate()
+            _outlive(reaper, grace_s)
+        return finished(*tie.result(), began, why)
+
+
+def finished(exit_code: int, survivors: int, began: float, why: str) -> Finished:
+    return Finished(
+        exit_code=exit_code,
+        duration_s=round(time.monotonic() - began, 3),
+        timed_out=why == "timeout",
+        silent=why == "silence",
+        told=why == "told",
+        survivors=survivors,
+    )
+
+
+def _wait(tie: Tie, patience: Patience) -> str:
+    """Until it has ended; else says what ran out."""
+    while True:
+        left, what = patience.left()
+        if left <= 0:
+            return what
+        if tie.ended(left):
+            return ""
+
+
+def _outlive(reaper: subprocess.Popen[bytes], grace_s: float) -> None:
+    try:
+        reaper.wait(grace_s + 15)
+    except subprocess.TimeoutExpired:
+        reaper.kill()
+        reaper.wait()
 
 
 # --- copies of us ---------------------------------------------------------------------------------------------------

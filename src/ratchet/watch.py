@@ -31,9 +31,10 @@ from ratchet.core.watching import Colour, Stage, WatchState
 from ratchet.errors import EnvironmentCannot, GitFailed, UsageError
 from ratchet.files import make_private_dir, make_state_dir
 from ratchet.places import open_workspaces, recipe_of, sandbox_settings
-from ratchet.process import ProgramMissing, confined, supervise, this_process
+from ratchet.process import ProgramMissing, confined, this_process
 from ratchet.steps.work import cross
 from ratchet.suite import Suite, borrow_dependencies, keep
+from ratchet.supervision import supervise
 from ratchet.workspace import Refused
 from ratchet.workspace.changes import Batch, Changes
 from ratchet.workspace.git import git

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 from msgspec.structs import replace
@@ -20,19 +21,37 @@ from ratchet.process import (
     Finished,
     ProgramMissing,
     attach,
+    attend,
     call,
     confined,
-    conversing,
     is_gone,
-    supervise,
     this_process,
 )
+from ratchet.supervision import conversing, supervise
 
 PYTHON = sys.executable
 
 
-def run(tmp_path: Path, *argv: str, timeout_s: float = 30, **options: object) -> Finished:
-    return asyncio.run(_run(tmp_path, *argv, timeout_s=timeout_s, **options))
+class Run(Protocol):
+    def __call__(self, *argv: str, timeout_s: float = 30, **options: Any) -> Finished: ...
+
+
+@pytest.fixture(params=["awaited", "attended"])
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
+    """Both ways to run a child to its end: they are to be the same to it."""
+
+    def awaited(*argv: str, timeout_s: float = 30, **options: Any) -> Finished:
+        return asyncio.run(_run(tmp_path, *argv, timeout_s=timeout_s, **options))
+
+    def attended(*argv: str, timeout_s: float = 30, **options: Any) -> Finished:
+        out = tmp_path / "out"
+        return attend(argv, cwd=tmp_path, env=dict(os.environ), output=out, timeout_s=timeout_s, **options)
+
+    return awaited if request.param == "awaited" else attended
+
+
+def heard_by(tmp_path: Path, *argv: str, **options: Any) -> Finished:
+    return asyncio.run(_run(tmp_path, *argv, **options))
 
 
 async def _run(tmp_path: Path, *argv: str, timeout_s: float = 30, **options: object) -> Finished:
@@ -99,16 +118,16 @@ class Fickle:
         return ["sh", "-c", script, "sh", str(self.count), str(self.failures), *argv], dict(env)
 
 
-def test_a_confinement_that_does_not_start_is_made_again_and_says_nothing(tmp_path: Path) -> None:
+def test_a_confinement_that_does_not_start_is_made_again_and_says_nothing(tmp_path: Path, run: Run) -> None:
     with confined(Fickle(tmp_path, 2)):
-        ended = run(tmp_path, "sh", "-c", "echo hello; echo jail: of ours >&2; exit 1")
+        ended = run("sh", "-c", "echo hello; echo jail: of ours >&2; exit 1")
     assert (ended.exit_code, said(tmp_path)) == (1, "hello\njail: of ours\n")
     assert (tmp_path / "tries").read_text() == "x\n" * 3
 
 
-def test_a_confinement_that_never_starts_is_an_error_and_no_result(tmp_path: Path) -> None:
+def test_a_confinement_that_never_starts_is_an_error_and_no_result(tmp_path: Path, run: Run) -> None:
     with confined(Fickle(tmp_path, 99)), pytest.raises(ConfinementFailed, match="jail: a mount went away"):
-        run(tmp_path, "true")
+        run("true")
     assert (tmp_path / "tries").read_text() == "x\n" * START_TRIES
 
 
@@ -131,67 +150,67 @@ def test_a_program_one_talks_with_has_its_confinement_made_again_too(tmp_path: P
     assert (tmp_path / "errors").read_bytes() == b""
 
 
-def test_a_child_gets_its_input_and_its_output_is_kept(tmp_path: Path) -> None:
-    ended = run(tmp_path, "cat", stdin=b"hello")
+def test_a_child_gets_its_input_and_its_output_is_kept(tmp_path: Path, run: Run) -> None:
+    ended = run("cat", stdin=b"hello")
     assert (ended.exit_code, said(tmp_path)) == (0, "hello")
 
 
-def test_a_childs_exit_code_is_its_own(tmp_path: Path) -> None:
-    assert run(tmp_path, "sh", "-c", "exit 7").exit_code == 7
+def test_a_childs_exit_code_is_its_own(tmp_path: Path, run: Run) -> None:
+    assert run("sh", "-c", "exit 7").exit_code == 7
 
 
-def test_a_child_killed_by_a_signal_says_by_which(tmp_path: Path) -> None:
-    assert run(tmp_path, "sh", "-c", "kill -SEGV $$").signal == signal.SIGSEGV
+def test_a_child_killed_by_a_signal_says_by_which(tmp_path: Path, run: Run) -> None:
+    assert run("sh", "-c", "kill -SEGV $$").signal == signal.SIGSEGV
 
 
-def test_a_program_that_is_not_there_is_an_error_with_its_name(tmp_path: Path) -> None:
+def test_a_program_that_is_not_there_is_an_error_with_its_name(tmp_path: Path, run: Run) -> None:
     with pytest.raises(ProgramMissing, match="no-such-program"):
-        run(tmp_path, "no-such-program")
+        run("no-such-program")
     with pytest.raises(ProgramMissing, match="no-such-program"):
         call(["no-such-program"])
 
 
-def test_a_child_that_ignores_term_is_killed_when_its_time_is_up(tmp_path: Path) -> None:
+def test_a_child_that_ignores_term_is_killed_when_its_time_is_up(tmp_path: Path, run: Run) -> None:
     code = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
-    ended = run(tmp_path, PYTHON, "-c", code, timeout_s=0.5, grace_s=0.2)
+    ended = run(PYTHON, "-c", code, timeout_s=0.5, grace_s=0.2)
     assert ended.timed_out and ended.signal == signal.SIGKILL
 
 
-def test_a_child_that_minds_term_ends_itself_within_its_grace(tmp_path: Path) -> None:
+def test_a_child_that_minds_term_ends_itself_within_its_grace(tmp_path: Path, run: Run) -> None:
     code = "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.05; done"
-    ended = run(tmp_path, "sh", "-c", code, timeout_s=0.5)
+    ended = run("sh", "-c", code, timeout_s=0.5)
     assert ended.timed_out and ended.exit_code == 3 and "bye" in said(tmp_path)
 
 
-def test_a_daemon_that_left_its_session_dies_with_the_step(tmp_path: Path) -> None:
-    ended = run(tmp_path, PYTHON, "-c", DAEMON, str(tmp_path / "pid"))
+def test_a_daemon_that_left_its_session_dies_with_the_step(tmp_path: Path, run: Run) -> None:
+    ended = run(PYTHON, "-c", DAEMON, str(tmp_path / "pid"))
     assert ended.exit_code == 0 and ended.survivors >= 1
     assert not alive(int((tmp_path / "pid").read_text()))
 
 
-def test_children_that_fork_while_being_killed_are_all_gone(tmp_path: Path) -> None:
+def test_children_that_fork_while_being_killed_are_all_gone(tmp_path: Path, run: Run) -> None:
     # A child that outlives its sleep must not go on with the loop: it would fork 40 more.
     child = "os.setsid(); print(os.getpid(), flush=True); time.sleep(600); os._exit(0)"
     code = f"import os, time\nfor _ in range(40):\n    if os.fork() == 0:\n        {child}\n"
-    ended = run(tmp_path, PYTHON, "-c", code)
+    ended = run(PYTHON, "-c", code)
     assert ended.survivors > 0
     assert [pid for pid in said(tmp_path).split() if alive(int(pid))] == []
 
 
-def test_a_silent_child_is_stopped_and_a_talking_one_is_not(tmp_path: Path) -> None:
-    quiet = run(tmp_path, "sleep", "600", silence_s=0.3)
+def test_a_silent_child_is_stopped_and_a_talking_one_is_not(tmp_path: Path, run: Run) -> None:
+    quiet = run("sleep", "600", silence_s=0.3)
     assert quiet.silent and not quiet.timed_out
     talking = "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.1; done"
-    assert run(tmp_path, "sh", "-c", talking, silence_s=0.6).exit_code == 0
+    assert run("sh", "-c", talking, silence_s=0.6).exit_code == 0
 
 
-def test_a_flood_of_output_goes_to_the_file_and_not_into_memory(tmp_path: Path) -> None:
-    ended = run(tmp_path, "sh", "-c", "head -c 50000000 /dev/zero")
+def test_a_flood_of_output_goes_to_the_file_and_not_into_memory(tmp_path: Path, run: Run) -> None:
+    ended = run("sh", "-c", "head -c 50000000 /dev/zero")
     assert ended.exit_code == 0 and (tmp_path / "out").stat().st_size == 50_000_000
 
 
-def test_a_child_that_never_reads_a_large_input_does_not_block(tmp_path: Path) -> None:
-    assert run(tmp_path, "true", stdin=b"x" * 10_000_000).exit_code == 0
+def test_a_child_that_never_reads_a_large_input_does_not_block(tmp_path: Path, run: Run) -> None:
+    assert run("true", stdin=b"x" * 10_000_000).exit_code == 0
 
 
 def test_cancelling_leaves_nobody_behind(tmp_path: Path) -> None:
@@ -208,11 +227,29 @@ def test_cancelling_leaves_nobody_behind(tmp_path: Path) -> None:
     assert not alive(asyncio.run(cancelled()))
 
 
+def test_who_is_interrupted_while_attending_a_child_leaves_nobody_behind(tmp_path: Path) -> None:
+    def interrupt() -> None:
+        asyncio.run(until(tmp_path / "pid"))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        attend(
+            [PYTHON, "-c", DAEMON + "time.sleep(600)", str(tmp_path / "pid")],
+            cwd=tmp_path,
+            env=dict(os.environ),
+            output=tmp_path / "out",
+            timeout_s=60,
+            grace_s=0.2,
+            meanwhile=interrupt,
+        )
+    assert not alive(int((tmp_path / "pid").read_text()))
+
+
 def test_when_the_factory_is_killed_its_children_die_too(tmp_path: Path) -> None:
     factory = f"""
 import asyncio, os, sys
 from pathlib import Path
-from ratchet.process import supervise
+from ratchet.supervision import supervise
 asyncio.run(supervise([sys.executable, "-c", {DAEMON + "time.sleep(600)"!r}, "pid"], cwd=Path({str(tmp_path)!r}),
     env=dict(os.environ), output=Path({str(tmp_path)!r}) / "out", timeout_s=600))
 """
@@ -246,7 +283,7 @@ def keep_in(heard: list[bytes]) -> Callable[[bytes], bool]:
 def test_lines_are_heard_whole_and_in_order_and_all_output_is_kept(tmp_path: Path) -> None:
     heard: list[bytes] = []
     print_them = "import sys\nfor n in range(5000): print(n, 'x' * (n % 300))\nsys.stdout.write('no newline')"
-    run(tmp_path, PYTHON, "-c", print_them, hear=keep_in(heard))
+    heard_by(tmp_path, PYTHON, "-c", print_them, hear=keep_in(heard))
     assert b"\n".join(heard).decode() == said(tmp_path)
     assert (len(heard), heard[-1]) == (5001, b"no newline")
 
@@ -255,20 +292,20 @@ def test_what_a_child_said_that_ends_without_waiting_for_us_is_heard(tmp_path: P
     """As Node's programs do: what does not fit into the pipe at once is lost with them."""
     heard: list[bytes] = []
     hasty = "import os; os.set_blocking(1, False); os.write(1, b'x' * 900_000 + b'\\n')"
-    run(tmp_path, PYTHON, "-c", hasty, hear=keep_in(heard))
+    heard_by(tmp_path, PYTHON, "-c", hasty, hear=keep_in(heard))
     assert [len(line) for line in heard] == [900_000]
 
 
 def test_a_line_without_end_is_kept_and_not_handed_on(tmp_path: Path) -> None:
     heard: list[bytes] = []
     flood = "import sys\nfor _ in range(40): sys.stdout.write('x' * 2**19)\nprint()\nprint('after')"
-    run(tmp_path, PYTHON, "-c", flood, hear=keep_in(heard))
+    heard_by(tmp_path, PYTHON, "-c", flood, hear=keep_in(heard))
     assert heard == [b"after"]
     assert (tmp_path / "out").stat().st_size == 40 * 2**19 + len("\nafter\n")
 
 
 def test_who_has_heard_enough_ends_the_child(tmp_path: Path) -> None:
-    ended = run(tmp_path, "sh", "-c", "echo one; echo two; sleep 600", hear=lambda line: line == b"two")
+    ended = heard_by(tmp_path, "sh", "-c", "echo one; echo two; sleep 600", hear=lambda line: line == b"two")
     assert ended.told and not ended.timed_out
 
 
@@ -277,7 +314,7 @@ def test_a_listener_that_breaks_is_not_hidden_and_leaves_no_child(tmp_path: Path
         raise ValueError("the listener broke")
 
     with pytest.raises(ValueError, match="the listener broke"):
-        run(tmp_path, "sh", "-c", "echo $$; exec sleep 600", hear=broken)
+        heard_by(tmp_path, "sh", "-c", "echo $$; exec sleep 600", hear=broken)
     assert not alive(int(said(tmp_path)))
 
 

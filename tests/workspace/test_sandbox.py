@@ -13,7 +13,8 @@ import pytest
 
 from ratchet.core.roles import Role, Scope, Writes
 from ratchet.errors import EnvironmentCannot
-from ratchet.process import Confinement, Finished, ProgramMissing, confined, supervise
+from ratchet.process import Confinement, Finished, ProgramMissing, confined
+from ratchet.supervision import supervise
 from ratchet.workspace.limits import Bounds, Group
 from ratchet.workspace.registry import Workspaces
 from ratchet.workspace.sandbox import Sandboxes, Settings, role_paths, why_not

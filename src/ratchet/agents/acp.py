@@ -19,7 +19,8 @@ from ratchet.agents.hearing import Hearing
 from ratchet.agents.native import Program, Setting, make_homes, make_place, present, split_handle
 from ratchet.agents.undertone import Undertone, errors_of, tail
 from ratchet.errors import UsageError
-from ratchet.process import contained, conversing
+from ratchet.process import contained
+from ratchet.supervision import conversing
 
 # Whose login, variables and folders a bridge uses.
 _KIN = {"claude-agent-acp": "claude", "claude-code-acp": "claude", "codex-acp": "codex"}

@@ -37,7 +37,8 @@ from ratchet.agents.native import handle
 from ratchet.agents.workfiles import Inside, LeadsOutside
 from ratchet.core.failure import Reason
 from ratchet.process import Finished as Ended
-from ratchet.process import ProgramMissing, contained, supervise
+from ratchet.process import ProgramMissing, contained
+from ratchet.supervision import supervise
 
 __all__ = ["Conversation", "RequestError"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from ratchet.agents import Ask, Failed, Finished, Outcome, Tell, Text
 from ratchet.core.failure import Reason
 from ratchet.errors import UsageError
-from ratchet.process import supervise
+from ratchet.supervision import supervise
 
 _ANSWER_BYTES = 64_000
 

@@ -18,7 +18,7 @@ import msgspec
 from ratchet.agents.faults import stamp
 from ratchet.agents.line import lines
 from ratchet.core import wire
-from ratchet.process import conversing
+from ratchet.supervision import conversing
 
 SILENCE_S = 30.0  # a program at work says at least that it lives
 END_S = 10.0

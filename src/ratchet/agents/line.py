@@ -37,7 +37,7 @@ from ratchet.core import wire
 from ratchet.core.failure import Reason
 from ratchet.core.receipt import Usage
 from ratchet.files import open_private
-from ratchet.process import conversing
+from ratchet.supervision import conversing
 
 LOG_MAX_BYTES = 16 * 1024 * 1024
 _CHUNK_BYTES = 65_536

@@ -24,7 +24,8 @@ from ratchet.agents.versions import Tested, version_of
 from ratchet.core.failure import Reason
 from ratchet.core.receipt import Usage
 from ratchet.errors import UsageError
-from ratchet.process import Finished, contained, supervise, youngest_below
+from ratchet.process import Finished, contained, youngest_below
+from ratchet.supervision import supervise
 
 LOOK_EVERY_S = 5.0
 AT_ONCE_S = 1.0  # a word is heard a little after it was said, and what it announced may have begun by then

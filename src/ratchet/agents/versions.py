@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from ratchet.errors import RatchetError
-from ratchet.process import supervise
+from ratchet.supervision import supervise
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)+")
 _ANSWER_S = 10.0

@@ -20,7 +20,8 @@ from ratchet.checks.paths import relative
 from ratchet.checks.project import Project
 from ratchet.checks.registry import runner
 from ratchet.core.report import Report, ReportStatus, TestResult, conclude, merge, names_running
-from ratchet.process import Finished, ProgramMissing, supervise
+from ratchet.process import Finished, ProgramMissing
+from ratchet.supervision import supervise
 
 COMMAND = "command"
 _TAIL_BYTES = 8_000

@@ -17,7 +17,8 @@ import msgspec
 
 from ratchet.checks.impact import CONFIGURATION
 from ratchet.files import open_private
-from ratchet.process import REAPER, Finished, supervise
+from ratchet.process import REAPER, Finished
+from ratchet.supervision import supervise
 
 _LIFE_S = 30 * 86_400.0
 _READY_S, _STOP_S = 60.0, 20.0

@@ -22,11 +22,12 @@ from ratchet.core.report import ReportStatus
 from ratchet.core.roles import Role, Writes
 from ratchet.core.verdict import Decision, read_review
 from ratchet.core.workflow import Act
-from ratchet.process import ProgramMissing, confined, supervise
+from ratchet.process import ProgramMissing, confined
 from ratchet.steps.asking import ask
 from ratchet.steps.conversing import Variant
 from ratchet.steps.testing import report_in
 from ratchet.steps.work import Doing, Work, cross, fresh
+from ratchet.supervision import supervise
 
 MUTANTS_MAX = 8
 SAID_MAX_BYTES = 200_000

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ratchet.core import events as ev
-from ratchet.process import confined, supervise
+from ratchet.process import confined
 from ratchet.steps.work import Doing, Done, Work, clip, cross, fresh
+from ratchet.supervision import supervise
 
 
 async def check_task(work: Work, doing: Doing) -> Done:

@@ -26,9 +26,10 @@ from ratchet.core.report import GREEN, RED
 from ratchet.errors import Conflict, EnvironmentCannot, GitFailed, UsageError
 from ratchet.files import write_durably
 from ratchet.places import clones, open_workspaces, recipe_of, sandbox_settings, user_state
-from ratchet.process import Finished, ProgramMissing, confined, supervise
+from ratchet.process import Finished, ProgramMissing, confined
 from ratchet.steps.work import cross
 from ratchet.suite import Choice, Outcome, borrow_dependencies
+from ratchet.supervision import supervise
 from ratchet.workbench.placing import place
 from ratchet.workbench.records import Records, in_s, in_use
 from ratchet.workbench.testing import BenchSuite

@@ -18,8 +18,9 @@ from ratchet import config, repository
 from ratchet.config import Config
 from ratchet.errors import EnvironmentCannot, UsageError
 from ratchet.places import open_workspaces, recipe_of, sandbox_settings
-from ratchet.process import attach, confined, holder_of, supervise
+from ratchet.process import attach, confined, holder_of
 from ratchet.store.sqlite import stamp
+from ratchet.supervision import supervise
 from ratchet.surfaces.cli.common import Arguments, Command, say, show, show_json
 from ratchet.workspace import Refused
 from ratchet.workspace.registry import Listing, Workspaces
