@@ -17,6 +17,7 @@ env: $(STAMP)
 $(STAMP): $(NEEDS)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	@$(BIN)/python -m compileall -q src # a start takes three times as long where Python may not write these itself
 	@touch $@
 
 demo: env

@@ -16,19 +16,16 @@ import msgspec
 
 from ratchet import config
 from ratchet.checks import Target
-from ratchet.checks.affected import affected
 from ratchet.checks.detect import detect
 from ratchet.checks.inventory import heard, missing, without
 from ratchet.checks.project import Project
-from ratchet.checks.run import TestRun, allowed_environment
+from ratchet.checks.run import Perform, TestRun, allowed_environment, awaited
 from ratchet.core.compare import Delta, compare
 from ratchet.core.flaky import History, remember, settle
-from ratchet.core.packet import changed_lines
 from ratchet.core.report import RED, Report, ReportStatus, TestResult, TestStatus, broken, merge
 from ratchet.core.watching import Known
 from ratchet.errors import EnvironmentCannot, GitFailed, NoTests, UsageError
 from ratchet.files import make_private_dir, make_state_dir
-from ratchet.places import open_workspaces, recipe_of, user_state
 from ratchet.process import ProgramMissing, this_process
 from ratchet.workspace import Refused
 from ratchet.workspace.git import git, text
@@ -102,18 +99,20 @@ class Suite:
             top = make_state_dir(self.repo)
             inside = self.folder.relative_to(self.repo).as_posix()
             return make_private_dir(top / "tests" / ("all" if inside == "." else _slug(inside)))
+        from ratchet.places import user_state  # noqa: PLC0415 — brings all there is about workspaces
+
         return make_private_dir(user_state() / "tests" / _slug(str(self.folder)))
 
     # --- running ---------------------------------------------------------------------------------------------
 
-    async def run(self, choice: Choice, *, timeout_s: float | None = None) -> Outcome:
+    async def run(self, choice: Choice, *, timeout_s: float | None = None, perform: Perform = awaited) -> Outcome:
         targets = self.targets()
         if not targets:
             raise NoTests(
                 f"no tests were found in {self.folder}",
                 hint='say how to run them: [test] command = "…" in ratchet.toml, or --set test.command=…',
             )
-        last = self.last()
+        last = self.last() if choice.ids or choice.failed else None
         only = self._chosen(choice, targets, last)
         log = make_private_dir(self.state) / "last.log"
         log.unlink(missing_ok=True)
@@ -123,6 +122,7 @@ class Suite:
             silence_s=self.config.test.silence_s,
             env=self.environment(),
             only=only,
+            perform=perform,
         )
         if not only and (why := _idle(choice, last)):
             report = Report(runner="none", status=ReportStatus.NO_TESTS, notes=[why])
@@ -147,6 +147,8 @@ class Suite:
             red = [test for test in last.tests if test.status in RED] if last and not broken(last) else []
             return _by_target([test.id for test in red], targets, last)
         if choice.affected:
+            from ratchet.checks.affected import affected  # noqa: PLC0415 — rarely asked for
+
             return affected(self.folder, targets, self._changed(choice.since))
         return {}
 
@@ -164,6 +166,8 @@ class Suite:
         """The uncommitted changes, or the last commit when there are none: which lines of which file."""
         if not self.repo:
             return {}
+        from ratchet.core.packet import changed_lines  # noqa: PLC0415 — only where something failed
+
         for since in ("HEAD", "HEAD~1"):
             try:
                 out = git("diff", "--no-ext-diff", "--no-color", "-U0", "--relative", since, "--", cwd=self.folder)
@@ -222,6 +226,8 @@ class Suite:
     @contextmanager
     def _workspace(self, commit: str) -> Iterator[Path]:
         assert self.repo
+        from ratchet.places import open_workspaces, recipe_of  # noqa: PLC0415 — all there is about workspaces
+
         slug, workspaces = f"test-{secrets.token_hex(4)}", open_workspaces(self.config)
         wanted = self.config.workspace
         made = workspaces.create(
@@ -336,8 +342,7 @@ def keep(path: Path, content: bytes) -> None:
 
 def _repository(folder: Path) -> Path | None:
     try:
-        root = Path(text("rev-parse", "--show-toplevel", cwd=folder))
-        text("rev-parse", "--verify", "HEAD^{commit}", cwd=root)
+        root = Path(text("rev-parse", "--show-toplevel", "HEAD^{commit}", cwd=folder).rpartition("\n")[0])
     except (GitFailed, ProgramMissing):
         return None
     return root

@@ -11,8 +11,9 @@ import pytest
 
 from ratchet.checks import registry
 from ratchet.checks.detect import detect
+from ratchet.checks.project import Project
 from ratchet.core.report import ReportStatus
-from ratchet.core.roles import Role, Scope
+from ratchet.core.roles import Role, Scope, matches
 from ratchet.errors import ConfigError
 from tests.checks.support import run, statuses
 
@@ -149,3 +150,13 @@ def test_scripts_that_call_scripts_lead_to_the_runner(
     (tmp_path / "package.json").write_text(json.dumps({"scripts": scripts}))
     (target,) = detect(tmp_path)
     assert (target.runner, target.command) == (runner, command)
+
+
+_GLOBS = ["**/*.py", "*.py", "**/test_*.py", "**/test.py", "test.py", "t*t.py", "**/*", "*", "a/*.py", "a/**", "?.py"]
+
+
+@pytest.mark.parametrize("pattern", _GLOBS)
+def test_names_that_are_looked_up_are_those_that_the_glob_matches(tmp_path: Path, pattern: str) -> None:
+    paths = ["test.py", "tt.py", "t.py", "test_a.py", "a/test.py", "a/test_b.py", "a/b/x.py", "a/b/test_.txt", "ab.txt"]
+    lay(tmp_path, dict.fromkeys(paths, ""))
+    assert set(Project(tmp_path).named(pattern)) == {path for path in paths if matches(path, pattern)}

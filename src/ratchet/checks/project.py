@@ -31,6 +31,10 @@ _FILES_MAX = 50_000
 _READ_MAX = 200_000
 
 
+def _is_between(head: str, name: str, tail: str) -> bool:
+    return len(name) >= len(head) + len(tail) and name.startswith(head) and name.endswith(tail)
+
+
 class Project:
     """Paths are relative to the folder, in POSIX form."""
 
@@ -62,8 +66,26 @@ class Project:
 
     def named(self, *patterns: str) -> Iterator[str]:
         """The files whose path matches a glob, shallowest first."""
-        hits = [path for path in self.files if any(matches(path, pattern) for pattern in patterns)]
+        hits = {path for pattern in patterns for path in self._matching(pattern)}
         yield from sorted(hits, key=lambda path: (path.count("/"), path))
+
+    def _matching(self, pattern: str) -> list[str]:
+        """Detection asks for a hundred names: those of the usual shapes are looked up, and no expression is made."""
+        name = pattern.removeprefix("**/")
+        if "/" in name or "?" in name or name.count("*") > 1:
+            return [path for path in self.files if matches(path, pattern)]
+        head, star, tail = name.partition("*")
+        names = self._by_name
+        alike = [other for other in names if _is_between(head, other, tail)] if star else [name]
+        found = [path for other in alike for path in names.get(other, ())]
+        return found if name != pattern else [path for path in found if "/" not in path]
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for path in self.files:
+            found.setdefault(path.rpartition("/")[2], []).append(path)
+        return found
 
     def inside(self, root: str) -> list[str]:
         return self.files if root == "." else [path for path in self.files if path.startswith(f"{root}/")]

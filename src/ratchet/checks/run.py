@@ -6,13 +6,13 @@ import os
 import re
 import secrets
 import tempfile
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from ratchet.checks import Results, Runner, Session, Step, Target, tools
+from ratchet.checks import Results, Runner, Session, Step, Target
 from ratchet.checks.bodies import with_bodies
 from ratchet.checks.formats import Parsed
 from ratchet.checks.inventory import complete
@@ -21,8 +21,8 @@ from ratchet.checks.project import Project
 from ratchet.checks.registry import runner
 from ratchet.core.report import Report, ReportStatus, TestResult, conclude, merge, names_running
 from ratchet.process import Finished, ProgramMissing
-from ratchet.supervision import supervise
 
+T = TypeVar("T")
 COMMAND = "command"
 _TAIL_BYTES = 8_000
 # What a test process gets from our environment. Secrets of the factory and of agents are not on the list.
@@ -63,6 +63,22 @@ class Perform(Protocol):
     ) -> Awaitable[Finished]: ...
 
 
+async def awaited(argv: Sequence[str], **how: Any) -> Finished:
+    from ratchet.supervision import supervise  # noqa: PLC0415 — brings the event loop, which takes long to load
+
+    return await supervise(argv, **how)
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """The answer of a coroutine that has nothing to wait for, because what it awaits is done when it is asked for."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        answer: T = done.value
+        return answer
+    raise AssertionError("it waits, and there is no event loop")
+
+
 class TestRun(msgspec.Struct, frozen=True, kw_only=True):
     """Satisfies `Checks`: every target is run, and the report is theirs together.
 
@@ -76,13 +92,15 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str]
     only: dict[str, list[TestResult]] = {}
     channels: str = ""
-    perform: Perform = supervise
+    perform: Perform = awaited
 
     async def run(self, folder: Path, *, log: Path, env: Mapping[str, str] | None = None) -> Report:
         tests = msgspec.structs.replace(self, env={**self.env, **env}) if env else self
         return merge(await tests.run_each(folder, log=log))
 
     def tools(self, folder: Path) -> dict[str, str]:
+        from ratchet.checks import tools  # noqa: PLC0415 — who only runs tests does not ask
+
         return tools.digests(self.targets, folder)
 
     async def run_each(self, folder: Path, *, log: Path) -> list[Report]:

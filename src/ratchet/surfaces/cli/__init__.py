@@ -7,7 +7,6 @@ Exit codes: 0 yes; 1 the answer is no; 2 usage or configuration; 3 the environme
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import sys
 from collections.abc import Sequence
@@ -73,9 +72,16 @@ def main(argv: Sequence[str]) -> int:
         say(f"ratchet: {error.strerror or error}{f': {error.filename}' if error.filename else ''}")
         say("  hint: check that there is room and that you may write there; `ratchet doctor` looks around")
         return 3
-    except (KeyboardInterrupt, asyncio.CancelledError):
+    except _interrupts():
         say("interrupted")
         return 130
+
+
+def _interrupts() -> tuple[type[BaseException], ...]:
+    """Asked for only when something was raised: whoever was cancelled has loaded this long ago."""
+    from asyncio import CancelledError  # noqa: PLC0415 — as long to load as all the rest of a quick command
+
+    return KeyboardInterrupt, CancelledError
 
 
 def _nobody_listens() -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -50,6 +49,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
     """Run to the end; SIGTERM stops it as tidily as Ctrl-C does."""
+    import asyncio  # noqa: PLC0415 — long to load, and `test` goes without
 
     async def interruptible() -> T:
         task = asyncio.current_task()

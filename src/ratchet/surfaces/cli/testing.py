@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 import time
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from ratchet import config
-from ratchet.core.packet import packet
+from ratchet.checks.run import at_once
 from ratchet.core.report import RED, Report, ReportStatus, broken
 from ratchet.errors import NoTests, UsageError
+from ratchet.process import Finished, attend
 from ratchet.suite import Choice, Outcome, Suite
 from ratchet.surfaces.cli.common import Arguments, Command, say, show, show_json
-from ratchet.surfaces.paint import painter
-from ratchet.surfaces.results import again, view
 
 _EXIT = """exit codes: 0 all tests passed, or --failed or --affected left none to run; 1 something failed;
 2 no tests, or a wrong call; 3 the tests cannot be run"""
@@ -38,7 +39,7 @@ def test(arguments: Arguments) -> int:
     )
     began_ms = round(time.time() * 1000)
     try:
-        outcome = asyncio.run(suite.run(choice, timeout_s=arguments.timeout))
+        outcome = at_once(suite.run(choice, timeout_s=arguments.timeout, perform=_attended))
     except NoTests as error:
         if arguments.json:
             show_json(Report(runner="none", status=ReportStatus.NO_TESTS, notes=[error.message]))
@@ -49,6 +50,16 @@ def test(arguments: Arguments) -> int:
         say(f"{len(outcome.known)} failures are known from now on")
     _print(outcome, arguments)
     return exit_code(outcome, forgive=arguments.baseline or arguments.save_baseline)
+
+
+async def _attended(argv: Sequence[str], **how: Any) -> Finished:
+    return attend(argv, **how, meanwhile=_load_the_rest)
+
+
+def _load_the_rest() -> None:
+    """While the tests start: what is needed when they have ended."""
+    import_module("ratchet.core.compare")
+    import_module("ratchet.surfaces.results")
 
 
 def open_suite(arguments: Arguments) -> Suite:
@@ -112,6 +123,10 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _print(outcome: Outcome, arguments: Arguments) -> None:
+    from ratchet.core.packet import packet  # noqa: PLC0415 — see `_load_the_rest`
+    from ratchet.surfaces.paint import painter  # noqa: PLC0415
+    from ratchet.surfaces.results import again, view  # noqa: PLC0415
+
     if arguments.json:
         show_json(outcome.report)
     elif arguments.packet:

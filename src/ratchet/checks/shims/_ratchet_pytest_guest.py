@@ -1,0 +1,298 @@
+"""A guest in the user's pytest: writes what happens as JSON lines to the file named by _RATCHET_REPORT.
+
+It is loaded from outside with `-p`, imports only what pytest has loaded anyway, and must never break the host.
+"""
+
+import json
+import os
+import time
+
+import pytest
+
+_LIMIT = 20_000
+_out = None
+_comparison = None
+_root = ""
+_nonce = ""
+_quiet = {}  # how long the phases took that passed and were not told
+_told = set()  # tests of which something else was told
+_called = set()  # tests that are in between, and were not only set up
+
+
+_encode = json.JSONEncoder(default=str).encode
+
+
+def _say(record):
+    if _out is not None:
+        try:
+            _out.write(_encode(record) + "\n")
+            _out.flush()
+        except Exception:
+            pass
+
+
+def _clip(text):
+    text = str(text)
+    return text if len(text) <= _LIMIT else text[:_LIMIT] + f"… ({len(text)} characters)"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config):
+    """The first session of the process is the one we were asked about; a plugin's tests start others inside of it."""
+    global _out, _root, _nonce
+    _root = _root or str(config.rootpath)
+    path = os.environ.pop("_RATCHET_REPORT", "")
+    if path and not hasattr(config, "workerinput"):
+        _nonce = os.environ.pop("_RATCHET_NONCE", "")
+        _leave_children_alone()
+        _out = open(path, "a", encoding="utf-8", errors="backslashreplace")
+        _say({"kind": "start", "nonce": _nonce, "version": pytest.__version__, "root": _root})
+        config.pluginmanager.register(_Guest(), "_ratchet_guest")
+        if os.environ.pop("_RATCHET_PART", ""):
+            _ask_no_coverage(config)
+
+
+def _ask_no_coverage(config):
+    """A part of the tests cannot cover what all of them must."""
+    coverage = config.pluginmanager.getplugin("_cov")
+    if hasattr(getattr(coverage, "options", None), "cov_fail_under"):
+        coverage.options.cov_fail_under = 0
+
+
+def _short_of_coverage(config):
+    """What pytest-cov says, where the run fails for it and no test did."""
+    try:
+        coverage = config.pluginmanager.getplugin("_cov")
+        wanted, found = coverage.options.cov_fail_under, coverage.cov_total
+        if wanted and found is not None and found < wanted:
+            return f"required test coverage of {wanted:g}% not reached: total coverage is {found:.2f}%"
+    except Exception:
+        pass
+    return ""
+
+
+def _leave_children_alone():
+    """A pytest that a test starts must behave as if nobody listened."""
+    theirs = os.environ.get("PYTEST_ADDOPTS", "").partition("-p _ratchet_pytest")[0].strip()
+    if theirs:
+        os.environ["PYTEST_ADDOPTS"] = theirs
+    else:
+        os.environ.pop("PYTEST_ADDOPTS", None)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report(collector):
+    outcome = yield
+    try:
+        report = outcome.get_result()
+        call = getattr(report, "call", None)
+        if report.failed and call is not None and call.excinfo is not None:
+            report._ratchet = _broken(call.excinfo)
+    except Exception:
+        pass
+
+
+def _broken(excinfo):
+    value = excinfo.value
+    # pytest wraps what an import raised in CollectError: the cause is what a person needs.
+    while value.__cause__ is not None:
+        value = value.__cause__
+    if isinstance(value, SyntaxError):
+        return {
+            "type": type(value).__name__,
+            "message": _clip(value.msg),
+            "line": value.lineno or 0,
+            "column": value.offset or 0,
+        }
+    frames = _frames(value.__traceback__)
+    line = frames[-1]["line"] if frames else 0
+    return {"type": type(value).__name__, "message": _clip(value), "line": line, "frames": frames}
+
+
+def pytest_assertrepr_compare(config, op, left, right):
+    global _comparison
+    try:
+        _comparison = (op, _clip(repr(left)), _clip(repr(right)))
+    except Exception:
+        _comparison = None
+
+
+@pytest.hookimpl(hookwrapper=True, trylast=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    if call.excinfo is not None:
+        try:
+            report = outcome.get_result()
+            report._ratchet = {"raised": True}
+            report._ratchet.update(_failure(call.excinfo))
+        except Exception:
+            pass
+
+
+def _failure(excinfo):
+    global _comparison
+    value = excinfo.value
+    failure = {"type": type(value).__name__, "message": _clip(value), "frames": _frames(excinfo.tb)}
+    if _comparison is not None and isinstance(value, AssertionError):
+        op, left, right = _comparison
+        # `assert actual == expected` is how nearly everybody writes it; the operator is kept so nobody has to guess.
+        failure.update(operator=op, actual=left, expected=right)
+    else:
+        failure.update(_unittest_values(excinfo.tb) or _doctest_values(value))
+    _comparison = None
+    return failure
+
+
+def _unittest_values(tb):
+    """What `assertEqual` and its family compared, from their own variables."""
+    while tb is not None:
+        code = tb.tb_frame.f_code
+        if code.co_filename.endswith(("unittest/case.py", "unittest\\case.py")) and code.co_name.startswith("assert"):
+            known = tb.tb_frame.f_locals
+            if "first" in known and "second" in known:
+                return {
+                    "operator": code.co_name,
+                    "actual": _clip(repr(known["first"])),
+                    "expected": _clip(repr(known["second"])),
+                }
+        tb = tb.tb_next
+    return {}
+
+
+def _doctest_values(value):
+    failures = getattr(value, "failures", None) or [value]
+    first = failures[0]
+    example, test = getattr(first, "example", None), getattr(first, "test", None)
+    if example is None or test is None:
+        return {}
+    found = {"expected": _clip(example.want.rstrip("\n")), "message": f"Failed example: {example.source.strip()}"}
+    if hasattr(first, "got"):
+        found["actual"] = _clip(first.got.rstrip("\n"))
+    else:
+        error = first.exc_info[1]
+        found.update(type=type(error).__name__, message=_clip(error))
+    line = (test.lineno or 0) + example.lineno + 1
+    found["frames"] = [{"file": _relative(test.filename), "line": line, "function": test.name}]
+    return found
+
+
+def _frames(tb):
+    frames = []
+    while tb is not None:
+        file = tb.tb_frame.f_code.co_filename
+        if file.startswith(_root + os.sep) and "site-packages" not in file:
+            frames.append({"file": _relative(file), "line": tb.tb_lineno, "function": tb.tb_frame.f_code.co_name})
+        tb = tb.tb_next
+    return frames[-20:]
+
+
+def _relative(path):
+    path = str(path)
+    return os.path.relpath(path, _root) if os.path.isabs(path) else path
+
+
+def _passed(report):
+    """What to tell of a phase that passed, None: nothing. What passes is told once, at the end of the test, because
+    three records for each would be felt on a big suite."""
+    name = report.nodeid
+    taken = _quiet.get(name, 0.0) + report.duration
+    if report.when != "teardown":
+        _quiet[name] = taken
+        return None
+    _quiet.pop(name, None)
+    if name in _told:
+        return {"duration": taken}
+    if name not in _called:
+        # --setup-only runs no test, and says that all went well.
+        _say({"kind": "test_over", "id": name})
+        return None
+    return {"duration": taken, "when": "call", "last": True}
+
+
+class _Guest:
+    """Tells of the session it is registered with, and of no other."""
+
+    def pytest_collectreport(self, report):
+        if report.failed:
+            record = {"kind": "broken", "file": _relative(report.nodeid.split("::")[0] or str(report.fspath))}
+            record.update(getattr(report, "_ratchet", None) or {"message": _clip(report.longrepr)})
+            _say(record)
+
+    def pytest_collection_finish(self, session):
+        if not hasattr(session.config, "workerinput"):
+            ids = [item.nodeid for item in session.items]
+            for at in range(0, len(ids), 200):  # a record is a line, and lines have an end
+                _say({"kind": "collected", "ids": ids[at : at + 200]})
+            if not ids:
+                _say({"kind": "collected", "ids": []})
+
+    def pytest_deselected(self, items):
+        _say({"kind": "deselected", "count": len(items)})
+
+    def pytest_runtest_logstart(self, nodeid, location):
+        global _comparison
+        _comparison = None
+        _say(
+            {
+                "kind": "test_start",
+                "id": nodeid,
+                "file": location[0],
+                "line": (location[1] or 0) + 1,
+                "name": location[2],
+            }
+        )
+
+    def pytest_runtest_logreport(self, report):
+        extra, context = getattr(report, "_ratchet", None) or {}, getattr(report, "context", None)
+        if report.when == "call":
+            _called.add(report.nodeid)
+        if report.passed and context is None and not extra and not hasattr(report, "wasxfail"):
+            extra = _passed(report)
+            if extra is None:
+                return
+        else:
+            _told.add(report.nodeid)
+        if report.when == "teardown":
+            _told.discard(report.nodeid)
+            _called.discard(report.nodeid)
+        record = {
+            "kind": "phase",
+            "id": report.nodeid,
+            "when": report.when,
+            "outcome": report.outcome,
+            "duration": report.duration,
+            "file": report.location[0],
+            "line": (report.location[1] or 0) + 1,
+            "name": report.location[2],
+        }
+        if hasattr(report, "wasxfail"):
+            record["xfail"] = _clip(report.wasxfail)
+        if report.skipped and isinstance(report.longrepr, tuple):
+            record["reason"] = _clip(report.longrepr[2]).removeprefix("Skipped: ")
+        if context is not None:
+            record["subtest"] = _clip(getattr(context, "msg", "") or getattr(context, "kwargs", ""))
+        record.update(extra)
+        if report.failed:
+            record["message"] = record.get("message") or _clip(
+                getattr(report.longrepr, "reprcrash", None) or report.longrepr
+            )
+            record["stdout"] = report.capstdout[-4000:]
+            record["stderr"] = report.capstderr[-4000:]
+        _say(record)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session, exitstatus):
+        global _out
+        if _out is not None and not hasattr(session.config, "workerinput"):
+            if said := _short_of_coverage(session.config):
+                _say({"kind": "broken", "type": "Coverage", "message": said, "tool": "pytest-cov"})
+            _say(
+                {
+                    "kind": "end",
+                    "nonce": _nonce,
+                    "exit": int(exitstatus),
+                    "at": time.time(),
+                }
+            )
+            _out.close()
+            _out = None
