@@ -26,7 +26,7 @@ from ratchet.store.queue import ADD_ITEM, DUE, NEXT
 from ratchet.store.together import Ask, Together
 from ratchet.store.workers import Workers
 
-MOST = 32  # more rows in a statement make a row no cheaper
+FEW, MOST = 4, 32  # fewer rows in a statement are not worth a second one, more make a row no cheaper
 SPECIAL = 0  # the number of a row that says: whoever got nothing has to look by the plain verb
 
 
@@ -58,7 +58,7 @@ class Fused(Workers):
 
     def _half(self) -> int:
         """Of those who ask: while these are served, the others come back and ask for what is next."""
-        return min(MOST, max(1, -(-(self._claims.asking + self._completions.asking) // 2)))
+        return min(MOST, max(FEW, -(-(self._claims.asking + self._completions.asking) // 2)))
 
     def _write_one(self, act: Callable[[Single], T]) -> T:
         raise NotImplementedError
