@@ -1,4 +1,4 @@
-"""Every test of a document has an identity of its own."""
+"""Every test of a document has an identity of its own; classes are compared one by one only where that is enough."""
 
 from __future__ import annotations
 
@@ -11,14 +11,48 @@ from hypothesis import strategies as st
 from ratchet.checks.formats import junit
 from ratchet.checks.formats.junit.identities import Identities
 
+Cases = list[tuple[str, str]]
+# Few letters, so that heads begin with each other and names with the rest of a head.
+CASES = st.lists(
+    st.tuples(st.sampled_from(["", "a", "a#a", "b"]), st.sampled_from(["a", "b", "a#a", "#a"])), min_size=1, max_size=5
+)
 
-@given(st.lists(st.lists(st.text("ab", max_size=2), max_size=3), max_size=4))
-def test_tests_are_distinct_if_no_two_of_all_are_alike(batches: list[list[str]]) -> None:
-    identities = Identities()
+
+def gathered(batches: list[Cases]) -> tuple[Identities, list[str]]:
+    identities, ids = Identities(), []
     for batch in batches:
-        identities.add(batch)
-    ids = [each for batch in batches for each in batch]
+        heads = {group: f"{group}#" if group else "" for group, _ in batch}
+        ids += [heads[group] + name for group, name in batch]
+        identities.add(ids[len(ids) - len(batch) :], [group for group, _ in batch], heads)
+    return identities, ids
+
+
+@given(st.lists(CASES, max_size=5))
+def test_tests_are_distinct_if_no_two_of_all_are_alike(batches: list[Cases]) -> None:
+    identities, ids = gathered(batches)
     assert identities.are_distinct() == (len(set(ids)) == len(ids))
+
+
+def test_classes_that_come_one_after_the_other_are_compared_one_by_one() -> None:
+    halves = [[("a", "1"), ("a", "2")], [("a", "3")], [("a", "4"), ("b", "1"), ("c", "1")], [("c", "2"), ("d", "1")]]
+    assert gathered(halves)[0].is_sure
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [[("a", "1"), ("a", "1")]],
+        [[("a", "1")], [("a", "1")]],
+        [[("a", "1"), ("b", "1")], [("a", "1")]],
+        [[("a", "1"), ("b", "1")], [("b", "2"), ("a", "1"), ("b", "1")]],
+        [[("a", "1"), ("b", "1")], [("c", "1"), ("b", "1")]],
+        [[("a", "1")], [("a", "2")], [("a", "2")]],
+        [[("a", "b#1"), ("a#b", "1")]],
+        [[("", "a#1")], [("a", "1")]],
+    ],
+)
+def test_a_test_that_comes_twice_is_found(batches: list[Cases]) -> None:
+    assert not gathered(batches)[0].are_distinct()
 
 
 @pytest.mark.parametrize("again", [1, 7, 199])

@@ -298,7 +298,7 @@ class Document:
 
     def _results(self, columns: batch.Columns, paths: list[list[str]], files: list[str]) -> list[TestResult]:
         cases = batch.Batch(columns, self.writer, self.identify)
-        self.identities.add(cases.ids)
+        self.identities.add(cases.ids, cases.groups, cases.heads)
         return cases.passed(paths, files)
 
     def _result(
