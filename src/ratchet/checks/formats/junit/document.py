@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ratchet.checks.formats import Parsed, compiler, distinct, ids_of
+from ratchet.checks.formats import Parsed, compiler, distinct
 from ratchet.checks.formats.junit import batch, lane, verdicts, writers
 from ratchet.checks.formats.junit.elements import Child, Hearing
 from ratchet.checks.formats.junit.identities import Identities
@@ -374,8 +374,6 @@ def _part(told: lane.Inside, begin: int, end: int) -> lane.Inside:
 def _without_teardowns(tests: list[TestResult]) -> list[TestResult]:
     """pytest writes a test again when its teardown fails too; the gravest of the two is told."""
     found: dict[str, TestResult] = {}
-    if len(ids_of(tests)) == len(tests):
-        return tests
     for test in tests:
         if test.id not in found or found[test.id].status not in RED:
             found[test.id] = test

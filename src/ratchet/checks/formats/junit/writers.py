@@ -110,6 +110,8 @@ IDENTIFY: dict[str, Identify] = {
 }
 # Whose identity is what the group says, and then the name.
 BY_PREFIX = {"pytest", "jvm", "phpunit", "dotted", "file", "vitest", "deno", "nextest", "swift"}
+# Where the file has its part in what the group says.
+BY_FILE = {"pytest"}
 # Whose identity is the name alone.
 BY_NAME = {"name", "title", "catch2", "source"}
 # Who has the file in another place.
