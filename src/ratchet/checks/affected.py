@@ -3,12 +3,13 @@ tests."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from ratchet.checks import Target, packages
-from ratchet.checks.imports import SCRIPTS, imports
-from ratchet.checks.project import Project
+from ratchet.checks.imports import ANYTHING, SCRIPTS, imports
+from ratchet.checks.project import Project, under
 from ratchet.core.report import TestResult, TestStatus
 from ratchet.core.roles import matches
 
@@ -35,12 +36,34 @@ def _of_target(project: Project, target: Target, changed: list[str]) -> list[Tes
     known = project.known
     graphed = all(path.endswith((".py", *SCRIPTS)) and path in known for path in inside)
     shared = any(PurePosixPath(path).name in _EVERYTHING for path in inside)
-    if target.runner not in _BY_FILE or shared or not graphed:
+    if target.runner not in _BY_FILE or shared or not graphed or _tests_are_anywhere(project, target):
         return []
     reached = _reached(project, inside)
+    if _is_set_up_by(project, prefix, reached):
+        return []
     files = sorted(path for path in reached if _is_test_file(path, target))
     own = [path.removeprefix(prefix) for path in files]
     return [TestResult(id=path, file=path, status=TestStatus.TODO) for path in own] or None
+
+
+def _tests_are_anywhere(project: Project, target: Target) -> bool:
+    """Whether pytest is told to take files that are not named like tests."""
+    texts = [project.text(path) for path in under(target.root, *_PYTEST_CONFIG)] if target.runner == "pytest" else []
+    return any("python_files" in text or "--doctest" in text for text in texts)
+
+
+_PYTEST_CONFIG = ("pyproject.toml", "pytest.ini", ".pytest.ini", "pytest.toml", "tox.ini", "setup.cfg")
+_SCRIPT_CONFIG = ("*.config.*", ".mocharc*", ".taprc", "spec/support/jasmine.*")
+_KEYS = ("scripts", "jest", "mocha", "ava", "vitest", "tap", "c8", "nyc")
+
+
+def _is_set_up_by(project: Project, prefix: str, reached: set[str]) -> bool:
+    """Whether one of these is loaded before every test, as the configuration of a JavaScript runner may say."""
+    manifest = project.json(f"{prefix}package.json")
+    names = project.named(*(f"{prefix}{pattern}" for pattern in _SCRIPT_CONFIG))
+    text = "\n".join([str([manifest.get(key) for key in _KEYS]), *map(project.text, names)])
+    stems = (path.removeprefix(prefix).rpartition(".")[0] for path in reached if path.endswith(SCRIPTS))
+    return any(re.search(rf"[\"' /=,]{re.escape(stem)}(?:\.[cm]?[jt]sx?)?[\"' ,]", text) for stem in stems)
 
 
 def _reaches_out(project: Project, target: Target) -> bool:
@@ -77,6 +100,8 @@ def _reached(project: Project, changed: Iterable[str]) -> set[str]:
         for imported in imports(project, path):
             importers.setdefault(imported, set()).add(path)
     reached, todo = set(changed), list(changed)
+    if any(path.endswith(SCRIPTS) for path in changed):
+        todo.append(ANYTHING)
     while todo:
         for importer in importers.get(todo.pop(), set()) - reached:
             reached.add(importer)
