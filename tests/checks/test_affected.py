@@ -57,11 +57,20 @@ def test_where_any_file_may_be_a_test_all_are_run(option: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     "imported",
     [
-        "require('..')", "require('../')", "require('../lib')", "require('../lib/main')",
-        "import x from '../lib/main.js'",        "require('shop')", "import x from 'shop/lib/cart'", "import x from '@/cart'", "jest.mock('../lib/cart')",
-        "await import(`../lib/${name}.js`)", "require(path.join(root, 'lib/cart'))", "require('../dist/shop.js')",
+        "require('..')",
+        "require('../')",
+        "require('../lib')",
+        "require('../lib/main')",
+        "import x from '../lib/main.js'",
+        "require('shop')",
+        "import x from 'shop/lib/cart'",
+        "import x from '@/cart'",
+        "jest.mock('../lib/cart')",
+        "await import(`../lib/${name}.js`)",
+        "require(path.join(root, 'lib/cart'))",
+        "require('../dist/shop.js')",
     ],
-)  # fmt: skip
+)
 def test_a_script_is_reached_however_it_is_imported(imported: str, tmp_path: Path) -> None:
     files = {"package.json": PACKAGE, "lib/main.js": "module.exports = require('./cart')\n", "lib/cart.js": ""}
     tests = {"test/cart.js": f"{imported}\n", "test/other.js": "const chai = require('chai')\nrequire('fs')\n"}
