@@ -13,7 +13,7 @@ from ratchet.checks.records import Reader
 from ratchet.checks.runners.javascript import unloaded
 from ratchet.checks.scripts import commands, options_only, plain, start_of
 from ratchet.core.report import ReportStatus, TestResult, TestStatus
-from tests.checks.support import chosen, red, run, statuses
+from tests.checks.support import chosen, needs, red, run, statuses
 from tests.checks.test_detect import found, lay, package
 
 
@@ -264,3 +264,40 @@ def test_a_missing_program_says_what_to_install(tmp_path: Path) -> None:
     assert report.status is ReportStatus.ERROR
     assert "dart" in report.notes[0]
     assert "dart pub get" in report.notes[0]
+
+
+PHP = """<?php
+use PHPUnit\\Framework\\TestCase;
+class CalcTest extends TestCase {
+    public function testAdds(): void { $this->assertSame(2, 1 + 1); }
+    public function testAsksNothing(): void { }
+    /** @dataProvider rows */
+    public function testRows(int $n): void { $this->assertNotSame(2, $n); }
+    public static function rows(): array { return ["one (1)" => [1], "two [2] + a/b" => [2], "two" => [2]]; }
+}
+"""
+OTHER = """<?php
+class OtherTest extends PHPUnit\\Framework\\TestCase {
+    public function testAdds(): void { $this->fail(); }
+}
+"""
+
+
+@pytest.mark.toolchain
+def test_phpunit_runs_the_tests_asked_for_and_no_others_of_their_names(tmp_path: Path) -> None:
+    needs("phpunit")
+    suites = "<testsuites><testsuite name='it'><directory>tests</directory></testsuite></testsuites>"
+    files = {"phpunit.xml": f"<phpunit>{suites}</phpunit>", "tests/CalcTest.php": PHP, "tests/OtherTest.php": OTHER}
+    folder = lay(tmp_path / "it", files)
+    every = statuses(run(folder))
+    assert every == {
+        "CalcTest::testAdds": "passed",
+        "CalcTest::testAsksNothing": "passed",  # PHPUnit calls it risky, and is content
+        'CalcTest::testRows with data set "one (1)"': "passed",
+        'CalcTest::testRows with data set "two [2] + a/b"': "failed",
+        'CalcTest::testRows with data set "two"': "failed",
+        "OtherTest::testAdds": "failed",
+    }
+    for name in every:
+        only = {"phpunit": [TestResult(id=name, status=TestStatus.TODO)]}
+        assert statuses(run(folder, only=only)) == {name: every[name]}
