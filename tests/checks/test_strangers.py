@@ -301,3 +301,15 @@ def test_phpunit_runs_the_tests_asked_for_and_no_others_of_their_names(tmp_path:
     for name in every:
         only = {"phpunit": [TestResult(id=name, status=TestStatus.TODO)]}
         assert statuses(run(folder, only=only)) == {name: every[name]}
+
+
+@pytest.mark.toolchain
+def test_what_fails_in_a_package_of_go_is_found_there_and_run_again(tmp_path: Path) -> None:
+    needs("go")
+    body = 'func TestIt(t *testing.T) {\n\tt.Run("a.b", func(t *testing.T) { t.Fatalf("got %d, want %d", 1, 2) })\n}\n'
+    files = {f"deep/{name}/it_test.go": f'package {name}\n\nimport "testing"\n\n{body}' for name in ("one", "two")}
+    folder = lay(tmp_path / "it", {"go.mod": "module example.com/it\n\ngo 1.18\n"} | files)
+    report = run(folder)
+    name = "example.com/it/deep/one.TestIt/a.b"
+    assert red(report)[name] == ("deep/one/it_test.go", 6, "2", "1")
+    assert name in statuses(run(folder, only=chosen(report, name)))
