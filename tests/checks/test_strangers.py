@@ -10,6 +10,7 @@ import pytest
 
 from ratchet.checks.detect import detect
 from ratchet.checks.records import Reader
+from ratchet.checks.runners import unskipped
 from ratchet.checks.runners.javascript import unloaded
 from ratchet.checks.scripts import commands, options_only, plain, start_of
 from ratchet.core.report import ReportStatus, TestResult, TestStatus
@@ -313,3 +314,14 @@ def test_what_fails_in_a_package_of_go_is_found_there_and_run_again(tmp_path: Pa
     name = "example.com/it/deep/one.TestIt/a.b"
     assert red(report)[name] == ("deep/one/it_test.go", 6, "2", "1")
     assert name in statuses(run(folder, only=chosen(report, name)))
+
+
+def test_of_what_was_skipped_for_the_sake_of_others_only_what_was_asked_for_is_told() -> None:
+    ids = ["a.js::s > t", "a.js::s > t u", "a.js::s", "b.js::v"]
+    tests = [TestResult(id=name, status=TestStatus.SKIPPED) for name in ids]
+    asked = {
+        name: [test.id for test in unskipped(tests, [TestResult(id=name, status=TestStatus.TODO)])] for name in ids
+    }
+    assert asked["a.js::s > t"] == ["a.js::s > t"]
+    assert asked["a.js::s"] == ids[:3]
+    assert [test.id for test in unskipped(tests, [])] == ids
