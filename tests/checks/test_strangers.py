@@ -325,3 +325,34 @@ def test_of_what_was_skipped_for_the_sake_of_others_only_what_was_asked_for_is_t
     assert asked["a.js::s > t"] == ["a.js::s > t"]
     assert asked["a.js::s"] == ids[:3]
     assert [test.id for test in unskipped(tests, [])] == ids
+
+
+RUBY = """require "minitest/autorun"
+class ATest < Minitest::Test
+  def test_one; assert true; end
+  define_method("test_a (b) [c]+ | d's") { assert_equal 1, 2 }
+end
+class BTest < Minitest::Test
+  def test_one; assert true; end
+end
+"""
+RAKE = "require 'rake/testtask'\nRake::TestTask.new(:test) { |t| t.pattern = 'test/test_*.rb' }\n"
+BATS = '@test "one" { true; }\n@test "one more" { true; }\n@test "a (b) [c]+ | d\'s \\"q\\" \\$x" { false; }\n'
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize(
+    ("runner", "files"),
+    [
+        ("minitest", {"Rakefile": RAKE, "test/test_a.rb": RUBY}),
+        ("bats", {"test/a.bats": BATS, "test/b.bats": BATS}),
+    ],
+)
+def test_each_test_runs_alone_whatever_signs_are_in_its_name(
+    runner: str, files: dict[str, str], tmp_path: Path
+) -> None:
+    needs(runner)
+    folder = lay(tmp_path / "it", files)
+    report = run(folder)
+    for name, status in statuses(report).items():
+        assert statuses(run(folder, only=chosen(report, name))) == {name: status}
