@@ -66,6 +66,12 @@ def test_a_log_without_failures_and_a_folder_without_tests_are_mistakes(tmp_path
     (place / "docs").mkdir()
     green = ratchet(*command(place, "fix", "--log", f"{tmp_path}/ok.log"), cwd=place)
     assert green.returncode == 2 and "tells of no failure" in green.stderr
+    (tmp_path / "allure").mkdir()
+    for n in range(2):
+        result = {"uuid": str(n), "name": f"test_{n}", "status": "passed"}
+        (tmp_path / "allure" / f"{n}-result.json").write_text(json.dumps(result))
+    folder = ratchet(*command(place, "fix", "--log", f"{tmp_path}/allure"), cwd=place)
+    assert folder.returncode == 2 and "tells of no failure" in folder.stderr
     empty = ratchet(*command(place, "fix", "docs"), cwd=place)
     assert empty.returncode == 2 and "no tests of its own in docs" in empty.stderr
     file = ratchet(*command(place, "fix", "calc.py"), cwd=place)

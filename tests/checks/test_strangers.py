@@ -10,10 +10,11 @@ import pytest
 
 from ratchet.checks.detect import detect
 from ratchet.checks.records import Reader
+from ratchet.checks.runners import unskipped
 from ratchet.checks.runners.javascript import unloaded
 from ratchet.checks.scripts import commands, options_only, plain, start_of
 from ratchet.core.report import ReportStatus, TestResult, TestStatus
-from tests.checks.support import chosen, red, run, statuses
+from tests.checks.support import chosen, needs, red, run, statuses
 from tests.checks.test_detect import found, lay, package
 
 
@@ -264,3 +265,94 @@ def test_a_missing_program_says_what_to_install(tmp_path: Path) -> None:
     assert report.status is ReportStatus.ERROR
     assert "dart" in report.notes[0]
     assert "dart pub get" in report.notes[0]
+
+
+PHP = """<?php
+use PHPUnit\\Framework\\TestCase;
+class CalcTest extends TestCase {
+    public function testAdds(): void { $this->assertSame(2, 1 + 1); }
+    public function testAsksNothing(): void { }
+    /** @dataProvider rows */
+    public function testRows(int $n): void { $this->assertNotSame(2, $n); }
+    public static function rows(): array { return ["one (1)" => [1], "two [2] + a/b" => [2], "two" => [2]]; }
+}
+"""
+OTHER = """<?php
+class OtherTest extends PHPUnit\\Framework\\TestCase {
+    public function testAdds(): void { $this->fail(); }
+}
+"""
+
+
+@pytest.mark.toolchain
+def test_phpunit_runs_the_tests_asked_for_and_no_others_of_their_names(tmp_path: Path) -> None:
+    needs("phpunit")
+    suites = "<testsuites><testsuite name='it'><directory>tests</directory></testsuite></testsuites>"
+    files = {"phpunit.xml": f"<phpunit>{suites}</phpunit>", "tests/CalcTest.php": PHP, "tests/OtherTest.php": OTHER}
+    folder = lay(tmp_path / "it", files)
+    every = statuses(run(folder))
+    assert every == {
+        "CalcTest::testAdds": "passed",
+        "CalcTest::testAsksNothing": "passed",  # PHPUnit calls it risky, and is content
+        'CalcTest::testRows with data set "one (1)"': "passed",
+        'CalcTest::testRows with data set "two [2] + a/b"': "failed",
+        'CalcTest::testRows with data set "two"': "failed",
+        "OtherTest::testAdds": "failed",
+    }
+    for name in every:
+        only = {"phpunit": [TestResult(id=name, status=TestStatus.TODO)]}
+        assert statuses(run(folder, only=only)) == {name: every[name]}
+
+
+@pytest.mark.toolchain
+def test_what_fails_in_a_package_of_go_is_found_there_and_run_again(tmp_path: Path) -> None:
+    needs("go")
+    body = 'func TestIt(t *testing.T) {\n\tt.Run("a.b", func(t *testing.T) { t.Fatalf("got %d, want %d", 1, 2) })\n}\n'
+    files = {f"deep/{name}/it_test.go": f'package {name}\n\nimport "testing"\n\n{body}' for name in ("one", "two")}
+    folder = lay(tmp_path / "it", {"go.mod": "module example.com/it\n\ngo 1.18\n"} | files)
+    report = run(folder)
+    name = "example.com/it/deep/one.TestIt/a.b"
+    assert red(report)[name] == ("deep/one/it_test.go", 6, "2", "1")
+    assert name in statuses(run(folder, only=chosen(report, name)))
+
+
+def test_of_what_was_skipped_for_the_sake_of_others_only_what_was_asked_for_is_told() -> None:
+    ids = ["a.js::s > t", "a.js::s > t u", "a.js::s", "b.js::v"]
+    tests = [TestResult(id=name, status=TestStatus.SKIPPED) for name in ids]
+    asked = {
+        name: [test.id for test in unskipped(tests, [TestResult(id=name, status=TestStatus.TODO)])] for name in ids
+    }
+    assert asked["a.js::s > t"] == ["a.js::s > t"]
+    assert asked["a.js::s"] == ids[:3]
+    assert [test.id for test in unskipped(tests, [])] == ids
+
+
+RUBY = """require "minitest/autorun"
+class ATest < Minitest::Test
+  def test_one; assert true; end
+  define_method("test_a (b) [c]+ | d's") { assert_equal 1, 2 }
+end
+class BTest < Minitest::Test
+  def test_one; assert true; end
+end
+"""
+RAKE = "require 'rake/testtask'\nRake::TestTask.new(:test) { |t| t.pattern = 'test/test_*.rb' }\n"
+BATS = '@test "one" { true; }\n@test "one more" { true; }\n@test "a (b) [c]+ | d\'s \\"q\\" \\$x" { false; }\n'
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize(
+    ("runner", "files"),
+    [
+        ("minitest", {"Rakefile": RAKE, "test/test_a.rb": RUBY}),
+        ("bats", {"test/a.bats": BATS, "test/b.bats": BATS}),
+    ],
+)
+def test_each_test_runs_alone_whatever_signs_are_in_its_name(
+    runner: str, files: dict[str, str], tmp_path: Path
+) -> None:
+    needs(runner)
+    folder = lay(tmp_path / "it", files)
+    report = run(folder)
+    for name, status in statuses(report).items():
+        assert statuses(run(folder, only=chosen(report, name))) == {name: status}

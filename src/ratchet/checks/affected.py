@@ -8,15 +8,13 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from ratchet.checks import Target, packages
-from ratchet.checks.project import Project
+from ratchet.checks.imports import ANYTHING, SCRIPTS, imports
+from ratchet.checks.project import Project, under
 from ratchet.core.report import TestResult, TestStatus
 from ratchet.core.roles import matches
 
 # Runners that take file names. Go and cargo take packages; for the others a target is all or nothing.
 _BY_FILE = {"pytest", "jest", "vitest", "mocha", "node", "bun", "deno", "playwright", "bats", "rspec", "phpunit"}
-_PYTHON_IMPORT = re.compile(r"(?m)^\s*(?:from\s+([.\w]+)\s+import\s+([\w, ()*]+)|import\s+([\w., ]+))")
-_SCRIPT_IMPORT = re.compile(r"""(?:from\s*|import\s*\(?\s*|require\s*\(\s*)["'](\.{1,2}/[^"']+)["']""")
-_SCRIPTS = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx")
 # Files everything depends on without importing them.
 _EVERYTHING = ("conftest.py", "pyproject.toml", "pytest.ini", "tox.ini", "setup.cfg", "package.json", "tsconfig.json")
 
@@ -36,14 +34,36 @@ def _of_target(project: Project, target: Target, changed: list[str]) -> list[Tes
     if target.runner in {"go", "cargo"}:
         return _of_packages(project, target, inside, prefix)
     known = project.known
-    graphed = all(path.endswith((".py", *_SCRIPTS)) and path in known for path in inside)
+    graphed = all(path.endswith((".py", *SCRIPTS)) and path in known for path in inside)
     shared = any(PurePosixPath(path).name in _EVERYTHING for path in inside)
-    if target.runner not in _BY_FILE or shared or not graphed:
+    if target.runner not in _BY_FILE or shared or not graphed or _tests_are_anywhere(project, target):
         return []
     reached = _reached(project, inside)
+    if _is_set_up_by(project, prefix, reached):
+        return []
     files = sorted(path for path in reached if _is_test_file(path, target))
     own = [path.removeprefix(prefix) for path in files]
     return [TestResult(id=path, file=path, status=TestStatus.TODO) for path in own] or None
+
+
+def _tests_are_anywhere(project: Project, target: Target) -> bool:
+    """Whether pytest is told to take files that are not named like tests."""
+    texts = [project.text(path) for path in under(target.root, *_PYTEST_CONFIG)] if target.runner == "pytest" else []
+    return any("python_files" in text or "--doctest" in text for text in texts)
+
+
+_PYTEST_CONFIG = ("pyproject.toml", "pytest.ini", ".pytest.ini", "pytest.toml", "tox.ini", "setup.cfg")
+_SCRIPT_CONFIG = ("*.config.*", ".mocharc*", ".taprc", "spec/support/jasmine.*")
+_KEYS = ("scripts", "jest", "mocha", "ava", "vitest", "tap", "c8", "nyc")
+
+
+def _is_set_up_by(project: Project, prefix: str, reached: set[str]) -> bool:
+    """Whether one of these is loaded before every test, as the configuration of a JavaScript runner may say."""
+    manifest = project.json(f"{prefix}package.json")
+    names = project.named(*(f"{prefix}{pattern}" for pattern in _SCRIPT_CONFIG))
+    text = "\n".join([str([manifest.get(key) for key in _KEYS]), *map(project.text, names)])
+    stems = (path.removeprefix(prefix).rpartition(".")[0] for path in reached if path.endswith(SCRIPTS))
+    return any(re.search(rf"[\"' /=,]{re.escape(stem)}(?:\.[cm]?[jt]sx?)?[\"' ,]", text) for stem in stems)
 
 
 def _reaches_out(project: Project, target: Target) -> bool:
@@ -77,72 +97,13 @@ def _reached(project: Project, changed: Iterable[str]) -> set[str]:
     """The changed files and everything that imports them, directly or not."""
     importers: dict[str, set[str]] = {}
     for path in project.files:
-        for imported in _imports(project, path):
+        for imported in imports(project, path):
             importers.setdefault(imported, set()).add(path)
     reached, todo = set(changed), list(changed)
+    if any(path.endswith(SCRIPTS) for path in changed):
+        todo.append(ANYTHING)
     while todo:
         for importer in importers.get(todo.pop(), set()) - reached:
             reached.add(importer)
             todo.append(importer)
     return reached
-
-
-def _imports(project: Project, path: str) -> set[str]:
-    if path.endswith(".py"):
-        return _python_imports(project, path)
-    if path.endswith(_SCRIPTS):
-        return _script_imports(project, path)
-    return set()
-
-
-def _python_imports(project: Project, path: str) -> set[str]:
-    names: set[str] = set()
-    for source, members, plain in _PYTHON_IMPORT.findall(project.text(path)):
-        if plain:
-            names |= {name.split(" as ")[0].strip() for name in plain.split(",")}
-            continue
-        base = _absolute(source, path)
-        names |= {base} | {f"{base}.{member.strip(' ()')}" for member in members.split(",")}
-    known = project.known
-    return {file for name in names for file in _module_files(name, path, known)}
-
-
-def _absolute(source: str, path: str) -> str:
-    dots = len(source) - len(source.lstrip("."))
-    if not dots:
-        return source
-    package = PurePosixPath(path).parents[dots - 1] if dots <= len(PurePosixPath(path).parents) else PurePosixPath()
-    return ".".join([*package.parts, *([source[dots:]] if source[dots:] else [])])
-
-
-def _module_files(name: str, path: str, known: set[str]) -> set[str]:
-    """A module may be found from the top, from `src`, or beside the file that imports it; importing it runs its
-    packages' `__init__` too."""
-    parts = name.strip().split(".")
-    found: set[str] = set()
-    for place in ("", "src/", f"{PurePosixPath(path).parent.as_posix()}/".removeprefix("./")):
-        for length in range(1, len(parts) + 1):
-            stem = place + "/".join(parts[:length])
-            found |= {f"{stem}.py", f"{stem}/__init__.py"} & known
-    return found - {path}
-
-
-def _script_imports(project: Project, path: str) -> set[str]:
-    known = project.known
-    found: set[str] = set()
-    for name in _SCRIPT_IMPORT.findall(project.text(path)):
-        stem = _normal(PurePosixPath(path).parent / name)
-        bare = re.sub(r"\.[cm]?jsx?$", "", stem)
-        ends = [*_SCRIPTS, *(f"/index{end}" for end in _SCRIPTS)]
-        found |= ({stem} | {bare + end for end in ends} | {stem + end for end in ends}) & known
-    return found
-
-
-def _normal(path: PurePosixPath) -> str:
-    parts: list[str] = []
-    for part in path.parts:
-        if part == ".." and parts:
-            parts.pop()
-        elif part not in (".", ".."):
-            parts.append(part)
-    return "/".join(parts)

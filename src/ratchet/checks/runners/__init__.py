@@ -90,9 +90,17 @@ def joined(parts: Iterable[Parsed]) -> Parsed:
 
 
 def unskipped(tests: list[TestResult], only: list[TestResult]) -> list[TestResult]:
-    """Without those that the runner skipped only because others were chosen."""
-    ids = tuple(test.id for test in only)
-    return [test for test in tests if not ids or test.status is not TestStatus.SKIPPED or test.id.startswith(ids)]
+    """Without those that the runner skipped only because others were chosen, a file or a suite maybe."""
+    ids = {test.id for test in only}
+    above = tuple(f"{name}{sign}" for name in ids for sign in _BELOW)
+    return [
+        test
+        for test in tests
+        if not ids or test.status is not TestStatus.SKIPPED or test.id in ids or test.id.startswith(above)
+    ]
+
+
+_BELOW = ("::", " > ", "/", ":", "[")  # what stands between a file or suite and the tests in it
 
 
 def upward(folder: Path, *names: str) -> Path | None:

@@ -79,12 +79,23 @@ class _Places:
 
     def placed(self, test: TestResult) -> TestResult:
         package = test.suite[0].partition(" ")[0] if test.suite else ""
-        if test.file or not self.module or not f"{package}/".startswith(f"{self.module}/"):
+        if not self.module or not f"{package}/".startswith(f"{self.module}/"):
             return test
+        place = package[len(self.module) + 1 :]
+        failure = test.failure
+        if failure:
+            failure = msgspec.structs.replace(failure, file=self._inside(place, failure.file))
+        if test.file:
+            return msgspec.structs.replace(test, file=self._inside(place, test.file), failure=failure)
         if package not in self.known:
-            self.known[package] = dict(self._written(package[len(self.module) + 1 :]))
+            self.known[package] = dict(self._written(place))
         file, line = self.known[package].get(test.name.partition("/")[0], ("", 0))
-        return msgspec.structs.replace(test, file=file, line=line)
+        return msgspec.structs.replace(test, file=file, line=line, failure=failure)
+
+    def _inside(self, place: str, file: str) -> str:
+        """Go prints the name of a file without its folder, which is the package's."""
+        bare = file and place and "/" not in file and (self.folder / place / file).is_file()
+        return f"{place}/{file}" if bare else file
 
     def _written(self, place: str) -> Iterator[tuple[str, tuple[str, int]]]:
         for path in sorted((self.folder / place).glob("*_test.go")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -118,7 +119,7 @@ class Minitest(_Ruby):
         if session.only:
             names = "|".join(re.escape(test.id) for test in session.only)
             chosen = f"/^(?:{names})$/"
-            env |= {"TESTOPTS": f"--name={chosen}"}
+            env |= {"TESTOPTS": f"--name={shlex.quote(chosen)}"}  # rake gives it to a shell
             words = [*words, "--name", chosen] if "rake" not in words else words
         return [Step(argv=_with_options(words), env=env)]
 

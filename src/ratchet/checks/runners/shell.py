@@ -94,7 +94,12 @@ def _placed(test: TestResult, number: int, places: dict[int, Place]) -> TestResu
 
 
 def _plain(name: str) -> str:
-    return "".join(f"\\{c}" if c in r".[]()*+?{}|^$\\" else c for c in name)
+    """As a pattern. bats looks at the name as it is written, where quotes and dollars have a backslash before them."""
+    return "".join(rf"\\?{_literal(c)}" if c in '"$`\\' else _literal(c) for c in name)
+
+
+def _literal(character: str) -> str:
+    return f"\\{character}" if character in r".[]()*+?{}|^$\\" else character
 
 
 class Prove(Usual):

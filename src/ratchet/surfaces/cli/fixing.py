@@ -60,12 +60,18 @@ def _repair(arguments: Arguments, workflow: str, more: list[str]) -> int:
 
 def _read(path: Path) -> Report:
     try:
-        report = read_log(path.read_bytes())
+        report = read_log(_content(path))
     except OSError as error:
         raise UsageError(f"the log {path} cannot be read: {error.strerror}", hint="check the path") from error
     if report.status is ReportStatus.PASSED:
         raise UsageError(f"the log {path} tells of no failure", hint="leave --log out to fix what is red here")
     return report
+
+
+def _content(path: Path) -> bytes:
+    """The file, or all of Allure's results in a folder."""
+    files = sorted(path.glob("*-result.json")) if path.is_dir() else []
+    return b"\n".join(file.read_bytes() for file in files) if files else path.read_bytes()
 
 
 def _spec(factory: Factory, report: Report | None) -> str:
@@ -90,7 +96,9 @@ def _declare_repair(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "path", nargs="?", type=Path, metavar="PATH", help="the repository, or a folder with tests in it"
     )
-    parser.add_argument("--log", type=Path, metavar="CI.log", help="the log of a failed run, in whatever format")
+    parser.add_argument(
+        "--log", type=Path, metavar="CI.log", help="the log of a failed run, in whatever format; or Allure's folder"
+    )
     retry_argument(parser)
 
 
