@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ratchet import process
+from ratchet import supervision
 from ratchet.agents import Failed, Finished, Noticed, Outcome, Said, SessionOpened, Spent, Text, native
 from ratchet.agents.command import CommandAgent
 from ratchet.agents.native import Native, Setting
@@ -303,7 +303,7 @@ def test_litter_does_not_stay_in_the_workspace(tmp_path: Path) -> None:
 def test_what_a_command_prints_without_end_is_kept_up_to_a_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "OUTPUT_MAX_BYTES", 100_000)
+    monkeypatch.setattr(supervision, "OUTPUT_MAX_BYTES", 100_000)
     (tmp_path / "w").mkdir()
     agent = CommandAgent("sh -c 'head -c 500000 /dev/zero; echo on stderr >&2; head -c 500000 /dev/zero'")
     outcome = asyncio.run(agent.ask(make_ask(tmp_path / "w"), lambda _said: None))
