@@ -20,12 +20,17 @@ _called = set()  # tests that are in between, and were not only set up
 
 
 _encode = json.JSONEncoder(default=str).encode
+_text = json.encoder.encode_basestring_ascii
 
 
 def _say(record):
+    _write(_encode(record))
+
+
+def _write(line):
     if _out is not None:
         try:
-            _out.write(_encode(record) + "\n")
+            _out.write(line + "\n")
             _out.flush()
         except Exception:
             pass
@@ -192,21 +197,26 @@ def _relative(path):
 
 
 def _passed(report):
-    """What to tell of a phase that passed, None: nothing. What passes is told once, at the end of the test, because
-    three records for each would be felt on a big suite."""
+    """Tell of a phase that passed. What passes is told once, at the end of the test: three records for each would be
+    felt on a big suite, and so would be the making of a table for each. Of a test of which other things were told the
+    caller has to tell: how long it took."""
     name = report.nodeid
-    taken = _quiet.get(name, 0.0) + report.duration
+    taken = _quiet.pop(name, 0.0) + report.duration
     if report.when != "teardown":
         _quiet[name] = taken
-        return None
-    _quiet.pop(name, None)
-    if name in _told:
-        return {"duration": taken}
-    if name not in _called:
+    elif name in _told:
+        return taken
+    elif name in _called:
+        _called.discard(name)
+        file, line, own = report.location
+        _write(
+            f'{{"kind": "phase", "id": {_text(name)}, "when": "call", "outcome": "passed", "duration": {taken:.9f}, '
+            f'"file": {_text(str(file))}, "line": {(line or 0) + 1}, "name": {_text(str(own))}, "last": true}}'
+        )
+    else:
         # --setup-only runs no test, and says that all went well.
         _say({"kind": "test_over", "id": name})
-        return None
-    return {"duration": taken, "when": "call", "last": True}
+    return None
 
 
 class _Guest:
@@ -229,29 +239,22 @@ class _Guest:
     def pytest_deselected(self, items):
         _say({"kind": "deselected", "count": len(items)})
 
-    def pytest_runtest_logstart(self, nodeid, location):
+    def pytest_runtest_logstart(self, nodeid):
         global _comparison
         _comparison = None
-        _say(
-            {
-                "kind": "test_start",
-                "id": nodeid,
-                "file": location[0],
-                "line": (location[1] or 0) + 1,
-                "name": location[2],
-            }
-        )
+        _write(f'{{"kind": "test_start", "id": {_text(nodeid)}}}')
 
     def pytest_runtest_logreport(self, report):
         extra, context = getattr(report, "_ratchet", None) or {}, getattr(report, "context", None)
+        duration = report.duration
         if report.when == "call":
             _called.add(report.nodeid)
-        if report.passed and context is None and not extra and not hasattr(report, "wasxfail"):
-            extra = _passed(report)
-            if extra is None:
-                return
-        else:
+        if not (report.passed and context is None and not extra and not hasattr(report, "wasxfail")):
             _told.add(report.nodeid)
+        else:
+            duration = _passed(report)
+            if duration is None:
+                return
         if report.when == "teardown":
             _told.discard(report.nodeid)
             _called.discard(report.nodeid)
@@ -260,7 +263,7 @@ class _Guest:
             "id": report.nodeid,
             "when": report.when,
             "outcome": report.outcome,
-            "duration": report.duration,
+            "duration": duration,
             "file": report.location[0],
             "line": (report.location[1] or 0) + 1,
             "name": report.location[2],
