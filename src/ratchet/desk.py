@@ -133,10 +133,13 @@ class StoreDesk:
         """What was sent twice is written once: `after` says where in the ledger it belongs."""
         events = [_event(event) for event in ask.events]
         there = self.store.entries_after(lease.run, after=ask.after, limit=len(events))
-        if there and [entry.data for entry in there] == [ev.encode(event) for event in events]:
+        if there and [(entry.epoch, entry.data) for entry in there] == [
+            (lease.epoch, ev.encode(one)) for one in events
+        ]:
             return api.Appended(entries=[entry_answer(entry) for entry in there])
         length = self.store.run(lease.run).length
-        if length != ask.after:
+        # Who lost the lease is not told of rows: the store refuses it, and notes what it had committed.
+        if length != ask.after and not self.store.worker(lease.worker).ended_at:
             raise Conflict(f"the ledger of {lease.run} has {length} rows, not {ask.after}", run=lease.run)
         return api.Appended(entries=[entry_answer(entry) for entry in self.store.append(lease, events)])
 
@@ -279,10 +282,23 @@ def _event(given: dict[str, object]) -> ev.Event:
     decoded = ev.decode(str(kind), msgspec.json.encode(given)) if isinstance(kind, str) else None
     if not isinstance(decoded, ev.Event):
         raise UsageError(f"there is no event {kind!r}", hint="docs/reference/events.md lists them")
+    if isinstance(decoded, ev.RunParked | ev.RunReturned) and decoded.until:
+        decoded = msgspec.structs.replace(decoded, until=_moment(decoded.until))
     data = ev.encode(decoded)
     if len(data) > MESSAGE_MAX_BYTES or b"\\u0000" in data:
         raise UsageError(f"a {kind} of {len(data)} bytes, or with a NUL in it, is no event", hint="make it an artifact")
     return decoded
+
+
+def _moment(text: str) -> str:
+    """A time as the store writes it: it compares them as texts."""
+    try:
+        at = datetime.fromisoformat(text)
+        if at.tzinfo is None:
+            raise ValueError("it has no time zone")
+        return stamp(at)
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"`until` is no moment: {error}", hint="as in 2026-01-31T12:00:00Z") from error
 
 
 def _run_folder(repo: str, run: str) -> Path:

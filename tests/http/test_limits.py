@@ -131,6 +131,7 @@ def test_paths_and_methods_that_are_not_there(served: Served) -> None:
         ("nonsense=1", 422),
         ("status=nonsense", 422),
         ("after=nonsense", 422),
+        ("after=99999999999999999999:x", 422),
         ("repo=%00", 422),
         ("repo=%ff", 400),
         ("status=queued&priority=high&limit=500", 200),
@@ -233,6 +234,26 @@ def test_an_item_goes_from_the_queue_to_its_end_and_back(any_served: Served) -> 
     assert any_served.ask("GET", "/api/runs?status=aborted").json["runs"][0]["run"] == mine["run"]
     assert any_served.ask("GET", f"/api/workers/{mine['worker']}/logs").json["entries"] == ledger["entries"]
     assert any_served.ask("GET", f"/api/runs/{mine['run']}/diff").json["diff"] == ""
+
+
+@pytest.mark.parametrize("change", [{"worker": "a\0b"}, {"worker": ""}, {"born": "\0"}, {"pid": 2**63}, {"pid": -1}])
+def test_a_holder_that_nobody_could_be_gets_no_work(any_served: Served, change: dict[str, object]) -> None:
+    add(any_served)
+    holder = {"worker": "w", "machine": "m", "pid": 1, "born": "1"} | change
+    assert any_served.ask("POST", "/api/worker/register", {"holder": holder}).status == 422
+    assert [count.status for count in any_served.store.stats()] == ["queued"]
+
+
+def test_a_run_is_parked_until_a_moment_and_never_until_a_word(any_served: Served) -> None:
+    """Moments are compared as texts: one in another zone comes as late as it says, one that is none is refused."""
+    mine = register(any_served)
+    own = f"/api/worker/{mine['worker']}/events"
+    parked = {"kind": "run_parked", "reason": "quota", "detail": "?", "until": "2126-01-01T12:00:00+02:00"}
+    for wrong in ("for ever", "2126-01-01T12:00:00", "9999-99-99", "0001-01-01T00:00:00+14:00"):
+        said = {"after": 0, "events": [parked | {"until": wrong}]}
+        assert any_served.ask("POST", own, said, token=mine["token"]).status == 422
+    assert any_served.ask("POST", own, {"after": 0, "events": [parked]}, token=mine["token"]).status == 200
+    assert any_served.store.get(mine["item"]["id"]).not_before == "2126-01-01T10:00:00.000000Z"
 
 
 def test_locks_are_all_or_nothing_and_name_who_holds_them(served: Served) -> None:

@@ -151,7 +151,10 @@ class Store(Protocol):
         ...
 
     def fail(self, lease: Lease, reason: Reason, detail: str, *, delays_s: Sequence[float] = DELAYS_S) -> Retry:
-        """Give the run up: again later, to a person, or to its end, as `core.retry` decides. Raises LeaseLost."""
+        """Give the run up: again later, to a person, or to its end, as `core.retry` decides.
+
+        Raises LeaseLost; saying it twice is saying it once.
+        """
         ...
 
     def stuck(self, lease: Lease, detail: str, *, delays_s: Sequence[float] = DELAYS_S) -> Retry | None:

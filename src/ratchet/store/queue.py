@@ -404,7 +404,7 @@ def _cursor(after: str) -> tuple[int, str]:
     if not after:
         return -1, ""
     place, _, name = after.partition(":")
-    if not place.isdecimal():
+    if not place.isdecimal() or int(place) >= 2**63:
         raise UsageError(f"{after!r} is no page", hint="take `after` from the page before")
     return int(place), name
 

@@ -28,10 +28,15 @@ class Workers(Queue):
                 raise
 
     def fail(self, lease: Lease, reason: Reason, detail: str, *, delays_s: Sequence[float] = DELAYS_S) -> Retry:
-        """Give the run up: again later, to a person, or to its end, as `core.retry` decides. Raises LeaseLost."""
+        """Give the run up: again later, to a person, or to its end, as `core.retry` decides.
+
+        Raises LeaseLost; saying it twice is saying it once.
+        """
         try:
             return self._fail(lease, reason, detail, delays_s)
         except LeaseLost:
+            if said := self._read(lambda db: _given_up(db, lease, detail)):
+                return said
             self._note_late(lease, kind_of(ev.RunFailed), head="", detail=f"{reason}: {detail}")
             raise
 
@@ -91,11 +96,11 @@ class Workers(Queue):
 
 
 def _given_up(db: Transaction, lease: Lease, detail: str) -> Retry | None:
-    """How an earlier try of this very `fail` ended, if it was committed before the connection broke."""
+    """How this very `fail` ended when it was said before: in a try whose answer was lost, or by who says it again."""
     row = db.one(_GIVEN_UP, lease.run, lease.epoch, detail)
     if row is None:
         return None
-    after = {"queued": After.RETRY, "parked": After.PARK}.get(row["status"], After.FAIL)
+    after = {"failed": After.FAIL, "cancelled": After.FAIL, "parked": After.PARK}.get(row["status"], After.RETRY)
     return Retry(after=after, attempts=row["attempts"], returns=row["returns"])
 
 
