@@ -132,6 +132,35 @@ def test_what_needs_a_failed_item_is_parked_and_comes_back_with_it(store: Store,
     assert {store.get(name).status for name in "abc"} == {"queued"}
 
 
+def test_what_needs_what_needs_a_failed_item_is_parked_too_and_comes_back_with_it(store: Store) -> None:
+    store.add_all([named("a"), named("b", needs=["a"]), named("c", needs=["b"]), named("d", needs=["c"]), named("x")])
+    store.add(named("y", needs=["d", "x"]))
+    store.cancel("a", by="ann")
+    store.cancel("x", by="ann")
+    store.add(named("e", needs=["d"]))
+    store.add_all([named("g", needs=["f"]), named("f", needs=["e"])])
+    assert {store.get(name).status for name in "bcdefgy"} == {"parked"} and store.drained()
+    with pytest.raises(UsageError, match="needs c"):
+        store.requeue("d")
+    store.requeue("a")
+    assert {store.get(name).status for name in "abcdefg"} == {"queued"} and not store.drained()
+    assert store.get("y").status == "parked"
+    store.requeue("x")
+    assert store.get("y").status == "queued"
+
+
+def test_what_waits_for_a_parked_item_waits_for_nobody_who_works(world: World, store: Store) -> None:
+    """A worker that ends when nothing is left to do does not wait for what only a person can move."""
+    store.add_all([named("a"), named("b", needs=["a"])])
+    assert not store.drained()
+    store.append(take(store), [ev.RunParked(reason=ParkReason.QUESTION, detail="?")])
+    assert store.get("b").status == "queued" and store.drained()
+    store.requeue("a")
+    assert not store.drained()
+    store.fail(take(store, "2"), Reason.AGENT_CRASHED, "boom")
+    assert nothing(store) is Why.EMPTY and not store.drained()
+
+
 @pytest.mark.parametrize("fields", [{"max_iterations": 201}, {"max_iterations": 0}, {"footprint": ["../x"]}])
 def test_what_the_types_do_not_allow_is_not_queued(store: Store, fields: dict[str, Any]) -> None:
     with pytest.raises(UsageError):

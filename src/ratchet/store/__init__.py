@@ -121,6 +121,10 @@ class Store(Protocol):
 
     def stats(self) -> list[Count]: ...
 
+    def drained(self) -> bool:
+        """Nobody works, and nothing waits but for people: not even for its time, which will come."""
+        ...
+
     def claim_next(self, holder: Holder, *, run: str, ttl_s: float, limits: Limits | None = None) -> Lease | NoWork:
         """Take the lease on the item whose turn it is, starting `run` if it has none. What is lost comes back first.
 

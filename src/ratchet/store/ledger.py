@@ -297,7 +297,10 @@ def close_lease(db: Transaction, run: str, epoch: int, status: WorkerStatus, *, 
 
 
 def block_dependants(db: Transaction, item: str) -> None:
-    db.run(_BLOCK, f"{item} will not be completed", item)
+    """What waits for it waits for a person now, and so does what waits for that."""
+    ends = [item]
+    while ends:
+        ends += [row["id"] for row in db.all(_BLOCK, f"{item} will not be completed", ends.pop())]
 
 
 def lost(lease: Lease) -> LeaseLost:
@@ -429,7 +432,7 @@ RETURNING EXISTS (SELECT 1 FROM locks WHERE locks.run = workers.run) AS locked,
 """
 _BLOCK = """
 UPDATE items SET status = 'parked', park_reason = 'blocked', not_before = '', detail = ?
-WHERE status = 'queued' AND id IN (SELECT item FROM needs WHERE need = ?)
+WHERE status = 'queued' AND id IN (SELECT item FROM needs WHERE need = ?) RETURNING id
 """
 _IS_NEEDED = "SELECT 1 AS ok FROM needs WHERE need = ? LIMIT 1"
 _RUNS = """

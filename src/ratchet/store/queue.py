@@ -209,7 +209,7 @@ class Queue(Ledger):
         if same and same.id != item:
             raise Conflict(f"{same.id} is open for the same source", hint=f"ratchet cancel {same.id}", item=item)
         db.run(_REQUEUE, item)
-        db.run(_UNBLOCK, item)
+        _unblock_dependants(db, item)
         db.tell(Topic.WORK)
         return _item_row(_locked(db, item))
 
@@ -265,6 +265,11 @@ class Queue(Ledger):
         return Page(rows=[_item_row(row) for row in page], after=f"{page[-1]['turn']}:{page[-1]['id']}" if more else "")
 
     @reads
+    def drained(self, db: Transaction) -> bool:
+        row = db.one(_BUSY)
+        return not (row and row["busy"])
+
+    @reads
     def stats(self, db: Transaction) -> list[Count]:
         rows = db.all("SELECT status, rank, count(*) AS n FROM items GROUP BY status, rank ORDER BY status, rank")
         return [Count(status=ItemStatus(r["status"]), priority=_PRIORITY[r["rank"]], items=r["n"]) for r in rows]
@@ -303,15 +308,16 @@ def _same_source(db: Transaction, item: Item) -> Item | None:
 
 def _wait_for(db: Transaction, item: Item) -> None:
     """Write down what the item needs. Those rows are held: none of them can fail unseen while we do."""
-    status = {}
+    over = {}
     for need in item.needs:
-        row = db.one("SELECT status FROM items WHERE id = ? FOR SHARE", need)
+        row = db.one(_NEEDED, need)
         if row is None:
             raise NotFound(f"{item.id} needs {need}, which is not there", hint="add that one first", item=need)
-        status[need] = row["status"]
+        over[need] = row["over"]
     db.many("INSERT INTO needs VALUES (?, ?)", [(item.id, need) for need in item.needs])
-    if bad := [need for need, now in status.items() if now in ("failed", "cancelled")]:
+    if bad := [need for need, is_over in over.items() if is_over]:
         db.run(_PARK, "blocked", "", f"{bad[0]} will not be completed", item.id)
+        block_dependants(db, item.id)  # of those that were added together one may wait for this one already
 
 
 def _ring(ring: Sequence[str]) -> UsageError:
@@ -387,6 +393,12 @@ def _refuse_blocked(db: Transaction, item: str) -> None:
         )
 
 
+def _unblock_dependants(db: Transaction, item: str) -> None:
+    back = [item]
+    while back:
+        back += [row["id"] for row in db.all(_UNBLOCK, back.pop())]
+
+
 def _item_row(row: Row) -> ItemRow:
     return ItemRow(
         item=msgspec.json.decode(row["body"], type=Item),
@@ -424,6 +436,12 @@ WHERE status = 'queued' AND not_before <= ? AND (turn, id) > (?, ?)
                   (SELECT first.status FROM items AS first WHERE first.id = needs.need) LIMIT 1 OFFSET 0){more}
 ORDER BY turn, id LIMIT {most} FOR UPDATE OF items SKIP LOCKED
 """
+_BUSY = """
+SELECT EXISTS (SELECT 1 FROM items WHERE status IN ('assigned', 'in_progress'))
+    OR EXISTS (SELECT 1 FROM items WHERE status = 'queued' AND NOT EXISTS (
+         SELECT 1 FROM needs WHERE needs.item = items.id AND 'completed' <>
+           (SELECT first.status FROM items AS first WHERE first.id = needs.need) LIMIT 1 OFFSET 0)) AS busy
+"""
 _REPO_HAS_ROOM = """
   AND (SELECT count(*) FROM leases JOIN items AS busy ON busy.id = leases.item
        WHERE busy.repo = items.repo AND leases.expires_at > ?) < ?"""
@@ -456,16 +474,20 @@ UPDATE items SET status = 'queued', attempts = 0, returns = 0, not_before = '', 
        run = (SELECT id FROM runs WHERE runs.id = items.run AND runs.status = 'running')
 WHERE id = ?
 """
-_BLOCKED_BY = """
+# What will not be completed unless a person does something. An item that waits for a lock is blocked until a time.
+_OVER = "({name}.status IN ('failed', 'cancelled') OR ({name}.park_reason = 'blocked' AND {name}.not_before = ''))"
+_NEEDED = f"SELECT {_OVER.format(name='items')} AS over FROM items WHERE id = ? FOR SHARE"  # noqa: S608 — ours
+_BLOCKED_BY = f"""
 SELECT items.id, items.status FROM needs JOIN items ON items.id = needs.need
-WHERE needs.item = ? AND items.status IN ('failed', 'cancelled') ORDER BY items.id LIMIT 1
-"""
-_UNBLOCK = """
+WHERE needs.item = ? AND {_OVER.format(name="items")} ORDER BY items.id LIMIT 1
+"""  # noqa: S608 — ours
+_UNBLOCK = f"""
 UPDATE items SET status = 'queued', park_reason = '', detail = ''
 WHERE status = 'parked' AND park_reason = 'blocked' AND id IN (SELECT item FROM needs WHERE need = ?)
   AND NOT EXISTS (SELECT 1 FROM needs JOIN items AS first ON first.id = needs.need
-                  WHERE needs.item = items.id AND first.status IN ('failed', 'cancelled'))
-"""
+                  WHERE needs.item = items.id AND {_OVER.format(name="first")})
+RETURNING id
+"""  # noqa: S608 — ours
 _PARK = """
 UPDATE items SET status = 'parked', park_reason = ?, not_before = ?, detail = ?
 WHERE id = ? AND status IN ('queued', 'parked')
