@@ -389,6 +389,22 @@ def test_cancel_stops_what_waits_and_tells_who_works(world: World, store: Store)
     assert store.run(two.run).status == "aborted"
 
 
+@pytest.mark.parametrize("end", ["release", "park", "kill"])
+def test_a_cancel_holds_though_its_worker_gives_the_run_back_before_it_hears(store: Store, end: str) -> None:
+    store.add_all([named("a"), named("b", needs=["a"])])
+    lease = take(store)
+    assert store.cancel("a", by="ann") is Cancelled.ASKED
+    if end == "park":
+        store.append(lease, [ev.RunParked(reason=ParkReason.QUESTION, detail="?")])
+    elif end == "kill":
+        store.kill(lease.worker, by="bob")
+    store.release(lease)
+    assert (store.get("a").status, store.get("b").status) == ("cancelled", "parked")
+    assert store.run(lease.run).status == "aborted" and store.workers(live=True) == []
+    assert store.entries(lease.run)[-1].kind == "run_aborted"
+    assert store.requeue("a").run == ""
+
+
 def test_a_cancelled_run_that_nobody_holds_ends_in_its_ledger(store: Store) -> None:
     store.add(named("a"))
     lease = take(store)
