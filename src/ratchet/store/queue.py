@@ -17,7 +17,7 @@ from ratchet.core.retry import DELAYS_S, After, Retry, retry
 from ratchet.core.signal import Topic
 from ratchet.errors import Conflict, NotFound, UsageError
 from ratchet.store import Cancelled
-from ratchet.store.database import Row, Transaction, reads, stamp, writes
+from ratchet.store.database import Row, Transaction, local_midnight, reads, stamp, writes
 from ratchet.store.ledger import (
     FENCE,
     Ledger,
@@ -114,8 +114,7 @@ class Queue(Ledger):
         if limits.awaiting_review is not None and _count(db, _AWAITING_REVIEW) >= limits.awaiting_review:
             return NoWork(why=Why.AWAITING_REVIEW)
         if limits.daily_iterations is not None and _count(db, _ITERATIONS, self._today()) >= limits.daily_iterations:
-            tomorrow = self._midnight(self._midnight(now) + timedelta(hours=36))  # a day may have 25 hours
-            return NoWork(why=Why.DAILY_ITERATIONS, until=stamp(tomorrow))
+            return NoWork(why=Why.DAILY_ITERATIONS, until=stamp(local_midnight(now, days=1)))
         if limits.cooldown_s:
             row = db.one("SELECT max(started_at) AS last FROM workers")
             last = row["last"] if row else None
