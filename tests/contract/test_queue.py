@@ -220,6 +220,8 @@ def test_a_busy_repository_lets_another_go_first(store: Store) -> None:
     store.add_all([named("a1"), named("a2"), named("b1", repo="/other")])
     limits = Limits(per_repo=1)
     assert [take(store, f"{n}", limits).item for n in range(2)] == ["a1", "b1"]
+    assert nothing(store, limits) is Why.PER_REPO
+    finish(store, take(store, "2"))
     assert nothing(store, limits) is Why.EMPTY
 
 

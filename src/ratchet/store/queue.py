@@ -337,7 +337,7 @@ def _next(db: Transaction, limits: Limits, at: str) -> Row | NoWork:
     for _ in range(LOOKED_AT_MAX):
         row = _after(db, place, name, limits, at)
         if row is None:
-            return NoWork(why=Why.LOCKED if name else Why.EMPTY)
+            return NoWork(why=Why.LOCKED if name else _why_none(db, limits, at))
         if blocks(db, row["repo"], row["run"] or "", footprint_of(row), at=at) is None:
             return row
         place, name = row["turn"], row["id"]
@@ -348,6 +348,10 @@ def _after(db: Transaction, place: int, name: str, limits: Limits, at: str) -> R
     if limits.per_repo is None:
         return db.one(_NEXT, at, place, name)
     return db.one(_NEXT_WITH_ROOM, at, place, name, at, limits.per_repo)
+
+
+def _why_none(db: Transaction, limits: Limits, at: str) -> Why:
+    return Why.PER_REPO if limits.per_repo is not None and db.one(_NEXT, at, -1, "") else Why.EMPTY
 
 
 def _count(db: Transaction, sql: str, *values: object) -> int:
