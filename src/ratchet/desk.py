@@ -23,7 +23,7 @@ from ratchet.core.ledger import MESSAGE_MAX_BYTES, Entry
 from ratchet.core.locks import Blocked
 from ratchet.core.queue import ItemRow, Limits, NoWork, Page
 from ratchet.core.redact import Redactor, secrets_in
-from ratchet.core.repo import RepoKind, repo_kind
+from ratchet.core.repo import RepoKind, repo_kind, spelt
 from ratchet.core.retry import DELAYS_S
 from ratchet.core.state import RunState, fold
 from ratchet.errors import Conflict, GitFailed, UsageError
@@ -75,7 +75,7 @@ class StoreDesk:
 
     def queue(self, ask: api.QueueAsk) -> Page:
         return self.store.items(
-            status=ask.status, priority=ask.priority, repo=ask.repo, after=ask.after, limit=ask.limit
+            status=ask.status, priority=ask.priority, repo=_name(ask.repo), after=ask.after, limit=ask.limit
         )
 
     def cancel(self, item: str, by: api.By) -> api.CancelAnswer:
@@ -238,15 +238,16 @@ def _item(work: api.Work, key: str) -> Item:
     config.load(Path("/nonexistent"), environ={}, flags=work.settings)  # a wrong key is told now, not to a worker
     spec, now, unique = work.spec or work.description, datetime.now(UTC), secrets.token_hex(4)
     title = work.title or title_of(spec)
+    repo, base = _start(work)
     sent = hashlib.sha256(msgspec.json.encode(work)).hexdigest()
     return Item(
         id=name_of("item", now, unique),
-        repo=work.repo,
+        repo=repo,
         spec=spec,
         title=title,
         workflow=work.workflow,
         priority=work.priority,
-        base_commit=_base(work),
+        base_commit=base,
         slug=slug_of(title, unique),
         source_ref=work.source_ref,
         settings=work.settings,
@@ -261,20 +262,32 @@ def _item(work: api.Work, key: str) -> Item:
     )
 
 
-def _base(work: api.Work) -> str:
-    """The commit it starts from, fixed when it is asked for. Of a repository that is elsewhere, whoever works on it
-    takes the newest there is: then it is empty."""
+def _start(work: api.Work) -> tuple[str, str]:
+    """The repository, by the one name it has, and the commit to start from, fixed when it is asked for. Of one that is
+    elsewhere whoever works on it takes the newest there is: then it is empty."""
     if repo_kind(work.repo) is not RepoKind.PATH:
-        return ""
+        return spelt(work.repo), ""
     found = repository.find(Path(work.repo)) if Path(work.repo).is_dir() else None
     if found is None:
         raise UsageError(f"{work.repo} is no folder here", hint="a repository elsewhere is named by its URL")
     if not work.branch:
-        return found.head
+        return str(found.root), found.head
     tip = repository.commit_of(found.root, f"refs/heads/{work.branch}")
     if tip is None:
         raise UsageError(f"there is no branch {work.branch} in {work.repo}", hint=f"git -C {work.repo} branch")
-    return tip
+    return str(found.root), tip
+
+
+def _name(repo: str) -> str:
+    """What items of a repository have as its name, however it was spelt; of what is none, the words themselves."""
+    try:
+        if repo_kind(repo) is not RepoKind.PATH:
+            return spelt(repo)
+        return str(repository.find(Path(repo)).root)
+    except ValueError:
+        return repo
+    except (UsageError, GitFailed):
+        return str(Path(repo))
 
 
 def _event(given: dict[str, object]) -> ev.Event:

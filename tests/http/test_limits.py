@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
@@ -71,6 +72,20 @@ def test_a_repository_here_is_pinned_to_the_commit_it_has_now(served: Served, tm
     row = served.ask("POST", "/api/work", OK | {"repo": repo_path(tmp_path)}).json
     assert len(row["item"]["base_commit"]) == 40
     assert served.ask("POST", "/api/work", OK | {"repo": row["item"]["repo"], "branch": "none"}).status == 422
+
+
+def test_one_repository_has_one_name_however_it_is_spelt(served: Served, tmp_path: Path) -> None:
+    """Locks, limits and budgets go by it."""
+    here = repo_path(tmp_path)
+    (Path(here) / "sub").mkdir()
+    (tmp_path / "link").symlink_to(here)
+    elsewhere = ["o/n", "https://github.com/o/n", "https://github.com/o/n.git", "https://github.com/o/n/"]
+    for spellings in ([here, f"{here}/", f"{here}//sub", f"{tmp_path}/link"], elsewhere):
+        names = {add(served, repo=spelling)["item"]["repo"] for spelling in spellings}
+        assert names == {spellings[0]}
+        for spelling in spellings:
+            assert len(served.ask("GET", f"/api/queue?{urlencode({'repo': spelling})}").json["rows"]) == len(spellings)
+    assert served.ask("GET", "/api/queue?repo=none").json["rows"] == []
 
 
 @pytest.mark.parametrize(
