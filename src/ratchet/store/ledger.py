@@ -35,7 +35,7 @@ class Ledger(Database):
             return held
         row = db.one(_CLAIM_ITEM, item)
         if row is None:
-            raise NotFound(f"there is no item {item}", item=item)
+            raise no_item(item)
         if row["status"] not in OPEN:
             raise UsageError(f"item {item} is {row['status']}: nothing is left to do", item=item)
         if row["run"]:
@@ -308,6 +308,10 @@ def block_dependants(db: Transaction, item: str) -> None:
     ends = [item]
     while ends:
         ends += [row["id"] for row in db.all(_BLOCK, f"{item} will not be completed", ends.pop())]
+
+
+def no_item(item: str) -> NotFound:
+    return NotFound(f"there is no item {item}", hint="`ratchet queue --all` lists what there is", item=item)
 
 
 def lost(lease: Lease) -> LeaseLost:

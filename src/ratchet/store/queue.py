@@ -27,6 +27,7 @@ from ratchet.store.ledger import (
     close_lease,
     footprint_of,
     holder_of,
+    no_item,
     take,
     write,
 )
@@ -238,7 +239,7 @@ class Queue(Ledger):
     def get(self, db: Transaction, item: str) -> ItemRow:
         row = db.one("SELECT * FROM items WHERE id = ?", item)
         if row is None:
-            raise _no_item(item)
+            raise no_item(item)
         return _item_row(row)
 
     @reads
@@ -378,14 +379,10 @@ def _epoch(db: Transaction, run: str) -> int:
 # --- rows -----------------------------------------------------------------------------------------------------------
 
 
-def _no_item(item: str) -> NotFound:
-    return NotFound(f"there is no item {item}", hint="`ratchet runs` lists what there is", item=item)
-
-
 def _locked(db: Transaction, item: str) -> Row:
     row = db.one("SELECT * FROM items WHERE id = ? FOR UPDATE", item)
     if row is None:
-        raise _no_item(item)
+        raise no_item(item)
     return row
 
 
