@@ -33,6 +33,7 @@ from ratchet.workflows import open_workflow
 
 DIFF_MAX_CHARS = 1_000_000
 TAIL_BYTES = 20_000
+WORKERS_MAX = 1_000_000
 _REQUEST = "request_sha256"
 
 
@@ -190,7 +191,7 @@ class StoreDesk:
         )
 
     def status(self) -> api.Status:
-        live, figures = self.store.workers(live=True), self.store.figures()
+        live, figures = self._live(), self.store.figures()
         return api.Status(
             version=__version__,
             at=stamp(datetime.now(UTC)),
@@ -202,9 +203,13 @@ class StoreDesk:
         )
 
     def metrics(self) -> api.Metrics:
-        figures, live = self.store.figures(), Counter(str(row.status) for row in self.store.workers(live=True))
+        figures, live = self.store.figures(), Counter(str(row.status) for row in self._live())
         told = {name: getattr(figures, name) for name in api.Metrics.__struct_fields__ if hasattr(figures, name)}
         return api.Metrics(at=stamp(datetime.now(UTC)), workers=dict(live), **told)
+
+    def _live(self) -> list[WorkerRow]:
+        """All of them: what is counted is not a page."""
+        return self.store.workers(live=True, limit=WORKERS_MAX)
 
     # --- learnings -------------------------------------------------------------------------------------------
 

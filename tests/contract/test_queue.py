@@ -342,6 +342,18 @@ def test_a_killed_workers_run_goes_back_and_killing_again_changes_nothing(store:
     assert not store.kill(lease.worker, by="ann") and store.get("a").status == "assigned"
 
 
+def test_the_dead_and_those_whose_time_is_up_are_not_at_work(world: World, store: Store) -> None:
+    """Though nobody has come for their runs yet."""
+    store.add_all([named("a"), named("b"), named("c")])
+    take(store, "lost")
+    world.pass_time(40)
+    take(store, "dead"), take(store, "alive")
+    world.dead.add("dead")
+    world.pass_time(40)
+    assert [row.name for row in store.workers(live=True)] == ["alive"] and store.figures().active_workers == 1
+    assert {row.name for row in store.workers()} == {"lost", "dead", "alive"}
+
+
 def test_killing_finished_work_changes_nothing(store: Store) -> None:
     """[3]"""
     store.add(named("a"))

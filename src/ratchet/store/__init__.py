@@ -170,7 +170,7 @@ class Store(Protocol):
         ...
 
     def workers(self, *, live: bool = False, limit: int = 500) -> list[WorkerRow]:
-        """Newest first."""
+        """Newest first; the `live` are those that hold a lease and are not known to be dead."""
         ...
 
     def worker(self, worker: str) -> WorkerRow:

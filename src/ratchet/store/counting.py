@@ -8,6 +8,7 @@ from ratchet.core.budget import Scope
 from ratchet.core.figures import Figures
 from ratchet.store.budgets import Budgets
 from ratchet.store.database import Transaction, reads, stamp
+from ratchet.store.ledger import holder_of
 from ratchet.store.queue import COUNTED, Queue
 
 
@@ -31,8 +32,8 @@ class Counting(Queue, Budgets):
 
     @reads
     def _active(self, db: Transaction) -> int:
-        row = db.one("SELECT count(*) AS n FROM leases WHERE expires_at > ?", stamp(self._clock()))
-        return int(row["n"]) if row else 0
+        rows = db.all("SELECT * FROM leases WHERE expires_at > ?", stamp(self._clock()))
+        return sum(not self._gone(holder_of(row)) for row in rows)
 
     @reads
     def _oldest(self, db: Transaction) -> str:
