@@ -26,7 +26,7 @@ from itertools import count as counter
 from pathlib import Path
 from statistics import median
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import msgspec
@@ -146,7 +146,8 @@ def _database(address: str, count: int, *, ours: bool = True) -> str:
     name = f"bench_{uuid4().hex}"
     with psycopg.connect(address, autocommit=True) as db:
         db.execute(f'CREATE DATABASE "{name}"')
-    url = urlunsplit(urlsplit(address)._replace(path=f"/{name}"))
+    parts = urlsplit(address)
+    url = f"{parts.scheme}://{parts.netloc}/{name}?{parts.query}"  # a server may be named by its query alone
     if ours:
         open_store(url).close()
         with psycopg.connect(url, autocommit=True) as db:

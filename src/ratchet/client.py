@@ -73,6 +73,10 @@ class Client:
 
     def add(self, work: api.Work, *, key: str = "") -> api.Added:
         """Without a key it gets one: an answer that was lost does not make a second item."""
+        try:
+            api.check_key(key)
+        except ValueError as error:
+            raise UsageError(str(error), hint="take another") from error
         headers = {"idempotency-key": key or f"client-{secrets.token_hex(16)}"}
         status, row = self._ask("POST", "/api/work", ItemRow, body=work, headers=headers)
         return api.Added(row=row, created=status == 201)

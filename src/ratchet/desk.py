@@ -23,7 +23,7 @@ from ratchet.core.ledger import MESSAGE_MAX_BYTES, Entry
 from ratchet.core.locks import Blocked
 from ratchet.core.queue import ItemRow, Limits, NoWork, Page
 from ratchet.core.redact import Redactor, secrets_in
-from ratchet.core.repo import RepoKind, repo_kind
+from ratchet.core.repo import RepoKind, repo_kind, spelt
 from ratchet.core.retry import DELAYS_S
 from ratchet.core.state import RunState, fold
 from ratchet.errors import Conflict, GitFailed, UsageError
@@ -33,6 +33,7 @@ from ratchet.workflows import open_workflow
 
 DIFF_MAX_CHARS = 1_000_000
 TAIL_BYTES = 20_000
+WORKERS_MAX = 1_000_000
 _REQUEST = "request_sha256"
 
 
@@ -75,7 +76,7 @@ class StoreDesk:
 
     def queue(self, ask: api.QueueAsk) -> Page:
         return self.store.items(
-            status=ask.status, priority=ask.priority, repo=ask.repo, after=ask.after, limit=ask.limit
+            status=ask.status, priority=ask.priority, repo=_name(ask.repo), after=ask.after, limit=ask.limit
         )
 
     def cancel(self, item: str, by: api.By) -> api.CancelAnswer:
@@ -133,10 +134,13 @@ class StoreDesk:
         """What was sent twice is written once: `after` says where in the ledger it belongs."""
         events = [_event(event) for event in ask.events]
         there = self.store.entries_after(lease.run, after=ask.after, limit=len(events))
-        if there and [entry.data for entry in there] == [ev.encode(event) for event in events]:
+        if there and [(entry.epoch, entry.data) for entry in there] == [
+            (lease.epoch, ev.encode(one)) for one in events
+        ]:
             return api.Appended(entries=[entry_answer(entry) for entry in there])
         length = self.store.run(lease.run).length
-        if length != ask.after:
+        # Who lost the lease is not told of rows: the store refuses it, and notes what it had committed.
+        if length != ask.after and not self.store.worker(lease.worker).ended_at:
             raise Conflict(f"the ledger of {lease.run} has {length} rows, not {ask.after}", run=lease.run)
         return api.Appended(entries=[entry_answer(entry) for entry in self.store.append(lease, events)])
 
@@ -187,7 +191,7 @@ class StoreDesk:
         )
 
     def status(self) -> api.Status:
-        live, figures = self.store.workers(live=True), self.store.figures()
+        live, figures = self._live(), self.store.figures()
         return api.Status(
             version=__version__,
             at=stamp(datetime.now(UTC)),
@@ -199,9 +203,13 @@ class StoreDesk:
         )
 
     def metrics(self) -> api.Metrics:
-        figures, live = self.store.figures(), Counter(str(row.status) for row in self.store.workers(live=True))
+        figures, live = self.store.figures(), Counter(str(row.status) for row in self._live())
         told = {name: getattr(figures, name) for name in api.Metrics.__struct_fields__ if hasattr(figures, name)}
         return api.Metrics(at=stamp(datetime.now(UTC)), workers=dict(live), **told)
+
+    def _live(self) -> list[WorkerRow]:
+        """All of them: what is counted is not a page."""
+        return self.store.workers(live=True, limit=WORKERS_MAX)
 
     # --- learnings -------------------------------------------------------------------------------------------
 
@@ -235,15 +243,16 @@ def _item(work: api.Work, key: str) -> Item:
     config.load(Path("/nonexistent"), environ={}, flags=work.settings)  # a wrong key is told now, not to a worker
     spec, now, unique = work.spec or work.description, datetime.now(UTC), secrets.token_hex(4)
     title = work.title or title_of(spec)
+    repo, base = _start(work)
     sent = hashlib.sha256(msgspec.json.encode(work)).hexdigest()
     return Item(
         id=name_of("item", now, unique),
-        repo=work.repo,
+        repo=repo,
         spec=spec,
         title=title,
         workflow=work.workflow,
         priority=work.priority,
-        base_commit=_base(work),
+        base_commit=base,
         slug=slug_of(title, unique),
         source_ref=work.source_ref,
         settings=work.settings,
@@ -258,20 +267,32 @@ def _item(work: api.Work, key: str) -> Item:
     )
 
 
-def _base(work: api.Work) -> str:
-    """The commit it starts from, fixed when it is asked for. Of a repository that is elsewhere, whoever works on it
-    takes the newest there is: then it is empty."""
+def _start(work: api.Work) -> tuple[str, str]:
+    """The repository, by the one name it has, and the commit to start from, fixed when it is asked for. Of one that is
+    elsewhere whoever works on it takes the newest there is: then it is empty."""
     if repo_kind(work.repo) is not RepoKind.PATH:
-        return ""
+        return spelt(work.repo), ""
     found = repository.find(Path(work.repo)) if Path(work.repo).is_dir() else None
     if found is None:
         raise UsageError(f"{work.repo} is no folder here", hint="a repository elsewhere is named by its URL")
     if not work.branch:
-        return found.head
+        return str(found.root), found.head
     tip = repository.commit_of(found.root, f"refs/heads/{work.branch}")
     if tip is None:
         raise UsageError(f"there is no branch {work.branch} in {work.repo}", hint=f"git -C {work.repo} branch")
-    return tip
+    return str(found.root), tip
+
+
+def _name(repo: str) -> str:
+    """What items of a repository have as its name, however it was spelt; of what is none, the words themselves."""
+    try:
+        if repo_kind(repo) is not RepoKind.PATH:
+            return spelt(repo)
+        return str(repository.find(Path(repo)).root)
+    except ValueError:
+        return repo
+    except (UsageError, GitFailed):
+        return str(Path(repo))
 
 
 def _event(given: dict[str, object]) -> ev.Event:
@@ -279,10 +300,23 @@ def _event(given: dict[str, object]) -> ev.Event:
     decoded = ev.decode(str(kind), msgspec.json.encode(given)) if isinstance(kind, str) else None
     if not isinstance(decoded, ev.Event):
         raise UsageError(f"there is no event {kind!r}", hint="docs/reference/events.md lists them")
+    if isinstance(decoded, ev.RunParked | ev.RunReturned) and decoded.until:
+        decoded = msgspec.structs.replace(decoded, until=_moment(decoded.until))
     data = ev.encode(decoded)
     if len(data) > MESSAGE_MAX_BYTES or b"\\u0000" in data:
         raise UsageError(f"a {kind} of {len(data)} bytes, or with a NUL in it, is no event", hint="make it an artifact")
     return decoded
+
+
+def _moment(text: str) -> str:
+    """A time as the store writes it: it compares them as texts."""
+    try:
+        at = datetime.fromisoformat(text)
+        if at.tzinfo is None:
+            raise ValueError("it has no time zone")
+        return stamp(at)
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"`until` is no moment: {error}", hint="as in 2026-01-31T12:00:00Z") from error
 
 
 def _run_folder(repo: str, run: str) -> Path:

@@ -25,7 +25,7 @@ from ratchet.agents import Said
 from ratchet.checks import formats
 from ratchet.config import Config
 from ratchet.core.failure import Reason
-from ratchet.core.item import Item, ItemStatus, name_of
+from ratchet.core.item import Item, name_of
 from ratchet.core.lease import Lease
 from ratchet.core.queue import NoWork
 from ratchet.core.repo import RepoKind, repo_kind
@@ -43,7 +43,6 @@ from ratchet.supervision import supervise
 PAUSE_S, PAUSE_MAX_S = 0.1, 30.0
 AT_ONCE_S = 1.0  # a child that fails sooner than this did not get to work
 EXIT_WORKED, EXIT_IDLE = 0, 64
-_WORKING = (ItemStatus.QUEUED, ItemStatus.ASSIGNED, ItemStatus.IN_PROGRESS)
 
 
 class Until(StrEnum):
@@ -227,7 +226,7 @@ class Worker:
                 answer = await cross(self.store.claim_next, this_process(), run=run, ttl_s=self.lease_s, limits=limits)
                 if not isinstance(answer, NoWork):
                     return answer
-                if until is Until.ONCE or (until is Until.DRAINED and await cross(_drained, self.store)):
+                if until is Until.ONCE or (until is Until.DRAINED and await cross(self.store.drained)):
                     return None
                 await heard(work, POLL_S)
         return None
@@ -250,11 +249,6 @@ class Worker:
             detail = f"{type(error).__name__}: {error}"[:2_000]
             retry = await cross(self.store.fail, lease, reason, detail, delays_s=self.retry_s)
             return f"given up ({retry.after}): {detail}"
-
-
-def _drained(store: Store) -> bool:
-    """Nothing waits, not even for its time, and nobody works. What is parked waits for people or providers."""
-    return not any(count.items for count in store.stats() if count.status in _WORKING)
 
 
 def _outcome(state: RunState) -> str:

@@ -105,7 +105,7 @@ class Purse:
         spent = await cross(self._store.spent, over.scope, self._repo)
         now = datetime.now(UTC)
         gone = getattr(spent, over.kind) >= over.cap
-        until = local_midnight(now) + timedelta(days=1) if gone else now + timedelta(seconds=RESERVED_ELSEWHERE_S)
+        until = local_midnight(now, days=1) if gone else now + timedelta(seconds=RESERVED_ELSEWHERE_S)
         return ev.RunParked(reason=ParkReason.QUOTA, detail=what, until=stamp(until))
 
 

@@ -15,7 +15,7 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -50,7 +50,8 @@ def fresh_database() -> str:
     name = f"t_{uuid.uuid4().hex}"
     with psycopg.connect(address, autocommit=True) as db:
         db.execute(f'CREATE DATABASE "{name}"')
-    return urlunsplit(urlsplit(address)._replace(path=f"/{name}"))
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc}/{name}?{parts.query}"  # a server may be named by its query alone
 
 
 class Server:

@@ -128,6 +128,10 @@ def test_figures_are_counted_from_what_happened(world: World, store: Store) -> N
     assert (figures.reverts_per_commit, figures.cost_per_commit_usd) == (0.5, 0.25)
     assert figures.average_completion_s == 30 and figures.spent_today.tokens == 20
     assert sum(count.items for count in figures.queue) == 3 and figures.oldest_queued_at == ""
-    store.release(three)
+    store.fail(three, Reason.MISCONFIGURED, "no such agent")
+    assert store.figures().recoveries_today == 1  # tried again, but nothing was recovered
+    store.requeue("c")
+    store.kill(take(store, "4").worker, by="ann")
+    assert store.figures().recoveries_today == 2
     world.pass_time(86_400)
     assert store.figures().completed_today == 0

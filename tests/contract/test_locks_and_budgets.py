@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -11,8 +14,11 @@ from ratchet.core.lease import Lease
 from ratchet.core.locks import Blocked, Locked
 from ratchet.errors import LeaseLost, UsageError
 from ratchet.store import Store
+from ratchet.store.database import local_midnight
 from tests.contract.servers import World
 from tests.contract.test_queue import holder, named, take
+
+DAY = Caps(day=Cap(tokens=10))
 
 
 def two_leases(store: Store) -> tuple[Lease, Lease]:
@@ -147,6 +153,44 @@ def test_items_share_the_budget_of_their_repository_and_of_the_day(
     world.pass_time(86_400)
     store.renew(two, ttl_s=60)
     reserved(store, two, Amount(tokens=6), caps)
+
+
+@pytest.fixture
+def clock_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Be a machine in another time zone."""
+
+    def move(zone: str) -> None:
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+
+    yield move
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/Los_Angeles"])
+def test_machines_in_different_time_zones_share_the_budget_of_the_day(
+    store: Store, clock_of: Callable[[str], None], zone: str
+) -> None:
+    one, two = two_leases(store)
+    clock_of("Europe/Berlin")
+    reserved(store, one, Amount(tokens=6), DAY)
+    clock_of(zone)
+    assert isinstance(store.reserve(two, Amount(tokens=6), caps=DAY), OverBudget)
+    assert store.used(Scope.DAY).tokens == 6
+
+
+def test_a_day_on_which_the_clocks_are_changed_is_one_day(
+    world: World, store: Store, clock_of: Callable[[str], None]
+) -> None:
+    clock_of("Europe/Berlin")
+    world.now = datetime(2026, 10, 25, 0, 30, tzinfo=UTC)  # half past two in summer; at three it will be two again
+    one, two = two_leases(store)
+    reserved(store, one, Amount(tokens=6), DAY)
+    assert local_midnight(world.now, days=1) == datetime(2026, 10, 25, 23, tzinfo=UTC)
+    for hours, free in ((1, False), (22, False), (23, True)):
+        world.now = datetime(2026, 10, 25, 0, 30, tzinfo=UTC) + timedelta(hours=hours)
+        assert isinstance(store.reserve(two, Amount(tokens=6), caps=DAY), Reservation) is free
 
 
 @pytest.mark.parametrize("end", ["expiry", "release", "kill", "complete"])

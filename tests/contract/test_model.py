@@ -196,7 +196,7 @@ class Machine(RuleBasedStateMachine):
             return
         rows = self.store.items(limit=500).rows
         assert {row.item.id: str(row.status) for row in rows} == self.status
-        assert len(self.store.workers(live=True)) == len(self.leases)
+        assert len(self.store.workers(live=True)) == sum(until > self.now for _, until in self.leases.values())
         live = {
             lease.run: sorted(self.paths[i])
             for i, (lease, until) in self.leases.items()

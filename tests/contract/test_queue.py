@@ -132,6 +132,35 @@ def test_what_needs_a_failed_item_is_parked_and_comes_back_with_it(store: Store,
     assert {store.get(name).status for name in "abc"} == {"queued"}
 
 
+def test_what_needs_what_needs_a_failed_item_is_parked_too_and_comes_back_with_it(store: Store) -> None:
+    store.add_all([named("a"), named("b", needs=["a"]), named("c", needs=["b"]), named("d", needs=["c"]), named("x")])
+    store.add(named("y", needs=["d", "x"]))
+    store.cancel("a", by="ann")
+    store.cancel("x", by="ann")
+    store.add(named("e", needs=["d"]))
+    store.add_all([named("g", needs=["f"]), named("f", needs=["e"])])
+    assert {store.get(name).status for name in "bcdefgy"} == {"parked"} and store.drained()
+    with pytest.raises(UsageError, match="needs c"):
+        store.requeue("d")
+    store.requeue("a")
+    assert {store.get(name).status for name in "abcdefg"} == {"queued"} and not store.drained()
+    assert store.get("y").status == "parked"
+    store.requeue("x")
+    assert store.get("y").status == "queued"
+
+
+def test_what_waits_for_a_parked_item_waits_for_nobody_who_works(world: World, store: Store) -> None:
+    """A worker that ends when nothing is left to do does not wait for what only a person can move."""
+    store.add_all([named("a"), named("b", needs=["a"])])
+    assert not store.drained()
+    store.append(take(store), [ev.RunParked(reason=ParkReason.QUESTION, detail="?")])
+    assert store.get("b").status == "queued" and store.drained()
+    store.requeue("a")
+    assert not store.drained()
+    store.fail(take(store, "2"), Reason.AGENT_CRASHED, "boom")
+    assert nothing(store) is Why.EMPTY and not store.drained()
+
+
 @pytest.mark.parametrize("fields", [{"max_iterations": 201}, {"max_iterations": 0}, {"footprint": ["../x"]}])
 def test_what_the_types_do_not_allow_is_not_queued(store: Store, fields: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
@@ -191,6 +220,8 @@ def test_a_busy_repository_lets_another_go_first(store: Store) -> None:
     store.add_all([named("a1"), named("a2"), named("b1", repo="/other")])
     limits = Limits(per_repo=1)
     assert [take(store, f"{n}", limits).item for n in range(2)] == ["a1", "b1"]
+    assert nothing(store, limits) is Why.PER_REPO
+    finish(store, take(store, "2"))
     assert nothing(store, limits) is Why.EMPTY
 
 
@@ -311,6 +342,18 @@ def test_a_killed_workers_run_goes_back_and_killing_again_changes_nothing(store:
     assert not store.kill(lease.worker, by="ann") and store.get("a").status == "assigned"
 
 
+def test_the_dead_and_those_whose_time_is_up_are_not_at_work(world: World, store: Store) -> None:
+    """Though nobody has come for their runs yet."""
+    store.add_all([named("a"), named("b"), named("c")])
+    take(store, "lost")
+    world.pass_time(40)
+    take(store, "dead"), take(store, "alive")
+    world.dead.add("dead")
+    world.pass_time(40)
+    assert [row.name for row in store.workers(live=True)] == ["alive"] and store.figures().active_workers == 1
+    assert {row.name for row in store.workers()} == {"lost", "dead", "alive"}
+
+
 def test_killing_finished_work_changes_nothing(store: Store) -> None:
     """[3]"""
     store.add(named("a"))
@@ -358,6 +401,22 @@ def test_cancel_stops_what_waits_and_tells_who_works(world: World, store: Store)
     store.expire()
     assert {store.get(name).status for name in "abc"} == {ItemStatus.CANCELLED}
     assert store.run(two.run).status == "aborted"
+
+
+@pytest.mark.parametrize("end", ["release", "park", "kill"])
+def test_a_cancel_holds_though_its_worker_gives_the_run_back_before_it_hears(store: Store, end: str) -> None:
+    store.add_all([named("a"), named("b", needs=["a"])])
+    lease = take(store)
+    assert store.cancel("a", by="ann") is Cancelled.ASKED
+    if end == "park":
+        store.append(lease, [ev.RunParked(reason=ParkReason.QUESTION, detail="?")])
+    elif end == "kill":
+        store.kill(lease.worker, by="bob")
+    store.release(lease)
+    assert (store.get("a").status, store.get("b").status) == ("cancelled", "parked")
+    assert store.run(lease.run).status == "aborted" and store.workers(live=True) == []
+    assert store.entries(lease.run)[-1].kind == "run_aborted"
+    assert store.requeue("a").run == ""
 
 
 def test_a_cancelled_run_that_nobody_holds_ends_in_its_ledger(store: Store) -> None:

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.core import events as ev
+from ratchet.core.lease import Holder, Lease
 from ratchet.errors import EnvironmentCannot, UsageError
 from ratchet.surfaces.http import auth
 from ratchet.surfaces.http.routes import Route, Who, table
 from tests.http.serving import TOKEN, Served, add, register
 from tests.support import ratchet
 
+HOLDER = Holder(worker="other", machine="m", pid=1, born="1")
 GUARDED = [route for route in table() if route.who is not Who.ANYBODY]
 
 
@@ -80,6 +83,36 @@ def test_a_completion_whose_answer_was_lost_can_be_said_again(served: Served) ->
         )
         assert done.json == {"changed": True}
     assert served.store.get(mine["item"]["id"]).status == "completed"
+
+
+def test_a_failure_whose_answer_was_lost_can_be_said_again(any_served: Served) -> None:
+    mine = register(any_served)
+    path = f"/api/worker/{mine['worker']}/fail"
+    said = {"reason": "agent_crashed", "detail": "boom"}
+    first = any_served.ask("POST", path, said, token=mine["token"])
+    any_served.store.requeue(mine["item"]["id"])
+    next_one = any_served.store.claim_next(HOLDER, run="run-2", ttl_s=60)
+    again = any_served.ask("POST", path, said, token=mine["token"])
+    assert (first.status, again.status) == (200, 200) and again.json["retry"]["after"] == "retry"
+    assert isinstance(next_one, Lease) and any_served.store.late() == []
+
+
+def test_what_a_late_worker_had_committed_is_noted_though_another_has_written_since(any_served: Served) -> None:
+    """[late results]: over HTTP as from here, refused and not thrown away, and nobody's rows are taken for its own."""
+    mine = register(any_served)
+    own, store = f"/api/worker/{mine['worker']}/events", any_served.store
+    assert store.kill(mine["worker"], by="me")
+    store.requeue(mine["item"]["id"])
+    other = store.claim_next(HOLDER, run="run-2", ttl_s=60)
+    assert isinstance(other, Lease)
+    length = store.run(mine["run"]).length
+    store.append(other, [ev.RunClaimed(worker="w"), ev.RunClaimed(worker="w")])
+    claimed = {"after": length, "events": [{"kind": "run_claimed", "worker": "w"}]}
+    done = {"after": 0, "events": [{"kind": "run_completed", "commits": 1, "head": "c1"}]}
+    for said in (claimed, done):
+        answer = any_served.ask("POST", own, said, token=mine["token"])
+        assert (answer.status, answer.code) == (409, "lease_lost")
+    assert [(late.kind, late.head) for late in store.late()] == [("run_completed", "c1")]
 
 
 def test_the_store_keeps_no_token(served: Served, tmp_path: Path) -> None:

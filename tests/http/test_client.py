@@ -156,6 +156,8 @@ def test_commands_answer_the_same_from_a_server_and_from_the_store(
         name = add(served, priority="high")["item"]["id"]
         add(served, priority="low")
 
+        add(served, repo="o/n", spec="# Do it", source="github", source_ref="1")
+
         def said(*words: str) -> tuple[int, list[str], str]:
             code = main(words)
             out, err = capsys.readouterr()
@@ -163,6 +165,13 @@ def test_commands_answer_the_same_from_a_server_and_from_the_store(
 
         for words in (
             ["queue"],
+            ["queue", "--limit", "1"],
+            ["queue", "--limit", "1", "--json"],
+            ["queue", "--limit", "1", "--all", "--priority", "low"],
+            ["queue", "--after", "completed@1:x"],
+            ["add", "-d", "Do it", "--key", "no key"],
+            ["add", "-d", "Do it", "--key", "a\nb"],
+            ["add", "-d", "Do it", "--to", "o/n", "--source", "github", "--source-ref", "1", "--key", "same"],
             ["queue", "--json", "--all"],
             ["queue", "--status", "queued", "--priority", "low"],
             ["workers"],
@@ -176,6 +185,48 @@ def test_commands_answer_the_same_from_a_server_and_from_the_store(
         assert said("cancel", name, "--server", served.url)[1] == [name, "is", "cancelled"]
         assert said("cancel", name)[1] == [name, "had", "ended", "before"]
     store.close()
+
+
+def test_every_open_item_is_on_a_page_and_the_next_page_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(repo_path(tmp_path))
+    for name in ("one", "two", "three", "four"):
+        assert main(["add", "-d", name, "--to", "o/n"]) == 0
+    one = capsys.readouterr().out.split()[0]
+    assert main(["add", "-d", "five", "--title", "five", "--to", "o/n", "--needs", one]) == 0
+    assert main(["cancel", one]) == 0
+    capsys.readouterr()
+    for limit, pages in ((3, [["two", "three", "four"], ["five"]]), (2, [["two", "three"], ["four", "five"]])):
+        words = ["queue", "--to", "o/n", "--limit", f"{limit}"]
+        for titles in pages:
+            assert main(words) == 0
+            said = capsys.readouterr().out
+            _, *rows = said.partition("\n\n")[0].splitlines()
+            assert [row.split()[4] for row in rows] == titles
+            assert (f"More: ratchet queue --to o/n --limit {limit} --after " in said) is (titles is pages[0])
+            words = said.splitlines()[-1].split()[2:]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["queue", "--limit", "0"],
+        ["queue", "--limit", "501"],
+        ["workers", "--limit", "-1"],
+        ["worker", "--count", "0"],
+        ["worker", "--count", "-2"],
+        ["serve", "--workers", "-1"],
+        ["serve", "--port", "99999"],
+        ["top", "--every", "-1"],
+        ["top", "--every", "nan"],
+        ["top", "--every", "0"],
+    ],
+)
+def test_a_number_that_cannot_be_meant_is_told_as_such(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2 and "is no number from" in capsys.readouterr().err
 
 
 def _ageless(text: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
@@ -73,6 +74,20 @@ def test_a_repository_here_is_pinned_to_the_commit_it_has_now(served: Served, tm
     assert served.ask("POST", "/api/work", OK | {"repo": row["item"]["repo"], "branch": "none"}).status == 422
 
 
+def test_one_repository_has_one_name_however_it_is_spelt(served: Served, tmp_path: Path) -> None:
+    """Locks, limits and budgets go by it."""
+    here = repo_path(tmp_path)
+    (Path(here) / "sub").mkdir()
+    (tmp_path / "link").symlink_to(here)
+    elsewhere = ["o/n", "https://github.com/o/n", "https://github.com/o/n.git", "https://github.com/o/n/"]
+    for spellings in ([here, f"{here}/", f"{here}//sub", f"{tmp_path}/link"], elsewhere):
+        names = {add(served, repo=spelling)["item"]["repo"] for spelling in spellings}
+        assert names == {spellings[0]}
+        for spelling in spellings:
+            assert len(served.ask("GET", f"/api/queue?{urlencode({'repo': spelling})}").json["rows"]) == len(spellings)
+    assert served.ask("GET", "/api/queue?repo=none").json["rows"] == []
+
+
 @pytest.mark.parametrize(
     ("body", "headers", "status", "code"),
     [
@@ -131,6 +146,7 @@ def test_paths_and_methods_that_are_not_there(served: Served) -> None:
         ("nonsense=1", 422),
         ("status=nonsense", 422),
         ("after=nonsense", 422),
+        ("after=99999999999999999999:x", 422),
         ("repo=%00", 422),
         ("repo=%ff", 400),
         ("status=queued&priority=high&limit=500", 200),
@@ -233,6 +249,26 @@ def test_an_item_goes_from_the_queue_to_its_end_and_back(any_served: Served) -> 
     assert any_served.ask("GET", "/api/runs?status=aborted").json["runs"][0]["run"] == mine["run"]
     assert any_served.ask("GET", f"/api/workers/{mine['worker']}/logs").json["entries"] == ledger["entries"]
     assert any_served.ask("GET", f"/api/runs/{mine['run']}/diff").json["diff"] == ""
+
+
+@pytest.mark.parametrize("change", [{"worker": "a\0b"}, {"worker": ""}, {"born": "\0"}, {"pid": 2**63}, {"pid": -1}])
+def test_a_holder_that_nobody_could_be_gets_no_work(any_served: Served, change: dict[str, object]) -> None:
+    add(any_served)
+    holder = {"worker": "w", "machine": "m", "pid": 1, "born": "1"} | change
+    assert any_served.ask("POST", "/api/worker/register", {"holder": holder}).status == 422
+    assert [count.status for count in any_served.store.stats()] == ["queued"]
+
+
+def test_a_run_is_parked_until_a_moment_and_never_until_a_word(any_served: Served) -> None:
+    """Moments are compared as texts: one in another zone comes as late as it says, one that is none is refused."""
+    mine = register(any_served)
+    own = f"/api/worker/{mine['worker']}/events"
+    parked = {"kind": "run_parked", "reason": "quota", "detail": "?", "until": "2126-01-01T12:00:00+02:00"}
+    for wrong in ("for ever", "2126-01-01T12:00:00", "9999-99-99", "0001-01-01T00:00:00+14:00"):
+        said = {"after": 0, "events": [parked | {"until": wrong}]}
+        assert any_served.ask("POST", own, said, token=mine["token"]).status == 422
+    assert any_served.ask("POST", own, {"after": 0, "events": [parked]}, token=mine["token"]).status == 200
+    assert any_served.store.get(mine["item"]["id"]).not_before == "2126-01-01T10:00:00.000000Z"
 
 
 def test_locks_are_all_or_nothing_and_name_who_holds_them(served: Served) -> None:

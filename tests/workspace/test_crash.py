@@ -5,6 +5,7 @@ Python announces each file operation to its audit hooks; the child forked here d
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -124,6 +125,18 @@ def test_a_lock_that_a_killed_git_left_on_the_branch_is_in_nobodys_way(plain: Wo
     lock.touch()
     make_branch(str(repo / ".git"), workspace.ref, parent)
     assert branch_tip(str(repo / ".git"), workspace.ref) == parent
+    plain.destroy("one")
+
+
+def test_a_lock_that_a_killed_git_left_in_a_base_is_in_nobodys_way(plain: Workspaces, repo: Path) -> None:
+    """It was keeping the base's tree in the project's own store, which a user may delete."""
+    base = Path(make(plain, repo).record.base)
+    plain.destroy("one")
+    shutil.rmtree(repo / ".ratchet")
+    (base / "keeping-dead").mkdir()
+    for left in ("keeping.index.lock", "trees.index.lock", "keeping-dead/index.lock"):
+        (base / left).touch()
+    assert make(plain, repo).checkpoint()
     plain.destroy("one")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Protocol
 
 import msgspec
@@ -21,6 +22,7 @@ PAGE_MAX = 500
 
 # PostgreSQL keeps no NUL in a text: refused here, in words, rather than there.
 _NO_NUL = r"^[^\u0000]*$"
+_KEY = re.compile(r"[!-~]{1,200}")
 Name = Annotated[str, msgspec.Meta(max_length=200, pattern=_NO_NUL)]
 Text = Annotated[str, msgspec.Meta(max_length=10_000, pattern=_NO_NUL)]
 Path = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000, pattern=_NO_NUL)]
@@ -60,6 +62,13 @@ class Work(Ask, frozen=True, kw_only=True):
         repo_kind(self.repo)
         if self.branch:
             check_branch(self.branch)
+
+
+def check_key(key: str) -> str:
+    """What may be a request's key, wherever it is sent. Raises ValueError."""
+    if key and not _KEY.fullmatch(key):
+        raise ValueError(f"the key {key!r} is not 1 to 200 printable characters without spaces")
+    return key
 
 
 class Added(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,6 +30,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class Why(StrEnum):
     EMPTY = "empty"
     WORKERS = "workers"
+    PER_REPO = "per_repo"  # the repositories of all that waits are as busy as they may be
     AWAITING_REVIEW = "awaiting_review"
     COOLDOWN = "cooldown"
     DAILY_ITERATIONS = "daily_iterations"

@@ -34,6 +34,15 @@ def repo_kind(repo: str) -> RepoKind:
     raise ValueError(f"{repo} is no absolute path, no git URL (https, ssh, git, file) and no owner/name")
 
 
+def spelt(repo: str) -> str:
+    """One spelling for each repository that is elsewhere: locks, limits and budgets are kept by its name."""
+    if repo_kind(repo) is RepoKind.PATH:
+        return repo
+    name = repo.rstrip("/")
+    owned = name.removeprefix(f"{FORGE}/").removesuffix(".git")
+    return owned if name.startswith(f"{FORGE}/") and _OWNED.fullmatch(owned) else name
+
+
 def address_of(repo: str) -> str:
     """What git fetches from."""
     return f"{FORGE}/{repo}.git" if repo_kind(repo) is RepoKind.FORGE else repo

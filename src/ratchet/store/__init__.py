@@ -121,6 +121,10 @@ class Store(Protocol):
 
     def stats(self) -> list[Count]: ...
 
+    def drained(self) -> bool:
+        """Nobody works, and nothing waits but for people: not even for its time, which will come."""
+        ...
+
     def claim_next(self, holder: Holder, *, run: str, ttl_s: float, limits: Limits | None = None) -> Lease | NoWork:
         """Take the lease on the item whose turn it is, starting `run` if it has none. What is lost comes back first.
 
@@ -151,7 +155,10 @@ class Store(Protocol):
         ...
 
     def fail(self, lease: Lease, reason: Reason, detail: str, *, delays_s: Sequence[float] = DELAYS_S) -> Retry:
-        """Give the run up: again later, to a person, or to its end, as `core.retry` decides. Raises LeaseLost."""
+        """Give the run up: again later, to a person, or to its end, as `core.retry` decides.
+
+        Raises LeaseLost; saying it twice is saying it once.
+        """
         ...
 
     def stuck(self, lease: Lease, detail: str, *, delays_s: Sequence[float] = DELAYS_S) -> Retry | None:
@@ -163,7 +170,7 @@ class Store(Protocol):
         ...
 
     def workers(self, *, live: bool = False, limit: int = 500) -> list[WorkerRow]:
-        """Newest first."""
+        """Newest first; the `live` are those that hold a lease and are not known to be dead."""
         ...
 
     def worker(self, worker: str) -> WorkerRow:

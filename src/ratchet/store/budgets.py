@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from ratchet.core.budget import KINDS, Amount, Caps, OverBudget, Reservation, Scope, amount, overspent, refusal
 from ratchet.core.lease import Lease
-from ratchet.store.database import Database, Row, Transaction, name_in, reads, writes
+from ratchet.store.database import Database, Row, Transaction, local_midnight, name_in, reads, stamp, writes
 from ratchet.store.ledger import hold, lost
+
+HALF_A_DAY = timedelta(hours=12)
 
 
 class Budgets(Database):
@@ -20,10 +24,9 @@ class Budgets(Database):
         item = db.one("SELECT repo FROM items WHERE id = ?", lease.item)
         if item is None:
             raise lost(lease)
-        day = self._today()
-        if over := _over(db, asked, caps, item=lease.item, repo=item["repo"], day=day):
+        if over := _over(db, asked, caps, item=lease.item, repo=item["repo"], day=self._day()):
             return over
-        db.run(_RESERVE, name, lease.run, lease.epoch, lease.item, item["repo"], day, *asked.units())
+        db.run(_RESERVE, name, lease.run, lease.epoch, lease.item, item["repo"], self._today(), *asked.units())
         return Reservation(id=name, run=lease.run, epoch=lease.epoch, held=asked)
 
     @writes
@@ -42,6 +45,12 @@ class Budgets(Database):
         db.run(f"{_METER} AND status = 'held'", *_twice(spent), reservation.id)
         db.run("UPDATE reservations SET status = 'settled' WHERE id = ? AND status = 'held'", reservation.id)
 
+    def _day(self) -> tuple[str, str]:
+        """Between which midnights a day has begun that is today's: a machine in another time zone has the same day, and
+        not a budget of its own."""
+        midnight = local_midnight(self._clock())
+        return stamp(midnight - HALF_A_DAY), stamp(midnight + HALF_A_DAY)
+
     def spent(self, scope: Scope, name: str = "") -> Amount:
         """On a run or an item in its life, on a repository today, or on all today; not what is only reserved."""
         return self._sums(scope, name, _SPENT)
@@ -52,13 +61,15 @@ class Budgets(Database):
 
     @reads
     def _sums(self, db: Transaction, scope: Scope, name: str, sums: str) -> Amount:
-        days = {Scope.REPO: (self._today(), name), Scope.DAY: (self._today(),)}
-        values = days.get(scope, (name,))
+        day = self._day()
+        values = {Scope.REPO: (*day, name), Scope.DAY: day}.get(scope, (name,))
         return _sum(db.one(f"SELECT {sums} FROM reservations {_WHERE[scope]}", *values))  # noqa: S608 — ours
 
 
-def _over(db: Transaction, asked: Amount, caps: Caps, *, item: str, repo: str, day: str) -> OverBudget | None:
-    scopes = {Scope.ITEM: (caps.item, (item,)), Scope.REPO: (caps.repo, (day, repo)), Scope.DAY: (caps.day, (day,))}
+def _over(
+    db: Transaction, asked: Amount, caps: Caps, *, item: str, repo: str, day: tuple[str, str]
+) -> OverBudget | None:
+    scopes = {Scope.ITEM: (caps.item, (item,)), Scope.REPO: (caps.repo, (*day, repo)), Scope.DAY: (caps.day, day)}
     for scope, (cap, values) in scopes.items():
         if cap == type(cap)():
             continue
@@ -81,8 +92,8 @@ def _twice(spent: Amount) -> list[int]:
 _WHERE = {
     Scope.RUN: "WHERE run = ?",
     Scope.ITEM: "WHERE item = ?",
-    Scope.REPO: "WHERE day = ? AND repo = ?",
-    Scope.DAY: "WHERE day = ?",
+    Scope.REPO: "WHERE day > ? AND day <= ? AND repo = ?",
+    Scope.DAY: "WHERE day > ? AND day <= ?",
 }
 _SPENT = ", ".join(f"COALESCE(sum(spent_{kind}), 0) AS {kind}" for kind in KINDS)
 # While it is held, a reservation uses what it holds, or what was spent if that is more already.

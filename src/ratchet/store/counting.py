@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from ratchet.core import events as ev
 from ratchet.core.budget import Scope
+from ratchet.core.failure import FAULT, Fault
 from ratchet.core.figures import Figures
 from ratchet.store.budgets import Budgets
 from ratchet.store.database import Transaction, reads, stamp
+from ratchet.store.ledger import holder_of
 from ratchet.store.queue import COUNTED, Queue
 
 
@@ -23,7 +26,7 @@ class Counting(Queue, Budgets):
             iterations_today=counts.get("red_confirmed", 0),
             commits_today=counts.get("step_committed", 0),
             reverts_today=sum(n for kind, n in counts.items() if kind.endswith("_reverted")),
-            recoveries_today=counts.get("run_returned", 0) + counts.get("step_resumed", 0),
+            recoveries_today=self._recovered() + counts.get("step_resumed", 0),
             spent_today=self.spent(Scope.DAY),
             reserved_today=self.used(Scope.DAY),
             average_completion_s=sum(ended) / len(ended) if ended else None,
@@ -31,8 +34,8 @@ class Counting(Queue, Budgets):
 
     @reads
     def _active(self, db: Transaction) -> int:
-        row = db.one("SELECT count(*) AS n FROM leases WHERE expires_at > ?", stamp(self._clock()))
-        return int(row["n"]) if row else 0
+        rows = db.all("SELECT * FROM leases WHERE expires_at > ?", stamp(self._clock()))
+        return sum(not self._gone(holder_of(row)) for row in rows)
 
     @reads
     def _oldest(self, db: Transaction) -> str:
@@ -45,6 +48,13 @@ class Counting(Queue, Budgets):
         return {row["kind"]: int(row["n"]) for row in rows}
 
     @reads
+    def _recovered(self, db: Transaction) -> int:
+        """Runs that came back through nobody's fault of theirs: a failure that is tried again is no recovery."""
+        rows = db.all(_RETURNED, self._today())
+        events = [ev.decode(row["kind"], bytes(row["data"])) for row in rows]
+        return sum(isinstance(one, ev.RunReturned) and FAULT[one.reason] is Fault.PLATFORM for one in events)
+
+    @reads
     def _completion_s(self, db: Transaction) -> list[float]:
         rows = db.all(_COMPLETED, self._today())
         both = [(datetime.fromisoformat(row["began"]), datetime.fromisoformat(row["ended"])) for row in rows]
@@ -52,6 +62,7 @@ class Counting(Queue, Budgets):
 
 
 _COUNTS = f"SELECT kind, count(*) AS n FROM events WHERE {COUNTED} AND at >= ? GROUP BY kind"  # noqa: S608 — ours
+_RETURNED = f"SELECT kind, data FROM events WHERE {COUNTED} AND kind = 'run_returned' AND at >= ?"  # noqa: S608 — ours
 _COMPLETED = f"""
 SELECT runs.created_at AS began, events.at AS ended FROM events JOIN runs ON runs.id = events.run
 WHERE {COUNTED} AND events.kind = 'run_completed' AND events.at >= ? LIMIT 10000

@@ -13,7 +13,8 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from datetime import time as clock_time
 from functools import wraps
 from importlib.resources import files
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -49,8 +50,9 @@ def stamp(at: datetime) -> str:
     return f"{at.astimezone(UTC).isoformat(timespec='microseconds')[:26]}Z"
 
 
-def local_midnight(at: datetime) -> datetime:
-    return at.astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+def local_midnight(at: datetime, *, days: int = 0) -> datetime:
+    """When the day began that `at` is in here, or one so many days later. Not every day has 24 hours."""
+    return datetime.combine(at.astimezone().date() + timedelta(days=days), clock_time()).astimezone()
 
 
 class Single(Protocol):
@@ -94,7 +96,6 @@ class Database:
 
     _clock: Callable[[], datetime]
     _gone: Callable[[Holder], bool]
-    _midnight: Callable[[datetime], datetime] = staticmethod(local_midnight)
     _aging_s: float
 
     def _write(self, act: Callable[[Transaction], T], *, durable: bool = True) -> T:
@@ -108,7 +109,7 @@ class Database:
         raise NotImplementedError
 
     def _today(self) -> str:
-        return stamp(self._midnight(self._clock()))
+        return stamp(local_midnight(self._clock()))
 
 
 def writes(verb: Callable[Concatenate[S, Transaction, P], T]) -> Callable[Concatenate[S, P], T]:

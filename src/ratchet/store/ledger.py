@@ -35,7 +35,7 @@ class Ledger(Database):
             return held
         row = db.one(_CLAIM_ITEM, item)
         if row is None:
-            raise NotFound(f"there is no item {item}", item=item)
+            raise no_item(item)
         if row["status"] not in OPEN:
             raise UsageError(f"item {item} is {row['status']}: nothing is left to do", item=item)
         if row["run"]:
@@ -69,8 +69,11 @@ class Ledger(Database):
 
     @writes
     def release(self, db: Transaction, lease: Lease) -> None:
+        at = stamp(self._clock())
         db.hold(LOCK_ITEM, lease.item)
-        if close_lease(db, lease.run, lease.epoch, WorkerStatus.RELEASED, detail="", at=stamp(self._clock())):
+        if asked := db.one(_ABORT_ASKED, lease.run, lease.epoch):  # nobody holds it who could hear so
+            write(db, lease, [ev.RunAborted(by=asked["abort_by"])], at=at)
+        elif close_lease(db, lease.run, lease.epoch, WorkerStatus.RELEASED, detail="", at=at):
             db.run(_BACK_IN_QUEUE, lease.item)
             db.run(FENCE, lease.run, lease.epoch)
             db.tell(Topic.WORK)
@@ -208,9 +211,13 @@ def write(
     move = next((event for event in reversed(events) if type(event) in ROWS), None)
     if move:
         db.hold(LOCK_ITEM, lease.item)  # every verb locks the item before its run: the order that cannot deadlock
-    row = db.one("SELECT length, head FROM runs WHERE id = ? FOR UPDATE", lease.run)
+    row = db.one("SELECT length, head, abort_by FROM runs WHERE id = ? FOR UPDATE", lease.run)
     if row is None:
         raise lost(lease)
+    said = len(events)
+    if isinstance(move, ev.RunParked) and row["abort_by"]:  # cancelled, and its worker has not heard so
+        move = ev.RunAborted(by=row["abort_by"])
+        events = [*events, move]
     entries = _chain(lease, events, at=at, length=row["length"], head=row["head"])
     status = ROWS[type(move)][0] if move else RunStatus.RUNNING
     after = (entries[-1].seq, entries[-1].sum, status, lease.run, lease.epoch, row["length"])
@@ -223,7 +230,7 @@ def write(
     if receipt:
         body = msgspec.json.encode(receipt)
         db.run("INSERT INTO receipts VALUES (?, ?, ?, ?)", lease.run, receipt.step, receipt.key, body)
-    return entries
+    return entries[:said]
 
 
 # --- locks on the footprint ------------------------------------------------------------------------------------------
@@ -297,7 +304,14 @@ def close_lease(db: Transaction, run: str, epoch: int, status: WorkerStatus, *, 
 
 
 def block_dependants(db: Transaction, item: str) -> None:
-    db.run(_BLOCK, f"{item} will not be completed", item)
+    """What waits for it waits for a person now, and so does what waits for that."""
+    ends = [item]
+    while ends:
+        ends += [row["id"] for row in db.all(_BLOCK, f"{item} will not be completed", ends.pop())]
+
+
+def no_item(item: str) -> NotFound:
+    return NotFound(f"there is no item {item}", hint="`ratchet queue --all` lists what there is", item=item)
 
 
 def lost(lease: Lease) -> LeaseLost:
@@ -418,6 +432,10 @@ _NOTE_LATE = """
 INSERT INTO late (id, run, item, epoch, worker, at, kind, head, detail)
 SELECT ?, ?, ?, CAST(? AS INTEGER), ?, ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM runs WHERE id = ?) ON CONFLICT DO NOTHING
 """
+_ABORT_ASKED = """
+SELECT runs.abort_by FROM leases JOIN runs ON runs.id = leases.run
+WHERE leases.run = ? AND leases.epoch = ? AND runs.abort_by <> '' AND runs.status = 'running'
+"""
 _LAST = "SELECT * FROM events WHERE run = ? AND epoch = ? ORDER BY seq DESC LIMIT ?"
 _MOVE_ITEM = "UPDATE items SET status = ?, park_reason = ?, not_before = ?, detail = ? WHERE id = ? AND run = ?"
 _SETTLE_ALL = "UPDATE reservations SET status = 'settled' WHERE run = ? AND epoch = ? AND status = 'held'"
@@ -429,7 +447,7 @@ RETURNING EXISTS (SELECT 1 FROM locks WHERE locks.run = workers.run) AS locked,
 """
 _BLOCK = """
 UPDATE items SET status = 'parked', park_reason = 'blocked', not_before = '', detail = ?
-WHERE status = 'queued' AND id IN (SELECT item FROM needs WHERE need = ?)
+WHERE status = 'queued' AND id IN (SELECT item FROM needs WHERE need = ?) RETURNING id
 """
 _IS_NEEDED = "SELECT 1 AS ok FROM needs WHERE need = ? LIMIT 1"
 _RUNS = """

@@ -17,7 +17,7 @@ from ratchet.core.retry import DELAYS_S, After, Retry, retry
 from ratchet.core.signal import Topic
 from ratchet.errors import Conflict, NotFound, UsageError
 from ratchet.store import Cancelled
-from ratchet.store.database import Row, Transaction, reads, stamp, writes
+from ratchet.store.database import Row, Transaction, local_midnight, reads, stamp, writes
 from ratchet.store.ledger import (
     FENCE,
     Ledger,
@@ -27,6 +27,7 @@ from ratchet.store.ledger import (
     close_lease,
     footprint_of,
     holder_of,
+    no_item,
     take,
     write,
 )
@@ -114,8 +115,7 @@ class Queue(Ledger):
         if limits.awaiting_review is not None and _count(db, _AWAITING_REVIEW) >= limits.awaiting_review:
             return NoWork(why=Why.AWAITING_REVIEW)
         if limits.daily_iterations is not None and _count(db, _ITERATIONS, self._today()) >= limits.daily_iterations:
-            tomorrow = self._midnight(self._midnight(now) + timedelta(hours=36))  # a day may have 25 hours
-            return NoWork(why=Why.DAILY_ITERATIONS, until=stamp(tomorrow))
+            return NoWork(why=Why.DAILY_ITERATIONS, until=stamp(local_midnight(now, days=1)))
         if limits.cooldown_s:
             row = db.one("SELECT max(started_at) AS last FROM workers")
             last = row["last"] if row else None
@@ -209,7 +209,7 @@ class Queue(Ledger):
         if same and same.id != item:
             raise Conflict(f"{same.id} is open for the same source", hint=f"ratchet cancel {same.id}", item=item)
         db.run(_REQUEUE, item)
-        db.run(_UNBLOCK, item)
+        _unblock_dependants(db, item)
         db.tell(Topic.WORK)
         return _item_row(_locked(db, item))
 
@@ -239,7 +239,7 @@ class Queue(Ledger):
     def get(self, db: Transaction, item: str) -> ItemRow:
         row = db.one("SELECT * FROM items WHERE id = ?", item)
         if row is None:
-            raise _no_item(item)
+            raise no_item(item)
         return _item_row(row)
 
     @reads
@@ -263,6 +263,11 @@ class Queue(Ledger):
         rows = db.all(sql, place, name, *given.values(), limit + 1)
         page, more = rows[:limit], len(rows) > limit
         return Page(rows=[_item_row(row) for row in page], after=f"{page[-1]['turn']}:{page[-1]['id']}" if more else "")
+
+    @reads
+    def drained(self, db: Transaction) -> bool:
+        row = db.one(_BUSY)
+        return not (row and row["busy"])
 
     @reads
     def stats(self, db: Transaction) -> list[Count]:
@@ -303,15 +308,16 @@ def _same_source(db: Transaction, item: Item) -> Item | None:
 
 def _wait_for(db: Transaction, item: Item) -> None:
     """Write down what the item needs. Those rows are held: none of them can fail unseen while we do."""
-    status = {}
+    over = {}
     for need in item.needs:
-        row = db.one("SELECT status FROM items WHERE id = ? FOR SHARE", need)
+        row = db.one(_NEEDED, need)
         if row is None:
             raise NotFound(f"{item.id} needs {need}, which is not there", hint="add that one first", item=need)
-        status[need] = row["status"]
+        over[need] = row["over"]
     db.many("INSERT INTO needs VALUES (?, ?)", [(item.id, need) for need in item.needs])
-    if bad := [need for need, now in status.items() if now in ("failed", "cancelled")]:
+    if bad := [need for need, is_over in over.items() if is_over]:
         db.run(_PARK, "blocked", "", f"{bad[0]} will not be completed", item.id)
+        block_dependants(db, item.id)  # of those that were added together one may wait for this one already
 
 
 def _ring(ring: Sequence[str]) -> UsageError:
@@ -332,7 +338,7 @@ def _next(db: Transaction, limits: Limits, at: str) -> Row | NoWork:
     for _ in range(LOOKED_AT_MAX):
         row = _after(db, place, name, limits, at)
         if row is None:
-            return NoWork(why=Why.LOCKED if name else Why.EMPTY)
+            return NoWork(why=Why.LOCKED if name else _why_none(db, limits, at))
         if blocks(db, row["repo"], row["run"] or "", footprint_of(row), at=at) is None:
             return row
         place, name = row["turn"], row["id"]
@@ -343,6 +349,10 @@ def _after(db: Transaction, place: int, name: str, limits: Limits, at: str) -> R
     if limits.per_repo is None:
         return db.one(_NEXT, at, place, name)
     return db.one(_NEXT_WITH_ROOM, at, place, name, at, limits.per_repo)
+
+
+def _why_none(db: Transaction, limits: Limits, at: str) -> Why:
+    return Why.PER_REPO if limits.per_repo is not None and db.one(_NEXT, at, -1, "") else Why.EMPTY
 
 
 def _count(db: Transaction, sql: str, *values: object) -> int:
@@ -369,14 +379,10 @@ def _epoch(db: Transaction, run: str) -> int:
 # --- rows -----------------------------------------------------------------------------------------------------------
 
 
-def _no_item(item: str) -> NotFound:
-    return NotFound(f"there is no item {item}", hint="`ratchet runs` lists what there is", item=item)
-
-
 def _locked(db: Transaction, item: str) -> Row:
     row = db.one("SELECT * FROM items WHERE id = ? FOR UPDATE", item)
     if row is None:
-        raise _no_item(item)
+        raise no_item(item)
     return row
 
 
@@ -385,6 +391,12 @@ def _refuse_blocked(db: Transaction, item: str) -> None:
         raise Conflict(
             f"{item} needs {row['id']}, which is {row['status']}", hint=f"ratchet requeue {row['id']}", item=item
         )
+
+
+def _unblock_dependants(db: Transaction, item: str) -> None:
+    back = [item]
+    while back:
+        back += [row["id"] for row in db.all(_UNBLOCK, back.pop())]
 
 
 def _item_row(row: Row) -> ItemRow:
@@ -404,7 +416,7 @@ def _cursor(after: str) -> tuple[int, str]:
     if not after:
         return -1, ""
     place, _, name = after.partition(":")
-    if not place.isdecimal():
+    if not place.isdecimal() or int(place) >= 2**63:
         raise UsageError(f"{after!r} is no page", hint="take `after` from the page before")
     return int(place), name
 
@@ -423,6 +435,12 @@ WHERE status = 'queued' AND not_before <= ? AND (turn, id) > (?, ?)
   AND NOT EXISTS (SELECT 1 FROM needs WHERE needs.item = items.id AND 'completed' <>
                   (SELECT first.status FROM items AS first WHERE first.id = needs.need) LIMIT 1 OFFSET 0){more}
 ORDER BY turn, id LIMIT {most} FOR UPDATE OF items SKIP LOCKED
+"""
+_BUSY = """
+SELECT EXISTS (SELECT 1 FROM items WHERE status IN ('assigned', 'in_progress'))
+    OR EXISTS (SELECT 1 FROM items WHERE status = 'queued' AND NOT EXISTS (
+         SELECT 1 FROM needs WHERE needs.item = items.id AND 'completed' <>
+           (SELECT first.status FROM items AS first WHERE first.id = needs.need) LIMIT 1 OFFSET 0)) AS busy
 """
 _REPO_HAS_ROOM = """
   AND (SELECT count(*) FROM leases JOIN items AS busy ON busy.id = leases.item
@@ -456,16 +474,20 @@ UPDATE items SET status = 'queued', attempts = 0, returns = 0, not_before = '', 
        run = (SELECT id FROM runs WHERE runs.id = items.run AND runs.status = 'running')
 WHERE id = ?
 """
-_BLOCKED_BY = """
+# What will not be completed unless a person does something. An item that waits for a lock is blocked until a time.
+_OVER = "({name}.status IN ('failed', 'cancelled') OR ({name}.park_reason = 'blocked' AND {name}.not_before = ''))"
+_NEEDED = f"SELECT {_OVER.format(name='items')} AS over FROM items WHERE id = ? FOR SHARE"  # noqa: S608 — ours
+_BLOCKED_BY = f"""
 SELECT items.id, items.status FROM needs JOIN items ON items.id = needs.need
-WHERE needs.item = ? AND items.status IN ('failed', 'cancelled') ORDER BY items.id LIMIT 1
-"""
-_UNBLOCK = """
+WHERE needs.item = ? AND {_OVER.format(name="items")} ORDER BY items.id LIMIT 1
+"""  # noqa: S608 — ours
+_UNBLOCK = f"""
 UPDATE items SET status = 'queued', park_reason = '', detail = ''
 WHERE status = 'parked' AND park_reason = 'blocked' AND id IN (SELECT item FROM needs WHERE need = ?)
   AND NOT EXISTS (SELECT 1 FROM needs JOIN items AS first ON first.id = needs.need
-                  WHERE needs.item = items.id AND first.status IN ('failed', 'cancelled'))
-"""
+                  WHERE needs.item = items.id AND {_OVER.format(name="first")})
+RETURNING id
+"""  # noqa: S608 — ours
 _PARK = """
 UPDATE items SET status = 'parked', park_reason = ?, not_before = ?, detail = ?
 WHERE id = ? AND status IN ('queued', 'parked')

@@ -11,8 +11,8 @@ from ratchet.core.lease import Lease, WorkerRow, WorkerStatus
 from ratchet.core.retry import DELAYS_S, After, Retry
 from ratchet.core.signal import Topic
 from ratchet.errors import LeaseLost, NotFound
-from ratchet.store.database import Row, Transaction, reads, writes
-from ratchet.store.ledger import LOCK_ITEM, hold, lost
+from ratchet.store.database import Row, Transaction, reads, stamp, writes
+from ratchet.store.ledger import LOCK_ITEM, hold, holder_of, lost
 from ratchet.store.queue import Queue
 
 
@@ -28,10 +28,15 @@ class Workers(Queue):
                 raise
 
     def fail(self, lease: Lease, reason: Reason, detail: str, *, delays_s: Sequence[float] = DELAYS_S) -> Retry:
-        """Give the run up: again later, to a person, or to its end, as `core.retry` decides. Raises LeaseLost."""
+        """Give the run up: again later, to a person, or to its end, as `core.retry` decides.
+
+        Raises LeaseLost; saying it twice is saying it once.
+        """
         try:
             return self._fail(lease, reason, detail, delays_s)
         except LeaseLost:
+            if said := self._read(lambda db: _given_up(db, lease, detail)):
+                return said
             self._note_late(lease, kind_of(ev.RunFailed), head="", detail=f"{reason}: {detail}")
             raise
 
@@ -67,8 +72,11 @@ class Workers(Queue):
 
     @reads
     def workers(self, db: Transaction, *, live: bool = False, limit: int = 500) -> list[WorkerRow]:
-        """Newest first."""
-        return [worker_row(row) for row in db.all(_LIVE_WORKERS if live else _WORKERS, limit)]
+        """Newest first. Who is dead, or whose time is up, is not live, though nobody has taken its run back yet."""
+        if not live:
+            return [worker_row(row) for row in db.all(_WORKERS, limit)]
+        rows = db.all(_LIVE_WORKERS, stamp(self._clock()), limit)
+        return [worker_row(row) for row in rows if not self._gone(holder_of({**row, "worker": row["name"]}))]
 
     @reads
     def worker(self, db: Transaction, worker: str) -> WorkerRow:
@@ -91,11 +99,11 @@ class Workers(Queue):
 
 
 def _given_up(db: Transaction, lease: Lease, detail: str) -> Retry | None:
-    """How an earlier try of this very `fail` ended, if it was committed before the connection broke."""
+    """How this very `fail` ended when it was said before: in a try whose answer was lost, or by who says it again."""
     row = db.one(_GIVEN_UP, lease.run, lease.epoch, detail)
     if row is None:
         return None
-    after = {"queued": After.RETRY, "parked": After.PARK}.get(row["status"], After.FAIL)
+    after = {"failed": After.FAIL, "cancelled": After.FAIL, "parked": After.PARK}.get(row["status"], After.RETRY)
     return Retry(after=after, attempts=row["attempts"], returns=row["returns"])
 
 
@@ -114,4 +122,4 @@ SELECT items.status, items.attempts, items.returns FROM workers JOIN items ON it
 WHERE workers.run = ? AND workers.epoch = ? AND workers.status = 'failed' AND workers.detail = ?
 """
 _WORKERS = "SELECT * FROM workers ORDER BY started_at DESC, id LIMIT ?"
-_LIVE_WORKERS = "SELECT * FROM workers WHERE ended_at = '' ORDER BY started_at DESC, id LIMIT ?"
+_LIVE_WORKERS = "SELECT * FROM workers WHERE ended_at = '' AND expires_at > ? ORDER BY started_at DESC, id LIMIT ?"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 EXIT_CODES = """exit codes:
   0 yes   1 the answer is no (tests failed, run failed)   2 usage or configuration
   3 the environment cannot   75 parked by quota   130 interrupted"""
+
+WORKERS_MAX = 512  # as `worker.count` has it
 
 T = TypeVar("T")
 Arguments = argparse.Namespace
@@ -45,6 +48,21 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
         )
         self.declare(made)
         made.set_defaults(handle=self.handle)
+
+
+def number(least: float, most: float, kind: type[int] | type[float] = int) -> Callable[[str], float]:
+    """A number on the command line that may be only so small and so large."""
+
+    def read(text: str) -> float:
+        try:
+            given = kind(text)
+        except ValueError:
+            given = math.nan
+        if not least <= given <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is no number from {least:g} to {most:g}")
+        return given
+
+    return read
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:

@@ -70,8 +70,16 @@ def root_of(folder: Path) -> Path:
         return folder.absolute()
 
 
+def repo_named(words: str) -> str:
+    """As it was named, but a path here is written out: the one who is asked stands somewhere else."""
+    return str(Path(words).expanduser().absolute().resolve()) if words.startswith((".", "~", "/")) else words
+
+
 def by_me() -> By:
-    return By(by=getpass.getuser())
+    try:
+        return By(by=getpass.getuser())
+    except (KeyError, OSError):  # a container's user may have no name
+        return By(by=f"user {os.getuid()}")
 
 
 def _remote(server: str, file: Path | None) -> Desk:

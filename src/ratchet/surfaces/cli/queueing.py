@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,15 +15,20 @@ from ratchet.core.item import ItemStatus, Priority
 from ratchet.core.queue import ItemRow, Page
 from ratchet.errors import UsageError
 from ratchet.surfaces import board
-from ratchet.surfaces.cli.common import Arguments, Command, show, show_json
-from ratchet.surfaces.cli.desk import by_me, open_desk, root_of, server_argument
+from ratchet.surfaces.cli.common import Arguments, Command, number, show, show_json
+from ratchet.surfaces.cli.desk import by_me, open_desk, repo_named, root_of, server_argument
 from ratchet.surfaces.paint import painter
 
+LIMIT = 50
 _SHOWN = (ItemStatus.IN_PROGRESS, ItemStatus.ASSIGNED, ItemStatus.QUEUED, ItemStatus.PARKED)
 
 
 def add(arguments: Arguments) -> int:
     work = _work(arguments)
+    try:
+        api.check_key(arguments.key)
+    except ValueError as error:
+        raise UsageError(str(error), hint="ratchet add --help") from error
     with open_desk(arguments) as desk:
         added = desk.add(work, key=arguments.key)
     if arguments.json:
@@ -38,12 +44,12 @@ def _work(arguments: Arguments) -> api.Work:
     from ratchet.factory import read_spec  # noqa: PLC0415 — who only looks does not wait for it
 
     given = {
-        "repo": arguments.to or str(root_of(arguments.repo)),
+        "repo": repo_named(arguments.to) if arguments.to else str(root_of(arguments.repo)),
         "spec": read_spec(arguments.spec) if arguments.spec else "",
         "description": arguments.description,
         "settings": arguments.set,
     }
-    same = ("title", "priority", "branch", "workflow", "max_iterations", "needs", "footprint")
+    same = ("title", "priority", "branch", "workflow", "max_iterations", "needs", "footprint", "source", "source_ref")
     try:
         return msgspec.convert(
             {
@@ -65,8 +71,17 @@ def queue(arguments: Arguments) -> int:
     else:
         show(board.items(page.rows, painter(colour=sys.stdout.isatty()), now=datetime.now(UTC)))
         if page.after:
-            show(f"\nMore: ratchet queue --after {page.after}")
+            show(f"\nMore: {_next(arguments, page.after)}")
     return 0
+
+
+def _next(arguments: Arguments, after: str) -> str:
+    """The command for what comes after: the same one, further on."""
+    given = {"--status": arguments.status, "--priority": arguments.priority, "--to": arguments.to}
+    words = [word for name, value in given.items() if value for word in (name, value)]
+    words += ["--all"] if arguments.all else []
+    words += ["--limit", str(arguments.limit)] if arguments.limit != LIMIT else []
+    return shlex.join(["ratchet", "queue", *words, "--after", after])
 
 
 def _page(desk: api.Desk, arguments: Arguments) -> Page:
@@ -74,15 +89,30 @@ def _page(desk: api.Desk, arguments: Arguments) -> Page:
     ask = api.QueueAsk(
         status=ItemStatus(arguments.status) if arguments.status else None,
         priority=Priority(arguments.priority) if arguments.priority else None,
-        repo=arguments.to,
+        repo=arguments.to and repo_named(arguments.to),
         after=arguments.after,
         limit=arguments.limit,
     )
-    if arguments.all or arguments.status or arguments.after:
+    status, among_open, place = arguments.after.rpartition("@")
+    if arguments.all or arguments.status or (arguments.after and not among_open):
         return desk.queue(ask)
-    pages = [desk.queue(msgspec.structs.replace(ask, status=status)) for status in _SHOWN]
-    rows: list[ItemRow] = [row for page in pages for row in page.rows]
-    return Page(rows=rows[: arguments.limit], after="")
+    if among_open and status not in _SHOWN:
+        raise UsageError(f"{arguments.after!r} is no page", hint="take `after` from the page before")
+    return _open(desk, ask, ItemStatus(status) if status else _SHOWN[0], place)
+
+
+def _open(desk: api.Desk, ask: api.QueueAsk, first: ItemStatus, place: str) -> Page:
+    """One status after the other. Where a page ends, its `after` names the status, too."""
+    rows: list[ItemRow] = []
+    for status in _SHOWN[_SHOWN.index(first) :]:
+        room, after = ask.limit - len(rows), place if status is first else ""
+        page = desk.queue(msgspec.structs.replace(ask, status=status, after=after, limit=room or 1))
+        if page.rows and not room:
+            return Page(rows=rows, after=f"{status}@")
+        rows += page.rows
+        if page.after:
+            return Page(rows=rows, after=f"{status}@{page.after}")
+    return Page(rows=rows, after="")
 
 
 def cancel(arguments: Arguments) -> int:
@@ -145,6 +175,8 @@ def _declare_add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--footprint", action="append", default=[], metavar="PATH", help="what it is expected to change"
     )
+    parser.add_argument("--source", default="", help="where it comes from, such as github")
+    parser.add_argument("--source-ref", default="", metavar="REF", help="what it is there; while it is open, one item")
     parser.add_argument("--key", default="", help="asked again with the same key it is the same item")
     server_argument(parser)
 
@@ -154,7 +186,7 @@ def _declare_queue(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--priority", choices=list(Priority))
     parser.add_argument("--to", default="", metavar="REPO", help="only for this repository")
     parser.add_argument("--all", action="store_true", help="also what is over")
-    parser.add_argument("--limit", type=int, default=50, metavar="N")
+    parser.add_argument("--limit", type=number(1, api.PAGE_MAX), default=LIMIT, metavar="N")
     parser.add_argument("--after", default="", metavar="PAGE", help="the next page")
     server_argument(parser)
 
@@ -166,7 +198,7 @@ def _declare_item(parser: argparse.ArgumentParser) -> None:
 
 def _declare_workers(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="also those that are over")
-    parser.add_argument("--limit", type=int, default=100, metavar="N")
+    parser.add_argument("--limit", type=number(1, api.PAGE_MAX), default=100, metavar="N")
     server_argument(parser)
 
 

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from ratchet.core import api
 from ratchet.core.item import ItemStatus
 from ratchet.errors import EnvironmentCannot, UsageError
 from ratchet.surfaces import board
-from ratchet.surfaces.cli.common import Arguments, Command, open_factory, say, show, show_json
+from ratchet.surfaces.cli.common import WORKERS_MAX, Arguments, Command, number, open_factory, say, show, show_json
 from ratchet.surfaces.cli.desk import desk_over, local_desk, open_desk, root_of, server_argument
 from ratchet.surfaces.paint import Paint, painter
 
@@ -48,7 +49,8 @@ def serve(arguments: Arguments) -> int:
     with ExitStack() as opened, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         desk, workers = _staff(arguments, opened)
         listening = opened.enter_context(server.listen(arguments.host, arguments.port))
-        address = f"http://{arguments.host}:{listening.getsockname()[1]}"
+        host = arguments.host.strip("[]")
+        address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
 
         async def until_told() -> None:
             ready = partial(_say_ready, arguments, address, kept)
@@ -127,6 +129,7 @@ def _drawn(glance: board.Glance, paint: Paint) -> str:
 def _screen(*, live: bool) -> Iterator[None]:
     """The terminal's other screen, and back to what was there before."""
     if live:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # else what was there before would not come back
         sys.stdout.write("\x1b[?1049h\x1b[?25l")
     try:
         yield
@@ -152,16 +155,23 @@ def _glance(desk: api.Desk) -> board.Glance:
 
 def _declare_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: only this machine)")
-    parser.add_argument("--port", type=int, default=PORT, metavar="N", help=f"default {PORT}; 0 takes a free one")
     parser.add_argument(
-        "--workers", type=int, metavar="N", help="work on so many items at once (default: worker.count); 0 only serves"
+        "--port", type=number(0, 65_535), default=PORT, metavar="N", help=f"default {PORT}; 0 takes a free one"
+    )
+    parser.add_argument(
+        "--workers",
+        type=number(0, WORKERS_MAX),
+        metavar="N",
+        help="work on so many items at once (default: worker.count); 0 only serves",
     )
     parser.add_argument("--token-file", type=Path, metavar="FILE", help="the token to ask for (or RATCHET_TOKEN)")
 
 
 def _declare_top(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="one look")
-    parser.add_argument("--every", type=float, default=1.0, metavar="S", help="seconds between looks")
+    parser.add_argument(
+        "--every", type=number(0.01, 86_400, float), default=1.0, metavar="S", help="seconds between looks"
+    )
     server_argument(parser)
 
 

@@ -16,7 +16,7 @@ from ratchet.dispatch import Post, Until, dispatch
 from ratchet.engine import Watcher
 from ratchet.places import store_address
 from ratchet.store import open_store
-from ratchet.surfaces.cli.common import Arguments, Command, say
+from ratchet.surfaces.cli.common import WORKERS_MAX, Arguments, Command, number, say
 from ratchet.surfaces.story import line_of
 
 
@@ -54,8 +54,10 @@ def _watch(*, verbose: bool) -> Callable[[Item, Lease], Watcher]:
 def _declare_worker(parser: argparse.ArgumentParser) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--once", action="store_true", help="work on one item, if there is one now, and end")
-    how.add_argument("--drain", action="store_true", help="end when nothing is queued or being worked on any more")
-    parser.add_argument("--count", type=int, metavar="N", help="items at once (default: worker.count)")
+    how.add_argument("--drain", action="store_true", help="end when nothing is left to do but for people")
+    parser.add_argument(
+        "--count", type=number(1, WORKERS_MAX), metavar="N", help="items at once (default: worker.count)"
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="tell every event of every run")
 
 

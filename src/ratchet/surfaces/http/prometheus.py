@@ -14,7 +14,7 @@ _GAUGES = {
     "iterations_today": ("ratchet_iterations_today", "Red tests accepted since midnight."),
     "commits_today": ("ratchet_commits_today", "Steps kept since midnight."),
     "reverts_today": ("ratchet_reverts_today", "Steps undone since midnight."),
-    "recoveries_today": ("ratchet_runs_returned_today", "Runs that came back to the queue since midnight."),
+    "recoveries_today": ("ratchet_recoveries_today", "Runs and steps taken up again after a loss since midnight."),
     "average_completion_s": (
         "ratchet_run_seconds_average",
         "Mean seconds from a run's start to its completion, today.",
