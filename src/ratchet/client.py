@@ -20,7 +20,7 @@ import msgspec
 from ratchet.core import api
 from ratchet.core.failure import Reason
 from ratchet.core.learning import Learning
-from ratchet.core.lease import Holder
+from ratchet.core.lease import Holder, Named
 from ratchet.core.queue import ItemRow, Page
 from ratchet.errors import (
     Conflict,
@@ -106,7 +106,7 @@ class Client:
 
     def register(self, holder: Holder) -> api.Registered:
         """Not sent twice: a lease whose token was lost on the way expires, and comes back by itself."""
-        ask = api.Register(holder=holder)
+        ask = api.Register(holder=msgspec.convert(holder, Named, from_attributes=True))
         return self._ask("POST", "/api/worker/register", api.Registered, body=ask, once=True)[1]
 
     def worker(self, assignment: api.Assignment) -> WorkerClient:

@@ -11,7 +11,7 @@ from ratchet.core.budget import Amount
 from ratchet.core.failure import Reason
 from ratchet.core.item import SPEC_MAX_CHARS, Item, ItemStatus, Priority
 from ratchet.core.learning import CONTENT_MAX_CHARS, Learning
-from ratchet.core.lease import Holder, WorkerRow
+from ratchet.core.lease import Named, WorkerRow
 from ratchet.core.queue import Count, ItemRow, Page
 from ratchet.core.repo import check_branch, repo_kind
 from ratchet.core.retry import Retry
@@ -105,7 +105,7 @@ class CancelAnswer(msgspec.Struct, frozen=True, kw_only=True):
 class Register(Ask, frozen=True, kw_only=True):
     """Ask for work. `holder` says who will hold the lease."""
 
-    holder: Holder
+    holder: Named
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):

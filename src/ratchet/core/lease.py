@@ -13,10 +13,16 @@ _NO_NUL = r"^[^\u0000]*$"
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
     """Who holds a lease. `machine` and `born` let another process on the same machine see that it is gone."""
 
-    worker: Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=_NO_NUL)]
+    worker: Annotated[str, msgspec.Meta(max_length=200, pattern=_NO_NUL)]
     machine: Annotated[str, msgspec.Meta(max_length=200, pattern=_NO_NUL)]
     pid: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
     born: Annotated[str, msgspec.Meta(max_length=200, pattern=_NO_NUL)]
+
+
+class Named(Holder, frozen=True, kw_only=True):
+    """One that is told to people. Whoever only keeps something for us, such as a namespace, has no name."""
+
+    worker: Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=_NO_NUL)]
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
