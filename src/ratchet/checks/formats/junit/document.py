@@ -11,6 +11,7 @@ from ratchet.checks.formats import Parsed, compiler, distinct
 from ratchet.checks.formats.junit import batch, lane, verdicts, writers
 from ratchet.checks.formats.junit.elements import Child, Hearing
 from ratchet.checks.formats.junit.identities import Identities
+from ratchet.checks.formats.recover.shapes import Shapes
 from ratchet.checks.formats.xml import Reader
 from ratchet.core.report import RED, Diagnostic, Failure, TestResult, TestStatus
 
@@ -42,6 +43,7 @@ class Document:
     def __init__(self) -> None:
         self.tests: list[TestResult] = []
         self.identities = Identities()
+        self.failures = Shapes(verdicts.failure)
         self.broken: list[Diagnostic] = []
         self.compile: list[Diagnostic] = []
         self.reported: dict[str, int] = {}
@@ -286,7 +288,11 @@ class Document:
             self.broken += [] if found and verdicts.is_build(case, bad) else [broken]
             return None
         status = verdicts.status_of(case, children)
-        failure = verdicts.failure_of(case, bad, children) if bad and status is not TestStatus.XFAILED else None
+        failure = (
+            verdicts.failure_of(case, bad, children, self.failures.read)
+            if bad and status is not TestStatus.XFAILED
+            else None
+        )
         if failure is None and status in RED:
             failure = Failure(message=verdicts.reason_of(children))
         passed = passed or self._passed(case)

@@ -11,6 +11,7 @@ from textwrap import dedent
 from ratchet.checks.formats import compiler, recover
 from ratchet.checks.formats.junit import writers
 from ratchet.checks.formats.junit.elements import Child
+from ratchet.checks.formats.recover.shapes import Read
 from ratchet.checks.formats.text import TAIL_LIMIT, clip, plain
 from ratchet.core.report import RED, Diagnostic, Failure, TestStatus
 
@@ -98,33 +99,15 @@ def output_of(children: list[Child], name: str) -> str:
     return plain("\n".join(found)).strip("\n") if found else ""
 
 
-def failure_of(case: dict[str, str], bad: Child, children: list[Child]) -> Failure:
+def failure_of(case: dict[str, str], bad: Child, children: list[Child], read: Read) -> Failure:
     body = _headless(plain(bad.text).strip("\n"), case.get("name", ""))
     message = plain(bad.attributes.get("message", ""))
     if not body and len(message) < 12 and (output := output_of(children, "system-out")):
         return _from_output(output)
-    return _READ.read(body, message, bad.attributes.get("type", ""))
+    return read(message, bad.attributes.get("type", ""), body)
 
 
-class _Read(dict[tuple[int, str, str, str], tuple[str, Failure]]):
-    """Failures that were read before: those of a run often have one cause, and then all say the same."""
-
-    def read(self, body: str, message: str, kind: str) -> Failure:
-        # By how it begins and not by all of it: to compare a text is much faster than to hash it.
-        key = len(body), body[:200], message, kind
-        known = self.get(key)
-        if known is None or known[0] != body:
-            if len(self) >= _MOST_READ:
-                self.clear()
-            self[key] = known = body, _failure(body, message, kind)
-        return known[1]
-
-
-_MOST_READ = 64  # each with a text as long as may be kept
-_READ = _Read()
-
-
-def _failure(body: str, message: str, kind: str) -> Failure:
+def failure(message: str, kind: str, body: str) -> Failure:
     if _is_vague(message) or message.startswith("thread '"):
         message = _before_stack(body) or message
     message = _unfolded(message, body)

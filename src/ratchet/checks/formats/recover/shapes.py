@@ -1,0 +1,231 @@
+"""Failures that differ only in their digits are read once: where something stands in one of them, it stands in all.
+
+Of a document's many failures most have few causes, and say the same but for ids, lines and amounts. A text whose digits
+are all made 0 is its shape. What is read of a shape that comes often becomes a plan: which parts of the text are the
+message, the values, the places. A plan is made by reading the shape with other digits, which shows where each of them
+goes, and is taken only if it says of all of these texts what reading them says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from operator import itemgetter
+
+from msgspec.structs import replace
+
+from ratchet.core.report import Failure, Frame
+
+Read = Callable[[str, str, str], Failure]  # from what its channel has of it: message, type, body
+
+_OFTEN = 8  # a plan costs as much as some six readings
+_MOST_VAIN = 500
+_MOST_SHAPES = 256
+_HEAD = 2 << 10  # what comes behind it must be the same to the letter
+_SHAPE = bytes.maketrans(b"123456789", b"0" * 9)
+_END = "\0"  # which no text has
+
+
+class Shapes:
+    """Reads the failures of one document, as `read` would."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._known: dict[tuple[bytes, int], _Shape] = {}
+        self._in_vain = 0
+
+    def read(self, message: str, kind: str, body: str) -> Failure:
+        text = f"{message}{_END}{kind}{_END}{body}"
+        if self._in_vain > _MOST_VAIN or not text.isascii():
+            return self._read(message, kind, body)
+        # Whether the body repeats the message makes a difference, and where it does.
+        key = text[:_HEAD].encode().translate(_SHAPE), body.find(message)
+        shape = self._known.get(key) or self._new(key)
+        if known := shape.failure(text):
+            self._in_vain = 0
+            return known
+        self._in_vain += 1
+        return shape.learn(self._read, text)
+
+    def _new(self, key: tuple[bytes, int]) -> _Shape:
+        if len(self._known) >= _MOST_SHAPES:
+            self._known.clear()
+        self._known[key] = shape = _Shape(key[1])
+        return shape
+
+
+class _Shape:
+    """What is known of one shape: how often it was read, what came of it last, its plan if there is one."""
+
+    def __init__(self, repeated_at: int) -> None:
+        self.repeated_at = repeated_at  # where the body has the message
+        self.times = 0
+        self.last = ""
+        self.read: Failure | None = None
+        self.plan: _Plan | None = None
+
+    def failure(self, text: str) -> Failure | None:
+        if text == self.last:
+            return self.read
+        is_planned = self.plan and text[_HEAD:] == self.last[_HEAD:]
+        return self.plan.failure(text) if self.plan and is_planned else None
+
+    def learn(self, read: Read, text: str) -> Failure:
+        self.times += 1
+        self.last, self.read = text, read(*text.split(_END))
+        self.plan = _plan(read, text, self.repeated_at) if self.times % _OFTEN == 0 else None
+        return self.read
+
+
+# --- plans -----------------------------------------------------------------------------------------------------------
+
+_Leaf = str | int | None
+_Take = Callable[[str], _Leaf]  # a leaf, from a text
+_Taken = dict[str, _Take]
+
+_DIGITS = re.compile("[0-9]+")
+_MOST_DIGITS = 1000
+_FAILURE = ("type", "message", "expected", "actual", "operator", "diff", "file", "line")
+_FRAME = ("file", "line", "function", "code")
+# What is read with a look at the digits: the rows of a sanitizer, and an expression that is told a second time.
+_LOOKED_AT = ("#0 0x", "Check failed")
+
+
+class _Plan:
+    """A failure, and what of it and of its frames is taken from the text."""
+
+    def __init__(self, failure: Failure, taken: _Taken, frames: dict[int, _Taken]) -> None:
+        self.same = failure
+        self.taken = list(taken.items())
+        self.frames = [(at, list(each.items())) for at, each in frames.items() if each]
+
+    def failure(self, text: str) -> Failure | None:
+        changes: dict[str, object] = {field: take(text) for field, take in self.taken}
+        if self.frames:
+            frames = self.same.frames.copy()
+            for at, taken in self.frames:
+                frames[at] = replace(frames[at], **{field: take(text) for field, take in taken})
+            # Rows that are the same are one frame.
+            if len(set(frames)) < len(frames):
+                return None
+            changes["frames"] = frames
+        return replace(self.same, **changes)
+
+
+def _plan(read: Read, text: str, repeated_at: int) -> _Plan | None:
+    """How texts of this shape are read; nothing if that takes more than to copy parts of them."""
+    message, _, body = text.split(_END)
+    own = len(message) if repeated_at >= 0 else 0  # of the digits, those that the body has too
+    spots = [at for found in _DIGITS.finditer(text[:_HEAD], own) for at in range(*found.span())]
+    is_folded = "  " in message and "\n" not in message  # then its words are looked for in the body
+    if is_folded or len(spots) > _MOST_DIGITS or any(word in text for word in _LOOKED_AT):
+        return None
+    begin = len(text) - len(body) + repeated_at
+    texts = [text, *(_repeated(other, own, begin) for other in _others(text, spots))]
+    failures = [read(*other.split(_END)) for other in texts]
+    try:
+        plan = _traced(texts, failures, spots)
+    except _UntraceableError:
+        return None
+    return plan if [plan.failure(other) for other in texts] == failures else None
+
+
+def _others(text: str, spots: list[int]) -> Iterator[str]:
+    """With other digits: those of the first three texts name each spot, and in the last one none is as in the first."""
+    first, second, third = ([name[at] for name in _NAMES[: len(spots)]] for at in range(3))
+    for digits in (first, second, third, [str(9 - int(digit)) for digit in first]):
+        characters = list(text)
+        for at, digit in zip(spots, digits, strict=True):
+            characters[at] = digit
+        yield "".join(characters)
+
+
+# In an order in which neighbours have little in common: rows that differ should go on differing.
+_NAMES = [f"{(number * 377 + 123) % 1000:03}" for number in range(_MOST_DIGITS)]
+_NUMBERS = {name: number for number, name in enumerate(_NAMES)}
+
+
+def _repeated(text: str, size: int, begin: int) -> str:
+    """With the message that the body has."""
+    return text[begin : begin + size] + text[size:]
+
+
+class _UntraceableError(Exception):
+    """A leaf is not copied from the text."""
+
+
+def _traced(texts: list[str], failures: list[Failure], spots: list[int]) -> _Plan:
+    if len({len(failure.frames) for failure in failures}) > 1:
+        raise _UntraceableError
+    stacks = zip(*(failure.frames for failure in failures), strict=True)
+    return _Plan(
+        failures[0],
+        _taken(_FAILURE, failures, texts, spots),
+        {at: _taken(_FRAME, list(frames), texts, spots) for at, frames in enumerate(stacks)},
+    )
+
+
+def _taken(fields: tuple[str, ...], told: list[Failure] | list[Frame], texts: list[str], spots: list[int]) -> _Taken:
+    leaves = {field: [getattr(each, field) for each in told] for field in fields}
+    return {
+        field: _number(values, texts) if isinstance(values[0], int) else _copied(values, texts, spots)
+        for field, values in leaves.items()
+        if values.count(values[0]) < len(values)
+    }
+
+
+def _number(values: list[int], texts: list[str]) -> _Take:
+    for found in _DIGITS.finditer(texts[0]):
+        place = slice(*found.span())
+        if [int(text[place]) for text in texts] == values:
+            return lambda text: int(text[place])
+    raise _UntraceableError
+
+
+def _copied(values: list[str], texts: list[str], spots: list[int]) -> _Take:
+    """Parts of the text and what is always the same between them, or one part alone."""
+    if {type(value) for value in values} != {str} or len({len(value) for value in values}) > 1:
+        raise _UntraceableError
+    pieces: list[str | slice] = []
+    done = 0
+    for begin, end, place in _parts(values, texts, spots):
+        pieces += values[0][done:begin], place
+        done = end
+    pieces.append(values[0][done:])
+    told = [piece for piece in pieces if piece]
+    if len(told) == 1 and isinstance(told[0], slice):
+        return itemgetter(told[0])
+    return lambda text: "".join([text[piece] if isinstance(piece, slice) else piece for piece in told])
+
+
+def _parts(values: list[str], texts: list[str], spots: list[int]) -> Iterator[tuple[int, int, slice]]:
+    """What of the values is copied, from where to where, and from which place of the texts."""
+    columns = list(zip(*values, strict=True))
+    end = 0
+    for at, column in enumerate(columns):
+        if at < end or column.count(column[0]) == len(column):
+            continue
+        shift = _spot(column, spots) - at
+        begin, end = _reach(columns, list(zip(*texts, strict=True)), at, shift, end)
+        yield begin, end, slice(begin + shift, end + shift)
+
+
+def _spot(column: tuple[str, ...], spots: list[int]) -> int:
+    number = _NUMBERS.get("".join(column[1:4]), len(spots))
+    if number >= len(spots):
+        raise _UntraceableError
+    return spots[number]
+
+
+def _reach(
+    columns: list[tuple[str, ...]], there: list[tuple[str, ...]], at: int, shift: int, least: int
+) -> tuple[int, int]:
+    """How far before and behind a character of the values the same is said at its place in the texts."""
+    begin = end = at
+    while begin > least and begin + shift > 0 and columns[begin - 1] == there[begin - 1 + shift]:
+        begin -= 1
+    while end < len(columns) and end + shift < len(there) and columns[end] == there[end + shift]:
+        end += 1
+    if end == at:
+        raise _UntraceableError
+    return begin, end

@@ -1,0 +1,148 @@
+"""Failures that differ only in their digits are read as each by itself would be."""
+
+from __future__ import annotations
+
+import random
+import re
+from functools import cache
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from ratchet.checks.formats.junit import verdicts
+from ratchet.checks.formats.junit.document import Document
+from ratchet.checks.formats.recover.shapes import Shapes
+from ratchet.checks.formats.xml import Reader
+from ratchet.core.report import Failure
+from tests.formats.golden import fixtures
+from tests.formats.test_recover import VALUES
+
+Texts = tuple[str, str, str]
+PYTEST = (
+    "assert 5 == 41\n +  where 5 = total(17)",
+    "",
+    "def test_total():\n>   assert total(17) == 41\nE   assert 5 == 41\nE    +  where 5 = total(17)\n\n"
+    "tests/test_orders.py:23: AssertionError",
+)
+JAVA = (
+    "expected: <17> but was: <5>",
+    "org.opentest4j.AssertionFailedError",
+    "org.opentest4j.AssertionFailedError: expected: <17> but was: <5>\n"
+    "\tat com.acme.Order12.call(Order12.java:31)\n\tat com.acme.Order12.again(Order12.java:47)\n"
+    "\tat org.junit.Assert.fail(Assert.java:89)\n",
+)
+TWICE = ("boom 12", "", "Traceback:\na.py:10: in f\na.py:12: in f\na.py:13: in f\nE   ValueError: boom 12")
+SANITIZER = ("", "", "==1==ERROR: AddressSanitizer: bad\n    #0 0x12 in f /a/b.c:3\n    #1 0x34 in g /a/b.c:7\n")
+NIM = ("", "", "Check failed: a1 == 17\n  a1 was 12\n")
+
+
+class Listening(Shapes):
+    def __init__(self) -> None:
+        super().__init__(verdicts.failure)
+        self.heard: list[Texts] = []
+
+    def read(self, message: str, kind: str, body: str) -> Failure:
+        self.heard.append((message, kind, body))
+        return super().read(message, kind, body)
+
+
+@cache
+def recorded() -> list[Texts]:
+    """What real runners wrote."""
+    shapes = Listening()
+    for path in fixtures():
+        if path.parent.name == "junit":
+            handler = Document()
+            handler.failures = shapes
+            with path.open("rb") as stream:
+                Reader(handler).read(stream)
+    return shapes.heard + [(text, "", f"{text}\n    at f (src/a.js:12:3)") for _, text, _, _ in VALUES]
+
+
+def with_other_digits(texts: Texts, seed: int, *, alike: bool) -> Texts:
+    """Others at random; the same for the same if `alike`, so that what is repeated stays repeated."""
+    chance = random.Random(seed)
+    known: dict[str, str] = {}
+
+    def other(found: re.Match[str]) -> str:
+        digits = "".join(chance.choice("0123456789") for _ in found.group())
+        return known.setdefault(found.group(), digits) if alike else digits
+
+    message, kind, body = (re.sub("[0-9]+", other, text) for text in texts)
+    return message, kind, body
+
+
+@given(st.integers(0, 10_000), st.integers(0, 1 << 30), st.lists(st.booleans(), min_size=9, max_size=14))
+@example(0, 1, [True] * 14)
+@settings(max_examples=150, deadline=None)
+def test_each_is_read_as_it_would_be_alone(which: int, seed: int, alike: list[bool]) -> None:
+    texts = [PYTEST, JAVA, TWICE, SANITIZER, NIM, *recorded()]
+    said = texts[which % len(texts)]
+    shapes = Shapes(verdicts.failure)
+    for number, same in enumerate(alike):
+        other = with_other_digits(said, seed + number, alike=same)
+        assert shapes.read(*other) == verdicts.failure(*other)
+
+
+@pytest.mark.parametrize("texts", [PYTEST, JAVA, *((text, "", text) for _, text, _, _ in VALUES)])
+def test_what_comes_often_is_no_longer_read(texts: Texts) -> None:
+    times = 0
+
+    def read(message: str, kind: str, body: str) -> Failure:
+        nonlocal times
+        times += 1
+        return verdicts.failure(message, kind, body)
+
+    shapes = Shapes(read)
+    for seed in range(20):
+        shapes.read(*with_other_digits(texts, seed, alike=True))
+    assert times <= 14
+
+
+def test_a_frame_that_comes_twice_is_one_though_it_was_two_before() -> None:
+    shapes = Shapes(verdicts.failure)
+    for seed in range(10):
+        shapes.read(*with_other_digits(TWICE, seed, alike=False))
+    recursive = TWICE[2].replace("a.py:12", "a.py:10")
+    assert len(shapes.read("boom 99", "", recursive).frames) == 2
+
+
+def test_a_message_that_the_body_does_not_repeat_is_told_apart() -> None:
+    shapes = Shapes(verdicts.failure)
+    body = "E   assert 5 == 41\n\na.py:23: AssertionError"
+    for number in range(20, 40):
+        shapes.read(f"assert 5 == {number}", "", body.replace("41", str(number)))
+    assert shapes.read("assert 5 == 55", "", body) == verdicts.failure("assert 5 == 55", "", body)
+
+
+def test_of_a_long_text_only_the_beginning_may_differ() -> None:
+    shapes = Shapes(verdicts.failure)
+    source = "    call()\n" * 300
+    for number in range(20, 40):
+        said = (f"no {number}", "Error", f"Error: no {number}\n{source}a.py:{7 + number % 2}: Error")
+        assert shapes.read(*said) == verdicts.failure(*said)
+
+
+def test_a_message_that_lost_its_line_ends_gets_those_of_the_body() -> None:
+    shapes = Shapes(verdicts.failure)
+    for number in range(20, 40):
+        said = (f"no  {number}", "Error", f"no\n  {number}" if number > 30 else "no\n  17")
+        assert shapes.read(*said) == verdicts.failure(*said)
+
+
+def test_a_digit_is_never_taken_for_one_that_is_always_there() -> None:
+    shapes = Shapes(verdicts.failure)
+    for number in range(20):
+        # The name of the digit behind so many others is 111.
+        shapes.read(f"{number:0244} is not what was expected: <1> but was: <2>", "", "")
+    assert shapes.read(f"{7:0244} is not what was expected: <8> but was: <2>", "", "").expected == "8"
+
+
+def test_a_document_of_many_shapes_is_no_longer_asked_for_them() -> None:
+    shapes = Shapes(verdicts.failure)
+    for number in range(1000):
+        shapes.read("no " + "x" * number, "", "")
+    for number in range(20, 40):
+        assert shapes.read(f"no {number}", "", "").message == f"no {number}"
+    assert len(shapes._known) <= 256
