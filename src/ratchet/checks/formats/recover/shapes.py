@@ -18,10 +18,10 @@ from ratchet.core.report import Failure, Frame
 
 Read = Callable[[str, str, str], Failure]  # from what its channel has of it: message, type, body
 
-_OFTEN = 8  # a plan costs as much as some six readings
+_OFTEN = 16  # a plan costs as much as some twenty readings
 _MOST_VAIN = 500
 _MOST_SHAPES = 256
-_HEAD = 2 << 10  # what comes behind it must be the same to the letter
+_HEAD = 1 << 10  # what comes behind it must be the same to the letter
 _SHAPE = bytes.maketrans(b"123456789", b"0" * 9)
 _END = "\0"  # which no text has
 
@@ -39,7 +39,7 @@ class Shapes:
         if self._in_vain > _MOST_VAIN or not text.isascii():
             return self._read(message, kind, body)
         # Whether the body repeats the message makes a difference, and where it does.
-        key = text[:_HEAD].encode().translate(_SHAPE), body.find(message)
+        key = _shape(text[:_HEAD]), body.find(message)
         shape = self._known.get(key) or self._new(key)
         if known := shape.failure(text):
             self._in_vain = 0
@@ -52,6 +52,15 @@ class Shapes:
             self._known.clear()
         self._known[key] = shape = _Shape(key[1])
         return shape
+
+
+_ADDRESS = re.compile("0x[0-9a-f]+")
+
+
+def _shape(head: str) -> bytes:
+    if "0x" in head:
+        head = _ADDRESS.sub(lambda found: "\1x" + "0" * (len(found.group()) - 2), head)
+    return head.encode().translate(_SHAPE)
 
 
 class _Shape:
@@ -73,7 +82,8 @@ class _Shape:
     def learn(self, read: Read, text: str) -> Failure:
         self.times += 1
         self.last, self.read = text, read(*text.split(_END))
-        self.plan = _plan(read, text, self.repeated_at) if self.times % _OFTEN == 0 else None
+        # Once: what has no plan, or has another end each time, shall not cost more than it did.
+        self.plan = _plan(read, text, self.repeated_at) if self.times == _OFTEN else None
         return self.read
 
 
@@ -83,7 +93,7 @@ _Leaf = str | int | None
 _Take = Callable[[str], _Leaf]  # a leaf, from a text
 _Taken = dict[str, _Take]
 
-_DIGITS = re.compile("[0-9]+")
+_DIGITS = re.compile("(?<=0x)[0-9a-f]+|[0-9]+(?!x[0-9a-f])")  # an address has letters, too
 _MOST_DIGITS = 1000
 _FAILURE = ("type", "message", "expected", "actual", "operator", "diff", "file", "line")
 _FRAME = ("file", "line", "function", "code")
@@ -124,7 +134,7 @@ def _plan(read: Read, text: str, repeated_at: int) -> _Plan | None:
     texts = [text, *(_repeated(other, own, begin) for other in _others(text, spots))]
     failures = [read(*other.split(_END)) for other in texts]
     try:
-        plan = _traced(texts, failures, spots)
+        plan = _traced(_Texts(texts, spots), failures)
     except _UntraceableError:
         return None
     return plan if [plan.failure(other) for other in texts] == failures else None
@@ -154,41 +164,56 @@ class _UntraceableError(Exception):
     """A leaf is not copied from the text."""
 
 
-def _traced(texts: list[str], failures: list[Failure], spots: list[int]) -> _Plan:
+class _Texts:
+    """Texts of one shape. Their digits name the spots that they stand at."""
+
+    def __init__(self, texts: list[str], spots: list[int]) -> None:
+        self.all = texts
+        self.spots = spots
+        self.columns = list(zip(*(text[:_HEAD] for text in texts), strict=True))
+
+    def spot(self, column: tuple[str, ...]) -> int:
+        number = _NUMBERS.get("".join(column[1:4]), len(self.spots))
+        if number >= len(self.spots):
+            raise _UntraceableError
+        return self.spots[number]
+
+
+def _traced(texts: _Texts, failures: list[Failure]) -> _Plan:
     if len({len(failure.frames) for failure in failures}) > 1:
         raise _UntraceableError
     stacks = zip(*(failure.frames for failure in failures), strict=True)
     return _Plan(
         failures[0],
-        _taken(_FAILURE, failures, texts, spots),
-        {at: _taken(_FRAME, list(frames), texts, spots) for at, frames in enumerate(stacks)},
+        _taken(_FAILURE, failures, texts),
+        {at: _taken(_FRAME, list(frames), texts) for at, frames in enumerate(stacks)},
     )
 
 
-def _taken(fields: tuple[str, ...], told: list[Failure] | list[Frame], texts: list[str], spots: list[int]) -> _Taken:
+def _taken(fields: tuple[str, ...], told: list[Failure] | list[Frame], texts: _Texts) -> _Taken:
     leaves = {field: [getattr(each, field) for each in told] for field in fields}
     return {
-        field: _number(values, texts) if isinstance(values[0], int) else _copied(values, texts, spots)
+        field: _number(values, texts) if isinstance(values[0], int) else _copied(values, texts)
         for field, values in leaves.items()
         if values.count(values[0]) < len(values)
     }
 
 
-def _number(values: list[int], texts: list[str]) -> _Take:
-    for found in _DIGITS.finditer(texts[0]):
+def _number(values: list[int], texts: _Texts) -> _Take:
+    for found in _DIGITS.finditer(texts.all[0]):
         place = slice(*found.span())
-        if [int(text[place]) for text in texts] == values:
+        if texts.all[0][place].isdecimal() and [int(text[place]) for text in texts.all] == values:
             return lambda text: int(text[place])
     raise _UntraceableError
 
 
-def _copied(values: list[str], texts: list[str], spots: list[int]) -> _Take:
+def _copied(values: list[str], texts: _Texts) -> _Take:
     """Parts of the text and what is always the same between them, or one part alone."""
     if {type(value) for value in values} != {str} or len({len(value) for value in values}) > 1:
         raise _UntraceableError
     pieces: list[str | slice] = []
     done = 0
-    for begin, end, place in _parts(values, texts, spots):
+    for begin, end, place in _parts(values, texts):
         pieces += values[0][done:begin], place
         done = end
     pieces.append(values[0][done:])
@@ -198,23 +223,16 @@ def _copied(values: list[str], texts: list[str], spots: list[int]) -> _Take:
     return lambda text: "".join([text[piece] if isinstance(piece, slice) else piece for piece in told])
 
 
-def _parts(values: list[str], texts: list[str], spots: list[int]) -> Iterator[tuple[int, int, slice]]:
+def _parts(values: list[str], texts: _Texts) -> Iterator[tuple[int, int, slice]]:
     """What of the values is copied, from where to where, and from which place of the texts."""
     columns = list(zip(*values, strict=True))
     end = 0
     for at, column in enumerate(columns):
         if at < end or column.count(column[0]) == len(column):
             continue
-        shift = _spot(column, spots) - at
-        begin, end = _reach(columns, list(zip(*texts, strict=True)), at, shift, end)
+        shift = texts.spot(column) - at
+        begin, end = _reach(columns, texts.columns, at, shift, end)
         yield begin, end, slice(begin + shift, end + shift)
-
-
-def _spot(column: tuple[str, ...], spots: list[int]) -> int:
-    number = _NUMBERS.get("".join(column[1:4]), len(spots))
-    if number >= len(spots):
-        raise _UntraceableError
-    return spots[number]
 
 
 def _reach(
