@@ -18,8 +18,10 @@ from ratchet.core.report import Failure, Frame
 
 Read = Callable[[str, str, str], Failure]  # from what its channel has of it: message, type, body
 
-_OFTEN = 16  # a plan costs as much as some twenty readings
+_OFTEN = 32  # a plan costs as much as some thirty readings
 _MOST_VAIN = 500
+_MOST_SAME = 64  # each with a text as long as may be kept
+_BEGIN = 200
 _MOST_SHAPES = 256
 _HEAD = 1 << 10  # what comes behind it must be the same to the letter
 _SHAPE = bytes.maketrans(b"123456789", b"0" * 9)
@@ -31,10 +33,21 @@ class Shapes:
 
     def __init__(self, read: Read) -> None:
         self._read = read
+        self._same: dict[tuple[int, str, str, str], tuple[str, Failure]] = {}
         self._known: dict[tuple[bytes, int], _Shape] = {}
         self._in_vain = 0
 
     def read(self, message: str, kind: str, body: str) -> Failure:
+        # By how it begins and not by all of it: to compare a text is much faster than to hash it.
+        key = len(body), body[:_BEGIN], message, kind
+        known = self._same.get(key)
+        if known is None or known[0] != body:
+            if len(self._same) >= _MOST_SAME:
+                self._same.clear()
+            self._same[key] = known = body, self._by_shape(message, kind, body)
+        return known[1]
+
+    def _by_shape(self, message: str, kind: str, body: str) -> Failure:
         text = f"{message}{_END}{kind}{_END}{body}"
         if self._in_vain > _MOST_VAIN or not text.isascii():
             return self._read(message, kind, body)
@@ -64,27 +77,23 @@ def _shape(head: str) -> bytes:
 
 
 class _Shape:
-    """What is known of one shape: how often it was read, what came of it last, its plan if there is one."""
+    """What is known of one shape: how often it was read, and its plan if there is one."""
 
     def __init__(self, repeated_at: int) -> None:
         self.repeated_at = repeated_at  # where the body has the message
         self.times = 0
-        self.last = ""
-        self.read: Failure | None = None
+        self.end = ""  # of the text that the plan was made of
         self.plan: _Plan | None = None
 
     def failure(self, text: str) -> Failure | None:
-        if text == self.last:
-            return self.read
-        is_planned = self.plan and text[_HEAD:] == self.last[_HEAD:]
-        return self.plan.failure(text) if self.plan and is_planned else None
+        return self.plan.failure(text) if self.plan and text[_HEAD:] == self.end else None
 
     def learn(self, read: Read, text: str) -> Failure:
         self.times += 1
-        self.last, self.read = text, read(*text.split(_END))
         # Once: what has no plan, or has another end each time, shall not cost more than it did.
-        self.plan = _plan(read, text, self.repeated_at) if self.times == _OFTEN else None
-        return self.read
+        if self.times == _OFTEN:
+            self.plan, self.end = _plan(read, text, self.repeated_at), text[_HEAD:]
+        return read(*text.split(_END))
 
 
 # --- plans -----------------------------------------------------------------------------------------------------------
