@@ -144,8 +144,30 @@ def files_of(tests: list[TestResult]) -> list[str]:
 
 def pattern_of(tests: list[TestResult]) -> str:
     """Matches the whole names of the tests, as the runners spell them: the suites and the name with spaces between."""
-    names = [" ".join(names_of(test)) for test in tests]
-    return "|".join(f"^{re.escape(name)}$" for name in names)
+    return "|".join(dict.fromkeys(_pattern(names_of(test)) for test in tests))
+
+
+def _pattern(names: list[str]) -> str:
+    """A hook cannot be asked for: the tests that it is there for are."""
+    *suite, own = names
+    if _HOOK.match(own):
+        return f"^{escaped(' '.join(suite))}" + (" " if suite else "")
+    return f"^{escaped(' '.join(names))}$"
+
+
+_HOOK = re.compile(r'"(?:before|after) (?:all|each)" hook\b')
+
+
+def escaped(name: str) -> str:
+    """As a pattern of JavaScript's that matches just this, and can still be read."""
+    return re.sub(r"([\\^$.*+?()\[\]{}|])", r"\\\1", name)
+
+
+def _by_name(option: str, test: TestResult) -> list[str]:
+    """What a person gives a runner to have this test."""
+    *suite, own = names_of(test) or [""]
+    name = " ".join(suite if _HOOK.match(own) else [*suite, own])
+    return [option, escaped(name)] if name else []
 
 
 def names_of(test: TestResult) -> list[str]:
@@ -179,8 +201,7 @@ class Vitest(Script):
         return [Step(argv=argv, env=unattended(session) | _preloaded(session, "_ratchet_vitest_inside.cjs"))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        named = ["-t", " ".join(names_of(test))] if names_of(test) else []
-        return self.alone(target, "run", test.file or test.id, *named)
+        return self.alone(target, "run", test.file or test.id, *_by_name("-t", test))
 
 
 def chosen_by(tests: list[TestResult], option: str) -> list[str]:
@@ -205,7 +226,7 @@ class Jest(Script):
         return [Step(argv=[*program, *given, *options, *named, *files], env=unattended(session))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return self.alone(target, test.file, "-t", " ".join(names_of(test)))
+        return self.alone(target, test.file, *_by_name("-t", test))
 
 
 class Mocha(Script):
@@ -228,7 +249,7 @@ class Mocha(Script):
     def parse(self, results: Results) -> Parsed:
         """A file that does not load ends mocha before it has a reporter: the error is in what it printed."""
         parsed = read_records(results)
-        if parsed.tests or parsed.ended or results.stopped:
+        if parsed.tests or parsed.running or parsed.ended or results.stopped:
             return parsed
         with end_of(results) as stream:
             text = stream.read().decode(errors="replace")
@@ -236,7 +257,7 @@ class Mocha(Script):
         return Parsed(collection_errors=[error], ended=True) if error else parsed
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return self.alone(target, test.file, "-g", " ".join(names_of(test)))
+        return self.alone(target, test.file, *_by_name("-g", test))
 
 
 # Of a module that is not there only the file that imports it is named: the stack is all node's.
@@ -253,7 +274,8 @@ def unloaded(text: str) -> Diagnostic | None:
         kind, code, said, file = absent.group("type", "code", "said", "file")
         return Diagnostic(file=file, type=kind, code=code, message=said, tool="mocha")
     if found.type or found.file:
-        return Diagnostic(file=found.file, line=found.line, type=found.type, message=_first(text), tool="mocha")
+        said = re.sub(rf"^{re.escape(found.type)}(?: \[\w+\])?: ", "", _first(text)) if found.type else _first(text)
+        return Diagnostic(file=found.file, line=found.line, type=found.type, message=said, tool="mocha")
     return None
 
 
@@ -306,7 +328,7 @@ class Node(Script):
     def again(self, target: Target, test: TestResult) -> list[str]:
         at = target.command.index("--test") + 1
         options = options_only(target.command[at:], self.valued)
-        return [*target.command[:at], f"--test-name-pattern={test.name}", *options, test.file]
+        return [*target.command[:at], f"--test-name-pattern={escaped(test.name)}", *options, test.file]
 
 
 def _to_be_named(test: TestResult, folder: Path) -> list[str]:
@@ -369,7 +391,8 @@ class Jasmine(Script):
         return [Step(argv=[*program, *given, reporter, *named, *files_of(session.only)], env=unattended(session))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return self.alone(target, f"--filter={' '.join(names_of(test))}", *([test.file] if test.file else []))
+        name = escaped(" ".join(names_of(test)))
+        return self.alone(target, f"--filter={name}", *([test.file] if test.file else []))
 
 
 class Playwright(Script):
@@ -454,7 +477,7 @@ class Bun(_ByJUnit):
             yield match.group(1), match.group(2).strip().splitlines()[0]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return ["bun", "test", test.file, "-t", test.name]
+        return ["bun", "test", test.file, "-t", escaped(test.name)]
 
 
 class Deno(_ByJUnit):
