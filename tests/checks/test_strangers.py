@@ -53,6 +53,22 @@ def test_scripts_run_others_by_pattern_with_arguments_and_without_going_round() 
     assert commands({"scripts": {"test": "npm test --workspace=a"}}) == [["npm", "test", "--workspace=a"]]
 
 
+@pytest.mark.parametrize(
+    ("script", "command"),
+    [
+        ("mocha --exit a && mocha --exit b c", ["mocha", "--exit", "a", "b", "c"]),
+        ("node --test --test-reporter=spec a.js && node --test --test-reporter=spec b.js",
+         ["node", "--test", "--test-reporter=spec", "a.js", "b.js"]),
+        ("cross-env TZ=UTC jest test/a && jest --ci", ["jest", "--ci"]),
+        ("mocha -r a b && mocha -r c d", ["mocha", "-r", "a", "b"]),
+        ("vitest run a && vitest run b", ["vitest", "run", "a", "b"]),
+    ],
+)  # fmt: skip
+def test_all_that_a_script_starts_of_a_runner_is_run(script: str, command: list[str], tmp_path: Path) -> None:
+    lay(tmp_path, {"package.json": package(scripts={"test": script})})
+    assert detect(tmp_path)[0].command == command
+
+
 def test_a_pattern_without_files_stays_as_it_is_written_as_in_a_shell(tmp_path: Path) -> None:
     lay(tmp_path, {"package.json": package(scripts={"test": "tap run tests/**/*.js lib/**/*.js"}), "lib/a/b.js": ""})
     assert detect(tmp_path)[0].command == ["tap", "run", "tests/**/*.js", "lib/*/*.js"]
@@ -287,12 +303,18 @@ def test_what_failed_fails_again_when_it_is_asked_for_as_the_report_says(
 ) -> None:
     needs(runner)
     folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": STARTS.get(runner, runner)}), file: text})
-    (folder / "node_modules").symlink_to(NPM)
+    installed(folder)
     report = run(folder)
     (failed,) = [test for test in report.tests if test.failure]
     assert statuses(run(folder, only=chosen(report, failed.id))) == {failed.id: str(failed.status)}
     said = subprocess.run(again(failed, detect(folder)), shell=True, cwd=folder, capture_output=True, check=False)
     assert said.returncode, said.stdout
+
+
+def installed(folder: Path) -> None:
+    """With the runners' packages. Node's own stumbles over a link to nothing."""
+    if NPM.exists():
+        (folder / "node_modules").symlink_to(NPM)
 
 
 STARTS = {"node": "node --test", "jasmine": "jasmine spec/*.js"}
@@ -319,7 +341,7 @@ def test_what_goes_wrong_around_a_test_is_told_of_it(
 ) -> None:
     needs(runner)
     folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": runner}), file: AROUND[around]})
-    (folder / "node_modules").symlink_to(NPM)
+    installed(folder)
     report = run(folder)
     assert {test.id: test.failure.type for test in report.tests if test.failure} == expected
     assert (report.status, report.collection_errors) == (status, [])
@@ -330,7 +352,7 @@ def test_an_error_after_all_of_jests_tests_is_told_as_what_it_is_and_twins_are_t
     needs("jest")
     text = "test('a', () => {});\ntest('a', () => {});\nafterAll(() => { throw new TypeError('b'); });\n"
     folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": "jest"}), "a.test.js": text})
-    (folder / "node_modules").symlink_to(NPM)
+    installed(folder)
     report = run(folder)
     (error,) = report.collection_errors
     assert (error.file, error.line, error.type, error.message) == ("a.test.js", 3, "TypeError", "b")

@@ -58,7 +58,10 @@ class Script(Usual):
                 yield self.target(project, root, f"{path} depends on {self.package}", Strength.DEPENDENCY)
 
     def _script(self, table: dict[str, Any], matches: Matches = bool) -> list[str]:
-        return next((words for words in commands(table, matches) if self.recognises(words)), [])
+        return next(iter(self._scripts(table, matches)), [])
+
+    def _scripts(self, table: dict[str, Any], matches: Matches = bool) -> list[list[str]]:
+        return [words for words in commands(table, matches) if self.recognises(words)]
 
     def recognises(self, words: list[str]) -> bool:
         return self.start(words) is not None
@@ -83,10 +86,26 @@ class Script(Usual):
     def command(self, project: Project, root: str) -> list[str]:
         """What the script gives the runner: its options and files are often nowhere else."""
         folder = project.folder / root
-        script = self._script(
+        scripts = self._scripts(
             project.json(*under(root, "package.json")), lambda word: any(folder.glob(word.lstrip("/")))
         )
-        return plain(script, self.start(script) or 0) if script else [self.name, *self.arguments]
+        found = [plain(script, self.start(script) or 0) for script in scripts]
+        return self._together(found) if found else [self.name, *self.arguments]
+
+    def _together(self, found: list[list[str]]) -> list[str]:
+        """One command for all that a script starts one after the other: the one without files, for it runs them all, or
+        the first with the files of those that differ from it in nothing else."""
+        split = [self._split(words) for words in found]
+        whole = [words for words, (_, files) in zip(found, split, strict=True) if not files]
+        alike = [files for options, files in split if options == split[0][0]]
+        return whole[0] if whole else list(dict.fromkeys([*found[0], *(file for files in alike[1:] for file in files)]))
+
+    def _split(self, words: list[str]) -> tuple[list[str], list[str]]:
+        """The program with its options, and the files it is given."""
+        at = (self.start(words) or 0) + 1
+        options = options_only(words[at:], self.valued)
+        given = [word for word in words[at:] if word not in options and word not in self.arguments]
+        return [*words[:at], *options], given
 
     def parts(self, target: Target, session: Session) -> tuple[list[str], list[str]]:
         """The words that start the program, the project's own copy of it, and those it is given.
