@@ -179,6 +179,15 @@ def test_many(n):
 """
 
 
+def test_the_terminal_is_the_callers_for_colours_are_others_on_a_dumb_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    text = "import os\ndef test_a(): assert os.environ['TERM'] == 'xterm'\n"
+    folder = lay(tmp_path / "it", {"pytest.ini": "[pytest]\n", "test_a.py": text})
+    assert run(folder).status is ReportStatus.PASSED
+
+
 def test_names_may_be_so_long_that_all_of_them_fit_in_no_line(tmp_path: Path) -> None:
     report = run(lay(tmp_path / "it", {"test_many.py": _MANY}))
     assert (report.status, report.totals.passed, report.notes) == (ReportStatus.PASSED, 1100, [])
@@ -290,12 +299,12 @@ ODD = """'a (b) [c] "q" $1 + 2?'"""
 @pytest.mark.parametrize(
     ("runner", "file", "text"),
     [
-        ("mocha", "test/a.js", f"describe('s|', () => {{ it({ODD}, () => {{ throw 1; }}); it('b', () => {{}}); }});"),
+        ("mocha", "test/a.js", f"describe('s', () => {{ it({ODD}, () => {{ throw 1; }}); it('b', () => {{}}); }});"),
         ("mocha", "test/a.js", "describe('s', () => { before(() => { throw 1; }); it('b', () => {}); });"),
         ("mocha", "test/a.js", "before(() => { throw 1; }); it('b', () => {});"),
-        ("jest", "a.test.js", f"describe('s|', () => {{ it({ODD}, () => {{ throw 1; }}); it('b', () => {{}}); }});"),
+        ("jest", "a.test.js", f"describe('s', () => {{ it({ODD}, () => {{ throw 1; }}); it('b', () => {{}}); }});"),
         ("node", "a.test.js", f"require('node:test')({ODD}, () => {{ throw 1; }});"),
-        ("jasmine", "spec/a.js", f"describe('s|', () => {{ it({ODD}, () => {{ throw 1; }}); it('b', () => {{}}); }});"),
+        ("jasmine", "spec/a.js", f"describe('s', () => {{ it({ODD}, () => {{ throw 1; }}); it('b', () => {{}}); }});"),
     ],
 )
 def test_what_failed_fails_again_when_it_is_asked_for_as_the_report_says(
