@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from ratchet.checks.runners import unskipped
 from ratchet.checks.runners.javascript import unloaded
 from ratchet.checks.scripts import commands, options_only, plain, start_of
 from ratchet.core.report import ReportStatus, TestResult, TestStatus
-from tests.checks.support import chosen, needs, red, run, statuses
+from ratchet.surfaces.results import again
+from tests.checks.support import NPM, chosen, needs, red, run, statuses
 from tests.checks.test_detect import found, lay, package
 
 
@@ -49,6 +51,22 @@ def test_scripts_run_others_by_pattern_with_arguments_and_without_going_round() 
     assert plainly("tap", test="npm-run-posix-or-windows only", only="nyc tap 'test/*.js'") == ["tap", "test/*.js"]
     assert commands({"scripts": {"test": "yarn test"}}) == []
     assert commands({"scripts": {"test": "npm test --workspace=a"}}) == [["npm", "test", "--workspace=a"]]
+
+
+@pytest.mark.parametrize(
+    ("script", "command"),
+    [
+        ("mocha --exit a && mocha --exit b c", ["mocha", "--exit", "a", "b", "c"]),
+        ("node --test --test-reporter=spec a.js && node --test --test-reporter=spec b.js",
+         ["node", "--test", "--test-reporter=spec", "a.js", "b.js"]),
+        ("cross-env TZ=UTC jest test/a && jest --ci", ["jest", "--ci"]),
+        ("mocha -r a b && mocha -r c d", ["mocha", "-r", "a", "b"]),
+        ("vitest run a && vitest run b", ["vitest", "run", "a", "b"]),
+    ],
+)  # fmt: skip
+def test_all_that_a_script_starts_of_a_runner_is_run(script: str, command: list[str], tmp_path: Path) -> None:
+    lay(tmp_path, {"package.json": package(scripts={"test": script})})
+    assert detect(tmp_path)[0].command == command
 
 
 def test_a_pattern_without_files_stays_as_it_is_written_as_in_a_shell(tmp_path: Path) -> None:
@@ -161,6 +179,15 @@ def test_many(n):
 """
 
 
+def test_the_terminal_is_the_callers_for_colours_are_others_on_a_dumb_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    text = "import os\ndef test_a(): assert os.environ['TERM'] == 'xterm'\n"
+    folder = lay(tmp_path / "it", {"pytest.ini": "[pytest]\n", "test_a.py": text})
+    assert run(folder).status is ReportStatus.PASSED
+
+
 def test_names_may_be_so_long_that_all_of_them_fit_in_no_line(tmp_path: Path) -> None:
     report = run(lay(tmp_path / "it", {"test_many.py": _MANY}))
     assert (report.status, report.totals.passed, report.notes) == (ReportStatus.PASSED, 1100, [])
@@ -257,6 +284,93 @@ def test_a_module_that_mocha_does_not_find_is_a_file_that_does_not_load() -> Non
     error = unloaded(f"\n{said}    at x (node:a:1:2)\n")
     assert error
     assert (error.file, error.type, error.code) == ("/w/test/a.js", "Error", "ERR_MODULE_NOT_FOUND")
+
+
+def test_of_a_file_that_mocha_cannot_load_the_kind_of_error_is_said_once() -> None:
+    error = unloaded("\nError: Cannot find module './b'\nRequire stack:\n- /w/a.js\n    at f (/w/a.js:3:1)\n")
+    assert error
+    assert (error.type, error.message) == ("Error", "Cannot find module './b'")
+
+
+ODD = """'a (b) [c] "q" $1 + 2?'"""
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize(
+    ("runner", "file", "text"),
+    [
+        ("mocha", "test/a.js", f"describe('s', () => {{ it({ODD}, () => {{ throw 1; }}); it('b', () => {{}}); }});"),
+        ("mocha", "test/a.js", "describe('s', () => { before(() => { throw 1; }); it('b', () => {}); });"),
+        ("mocha", "test/a.js", "before(() => { throw 1; }); it('b', () => {});"),
+        ("jest", "a.test.js", f"describe('s', () => {{ it({ODD}, () => {{ throw 1; }}); it('b', () => {{}}); }});"),
+        ("node", "a.test.js", f"require('node:test')({ODD}, () => {{ throw 1; }});"),
+        ("jasmine", "spec/a.js", f"describe('s', () => {{ it({ODD}, () => {{ throw 1; }}); it('b', () => {{}}); }});"),
+    ],
+)
+def test_what_failed_fails_again_when_it_is_asked_for_as_the_report_says(
+    runner: str, file: str, text: str, tmp_path: Path
+) -> None:
+    needs(runner)
+    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": STARTS.get(runner, runner)}), file: text})
+    installed(folder)
+    report = run(folder)
+    (failed,) = [test for test in report.tests if test.failure]
+    assert statuses(run(folder, only=chosen(report, failed.id))) == {failed.id: str(failed.status)}
+    said = subprocess.run(again(failed, detect(folder)), shell=True, cwd=folder, capture_output=True, check=False)
+    assert said.returncode, said.stdout
+
+
+def installed(folder: Path) -> None:
+    """With the runners' packages. Node's own stumbles over a link to nothing."""
+    if NPM.exists():
+        (folder / "node_modules").symlink_to(NPM)
+
+
+STARTS = {"node": "node --test", "jasmine": "jasmine spec/*.js"}
+# Each is one test that passes, and something that goes wrong around it.
+AROUND = {
+    "late": "it('a', () => { setTimeout(() => { throw new TypeError('late'); }, 1); });\n"
+            "it('b', () => new Promise((done) => setTimeout(done, 100)));\n",
+    "each": "describe('s', () => { beforeEach(() => { throw new TypeError('each'); }); it('a', () => {}); });\n",
+    "abort": "it('a', () => { process.abort(); });\n",
+}  # fmt: skip
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize(
+    ("runner", "file", "around", "status", "expected"),
+    [
+        ("mocha", "test/a.js", "each", "failed", {'test/a.js::s > "before each" hook for "a"': "TypeError"}),
+        ("mocha", "test/a.js", "abort", "crashed", {"test/a.js::a": "Crashed"}),
+        ("jest", "a.test.js", "late", "failed", {"a.test.js::a": "TypeError"}),
+    ],
+)
+def test_what_goes_wrong_around_a_test_is_told_of_it(
+    runner: str, file: str, around: str, status: str, expected: dict[str, str], tmp_path: Path
+) -> None:
+    needs(runner)
+    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": runner}), file: AROUND[around]})
+    installed(folder)
+    report = run(folder)
+    assert {test.id: test.failure.type for test in report.tests if test.failure} == expected
+    assert (report.status, report.collection_errors) == (status, [])
+
+
+@pytest.mark.toolchain
+def test_an_error_after_all_of_jests_tests_is_told_as_what_it_is_and_twins_are_two(tmp_path: Path) -> None:
+    needs("jest")
+    text = "test('a', () => {});\ntest('a', () => {});\nafterAll(() => { throw new TypeError('b'); });\n"
+    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": "jest"}), "a.test.js": text})
+    installed(folder)
+    report = run(folder)
+    (error,) = report.collection_errors
+    assert (error.file, error.line, error.type, error.message) == ("a.test.js", 3, "TypeError", "b")
+    assert statuses(report) == {"a.test.js::a": "passed", "a.test.js::a (2)": "passed"}
+
+
+def test_what_fails_after_it_passed_has_failed() -> None:
+    phase = {"kind": "phase", "id": "a", "when": "call", "last": True, "outcome": "passed"}
+    assert read(phase, {**phase, "when": "teardown", "last": False, "outcome": "failed"}) == {"a": "error"}
 
 
 def test_a_missing_program_says_what_to_install(tmp_path: Path) -> None:

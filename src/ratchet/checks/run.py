@@ -27,16 +27,16 @@ COMMAND = "command"
 _TAIL_BYTES = 8_000
 # What a test process gets from our environment. Secrets of the factory and of agents are not on the list.
 ALLOWED = (
-    "CI", "PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "TZ", "VIRTUAL_ENV", "PYTEST_ADDOPTS", "PYTHONPATH",
-    "PYTEST_DISABLE_PLUGIN_AUTOLOAD",
+    "CI", "PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ", "VIRTUAL_ENV", "PYTEST_ADDOPTS",
+    "PYTHONPATH", "PYTEST_DISABLE_PLUGIN_AUTOLOAD",
     "NODE_PATH", "NODE_OPTIONS", "JAVA_HOME", "GOPATH", "GOROOT", "GOFLAGS", "GOPROXY", "GOCACHE", "GOMODCACHE",
     "CARGO_HOME", "RUSTUP_HOME", "CARGO_TARGET_DIR", "RUSTFLAGS", "GEM_HOME", "GEM_PATH", "RUBYLIB", "MIX_HOME",
     "HEX_HOME", "MAVEN_OPTS", "GRADLE_USER_HOME", "DOTNET_ROOT", "LD_LIBRARY_PATH", "XDG_CACHE_HOME",
 )  # fmt: skip
-# As little as can be: all of it reaches the code under test. Tests about colours fail under NO_COLOR, and pytest's own
-# messages are others under CI, which therefore is set only for runners that would else watch or write snapshots.
+# As little as can be: all of it reaches the code under test. Tests about colours fail under NO_COLOR and on a dumb
+# terminal, and pytest's own messages are others under CI, which therefore is set only for runners that would else
+# watch or write snapshots.
 FIXED = {
-    "TERM": "dumb",
     "PYTHONHASHSEED": "0",
     "PYTHONUNBUFFERED": "1",
     "RUST_BACKTRACE": "1",

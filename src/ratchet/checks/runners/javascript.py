@@ -58,7 +58,10 @@ class Script(Usual):
                 yield self.target(project, root, f"{path} depends on {self.package}", Strength.DEPENDENCY)
 
     def _script(self, table: dict[str, Any], matches: Matches = bool) -> list[str]:
-        return next((words for words in commands(table, matches) if self.recognises(words)), [])
+        return next(iter(self._scripts(table, matches)), [])
+
+    def _scripts(self, table: dict[str, Any], matches: Matches = bool) -> list[list[str]]:
+        return [words for words in commands(table, matches) if self.recognises(words)]
 
     def recognises(self, words: list[str]) -> bool:
         return self.start(words) is not None
@@ -83,10 +86,26 @@ class Script(Usual):
     def command(self, project: Project, root: str) -> list[str]:
         """What the script gives the runner: its options and files are often nowhere else."""
         folder = project.folder / root
-        script = self._script(
+        scripts = self._scripts(
             project.json(*under(root, "package.json")), lambda word: any(folder.glob(word.lstrip("/")))
         )
-        return plain(script, self.start(script) or 0) if script else [self.name, *self.arguments]
+        found = [plain(script, self.start(script) or 0) for script in scripts]
+        return self._together(found) if found else [self.name, *self.arguments]
+
+    def _together(self, found: list[list[str]]) -> list[str]:
+        """One command for all that a script starts one after the other: the one without files, for it runs them all, or
+        the first with the files of those that differ from it in nothing else."""
+        split = [self._split(words) for words in found]
+        whole = [words for words, (_, files) in zip(found, split, strict=True) if not files]
+        alike = [files for options, files in split if options == split[0][0]]
+        return whole[0] if whole else list(dict.fromkeys([*found[0], *(file for files in alike[1:] for file in files)]))
+
+    def _split(self, words: list[str]) -> tuple[list[str], list[str]]:
+        """The program with its options, and the files it is given."""
+        at = (self.start(words) or 0) + 1
+        options = options_only(words[at:], self.valued)
+        given = [word for word in words[at:] if word not in options and word not in self.arguments]
+        return [*words[:at], *options], given
 
     def parts(self, target: Target, session: Session) -> tuple[list[str], list[str]]:
         """The words that start the program, the project's own copy of it, and those it is given.
@@ -144,8 +163,30 @@ def files_of(tests: list[TestResult]) -> list[str]:
 
 def pattern_of(tests: list[TestResult]) -> str:
     """Matches the whole names of the tests, as the runners spell them: the suites and the name with spaces between."""
-    names = [" ".join(names_of(test)) for test in tests]
-    return "|".join(f"^{re.escape(name)}$" for name in names)
+    return "|".join(dict.fromkeys(_pattern(names_of(test)) for test in tests))
+
+
+def _pattern(names: list[str]) -> str:
+    """A hook cannot be asked for: the tests that it is there for are."""
+    *suite, own = names
+    if _HOOK.match(own):
+        return f"^{escaped(' '.join(suite))}" + (" " if suite else "")
+    return f"^{escaped(' '.join(names))}$"
+
+
+_HOOK = re.compile(r'"(?:before|after) (?:all|each)" hook\b')
+
+
+def escaped(name: str) -> str:
+    """As a pattern of JavaScript's that matches just this, and can still be read."""
+    return re.sub(r"([\\^$.*+?()\[\]{}|])", r"\\\1", name)
+
+
+def _by_name(option: str, test: TestResult) -> list[str]:
+    """What a person gives a runner to have this test."""
+    *suite, own = names_of(test) or [""]
+    name = " ".join(suite if _HOOK.match(own) else [*suite, own])
+    return [option, escaped(name)] if name else []
 
 
 def names_of(test: TestResult) -> list[str]:
@@ -179,8 +220,7 @@ class Vitest(Script):
         return [Step(argv=argv, env=unattended(session) | _preloaded(session, "_ratchet_vitest_inside.cjs"))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        named = ["-t", " ".join(names_of(test))] if names_of(test) else []
-        return self.alone(target, "run", test.file or test.id, *named)
+        return self.alone(target, "run", test.file or test.id, *_by_name("-t", test))
 
 
 def chosen_by(tests: list[TestResult], option: str) -> list[str]:
@@ -205,7 +245,7 @@ class Jest(Script):
         return [Step(argv=[*program, *given, *options, *named, *files], env=unattended(session))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return self.alone(target, test.file, "-t", " ".join(names_of(test)))
+        return self.alone(target, test.file, *_by_name("-t", test))
 
 
 class Mocha(Script):
@@ -228,7 +268,7 @@ class Mocha(Script):
     def parse(self, results: Results) -> Parsed:
         """A file that does not load ends mocha before it has a reporter: the error is in what it printed."""
         parsed = read_records(results)
-        if parsed.tests or parsed.ended or results.stopped:
+        if parsed.tests or parsed.running or parsed.ended or results.stopped:
             return parsed
         with end_of(results) as stream:
             text = stream.read().decode(errors="replace")
@@ -236,7 +276,7 @@ class Mocha(Script):
         return Parsed(collection_errors=[error], ended=True) if error else parsed
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return self.alone(target, test.file, "-g", " ".join(names_of(test)))
+        return self.alone(target, test.file, *_by_name("-g", test))
 
 
 # Of a module that is not there only the file that imports it is named: the stack is all node's.
@@ -253,7 +293,8 @@ def unloaded(text: str) -> Diagnostic | None:
         kind, code, said, file = absent.group("type", "code", "said", "file")
         return Diagnostic(file=file, type=kind, code=code, message=said, tool="mocha")
     if found.type or found.file:
-        return Diagnostic(file=found.file, line=found.line, type=found.type, message=_first(text), tool="mocha")
+        said = re.sub(rf"^{re.escape(found.type)}(?: \[\w+\])?: ", "", _first(text)) if found.type else _first(text)
+        return Diagnostic(file=found.file, line=found.line, type=found.type, message=said, tool="mocha")
     return None
 
 
@@ -306,7 +347,7 @@ class Node(Script):
     def again(self, target: Target, test: TestResult) -> list[str]:
         at = target.command.index("--test") + 1
         options = options_only(target.command[at:], self.valued)
-        return [*target.command[:at], f"--test-name-pattern={test.name}", *options, test.file]
+        return [*target.command[:at], f"--test-name-pattern={escaped(test.name)}", *options, test.file]
 
 
 def _to_be_named(test: TestResult, folder: Path) -> list[str]:
@@ -369,7 +410,8 @@ class Jasmine(Script):
         return [Step(argv=[*program, *given, reporter, *named, *files_of(session.only)], env=unattended(session))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return self.alone(target, f"--filter={' '.join(names_of(test))}", *([test.file] if test.file else []))
+        name = escaped(" ".join(names_of(test)))
+        return self.alone(target, f"--filter={name}", *([test.file] if test.file else []))
 
 
 class Playwright(Script):
@@ -454,7 +496,7 @@ class Bun(_ByJUnit):
             yield match.group(1), match.group(2).strip().splitlines()[0]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return ["bun", "test", test.file, "-t", test.name]
+        return ["bun", "test", test.file, "-t", escaped(test.name)]
 
 
 class Deno(_ByJUnit):

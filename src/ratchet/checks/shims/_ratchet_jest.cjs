@@ -32,7 +32,7 @@ const OUTCOME = { passed: 'passed', failed: 'failed', pending: 'skipped', skippe
 class RatchetReporter {
   onRunStart() {
     start();
-    this.told = new Set();
+    this.told = new Map(); // for each name in a file of a project how its tests ended: several may have one name
   }
 
   onTestCaseStart(test, info) {
@@ -40,38 +40,52 @@ class RatchetReporter {
   }
 
   onTestCaseResult(test, result) {
-    this.tell(test, result);
+    try {
+      this.known(test, result).push(result.status);
+      this.tell(test, result, false);
+    } catch {}
   }
 
-  tell(test, result) {
+  known(test, result) {
+    const key = `${test.context?.config?.id} ${idOf(test, result)}`;
+    if (!this.told.has(key)) this.told.set(key, []);
+    return this.told.get(key);
+  }
+
+  tell(test, result, late) {
     try {
       const id = idOf(test, result);
-      if (this.told.has(id)) return;
-      this.told.add(id);
       const record = {
         kind: 'phase', id, when: 'call', last: true, outcome: OUTCOME[result.status] ?? 'skipped',
         duration: (result.duration ?? 0) / 1000, file: relative(test.path), line: result.location?.line ?? 0,
         name: result.title, suite: result.ancestorTitles ?? [], todo: result.status === 'todo',
       };
       for (let n = 1; n < (result.invocations ?? 1); n++) say({ ...record, outcome: 'rerun' });
+      if (late) Object.assign(record, { when: 'teardown', last: false });
       say(record.outcome === 'failed' ? { ...record, ...failure(result) } : record);
     } catch {}
   }
 
   onTestFileResult(test, results) {
     try {
-      // Skipped and to-do tests are told here only.
-      for (const result of results.testResults ?? []) this.tell(test, result);
+      // Here only are skipped and to-do tests told, and what failed after it passed, by something it left behind.
+      for (const result of results.testResults ?? []) {
+        const before = this.known(test, result).shift();
+        const late = before === 'passed' && result.status === 'failed';
+        if (before === undefined || late) this.tell(test, result, late);
+      }
       const error = results.testExecError;
       if (error) {
-        const text = clip(results.failureMessage || error.stack || error.message || error);
+        // The stack is the error's alone; the file's message tells of its tests' failures, too.
+        const stack = /\n\s+at /.test(error.stack ?? '') ? error.stack : '';
+        const text = clip(stack || results.failureMessage || error.message || error);
         const at = /\((\d+):(\d+)\)/.exec(text);
         const frame = frames(text).at(-1);
         const line = at ? Number(at[1]) : frame?.line ?? 0;
         say({
           kind: 'broken', tool: 'jest', file: at ? relative(test.path) : frame?.file ?? relative(test.path), line,
           column: at ? Number(at[2]) : 0, type: /\b([A-Z]\w*Error)\b/.exec(text)?.[1] ?? error.name ?? 'Error',
-          message: clip(error.message || text).replace(/^[A-Z]\w*Error: /, '').split('\n\n')[0].trim(),
+          message: clip(error.message || text.split(/\n\s+at /)[0]).replace(/^[A-Z]\w*Error: /, '').split('\n\n')[0].trim(),
         });
       }
     } catch {}

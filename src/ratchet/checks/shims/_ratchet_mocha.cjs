@@ -17,12 +17,15 @@ function idOf(test) {
 
 module.exports = function RatchetReporter(runner) {
   start();
+  const told = new WeakSet();
   const phase = (test, outcome, more) => {
     const record = {
       kind: 'phase', id: idOf(test), when: 'call', last: true, outcome, duration: (test.duration ?? 0) / 1000,
       file: fileOf(test), line: more?.frames?.at(-1)?.line ?? 0, name: test.title, suite: titles(test).slice(0, -1), ...more,
     };
-    say(record);
+    // What a test left behind can fail it after it passed: that is still the same test.
+    say(told.has(test) && outcome === 'failed' ? { ...record, when: 'teardown', last: false } : record);
+    told.add(test);
   };
   const safely = (act) => (...args) => {
     try {
@@ -36,6 +39,8 @@ module.exports = function RatchetReporter(runner) {
   runner.on('fail', safely((test, error) => {
     // A hook that fails is told in place of the tests around it: an error in set-up, under the hook's own name.
     phase(test, 'failed', { ...failure(error), ...(test.type === 'hook' ? { when: 'setup' } : {}) });
+    // The test that a hook was for has been announced, and never ends.
+    if (test.type === 'hook' && test.ctx?.currentTest) say({ kind: 'test_over', id: idOf(test.ctx.currentTest) });
     console.log(`failed: ${titles(test).join(' > ')}: ${clip(error?.message)}`);
   }));
   runner.once('end', () => end());
