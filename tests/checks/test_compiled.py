@@ -69,3 +69,64 @@ def test_what_testmain_says_after_the_tests_is_told_of_its_folder(tmp_path: Path
     folder = lay(tmp_path / "it", GO_MOD | {"one/it_test.go": text + "func TestA(t *testing.T) {}\n"})
     report = run(folder)
     assert [error.file for error in report.collection_errors] == ["one"]
+
+
+def crate(name: str, more: str = "") -> str:
+    return f'[package]\nname = "{name}"\nversion = "0.1.0"\nedition = "2021"\n{more}'
+
+
+LIBRARY = """/// ```
+/// assert_eq!(NAME::one(), 2);
+/// ```
+pub fn one() -> i32 { 1 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn same() { assert_eq!(super::one(), 2); }
+    #[test]
+    fn errs() -> Result<(), String> { Err("bad".into()) }
+    #[test]
+    #[should_panic(expected = "boom")]
+    fn panics() { panic!("other"); }
+}
+"""
+WORKSPACE = {
+    "Cargo.toml": '[workspace]\nmembers = ["a", "b"]\nresolver = "2"\n',
+    "a/Cargo.toml": crate("a"),
+    "a/src/lib.rs": LIBRARY.replace("NAME", "a"),
+    "b/Cargo.toml": crate("b", '[[test]]\nname = "own-one"\nharness = false\n'),
+    "b/src/lib.rs": LIBRARY.replace("NAME", "b"),
+    "b/tests/it.rs": "#[test]\nfn same() { assert_eq!(b::one(), 1); }\n",
+    "b/tests/own-one.rs": 'fn main() { assert_eq!(std::env::args().count(), 1); println!("fine"); }\n',
+}
+
+
+@pytest.mark.toolchain
+def test_tests_of_a_cargo_workspace_are_told_apart_placed_and_run_alone(tmp_path: Path) -> None:
+    needs("cargo")
+    folder = lay(tmp_path / "it", WORKSPACE)
+    report = run(folder)
+    places = {"tests::same": (9, "2", "1"), "tests::errs": (11, None, None), "tests::panics": (14, '"boom"', '"other"')}
+    unit = {f"{name} {test}": (f"{name}/src/lib.rs", *at) for name in "ab" for test, at in places.items()}
+    docs = {f"{name}/src/lib.rs - one (line 1)": (f"{name}/src/lib.rs", 1, "2", "1") for name in "ab"}
+    assert red(report) == unit | docs
+    assert statuses(report) == dict.fromkeys(red(report), "failed") | {"b::it same": "passed", "b::own-one": "passed"}
+    for name in ("b tests::same", "b::it same", "b::own-one"):
+        assert list(statuses(run(folder, only=chosen(report, name)))) == [name]
+        assert list(statuses(run(folder, only={"cargo": [typed(name)]}))) == [name]
+    again = runner("cargo").again(detect(folder)[0], chosen(report, "b::it same")["cargo"][0])
+    assert again == ["cargo", "test", "--package", "b", "--test", "it", "same", "--", "--exact"]
+    example = "a/src/lib.rs - one (line 1)"
+    assert statuses(run(folder, only={"cargo": [typed(example)]}))[example] == "failed"
+
+
+@pytest.mark.toolchain
+def test_a_rust_test_that_kills_a_program_is_named_also_when_others_run_after_it(tmp_path: Path) -> None:
+    needs("cargo")
+    aborts = "#[test]\nfn aborts() { std::process::abort(); }\n"
+    files = {"Cargo.toml": crate("a"), "tests/it.rs": aborts, "tests/later.rs": "#[test]\nfn later() {}\n"}
+    report = run(lay(tmp_path / "it", files | {"src/lib.rs": ""}))
+    assert (report.status, report.running) == (ReportStatus.CRASHED, ["aborts"])
+    assert red(report) == {"aborts": ("tests/it.rs", 2, None, None)}
+    assert statuses(report)["later"] == "passed"
