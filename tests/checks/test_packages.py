@@ -108,6 +108,6 @@ def test_cargo_runs_only_the_packages_it_is_given(tmp_path: Path) -> None:
     needs("cargo")
     folder = lay(tmp_path / "it", RUST)
     report = run(folder, only=affected(folder, detect(folder), ["money/src/lib.rs"]))
-    assert sorted(test.id for test in report.tests) == ["holds_cart", "holds_money"]
+    assert sorted(test.id for test in report.tests) == ["cart holds_cart", "shop-money holds_money"]
     alone = run(folder, only=affected(folder, detect(folder), ["mail/src/main.rs"]))
-    assert [test.id for test in alone.tests] == ["holds_mail"]
+    assert [test.id for test in alone.tests] == ["mail::bin/mail holds_mail"]

@@ -214,6 +214,114 @@ def test_go_events_may_come_without_a_package() -> None:
     assert [test.id for test in result.tests] == ["TestA"]
 
 
+def said(name: str, *rows: str, kind: str = "") -> str:
+    more = {"OutputType": kind} if kind else {}
+    events = ({"Action": "output", "Package": "p", "Test": name, "Output": f"{row}\n"} | more for row in rows)
+    return "".join(json.dumps(event) + "\n" for event in events)
+
+
+def failed_go(*rows: str, more: str = "") -> Failure:
+    text = go(("run", "TestA")) + said("TestA", *rows) + more + go(("fail", "TestA"), ("fail", ""))
+    failure = read(go_json.parse, text).tests[0].failure
+    assert failure
+    return failure
+
+
+def test_gos_verdict_behind_what_a_test_printed_without_a_line_end_is_its_verdict() -> None:
+    text = go(("run", "TestA")) + said("TestA", "no line end--- PASS: TestA (0.25s)")
+    for end in ("pass", "fail", "run"):
+        (test,) = read(go_json.parse, text + go((end, "TestB" if end == "run" else ""))).tests
+        assert (test.id, test.status, test.duration_s) == ("p.TestA", TestStatus.PASSED, 0.25)
+
+
+def test_gos_tests_that_wait_for_those_inside_them_are_not_said_to_hang() -> None:
+    text = go(("run", "TestA"), ("run", "TestA/b"), ("run", "TestA/b/c"), ("run", "TestD"), ("pause", "TestD"))
+    assert read(go_json.parse, text).running == ["p.TestA/b/c"]
+
+
+def test_a_go_test_without_a_word_does_not_blame_a_subtest_it_does_not_have() -> None:
+    inner = go(("run", "TestA"), ("run", "TestA/b"), ("fail", "TestA/b"), ("fail", "TestA"), ("fail", ""))
+    messages = [test.failure.message for test in read(go_json.parse, inner).tests if test.failure]
+    assert messages == ["it failed, and says nothing of why", "a subtest failed"]
+
+
+def test_what_go_says_is_an_error_is_told_and_not_what_was_logged_before() -> None:
+    error = said("TestA", "    a_test.go:4: got 1, want 2", kind="error")
+    failure = failed_go("    a_test.go:3: fine", more=error)
+    assert (failure.line, failure.message, failure.expected) == (4, "got 1, want 2", "2")
+
+
+def test_a_go_example_has_expected_and_actual_lines() -> None:
+    failure = failed_go("got:", "a", "b", "want:", "a", "c")
+    assert (failure.expected, failure.actual) == ("a\nc", "a\nb")
+
+
+_RACE = """==================
+WARNING: DATA RACE
+Read at 0x00c000014108 by goroutine 7:
+  p.TestA()
+      /w/p/a_test.go:9 +0x10c
+  testing.tRunner()
+      /usr/lib/go-1.19/src/testing/testing.go:1446 +0x216
+
+Previous write at 0x00c000014108 by goroutine 8:
+  p.TestA.func1()
+      /w/p/a_test.go:8 +0x44
+
+Goroutine 8 (finished) created at:
+  p.TestA()
+      /w/p/a_test.go:7 +0xc4
+==================
+    testing.go:1319: race detected during execution of test"""
+_OVERDUE = """panic: test timed out after 2s
+
+goroutine 17 [running]:
+testing.(*M).startAlarm.func1()
+	/usr/lib/go-1.19/src/testing/testing.go:2036 +0x8e
+
+goroutine 6 [chan receive]:
+testing.(*T).Run(0xc0000, {0x52, 0x4}, 0x52)
+	/usr/lib/go-1.19/src/testing/testing.go:1494 +0x37a
+p.TestA(0xc0)
+	/w/p/a_test.go:7 +0x33
+
+goroutine 7 [select (no cases)]:
+p.TestA.func1(0xc0)
+	/w/p/a_test.go:8 +0x1
+created by testing.(*T).Run
+	/usr/lib/go-1.19/src/testing/testing.go:1493 +0x35f"""
+_SUITE = """    suite.go:77: test panicked: oh
+        goroutine 8 [running]:
+        github.com/stretchr/testify/suite.failOnPanic(0xc0)
+        \t/w/vendor/github.com/stretchr/testify/suite/suite.go:77 +0x3b
+        p.(*S).TestA(0x0)
+        \t/w/p/a_test.go:29 +0x27"""
+
+
+@pytest.mark.parametrize(
+    ("output", "message", "line"),
+    [(_RACE, "race detected during execution of test", 9), (_OVERDUE, "test timed out after 2s", 8),
+     (_SUITE, "test panicked: oh", 29)],
+)  # fmt: skip
+def test_gos_stacks_lead_to_the_line_of_the_project_and_are_not_told_twice(
+    output: str, message: str, line: int
+) -> None:
+    text = go(("run", "TestA")) + said("TestA", *output.split("\n")) + go(("fail", "TestA"), ("fail", ""))
+    (test,) = read(go_json.parse, text).tests
+    assert test.failure
+    assert (test.failure.message, test.failure.file, test.failure.line) == (message, "/w/p/a_test.go", line)
+    assert "a_test.go:7" not in test.stdout
+
+
+def test_testifys_table_is_told_as_what_was_wrong() -> None:
+    rows = ["    a_test.go:14: ", "        \tError Trace:\t/w/a_test.go:14", "        \tError:      \tNot equal: ",
+            "        \t            \texpected: 1", "        \t            \tactual  : 2",
+            "        \tTest:       \tTestA", "        \tMessages:   \tsome numbers"]  # fmt: skip
+    failure = failed_go(*rows)
+    assert failure.message == "some numbers\nNot equal: \nexpected: 1\nactual  : 2"
+    assert (failure.line, failure.expected, failure.actual) == (14, "1", "2")
+
+
 def test_nunit_3_names_cases_in_full_and_an_assembly_that_it_cannot_run() -> None:
     stack = "   at A.B.Adds() in /w/B.cs:line 12&#10;"
     document = f"""<test-run total="3" passed="1" failed="1" skipped="0" inconclusive="1">

@@ -27,7 +27,7 @@ _MARKS = {
     ".exs": re.compile(r"(?m)^\s*test\b"),
     ".t": re.compile(r"(?m)^\s*(?:ok|is|like|subtest|is_deeply)\b"),
 } | dict.fromkeys((".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx"), _SCRIPT)
-_RUST_TEST = re.compile(r"#\[(?:\w+::)*test\b[^\]]*\](?:\s*#\[[^\]]*\])*\s*(?:pub\s+)?(?:async\s+)?fn\s+(\w+)")
+RUST_TEST = re.compile(r"#\[(?:\w+::)*test\b[^\]]*\](?:\s*#\[[^\]]*\])*\s*(?:pub\s+)?(?:async\s+)?fn\s+(\w+)")
 # What each runner takes when nobody tells it otherwise, by which command, and where somebody could have told it.
 _SPECS = ["**/*.test.?s", "**/*.spec.?s", "**/*.test.?sx", "**/*.spec.?sx"]
 _DEFAULTS = {
@@ -71,7 +71,7 @@ def heard(report: Report, project: Project) -> set[str]:
     files = {test.file for test in report.tests if test.file}
     if any(not test.file for test in report.tests) and any(project.named("**/Cargo.toml")):
         names = {re.split(r"::| ", test.id)[-1] for test in report.tests}
-        files |= {path for path in project.named("**/*.rs") if names & set(_RUST_TEST.findall(project.text(path)))}
+        files |= {path for path in project.named("**/*.rs") if names & set(RUST_TEST.findall(project.text(path)))}
     return files
 
 

@@ -193,7 +193,16 @@ def _conclude(
     if report.status is ReportStatus.CRASHED and how.name == COMMAND and not parsed.running and not results.signal:
         note = f"what it printed holds no results that could be trusted; it ended with {results.exit_code}"
         return msgspec.structs.replace(report, status=ReportStatus.UNKNOWN, notes=[*report.notes, note])
-    return names_running(report)
+    return _located(names_running(report), how, session.folder)
+
+
+def _located(report: Report, how: Runner, folder: Path) -> Report:
+    """Those that never ended with where they are written, where the runner's names give it away."""
+    if not report.running or not (located := getattr(how, "located", None)):
+        return report
+    lost = {name for name in report.running if name}
+    tests = [located(test, folder) if test.id in lost and not test.file else test for test in report.tests]
+    return msgspec.structs.replace(report, tests=tests)
 
 
 def _placed(report: Report, said: str, folder: Path) -> Report:

@@ -354,6 +354,9 @@ _GRAVITY = [
 ]
 
 
+_QUIET = (ReportStatus.PASSED, ReportStatus.NO_TESTS)
+
+
 def merge(reports: list[Report]) -> Report:
     """Several targets' reports as one, seen from the repository. Without any there were no tests."""
     if len(reports) == 1:
@@ -371,7 +374,7 @@ def merge(reports: list[Report]) -> Report:
         compile_errors=[error for report in moved for error in report.compile_errors],
         notes=[f"{name_of(report)}: {note}" for report in reports for note in report.notes],
         running=[name for report in moved for name in report.running],
-        output="".join(report.output for report in reports if report.status is not ReportStatus.PASSED),
+        output="".join(report.output for report in reports if report.status not in _QUIET),
         parts=[msgspec.convert(msgspec.structs.asdict(report), Part, from_attributes=True) for report in reports],
     )
 

@@ -9,7 +9,7 @@ import msgspec
 
 from ratchet.checks.formats import Parsed, compiler, loose, recover
 from ratchet.checks.formats.text import Ends, clip, lines, plain
-from ratchet.core.report import Diagnostic, Failure, TestResult, TestStatus
+from ratchet.core.report import Diagnostic, Failure, Frame, TestResult, TestStatus
 
 _EVENT = {"ok": TestStatus.PASSED, "failed": TestStatus.FAILED, "ignored": TestStatus.SKIPPED, "timeout": None}
 _TARGET = re.compile(r"^\s*(?:Running (?P<run>.+?)(?: \((?P<binary>.+?)\))?|Doc-tests (?P<doc>\S+))$")
@@ -27,6 +27,22 @@ _PANIC = re.compile(
     re.S,
 )
 _LINKER = ("could not compile", "aborting due to")
+
+
+class _Program(msgspec.Struct, frozen=True):
+    """One test program: its id as nextest has it (`package`, `package::test`, `package::bin/name`), and its folder."""
+
+    id: str = ""
+    name: str = ""
+    folder: str = ""
+
+
+# How our own way to start test programs tells which one runs, and how it ended.
+STARTED, ENDED = "ratchet-started", "ratchet-ended"
+_DOC = re.compile(r"(?P<file>\S+\.(?:rs|md)) - .*?\(line (?P<line>\d{1,9})\)")
+_UNLIKE = re.compile(
+    r"panic did not contain expected string\s+panic message: (?P<a>.+?),?\s+expected substring: (?P<e>.+)"
+)
 
 
 def parse(stream: BinaryIO) -> Parsed:
@@ -49,6 +65,11 @@ class _Cargo:
         self.told_by_events = False  # then the text between them is the tests' own, whatever it looks like
         self.reported: dict[str, int] = {}
         self.running: dict[str, bool] = {}
+        self.lost: list[str] = []  # what ran in programs that died before others were started
+        self.programs: dict[str, _Program] = {}
+        self.program = _Program()
+        self.begun = 0  # suites before this program
+        self.apart = False  # several packages have tests of the same names, and not all of them run every time
         self.scan = compiler.Scan()
         self.structured: dict[tuple[str, int, str, str], Diagnostic] = {}
         self.pending = ""
@@ -70,6 +91,15 @@ class _Cargo:
 
     def _cargo(self, row: loose.Table) -> None:
         message = loose.table(row, "message")
+        if row.get("reason") == "compiler-artifact" and (path := loose.text(row, "executable")):
+            self.programs[path] = _program(row)
+        elif row.get("reason") == STARTED:
+            self._leave()
+            self.program = self.programs.get(loose.text(row, "executable"), _Program())
+            self.target, self.begun, self.apart = self.program.id, self.suites, row.get("apart") is True
+        elif row.get("reason") == ENDED:
+            self._leave()
+            self._without_harness(loose.whole(row, "code"))
         if row.get("reason") != "compiler-message" or message.get("level") != "error":
             return
         found = _diagnostic(message)
@@ -79,8 +109,7 @@ class _Cargo:
     def _suite_event(self, row: loose.Table) -> None:
         event = row.get("event")
         if event == "started":
-            self.told_by_events = True
-            self._begin(loose.whole(row, "test_count"))
+            self._begin(loose.whole(row, "test_count"), told_by_events=True)
         elif event in {"ok", "failed"}:
             self.told_by_events = False
             self._result(*(loose.whole(row, key) for key in ("passed", "failed", "ignored")))
@@ -100,6 +129,27 @@ class _Cargo:
                 failure=failure,
                 output=output if failure else "",
             )
+
+    def _leave(self) -> None:
+        """A program is over; what still ran in it was lost with it."""
+        self.lost += [self._identity(name) for name in self.running]
+        self.running, self.told_by_events = {}, False
+
+    def _without_harness(self, code: int) -> None:
+        """A program that names no tests is one."""
+        if self.suites > self.begun or not self.program.id:
+            return
+        failed = TestStatus.FAILED if code else TestStatus.PASSED
+        failure = Failure(message=f"the program ended with {code}") if code else None
+        self.tests.append(
+            TestResult(
+                id=self.program.id, name=self.program.name, suite=[self.program.id], status=failed, failure=failure
+            )
+        )
+        self.suites, self.results = self.suites + 1, self.results + 1
+        self.announced += 1
+        word = "failed" if code else "passed"
+        self.reported[word] = self.reported.get(word, 0) + 1
 
     # --- text
 
@@ -136,9 +186,8 @@ class _Cargo:
         where = self.index.get(name)
         if where is not None and self.tests[where].status is TestStatus.FAILED:
             output = self.body.text()
-            test = msgspec.structs.replace(
-                self.tests[where], failure=_failure(output), stdout=clip(output.strip(), 8 << 10)
-            )
+            failure = _placed(_failure(output), name, self.program.folder)
+            test = msgspec.structs.replace(self.tests[where], failure=failure, stdout=clip(output.strip(), 8 << 10))
             self.tests[where] = test
 
     def _test_line(self, match: re.Match[str]) -> None:
@@ -160,11 +209,12 @@ class _Cargo:
 
     # --- both
 
-    def _begin(self, count: int) -> None:
+    def _begin(self, count: int, *, told_by_events: bool = False) -> None:
         self.suites += 1
         self.announced += count
         self.index = {}
-        self.running = {}
+        self._leave()
+        self.told_by_events = told_by_events
 
     def _result(self, passed: int, failed: int, ignored: int) -> None:
         self.results += 1
@@ -183,6 +233,7 @@ class _Cargo:
     ) -> None:
         self.running.pop(name, None)
         self.index[name] = len(self.tests)
+        failure = _placed(failure, name, self.program.folder) if failure else None
         self.tests.append(
             TestResult(
                 id=self._identity(name),
@@ -199,8 +250,8 @@ class _Cargo:
 
     def _identity(self, name: str) -> str:
         """libtest's own name; where two binaries have the same, the later one is told apart by its binary."""
-        other = self.taken.setdefault(name, self.target or str(self.suites))
         mine = self.target or str(self.suites)
+        other = "" if self.apart else self.taken.setdefault(name, mine)
         return name if other == mine else f"{mine} {name}"
 
     def parsed(self) -> Parsed:
@@ -214,7 +265,7 @@ class _Cargo:
             ended=bool(self.suites or compile_errors) and self.suites <= self.results,
             partial=self.suites > self.results,
             notes=self._notes(),
-            running=list(self.running),
+            running=[*self.lost, *map(self._identity, self.running)],
         )
 
     def _notes(self) -> list[str]:
@@ -230,15 +281,57 @@ def _failure(output: str, why: str = "") -> Failure:
     found = _PANIC.search(output)
     if not found:
         message = why or next((row for row in output.splitlines() if row.startswith("Error: ")), "") or output.strip()
-        return recover.failure(output, message=message, type="Error" if message.startswith("Error: ") else "")
+        kind = "Error" if message.startswith("Error: ") else ""
+        return recover.failure(output, message=message.removeprefix("Error: "), type=kind)
     message = found.group("new") or (found.group("old") or "")
+    unlike = _UNLIKE.search(f"{output}\n{why}")
     return recover.failure(
         output,
-        message=message.strip(),
+        message="panic did not contain expected string" if unlike else message.strip(),
         type="panic",
+        expected=unlike.group("e") if unlike else None,
+        actual=unlike.group("a") if unlike else None,
         file=(found.group("file") or found.group("file0")).strip(),
         line=int(found.group("line") or found.group("line0")),
     )
+
+
+def _placed(failure: Failure, name: str, folder: str) -> Failure:
+    """Frames are named from the package's folder, panics from the workspace's; examples by the lines of what is made of
+    them, where only the line they begin at is known."""
+    if found := _DOC.match(name):
+        return msgspec.structs.replace(failure, file=found.group("file"), line=int(found.group("line")), frames=[])
+    if not folder:
+        return failure
+    frames = [_under(folder, frame) for frame in failure.frames]
+    told = [frame for at, frame in enumerate(frames) if not at or not _same_line(frame, frames[at - 1])]
+    return msgspec.structs.replace(failure, frames=told)
+
+
+def _under(folder: str, frame: Frame) -> Frame:
+    return frame if frame.file.startswith("/") else msgspec.structs.replace(frame, file=f"{folder}/{frame.file}")
+
+
+def _same_line(one: Frame, other: Frame) -> bool:
+    return (one.file, one.line) == (other.file, other.line)
+
+
+def _program(row: loose.Table) -> _Program:
+    """By what cargo says of what it built."""
+    target, folder = loose.table(row, "target"), loose.text(row, "manifest_path").rpartition("/")[0]
+    kinds, name = target.get("kind"), loose.text(target, "name")
+    kind = str(kinds[0]) if isinstance(kinds, list) and kinds else ""
+    package = _package(loose.text(row, "package_id"))
+    inner = {"test": f"::{name}", "bin": f"::bin/{name}", "example": f"::example/{name}", "bench": f"::bench/{name}"}
+    return _Program(id=f"{package}{inner.get(kind, '')}", name=name, folder=folder)
+
+
+def _package(identity: str) -> str:
+    """`path+file:///w/one#0.1.0`, `…/w/one#other@0.1.0`, and before 1.77 `one 0.1.0 (path+file:///w/one)`."""
+    place, marked, version = identity.rpartition("#")
+    if not marked:
+        return identity.partition(" ")[0]
+    return version.partition("@")[0] if "@" in version else place.rstrip("/").rpartition("/")[2]
 
 
 def _diagnostic(message: loose.Table) -> Diagnostic:

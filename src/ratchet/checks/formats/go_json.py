@@ -16,7 +16,13 @@ _ACTIONS = {*_STATUS, "start", "run", "output"}  # `go tool test2json` alone kno
 _FRAMING = re.compile(r"^\s*(?:=== (?:RUN|PAUSE|CONT|NAME)|--- (?:PASS|FAIL|SKIP|BENCH):)")
 _BUILD_FAILED = re.compile(r"^FAIL\s+(\S+) \[(build failed|setup failed)\]")
 _SIGNAL = re.compile(r"^(SIG[A-Z]{2,8}): [a-z]", re.M)
-_PLACE = re.compile(r"^ {4,}(?P<file>[^\s:]+\.go):(?P<line>\d{1,9}): ?(?P<message>.*)")
+# What `testing` says of a test by itself is said in its own file.
+_PLACE = re.compile(r"^ {4,}(?!testing\.go:)(?P<file>[^\s:]+\.go):(?P<line>\d{1,9}): ?(?P<message>.*)")
+# Before Go 1.20 a verdict behind what a test printed without a line end is not seen by `go test` itself.
+_LATE = re.compile(r"\S *--- (?P<word>PASS|FAIL|SKIP): (?P<name>\S+) \((?P<s>[\d.]{1,12})s\)\n?$")
+_WORDS = {"PASS": TestStatus.PASSED, "FAIL": TestStatus.FAILED, "SKIP": TestStatus.SKIPPED}
+_STACKS = re.compile(r"(?m)^\s*goroutine \d+ [^\n]*\[|^Goroutine \d+ \(")
+_RACE = re.compile(r"WARNING: DATA RACE\n(?:\S[^\n]*\n(?:[ \t]+[^\n]*\n)*)*")
 
 
 def parse(stream: BinaryIO) -> Parsed:
@@ -41,6 +47,9 @@ class _Go:
         self.tests: list[TestResult] = []
         self.seen: dict[str, tuple[int, int]] = {}
         self.outputs: dict[tuple[str, str], Ends] = {}
+        self.errors: dict[tuple[str, str], Ends] = {}  # Go 1.27 says which lines are errors and which are logged
+        self.late: dict[tuple[str, str], tuple[TestStatus, float]] = {}
+        self.around: set[str] = set()  # ids of those with a failed test inside
         self.packages: dict[str, _Package] = {}
         self.scan = compiler.Scan()
         self.unbuilt: dict[str, bool] = {}
@@ -81,7 +90,7 @@ class _Go:
         elif action == "run":
             self.outputs[package, name] = Ends()
         elif action == "output":
-            self._output(package, name, loose.text(event, "Output"))
+            self._output(package, name, loose.text(event, "Output"), loose.text(event, "OutputType"))
         elif action in {"pause", "cont"}:
             (self.paused.add if action == "pause" else self.paused.discard)((package, name))
         elif action in _STATUS:
@@ -96,44 +105,67 @@ class _Go:
                 self.unbuilt[package] = True
             self._cut_off(package, known)
 
-    def _output(self, package: str, name: str, text: str) -> None:
+    def _output(self, package: str, name: str, text: str, kind: str) -> None:
         kept = self.outputs.setdefault((package, name), Ends())
-        if not _FRAMING.match(text):
-            kept.add(text)
+        if _FRAMING.match(text):
+            return
+        kept.add(text)
+        if kind.startswith("error"):
+            self.errors.setdefault((package, name), Ends()).add(text)
+        elif (late := _LATE.search(text)) and late.group("name") == name:
+            self.late[package, name] = _WORDS[late.group("word")], float(late.group("s").strip(".") or 0)
 
     def _cut_off(self, package: str, known: _Package) -> None:
         """The package is over and these tests are not: they were running when its process panicked, left or was killed.
 
         Those that waited for their turn, or for a test inside them, are not to blame.
         """
-        open_ones = [name for place, name in self.outputs if place == package]
-        waiting = [name for name in open_ones if (package, name) in self.paused]
-        for name in open_ones:
-            around = any(other.startswith(f"{name}/") for other in open_ones)
-            if known.failed and name not in waiting and not around:
+        self._settle(package)
+        for name in self._running(package):
+            if known.failed:
                 self._died(package, name, plain(known.output.text()))
-            self.outputs.pop((package, name), None)
+        for name in self._open(package):
+            self.outputs.pop((package, name))
+
+    def _settle(self, package: str) -> None:
+        """Verdicts that stand in the middle of a line count where no other came."""
+        for name in self._open(package):
+            if verdict := self.late.get((package, name)):
+                self._over(package, name, *verdict)
+
+    def _open(self, package: str) -> list[str]:
+        return [name for place, name in self.outputs if place == package]
+
+    def _running(self, package: str) -> list[str]:
+        open_ones = self._open(package)
+        outer = {above for name in open_ones for above in _above(name)}
+        return [name for name in open_ones if (package, name) not in self.paused and name not in outer]
 
     def _died(self, package: str, name: str, said: str) -> None:
         output = plain(self.outputs[package, name].text())
         fault = next((text for text in (output, said) if _kind(text)), "")
         self.died[f"{package}.{name}" if package else name] = bool(fault)
         message = " ".join(["it was running when the process of its package ended", *_end(said)])
-        failure = _failure(fault) if fault else Failure(type="Crashed", message=message)
+        failure = explained(fault) if fault else Failure(type="Crashed", message=message)
         self._over(package, name, TestStatus.ERROR, 0.0, failure)
 
     def _over(
         self, package: str, name: str, status: TestStatus, elapsed_s: float, failure: Failure | None = None
     ) -> None:
-        kept = self.outputs.pop((package, name), None)
+        kept, errors = self.outputs.pop((package, name), None), self.errors.pop((package, name), None)
         output = plain(kept.text()) if kept else ""
+        self.late.pop((package, name), None)
+        full = f"{package}.{name}" if package else name
         if status is TestStatus.FAILED:
-            failure = _failure(output)
+            told = explained(output, plain(errors.text()) if errors else "")
+            failure = told if told.message else Failure(message=_silent(inside=full in self.around))
         self.packages[package].red |= failure is not None
+        if failure:
+            self.around |= {full[: len(full) - len(name)] + above for above in _above(name)}
         self._add(
             self.packages[package].run,
             TestResult(
-                id=f"{package}.{name}" if package else name,
+                id=full,
                 name=name,
                 suite=[package],
                 status=status,
@@ -141,7 +173,7 @@ class _Go:
                 duration_s=elapsed_s,
                 reason=_reason(output) if status is TestStatus.SKIPPED else "",
                 failure=failure,
-                stdout=clip(output, 8 << 10) if failure else "",
+                stdout=clip(_without_stacks(output, failure), 8 << 10) if failure else "",
             ),
         )
 
@@ -157,6 +189,8 @@ class _Go:
         self.seen[test.id] = index, run
 
     def parsed(self) -> Parsed:
+        for package in [name for name, known in self.packages.items() if not known.ended]:
+            self._settle(package)
         broken = [error for name, known in self.packages.items() if (error := self._broken(name, known))]
         return Parsed(
             tests=distinct(self.tests),
@@ -166,8 +200,12 @@ class _Go:
             and all(known.ended for known in self.packages.values())
             and all(self.died.values()),
             partial=any(not known.ended for known in self.packages.values()),
-            running=[*self.died, *(f"{package}.{name}" if package else name for package, name in self.outputs)],
+            running=[*self.died, *self._unfinished()],
         )
+
+    def _unfinished(self) -> list[str]:
+        places = dict.fromkeys(package for package, _ in self.outputs)
+        return [f"{place}.{name}" if place else name for place in places for name in self._running(place)]
 
     def _compile_errors(self) -> list[Diagnostic]:
         """What the compiler said; a package that was not built is never silent, even if nobody said why."""
@@ -189,20 +227,87 @@ class _Go:
         )
 
 
-def _failure(output: str) -> Failure:
-    """The first line that names a place is the message; a panic or a race counts before it."""
+def explained(output: str, said: str = "") -> Failure:
+    """The first line that names a place is the message; a panic or a race counts before it.
+
+    `said` is the part of the output that is known to be about the failure.
+    """
     kind = _kind(output)
     if kind == "panic" or kind.startswith("SIG"):
-        return recover.failure(output, message=_panic(output), type=kind)
-    place = next((match for row in output.splitlines() if (match := _PLACE.match(row))), None)
-    message = _message(output) or ("a subtest failed" if not output.strip() else output.strip())
+        message = _panic(output)
+        return recover.failure(_busy(output) if _OVERDUE in message else output, message=message, type=kind)
+    if kind == "race" and (found := _RACE.search(output)):
+        return recover.failure(found.group(), message=_message(said or output) or _RACED, type=kind)
+    told = said if _place(said) else output
+    place = _place(told)
+    expected, actual = _example(output)
+    message, stack, _ = _STACKS.sub("\0", _message(told), count=1).partition("\0")
+    if stack:
+        place = None  # the one that printed the stack is not the one that it is about
     return recover.failure(
-        output,
-        message=message,
+        told,
+        message=_testify(message.rstrip()) or output.strip(),
         type=kind,
         file=place.group("file") if place else "",
         line=int(place.group("line")) if place else 0,
+        expected=expected,
+        actual=actual,
     )
+
+
+_OVERDUE = "test timed out after"
+_RACED = "race detected during execution of test"
+_EXAMPLE = re.compile(r"\Agot:\n(?P<a>.*?)\n?want:\n(?P<e>.*?)\n?\Z", re.S)
+
+
+def _example(output: str) -> tuple[str | None, str | None]:
+    """What an example should have printed and what it printed, each as lines of their own."""
+    found = _EXAMPLE.match(output)
+    return (found.group("e"), found.group("a")) if found else (None, None)
+
+
+_LABEL = re.compile(r"(?m)^\t([A-Z][A-Za-z ]*): *\t")
+
+
+def _testify(message: str) -> str:
+    """Of testify's table what was wrong, after what the test says to it; trace and name are told elsewhere."""
+    _, *pairs = _LABEL.split(f"\n{message}" if message.startswith("\t") else f"\n\t{message}")
+    table = dict(zip(pairs[::2], pairs[1::2], strict=True))
+    if "Error Trace" not in table or "Error" not in table:
+        return message
+    said = (re.sub(r"(?m)^\t {6,}\t", "", table[label]).strip() for label in ("Messages", "Error") if label in table)
+    return "\n".join(said)
+
+
+def place_of(row: str) -> tuple[str, int] | None:
+    """The file and the line that a row of a test's output begins with."""
+    found = _PLACE.match(row)
+    return (found.group("file"), int(found.group("line"))) if found else None
+
+
+def _place(output: str) -> re.Match[str] | None:
+    return next((match for row in output.splitlines() if (match := _PLACE.match(row))), None)
+
+
+def _above(name: str) -> list[str]:
+    """The tests around one: `a` and `a/b` of `a/b/c`."""
+    return [name[:at] for at, sign in enumerate(name) if sign == "/"]
+
+
+def _busy(output: str) -> str:
+    """Of all stacks those that do not merely wait for a test inside."""
+    first, *stacks = re.split(r"(?m)^(?=goroutine \d+ )", output)
+    return "".join([first, *(stack for stack in stacks if "\ntesting.(*T).Run(" not in stack)])
+
+
+def _silent(*, inside: bool) -> str:
+    return "a subtest failed" if inside else "it failed, and says nothing of why"
+
+
+def _without_stacks(output: str, failure: Failure) -> str:
+    """What was printed before the stacks, which have been read into frames."""
+    found = _STACKS.search(output) if failure.frames else None
+    return output[: found.start()].rstrip() if found else output
 
 
 def _end(said: str) -> list[str]:

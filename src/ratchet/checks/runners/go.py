@@ -12,11 +12,13 @@ from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
 from ratchet.checks.runners import Usual, compiler, end_of, parser, read
-from ratchet.core.report import TestResult
+from ratchet.core.report import Diagnostic, Failure, TestResult
 
 _go_json = parser("go_json")
 
 _CHANNEL = "go.json"
+_NAME = re.compile(r"(.*?)\.((?:Test|Example|Fuzz|Benchmark)[^/.]*(?:/.*|$))")
+_LOGS = re.compile(r"\.Logf?\(")
 _FUNCTION = re.compile(r"(?m)^func ((?:Test|Example|Fuzz|Benchmark)\w*)\(")
 
 
@@ -45,11 +47,13 @@ class Go(Usual):
     def launch(self, target: Target, session: Session) -> list[Step]:
         words = target.command
         # -count=1: a cached result is a result of another run.
-        named = [test for test in session.only if test.id != test.file]  # the others stand for their packages
+        only = [_read(test) for test in session.only]
+        named = [test for test in only if test.id != test.file]  # the others stand for their packages
+        flags, every = _flags(words)
         options = ["-json", "-count=1", *(["-run", _pattern(named)] if named else [])]
-        packages = list(dict.fromkeys(_package(test) for test in session.only))
-        rest = packages if session.only and all(packages) else words[2:]
-        return [Step(argv=[*words[:2], *options, *rest], channel=_CHANNEL)]
+        packages = list(dict.fromkeys(map(_package, only)))
+        wanted = packages if only and all(packages) else every
+        return [Step(argv=[*words[:2], *flags, *options, *wanted], channel=_CHANNEL)]
 
     def parse(self, results: Results) -> Parsed:
         parsed = read(results.private / _CHANNEL, _go_json)
@@ -61,11 +65,20 @@ class Go(Usual):
             parsed.compile_errors = [error for error in parsed.compile_errors if error.line] + (exact or vague)
         places = _Places(results.folder)
         parsed.tests = [places.placed(test) for test in parsed.tests]
+        parsed.collection_errors = [places.folder_of(error) for error in parsed.collection_errors]
         return parsed
+
+    def located(self, test: TestResult, folder: Path) -> TestResult:
+        """A test of which only the name is known, because it never ended."""
+        if not test.failure:
+            return test
+        found = _Places(folder).placed(msgspec.structs.replace(_read(test), failure=None))
+        failure = msgspec.structs.replace(test.failure, file=found.file, line=found.line)
+        return msgspec.structs.replace(found, failure=failure)
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         package = _package(test) or "./..."
-        return [*target.command[:2], "-run", _pattern([test]), package]
+        return [*target.command[:2], *_flags(target.command)[0], "-run", _pattern([test]), package]
 
 
 class _Places:
@@ -76,6 +89,7 @@ class _Places:
         module = re.search(r"(?m)^module\s+(\S+)", _text(folder / "go.mod"))
         self.module = module.group(1) if module else ""
         self.known: dict[str, dict[str, tuple[str, int]]] = {}
+        self.sources: dict[str, list[str]] = {}
 
     def placed(self, test: TestResult) -> TestResult:
         package = test.suite[0].partition(" ")[0] if test.suite else ""
@@ -84,13 +98,40 @@ class _Places:
         place = package[len(self.module) + 1 :]
         failure = test.failure
         if failure:
-            failure = msgspec.structs.replace(failure, file=self._inside(place, failure.file))
+            failure = self._unlogged(place, test.stdout, failure)
+            file = self._inside(place, failure.file)
+            failure = msgspec.structs.replace(failure, file=file)
+            test = msgspec.structs.replace(test, file=file, failure=failure)
         if test.file:
-            return msgspec.structs.replace(test, file=self._inside(place, test.file), failure=failure)
+            return test
         if package not in self.known:
             self.known[package] = dict(self._written(place))
         file, line = self.known[package].get(test.name.partition("/")[0], ("", 0))
         return msgspec.structs.replace(test, file=file, line=line, failure=failure)
+
+    def folder_of(self, error: Diagnostic) -> Diagnostic:
+        inside = f"{error.file}/".startswith(f"{self.module}/") if self.module else False
+        place = error.file[len(self.module) + 1 :] or "." if inside else error.file
+        return msgspec.structs.replace(error, file=place)
+
+    def _unlogged(self, place: str, output: str, failure: Failure) -> Failure:
+        """Before Go 1.27 what is logged looks like what is wrong; only the source tells them apart."""
+        if not failure.line or failure.frames or not self._is_logged(place, failure.file, failure.line):
+            return failure
+        from ratchet.checks.formats.go_json import explained, place_of  # noqa: PLC0415 — loaded by whoever parses
+
+        rows = output.splitlines(keepends=True)
+        kept, logged = [], False
+        for row in rows:
+            if at := place_of(row):
+                logged = self._is_logged(place, *at)
+            kept += [] if logged else [row]
+        return explained(output, "".join(kept)) if any(map(place_of, kept)) else failure
+
+    def _is_logged(self, place: str, file: str, line: int) -> bool:
+        if file not in self.sources:
+            self.sources[file] = _text(self.folder / place / file).splitlines()
+        return bool(_LOGS.search("".join(self.sources[file][line - 1 : line])))
 
     def _inside(self, place: str, file: str) -> str:
         """Go prints the name of a file without its folder, which is the package's."""
@@ -105,11 +146,28 @@ class _Places:
                 yield match.group(1), (path.relative_to(self.folder).as_posix(), line)
 
 
+def _read(test: TestResult) -> TestResult:
+    """A test of which no more than its id is known, by what that says: `package.Test/sub`, or `Test` in any package."""
+    if test.suite or test.file.endswith(".go"):
+        return test
+    package, name = found.groups() if (found := _NAME.match(test.id)) else ("", test.id)
+    return msgspec.structs.replace(test, suite=[package] if package else [], name=name, file="")
+
+
 def _text(path: Path) -> str:
     try:
         return path.read_text("utf-8", "replace")
     except OSError:
         return ""
+
+
+def _flags(words: list[str]) -> tuple[list[str], list[str]]:
+    """What stands between `go test` and the packages, and the packages."""
+    rest = words[2:]
+    at = len(rest)
+    while at and (rest[at - 1].startswith(".") or "/" in rest[at - 1].lstrip("-") or "..." in rest[at - 1]):
+        at -= 1
+    return rest[:at], rest[at:]
 
 
 def _package(test: TestResult) -> str:

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
+from ratchet.checks.inventory import RUST_TEST
 from ratchet.checks.project import Project, root_of, under
 from ratchet.checks.runners import Usual, joined, junit, parser, read
 from ratchet.core.report import TestResult
 
 _cargo = parser("cargo")
 
-_EVENTS, _DOCS = "libtest.json", "doctest.txt"
-# The JSON of libtest is unstable. Only the test programs are told that they may: the build stays as it was.
-_BOOTSTRAP = 'target."cfg(all())".runner=["env", "RUSTC_BOOTSTRAP=1"]'
+_EVENTS, _DOCS = "libtest{}.json", "doctest.txt"
+_OURS = ["-Z", "unstable-options", "--format=json", "--report-time"]
+# The JSON of libtest is unstable. Only the test programs are told that they may: the build stays as it was. Those
+# that have no libtest in them get nothing of ours.
+_START = """program=$1; shift
+printf '{"reason":"ratchet-started","executable":"%s","apart":APART}\\n' "$program"
+case "$CARGO_PKG_NAME/${program##*/}" in
+PLAIN) shift OURS ;;
+*) export RUSTC_BOOTSTRAP=1 ;;
+esac
+"$program" "$@"
+code=$?
+printf '\\n{"reason":"ratchet-ended","code":%d}\\n' $code
+exit $code
+"""
+_DOC = re.compile(r"\S+\.(?:rs|md) - .*\(line (\d+)\).*")
+_PROGRAM = re.compile(r"(?P<package>[\w-]+)(?:::(?:(?P<kind>bin|example|bench)/)?(?P<target>[\w-]+))?")
 
 
 class Cargo(Usual):
@@ -54,30 +72,173 @@ class Cargo(Usual):
 
     def launch(self, target: Target, session: Session) -> list[Step]:
         words, ours = _before_dashes(target.command)
-        packages = [test for test in session.only if test.id == test.file]
+        packages = [test for test in session.only if test.file.endswith("Cargo.toml")]
+        tests = [test for test in session.only if not _DOC.fullmatch(test.id) and test not in packages]
+        docs = [test.id for test in session.only if _DOC.fullmatch(test.id)]
+        whole = not tests and not docs
         words = _of_packages(words, [test.name for test in packages])
-        names = [test.id for test in session.only if test.id != test.file]
-        exact = [*names, "--exact"] if names else []
-        build = ["--no-fail-fast", "--message-format=json", "--config", _BOOTSTRAP]
-        libtest = ["--", "-Z", "unstable-options", "--format=json", "--report-time", *ours, *exact]
-        steps = [Step(argv=[*words, "--tests", *build, *libtest], channel=_EVENTS)]
+        manifests = _Manifests(session.folder)
+        build = ["--no-fail-fast", "--message-format=json", "--config", _starting(target, session, manifests)]
+        groups = {("--tests",): []} if whole else _by_program(tests, manifests, apart=_is_apart(target))
+        steps = [
+            Step(
+                argv=[*_beside(words, which), *which, *build, "--", *_OURS, *ours, *_exactly(names)],
+                channel=_EVENTS.format(number or ""),
+            )
+            for number, (which, names) in enumerate(groups.items())
+        ]
         folders = [session.folder / root_of(test.file) for test in packages] or [session.folder]
-        if not names and any(map(_has_library, folders)):
-            docs = [*words, "--doc", "--no-fail-fast", *(["--", *ours] if ours else [])]
-            steps.append(Step(argv=docs, channel=_DOCS))
+        if docs or (whole and any(map(_has_library, folders))):
+            more = [*ours, *map(_line_word, docs)]
+            steps.append(
+                Step(argv=[*words, "--doc", "--no-fail-fast", *(["--", *more] if more else [])], channel=_DOCS)
+            )
         return steps
 
     def parse(self, results: Results) -> Parsed:
-        found = [read(results.private / _EVENTS, _cargo)]
+        found = [read(path, _cargo) for path in sorted(results.private.glob(_EVENTS.format("*")))]
         # Documentation is not tested when the build failed or time ran out: then there is one channel, and it decides.
-        if (results.private / _DOCS).exists() and not found[0].compile_errors:
+        if (results.private / _DOCS).exists() and not any(part.compile_errors for part in found):
             found.append(read(results.private / _DOCS, _cargo))
-        whole = joined(found)
+        whole = joined(found) if found else Parsed(ended=False)
         whole.tests = [_without_backtrace(test) for test in whole.tests]
+        if any(test.failure and not test.failure.file for test in whole.tests):
+            places = _Places(results.folder)
+            whole.tests = [places.placed(test) for test in whole.tests]
         return whole
 
+    def located(self, test: TestResult, folder: Path) -> TestResult:
+        """A test of which only the id is known, because it never ended."""
+        program, space, name = test.id.partition(" ")
+        known = space and program.partition("::")[0] in _Manifests(folder).packages
+        suite = [program, *name.split("::")[:-1]] if known else test.id.split("::")[:-1]
+        named = msgspec.structs.replace(test, suite=suite, name=test.id.rpartition("::")[2])
+        return _Places(folder).placed(named, program if known else "")
+
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return [*target.command, test.id, "--", "--exact"]
+        if _DOC.fullmatch(test.id):
+            return [*target.command, "--doc", "--", _line_word(test.id)]
+        program, name = _apart(test)
+        if not program or test.id == name:
+            return [*target.command, test.id, "--", "--exact"]
+        which = _which(program)
+        return [*_beside(target.command, which), *which, *([name, "--", "--exact"] if name else [])]
+
+
+class _Manifests:
+    """What the manifests below a folder say: the packages, and the programs of them that are not libtest's."""
+
+    def __init__(self, folder: Path) -> None:
+        project = Project(folder)
+        tables = [project.toml(path) for path in project.named("**/Cargo.toml")]
+        packages = [table for table in tables if isinstance(table.get("package"), dict)]
+        self.packages = {str(table["package"].get("name", "")) for table in packages}
+        self.plain = [
+            f"{table['package'].get('name', '')}/{str(part.get('name', '')).replace('-', '_')}-*"
+            for table in packages
+            for part in _parts(table)
+            if part.get("harness") is False
+        ]
+
+
+class _Places:
+    """Where tests are written: libtest says so only of those that panic."""
+
+    def __init__(self, folder: Path) -> None:
+        project = Project(folder)
+        tables = {root_of(path): project.toml(path).get("package", {}) for path in project.named("**/Cargo.toml")}
+        self.folders = {str(table.get("name", "")): root for root, table in tables.items() if table}
+        self.project = project
+
+    def placed(self, test: TestResult, program: str = "") -> TestResult:
+        if not test.failure or test.failure.file:
+            return test
+        found = list(self._written(test.name.rpartition(" ")[2], program or (test.suite or [""])[0]))
+        if len(found) != 1:
+            return test
+        ((file, line),) = found
+        failure = msgspec.structs.replace(test.failure, file=file, line=line)
+        return msgspec.structs.replace(test, file=file, line=line, failure=failure)
+
+    def _written(self, name: str, program: str) -> Iterator[tuple[str, int]]:
+        package, _, target = program.partition("::")
+        inside = under(self.folders.get(package, "."), f"tests/{target}" if target and "/" not in target else "src")[0]
+        for path in self.project.named("**/*.rs"):
+            if package in self.folders and not path.startswith((f"{inside}/", f"{inside}.rs")):
+                continue
+            text = self.project.text(path)
+            starts = (match.start(1) for match in RUST_TEST.finditer(text) if match.group(1) == name)
+            yield from ((path, text.count("\n", 0, start) + 1) for start in starts)
+
+
+def _parts(table: dict[str, Any]) -> list[dict[str, Any]]:
+    package = str(table["package"].get("name", ""))
+    lists = [table.get(kind, []) for kind in ("test", "bin", "example", "bench")]
+    found = [part for parts in lists if isinstance(parts, list) for part in parts]
+    library = table.get("lib", {})
+    found.append({"name": package} | library if isinstance(library, dict) else {})
+    return [part for part in found if isinstance(part, dict)]
+
+
+def _starting(target: Target, session: Session, manifests: _Manifests) -> str:
+    """The setting that has every test program started by a script of ours."""
+    script = session.private / "start"
+    plain = "|".join(shlex.quote(name).replace("-*'", "-'*") for name in manifests.plain) or "-"
+    text = _START.replace("APART", "true" if _is_apart(target) else "false").replace("PLAIN", plain)
+    script.write_text(text.replace("OURS", str(len(_OURS))))
+    return f'target."cfg(all())".runner=["sh", "{script}"]'
+
+
+def _is_apart(target: Target) -> bool:
+    """Whether tests of several packages may have one name: then every id begins with the program's."""
+    return "--workspace" in target.command or "--all" in target.command
+
+
+def _apart(test: TestResult) -> tuple[str, str]:
+    """The program that a test is in, and its name there; of a program that is one test, no name."""
+    program = test.suite[0] if test.suite else ""
+    if program and test.id == program:
+        return program, ""
+    return program, test.id.removeprefix(f"{program} ")
+
+
+def _by_program(tests: list[TestResult], manifests: _Manifests, *, apart: bool) -> dict[tuple[str, ...], list[str]]:
+    """Names of tests by the words that choose their program; of a program that is a test, none."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for test in tests:
+        program, name = (
+            _apart(test) if test.suite else test.id.split(" ", 1) if _is_typed(test, apart) else ("", test.id)
+        )
+        known = (match := _PROGRAM.fullmatch(program)) and match.group("package") in manifests.packages
+        found.setdefault(_which(program) if known else ("--tests",), []).extend([name] if name else [])
+    return found
+
+
+def _is_typed(test: TestResult, apart: bool) -> bool:
+    return apart and " " in test.id
+
+
+def _which(program: str) -> tuple[str, ...]:
+    found = _PROGRAM.fullmatch(program)
+    if not found:
+        return ("--tests",)
+    one = ("--lib",) if not found.group("target") else (f"--{found.group('kind') or 'test'}", found.group("target"))
+    return ("--package", found.group("package"), *one)
+
+
+def _beside(words: list[str], which: tuple[str, ...]) -> list[str]:
+    """The command without what speaks against choosing a package."""
+    return [word for word in words if word not in {"--workspace", "--all"}] if "--package" in which else words
+
+
+def _line_word(name: str) -> str:
+    """rustdoc splits what it is given at spaces, and runs all examples with one of the words in their names."""
+    found = _DOC.fullmatch(name)
+    return f"{found.group(1)})" if found else name
+
+
+def _exactly(names: list[str]) -> list[str]:
+    return [*names, "--exact"] if names else []
 
 
 def _without_backtrace(test: TestResult) -> TestResult:

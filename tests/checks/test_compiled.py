@@ -1,0 +1,132 @@
+"""What other people's projects in compiled languages do that ours did not: each of these was found on one of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ratchet.checks.detect import detect
+from ratchet.checks.registry import runner
+from ratchet.core.report import ReportStatus, TestResult, TestStatus
+from tests.checks.support import chosen, needs, red, run, statuses
+from tests.checks.test_detect import lay
+
+GO_MOD = {"go.mod": "module example.com/it\n\ngo 1.18\n"}
+
+
+def typed(name: str) -> TestResult:
+    """An id as a user types it, who has run nothing before."""
+    return TestResult(id=name, status=TestStatus.TODO, file=name.partition("::")[0])
+
+
+def go_test(package: str, body: str) -> str:
+    return f'package {package}\n\nimport "testing"\n\n{body}'
+
+
+@pytest.mark.toolchain
+def test_a_go_test_is_asked_for_by_its_id_before_anything_ran(tmp_path: Path) -> None:
+    needs("go")
+    body = "func TestA(t *testing.T) {}\nfunc TestB(t *testing.T) {}\n"
+    folder = lay(tmp_path / "it", GO_MOD | {"deep/one/it_test.go": go_test("one", body)})
+    name = "example.com/it/deep/one.TestA"
+    assert statuses(run(folder, only={"go": [typed(name)]})) == {name: "passed"}
+    assert statuses(run(folder, only={"go": [typed("TestA")]})) == {name: "passed"}
+
+
+@pytest.mark.toolchain
+def test_a_go_test_that_hangs_is_found_where_it_is_written_and_keeps_its_flags(tmp_path: Path) -> None:
+    needs("go")
+    text = "//go:build slow\n\n" + go_test(
+        "one", 'func TestA(t *testing.T) {\n\tt.Run("b", func(t *testing.T) { select {} })\n}\n'
+    )
+    folder = lay(tmp_path / "it", GO_MOD | {"one/it_test.go": text})
+    targets = detect(folder, command="go test -tags slow -timeout 1h ./...")
+    report = run(folder, targets, timeout_s=20)
+    (test,) = report.tests
+    assert report.status is ReportStatus.TIMEOUT
+    assert red(report) == {"example.com/it/one.TestA/b": ("one/it_test.go", 7, None, None)}
+    words = ["go", "test", "-tags", "slow", "-timeout", "1h", "-run", "^TestA$/^b$", "./one"]
+    assert runner("go").again(targets[0], test) == words
+
+
+@pytest.mark.toolchain
+def test_what_a_go_test_logs_is_not_why_it_failed(tmp_path: Path) -> None:
+    needs("go")
+    body = 'func TestA(t *testing.T) {\n\tt.Log("all is well")\n\tt.Error("got 1, want 2")\n}\n'
+    folder = lay(tmp_path / "it", GO_MOD | {"one/it_test.go": go_test("one", body)})
+    targets = detect(folder, command="go test -short ./...")
+    report = run(folder, targets)
+    assert red(report) == {"example.com/it/one.TestA": ("one/it_test.go", 7, "2", "1")}
+    again = run(folder, targets, only=chosen(report, "example.com/it/one.TestA"))
+    assert statuses(again) == {"example.com/it/one.TestA": "failed"}
+
+
+@pytest.mark.toolchain
+def test_what_testmain_says_after_the_tests_is_told_of_its_folder(tmp_path: Path) -> None:
+    needs("go")
+    text = 'package one\n\nimport ("os"; "testing")\n\nfunc TestMain(m *testing.M) { m.Run(); os.Exit(3) }\n'
+    folder = lay(tmp_path / "it", GO_MOD | {"one/it_test.go": text + "func TestA(t *testing.T) {}\n"})
+    report = run(folder)
+    assert [error.file for error in report.collection_errors] == ["one"]
+
+
+def crate(name: str, more: str = "") -> str:
+    return f'[package]\nname = "{name}"\nversion = "0.1.0"\nedition = "2021"\n{more}'
+
+
+LIBRARY = """/// ```
+/// assert_eq!(NAME::one(), 2);
+/// ```
+pub fn one() -> i32 { 1 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn same() { assert_eq!(super::one(), 2); }
+    #[test]
+    fn errs() -> Result<(), String> { Err("bad".into()) }
+    #[test]
+    #[should_panic(expected = "boom")]
+    fn panics() { panic!("other"); }
+}
+"""
+WORKSPACE = {
+    "Cargo.toml": '[workspace]\nmembers = ["a", "b"]\nresolver = "2"\n',
+    "a/Cargo.toml": crate("a"),
+    "a/src/lib.rs": LIBRARY.replace("NAME", "a"),
+    "b/Cargo.toml": crate("b", '[[test]]\nname = "own-one"\nharness = false\n'),
+    "b/src/lib.rs": LIBRARY.replace("NAME", "b"),
+    "b/tests/it.rs": "#[test]\nfn same() { assert_eq!(b::one(), 1); }\n",
+    "b/tests/own-one.rs": 'fn main() { assert_eq!(std::env::args().count(), 1); println!("fine"); }\n',
+}
+
+
+@pytest.mark.toolchain
+def test_tests_of_a_cargo_workspace_are_told_apart_placed_and_run_alone(tmp_path: Path) -> None:
+    needs("cargo")
+    folder = lay(tmp_path / "it", WORKSPACE)
+    report = run(folder)
+    places = {"tests::same": (9, "2", "1"), "tests::errs": (11, None, None), "tests::panics": (14, '"boom"', '"other"')}
+    unit = {f"{name} {test}": (f"{name}/src/lib.rs", *at) for name in "ab" for test, at in places.items()}
+    docs = {f"{name}/src/lib.rs - one (line 1)": (f"{name}/src/lib.rs", 1, "2", "1") for name in "ab"}
+    assert red(report) == unit | docs
+    assert statuses(report) == dict.fromkeys(red(report), "failed") | {"b::it same": "passed", "b::own-one": "passed"}
+    for name in ("b tests::same", "b::it same", "b::own-one"):
+        assert list(statuses(run(folder, only=chosen(report, name)))) == [name]
+        assert list(statuses(run(folder, only={"cargo": [typed(name)]}))) == [name]
+    again = runner("cargo").again(detect(folder)[0], chosen(report, "b::it same")["cargo"][0])
+    assert again == ["cargo", "test", "--package", "b", "--test", "it", "same", "--", "--exact"]
+    example = "a/src/lib.rs - one (line 1)"
+    assert statuses(run(folder, only={"cargo": [typed(example)]}))[example] == "failed"
+
+
+@pytest.mark.toolchain
+def test_a_rust_test_that_kills_a_program_is_named_also_when_others_run_after_it(tmp_path: Path) -> None:
+    needs("cargo")
+    aborts = "#[test]\nfn aborts() { std::process::abort(); }\n"
+    files = {"Cargo.toml": crate("a"), "tests/it.rs": aborts, "tests/later.rs": "#[test]\nfn later() {}\n"}
+    report = run(lay(tmp_path / "it", files | {"src/lib.rs": ""}))
+    assert (report.status, report.running) == (ReportStatus.CRASHED, ["aborts"])
+    assert red(report) == {"aborts": ("tests/it.rs", 2, None, None)}
+    assert statuses(report)["later"] == "passed"
