@@ -470,3 +470,201 @@ def test_each_test_runs_alone_whatever_signs_are_in_its_name(
     report = run(folder)
     for name, status in statuses(report).items():
         assert statuses(run(folder, only=chosen(report, name))) == {name: status}
+
+
+MIX = """defmodule It.MixProject do
+  use Mix.Project
+  def project, do: [app: :it, version: "0.1.0"]
+end
+"""
+EXS = """defmodule ItTest do
+  use ExUnit.Case, async: true
+
+  test "goes elsewhere" do
+    File.cd!(System.tmp_dir!(), fn -> Process.sleep(20) end)
+  end
+
+  test "matches" do
+    assert {:ok, _} = {:error, 3}
+  end
+
+  test "is linked" do
+    spawn_link(fn -> raise "in a child" end)
+    Process.sleep(:infinity)
+  end
+end
+
+defmodule AllTest do
+  use ExUnit.Case
+
+  setup_all do
+    raise "no database"
+  end
+
+  test "never", do: :ok
+end
+"""
+
+
+@pytest.mark.toolchain
+def test_exunits_tests_may_change_the_folder_and_die_with_what_they_are_linked_to(tmp_path: Path) -> None:
+    needs("exunit")
+    files = {"mix.exs": MIX, "test/test_helper.exs": "ExUnit.start()\n", "test/it_test.exs": EXS}
+    report = run(lay(tmp_path / "it", files))
+    names = "test/it_test.exs::ItTest > test "
+    never = "test/it_test.exs::AllTest > test never"
+    assert statuses(report) == {
+        f"{names}goes elsewhere": "passed", f"{names}matches": "failed", f"{names}is linked": "failed", never: "error",
+    }  # fmt: skip
+    assert red(report) == {
+        f"{names}matches": ("test/it_test.exs", 9, "{:ok, _}", "{:error, 3}"),
+        f"{names}is linked": ("test/it_test.exs", 13, None, None),
+        never: ("test/it_test.exs", 22, None, None),
+    }
+    assert {test.failure.message for test in report.tests if test.failure} >= {
+        "** (RuntimeError) in a child",
+        "** (RuntimeError) no database",
+    }
+
+
+def test_an_umbrella_has_no_tests_but_its_apps(tmp_path: Path) -> None:
+    files = {f"apps/{name}/mix.exs": MIX for name in ("a", "b")} | {"mix.exs": 'def project, do: [apps_path: "apps"]'}
+    assert [target.name for target in detect(lay(tmp_path, files))] == ["exunit@apps/a", "exunit@apps/b"]
+
+
+RSPEC = """require_relative "shared"
+RSpec.describe "it" do
+  it_behaves_like "a thing", -1
+  it("has several", :aggregate_failures) { expect(1).to eq 2; expect(3).to eq 4 }
+  context("after") { after(:all) { raise "too late" }; it("passes") {} }
+end
+"""
+SHARED = 'RSpec.shared_examples("a thing") { |n| it("is positive") { expect(n).to be > 0 } }\n'
+
+
+def test_rspecs_shared_examples_aggregates_and_late_hooks_are_told_where_they_are(tmp_path: Path) -> None:
+    needs("rspec")
+    folder = lay(tmp_path / "it", {".rspec": "", "spec/it_spec.rb": RSPEC, "spec/shared.rb": SHARED})
+    report = run(folder)
+    assert {test.id: (test.file, test.line) for test in report.tests}["spec/it_spec.rb[1:1:1]"] == (
+        "spec/it_spec.rb",
+        3,
+    )
+    assert red(report) == {
+        "spec/it_spec.rb[1:1:1]": ("spec/shared.rb", 1, "> 0", "-1"),
+        "spec/it_spec.rb[1:2]": ("spec/it_spec.rb", 4, "2", "1"),
+    }
+    (error,) = report.collection_errors
+    assert (error.file, error.line, error.type, error.message) == ("spec/it_spec.rb", 5, "RuntimeError", "too late")
+
+
+@pytest.mark.parametrize(
+    ("rakefile", "command"),
+    [
+        ("Rake::TestTask.new\n", ["rake", "test"]),
+        ("Rake::TestTask.new(:unit) { }\ntask default: :unit\n", ["rake", "unit"]),
+        ("task 'spec' do\nend\ntask :default => :spec\n", ["rake", "spec"]),
+        ("task :lint\ntask :test => :unit\n", ["rake", "test"]),
+        ("Rails.application.load_tasks\n", ["rake", "test"]),
+        ("task :lint\n", ["ruby", "-Ilib", "-Itest"]),
+    ],
+)
+def test_the_task_that_runs_rubys_tests_is_the_one_that_there_is(
+    rakefile: str, command: list[str], tmp_path: Path
+) -> None:
+    folder = lay(tmp_path, {"Rakefile": rakefile, "test/a_test.rb": RUBY})
+    assert detect(folder)[0].command[: len(command)] == command
+
+
+def test_a_file_of_minitests_that_does_not_load_is_named_and_a_file_runs_alone(tmp_path: Path) -> None:
+    needs("minitest")
+    folder = lay(tmp_path / "it", {"test/a_test.rb": RUBY, "test/b_test.rb": "require 'minitest/autorun'\nNope\n"})
+    assert [(error.file, error.line, error.type) for error in run(folder).collection_errors] == [
+        ("test/b_test.rb", 2, "NameError")
+    ]
+    (folder / "test/b_test.rb").write_text("require 'minitest/autorun'\ndef x(; end\n")
+    assert [(error.file, error.line, error.type) for error in run(folder).collection_errors] == [
+        ("test/b_test.rb", 2, "SyntaxError")
+    ]
+    only = {"minitest": [TestResult(id="test/a_test.rb", status=TestStatus.TODO)]}
+    assert len(run(folder, only=only).tests) == 3
+
+
+def test_what_dies_in_perl_is_a_file_with_its_place_and_no_crash_of_prove(tmp_path: Path) -> None:
+    needs("prove")
+    files = {
+        "t/die.t": "use Test::More tests => 2;\nok(1, 'one');\ndie 'boom';\n",
+        "t/exit.t": "use Test::More tests => 1;\nok(1, 'two');\nexit 3;\n",
+        "t/kill.t": "use Test::More tests => 2;\nok(1, 'three');\nkill 9, $$;\n",
+        "t/syntax.t": "use Test::More tests => 2;\nok(1, 'four')\nok(2);\n",
+    }
+    report = run(lay(tmp_path / "it", files))
+    assert [(error.file, error.line, error.message) for error in report.collection_errors] == [
+        ("t/die.t", 3, "boom"),
+        ("t/exit.t", 0, "exited 3"),
+        ("t/kill.t", 0, "signal: kill; the plan says 2 tests, 1 ran"),
+        ("t/syntax.t", 3, "syntax error"),
+    ]
+    assert statuses(report) == dict.fromkeys(["t/die.t::one", "t/exit.t::two", "t/kill.t::three"], "passed")
+    assert report.status is ReportStatus.FAILED
+
+
+def test_a_file_of_perls_that_hangs_is_named(tmp_path: Path) -> None:
+    needs("prove")
+    files = {"t/a.t": "use Test::More tests => 1;\nok(1);\n", "t/b.t": "use Test::More tests => 1;\nsleep 60;\n"}
+    report = run(lay(tmp_path / "it", files), timeout_s=3)
+    assert (report.status, report.running) == (ReportStatus.TIMEOUT, ["t/b.t::#1"])
+
+
+_BATS_FILES = {
+    "test/a.bats": '@test "prints # TODO" { echo "not ok 9 forged" >&3; false; }\n@test "two" { true; }\n',
+    "test/b.bats": 'setup_file() { false; }\n@test "two" { true; }\n@test "three" { true; }\n',
+    "test/c.bats": '@test "four" {\n  if true\n}\n',
+    "test/d.bats": '@test "five" { true; }\n',
+}
+
+
+def test_what_bats_reports_is_of_the_test_that_has_begun(tmp_path: Path) -> None:
+    needs("bats")
+    folder = lay(tmp_path / "it", _BATS_FILES)
+    report = run(folder)
+    assert statuses(report) == {
+        "test/a.bats::prints # TODO": "failed",
+        "test/a.bats::two": "passed",
+        "test/b.bats::setup_file": "error",
+        "test/d.bats::five": "passed",
+    }
+    assert [(error.file, error.line) for error in report.collection_errors] == [("test/c.bats", 3)]
+    assert (report.status, report.notes) == (ReportStatus.FAILED, [])
+    again = run(folder, only=chosen(report, "test/b.bats::setup_file"))
+    assert statuses(again) == {"test/b.bats::setup_file": "error"}
+
+
+PROVIDER = """<?php
+class DataTest extends PHPUnit\\Framework\\TestCase {
+    public function testThrows(): void { throw new Exception("boom"); }
+    /** @dataProvider none */
+    public function testNoData(int $n): void { $this->assertSame(2, $n); }
+    public function testWarns(): void { $this->assertNull([]["a"]); }
+}
+"""
+
+
+@pytest.mark.toolchain
+def test_phpunits_errors_are_errors_and_a_test_without_data_bears_its_own_name(tmp_path: Path) -> None:
+    needs("phpunit")
+    suites = "<testsuites><testsuite name='it'><directory>tests</directory></testsuite></testsuites>"
+    folder = lay(tmp_path / "it", {"phpunit.xml": f"<phpunit>{suites}</phpunit>", "tests/DataTest.php": PROVIDER})
+    report = run(folder)
+    every = dict.fromkeys(["DataTest::testThrows", "DataTest::testNoData", "DataTest::testWarns"], "error")
+    assert statuses(report) == every
+    for name in every:
+        assert statuses(run(folder, only=chosen(report, name))) == {name: "error"}
+
+
+@pytest.mark.toolchain
+def test_the_test_of_phpunits_that_ended_the_run_is_named_with_its_class(tmp_path: Path) -> None:
+    needs("phpunit")
+    body = "class DieTest extends PHPUnit\\Framework\\TestCase { public function testDies(): void { exit(0); } }"
+    folder = lay(tmp_path / "it", {"composer.json": '{"phpunit/phpunit": "*"}', "tests/DieTest.php": f"<?php {body}"})
+    assert run(folder).running == ["DieTest::testDies"]

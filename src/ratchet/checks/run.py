@@ -243,6 +243,7 @@ _ABSENT = re.compile(
     r"|^(?:/bin/)?(?:ba|da)?sh: (?:line )?\d+: (?P<shell>[\w./-]+): (?:command )?not found$"
     r"|^rake aborted!\n(?P<rake>LoadError: cannot load such file -- \S+)$"
     r"|^bundler: command not found: (?P<gem>\S+)$"
+    r"|: (?P<bundle>Could not find gem '\S+' in .+?)\.? \(Bundler::GemNotFound\)$"
     r"|^(?P<needs>"
     r"Could not find .+ in (?:any of the sources|locally installed gems).*"
     r"|Could not find Hex, which is needed .*|Unchecked dependencies for environment \w+:"

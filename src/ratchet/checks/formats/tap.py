@@ -11,7 +11,7 @@ from ratchet.checks.formats import Parsed, recover, yamlish
 from ratchet.checks.formats.text import Ends, lines
 from ratchet.core.report import Diagnostic, Failure, TestResult, TestStatus
 
-_POINT = re.compile(r"^(?P<not>not )?ok\b(?:[ \t]+(?P<number>\d{1,9})\b)?(?P<rest>.*)$")
+_POINT = re.compile(r"^(?P<not>not )?ok(?=\s|$)(?:[ \t]+(?P<number>\d{1,9})\b)?(?P<rest>.*)$")
 _PLAN = re.compile(r"^1\.\.(?P<last>\d{1,9})(?P<rest>\s*(?:#.*)?)$")
 _DIRECTIVE = re.compile(r"(?:^|\s)#\s*(?P<word>skip|todo)(?:ped|ping)?(?![^\W_])\S*(?P<reason>.*)$", re.I)
 _TIME = re.compile(r"\s*#\s*(?:time=(?P<ms>[\d.]{1,12})\s*(?P<unit>ms|s)?|in (?P<bats>\d{1,9}) ?ms)\s*\{?\s*$")

@@ -94,7 +94,9 @@ class _TeamCity:
             ended=self.began and not self.suites and not self.open,
             partial=bool(self.suites or self.open),
             notes=[f"{self.announced} tests were announced, {len(self.tests)} finished"] if short else [],
-            running=[name for _, name in self.open],
+            running=[
+                _place(begun.get("locationHint", ""), name, self.suites)[1] for (_, name), begun in self.open.items()
+            ],
         )
 
 
@@ -120,7 +122,7 @@ def _failure(said: dict[str, str]) -> Failure:
 
 def _told(said: dict[str, str], message: str) -> Failure:
     kind, found, rest = message.partition(" : ")
-    typed = bool(found) and re.fullmatch(r"[\w\\]+(?:Exception|Error)", kind) is not None
+    typed = bool(found) and re.fullmatch(r"[\w\\]*(?:Exception|Error)", kind) is not None
     return recover.failure(
         said.get("details", ""),
         message=rest if typed else message,

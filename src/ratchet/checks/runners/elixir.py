@@ -18,6 +18,9 @@ class ExUnit(Usual):
     def detect(self, project: Project) -> Iterator[Target]:
         for path in project.named("**/mix.exs"):
             root = root_of(path)
+            # An umbrella has no tests of its own, and changes into each app to run its.
+            if "apps_path:" in project.text(path) and any(project.named(*under(root, "apps/*/mix.exs"))):
+                continue
             yield Target(
                 runner=self.name,
                 command=["mix", "test"],

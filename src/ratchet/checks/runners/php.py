@@ -30,12 +30,13 @@ class PHPUnit(Usual):
         configured = any(
             project.has(path) for path in under(root, "phpunit.xml", "phpunit.xml.dist", "phpunit.dist.xml")
         )
+        folder = "test" if any(project.named(*under(root, "test/**/*Test.php"))) else "tests"
         return Target(
             runner=self.name,
-            command=["phpunit", *([] if configured else ["tests"])],
+            command=["phpunit", *([] if configured else [folder])],
             root=root,
             language="php",
-            tests=under(root, "tests/**", "**/*Test.php"),
+            tests=under(root, f"{folder}/**", "**/*Test.php"),
             sources=under(root, "**/*.php"),
             protected=under(root, "phpunit.xml", "phpunit.xml.dist", "phpunit.dist.xml"),
             setup=["composer install"] if project.has(*under(root, "composer.json")) else [],
@@ -58,10 +59,11 @@ class PHPUnit(Usual):
     def parse(self, results: Results) -> Parsed:
         live = read(results.private / "teamcity.txt", _teamcity)
         whole = read(results.private / "junit.xml", junit)
-        parsed = live if live.tests else whole
+        parsed = live if live.tests or live.running else whole
         # The XML is written at the very end: with it the run is over, whatever the log says.
         parsed.ended = whole.ended
         parsed.tests = _with_risky_passed(parsed.tests, whole.tests, results.exit_code)
+        parsed.tests = [_named(test) for test in _with_errors(parsed.tests, whole.tests)]
         if not parsed.tests and results.exit_code:
             with end_of(results) as stream:
                 parsed.compile_errors = compiler(stream).compile_errors
@@ -81,6 +83,40 @@ def _with_risky_passed(tests: list[TestResult], told: list[TestResult], exit_cod
     return [_passed(test) if test.failure and (test.file, test.name) in risky else test for test in tests]
 
 
+def _with_errors(tests: list[TestResult], told: list[TestResult]) -> list[TestResult]:
+    """The live log tells errors as failures, and often without their type: the XML knows both."""
+    errors = {(test.file, test.name): test for test in told if test.status is TestStatus.ERROR}
+    return [
+        _as_error(test, error) if test.failure and (error := errors.get((test.file, test.name))) else test
+        for test in tests
+    ]
+
+
+def _as_error(test: TestResult, error: TestResult) -> TestResult:
+    kind = error.failure.type if error.failure else ""
+    failure = test.failure and msgspec.structs.replace(test.failure, type=test.failure.type or kind)
+    return msgspec.structs.replace(test, status=TestStatus.ERROR, failure=failure)
+
+
+_INVALID = re.compile(r"The data provider specified for (?P<id>(?P<suite>\S+)::(?P<name>\w+)) is invalid")
+
+
+def _named(test: TestResult) -> TestResult:
+    """A test without data is one of PHPUnit's own, which says whose data it is that cannot be had."""
+    found = _INVALID.match(test.failure.message) if test.failure and "ErrorTestCase" in test.id else None
+    if not found:
+        return test
+    return msgspec.structs.replace(
+        test,
+        id=found.group("id"),
+        name=found.group("name"),
+        suite=[found.group("suite")],
+        file="",
+        status=TestStatus.ERROR,
+        phase="setup",
+    )
+
+
 def _passed(test: TestResult) -> TestResult:
     said = test.failure.message.splitlines()[0] if test.failure and test.failure.message else ""
     return msgspec.structs.replace(test, status=TestStatus.PASSED, failure=None, reason=said)
@@ -90,4 +126,8 @@ def _filter(tests: list[TestResult]) -> str:
     """Exactly these, with all their data where none of it is named: PHPUnit matches `Class::method with data set …`."""
     names = [re.escape(test.id).replace("/", r"\/") for test in tests]
     whole = [name if "::" in name else f"[^:]+::{name}" for name in names]
+    # Without data there is no test but a message, and that is what PHPUnit looks at.
+    whole += [
+        rf"[^:]+ {name} is invalid[\s\S]*" for test, name in zip(tests, names, strict=True) if test.phase == "setup"
+    ]
     return "/^(?:" + "|".join(whole) + ")(?: with data set .*)?$/"

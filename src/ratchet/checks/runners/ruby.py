@@ -91,6 +91,9 @@ def _placed(error: Diagnostic, told: re.Match[str]) -> Diagnostic:
     )
 
 
+_LOADING_EACH = ("ruby", "-Ilib", "-Itest", "-e", "ARGV.each { |file| require File.expand_path(file) }")
+
+
 class Minitest(_Ruby):
     name = family = "minitest"
     tests = ("test/**", "**/*_test.rb", "**/test_*.rb")
@@ -100,14 +103,16 @@ class Minitest(_Ruby):
             return  # another library, whose tests look the same
         for path in project.named("**/test/**/*.rb", "**/*_test.rb", "**/test_*.rb"):
             if re.search(r"(?i)require.*minitest|< Minitest::|ActiveSupport::TestCase", project.text(path)):
-                command = ["rake", "test"] if project.has("Rakefile") else self._plain(project)
+                task = _rake_task(project)
+                command = ["rake", task] if task else self._plain(project, path)
                 yield self.target(project, ".", command, f"{path} uses Minitest", Strength.PATTERN)
                 return
 
-    def _plain(self, project: Project) -> list[str]:
-        """Without a Rakefile every file is loaded by one Ruby."""
-        globs = [path for path in project.named("**/*_test.rb", "**/test_*.rb") if not path.endswith("_helper.rb")]
-        return ["ruby", "-Ilib", "-Itest", "-e", "ARGV.each { |file| require File.expand_path(file) }", *globs]
+    def _plain(self, project: Project, found: str) -> list[str]:
+        """Without a task for it every file is loaded by one Ruby."""
+        named = project.named("**/*_test.rb", "**/test_*.rb", "**/*_spec.rb")
+        globs = [path for path in named if not path.endswith("_helper.rb")] or [found]
+        return [*_LOADING_EACH, *globs]
 
     def recognises(self, words: list[str]) -> bool:
         return any(Path(word).name in ("minitest", "rails") for word in words)
@@ -116,15 +121,74 @@ class Minitest(_Ruby):
         options = f"-r{SHIMS / '_ratchet_minitest.rb'} {session.env.get('RUBYOPT', '')}".strip()
         env = channel_env(session) | {"RUBYOPT": options}
         words = target.command
-        if session.only:
-            names = "|".join(re.escape(test.id) for test in session.only)
-            chosen = f"/^(?:{names})$/"
+        files = [test.id for test in session.only if test.id.endswith(".rb")]
+        names = [re.escape(test.id) for test in session.only if test.id not in files]
+        if files and not names:
+            start = next((n for n, word in enumerate(words) if word in ("rake", "ruby")), None)
+            words = [*words, *files] if start is None else [*words[:start], *_LOADING_EACH, *files]
+        elif names:
+            chosen = f"/^(?:{'|'.join(names)})$/"
             env |= {"TESTOPTS": f"--name={shlex.quote(chosen)}"}  # rake gives it to a shell
             words = [*words, "--name", chosen] if "rake" not in words else words
         return [Step(argv=_with_options(words), env=env)]
 
+    def parse(self, results: Results) -> Parsed:
+        """A file that does not load ends Ruby before there is anyone to tell it."""
+        parsed = super().parse(results)
+        if results.exit_code and not results.stopped and not parsed.tests and not parsed.running:
+            with end_of(results) as stream:
+                said = stream.read().decode(errors="replace")
+            parsed.collection_errors = _unloaded(said, results.folder)
+            parsed.ended = parsed.ended or bool(parsed.collection_errors)
+        return parsed
+
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return ["ruby", "-Ilib", "-Itest", test.file, "--name", test.id]
+        if test.file:
+            return ["ruby", "-Ilib", "-Itest", test.file, "--name", test.id]
+        rake = "rake" in target.command
+        return [*target.command, *([f"TESTOPTS=--name={shlex.quote(test.id)}"] if rake else ["--name", test.id])]
+
+
+_RAISED = re.compile(r"^(?P<at>\S+?:\d+):in [`'].*?': (?P<message>.*) \((?P<type>[A-Z]\w*(?:::\w+)*)\)$", re.M)
+_SYNTAX = re.compile(r"(?P<file>[^\s:]+\.rb):(?P<line>\d+): (?P<message>syntax errors?\b.*)$", re.M)
+_FROM = re.compile(r"(?:^\tfrom )?(?P<file>[^\s:]+):(?P<line>\d+)(?::in |$)", re.M)
+
+
+def _unloaded(said: str, folder: Path) -> list[Diagnostic]:
+    """What Ruby died of, and the innermost line of the project on the way there."""
+    if syntax := _SYNTAX.search(said):
+        return [_broken(syntax, "SyntaxError", syntax.group("message"))]
+    if not (raised := _RAISED.search(said)):
+        return []
+    places = _FROM.finditer(said, raised.start())
+    known = next((match for match in places if _is_inside(match.group("file"), folder)), None)
+    return [_broken(known, raised.group("type"), raised.group("message"))]
+
+
+def _broken(place: re.Match[str] | None, kind: str, message: str) -> Diagnostic:
+    file, line = (place.group("file"), int(place.group("line"))) if place else ("", 0)
+    return Diagnostic(file=file, line=line, type=kind, message=message, tool="ruby")
+
+
+def _is_inside(file: str, folder: Path) -> bool:
+    path = folder / file
+    return path.is_relative_to(folder) and path.is_file()
+
+
+_TASK = re.compile(
+    r"^[ \t]*(?:(?P<made>(?:Rake|Minitest)::TestTask\.(?:new|create))\b|task\b)[ (]*[:'\"]?(?P<name>[a-z][\w:]*\w|)",
+    re.M,
+)
+
+
+def _rake_task(project: Project) -> str:
+    """The task that runs the tests. Where there is no `test`, rake takes the folder for it and is content."""
+    text = "\n".join(project.text(path) for path in ("Rakefile", *project.named("rakelib/*.rake")))
+    made = [match.group("name") or "test" for match in _TASK.finditer(text) if match.group("made")]
+    names = [*made, *(match.group("name") for match in _TASK.finditer(text))]
+    if "test" in names or re.search(r"\.load_tasks\b|^Hoe\.", text, re.M):
+        return "test"
+    return next((name for name in (*made, "spec", "default") if name in names), "")
 
 
 def _with_options(words: list[str]) -> list[str]:

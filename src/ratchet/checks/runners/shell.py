@@ -1,4 +1,4 @@
-"""Shell and Perl: bats and prove, by TAP."""
+"""Shell and Perl: bats by the stream that it makes its reports from, prove by TAP."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ import msgspec
 
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
-from ratchet.checks.formats.text import lines
 from ratchet.checks.project import Project, is_aside, root_of, under
-from ratchet.checks.runners import Usual, joined, parser, read
-from ratchet.core.report import TestResult
+from ratchet.checks.runners import Usual, end_of, joined, parser, read
+from ratchet.core.report import RED, Diagnostic, TestResult
 
-_tap = parser("tap")
+_bats = parser("bats")
 _perl = parser("tap", "parse_as_perl")
-
-_BEGIN = re.compile(r"^begin (\d+) (.*)$")
 
 
 class Bats(Usual):
@@ -49,48 +46,24 @@ class Bats(Usual):
         options = ["--formatter", str(passing), "--timing"]
         words = target.command
         if session.only:
-            names = "|".join(f"^{_plain(test.name or test.id.split('::')[-1])}$" for test in session.only)
-            words = [words[0], "--filter", names, *dict.fromkeys(test.file for test in session.only if test.file)]
+            files = dict.fromkeys(test.file for test in session.only if test.file)
+            words = [words[0], *_filter(session.only), *files]
         return [Step(argv=[*words, *options], channel="bats.tap")]
 
     def parse(self, results: Results) -> Parsed:
-        """TAP between lines that say `suite FILE` and `begin NUMBER NAME`."""
-        channel = results.private / "bats.tap"
-        parsed = read(channel, _tap)
-        places = read_places(channel)
-        parsed.tests = [_placed(test, number, places) for number, test in enumerate(parsed.tests, start=1)]
-        parsed.running = [place.id for number, place in places.items() if number > len(parsed.tests)]
-        return parsed
+        return read(results.private / "bats.tap", _bats)
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return ["bats", test.file, "--filter", f"^{_plain(test.name)}$"]
+        return ["bats", test.file, *_filter([test])]
 
 
-class Place(msgspec.Struct, frozen=True):
-    file: str
-    name: str
-
-    @property
-    def id(self) -> str:
-        return f"{self.file}::{self.name}"
+def _filter(tests: list[TestResult]) -> list[str]:
+    """By their names; but what failed for a whole file is tried again by running the file."""
+    names = [test.name or test.id.split("::")[-1] for test in tests]
+    return [] if _HOOKS & set(names) else ["--filter", "|".join(f"^{_plain(name)}$" for name in names)]
 
 
-def read_places(channel: Path) -> dict[int, Place]:
-    """The file and the name of each test that began, by its number."""
-    found: dict[int, Place] = {}
-    file = ""
-    with channel.open("rb") as stream:
-        for line in lines(stream):
-            if line.startswith("suite "):
-                file = line[6:]
-            elif match := _BEGIN.match(line):
-                found[int(match.group(1))] = Place(file, match.group(2))
-    return found
-
-
-def _placed(test: TestResult, number: int, places: dict[int, Place]) -> TestResult:
-    place = places.get(number)
-    return msgspec.structs.replace(test, id=place.id, file=place.file, name=place.name) if place else test
+_HOOKS = {"setup_file", "teardown_file", "setup_suite", "teardown_suite"}
 
 
 def _plain(name: str) -> str:
@@ -128,16 +101,63 @@ class Prove(Usual):
         return [Step(argv=[*words, "--nocolor", "--merge"], env=dump)]
 
     def parse(self, results: Results) -> Parsed:
+        """File by file. One that died is a broken file, if prove itself went on to its end and says so."""
         top = results.private / "tap"
         files = sorted(path for path in top.rglob("*") if path.is_file()) if top.exists() else []
-        parts = [_of_file(read(path, _perl), path.relative_to(top).as_posix()) for path in files]
+        with end_of(results) as stream:
+            ends = _ends(stream.read().decode(errors="replace"))
+        parts = [_of_file(path, path.relative_to(top).as_posix(), ends) for path in files]
         return joined(parts) if parts else Parsed(ended=False)
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         return [*target.command[:-1], "-v", test.file]
 
 
-def _of_file(parsed: Parsed, file: str) -> Parsed:
+_SUMMARY = re.compile(
+    r"^(?P<file>\S+) +\(Wstat: (?P<wait>\d{1,9})(?: \((?P<how>[^)]*)\))? Tests: \d+ Failed: (?P<failed>\d+)\)$", re.M
+)
+_RESULT = re.compile(r"^Result: \w+$", re.M)
+_DIED = re.compile(r"^(?!#|ok\b|not ok\b)(?P<message>\S.*?) at (?P<file>\S+) line (?P<line>\d{1,9})[.,]", re.M)
+
+
+def _ends(said: str) -> dict[str, re.Match[str]] | None:
+    """What prove sums up of each file that was not as it should be; nothing if it did not come to that."""
+    return {match.group("file"): match for match in _SUMMARY.finditer(said)} if _RESULT.search(said) else None
+
+
+def _of_file(path: Path, file: str, ends: dict[str, re.Match[str]] | None) -> Parsed:
     """A test point has a number and a name in its file only."""
+    parsed = read(path, _perl)
+    red = any(test.status in RED for test in parsed.tests)
     parsed.tests = [msgspec.structs.replace(test, id=f"{file}::{test.id}", file=file) for test in parsed.tests]
+    end = ends.get(file) if ends else None
+    # Test::More ends with the number of tests that failed: alone that is no death.
+    if end and (parsed.notes or not parsed.ended or not red):
+        parsed.collection_errors = [_lost(path, file, end, parsed.notes)]
+        parsed.notes, parsed.ended, parsed.partial, parsed.running = [], True, False, []
+    elif ends is None and not parsed.ended:
+        parsed.running = [f"{file}::#{len(parsed.tests) + 1}"]
     return parsed
+
+
+def _last_words(said: str) -> re.Match[str] | None:
+    """What killed it comes last, behind warnings; but of what does not compile the first error is meant."""
+    every = list(_DIED.finditer(said))
+    errors = [match for match in every if match.group("message") == "syntax error"]
+    if "aborted" in said and (first := errors or every[:1]):
+        return first[0]
+    return every[-1] if every else None
+
+
+def _lost(path: Path, file: str, end: re.Match[str], notes: list[str]) -> Diagnostic:
+    with path.open("rb") as stream:
+        stream.seek(max(0, path.stat().st_size - 100_000))
+        died = _last_words(stream.read().decode(errors="replace"))
+    how = (end.group("how") or "exited 0").lower()
+    return Diagnostic(
+        file=died.group("file") if died else file,
+        line=int(died.group("line")) if died else 0,
+        type="Died" if died else how.partition(" ")[0].rstrip(":").capitalize(),
+        message=died.group("message") if died else "; ".join([how, *notes]),
+        tool="prove",
+    )

@@ -3,6 +3,8 @@ defmodule RatchetFormatter do
   use GenServer
 
   def init(_options) do
+    # A test may change the folder of the whole machine: what is relative is so to where we began.
+    Process.put(:root, File.cwd!())
     say(%{kind: "start", nonce: System.get_env("_RATCHET_NONCE") || "", version: System.version()})
     {:ok, %{}}
   end
@@ -20,10 +22,8 @@ defmodule RatchetFormatter do
         suite: [inspect(test.module)]
       }
 
-    say(Map.merge(phase, outcome(test.state)))
+    say(Map.merge(phase, told(test.state)))
     {:noreply, state}
-  rescue
-    _ -> {:noreply, state}
   end
 
   def handle_cast({:suite_finished, _times}, state) do
@@ -34,31 +34,55 @@ defmodule RatchetFormatter do
   def handle_cast({:suite_finished, _run, _load}, state), do: handle_cast({:suite_finished, %{}}, state)
   def handle_cast(_other, state), do: {:noreply, state}
 
+  # Whatever we fail to describe has still failed.
+  defp told(state) do
+    outcome(state)
+  rescue
+    _ -> %{outcome: "failed", message: inspect(state)}
+  end
+
   defp outcome(nil), do: %{outcome: "passed"}
   defp outcome({:skipped, reason}), do: %{outcome: "skipped", reason: to_string(reason)}
   defp outcome({:excluded, reason}), do: %{outcome: "skipped", reason: to_string(reason)}
+  defp outcome({:invalid, %{state: {:failed, failures}}}), do: Map.put(outcome({:failed, failures}), :when, "setup")
   defp outcome({:invalid, _module}), do: %{outcome: "failed", when: "setup", type: "Invalid", message: "setup_all failed"}
 
   defp outcome({:failed, [{kind, error, stack} | _]}) do
-    found = %{
-      outcome: "failed", type: type(kind, error), message: message(kind, error, stack), frames: frames(stack)
-    }
+    # A process that the test was linked to ended with what it raised, and with the stack of that.
+    {kind, error, stack} = within(kind, error, stack)
+    found = %{outcome: "failed", type: type(kind, error), message: message(kind, error, stack), frames: frames(stack)}
+    if match?(%ExUnit.AssertionError{}, error), do: Map.merge(found, values(error)), else: found
+  end
 
-    case error do
-      %ExUnit.AssertionError{left: left, right: right} when is_map(error) ->
-        none = ExUnit.AssertionError.no_value()
-        found = if left != none, do: Map.put(found, :actual, inspect(left)), else: found
-        if right != none, do: Map.put(found, :expected, inspect(right)), else: found
+  defp within({:EXIT, _}, {%{__exception__: true} = error, stack}, []) when is_list(stack), do: {:error, error, stack}
+  defp within(kind, error, stack), do: {kind, error, stack}
 
-      _ ->
-        found
+  # A pattern is what was expected, and it is code; of a comparison, what stands on the right.
+  defp values(%{left: left, right: right} = error) do
+    none = ExUnit.AssertionError.no_value()
+
+    case operator(error.expr) do
+      :pattern -> shown(:expected, left, none, &Macro.to_string/1) |> Map.merge(shown(:actual, right, none, &inspect/1))
+      "!=" when right == none -> Map.merge(values(%{error | right: left}), %{operator: "!="})
+      "" -> compared(left, right, none)
+      operator -> Map.put(compared(left, right, none), :operator, operator)
     end
   end
 
-  defp type(:error, %{__struct__: name}), do: inspect(name)
+  defp compared(left, right, none), do: Map.merge(shown(:actual, left, none, &inspect/1), shown(:expected, right, none, &inspect/1))
+  defp shown(_side, none, none, _how), do: %{}
+  defp shown(side, value, _none, how), do: %{side => how.(value)}
+
+  defp operator({assertion, _, [inner | _]}) when assertion in [:assert, :refute], do: operator(inner)
+  defp operator({name, _, _}) when name in [:assert_receive, :assert_received, :=, :match?], do: :pattern
+  defp operator({name, _, [_, _]}) when name in [:!=, :<, :<=, :>, :>=, :in], do: to_string(name)
+  defp operator(_), do: ""
+
+  defp type(_kind, %{__exception__: true, __struct__: name}), do: inspect(name)
+  defp type({:EXIT, _}, _), do: "EXIT"
   defp type(kind, _), do: to_string(kind)
 
-  defp message(:error, %ExUnit.AssertionError{message: message, expr: expr}, _stack) do
+  defp message(_kind, %ExUnit.AssertionError{message: message, expr: expr}, _stack) do
     if expr == ExUnit.AssertionError.no_value(), do: message, else: "#{message}: #{Macro.to_string(expr)}"
   end
 
@@ -68,7 +92,7 @@ defmodule RatchetFormatter do
     for {module, function, arity, location} <- Enum.reverse(stack),
         file = location[:file],
         file != nil,
-        File.exists?(to_string(file)) and not String.starts_with?(to_string(file), "deps/") do
+        File.exists?(Path.expand(to_string(file), Process.get(:root))) and not String.starts_with?(to_string(file), "deps/") do
       arity = if is_list(arity), do: length(arity), else: arity
       %{file: to_string(file), line: location[:line] || 0, function: "#{inspect(module)}.#{function}/#{arity}"}
     end
@@ -76,7 +100,7 @@ defmodule RatchetFormatter do
 
   defp id_of(test), do: "#{relative(test.tags[:file])}::#{inspect(test.module)} > #{test.name}"
   defp relative(nil), do: ""
-  defp relative(file), do: Path.relative_to_cwd(to_string(file))
+  defp relative(file), do: Path.relative_to(to_string(file), Process.get(:root))
 
   defp say(record) do
     case System.get_env("_RATCHET_REPORT") do

@@ -34,7 +34,16 @@ module RatchetMinitest
         frames: RatchetRecords.frames(cause.backtrace)
       }
       match = /^Expected: (.*?)\n\s*Actual: (.*)\z/m.match(found[:message])
-      match ? found.merge(expected: match[1], actual: match[2].strip) : found
+      match ? found.merge(expected: match[1], actual: match[2].strip) : found.merge(sides(found[:message]))
+    end
+
+    # Of longer values there is only a difference, which is both of them if it begins with their first line.
+    def sides(message)
+      rows = message[/^--- expected\n\+\+\+ actual\n@@ -1\b[^\n]*@@\n(.*)\z/m, 1].to_s.lines
+      return {} if rows.empty? || rows.any? { |row| row.start_with?('@@') }
+
+      one = ->(sign) { rows.select { |row| row.start_with?(' ', sign) }.map { |row| row[1..] }.join.strip }
+      { expected: one.call('-'), actual: one.call('+') }
     end
 
     def report; end

@@ -54,9 +54,7 @@ class RatchetFormatter
       outcome: 'failed', type: error.class.name, message: RatchetRecords.clip(error.message).strip,
       frames: RatchetRecords.frames(error.backtrace)
     }
-    expected, actual = error.instance_variable_get(:@ratchet)
-    record.merge!(expected: show(expected), actual: show(actual)) unless expected.nil? && actual.nil?
-    tell(notification.example, **record)
+    tell(notification.example, **record, **values(error, record[:message]))
   rescue StandardError
     nil
   end
@@ -64,9 +62,10 @@ class RatchetFormatter
   # A file that does not load is told as a message, before any example.
   def message(notification)
     text = RatchetRecords.clip(notification.message)
-    return unless text.include?('error occurred outside of examples') || text.include?('An error occurred while loading')
+    return unless text.include?('error occurred outside of examples') || text.match?(/An error occurred (?:while loading|in )/)
 
-    file = text[/while loading (\S+?)\.?$/, 1].to_s.delete_prefix('./')
+    # Of a hook only its frames say where it is.
+    file = (text[/while loading (\S+?)\.?$/, 1] || text[/^\s*# (\S+?):\d+/, 1]).to_s.delete_prefix('./')
     type = text[/^\s*([A-Z]\w*(?:::\w+)*):\s*$/, 1]
     at = text[/#{Regexp.escape(File.basename(file))}:(\d+)/, 1].to_i
     body = text.split("\n").map(&:strip)
@@ -96,16 +95,35 @@ class RatchetFormatter
     example.id.delete_prefix('./')
   end
 
+  # A shared example is written in one file and belongs to another, which includes it.
+  def place_of(example)
+    metadata = example.metadata
+    own = id_of(example)[/\A(.*)\[/, 1]
+    written = RatchetRecords.relative(metadata[:file_path])
+    return [written, metadata[:line_number]] if own.nil? || own == written
+
+    included = (metadata[:shared_group_inclusion_backtrace] || []).map { |frame| frame.inclusion_location.to_s }
+    [own, included.filter_map { |place| place[/#{Regexp.escape(own)}:(\d+)/, 1] }.first.to_i]
+  end
+
+  # Several failures of one example are not raised one by one: what was compared is in the message only.
+  def values(error, message)
+    expected, actual = error.instance_variable_get(:@ratchet)
+    return { expected: show(expected), actual: show(actual) } unless expected.nil? && actual.nil?
+
+    told = /\Aexpected:? (.+?)\n\s*got:? +(.+?)(?:\n\n|\z)/m.match(message)
+    told ? { expected: told[1].strip, actual: told[2].strip } : {}
+  end
+
   def show(value)
     RatchetRecords.clip(value.is_a?(String) ? value : value.inspect)
   end
 
   def tell(example, **more)
-    metadata = example.metadata
+    file, line = place_of(example)
     RatchetRecords.say(
       { kind: 'phase', id: id_of(example), when: 'call', last: true,
-        duration: example.execution_result.run_time || 0, file: RatchetRecords.relative(metadata[:file_path]),
-        line: metadata[:line_number], name: example.full_description,
+        duration: example.execution_result.run_time || 0, file: file, line: line, name: example.full_description,
         suite: example.example_group.parent_groups.map(&:description).reverse }.merge(more)
     )
   rescue StandardError
