@@ -106,6 +106,11 @@ def read(*rows: dict[str, object]) -> dict[str, str]:
     return {test.id: str(test.status) for test in reader.parsed(exit_code=0, stopped=False).tests}
 
 
+def test_half_of_a_surrogate_pair_tears_no_record() -> None:
+    failed = {"kind": "phase", "id": "a", "when": "call", "outcome": "failed", "message": "\udce4", "last": True}
+    assert read(failed) == {"a": "failed"}
+
+
 def test_two_tests_of_one_name_are_two_unless_the_runner_collected_one() -> None:
     phase = {"kind": "phase", "id": "a", "when": "call", "last": True, "outcome": "passed"}
     assert read(phase, phase, phase) == {"a": "passed", "a (2)": "passed", "a (3)": "passed"}

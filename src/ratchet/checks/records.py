@@ -11,6 +11,7 @@ outcome counts where that process died before its runner could tell more.
 
 from __future__ import annotations
 
+import json
 from typing import Any, BinaryIO
 
 import msgspec
@@ -50,9 +51,9 @@ class Reader:
 
     def take(self, line: bytes) -> None:
         try:
-            row = msgspec.json.decode(line)
+            row = _row(line)
             getattr(self, f"_{row['kind']}", lambda _row: None)(row)
-        except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError, AttributeError):
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError, RecursionError):
             self.torn += 1
 
     def _start(self, row: Row) -> None:
@@ -153,6 +154,15 @@ class Reader:
         if self.forged:
             notes.append(f"reported as passed although it raised: {self.forged}")
         return notes
+
+
+def _row(line: bytes) -> Row:
+    try:
+        row: Row = msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        # Half of a surrogate pair, which names of files in Python and cut strings in JavaScript hold, is no torn line.
+        row = msgspec.json.decode(json.dumps(json.loads(line), ensure_ascii=False).encode(errors="replace"))
+    return row
 
 
 def _of_dead(broken: list[Diagnostic], running: list[str]) -> dict[str, TestResult]:
