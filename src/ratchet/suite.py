@@ -398,11 +398,36 @@ def _lay_over(source: Path, workspace: Path) -> None:
     for row in filter(None, out.split(b"\0")):
         name = row[3:].decode(errors="surrogateescape")
         here, there = source / name, workspace / name
-        if here.is_symlink() or here.is_file():
-            there.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(here, there, follow_symlinks=False)
-        elif there.is_file() or there.is_symlink():
+        if here.is_symlink() or not here.is_dir():
+            _put(here, there)
+        elif (here / ".git").exists():
+            _lay_nested(here, there)
+        elif there.is_symlink() or there.is_file():
             there.unlink()
+
+
+def _lay_nested(source: Path, workspace: Path) -> None:
+    """A submodule that has moved on, or a repository inside of ours: all that its developer sees in it."""
+    _clear(workspace)
+    listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=source)
+    for name in filter(None, listed.split(b"\0")):
+        path = name.decode(errors="surrogateescape")
+        _put(source / path, workspace / path)
+
+
+def _put(here: Path, there: Path) -> None:
+    """As it is here, or gone; never through a link that stood there, which may lead back to the developer's files."""
+    _clear(there)
+    if here.is_symlink() or here.is_file():
+        there.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(here, there, follow_symlinks=False)
+
+
+def _clear(there: Path) -> None:
+    if there.is_dir() and not there.is_symlink():
+        shutil.rmtree(there)
+    else:
+        there.unlink(missing_ok=True)
 
 
 def borrow_dependencies(source: Path, workspace: Path, targets: list[Target]) -> None:

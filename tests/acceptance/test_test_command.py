@@ -273,6 +273,38 @@ def test_isolated_runs_see_uncommitted_work_and_leave_no_trace_here(tmp_path: Pa
     assert git("worktree", "list", cwd=folder).count("\n") == 0
 
 
+LINKS = """import os
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def test_all_is_as_the_developer_sees_it():
+    assert os.readlink(HERE / "turned") == "test_it.py"
+    assert not (HERE / "out").is_symlink() and (HERE / "out").read_text() == "mine"
+    assert (HERE / "folder").read_text() == "now a file" and (HERE / "file" / "below").read_text() == "now a folder"
+    assert (HERE / "inner" / "new.txt").read_text() == "of a repository inside"
+"""
+
+
+def test_isolated_runs_see_links_and_folders_that_changed_and_write_through_none(tmp_path: Path) -> None:
+    outside = lay(tmp_path, {"outside": "precious"}) / "outside"
+    folder = make_repository(tmp_path / "it", {"test_it.py": LINKS, "folder/below": "", "file": ""})
+    (folder / "turned").symlink_to("file")
+    (folder / "out").symlink_to(outside)
+    git("add", "-A", cwd=folder)
+    git("commit", "-qm", "links", cwd=folder)
+    for name in ("turned", "out", "file", "folder/below"):
+        (folder / name).unlink()
+    (folder / "folder").rmdir()
+    (folder / "turned").symlink_to("test_it.py")
+    make_repository(folder / "inner", {"old.txt": ""})
+    lay(folder, {"out": "mine", "folder": "now a file", "file/below": "now a folder"})
+    lay(folder, {"inner/new.txt": "of a repository inside"})
+    done = ratchet("test", "--isolated", cwd=folder)
+    assert (done.returncode, outside.read_text()) == (0, "precious"), done.stdout + done.stderr
+
+
 def test_a_revision_is_tested_as_it_was(tmp_path: Path) -> None:
     folder = make_repository(tmp_path / "it", SHOP)
     lay(folder, {"shop.py": "def total(prices):\n    return 4\n"})
