@@ -94,11 +94,15 @@ class Suite:
         self._targets = self.targets() or before
 
     @property
+    def inside(self) -> str:
+        """Where in its repository the folder is."""
+        return self.folder.relative_to(self.repo).as_posix() if self.repo else "."
+
+    @property
     def state(self) -> Path:
         if self.repo:
             top = make_state_dir(self.repo)
-            inside = self.folder.relative_to(self.repo).as_posix()
-            return make_private_dir(top / "tests" / ("all" if inside == "." else _slug(inside)))
+            return make_private_dir(top / "tests" / ("all" if self.inside == "." else _slug(self.inside)))
         from ratchet.places import user_state  # noqa: PLC0415 — brings all there is about workspaces
 
         return make_private_dir(user_state() / "tests" / _slug(str(self.folder)))

@@ -167,6 +167,21 @@ def test_json_junit_ctrf_and_annotations_tell_the_same(tmp_path: Path) -> None:
     assert lines[1].startswith("::error file=test_shop.py,line=5,title=test_shop.py%3A%3Atest_one::")
 
 
+def test_annotations_start_at_the_repository_and_leave_the_json_alone(tmp_path: Path) -> None:
+    files = {f"packages/shop/{name}": text for name, text in SHOP.items()}
+    folder = (
+        make_repository(tmp_path / "it", files | {"packages/shop/test_broken.py": "def test(:\n"}) / "packages/shop"
+    )
+    (tmp_path / "link").symlink_to(folder)
+    done = ratchet("test", "-C", tmp_path / "link", "--github", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["totals"]["failed"] == 1
+    places = [line.partition(",title=")[0] for line in done.stderr.splitlines()]
+    assert places == [
+        "::error file=packages/shop/test_broken.py,line=1,col=10",
+        "::error file=packages/shop/test_shop.py,line=5",
+    ]
+
+
 def test_only_what_failed_last_time(tmp_path: Path) -> None:
     folder = make_repository(tmp_path / "it", SHOP)
     assert ratchet("test", cwd=folder).returncode == 1

@@ -189,7 +189,7 @@ def _test(name: str, phases: list[Row]) -> TestResult:
     return TestResult(
         id=name,
         name=worst.get("name", ""),
-        suite=worst.get("suite") or name.split("::")[1:-1],
+        suite=worst.get("suite") or name.partition("[")[0].split("::")[1:-1],
         file=worst.get("file", ""),
         line=worst.get("line", 0),
         status=_status(worst),
