@@ -194,6 +194,33 @@ def test_only_what_failed_last_time(tmp_path: Path) -> None:
     assert git("status", "--porcelain", "--ignored", cwd=folder).splitlines()[0].endswith("shop.py")
 
 
+def test_a_test_that_was_asked_for_and_is_not_there_is_no_pass(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"test_it.py": GREEN, "test_more.py": GREEN})
+    assert ratchet("test", cwd=folder).returncode == 0
+    some = ratchet("test", "test_it.py::test_one", "test_it.py::test_oen", cwd=folder)
+    assert some.returncode == 1 and "INCONSISTENT  1 passed" in some.stdout
+    assert "no result came for test_it.py::test_oen: did you mean test_it.py::test_one?" in some.stdout
+    none = ratchet("test", "gone.py::test_one", cwd=folder)
+    assert none.returncode == 2 and none.stdout.startswith("! no result came for gone.py::test_one")
+
+
+def test_of_what_failed_last_time_the_rest_runs_though_one_is_gone(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"test_it.py": "def test_a():\n    assert 0\n\n\ndef test_b():\n    assert 0\n"})
+    assert ratchet("test", cwd=folder).returncode == 1
+    lay(folder, {"test_it.py": "def test_b():\n    assert 1\n"})
+    done = ratchet("test", "--failed", cwd=folder)
+    assert "no result came for test_it.py::test_a: it is not there any more" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("INCONSISTENT  1 passed")
+
+
+def test_a_folder_of_a_monorepo_stands_for_all_its_tests(tmp_path: Path) -> None:
+    ours = {"a/pytest.ini": "[pytest]\n", "b/pytest.ini": "[pytest]\n", "a/test_it.py": GREEN, "b/test_it.py": GREEN}
+    folder = lay(tmp_path / "it", ours)
+    report = json.loads(ratchet("test", "a/", "--json", cwd=folder).stdout)
+    assert [test["id"] for test in report["tests"]] == ["a/test_it.py::test_one"]
+    assert report["status"] == "passed"
+
+
 @pytest.mark.parametrize("before", [None, {"test_bad.py": "import gone\n"}, {"test_bad.py": LEAVES}])
 def test_what_failed_last_time_may_be_anywhere_if_that_run_named_no_test(
     tmp_path: Path, before: dict[str, str] | None

@@ -361,3 +361,25 @@ def test_each_test_runs_alone_whatever_signs_are_in_its_name(
     report = run(folder)
     for name, status in statuses(report).items():
         assert statuses(run(folder, only=chosen(report, name))) == {name: status}
+
+
+@pytest.mark.toolchain
+def test_a_test_of_go_that_no_report_has_named_yet_is_found_by_its_id(tmp_path: Path) -> None:
+    needs("go")
+    body = 'package a\n\nimport "testing"\n\nfunc TestOne(t *testing.T) {}\n\nfunc TestTwo(t *testing.T) {}\n'
+    for place in ("", "b/"):
+        path = tmp_path / f"{place}it_test.go"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(body)
+    (tmp_path / "go.mod").write_text("module example.com/a.io\n\ngo 1.19\n")
+    only = {"go": [TestResult(id="example.com/a.io/b.TestTwo", status=TestStatus.TODO)]}
+    assert [test.id for test in run(tmp_path, only=only).tests] == ["example.com/a.io/b.TestTwo"]
+
+
+@pytest.mark.toolchain
+def test_a_file_of_bats_stands_for_its_tests(tmp_path: Path) -> None:
+    needs("bats")
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.bats").write_text('@test "one" { true; }\n@test "two" { true; }\n')
+    only = {"bats": [TestResult(id="a.bats", file="a.bats", status=TestStatus.TODO)]}
+    assert [test.id for test in run(tmp_path, only=only).tests] == ["a.bats::one", "a.bats::two"]

@@ -49,8 +49,11 @@ class Bats(Usual):
         options = ["--formatter", str(passing), "--timing"]
         words = target.command
         if session.only:
-            names = "|".join(f"^{_plain(test.name or test.id.split('::')[-1])}$" for test in session.only)
-            words = [words[0], "--filter", names, *dict.fromkeys(test.file for test in session.only if test.file)]
+            named = [test for test in session.only if test.id != test.file]  # the others stand for their files
+            names = "|".join(f"^{_plain(test.name or test.id.split('::')[-1])}$" for test in named)
+            files = dict.fromkeys(test.file for test in session.only if test.file)
+            chosen = ["--filter", names] if len(named) == len(session.only) else []
+            words = [words[0], *chosen, *(files or words[1:])]
         return [Step(argv=[*words, *options], channel="bats.tap")]
 
     def parse(self, results: Results) -> Parsed:
