@@ -17,7 +17,7 @@ import msgspec
 from ratchet import config
 from ratchet.checks import Target
 from ratchet.checks.detect import detect
-from ratchet.checks.inventory import heard, missing, without
+from ratchet.checks.inventory import heard, missing, unanswered, without
 from ratchet.checks.project import Project
 from ratchet.checks.run import Perform, TestRun, allowed_environment, awaited
 from ratchet.core.compare import Delta, compare
@@ -94,11 +94,15 @@ class Suite:
         self._targets = self.targets() or before
 
     @property
+    def inside(self) -> str:
+        """Where in its repository the folder is."""
+        return self.folder.relative_to(self.repo).as_posix() if self.repo else "."
+
+    @property
     def state(self) -> Path:
         if self.repo:
             top = make_state_dir(self.repo)
-            inside = self.folder.relative_to(self.repo).as_posix()
-            return make_private_dir(top / "tests" / ("all" if inside == "." else _slug(inside)))
+            return make_private_dir(top / "tests" / ("all" if self.inside == "." else _slug(self.inside)))
         from ratchet.places import user_state  # noqa: PLC0415 — brings all there is about workspaces
 
         return make_private_dir(user_state() / "tests" / _slug(str(self.folder)))
@@ -130,6 +134,9 @@ class Suite:
         with self._place(choice, targets) as folder:
             report = await tests.run(folder, log=log)
             report = await self._rerun(report, tests, folder, log, choice.rerun_failures)
+        if choice.ids or choice.failed:
+            asked = choice.ids or [test.id for test in _red(last)]
+            report = unanswered(report, asked, [test.id for test in last.tests] if last else [])
         return self.conclude(
             report, whole=not only and not choice.ref and report.status is not ReportStatus.ERROR, log=log
         )
@@ -141,11 +148,10 @@ class Suite:
     def _chosen(self, choice: Choice, targets: list[Target], last: Report | None) -> dict[str, list[TestResult]]:
         """For each target the tests to run; empty for all of all."""
         if choice.ids:
-            return _by_target(choice.ids, targets, last)
+            return _by_target(choice.ids, targets, last, self.folder)
         if choice.failed:
             # A file that did not load has no test that could be named.
-            red = [test for test in last.tests if test.status in RED] if last and not broken(last) else []
-            return _by_target([test.id for test in red], targets, last)
+            return _by_target([test.id for test in _red(last)], targets, last, self.folder)
         if choice.affected:
             from ratchet.checks.affected import affected  # noqa: PLC0415 — rarely asked for
 
@@ -187,7 +193,7 @@ class Suite:
             red = [test for test in report.tests if test.status in RED and test.attempts <= times]
             if not red or report.status is not ReportStatus.FAILED:
                 break
-            only = _by_target([test.id for test in red], tests.targets, report)
+            only = _by_target([test.id for test in red], tests.targets, report, folder)
             again = await msgspec.structs.replace(tests, only=only).run(folder, log=log)
             report = settle(report, again)
         return report
@@ -365,22 +371,34 @@ def _idle(choice: Choice, last: Report | None) -> str:
     return "the changes reach no test" if choice.affected else ""
 
 
-def _by_target(ids: list[str], targets: list[Target], last: Report | None) -> dict[str, list[TestResult]]:
-    """Each id with the target it belongs to, as that target names it."""
+def _red(last: Report | None) -> list[TestResult]:
+    return [test for test in last.tests if test.status in RED] if last and not broken(last) else []
+
+
+def _by_target(ids: list[str], targets: list[Target], last: Report | None, folder: Path) -> dict[str, list[TestResult]]:
+    """Each id with the target it belongs to, as that target names it. The folder of a target stands for all of it."""
     known = {test.id: test for test in (last.tests if last else [])}
     chosen: dict[str, list[TestResult]] = {}
+    whole = {target.name for target in targets if target.root != "." and target.root in {n.rstrip("/") for n in ids}}
     for name in ids:
-        test = known.get(name) or TestResult(id=name, status=TestStatus.TODO, file=name.partition("::")[0])
+        test = known.get(name) or _unknown(name, folder)
         target = _owner(test, targets)
         prefix = "" if target.root == "." else f"{target.root}/"
         own = msgspec.structs.replace(test, id=test.id.removeprefix(prefix), file=test.file.removeprefix(prefix))
         chosen.setdefault(target.name, []).append(own)
-    return chosen
+    return {name: tests for name, tests in chosen.items() if name not in whole} | {name: [] for name in whole}
+
+
+def _unknown(name: str, folder: Path) -> TestResult:
+    """What only the user told us of: before the colons stands a file in most runners' ids, but not in all."""
+    file = name.partition("::")[0]
+    named = "::" in name or (folder / file).exists()
+    return TestResult(id=name, status=TestStatus.TODO, file=file if named else "")
 
 
 def _owner(test: TestResult, targets: list[Target]) -> Target:
     named = [target for target in targets if target.name == test.target]
-    inside = [target for target in targets if target.root != "." and test.id.startswith(f"{target.root}/")]
+    inside = [target for target in targets if target.root != "." and f"{test.id}/".startswith(f"{target.root}/")]
     extension = Path(test.file.partition("::")[0]).suffix
     fitting = [target for target in targets if any(glob.endswith(extension) for glob in target.tests if extension)]
     return (named or sorted(inside, key=lambda target: -len(target.root)) or fitting or targets)[0]
@@ -398,11 +416,36 @@ def _lay_over(source: Path, workspace: Path) -> None:
     for row in filter(None, out.split(b"\0")):
         name = row[3:].decode(errors="surrogateescape")
         here, there = source / name, workspace / name
-        if here.is_symlink() or here.is_file():
-            there.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(here, there, follow_symlinks=False)
-        elif there.is_file() or there.is_symlink():
+        if here.is_symlink() or not here.is_dir():
+            _put(here, there)
+        elif (here / ".git").exists():
+            _lay_nested(here, there)
+        elif there.is_symlink() or there.is_file():
             there.unlink()
+
+
+def _lay_nested(source: Path, workspace: Path) -> None:
+    """A submodule that has moved on, or a repository inside of ours: all that its developer sees in it."""
+    _clear(workspace)
+    listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=source)
+    for name in filter(None, listed.split(b"\0")):
+        path = name.decode(errors="surrogateescape")
+        _put(source / path, workspace / path)
+
+
+def _put(here: Path, there: Path) -> None:
+    """As it is here, or gone; never through a link that stood there, which may lead back to the developer's files."""
+    _clear(there)
+    if here.is_symlink() or here.is_file():
+        there.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(here, there, follow_symlinks=False)
+
+
+def _clear(there: Path) -> None:
+    if there.is_dir() and not there.is_symlink():
+        shutil.rmtree(there)
+    else:
+        there.unlink(missing_ok=True)
 
 
 def borrow_dependencies(source: Path, workspace: Path, targets: list[Target]) -> None:

@@ -167,6 +167,21 @@ def test_json_junit_ctrf_and_annotations_tell_the_same(tmp_path: Path) -> None:
     assert lines[1].startswith("::error file=test_shop.py,line=5,title=test_shop.py%3A%3Atest_one::")
 
 
+def test_annotations_start_at_the_repository_and_leave_the_json_alone(tmp_path: Path) -> None:
+    files = {f"packages/shop/{name}": text for name, text in SHOP.items()}
+    folder = (
+        make_repository(tmp_path / "it", files | {"packages/shop/test_broken.py": "def test(:\n"}) / "packages/shop"
+    )
+    (tmp_path / "link").symlink_to(folder)
+    done = ratchet("test", "-C", tmp_path / "link", "--github", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["totals"]["failed"] == 1
+    places = [line.partition(",title=")[0] for line in done.stderr.splitlines()]
+    assert places == [
+        "::error file=packages/shop/test_broken.py,line=1,col=10",
+        "::error file=packages/shop/test_shop.py,line=5",
+    ]
+
+
 def test_only_what_failed_last_time(tmp_path: Path) -> None:
     folder = make_repository(tmp_path / "it", SHOP)
     assert ratchet("test", cwd=folder).returncode == 1
@@ -177,6 +192,33 @@ def test_only_what_failed_last_time(tmp_path: Path) -> None:
     nothing = ratchet("test", "--failed", cwd=folder)
     assert (nothing.returncode, nothing.stdout) == (0, "nothing failed last time\n")
     assert git("status", "--porcelain", "--ignored", cwd=folder).splitlines()[0].endswith("shop.py")
+
+
+def test_a_test_that_was_asked_for_and_is_not_there_is_no_pass(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"test_it.py": GREEN, "test_more.py": GREEN})
+    assert ratchet("test", cwd=folder).returncode == 0
+    some = ratchet("test", "test_it.py::test_one", "test_it.py::test_oen", cwd=folder)
+    assert some.returncode == 1 and "INCONSISTENT  1 passed" in some.stdout
+    assert "no result came for test_it.py::test_oen: did you mean test_it.py::test_one?" in some.stdout
+    none = ratchet("test", "gone.py::test_one", cwd=folder)
+    assert none.returncode == 2 and none.stdout.startswith("! no result came for gone.py::test_one")
+
+
+def test_of_what_failed_last_time_the_rest_runs_though_one_is_gone(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"test_it.py": "def test_a():\n    assert 0\n\n\ndef test_b():\n    assert 0\n"})
+    assert ratchet("test", cwd=folder).returncode == 1
+    lay(folder, {"test_it.py": "def test_b():\n    assert 1\n"})
+    done = ratchet("test", "--failed", cwd=folder)
+    assert "no result came for test_it.py::test_a: it is not there any more" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("INCONSISTENT  1 passed")
+
+
+def test_a_folder_of_a_monorepo_stands_for_all_its_tests(tmp_path: Path) -> None:
+    ours = {"a/pytest.ini": "[pytest]\n", "b/pytest.ini": "[pytest]\n", "a/test_it.py": GREEN, "b/test_it.py": GREEN}
+    folder = lay(tmp_path / "it", ours)
+    report = json.loads(ratchet("test", "a/", "--json", cwd=folder).stdout)
+    assert [test["id"] for test in report["tests"]] == ["a/test_it.py::test_one"]
+    assert report["status"] == "passed"
 
 
 @pytest.mark.parametrize("before", [None, {"test_bad.py": "import gone\n"}, {"test_bad.py": LEAVES}])
@@ -271,6 +313,38 @@ def test_isolated_runs_see_uncommitted_work_and_leave_no_trace_here(tmp_path: Pa
     assert fingerprint(folder) == before
     assert git("branch", "--list", cwd=folder) == branches
     assert git("worktree", "list", cwd=folder).count("\n") == 0
+
+
+LINKS = """import os
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def test_all_is_as_the_developer_sees_it():
+    assert os.readlink(HERE / "turned") == "test_it.py"
+    assert not (HERE / "out").is_symlink() and (HERE / "out").read_text() == "mine"
+    assert (HERE / "folder").read_text() == "now a file" and (HERE / "file" / "below").read_text() == "now a folder"
+    assert (HERE / "inner" / "new.txt").read_text() == "of a repository inside"
+"""
+
+
+def test_isolated_runs_see_links_and_folders_that_changed_and_write_through_none(tmp_path: Path) -> None:
+    outside = lay(tmp_path, {"outside": "precious"}) / "outside"
+    folder = make_repository(tmp_path / "it", {"test_it.py": LINKS, "folder/below": "", "file": ""})
+    (folder / "turned").symlink_to("file")
+    (folder / "out").symlink_to(outside)
+    git("add", "-A", cwd=folder)
+    git("commit", "-qm", "links", cwd=folder)
+    for name in ("turned", "out", "file", "folder/below"):
+        (folder / name).unlink()
+    (folder / "folder").rmdir()
+    (folder / "turned").symlink_to("test_it.py")
+    make_repository(folder / "inner", {"old.txt": ""})
+    lay(folder, {"out": "mine", "folder": "now a file", "file/below": "now a folder"})
+    lay(folder, {"inner/new.txt": "of a repository inside"})
+    done = ratchet("test", "--isolated", cwd=folder)
+    assert (done.returncode, outside.read_text()) == (0, "precious"), done.stdout + done.stderr
 
 
 def test_a_revision_is_tested_as_it_was(tmp_path: Path) -> None:

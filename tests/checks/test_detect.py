@@ -160,3 +160,18 @@ def test_names_that_are_looked_up_are_those_that_the_glob_matches(tmp_path: Path
     paths = ["test.py", "tt.py", "t.py", "test_a.py", "a/test.py", "a/test_b.py", "a/b/x.py", "a/b/test_.txt", "ab.txt"]
     lay(tmp_path, dict.fromkeys(paths, ""))
     assert set(Project(tmp_path).named(pattern)) == {path for path in paths if matches(path, pattern)}
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("python -m pytest -k 'a and (b | c)'", ["python", "-m", "pytest", "-k", "a and (b | c)"]),
+        ("cd it && pytest | tee log", ["sh", "-c", "cd it && pytest | tee log"]),
+        ("A=1 pytest", ["sh", "-c", "A=1 pytest"]),
+        ("./run tests/*.sh", ["sh", "-c", "./run tests/*.sh"]),
+        ("./run --name=a 'b", ["sh", "-c", "./run --name=a 'b"]),
+    ],
+)
+def test_a_command_in_a_shells_words_is_given_to_one(command: str, words: list[str], tmp_path: Path) -> None:
+    (target,) = detect(tmp_path, command=command)
+    assert target.command == words

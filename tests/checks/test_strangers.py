@@ -124,6 +124,11 @@ def read(*rows: dict[str, object]) -> dict[str, str]:
     return {test.id: str(test.status) for test in reader.parsed(exit_code=0, stopped=False).tests}
 
 
+def test_half_of_a_surrogate_pair_tears_no_record() -> None:
+    failed = {"kind": "phase", "id": "a", "when": "call", "outcome": "failed", "message": "\udce4", "last": True}
+    assert read(failed) == {"a": "failed"}
+
+
 def test_two_tests_of_one_name_are_two_unless_the_runner_collected_one() -> None:
     phase = {"kind": "phase", "id": "a", "when": "call", "last": True, "outcome": "passed"}
     assert read(phase, phase, phase) == {"a": "passed", "a (2)": "passed", "a (3)": "passed"}
@@ -668,3 +673,25 @@ def test_the_test_of_phpunits_that_ended_the_run_is_named_with_its_class(tmp_pat
     body = "class DieTest extends PHPUnit\\Framework\\TestCase { public function testDies(): void { exit(0); } }"
     folder = lay(tmp_path / "it", {"composer.json": '{"phpunit/phpunit": "*"}', "tests/DieTest.php": f"<?php {body}"})
     assert run(folder).running == ["DieTest::testDies"]
+
+
+@pytest.mark.toolchain
+def test_a_test_of_go_that_no_report_has_named_yet_is_found_by_its_id(tmp_path: Path) -> None:
+    needs("go")
+    body = 'package a\n\nimport "testing"\n\nfunc TestOne(t *testing.T) {}\n\nfunc TestTwo(t *testing.T) {}\n'
+    for place in ("", "b/"):
+        path = tmp_path / f"{place}it_test.go"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(body)
+    (tmp_path / "go.mod").write_text("module example.com/a.io\n\ngo 1.19\n")
+    only = {"go": [TestResult(id="example.com/a.io/b.TestTwo", status=TestStatus.TODO)]}
+    assert [test.id for test in run(tmp_path, only=only).tests] == ["example.com/a.io/b.TestTwo"]
+
+
+@pytest.mark.toolchain
+def test_a_file_of_bats_stands_for_its_tests(tmp_path: Path) -> None:
+    needs("bats")
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.bats").write_text('@test "one" { true; }\n@test "two" { true; }\n')
+    only = {"bats": [TestResult(id="a.bats", file="a.bats", status=TestStatus.TODO)]}
+    assert [test.id for test in run(tmp_path, only=only).tests] == ["a.bats::one", "a.bats::two"]

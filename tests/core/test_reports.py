@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import xml.etree.ElementTree as ET
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ratchet.checks.formats import junit
 from ratchet.core import exports
 from ratchet.core.flaky import History, remember, settle
 from ratchet.core.packet import changed_lines, clusters, packet
@@ -168,6 +170,28 @@ def test_any_text_survives_as_xml_json_and_annotations(name: str, message: str, 
     table = exports.ctrf(report, start_ms=0, stop_ms=1)
     assert json.loads(json.dumps(table))["results"]["summary"]["tests"] == 1
     assert all("\n" not in line for line in exports.github(report))
+
+
+def test_exports_tell_two_classes_of_one_name_apart_and_where_it_failed_without_a_stack() -> None:
+    failed = Failure(message="no", file="a_test.go", line=4)
+    names = [("a.py::TestK::test_m", "test_m", ["TestK"]), ("b.py::TestK::test_m", "test_m", ["TestK"])]
+    tests = [TestResult(id=id, name=name, suite=suite, status=TestStatus.PASSED) for id, name, suite in names]
+    tests += [TestResult(id="m/p.TestBad", name="TestBad", suite=["p"], status=TestStatus.FAILED, failure=failed)]
+    told = Report(runner="x", status=ReportStatus.FAILED, tests=tests, totals=totals_of(tests))
+    cases = list(ET.fromstring(exports.junit(told)).iter("testcase"))
+    assert [case.get("classname") for case in cases] == ["a.py::TestK", "b.py::TestK", "m/p"]
+    assert (cases[2].findtext("failure") or "").splitlines() == ["no", "  at a_test.go:4"]
+    rows = exports.ctrf(told, start_ms=0, stop_ms=1)["results"]["tests"]
+    assert [row["suite"] for row in rows] == [["TestK"], ["TestK"], ["p"]]
+
+
+def test_our_own_reader_finds_every_status_in_our_junit() -> None:
+    tests = [TestResult(id=f"a.py::{status}", name=str(status), status=status) for status in TestStatus]
+    told = Report(runner="x", status=ReportStatus.FAILED, tests=tests, totals=totals_of(tests))
+    read = junit.parse(io.BytesIO(exports.junit(told).encode()))
+    assert {test.name: test.status for test in read.tests} == {
+        str(status): TestStatus.PASSED if status is TestStatus.XPASSED else status for status in TestStatus
+    }
 
 
 def test_suspects_are_the_changed_lines_of_a_stack_then_changed_files_then_the_rest() -> None:

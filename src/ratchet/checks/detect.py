@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
@@ -17,7 +18,7 @@ def detect(folder: Path, *, command: str = "", tests: list[str] | None = None, r
     """Every target of the project, the repository's own first. A command from the configuration always wins."""
     project = Project(folder)
     if command:
-        return [_configured(project, shlex.split(command), tests, runner_name)]
+        return [_configured(project, _words(command), tests, runner_name)]
     names = [runner_name] if runner_name else list(runners())
     found = [target for name in names for target in _surest(runner(name), project)]
     kept = _one_of_each_family(found)
@@ -28,6 +29,20 @@ def detect(folder: Path, *, command: str = "", tests: list[str] | None = None, r
     if tests:
         kept = [msgspec.structs.replace(target, tests=tests) for target in kept]
     return sorted(kept, key=lambda target: (target.root.count("/") + (target.root != "."), target.root, target.runner))
+
+
+# Signs that mean something to a shell outside of quotes, and a variable before the program.
+_SHELL = re.compile(r"[|&;<>()$`*?~\n]|^\s*\w+=")
+_QUOTED = re.compile(r"""'[^']*'|"[^"$`\\]*"|\\.""")
+
+
+def _words(command: str) -> list[str]:
+    """The words of a command; what only a shell understands is left to one, whole."""
+    try:
+        words = shlex.split(command)
+    except ValueError:  # the shell will say what is wrong with it
+        return ["sh", "-c", command]
+    return ["sh", "-c", command] if _SHELL.search(_QUOTED.sub("", command)) else words
 
 
 def _configured(project: Project, words: list[str], tests: list[str] | None, name: str) -> Target:

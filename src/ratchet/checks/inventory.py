@@ -58,6 +58,43 @@ def without(report: Report, lost: list[str]) -> Report:
     return msgspec.structs.replace(report, status=status, notes=[*report.notes, note])
 
 
+# Tests that were asked for and not reached are not unknown.
+_LOOKED_AT = 5_000
+_CUT = {ReportStatus.TIMEOUT, ReportStatus.ERROR}
+
+
+def unanswered(report: Report, asked: Iterable[str], known: list[str]) -> Report:
+    """The report of tests that were asked for, which has not passed if one of them has no result in it."""
+    told = {name for test in report.tests for name in (test.id, test.file)} | {error.file for error in broken(report)}
+    names = [name.rstrip("/") for name in asked]
+    strange = [name for name in names if name not in told and not any(_is_below(each, name) for each in told)]
+    cut = report.status in _CUT or (report.status is ReportStatus.CRASHED and bool(report.tests))
+    if (
+        not strange
+        or cut
+        or any(name.partition("::")[0] in {error.file for error in broken(report)} for name in strange)
+    ):
+        return report
+    status = ReportStatus.INCONSISTENT if report.status is ReportStatus.PASSED else report.status
+    notes = [f"no result came for {name}{_meant(name, known)}" for name in strange[:3]]
+    notes += [f"nor for {len(strange) - 3} more"] if len(strange) > 3 else []
+    return msgspec.structs.replace(report, status=status, notes=[*report.notes, *notes])
+
+
+def _is_below(test: str, name: str) -> bool:
+    """Whether this is a test in the folder, file, class or group of that name, or one of its sets of values."""
+    return test.startswith(name) and test[len(name) :].lstrip(" ")[:1] in tuple("/:>[.")
+
+
+def _meant(name: str, known: list[str]) -> str:
+    if name in known:
+        return ": it is not there any more"
+    from difflib import get_close_matches  # noqa: PLC0415 — seldom needed
+
+    close = get_close_matches(name, known[:_LOOKED_AT], n=1, cutoff=0.8)
+    return f": did you mean {close[0]}?" if close else ": no test is called so"
+
+
 def missing(report: Report, project: Project, known: Iterable[str]) -> list[str]:
     """The known files that hold tests and of which the report says nothing."""
     told = heard(report, project) | {error.file for error in broken(report)}

@@ -11,6 +11,7 @@ outcome counts where that process died before its runner could tell more.
 
 from __future__ import annotations
 
+import json
 from typing import Any, BinaryIO
 
 import msgspec
@@ -50,9 +51,9 @@ class Reader:
 
     def take(self, line: bytes) -> None:
         try:
-            row = msgspec.json.decode(line)
+            row = _row(line)
             getattr(self, f"_{row['kind']}", lambda _row: None)(row)
-        except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError, AttributeError):
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError, RecursionError):
             self.torn += 1
 
     def _start(self, row: Row) -> None:
@@ -155,6 +156,15 @@ class Reader:
         return notes
 
 
+def _row(line: bytes) -> Row:
+    try:
+        row: Row = msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        # Half of a surrogate pair, which names of files in Python and cut strings in JavaScript hold, is no torn line.
+        row = msgspec.json.decode(json.dumps(json.loads(line), ensure_ascii=False).encode(errors="replace"))
+    return row
+
+
 def _of_dead(broken: list[Diagnostic], running: list[str]) -> dict[str, TestResult]:
     """The tests that ran in a process of which only the end is known: it is theirs."""
     found: dict[str, TestResult] = {}
@@ -179,7 +189,7 @@ def _test(name: str, phases: list[Row]) -> TestResult:
     return TestResult(
         id=name,
         name=worst.get("name", ""),
-        suite=worst.get("suite") or name.split("::")[1:-1],
+        suite=worst.get("suite") or name.partition("[")[0].split("::")[1:-1],
         file=worst.get("file", ""),
         line=worst.get("line", 0),
         status=_status(worst),

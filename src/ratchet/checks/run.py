@@ -129,10 +129,15 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
             said = _tail(session, steps, log, began) if report.status is not ReportStatus.PASSED else ""
             if absent := _absent(report, said):
                 return _cannot(target, f"{absent}; install what is missing{_prepared(target)}", said)
+            if found := _found(how, report, said, session.only):
+                return await self._only(target, found)._run(target, folder, log)
             report = _placed(report, said, session.folder)
             if not session.only:
                 report = complete(report, target, Project(session.folder))
             return msgspec.structs.replace(report, output=said) if said else report
+
+    def _only(self, target: Target, tests: list[TestResult]) -> TestRun:
+        return msgspec.structs.replace(self, only=self.only | {target.name: tests})
 
     async def _steps(self, steps: list[Step], session: Session, log: Path) -> list[Finished]:
         done: list[Finished] = []
@@ -203,6 +208,14 @@ def _located(report: Report, how: Runner, folder: Path) -> Report:
     lost = {name for name in report.running if name}
     tests = [located(test, folder) if test.id in lost and not test.file else test for test in report.tests]
     return msgspec.structs.replace(report, tests=tests)
+
+
+def _found(how: Runner, report: Report, said: str, asked: list[TestResult]) -> list[TestResult]:
+    """The rest of what was asked for, if the runner ran nothing because there is no such test as some of it."""
+    if report.tests or not asked or not (strange := getattr(how, "strange", None)):
+        return []
+    unfound = strange(said, asked)
+    return [test for test in asked if test not in unfound] if unfound else []
 
 
 def _placed(report: Report, said: str, folder: Path) -> Report:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from ratchet.core.report import RED, Diagnostic, Failure, Report, TestResult, TestStatus, broken
+from ratchet.core.report import RED, Diagnostic, Failure, Frame, Report, TestResult, TestStatus, broken
 
 _SKIPPED = {TestStatus.SKIPPED, TestStatus.XFAILED, TestStatus.TODO}
+# As pytest and node write them, and we read them.
+_KINDS = {TestStatus.XFAILED: "pytest.xfail", TestStatus.TODO: "todo"}
 # What XML 1.0 cannot hold at all, escaped or not.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -48,7 +51,7 @@ def _case(test: TestResult) -> Iterator[str]:
     place += f' line="{test.line}"' if test.line else ""
     name = test.name or test.id
     head = (
-        f"    <testcase classname={_attribute('.'.join(test.suite) or test.file)} name={_attribute(name)}"
+        f"    <testcase classname={_attribute(_class(test))} name={_attribute(name)}"
         f'{place} time="{test.duration_s:.3f}"'
     )
     inside = list(_inside(test))
@@ -58,9 +61,17 @@ def _case(test: TestResult) -> Iterator[str]:
         yield "    </testcase>"
 
 
+def _class(test: TestResult) -> str:
+    """All of the id but the name: two files may have a class of one name, and who reads this has only both to tell."""
+    if test.name and test.id.endswith(test.name):
+        return test.id.removesuffix(test.name).rstrip(":>. ") or test.file
+    return ".".join(test.suite) or test.file
+
+
 def _inside(test: TestResult) -> Iterator[str]:
     if test.status in _SKIPPED:
-        yield f"      <skipped message={_attribute(test.reason)}/>"
+        kind = f' type="{_KINDS[test.status]}"' if test.status in _KINDS else ""
+        yield f"      <skipped{kind} message={_attribute(test.reason)}/>"
     elif test.status in RED:
         failure = test.failure or Failure()
         tag = "failure" if test.status is TestStatus.FAILED else "error"
@@ -77,8 +88,9 @@ def _detail(failure: Failure) -> Iterator[str]:
         yield f"expected: {failure.expected}"
     if failure.actual is not None:
         yield f"actual: {failure.actual}"
-    for frame in failure.frames:
-        yield f"  at {frame.function} ({frame.file}:{frame.line})"
+    for frame in failure.frames or [Frame(file=failure.file, line=failure.line)] if failure.line else []:
+        place = f"{frame.file}:{frame.line}"
+        yield f"  at {frame.function} ({place})" if frame.function else f"  at {place}"
 
 
 def _broken_suite(files: list[Diagnostic]) -> Iterator[str]:
@@ -136,7 +148,7 @@ def _ctrf_test(test: TestResult) -> dict[str, Any]:
         "duration": round(test.duration_s * 1000),
         "rawStatus": test.status,
     }
-    optional = {"filePath": test.file, "line": test.line, "suite": " > ".join(test.suite)}
+    optional = {"filePath": test.file, "line": test.line, "suite": test.suite}
     row |= {name: value for name, value in optional.items() if value}
     if test.attempts > 1:
         row |= {"retries": test.attempts - 1, "flaky": test.status not in RED}
@@ -146,15 +158,21 @@ def _ctrf_test(test: TestResult) -> dict[str, Any]:
     return row
 
 
-def github(report: Report) -> Iterable[str]:
-    """Workflow commands that put each failure at its line in the change."""
+def github(report: Report, *, inside: str = ".") -> Iterable[str]:
+    """Workflow commands that put each failure at its line in the change. `inside` is where in the repository it ran."""
     for error in broken(report):
-        yield _annotation(error.file, error.line, error.type or "does not load", error.message, column=error.column)
+        yield _annotation(
+            _below(inside, error.file), error.line, error.type or "does not load", error.message, column=error.column
+        )
     for test in report.tests:
         if test.status in RED:
             failure = test.failure or Failure()
             file, line = (failure.file, failure.line) if failure.file else (test.file, test.line)
-            yield _annotation(file, line, test.id, "\n".join(_detail(failure)))
+            yield _annotation(_below(inside, file), line, test.id, "\n".join(_detail(failure)))
+
+
+def _below(folder: str, file: str) -> str:
+    return posixpath.normpath(f"{folder}/{file}") if file and not file.startswith("/") else file
 
 
 def _annotation(file: str, line: int, title: str, message: str, *, column: int = 0) -> str:

@@ -20,6 +20,7 @@ _CHANNEL = "go.json"
 _NAME = re.compile(r"(.*?)\.((?:Test|Example|Fuzz|Benchmark)[^/.]*(?:/.*|$))")
 _LOGS = re.compile(r"\.Logf?\(")
 _FUNCTION = re.compile(r"(?m)^func ((?:Test|Example|Fuzz|Benchmark)\w*)\(")
+_ID = re.compile(r"(.+?)\.((?:Test|Example|Fuzz|Benchmark).*)", re.S)
 
 
 class Go(Usual):
@@ -174,12 +175,18 @@ def _package(test: TestResult) -> str:
     """The package as an argument: the folder of the test's file when that is known, else its import path."""
     if test.file:
         return f"./{root_of(test.file)}" if "/" in test.file else "."
-    return test.suite[0] if test.suite else ""
+    return test.suite[0] if test.suite else _parted(test.id)[0]
+
+
+def _parted(id: str) -> tuple[str, str]:
+    """Package and name of a test of which only the id is known."""
+    found = _ID.fullmatch(id)
+    return (found[1], found[2]) if found else ("", re.split(r"::|\.(?=[A-Z])", id)[-1])
 
 
 def _pattern(tests: list[TestResult]) -> str:
     """Go matches each part between slashes by itself."""
-    names = [test.name or re.split(r"::|\.(?=[A-Z])", test.id)[-1] for test in tests]
+    names = [test.name or _parted(test.id)[1] for test in tests]
     if len(names) == 1:
         return "/".join(f"^{re.escape(part)}$" for part in names[0].split("/"))
     tops = dict.fromkeys(name.split("/")[0] for name in names)

@@ -140,12 +140,18 @@ class Pytest(_Python):
     def launch(self, target: Target, session: Session) -> list[Step]:
         return [Step(argv=[*target.command, *[test.id for test in session.only]], env=pytest_env(session))]
 
+    def strange(self, said: str, asked: list[TestResult]) -> list[TestResult]:
+        """What pytest does not find, for which it would run nothing of the rest."""
+        unfound = {match["name"] for match in _UNFOUND.finditer(said)}
+        return [test for test in asked if any(name == test.id or name.endswith(f"/{test.id}") for name in unfound)]
+
     def parse(self, results: Results) -> Parsed:
         parsed = read_records(results)
         begun = parsed.tests or parsed.ended or parsed.collection_errors
         return parsed if begun else _unbegun(results, parsed)
 
 
+_UNFOUND = re.compile(r"(?m)^ERROR: (?:file or directory )?not found: (?P<name>.+)$")
 # What keeps pytest from beginning, before anybody could listen to it: a conftest.py, or its configuration.
 _CONFTEST = re.compile(r"(?m)^(?P<type>\w+) while loading conftest '(?P<file>.+)'\.$")
 _RAISED = re.compile(r"(?m)^E +(?P<type>[\w.]+)(?:: (?P<message>.*))?$")

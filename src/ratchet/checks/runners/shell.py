@@ -47,7 +47,7 @@ class Bats(Usual):
         words = target.command
         if session.only:
             files = dict.fromkeys(test.file for test in session.only if test.file)
-            words = [words[0], *_filter(session.only), *files]
+            words = [words[0], *_filter(session.only), *(files or words[1:])]
         return [Step(argv=[*words, *options], channel="bats.tap")]
 
     def parse(self, results: Results) -> Parsed:
@@ -58,9 +58,10 @@ class Bats(Usual):
 
 
 def _filter(tests: list[TestResult]) -> list[str]:
-    """By their names; but what failed for a whole file is tried again by running the file."""
+    """By their names; but what stands for a file, or failed for a whole one, is tried again by running the file."""
     names = [test.name or test.id.split("::")[-1] for test in tests]
-    return [] if _HOOKS & set(names) else ["--filter", "|".join(f"^{_plain(name)}$" for name in names)]
+    is_whole = any(test.id == test.file for test in tests) or not _HOOKS.isdisjoint(names)
+    return [] if is_whole else ["--filter", "|".join(f"^{_plain(name)}$" for name in names)]
 
 
 _HOOKS = {"setup_file", "teardown_file", "setup_suite", "teardown_suite"}

@@ -44,7 +44,7 @@ def test(arguments: Arguments) -> int:
         if arguments.json:
             show_json(Report(runner="none", status=ReportStatus.NO_TESTS, notes=[error.message]))
         raise
-    _export(outcome, arguments, began_ms)
+    _export(outcome, arguments, began_ms, inside=suite.inside)
     if arguments.save_baseline:
         outcome = msgspec.structs.replace(outcome, known=suite.save_baseline(outcome.report))
         say(f"{len(outcome.known)} failures are known from now on")
@@ -63,7 +63,7 @@ def _load_the_rest() -> None:
 
 
 def open_suite(arguments: Arguments) -> Suite:
-    folder = arguments.repo.absolute()
+    folder = arguments.repo.resolve()  # as git names it, which knows nothing of the links that lead here
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder}", hint="check the path")
     root = next((place for place in (folder, *folder.parents) if (place / config.FILE).exists()), folder)
@@ -100,7 +100,7 @@ def _detect(suite: Suite, *, as_json: bool) -> int:
     return 0 if targets else 2
 
 
-def _export(outcome: Outcome, arguments: Arguments, began_ms: int) -> None:
+def _export(outcome: Outcome, arguments: Arguments, began_ms: int, *, inside: str) -> None:
     if not (arguments.junit or arguments.ctrf or arguments.github):
         return
     from ratchet.core import exports  # noqa: PLC0415 — brings half of the XML library along
@@ -111,8 +111,9 @@ def _export(outcome: Outcome, arguments: Arguments, began_ms: int) -> None:
         table = exports.ctrf(outcome.report, start_ms=began_ms, stop_ms=round(time.time() * 1000))
         _write(arguments.ctrf, msgspec.json.format(msgspec.json.encode(table), indent=2))
     if arguments.github:
-        for line in exports.github(outcome.report):
-            show(line)
+        # GitHub reads both streams; JSON must have its own to itself.
+        for line in exports.github(outcome.report, inside=inside):
+            (say if arguments.json else show)(line)
 
 
 def _write(path: Path, content: bytes) -> None:
