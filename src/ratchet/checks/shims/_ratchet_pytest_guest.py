@@ -148,18 +148,26 @@ def _failure(excinfo):
     return failure
 
 
+# What unittest's assertions call the value they were given and the one it has to fit, and how that is asked.
+_NAMES = (("first", "second"), ("member", "container"), ("expr1", "expr2"), ("a", "b"))
+_ASKED = {
+    "assertNotEqual": "!=", "assertIn": "in", "assertNotIn": "not in", "assertIs": "is", "assertIsNot": "is not",
+    "assertLess": "<", "assertLessEqual": "<=", "assertGreater": ">", "assertGreaterEqual": ">=",
+}  # fmt: skip
+
+
 def _unittest_values(tb):
     """What `assertEqual` and its family compared, from their own variables."""
     while tb is not None:
-        code = tb.tb_frame.f_code
+        code, known = tb.tb_frame.f_code, tb.tb_frame.f_locals
         if code.co_filename.endswith(("unittest/case.py", "unittest\\case.py")) and code.co_name.startswith("assert"):
-            known = tb.tb_frame.f_locals
-            if "first" in known and "second" in known:
-                return {
-                    "operator": code.co_name,
-                    "actual": _clip(repr(known["first"])),
-                    "expected": _clip(repr(known["second"])),
-                }
+            for actual, expected in _NAMES:
+                if actual in known and expected in known:
+                    return {
+                        "operator": _ASKED.get(code.co_name, code.co_name),
+                        "actual": _clip(repr(known[actual])),
+                        "expected": _clip(repr(known[expected])),
+                    }
         tb = tb.tb_next
     return {}
 
