@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
@@ -77,20 +78,42 @@ class _Python(Usual):
         )
 
 
+# What people call the dependencies that their tests need, the likeliest first.
+_FOR_TESTS = ("test", "tests", "testing", "dev", "development")
+_REQUIREMENTS = ("requirements.txt", "requirements-dev.txt", "requirements_dev.txt", "requirements-test.txt",
+                 "test-requirements.txt", "requirements/dev.txt", "requirements/test.txt",
+                 "requirements/tests.txt")  # fmt: skip
+
+
 def _setup(project: Project, root: str) -> Iterator[str]:
     """How a fresh checkout gets its dependencies."""
     if project.has(*under(root, "uv.lock")):
         yield "uv sync"
     elif project.has(*under(root, "poetry.lock")):
         yield "poetry install"
+    elif project.has(*under(root, "pdm.lock")):
+        yield "pdm install"
     elif project.has(*under(root, "Pipfile")):
         yield "pipenv install --dev"
     else:
-        for path in under(root, "requirements.txt", "requirements-dev.txt", "requirements-test.txt"):
-            if project.has(path):
-                yield f"python -m pip install -r {Path(path).name}"
-        if project.has(*under(root, "pyproject.toml")) and "project" in project.toml(*under(root, "pyproject.toml")):
-            yield "python -m pip install -e ."
+        for path in _REQUIREMENTS:
+            if project.has(*under(root, path)):
+                yield f"python -m pip install -r {path}"
+        yield from _installed(project.toml(*under(root, "pyproject.toml")))
+
+
+def _installed(manifest: dict[str, Any]) -> Iterator[str]:
+    """The project itself, with what it says its tests need."""
+    if not isinstance(own := manifest.get("project"), dict):
+        return
+    extra = _for_tests(own.get("optional-dependencies"))
+    group = _for_tests(manifest.get("dependency-groups"))
+    what = f"'.[{extra}]'" if extra else "."
+    yield f"python -m pip install -e {what}{f' --group {group}' if group else ''}"
+
+
+def _for_tests(table: object) -> str:
+    return next((name for name in _FOR_TESTS if isinstance(table, dict) and name in table), "")
 
 
 class Pytest(_Python):
