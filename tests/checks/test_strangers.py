@@ -16,7 +16,7 @@ from ratchet.checks.registry import runner
 from ratchet.checks.runners import unskipped
 from ratchet.checks.runners.javascript import unloaded
 from ratchet.checks.scripts import commands, options_only, plain, start_of
-from ratchet.core.report import ReportStatus, TestResult, TestStatus, wanted
+from ratchet.core.report import ReportStatus, TestResult, TestStatus, gist, wanted
 from ratchet.surfaces.results import again
 from tests.checks.support import NPM, chosen, needs, red, run, statuses
 from tests.checks.test_detect import found, lay, package
@@ -823,3 +823,42 @@ def test_djangos_settings_and_tests_are_those_of_the_projects_own_call(
 @pytest.mark.parametrize("name", ["makefile", "GNUmakefile", "Justfile"])
 def test_a_file_of_targets_may_be_spelt_as_its_program_allows(name: str, tmp_path: Path) -> None:
     assert found(lay(tmp_path, {name: "test:\n\ttrue\n"})) == {"command": f"{name} has a target called test"}
+
+
+_NOTED = """
+import unittest
+
+import pytest
+
+
+def test_noted():
+    try:
+        assert 1 == 2
+    except AssertionError as error:
+        error.add_note("Falsifying example: test_noted(\\n    n=0,\\n)")
+        raise
+
+
+def test_many():
+    raise ExceptionGroup("many", [ValueError(1), ExceptionGroup("more", [KeyError("k")])])
+
+
+@pytest.mark.xfail(strict=True, reason="not yet")
+def test_strict():
+    pass
+"""
+
+
+def test_what_was_added_to_an_exception_and_what_a_group_holds_is_told(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"test_it.py": _NOTED})
+    failures = {test.name: test.failure for test in run(folder).tests if test.failure}
+    assert gist(failures["test_noted"]) == [
+        "assert 1 == 2", "note: Falsifying example: test_noted(", "    n=0,", ")",
+    ]  # fmt: skip
+    assert gist(failures["test_many"])[1:] == [
+        "note: ValueError: 1",
+        "note: ExceptionGroup: more (1 sub-exception)",
+        "note: KeyError: 'k'",
+    ]
+    strict = failures["test_strict"]
+    assert (strict.type, strict.message) == ("UnexpectedSuccess", "passed although it was expected to fail: not yet")

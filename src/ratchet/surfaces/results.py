@@ -9,7 +9,18 @@ from collections.abc import Iterator
 from ratchet.checks import Target
 from ratchet.checks.formats.text import plain
 from ratchet.checks.registry import runner
-from ratchet.core.report import RED, Diagnostic, Failure, Report, ReportStatus, TestResult, TestStatus, broken, wanted
+from ratchet.core.report import (
+    RED,
+    Diagnostic,
+    Failure,
+    Report,
+    ReportStatus,
+    TestResult,
+    TestStatus,
+    broken,
+    gist,
+    wanted,
+)
 from ratchet.suite import Outcome
 from ratchet.surfaces.paint import Paint, Tone
 
@@ -74,11 +85,9 @@ def _failure(test: TestResult, outcome: Outcome, paint: Paint) -> Iterator[str]:
     failure = test.failure or Failure()
     mark = "known" if test.id in outcome.known else "flaky" if test.id in outcome.flaky else ""
     yield f"{paint(Tone.BAD, '✘')} {test.id}{f'  ({mark})' if mark else ''}"
-    head, *rest = f"{failure.type}: {failure.message}".strip(": ").splitlines() or [""]
-    yield f"    {head}"
-    # The rest of a comparison's message is the same values once more.
-    if failure.expected is None:
-        yield from (f"    {line}" for line in rest[:_OUTPUT_LINES])
+    head, *rest = gist(failure) or [""]
+    yield f"    {': '.join(filter(None, (failure.type, head)))}"
+    yield from (f"    {line}" for line in rest[:_OUTPUT_LINES])
     yield from (f"    {line}" for line in _values(failure, paint))
     for frame in reversed(failure.frames[-4:]):
         yield paint(Tone.DIM, f"    at {frame.file}:{frame.line}{f' in {frame.function}' if frame.function else ''}")

@@ -134,10 +134,20 @@ def pytest_runtest_makereport(item, call):
             pass
 
 
+def _said(value):
+    """What an exception says; with the notes that were added to it, which is where Hypothesis tells its example; and
+    of a group with what is in it."""
+    lines = [str(value), *(f"note: {note}" for note in getattr(value, "__notes__", None) or ())]
+    inner = getattr(value, "exceptions", None)
+    if isinstance(inner, tuple):
+        lines += [f"note: {type(each).__name__}: {_said(each)}" for each in inner]
+    return "\n".join(lines)
+
+
 def _failure(excinfo):
     global _comparison
     value = excinfo.value
-    failure = {"type": type(value).__name__, "message": _clip(value), "frames": _frames(excinfo.tb)}
+    failure = {"type": type(value).__name__, "message": _clip(_said(value)), "frames": _frames(excinfo.tb)}
     if _comparison is not None and isinstance(value, AssertionError):
         op, left, right = _comparison
         # `assert actual == expected` is how nearly everybody writes it; the operator is kept so nobody has to guess.
@@ -283,6 +293,10 @@ class _Guest:
         if context is not None:
             record["subtest"] = _clip(getattr(context, "msg", "") or getattr(context, "kwargs", ""))
         record.update(extra)
+        if report.failed and isinstance(report.longrepr, str) and report.longrepr.startswith("[XPASS(strict)]"):
+            why = report.longrepr.partition("] ")[2]
+            said = "passed although it was expected to fail"
+            record.update(type="UnexpectedSuccess", message=f"{said}: {why}" if why else said)
         if report.failed:
             record["message"] = record.get("message") or _clip(
                 getattr(report.longrepr, "reprcrash", None) or report.longrepr

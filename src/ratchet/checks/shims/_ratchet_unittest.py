@@ -48,9 +48,19 @@ def _relative(path):
     return os.path.relpath(path, _ROOT) if os.path.isabs(path) else path
 
 
+def _said(value):
+    """What an exception says; with the notes that were added to it, which is where Hypothesis tells its example; and
+    of a group with what is in it."""
+    lines = [str(value), *(f"note: {note}" for note in getattr(value, "__notes__", None) or ())]
+    inner = getattr(value, "exceptions", None)
+    if isinstance(inner, tuple):
+        lines += [f"note: {type(each).__name__}: {_said(each)}" for each in inner]
+    return "\n".join(lines)
+
+
 def _failure(error):
     kind, value, tb = error
-    found = {"type": kind.__name__, "message": _clip(value), "frames": []}
+    found = {"type": kind.__name__, "message": _clip(_said(value)), "frames": []}
     while tb is not None:
         code, known = tb.tb_frame.f_code, tb.tb_frame.f_locals
         file = code.co_filename
