@@ -17,7 +17,9 @@ from ratchet.checks.runners import unskipped
 from ratchet.checks.runners.javascript import unloaded
 from ratchet.checks.scripts import commands, options_only, plain, start_of
 from ratchet.core.report import ReportStatus, TestResult, TestStatus, gist, wanted
-from ratchet.surfaces.results import again
+from ratchet.suite import Outcome
+from ratchet.surfaces.paint import painter
+from ratchet.surfaces.results import again, view
 from tests.checks.support import NPM, chosen, needs, red, run, statuses
 from tests.checks.test_detect import found, lay, package
 
@@ -862,3 +864,24 @@ def test_what_was_added_to_an_exception_and_what_a_group_holds_is_told(tmp_path:
     ]
     strict = failures["test_strict"]
     assert (strict.type, strict.message) == ("UnexpectedSuccess", "passed although it was expected to fail: not yet")
+
+
+@pytest.mark.parametrize(
+    ("shop", "says"),
+    [
+        ("x = 1\nimport gone\n", "No module named 'gone' (shop.py:2)"),
+        ("x = 1\n\ndef broken(:\n", "invalid syntax (shop.py:3:12)"),
+    ],
+)
+def test_a_test_file_that_a_broken_module_keeps_from_loading_names_it_and_its_own_line(
+    shop: str, says: str, tmp_path: Path
+) -> None:
+    files = dict.fromkeys(("test_a.py", "test_b.py"), "\n\n\nimport shop\n\n\ndef test_it():\n    pass\n")
+    report = run(lay(tmp_path / "it", files | {"shop.py": shop, "pytest.ini": "[pytest]\n"}))
+    assert [(error.file, error.line, error.message) for error in report.collection_errors] == [
+        ("test_a.py", 4, says),
+        ("test_b.py", 4, says),
+    ]
+    first, *rest = view(Outcome(report=report, targets=[]), painter(colour=False))
+    assert first == "✘ test_a.py:4 does not load; the same for test_b.py"
+    assert sum("shop.py" in line for line in rest) == 1

@@ -92,26 +92,28 @@ def pytest_make_collect_report(collector):
         report = outcome.get_result()
         call = getattr(report, "call", None)
         if report.failed and call is not None and call.excinfo is not None:
-            report._ratchet = _broken(call.excinfo)
+            report._ratchet = _broken(call.excinfo, collector.nodeid.split("::")[0])
     except Exception:
         pass
 
 
-def _broken(excinfo):
+def _broken(excinfo, file):
     value = excinfo.value
     # pytest wraps what an import raised in CollectError: the cause is what a person needs.
     while value.__cause__ is not None:
         value = value.__cause__
-    if isinstance(value, SyntaxError):
-        return {
-            "type": type(value).__name__,
-            "message": _clip(value.msg),
-            "line": value.lineno or 0,
-            "column": value.offset or 0,
-        }
     frames = _frames(value.__traceback__)
-    line = frames[-1]["line"] if frames else 0
-    return {"type": type(value).__name__, "message": _clip(value), "line": line, "frames": frames}
+    found = {"type": type(value).__name__, "message": _clip(_said(value)), "frames": frames}
+    at = {name: frames[-1][name] for name in ("file", "line")} if frames else {"file": file}
+    if isinstance(value, SyntaxError):
+        at = {"file": _relative(value.filename or file), "line": value.lineno or 0, "column": value.offset or 0}
+        found["message"] = _clip(value.msg)
+    if at["file"] == file:
+        return found | at
+    # It is another file that is broken: the test's own line is the one that asks for it.
+    asks = [frame["line"] for frame in frames if frame["file"] == file]
+    place = ":".join(str(part) for part in at.values() if part)
+    return found | {"line": asks[-1] if asks else 0, "message": f"{found['message']} ({place})"}
 
 
 def pytest_assertrepr_compare(config, op, left, right):
