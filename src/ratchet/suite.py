@@ -165,8 +165,8 @@ class Suite:
             out = git("diff", "--name-only", "-z", "--relative", since, "--", cwd=self.folder)
         except GitFailed as error:
             raise UsageError(f"there is no revision {since!r}", hint="git log names them") from error
-        out += git("ls-files", "-z", "--others", "--exclude-standard", cwd=self.folder)
-        return sorted({name.decode(errors="surrogateescape") for name in out.split(b"\0") if name})
+        known = {os.fsdecode(name) for name in out.split(b"\0") if name}
+        return sorted(known.union(_untracked(self.folder)))
 
     def changes(self) -> dict[str, list[tuple[int, int]]]:
         """The uncommitted changes, or the last commit when there are none: which lines of which file."""
@@ -179,10 +179,7 @@ class Suite:
                 out = git("diff", "--no-ext-diff", "--no-color", "-U0", "--relative", since, "--", cwd=self.folder)
             except GitFailed:
                 return {}
-            untracked = git("ls-files", "-z", "--others", "--exclude-standard", cwd=self.folder).decode(
-                errors="replace"
-            )
-            found = changed_lines(out.decode(errors="replace")) | {name: [] for name in untracked.split("\0") if name}
+            found = changed_lines(out.decode(errors="replace")) | {name: [] for name in _untracked(self.folder)}
             if found:
                 return found
         return {}
@@ -303,10 +300,10 @@ class Suite:
             return secrets.token_hex(8)
         seen = hashlib.sha256(text("rev-parse", "HEAD", cwd=self.repo).encode())
         seen.update(git("diff", "--no-ext-diff", "--binary", "HEAD", cwd=self.repo))
-        for name in git("ls-files", "-z", "--others", "--exclude-standard", cwd=self.repo).split(b"\0"):
-            path = self.repo / name.decode(errors="surrogateescape")
-            if name and path.is_file():
-                seen.update(name + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+        for name in _untracked(self.repo):
+            path = self.repo / name
+            if path.is_file():
+                seen.update(os.fsencode(name) + b"\0" + hashlib.sha256(path.read_bytes()).digest())
         return seen.hexdigest()[:16]
 
     def last(self) -> Report | None:
@@ -410,11 +407,22 @@ def _updated(last: Report, report: Report) -> Report:
     return merge([msgspec.structs.replace(last, tests=[newer.get(test.id, test) for test in last.tests])])
 
 
+def _untracked(folder: Path) -> list[str]:
+    """The files that git neither knows nor ignores; without installed dependencies, which nobody here has written."""
+    out = git("ls-files", "-z", "--others", "--exclude-standard", cwd=folder)
+    names = [os.fsdecode(name) for name in out.split(b"\0") if name]
+    environments = tuple(name.removesuffix(_MARKER) for name in names if name.endswith(f"/{_MARKER}"))
+    return [name for name in names if not name.startswith(environments) and "node_modules" not in Path(name).parts]
+
+
+_MARKER = "pyvenv.cfg"  # a virtual environment may have any name
+
+
 def _lay_over(source: Path, workspace: Path) -> None:
     """The uncommitted changes, untracked files included, over a fresh checkout."""
-    out = git("status", "--porcelain", "-z", "--untracked-files=all", "--no-renames", cwd=source)
-    for row in filter(None, out.split(b"\0")):
-        name = row[3:].decode(errors="surrogateescape")
+    out = git("status", "--porcelain", "-z", "--untracked-files=no", "--no-renames", cwd=source)
+    names = [os.fsdecode(row[3:]) for row in out.split(b"\0") if row]
+    for name in [*names, *_untracked(source)]:
         here, there = source / name, workspace / name
         if here.is_symlink() or not here.is_dir():
             _put(here, there)

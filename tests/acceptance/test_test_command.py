@@ -258,6 +258,16 @@ def test_only_what_a_change_can_reach(tmp_path: Path) -> None:
     assert everything["totals"]["tests"] == 3
 
 
+def test_an_environment_that_git_was_not_told_to_ignore_is_no_change(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", SHOP)
+    lay(folder, {"mine/pyvenv.cfg": "", "mine/lib/a.py": "", "mine/bin/activate": "", "node_modules/a/b.txt": ""})
+    nothing = ratchet("test", "--affected", cwd=folder)
+    assert nothing.stdout == "the changes reach no test\n"
+    lay(folder, {"shop.py": "def total(prices):\n    return 0\n"})
+    told = ratchet("test", "--isolated", "--packet", cwd=folder).stdout
+    assert "suspects: shop.py (changed)\n" in told
+
+
 def test_a_file_whose_results_vanish_is_no_pass_until_it_goes_or_is_accepted(tmp_path: Path) -> None:
     """The inventory: what earlier runs found, in `.ratchet/tests/all/inventory.json`."""
     folder = make_repository(tmp_path / "it", {"test_one.py": GREEN, "test_two.py": GREEN})

@@ -175,3 +175,17 @@ def test_names_that_are_looked_up_are_those_that_the_glob_matches(tmp_path: Path
 def test_a_command_in_a_shells_words_is_given_to_one(command: str, words: list[str], tmp_path: Path) -> None:
     (target,) = detect(tmp_path, command=command)
     assert target.command == words
+
+
+@pytest.mark.parametrize(
+    ("manifest", "setup"),
+    [
+        ("[project]\n", "python -m pip install -e ."),
+        ("[project.optional-dependencies]\ndoc = []\ntest = []\n", "python -m pip install -e '.[test]'"),
+        ("[project]\n[dependency-groups]\ndev = []\ntests = []\n", "python -m pip install -e . --group tests"),
+        ("[dependency-groups]\ndev = []\n", ""),
+    ],
+)
+def test_a_project_is_set_up_with_what_it_says_its_tests_need(manifest: str, setup: str, tmp_path: Path) -> None:
+    (target,) = detect(lay(tmp_path, {"pyproject.toml": manifest, "pytest.ini": ""}))
+    assert " && ".join(target.setup) == setup

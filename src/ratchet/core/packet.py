@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from ratchet.core.compare import Delta
-from ratchet.core.report import RED, Diagnostic, Failure, Frame, Report, ReportStatus, TestResult, broken, wanted
+from ratchet.core.report import RED, Diagnostic, Failure, Frame, Report, ReportStatus, TestResult, broken, gist, wanted
 
 BUDGET_CHARS = 4_000
 _CLUSTERS_MAX = 5
@@ -130,7 +130,7 @@ def _told(cluster: Cluster, detail: int) -> str:
     test, *others = cluster.tests
     failure = test.failure or Failure()
     place = f" at {failure.file}:{failure.line}" if failure.file else ""
-    lines = [f"{test.id}{place}", f"  {failure.type}: {_message(failure)}".rstrip(": ")]
+    lines = [f"{test.id}{place}", f"  {': '.join(filter(None, (failure.type, _message(failure))))}".rstrip()]
     if (expected := wanted(failure)) is not None:
         lines.append(f"  expected: {_clipped(expected, _VALUE_CHARS)}")
     if failure.actual is not None:
@@ -148,11 +148,7 @@ def _told(cluster: Cluster, detail: int) -> str:
 
 
 def _message(failure: Failure) -> str:
-    """A comparison's message is the values once more: its first line is enough where they are told by themselves."""
-    text = failure.message
-    if failure.expected is not None or failure.actual is not None:
-        text = text.strip().splitlines()[0] if text.strip() else ""
-    return _clipped(text, _MESSAGE_CHARS)
+    return _clipped("\n".join(gist(failure)), _MESSAGE_CHARS)
 
 
 def _clipped(text: str, limit: int) -> str:

@@ -69,6 +69,16 @@ def wanted(failure: Failure) -> str | None:
     return f"{failure.operator} {failure.expected}" if odd else failure.expected
 
 
+def gist(failure: Failure) -> list[str]:
+    """The message's lines. A comparison's are the values once more: where those are told by themselves, the first line
+    is enough, and the notes that were added to it, for nothing else has what they say."""
+    lines = failure.message.strip().splitlines()
+    if failure.expected is None and failure.actual is None:
+        return lines
+    noted = next((at for at, line in enumerate(lines) if at and line.startswith("note: ")), len(lines))
+    return [*lines[:1], *lines[noted:]]
+
+
 # Not only by keywords: documents have half a million of them, and by position it takes three quarters of the time.
 class TestResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """`id` is the runner's own name for the test, verbatim: what to pass back to run it alone.

@@ -9,12 +9,24 @@ from collections.abc import Iterator
 from ratchet.checks import Target
 from ratchet.checks.formats.text import plain
 from ratchet.checks.registry import runner
-from ratchet.core.report import RED, Diagnostic, Failure, Report, ReportStatus, TestResult, TestStatus, broken, wanted
+from ratchet.core.report import (
+    RED,
+    Diagnostic,
+    Failure,
+    Report,
+    ReportStatus,
+    TestResult,
+    TestStatus,
+    broken,
+    gist,
+    wanted,
+)
 from ratchet.suite import Outcome
 from ratchet.surfaces.paint import Paint, Tone
 
 _FAILURES_MAX = 20
 _OUTPUT_LINES = 12
+_ALIKE_MAX = 3
 _VALUE_CHARS = 2_000
 
 
@@ -51,12 +63,22 @@ def _is_explained(report: Report) -> bool:
 
 
 def _broken(report: Report, paint: Paint) -> Iterator[str]:
+    """What is broken for all of them is told once: one module that does not load takes many test files along."""
+    alike: dict[tuple[str, str, str], list[Diagnostic]] = {}
     for error in broken(report):
+        alike.setdefault((_trouble(error, report), error.type, error.message), []).append(error)
+    for (trouble, kind, message), (error, *others) in alike.items():
         place = ":".join(str(part) for part in (error.file, error.line, error.column) if part)
-        yield f"{paint(Tone.BAD, '✘')} {place or 'the run'} {_trouble(error, report)}"
-        said = f"{error.type}: {error.message}".strip(": \n").splitlines()
+        yield f"{paint(Tone.BAD, '✘')} {place or 'the run'} {trouble}{_nor(others)}"
+        said = f"{kind}: {message}".strip(": \n").splitlines()
         yield from (f"    {line}".rstrip() for line in said[:_OUTPUT_LINES])
         yield ""
+
+
+def _nor(others: list[Diagnostic]) -> str:
+    files = list(dict.fromkeys(error.file for error in others))
+    more = f" and {len(files) - _ALIKE_MAX} more" if len(files) > _ALIKE_MAX else ""
+    return f"; the same for {', '.join(files[:_ALIKE_MAX])}{more}" if files else ""
 
 
 def _trouble(error: Diagnostic, report: Report) -> str:
@@ -74,11 +96,9 @@ def _failure(test: TestResult, outcome: Outcome, paint: Paint) -> Iterator[str]:
     failure = test.failure or Failure()
     mark = "known" if test.id in outcome.known else "flaky" if test.id in outcome.flaky else ""
     yield f"{paint(Tone.BAD, '✘')} {test.id}{f'  ({mark})' if mark else ''}"
-    head, *rest = f"{failure.type}: {failure.message}".strip(": ").splitlines() or [""]
-    yield f"    {head}"
-    # The rest of a comparison's message is the same values once more.
-    if failure.expected is None:
-        yield from (f"    {line}" for line in rest[:_OUTPUT_LINES])
+    head, *rest = gist(failure) or [""]
+    yield f"    {': '.join(filter(None, (failure.type, head)))}"
+    yield from (f"    {line}" for line in rest[:_OUTPUT_LINES])
     yield from (f"    {line}" for line in _values(failure, paint))
     for frame in reversed(failure.frames[-4:]):
         yield paint(Tone.DIM, f"    at {frame.file}:{frame.line}{f' in {frame.function}' if frame.function else ''}")

@@ -20,12 +20,13 @@ class AnyCommand(Usual):
     name = family = "command"
 
     def detect(self, project: Project) -> Iterator[Target]:
-        for path, command, pattern in (
-            ("Makefile", ["make", "test"], r"(?m)^test\s*:"),
-            ("justfile", ["just", "test"], r"(?m)^test\b.*:"),
-            ("Rakefile", ["rake", "test"], r"(?m)^\s*(?:task :test|Rake::TestTask)"),
+        for names, command, pattern in (
+            (("GNUmakefile", "makefile", "Makefile"), ["make", "test"], r"(?m)^test\s*:"),
+            (("justfile", "Justfile", ".justfile"), ["just", "test"], r"(?m)^test\b.*:"),
+            (("Rakefile", "rakefile"), ["rake", "test"], r"(?m)^\s*(?:task :test|Rake::TestTask)"),
         ):
-            if re.search(pattern, project.text(path)):
+            path = next(filter(project.has, names), "")
+            if path and re.search(pattern, project.text(path)):
                 yield self._target(root_of(path), command, f"{path} has a target called test")
         for path in project.named("**/package.json"):
             scripts = project.json(path).get("scripts")

@@ -8,11 +8,12 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import SHIMS, Usual, channel_env, end_of, joined_path, read_records
+from ratchet.checks.runners import SHIMS, Usual, channel_env, discovery, end_of, joined_path, read_records
 from ratchet.core.report import Diagnostic, TestResult
 
 TESTS = ["tests/**", "test/**", "**/test_*.py", "**/*_test.py", "**/conftest.py"]
@@ -77,20 +78,42 @@ class _Python(Usual):
         )
 
 
+# What people call the dependencies that their tests need, the likeliest first.
+_FOR_TESTS = ("test", "tests", "testing", "dev", "development")
+_REQUIREMENTS = ("requirements.txt", "requirements-dev.txt", "requirements_dev.txt", "requirements-test.txt",
+                 "test-requirements.txt", "requirements/dev.txt", "requirements/test.txt",
+                 "requirements/tests.txt")  # fmt: skip
+
+
 def _setup(project: Project, root: str) -> Iterator[str]:
     """How a fresh checkout gets its dependencies."""
     if project.has(*under(root, "uv.lock")):
         yield "uv sync"
     elif project.has(*under(root, "poetry.lock")):
         yield "poetry install"
+    elif project.has(*under(root, "pdm.lock")):
+        yield "pdm install"
     elif project.has(*under(root, "Pipfile")):
         yield "pipenv install --dev"
     else:
-        for path in under(root, "requirements.txt", "requirements-dev.txt", "requirements-test.txt"):
-            if project.has(path):
-                yield f"python -m pip install -r {Path(path).name}"
-        if project.has(*under(root, "pyproject.toml")) and "project" in project.toml(*under(root, "pyproject.toml")):
-            yield "python -m pip install -e ."
+        for path in _REQUIREMENTS:
+            if project.has(*under(root, path)):
+                yield f"python -m pip install -r {path}"
+        yield from _installed(project.toml(*under(root, "pyproject.toml")))
+
+
+def _installed(manifest: dict[str, Any]) -> Iterator[str]:
+    """The project itself, with what it says its tests need."""
+    if not isinstance(own := manifest.get("project"), dict):
+        return
+    extra = _for_tests(own.get("optional-dependencies"))
+    group = _for_tests(manifest.get("dependency-groups"))
+    what = f"'.[{extra}]'" if extra else "."
+    yield f"python -m pip install -e {what}{f' --group {group}' if group else ''}"
+
+
+def _for_tests(table: object) -> str:
+    return next((name for name in _FOR_TESTS if isinstance(table, dict) and name in table), "")
 
 
 class Pytest(_Python):
@@ -130,12 +153,12 @@ class Pytest(_Python):
 
     def _named_files(self, project: Project, sure: list[str]) -> Iterator[tuple[str, str, Strength]]:
         """A test file outside of every folder that is configured."""
-        for path in project.named(*_TEST_FILE):
-            if any(path.startswith(f"{root}/") for root in sure):
-                continue
-            if _is_pytests(project.text(path)):
-                yield ".", f"{path} is named like a pytest file", Strength.PATTERN
-                return
+        paths = [path for path in project.named(*_TEST_FILE) if not path.startswith(tuple(f"{root}/" for root in sure))]
+        own = [path for path in paths if discovery.is_pytests(project.text(path))]
+        others = [path for path in paths if discovery.is_unittests(project.text(path)) and path not in own]
+        # Where nobody imports pytest, a few functions called test among many of unittest's classes are no tests.
+        if own and (len(own) > len(others) or any(discovery.imports_pytest(project.text(path)) for path in own)):
+            yield ".", f"{own[0]} is named like a pytest file", Strength.PATTERN
 
     def launch(self, target: Target, session: Session) -> list[Step]:
         return [Step(argv=[*target.command, *[test.id for test in session.only]], env=pytest_env(session))]
@@ -177,52 +200,86 @@ def _unbegun(results: Results, parsed: Parsed) -> Parsed:
     return Parsed(collection_errors=[error], ended=True)
 
 
-def _is_pytests(text: str) -> bool:
-    """Whether only pytest would run this file: a class called Test may be unittest's, where that is imported."""
-    sure = re.search(r"(?m)^(?:async )?def test_|^\s*(?:import|from) pytest\b", text)
-    return bool(sure or (re.search(r"(?m)^class Test", text) and not _UNITTEST.search(text)))
-
-
-_UNITTEST = re.compile(r"(?m)^\s*(?:import|from) unittest\b")
-
-
 class Unittest(_Python):
     name = "unittest"
 
     def detect(self, project: Project) -> Iterator[Target]:
-        # Discovery takes `test*.py`; where there are none, the others have to be asked for.
-        for path in [*project.named("**/test*.py"), *project.named("**/*_test.py")]:
-            if _UNITTEST.search(project.text(path)):
-                command = [python_of(project.folder), "-m", "unittest", *_start_of(project, path)]
-                yield self.target(project, ".", command, f"{path} imports unittest", Strength.PATTERN)
-                return
+        before = [python_of(project.folder), "-m", "unittest"]
+        if called := discovery.as_called(project):
+            path, words = called
+            yield self.target(project, ".", [*before, *words], f"{path} runs unittest's tests", Strength.SCRIPT)
+        elif found := discovery.by_files(project):
+            path, words = found
+            yield self.target(project, ".", [*before, *words], f"{path} has unittest's tests", Strength.PATTERN)
 
     def recognises(self, words: list[str]) -> bool:
         return "unittest" in words
 
     def launch(self, target: Target, session: Session) -> list[Step]:
-        """`-m unittest` becomes `-m _ratchet_unittest`, which takes the same arguments."""
+        """`-m unittest` becomes `-m _ratchet_unittest`, which takes the same arguments.
+
+        The tests asked for are picked from all that are found: not every one of them can be loaded by its name.
+        """
         at = target.command.index("unittest")
-        before, options = [*target.command[:at], "_ratchet_unittest"], target.command[at + 1 :]
+        argv = [*target.command[:at], "_ratchet_unittest", *target.command[at + 1 :]]
         env = python_env(session)
-        if not session.only:
-            return [Step(argv=[*before, *options], env=env)]
-        if "-s" in options:  # ids start at the folder that was searched
-            env["PYTHONPATH"] = joined_path(env["PYTHONPATH"], str(session.folder / options[options.index("-s") + 1]))
-        return [Step(argv=[*before, *[test.id for test in session.only]], env=env)]
+        if session.only:
+            chosen = session.private / "only"
+            chosen.write_text("\n".join(test.id for test in session.only))
+            env["_RATCHET_ONLY"] = str(chosen)
+        return [Step(argv=argv, env=env)]
 
-
-def _start_of(project: Project, path: str) -> list[str]:
-    """Discovery goes into packages only: a folder of tests that is none has to be named."""
-    place = root_of(path)
-    start = [] if place == "." or project.has(f"{place}/__init__.py") else ["-s", place]
-    named = [] if Path(path).name.startswith("test") else ["-p", "*_test.py"]
-    return ["discover", *start, *named] if start or named else []
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        if test.name.endswith("(doctest)"):  # only who loads all of them can pick this one
+            return ["ratchet", "test", test.id]
+        at = target.command.index("unittest") + 1
+        top = discovery.top_of(target.command[at:])
+        path = [] if top == "." else ["env", f"PYTHONPATH={top}"]
+        return [*path, *target.command[:at], test.id]
 
 
 # What a reusable app says in place of a manage.py, with the settings that are its tests' own.
 _DJANGO_TEST = re.compile(r"""(?m)(?:-m\s+django|django-admin(?:\.py)?)["', ]+test\b.*""")
 _SETTINGS = re.compile(r"--(settings|pythonpath)[= ]+([\w./-]+)")
+
+
+_NAMED_SETTINGS = re.compile(r"""\bDJANGO_SETTINGS_MODULE["']?\s*[=:,]\s*["']?([\w.]+)""")
+
+
+# Which tests a call takes when nobody names others: `test {posargs:tests}`, `test ${ARGS:-tests}`, `test tests`.
+_LABEL = re.compile(r"(?:\{posargs:|:-|[\s\"'])([a-z_][\w./]*)[}\"',\])]*\s*$")
+
+
+def _django_options(call: str, text: str) -> list[str]:
+    """The settings that a call names, or else the file around it, and which tests it takes."""
+    options = [f"--{name}={value}" for name, value in _SETTINGS.findall(call)]
+    around = _NAMED_SETTINGS.search(text)
+    if around and not any(option.startswith("--settings") for option in options):
+        options.append(f"--settings={around[1]}")
+    label = _LABEL.search(_SETTINGS.sub("", call.partition("test")[2]))
+    return [*options, label[1]] if label else options
+
+
+def _without_labels(command: list[str]) -> list[str]:
+    """The command with its options and without the tests it names, in whose place others are put."""
+    at = command.index("test") + 1 if "test" in command else len(command)
+    pairs = zip(command[at:], command[at - 1 :], strict=False)
+    valued = [word for word, before in pairs if word.startswith("-") or _wants_value(before)]
+    return [*command[:at], *valued]
+
+
+def _wants_value(word: str) -> bool:
+    return word in (
+        "--settings",
+        "--pythonpath",
+        "--testrunner",
+        "-p",
+        "--pattern",
+        "-t",
+        "-k",
+        "--tag",
+        "--exclude-tag",
+    )
 
 
 class Django(_Python):
@@ -239,9 +296,9 @@ class Django(_Python):
             if all(word in project.text(path) for word in ("execute_from_command_line", "test", "sys.argv")):
                 command = [python_of(project.folder, "django"), path]
                 yield self.target(project, ".", command, f"{path} runs Django's tests", Strength.SCRIPT)
-        for path in project.named("tox.ini", "pyproject.toml", "Makefile", "justfile", "noxfile.py"):
+        for path in project.named(*discovery.CALLERS):
             if called := _DJANGO_TEST.search(project.text(path)):
-                options = [f"--{name}={value}" for name, value in _SETTINGS.findall(called.group())]
+                options = _django_options(called.group(), project.text(path))
                 command = [python_of(project.folder, "django"), "-m", "django", "test", *options]
                 yield self.target(project, ".", command, f"{path} runs Django's tests", Strength.SCRIPT)
 
@@ -252,7 +309,11 @@ class Django(_Python):
     def launch(self, target: Target, session: Session) -> list[Step]:
         # Its parallel runner has a result class of its own, which would leave ours without results.
         options = ["--testrunner", "_ratchet_unittest.DjangoRunner", "--parallel", "1", "--noinput"]
-        return [Step(argv=[*target.command, *options, *[test.id for test in session.only]], env=python_env(session))]
+        command = _without_labels(target.command) if session.only else target.command
+        return [Step(argv=[*command, *options, *[test.id for test in session.only]], env=python_env(session))]
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        return [*_without_labels(target.command), test.id]
 
 
 class _Wrapped(_Python):

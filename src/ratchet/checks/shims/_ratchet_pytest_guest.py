@@ -92,26 +92,28 @@ def pytest_make_collect_report(collector):
         report = outcome.get_result()
         call = getattr(report, "call", None)
         if report.failed and call is not None and call.excinfo is not None:
-            report._ratchet = _broken(call.excinfo)
+            report._ratchet = _broken(call.excinfo, collector.nodeid.split("::")[0])
     except Exception:
         pass
 
 
-def _broken(excinfo):
+def _broken(excinfo, file):
     value = excinfo.value
     # pytest wraps what an import raised in CollectError: the cause is what a person needs.
     while value.__cause__ is not None:
         value = value.__cause__
-    if isinstance(value, SyntaxError):
-        return {
-            "type": type(value).__name__,
-            "message": _clip(value.msg),
-            "line": value.lineno or 0,
-            "column": value.offset or 0,
-        }
     frames = _frames(value.__traceback__)
-    line = frames[-1]["line"] if frames else 0
-    return {"type": type(value).__name__, "message": _clip(value), "line": line, "frames": frames}
+    found = {"type": type(value).__name__, "message": _clip(_said(value)), "frames": frames}
+    at = {name: frames[-1][name] for name in ("file", "line")} if frames else {"file": file}
+    if isinstance(value, SyntaxError):
+        at = {"file": _relative(value.filename or file), "line": value.lineno or 0, "column": value.offset or 0}
+        found["message"] = _clip(value.msg)
+    if at["file"] == file:
+        return found | at
+    # It is another file that is broken: the test's own line is the one that asks for it.
+    asks = [frame["line"] for frame in frames if frame["file"] == file]
+    place = ":".join(str(part) for part in at.values() if part)
+    return found | {"line": asks[-1] if asks else 0, "message": f"{found['message']} ({place})"}
 
 
 def pytest_assertrepr_compare(config, op, left, right):
@@ -134,10 +136,20 @@ def pytest_runtest_makereport(item, call):
             pass
 
 
+def _said(value):
+    """What an exception says; with the notes that were added to it, which is where Hypothesis tells its example; and
+    of a group with what is in it."""
+    lines = [str(value), *(f"note: {note}" for note in getattr(value, "__notes__", None) or ())]
+    inner = getattr(value, "exceptions", None)
+    if isinstance(inner, tuple):
+        lines += [f"note: {type(each).__name__}: {_said(each)}" for each in inner]
+    return "\n".join(lines)
+
+
 def _failure(excinfo):
     global _comparison
     value = excinfo.value
-    failure = {"type": type(value).__name__, "message": _clip(value), "frames": _frames(excinfo.tb)}
+    failure = {"type": type(value).__name__, "message": _clip(_said(value)), "frames": _frames(excinfo.tb)}
     if _comparison is not None and isinstance(value, AssertionError):
         op, left, right = _comparison
         # `assert actual == expected` is how nearly everybody writes it; the operator is kept so nobody has to guess.
@@ -148,18 +160,26 @@ def _failure(excinfo):
     return failure
 
 
+# What unittest's assertions call the value they were given and the one it has to fit, and how that is asked.
+_NAMES = (("first", "second"), ("member", "container"), ("expr1", "expr2"), ("a", "b"))
+_ASKED = {
+    "assertNotEqual": "!=", "assertIn": "in", "assertNotIn": "not in", "assertIs": "is", "assertIsNot": "is not",
+    "assertLess": "<", "assertLessEqual": "<=", "assertGreater": ">", "assertGreaterEqual": ">=",
+}  # fmt: skip
+
+
 def _unittest_values(tb):
     """What `assertEqual` and its family compared, from their own variables."""
     while tb is not None:
-        code = tb.tb_frame.f_code
+        code, known = tb.tb_frame.f_code, tb.tb_frame.f_locals
         if code.co_filename.endswith(("unittest/case.py", "unittest\\case.py")) and code.co_name.startswith("assert"):
-            known = tb.tb_frame.f_locals
-            if "first" in known and "second" in known:
-                return {
-                    "operator": code.co_name,
-                    "actual": _clip(repr(known["first"])),
-                    "expected": _clip(repr(known["second"])),
-                }
+            for actual, expected in _NAMES:
+                if actual in known and expected in known:
+                    return {
+                        "operator": _ASKED.get(code.co_name, code.co_name),
+                        "actual": _clip(repr(known[actual])),
+                        "expected": _clip(repr(known[expected])),
+                    }
         tb = tb.tb_next
     return {}
 
@@ -275,6 +295,10 @@ class _Guest:
         if context is not None:
             record["subtest"] = _clip(getattr(context, "msg", "") or getattr(context, "kwargs", ""))
         record.update(extra)
+        if report.failed and isinstance(report.longrepr, str) and report.longrepr.startswith("[XPASS(strict)]"):
+            why = report.longrepr.partition("] ")[2]
+            said = "passed although it was expected to fail"
+            record.update(type="UnexpectedSuccess", message=f"{said}: {why}" if why else said)
         if report.failed:
             record["message"] = record.get("message") or _clip(
                 getattr(report.longrepr, "reprcrash", None) or report.longrepr

@@ -6,6 +6,7 @@ runner. Standard library only, and it must never break the host.
 
 import json
 import os
+import re
 import sys
 import time
 import unittest
@@ -47,27 +48,78 @@ def _relative(path):
     return os.path.relpath(path, _ROOT) if os.path.isabs(path) else path
 
 
+def _said(value):
+    """What an exception says; with the notes that were added to it, which is where Hypothesis tells its example; and
+    of a group with what is in it."""
+    lines = [str(value), *(f"note: {note}" for note in getattr(value, "__notes__", None) or ())]
+    inner = getattr(value, "exceptions", None)
+    if isinstance(inner, tuple):
+        lines += [f"note: {type(each).__name__}: {_said(each)}" for each in inner]
+    return "\n".join(lines)
+
+
 def _failure(error):
     kind, value, tb = error
-    found = {"type": kind.__name__, "message": _clip(value), "frames": []}
+    found = {"type": kind.__name__, "message": _clip(_said(value)), "frames": []}
     while tb is not None:
         code, known = tb.tb_frame.f_code, tb.tb_frame.f_locals
         file = code.co_filename
         if file.startswith(_ROOT + os.sep) and "site-packages" not in file:
             found["frames"].append({"file": _relative(file), "line": tb.tb_lineno, "function": code.co_name})
-        if file.endswith(("unittest/case.py", "unittest\\case.py")) and code.co_name.startswith("assert"):
-            if "first" in known and "second" in known and "actual" not in found:
-                found.update(
-                    operator=code.co_name,
-                    actual=_clip(repr(known["first"])),
-                    expected=_clip(repr(known["second"])),
-                )
+        if file.endswith(("unittest/case.py", "unittest\\case.py")) and "actual" not in found:
+            found.update(_compared(code.co_name, known))
         tb = tb.tb_next
     found["frames"] = found["frames"][-20:]
     return found
 
 
+# What the assertions call the value they were given and the one it has to fit, and how that is asked.
+_NAMES = (("first", "second"), ("member", "container"), ("expr1", "expr2"), ("a", "b"))
+_ASKED = {
+    "assertNotEqual": "!=", "assertIn": "in", "assertNotIn": "not in", "assertIs": "is", "assertIsNot": "is not",
+    "assertLess": "<", "assertLessEqual": "<=", "assertGreater": ">", "assertGreaterEqual": ">=",
+}  # fmt: skip
+
+
+def _compared(name, known):
+    for actual, expected in _NAMES if name.startswith("assert") else ():
+        if actual in known and expected in known:
+            return {
+                "operator": _ASKED.get(name, name),
+                "actual": _clip(repr(known[actual])),
+                "expected": _clip(repr(known[expected])),
+            }
+    return {}
+
+
+def _doctest(test, found):
+    """The first example that failed, of which the library keeps only the text."""
+    own = getattr(test, "_dt_test", None)
+    if own is None:
+        return found
+    frames = [{"file": _relative(own.filename or ""), "line": (own.lineno or 0) + 1, "function": own.name}]
+    said = _EXAMPLE.search(found["message"])
+    if not said:
+        return found | {"frames": frames}
+    frames[0]["line"] = int(said["line"])
+    values = {name: _unindented(said[name]) for name in ("expected", "actual") if said[name] is not None}
+    return found | values | {"frames": frames, "message": f"Failed example: {_unindented(said['example'])}"}
+
+
+_EXAMPLE = re.compile(
+    r'File "[^"\n]*", line (?P<line>\d+), in .*\nFailed example:\n(?P<example>(?:    .*\n)+)'
+    r"(?:Expected:\n(?P<expected>(?:    .*\n|\n)*?)Got:\n(?P<actual>(?:    .*(?:\n|$)|\n(?=\s))*))?"
+)
+
+
+def _unindented(text):
+    return "\n".join(line[4:] for line in text.rstrip("\n").split("\n"))
+
+
 def _place(test):
+    if own := getattr(test, "_dt_test", None):
+        place = {"file": _relative(own.filename or ""), "line": (own.lineno or 0) + 1}
+        return place | {"name": f"{own.name} (doctest)"}
     try:
         method = getattr(type(test), test._testMethodName)
         code = getattr(method, "__wrapped__", method).__code__
@@ -134,7 +186,7 @@ class Result(unittest.TextTestResult):
             if type(test).__name__ == "_FailedTest":
                 self._broken(test)
             else:
-                self._note(test, {"outcome": "failed", "error": True} | _failure(err))
+                self._note(test, {"outcome": "failed", "error": True} | _doctest(test, _failure(err)))
         except Exception:
             pass
         super().addError(test, err)
@@ -157,7 +209,7 @@ class Result(unittest.TextTestResult):
         )
 
     def addFailure(self, test, err):
-        self._note(test, {"outcome": "failed"} | _failure(err))
+        self._note(test, {"outcome": "failed"} | _doctest(test, _failure(err)))
         super().addFailure(test, err)
 
     def addSkip(self, test, reason):
@@ -182,10 +234,31 @@ class Result(unittest.TextTestResult):
         super().addSubTest(test, subtest, err)
 
 
+def _chosen(suite):
+    """Of all that was found what was asked for: a test by its id, all of a module, class or file by theirs."""
+    path = os.environ.get("_RATCHET_ONLY")
+    if not path:
+        return suite
+    with open(path, encoding="utf-8") as file:
+        wanted = file.read().splitlines()
+    whole, below = set(wanted), tuple(name + "." for name in wanted)
+    kept = [test for test in _flat(suite) if _is_asked(test, whole, below)]
+    return unittest.TestSuite(kept)
+
+
+def _is_asked(test, whole, below):
+    if type(test).__name__ == "_FailedTest":
+        module = test._testMethodName
+        return any(name == module or name.startswith(module + ".") for name in whole)
+    name = test.id()
+    return name in whole or name.startswith(below) or _place(test).get("file") in whole
+
+
 class Runner(unittest.TextTestRunner):
     resultclass = Result
 
     def run(self, test):
+        test = _chosen(test)
         _open()
         _collected[:] = [each for each in _flat(test) if type(each).__name__ != "_FailedTest"]
         _say({"kind": "collected", "ids": [each.id() for each in _collected]})
