@@ -73,6 +73,76 @@ def test_all_that_a_script_starts_of_a_runner_is_run(script: str, command: list[
     assert detect(tmp_path)[0].command == command
 
 
+BUILT = {"test/a.js": "import a from '../dist/a.js';\n"}
+
+
+@pytest.mark.parametrize(
+    ("scripts", "files", "builds"),
+    [
+        ({"test": "tsc && mocha dist/test"}, {}, [["tsc"]]),
+        ({"test": "npm run lint && npm run build && mocha", "lint": "eslint .", "build": "rm -r dist && tsc -b"}, BUILT,
+         [["npm", "run", "--silent", "build"]]),
+        ({"pretest": "npm run compile -- -p a.json", "compile": "tsc", "test": "c8 mocha"}, BUILT,
+         [["npm", "run", "--silent", "compile", "--", "-p", "a.json"]]),
+        ({"test": "yarn test:unit", "test:unit": "yarn build && mocha", "build": "rollup -c"}, BUILT,
+         [["npm", "run", "--silent", "build"]]),
+        ({"test": "tsc && mocha"}, {"test/a.js": "import a from '../src/a.js';\n"}, []),
+        ({"test": "tsc --noEmit && mocha"}, BUILT, []),
+        ({"test": "tsc && mocha"}, {**BUILT, "tsconfig.json": '{"compilerOptions": {"noEmit": true}}'}, []),
+        ({"test": "mocha && tsc"}, BUILT, []),
+        ({"test": "eslint . && mocha"}, BUILT, []),
+    ],
+)  # fmt: skip
+def test_what_the_tests_use_is_built_first_as_the_script_does(
+    scripts: dict[str, str], files: dict[str, str], builds: list[list[str]], tmp_path: Path
+) -> None:
+    lay(tmp_path, {"package.json": package(scripts=scripts), **files})
+    assert [target.builds for target in detect(tmp_path)] == [builds]
+
+
+@pytest.mark.parametrize(
+    ("compiler", "status", "errors"),
+    [
+        ("mkdir -p dist && cp src/a.js dist/", ReportStatus.FAILED, []),
+        ("echo \"src/a.ts(3,5): error TS1005: ';' expected.\"; exit 2", ReportStatus.FAILED, [("src/a.ts", 3, 5)]),
+        ("echo out of memory; exit 134", ReportStatus.ERROR, []),
+    ],
+)
+def test_tests_run_on_what_was_built_now_or_not_at_all(
+    compiler: str, status: ReportStatus, errors: list[tuple[str, int, int]], tmp_path: Path
+) -> None:
+    needs("node")
+    test = (
+        "const a = require('../dist/a.js'); require('node:test')('a', () => { if (a !== 1) throw new Error('old'); });"
+    )
+    folder = lay(tmp_path / "it", {
+        "package.json": package(scripts={"test": "tsc && node --test test/"}), "test/a.test.js": test,
+        "src/a.js": "module.exports = 2;\n", "dist/a.js": "module.exports = 1;\n",
+        "node_modules/.bin/tsc": f"#!/bin/sh\n{compiler}\n",
+    })  # fmt: skip
+    (folder / "node_modules/.bin/tsc").chmod(0o755)
+    report = run(folder)
+    assert (report.status, [(error.file, error.line, error.column) for error in report.compile_errors]) == (
+        status,
+        errors,
+    )
+    assert bool(report.tests) == (not errors and status is ReportStatus.FAILED)
+
+
+def test_a_runner_that_finds_no_files_has_no_tests(tmp_path: Path) -> None:
+    needs("node")
+    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": "node --test nowhere.js"})})
+    assert run(folder).status is ReportStatus.NO_TESTS
+
+
+@pytest.mark.toolchain
+def test_mocha_that_finds_no_files_has_no_tests(tmp_path: Path) -> None:
+    needs("mocha")
+    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": "mocha --color"})})
+    installed(folder)
+    assert run(folder).status is ReportStatus.NO_TESTS
+
+
 def test_a_pattern_without_files_stays_as_it_is_written_as_in_a_shell(tmp_path: Path) -> None:
     lay(tmp_path, {"package.json": package(scripts={"test": "tap run tests/**/*.js lib/**/*.js"}), "lib/a/b.js": ""})
     assert detect(tmp_path)[0].command == ["tap", "run", "tests/**/*.js", "lib/*/*.js"]

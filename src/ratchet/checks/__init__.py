@@ -28,7 +28,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     """One test runner in one folder: how to call it, which paths are tests, and how we came to know.
 
     `tests`, `sources` and `protected` are globs relative to the repository; `setup` are commands that make the
-    folder ready, named for people and never run by us on the host.
+    folder ready, named for people and never run by us on the host. `builds` are commands without which the tests would
+    try what was built last time: they are run before each run.
     """
 
     runner: str
@@ -39,6 +40,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     sources: list[str] = []
     protected: list[str]
     setup: list[str] = []
+    builds: list[list[str]] = []
     why: str
     strength: Strength = Strength.PATTERN
 

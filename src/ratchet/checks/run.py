@@ -19,6 +19,7 @@ from ratchet.checks.inventory import complete
 from ratchet.checks.paths import relative
 from ratchet.checks.project import Project
 from ratchet.checks.registry import runner
+from ratchet.checks.runners import compiler, upward
 from ratchet.core.report import Report, ReportStatus, TestResult, conclude, merge, names_running
 from ratchet.process import Finished, ProgramMissing
 
@@ -118,14 +119,17 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
                 env=self.env | FIXED,
                 only=self.only.get(target.name, []),
             )
-            steps = how.launch(target, session)
+            building = [Step(argv=_program(words, session.folder), needs=True) for words in target.builds]
+            steps = [*building, *_after(building, how.launch(target, session))]
             log.touch(mode=0o600)
             began = log.stat().st_size
             try:
                 finished = await self._steps(steps, session, log)
             except ProgramMissing as error:
                 return _cannot(target, f"{error.message.strip()}; {error.hint}{_prepared(target)}")
-            report = _conclude(target, how, session, finished, log=log, began=began)
+            if unbuilt := _unbuilt(target, building, finished, log=log, began=began):
+                return unbuilt
+            report = _conclude(target, how, session, finished[len(building) :], log=log, began=began)
             said = _tail(session, steps, log, began) if report.status is not ReportStatus.PASSED else ""
             if absent := _absent(report, said):
                 return _cannot(target, f"{absent}; install what is missing{_prepared(target)}", said)
@@ -161,6 +165,39 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
             if finished.timed_out or finished.silent or left_s <= 0:
                 break
         return done
+
+
+def _program(words: list[str], folder: Path) -> list[str]:
+    """With the project's own copy of the program."""
+    at = next((n for n, word in enumerate(words) if word != "env" and "=" not in word), 0)
+    found = upward(folder, f"node_modules/.bin/{words[at]}")
+    return [*words[:at], str(found) if found else words[at], *words[at + 1 :]]
+
+
+def _after(building: list[Step], steps: list[Step]) -> list[Step]:
+    return [msgspec.structs.replace(step, needs=True) for step in steps] if building else steps
+
+
+def _unbuilt(target: Target, building: list[Step], finished: list[Finished], *, log: Path, began: int) -> Report | None:
+    """What was not built could not be tested: the errors of the build are all there is to tell."""
+    last = finished[-1]
+    if len(finished) > len(building) or not building or not (last.exit_code or last.timed_out or last.silent):
+        return None
+    with log.open("rb") as stream:
+        stream.seek(began)
+        errors = compiler(stream).compile_errors
+    note = f"`{' '.join(target.builds[len(finished) - 1])}` ended with {last.exit_code}, before any test was run"
+    return Report(
+        runner=target.runner,
+        root=target.root,
+        command=target.command,
+        status=ReportStatus.FAILED if errors else ReportStatus.ERROR,
+        exit_code=last.exit_code,
+        duration_s=round(sum(each.duration_s for each in finished), 3),
+        compile_errors=errors,
+        notes=[note],
+        output=_end_of(log, began),
+    )
 
 
 def _conclude(

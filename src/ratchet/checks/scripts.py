@@ -26,6 +26,7 @@ _UNWANTED = {
 
 
 Matches = Callable[[str], bool]
+Judge = Callable[[list[str]], bool]
 
 
 def commands(table: dict[str, Any], matches: Matches = bool) -> list[list[str]]:
@@ -35,8 +36,38 @@ def commands(table: dict[str, Any], matches: Matches = bool) -> list[list[str]]:
     """
     known = table.get("scripts")
     scripts = {name: text for name, text in known.items() if isinstance(text, str)} if isinstance(known, dict) else {}
-    first = next((name for name in ("test", "test:unit", "unit", "tests") if name in scripts), "")
+    first = _first(scripts)
     return list(_expanded(scripts, first, [], {first}, matches)) if first else []
+
+
+def _first(scripts: dict[str, str]) -> str:
+    return next((name for name in ("test", "test:unit", "unit", "tests") if name in scripts), "")
+
+
+def earlier(table: dict[str, Any], is_runner: Judge, is_wanted: Judge) -> list[list[str]]:
+    """What the test script does before it starts the runner, of that which comes down to something wanted, by `npm`
+    where it is a script: those have others before and after them."""
+    known = table.get("scripts")
+    scripts = {name: text for name, text in known.items() if isinstance(text, str)} if isinstance(known, dict) else {}
+    return _earlier(scripts, _first(scripts), set(), is_runner, is_wanted)
+
+
+def _earlier(scripts: dict[str, str], name: str, seen: set[str], is_runner: Judge, is_wanted: Judge) -> list[list[str]]:
+    found: list[list[str]] = []
+    for words in [words for each in (f"pre{name}", name) for words in _split(scripts.get(each, ""), bool)]:
+        called = _called(words, scripts)
+        leaves = [leaf for each in called for leaf in _expanded(scripts, each, [], {each}, bool)] or [words]
+        if any(map(is_runner, leaves)):
+            inner = [each for each in called if each not in seen]
+            more = [_earlier(scripts, each, seen | {*called}, is_runner, is_wanted) for each in inner[:1]]
+            return [*found, *(each for part in more for each in part)]
+        if any(map(is_wanted, leaves)):
+            found += [["npm", "run", "--silent", *_from(words, each)] for each in called] or [words]
+    return found
+
+
+def _from(words: list[str], script: str) -> list[str]:
+    return [script, *(words[words.index("--") :] if "--" in words else [])]
 
 
 def start_of(words: list[str], programs: Collection[str]) -> int | None:

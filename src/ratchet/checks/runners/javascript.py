@@ -11,7 +11,9 @@ from typing import Any
 import msgspec
 
 from ratchet.checks import Results, Session, Step, Strength, Target
+from ratchet.checks.builds import builds
 from ratchet.checks.formats import Parsed
+from ratchet.checks.formats.text import plain as without_colours
 from ratchet.checks.project import Project, root_of, under
 from ratchet.checks.runners import SHIMS, Usual, channel_env, end_of, junit, read, read_records, unskipped, upward
 from ratchet.checks.scripts import Matches, commands, options_only, plain, start_of
@@ -70,15 +72,17 @@ class Script(Usual):
         return start_of(words, self.programs or (self.name,))
 
     def target(self, project: Project, root: str, why: str, strength: Strength) -> Target:
+        command, tests = self.command(project, root), under(root, *self.tests)
         return Target(
             runner=self.name,
-            command=self.command(project, root),
+            command=command,
             root=root,
             language="javascript",
-            tests=under(root, *self.tests),
+            tests=tests,
             sources=under(root, *SOURCES),
             protected=under(root, *self.configs),
             setup=_setup(project, root),
+            builds=builds(project, root, command, tests, self.recognises),
             why=why,
             strength=strength,
         )
@@ -270,13 +274,23 @@ class Mocha(Script):
         parsed = read_records(results)
         if parsed.tests or parsed.running or parsed.ended or results.stopped:
             return parsed
-        with end_of(results) as stream:
-            text = stream.read().decode(errors="replace")
+        text = _said(results)
+        if _FOUND_NONE.search(text):
+            return Parsed(ended=True)
         error = unloaded(text)
         return Parsed(collection_errors=[error], ended=True) if error else parsed
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         return self.alone(target, test.file, *_by_name("-g", test))
+
+
+# How runners say that there are no tests, before there is a reporter.
+_FOUND_NONE = re.compile(r"(?m)^(?:Error: No test files found\b|Could not find '.*'$)")
+
+
+def _said(results: Results) -> str:
+    with end_of(results) as stream:
+        return without_colours(stream.read().decode(errors="replace"))
 
 
 # Of a module that is not there only the file that imports it is named: the stack is all node's.
@@ -343,6 +357,11 @@ class Node(Script):
         rest = [name for word in given[at:] for name in _expanded(word, session.folder)]
         argv = [*program, *given[:at], *ours, *theirs, *names, *rest, *files_of(session.only)]
         return [Step(argv=argv, env=unattended(session) | _preloaded(session, "_ratchet_node_inside.cjs"))]
+
+    def parse(self, results: Results) -> Parsed:
+        parsed = read_records(results)
+        nothing = not parsed.ended and not parsed.tests and not parsed.running and not results.stopped
+        return Parsed(ended=True) if nothing and _FOUND_NONE.search(_said(results)) else parsed
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         at = target.command.index("--test") + 1

@@ -90,6 +90,8 @@ def _detect(suite: Suite, *, as_json: bool) -> int:
         show_json(targets)
     for target in targets if not as_json else []:
         show(f"{target.name} ({target.language or 'any language'}): {target.why}")
+        for words in target.builds:
+            show(f"  first:  {' '.join(words)}")
         show(f"  run:    {' '.join(target.command)}")
         show(f"  tests:  {' '.join(target.tests) or '-'}")
         show(f"  source: {' '.join(target.sources) or '-'}")

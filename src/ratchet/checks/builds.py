@@ -1,0 +1,65 @@
+"""What a test script of JavaScript builds before it tests: without it the tests would try what was built last time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from ratchet.checks.project import Project, under
+from ratchet.checks.scripts import Judge, earlier
+
+_BUILDERS = (
+    "tsc", "tsup", "tsdown", "tshy", "rollup", "esbuild", "webpack", "babel", "swc", "unbuild", "microbundle",
+    "pkgroll", "vite",
+)  # fmt: skip
+_OUTPUT = {"dist", "build", "out"}
+_NOT_OUTPUT = {"node_modules", "coverage", "tmp", "temp", "logs"}
+_IGNORED = re.compile(r"(?m)^/?([\w.-]+)/?\s*$")
+_TOP = ("*.js", "*.mjs", "*.cjs")
+_FILES_MAX = 300
+
+
+def builds(project: Project, root: str, command: list[str], tests: Iterable[str], is_runner: Judge) -> list[list[str]]:
+    """The commands that build before the runner starts, if the tests use what they build."""
+    table = project.json(*under(root, "package.json"))
+    found = earlier(table, is_runner, lambda words: _is_build(project, root, words))
+    return found if found and _is_used(project, root, table, command, tests) else []
+
+
+def _is_build(project: Project, root: str, words: list[str]) -> bool:
+    """Types that are only looked at, and files that are watched, are not built."""
+    at = _start(words, _BUILDERS)
+    if at is None or {"--noEmit", "--watch", "-w"} & set(words) or (words[at] == "vite" and "build" not in words):
+        return False
+    option = next((n for n, word in enumerate(words) if word in ("-p", "--project")), 0)
+    settings = words[option + 1] if option and option + 1 < len(words) else "tsconfig.json"
+    looking = words[at] == "tsc" and re.search(r'"noEmit"\s*:\s*true', project.text(*under(root, settings)))
+    return not looking
+
+
+def _start(words: list[str], programs: Collection[str]) -> int | None:
+    """Where one of these is started: behind settings, and behind what only starts others."""
+    at = next((n for n, word in enumerate(words) if "=" not in word and word not in ("npx", "cross-env", "env")), None)
+    return at if at is not None and re.sub(r"^.*/", "", words[at]) in programs else None
+
+
+def _is_used(project: Project, root: str, table: dict[str, Any], command: list[str], tests: Iterable[str]) -> bool:
+    """Whether the runner is given built files, or the tests, or a file at the top that they may import, import some."""
+    named = "|".join(map(re.escape, _folders(project, root)))
+    if any(re.match(rf"(?:\./)?(?:{named})/", word) for word in command):
+        return True
+    places = [rf"\.?\.?/(?:\.\./)*(?:{named})"]
+    entries = str([table.get(key) for key in ("main", "module", "exports", "bin")])
+    if re.search(rf"""["'](?:\./)?(?:{named})/""", entries):
+        places += [r"\.\./?", r"\./?", re.escape(str(table.get("name")))]
+    used = re.compile(rf"""(?:from|import|require)\s*\(?\s*["'](?:{"|".join(places)})["'/]""")
+    files = list(project.named(*tests, *under(root, *_TOP)))[:_FILES_MAX]
+    return any(used.search(project.text(path)) for path in files)
+
+
+def _folders(project: Project, root: str) -> list[str]:
+    """Where what is built may lie: the usual places, and folders that git does not keep."""
+    texts = [project.text(path) for path in {".gitignore", *under(root, ".gitignore")}]
+    ignored = {name for text in texts for name in _IGNORED.findall(text) if "." not in name}
+    return sorted(_OUTPUT | ignored - _NOT_OUTPUT)
