@@ -130,3 +130,52 @@ def test_a_rust_test_that_kills_a_program_is_named_also_when_others_run_after_it
     assert (report.status, report.running) == (ReportStatus.CRASHED, ["aborts"])
     assert red(report) == {"aborts": ("tests/it.rs", 2, None, None)}
     assert statuses(report)["later"] == "passed"
+
+
+CMAKE = """cmake_minimum_required(VERSION 3.16)
+project(it CXX)
+enable_testing()
+find_package(GTest REQUIRED)
+include(GoogleTest)
+add_executable(each each.cpp)
+target_link_libraries(each GTest::gtest_main)
+gtest_discover_tests(each)
+add_executable(whole whole.cpp)
+target_link_libraries(whole GTest::gtest_main)
+add_test(NAME all.of.it COMMAND whole)
+add_test(NAME plain.passes COMMAND sh -c "echo '[==========] Running 2 test(s).'; echo '[ RUN      ] adds'")
+add_test(NAME doctest COMMAND sh -c "printf '%s\\\\n' '/w/a.cpp:4: ERROR: CHECK( x == 3 ) is NOT correct!' \
+'  values: CHECK( 2 == 3 )' '[doctest] assertions: 2 | 1 passed | 1 failed |'; exit 1")
+"""
+EACH = """#include <gtest/gtest.h>
+#include <cstdlib>
+TEST(Each, Aborts) { abort(); }
+TEST(Each, Leaves) { exit(0); }
+class P : public ::testing::TestWithParam<int> {};
+TEST_P(P, Small) { EXPECT_LT(GetParam(), 8); }
+INSTANTIATE_TEST_SUITE_P(All, P, ::testing::Values(1, 8));
+"""
+WHOLE = "#include <gtest/gtest.h>\nTEST(Whole, Ok) {}\nTEST(Whole, Bad) { EXPECT_EQ(1, 2); }\n"
+
+
+@pytest.mark.toolchain
+def test_what_ctest_and_googletest_say_of_one_test_is_joined_and_nothing_is_lost(tmp_path: Path) -> None:
+    needs("ctest")
+    folder = lay(tmp_path / "it", {"CMakeLists.txt": CMAKE, "each.cpp": EACH, "whole.cpp": WHOLE})
+    report = run(folder, timeout_s=300)
+    assert statuses(report) == {
+        "Each.Aborts": "error",
+        "Each.Leaves": "error",  # ctest itself says that it passed
+        "All/P.Small/0": "passed",
+        "All/P.Small/1": "failed",
+        "Whole.Ok": "passed",
+        "Whole.Bad": "failed",
+        "plain.passes": "passed",
+        "doctest": "failed",
+    }
+    assert red(report)["doctest"] == ("/w/a.cpp", 4, "3", "2")
+    for name in ("Whole.Bad", "All/P.Small/1"):
+        assert statuses(run(folder, only=chosen(report, name))) == {name: "failed"}
+    line = runner("ctest").again(detect(folder)[0], chosen(report, "Whole.Bad")["ctest"][0])[-1]
+    one = "env GTEST_FILTER=Whole.Bad ctest --test-dir build -R '^all\\.of\\.it$' --output-on-failure"
+    assert line == f"cmake -S . -B build && cmake --build build && {one}"

@@ -42,6 +42,8 @@ VALUES = [
     ("rspec", "\n       expected: 4\n            got: 5\n\n       (compared using ==)", "4", "5"),
     ("minitest", "Expected: 4\n  Actual: 5", "4", "5"),
     ("testify", "Not equal: \n\t\texpected: 4\n\t\tactual  : 5", "4", "5"),
+    ("check", "a.c:3:F:C:it:0: Assertion 'f() == 4' failed: f() == 5, 4 == 4", "4", "5"),
+    ("cmocka", "[  ERROR   ] --- 0x5 != 0x4\n[   LINE   ] --- /w/a.c:7: error: Failure!", "0x4", "0x5"),
     ("go want", "Add(2, 2) = 5, want 4", "4", "5"),
     ("go got", "got 5, want 4", "4", "5"),
     ("go want first", "want 4, got 5", "4", "5"),

@@ -143,7 +143,8 @@ def again(test: TestResult, targets: list[Target]) -> str:
     target = named[0]
     prefix = "" if target.root == "." else f"{target.root}/"
     own = _own(test, prefix)
-    words = shlex.join(runner(target.runner).again(target, own))
+    said = runner(target.runner).again(target, own)
+    words = said[2] if said[:2] == ["sh", "-c"] else shlex.join(said)  # the first is a line for a shell already
     return words if target.root == "." else f"(cd {shlex.quote(target.root)} && {words})"
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,15 +15,20 @@ import msgspec
 
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
+from ratchet.checks.formats.text import lines
 from ratchet.checks.project import Project, root_of, under
 from ratchet.checks.runners import Usual, compiler, end_of, joined, junit, parser, read
-from ratchet.core.report import RED, Failure, TestResult
+from ratchet.core.report import RED, Failure, TestResult, TestStatus
 
 _gtest_json = parser("gtest_json")
 
+_PASSED_BYTES = "300000"  # of the output of those that pass, as much as of those that fail
 _SOURCE = "ratchet-source"  # in a build of ours: the folder it is of
-_GTEST = "[==========] Running"
-_HOW = re.compile(r"(?m)^ *\d+/\d+ Test +#\d+: (\S+) \.*\**(Failed|Timeout|Not Run|Exception: \w+)")
+_RAN = re.compile(r"\[ RUN      \] (\S+\.\S+?)(?:<|$)")  # GoogleTest's; cmocka's looks alike, and has no dot
+_CASE = re.compile(r'<testcase name="([^"]*)"')
+_HOW = re.compile(
+    r"(?m)^ *\d+/\d+ Test +#\d+: (.+?) \.*\**(Failed|Timeout|Not Run|Exception: \w+|Subprocess (?:aborted|killed))"
+)
 
 
 _ENABLED = re.compile(
@@ -92,7 +99,9 @@ class CTest(_Native):
         jobs = str(os.cpu_count() or 1)
         chosen = ["-R", "^(" + "|".join(re.escape(_ctest_name(test)) for test in session.only) + ")$"]
         output = ["--test-dir", str(build), "--output-junit", str(session.private / "ctest.xml"), "--output-on-failure"]
+        output += ["--test-output-size-passed", _PASSED_BYTES]
         env = {"GTEST_OUTPUT": f"json:{session.private / 'gtest'}{os.sep}", "GTEST_COLOR": "no"}
+        env |= {"BOOST_TEST_COLOR_OUTPUT": "no"} | _filtered(session.only)
         return [
             Step(argv=["cmake", "-S", ".", "-B", str(build)]),
             Step(argv=["cmake", "--build", str(build), "--parallel", jobs], needs=True),
@@ -108,10 +117,14 @@ class CTest(_Native):
         with end_of(results) as stream:
             said = dict(_HOW.findall(stream.read().decode(errors="replace")))
         whole.tests = [_explained(test, said.get(test.name, "")) for test in whole.tests]
-        return _refined(whole, finer.tests)
+        return _refined(whole, finer.tests, _ran(results.private / "ctest.xml") if files else {})
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return ["ctest", "--test-dir", "build", "-R", f"^{re.escape(_ctest_name(test))}$", "--output-on-failure"]
+        """With a build of the project's own, as nobody is to know where ours is."""
+        one = ["ctest", "--test-dir", "build", "-R", f"^{re.escape(_ctest_name(test))}$", "--output-on-failure"]
+        inner = [f"{name}={value}" for name, value in _filtered([test]).items()]
+        words = [*(["env", *inner] if inner else []), *one]
+        return ["sh", "-c", " && ".join([*self.setup, shlex.join(words)])]
 
 
 class Meson(_Native):
@@ -148,7 +161,7 @@ class Meson(_Native):
         return read(build / "meson-logs" / "testlog.junit.xml", junit)
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return ["meson", "test", "-C", "build", _meson_name(test)]
+        return ["sh", "-c", " && ".join([*self.setup, shlex.join(["meson", "test", "-C", "build", _meson_name(test)])])]
 
 
 def _explained(test: TestResult, how: str) -> TestResult:
@@ -167,7 +180,18 @@ def _meson_name(test: TestResult) -> str:
 
 
 def _ctest_name(test: TestResult) -> str:
-    return test.id.split("::")[-1]
+    """Of a test that a program of ctest's has inside, the program's."""
+    return test.suite[0] if _is_inside(test) else test.id.split("::")[-1]
+
+
+def _is_inside(test: TestResult) -> bool:
+    return len(test.suite) > 1 and test.id.startswith(f"{test.suite[1]}.")
+
+
+def _filtered(tests: list[TestResult]) -> dict[str, str]:
+    """What has GoogleTest's programs run these only. Those that ctest starts with a test's name do not heed it."""
+    names = [test.id for test in tests if _is_inside(test)]
+    return {"GTEST_FILTER": ":".join(names)} if names else {}
 
 
 def build_folder(session: Session) -> Path:
@@ -191,14 +215,44 @@ def _forget_the_gone(builds: Path) -> None:
             shutil.rmtree(marker.parent, ignore_errors=True)
 
 
-def _refined(whole: Parsed, finer: list[TestResult]) -> Parsed:
+def _refined(whole: Parsed, finer: list[TestResult], ran: dict[str, list[str]]) -> Parsed:
     """One GoogleTest program is one test to ctest, or its tests are ctest's too: the program knows more of both."""
     known = {test.id: test for test in finer}
     kept: list[TestResult] = []
     for test in whole.tests:
-        same = known.pop(test.name, None) or known.pop(test.id, None)
-        if same:
-            kept.append(same)
-        elif not (finer and _GTEST in f"{test.stdout}{test.failure.message if test.failure else ''}"):
-            kept.append(test)
-    return msgspec.structs.replace(whole, tests=[*kept, *known.values()], reported={})
+        names = ran.get(test.name, [])
+        told = [_of_ctest(known[name], test.name) for name in names or [test.name] if name in known]
+        lost = [name for name in names if name not in known] if test.status is not TestStatus.SKIPPED else []
+        kept += told
+        if lost or not told:
+            kept.append(_unfinished(test, lost[-1]) if lost else test)
+    heard = {test.id for test in kept}
+    return msgspec.structs.replace(
+        whole, tests=[*kept, *(test for name, test in known.items() if name not in heard)], reported={}
+    )
+
+
+def _ran(path: Path) -> dict[str, list[str]]:
+    """For each of ctest's tests the tests of GoogleTest that it says it has begun."""
+    found: dict[str, list[str]] = {}
+    name = ""
+    with path.open("rb") as stream:
+        for row in lines(stream):
+            if case := _CASE.search(row):
+                name = html.unescape(case.group(1))
+            if begun := _RAN.search(row):
+                found.setdefault(name, []).append(html.unescape(begun.group(1)))
+    return found
+
+
+def _of_ctest(test: TestResult, name: str) -> TestResult:
+    """Under its own name, with that of the program before it where ctest knows no other."""
+    return test if name == test.id else msgspec.structs.replace(test, suite=[name, *test.suite])
+
+
+def _unfinished(test: TestResult, name: str) -> TestResult:
+    """A program that began a test and left no result of it: whatever its exit code says, it has not passed."""
+    said = test.failure or Failure()
+    message = said.message if said.message.startswith("ctest says") else f"{name} was running when its program ended"
+    failure = msgspec.structs.replace(said, type="Crashed", message=message)
+    return msgspec.structs.replace(test, status=TestStatus.ERROR, failure=failure)

@@ -119,7 +119,13 @@ def failure(message: str, kind: str, body: str) -> Failure:
 _PLACE_LINE = re.compile(r"^(?:[^\s:]+:\d+|unknown file)\n")
 _STACK = re.compile(r"\n\s*(?:at |❯ |#\d+ |# \./|/\S+:\d+|Stack trace:\n)")
 _GO_FRAMING = re.compile(r"(?m)^\s*(?:=== (?:RUN|PAUSE|CONT|NAME)|--- FAIL:).*\n?")
-_TELLING = re.compile(r"^.*(?:: Failure|FAILED|[Aa]ssert|[Ee]rror|panic|terminate called|Segmentation).*$", re.M)
+# Rows that count what failed tell less than those that say what.
+_TELLING = re.compile(
+    r"^(?!.*(?:\bassertions: \d|Failures: \d|\[   LINE   \]))"
+    r"(?:\d+\) test: |.*(?:: Failure|FAILED|[Aa]ssert|[Ee]rror|ERROR: |panic|terminate called|Segmentation"
+    r"|\[  ERROR   \])).*$",
+    re.M,
+)
 
 
 def _before_stack(body: str) -> str:

@@ -23,6 +23,7 @@ _PLACES = [
     (" (line ", re.compile(r"(?P<file>[^\s:()]+\.\w+) \(line (?P<line>\d+)\)")),
     ("(in test file ", re.compile(r"\(in test file (?P<file>[^,\n]+), line (?P<line>\d+)\)")),
     ("file ", re.compile(r"in (?:test )?file (?P<file>[^,\n]+), line (?P<line>\d+)")),
+    (" line: ", re.compile(r" line: (?P<line>\d+) (?P<file>\S+\.\w+)$", re.M)),
     ("Error Trace:", re.compile(r"Error Trace:\s*(?P<file>[^\s:]+):(?P<line>\d+)")),
     (".go:", re.compile(r"^\s*(?P<file>[\w./-]+\.go):(?P<line>\d+): ", re.M)),
     (" line ", re.compile(r"^#?\s*at (?P<file>\S+) line (?P<line>\d+)\.?$", re.M)),

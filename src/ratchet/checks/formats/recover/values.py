@@ -39,6 +39,8 @@ _COMPARISONS: list[tuple[str, str, str]] = [
     ("gtest truth", "Value of: ", r"Value of: [^\n]+\n +Actual: (?P<a>[^\n]+)\nExpected: (?P<e>[^\n]+)"),
     ("gtest compare", ", actual: ", r"Expected: \((?P<l>[^\n]+)\) (?P<op>[=!<>]+) \([^\n]+\), actual: (?P<a>[^\n]+?) vs (?P<e>[^\n]+)"),
     ("boost", " failed [", r"check (?P<l>[^\n]+?) (?P<op>[=!<>]=|<|>) [^\n]+? failed \[(?P<a>[^\n]+?) [=!<>]+ (?P<e>[^\n]+?)\](?:\n|$)"),
+    ("check", "Assertion '", r"Assertion '[^\n]+' failed: [^\n]+? == (?P<a>[^\n,]+), [^\n]+? == (?P<e>[^\n]+)"),
+    ("cmocka", "[  ERROR   ]", r"\[  ERROR   \] --- (?P<a>\S+) != (?P<e>\S+)(?:\n|$)"),
     ("qt", "Compared values", r"Actual +\([^\n]*?\) *: (?P<a>[^\n]+)\n\s*Expected +\([^\n]*?\) *: (?P<e>[^\n]+)"),
     ("cppunit", "- Actual", r"- Expected ?: (?P<e>[^\n]+?)\s*- Actual {0,2}: (?P<a>[^\n]+)"),
     ("gomega", "\nto ", r"Expected\n\s+<[^\n>]+>: (?P<a>[^\n]+)\nto (?P<op>equal|be equivalent to|be identical to|be ==|be numerically [^\n]+?|contain element matching|contain substring)\n\s+<[^\n>]+>: (?P<e>[^\n]+)"),
@@ -87,6 +89,8 @@ _COMPARISONS: list[tuple[str, str, str]] = [
 # All others match only what speaks of something expected.
 _EXPECTS_NOTHING = {
     "boost",
+    "check",
+    "cmocka",
     "catch2",
     "doctest c++",
     "rust",
