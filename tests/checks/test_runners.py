@@ -320,6 +320,34 @@ EXPECTED: dict[str, Expected] = {
             "shop_tests:set_up_test_#1": ("test/shop_tests.erl", 19, None, None),
         },
     ),
+    "cabal": Expected(
+        statuses={
+            "spec:/add/passes/": "passed", "spec:/add/fails/": "failed", "spec:/add/nested/errors/": "failed",
+            "spec:/add/nested/is pending/": "skipped", "spec:/add/is skipped/": "skipped",
+            "tasty:add.passes": "passed", "tasty:add.fails": "failed", "tasty:add.nested.errors": "failed",
+        },
+        red={
+            "spec:/add/fails/": ("test/Spec.hs", 11, "4", "3"),
+            "spec:/add/nested/errors/": ("src/Shop.hs", 7, None, None),
+            "tasty:add.fails": ("test/Tasty.hs", 11, "4", "3"),
+            "tasty:add.nested.errors": ("src/Shop.hs", 7, None, None),
+        },
+    ),
+    "testthat": Expected(
+        statuses=_all(
+            "tests/testthat/test-shop.R::",
+            passed=["it passes", "it warns"],
+            failed=["it fails", "a suite: inside"],
+            error=["it errors"],
+            skipped=["it is skipped", "it is empty"],
+        ),
+        red={
+            "tests/testthat/test-shop.R::it fails": ("tests/testthat/test-shop.R", 6, "4", "3"),
+            "tests/testthat/test-shop.R::a suite: inside": ("tests/testthat/test-shop.R", 21, "TRUE", "FALSE"),
+            "tests/testthat/test-shop.R::it errors": ("tests/testthat/test-shop.R", 10, None, None),
+        },
+        broken=[("tests/testthat/test-broken.R", 2)],
+    ),
     "common_test": Expected(
         statuses=_all(
             "shop_SUITE:",
@@ -397,6 +425,7 @@ _ALONE = {
     "busted": "spec/sum_spec.lua::sum passes",
     "eunit": "shop_tests:passes_test",
     "common_test": "shop_SUITE:g/inside",
+    "cabal": "tasty:add.passes",
 }
 
 
