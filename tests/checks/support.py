@@ -21,7 +21,8 @@ NPM = CACHE / "npm" / "node_modules"
 # What each runner needs that may be absent: a program on the path, or a package in the cache.
 _PROGRAMS = {"go": "go", "cargo": "cargo", "bats": "bats", "ctest": "ctest", "rspec": "rspec", "minitest": "ruby",
              "phpunit": "phpunit", "exunit": "mix", "maven": "mvn", "node": "node", "prove": "prove",
-             "gradle": "gradle", "busted": "busted"}  # fmt: skip
+             "gradle": "gradle", "busted": "busted", "eunit": "rebar3", "common_test": "rebar3",
+             "cabal": "cabal", "testthat": "Rscript"}  # fmt: skip
 _PACKAGES = {"mocha": "mocha", "jest": "jest", "vitest": "vitest", "playwright": "@playwright/test", "bun": "bun",
              "deno": "deno", "ava": "ava", "jasmine": "jasmine"}  # fmt: skip
 
@@ -41,6 +42,9 @@ def lay_out(name: str, folder: Path) -> Path:
     """A copy of a project, with the packages it would have installed."""
     needs(name.partition(".")[0])
     shutil.copytree(PROJECTS / name, folder, ignore=shutil.ignore_patterns("target", "_build", "__pycache__"))
+    if name == "cabal":  # that knows of no place to get packages from, and has those of the system
+        (folder.parent / "cabal-home").mkdir()
+        (folder.parent / "cabal-home" / "config").write_text("-- nothing\n")
     if name.partition(".")[0] in _PACKAGES:
         (folder / "node_modules").symlink_to(NPM)
     return folder
@@ -49,6 +53,7 @@ def lay_out(name: str, folder: Path) -> Path:
 def environment(folder: Path) -> dict[str, str]:
     env = allowed_environment()
     env["PATH"] = os.pathsep.join([env.get("PATH", ""), str(NPM / ".bin")])
+    env["CABAL_DIR"] = str(folder.parent / "cabal-home")
     return env | {"XDG_CACHE_HOME": str(folder.parent / "cache"), "GOFLAGS": "-mod=mod", "GOPROXY": "off"}
 
 

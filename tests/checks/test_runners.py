@@ -304,6 +304,63 @@ EXPECTED: dict[str, Expected] = {
             "spec/sum_spec.lua::sum errors": ("sum.lua", 2, None, None),
         },
     ),
+    "eunit": Expected(
+        statuses=_all(
+            "shop_tests:",
+            passed=["passes_test", "group_test_#1"],
+            failed=["fails_test", "matches_test", "group_test_/named#1", "group_test_#2"],
+            error=["errors_test", "set_up_test_#1"],
+        ),
+        red={
+            "shop_tests:fails_test": ("test/shop_tests.erl", 7, "4", "3"),
+            "shop_tests:errors_test": ("src/shop.erl", 6, None, None),
+            "shop_tests:matches_test": ("test/shop_tests.erl", 11, "{ ok , _ }", "{error,3}"),
+            "shop_tests:group_test_/named#1": ("test/shop_tests.erl", 15, "true", "false"),
+            "shop_tests:group_test_#2": ("test/shop_tests.erl", 16, "{ error , badarg , [...] }", None),
+            "shop_tests:set_up_test_#1": ("test/shop_tests.erl", 19, None, None),
+        },
+    ),
+    "cabal": Expected(
+        statuses={
+            "spec:/add/passes/": "passed", "spec:/add/fails/": "failed", "spec:/add/nested/errors/": "failed",
+            "spec:/add/nested/is pending/": "skipped", "spec:/add/is skipped/": "skipped",
+            "tasty:add.passes": "passed", "tasty:add.fails": "failed", "tasty:add.nested.errors": "failed",
+        },
+        red={
+            "spec:/add/fails/": ("test/Spec.hs", 11, "4", "3"),
+            "spec:/add/nested/errors/": ("src/Shop.hs", 7, None, None),
+            "tasty:add.fails": ("test/Tasty.hs", 11, "4", "3"),
+            "tasty:add.nested.errors": ("src/Shop.hs", 7, None, None),
+        },
+    ),
+    "testthat": Expected(
+        statuses=_all(
+            "tests/testthat/test-shop.R::",
+            passed=["it passes", "it warns"],
+            failed=["it fails", "a suite: inside"],
+            error=["it errors"],
+            skipped=["it is skipped", "it is empty"],
+        ),
+        red={
+            "tests/testthat/test-shop.R::it fails": ("tests/testthat/test-shop.R", 6, "4", "3"),
+            "tests/testthat/test-shop.R::a suite: inside": ("tests/testthat/test-shop.R", 21, "TRUE", "FALSE"),
+            "tests/testthat/test-shop.R::it errors": ("tests/testthat/test-shop.R", 10, None, None),
+        },
+        broken=[("tests/testthat/test-broken.R", 2)],
+    ),
+    "common_test": Expected(
+        statuses=_all(
+            "shop_SUITE:",
+            passed=["passes", "g/inside"], failed=["fails", "errors", "matches"], error=["no_setup"],
+            skipped=["is_skipped"],
+        ),
+        red={
+            "shop_SUITE:fails": ("test/shop_SUITE.erl", 16, "4", "3"),
+            "shop_SUITE:errors": ("src/shop.erl", 6, None, None),
+            "shop_SUITE:matches": ("test/shop_SUITE.erl", 19, None, None),
+            "shop_SUITE:no_setup": ("test/shop_SUITE.erl", 10, None, None),
+        },
+    ),
 }  # fmt: skip
 # The same tests, by another tool, to which every exception is a failure.
 EXPECTED["gradle"] = msgspec.structs.replace(
@@ -311,7 +368,20 @@ EXPECTED["gradle"] = msgspec.structs.replace(
 )
 
 # These take many seconds each, or a compiler.
-_HEAVY = {"maven", "gradle", "ctest", "exunit", "playwright", "deno", "bun", "ava", "jasmine", "busted"}
+_HEAVY = {
+    "maven",
+    "gradle",
+    "ctest",
+    "exunit",
+    "playwright",
+    "deno",
+    "bun",
+    "ava",
+    "jasmine",
+    "busted",
+    "eunit",
+    "common_test",
+}
 # Debian's Maven and Gradle work without a network when they are told to.
 _OFFLINE = {"maven": "mvn -o -s /etc/maven/settings-debian.xml test", "gradle": "gradle --offline test"}
 
@@ -353,6 +423,9 @@ _ALONE = {
     "ava": "test/sum.js::passes",
     "jasmine": "spec/sum.js::sum > nested > passes",
     "busted": "spec/sum_spec.lua::sum passes",
+    "eunit": "shop_tests:passes_test",
+    "common_test": "shop_SUITE:g/inside",
+    "cabal": "tasty:add.passes",
 }
 
 

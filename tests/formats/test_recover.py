@@ -356,3 +356,8 @@ def test_what_is_foreign_is_so_on_windows_too() -> None:
 
 def test_a_file_of_darts_may_have_backslashes() -> None:
     assert stacks.frames("test\\main_test.dart 13:9  main.<fn>.<fn>\n")[0].line == 13
+
+
+def test_a_warning_of_erlangs_compiler_is_no_frame() -> None:
+    assert stacks.frames("test/a_tests.erl:11:5: Warning: this clause cannot match\n") == []
+    assert [frame.line for frame in stacks.frames("    (it 0.1.0) lib/it.ex:3: It.add/2\n")] == [3]

@@ -32,7 +32,8 @@ ALLOWED = (
     "PYTHONPATH", "PYTEST_DISABLE_PLUGIN_AUTOLOAD",
     "NODE_PATH", "NODE_OPTIONS", "JAVA_HOME", "GOPATH", "GOROOT", "GOFLAGS", "GOPROXY", "GOCACHE", "GOMODCACHE",
     "CARGO_HOME", "RUSTUP_HOME", "CARGO_TARGET_DIR", "RUSTFLAGS", "GEM_HOME", "GEM_PATH", "RUBYLIB", "MIX_HOME",
-    "HEX_HOME", "MAVEN_OPTS", "GRADLE_USER_HOME", "DOTNET_ROOT", "LD_LIBRARY_PATH", "XDG_CACHE_HOME",
+    "HEX_HOME", "BUNDLE_GEMFILE", "BUNDLE_PATH", "PERL5LIB", "ERL_LIBS", "CABAL_DIR", "R_LIBS", "R_LIBS_USER",
+    "MAVEN_OPTS", "GRADLE_USER_HOME", "DOTNET_ROOT", "LD_LIBRARY_PATH", "XDG_CACHE_HOME",
 )  # fmt: skip
 # As little as can be: all of it reaches the code under test. Tests about colours fail under NO_COLOR and on a dumb
 # terminal, and pytest's own messages are others under CI, which therefore is set only for runners that would else

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import Parser, Usual, compiler, end_of, joined, junit, parser, read, read_log
+from ratchet.checks.runners import (
+    SHIMS,
+    Parser,
+    Usual,
+    channel_env,
+    compiler,
+    end_of,
+    joined,
+    junit,
+    parser,
+    read,
+    read_log,
+    read_records,
+)
 from ratchet.core.report import TestResult
 
 _dart_json = parser("dart_json")
@@ -202,3 +215,42 @@ class Busted(_Flagged):
 
 def _lua_pattern(name: str) -> str:
     return "".join(f"%{c}" if c in "^$()%.[]*+-?" else c for c in name)
+
+
+class TestThat(Usual):
+    """R's testthat, by a reporter of ours. It runs whole files: a test has no name that could be asked for."""
+
+    __test__ = False  # to pytest
+    name = family = "testthat"
+    folder = "tests/testthat"
+
+    def detect(self, project: Project) -> Iterator[Target]:
+        found = project.named(f"**/{self.folder}/test*.R", f"**/{self.folder}/test*.r")
+        for root in dict.fromkeys(root_of(root_of(root_of(path))) for path in found):
+            if project.has(*under(root, "DESCRIPTION")):
+                yield Target(
+                    runner=self.name,
+                    command=["Rscript", "-e", "testthat::test_local()"],
+                    root=root,
+                    language="r",
+                    tests=under(root, "tests/**"),
+                    sources=under(root, "R/**", "src/**"),
+                    protected=under(root, "DESCRIPTION"),
+                    why=f"there are {PurePosixPath(*under(root, self.folder))}/test*.R files",
+                    strength=Strength.CONFIG,
+                )
+
+    def recognises(self, words: list[str]) -> bool:
+        return any("testthat" in word for word in words)
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        files = dict.fromkeys(PurePosixPath(test.file or test.id.partition("::")[0]).name for test in session.only)
+        shim = str(SHIMS / "_ratchet_testthat.R")
+        return [Step(argv=["Rscript", shim, self.folder, *files], env=channel_env(session))]
+
+    def parse(self, results: Results) -> Parsed:
+        return read_records(results)
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        name = PurePosixPath(test.file or test.id.partition("::")[0]).stem.removeprefix("test").lstrip("-_")
+        return ["Rscript", "-e", f'testthat::test_local(filter = "^{name}$")']

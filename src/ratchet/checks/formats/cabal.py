@@ -1,0 +1,223 @@
+"""`cabal test`: what hspec and tasty print, between lines that say which test suite runs and how it ended.
+
+Both print trees without any mark on what passes, so a tree counts only if it is as large as the sum below it says; else
+the sum is all that is told. A suite of neither is one test.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import BinaryIO
+
+from ratchet.checks.formats import Parsed, compiler, distinct, recover
+from ratchet.checks.formats.text import Ends, lines
+from ratchet.core.report import TestResult, TestStatus
+
+_RUNNING = re.compile(r"^Test suite (?P<name>\S+): RUNNING\.\.\.$")
+_OVER = re.compile(r"^Test suite (?P<name>\S+): (?P<word>PASS|FAIL)$")
+_HSPEC_SUM = re.compile(
+    r"^(?P<tests>\d{1,9}) examples?, (?P<failed>\d{1,9}) failures?(?:, (?P<skipped>\d{1,9}) pending)?$"
+)
+_TASTY_SUM = re.compile(
+    r"^(?:All (?P<all>\d{1,9}) tests? passed|(?P<failed>\d{1,9}) out of (?P<tests>\d{1,9}) tests? failed)"
+)
+_HSPEC_ROW = re.compile(
+    r"^(?P<indent> *)(?P<name>\S.*?)(?: \([\d.]+ms\))?(?: FAILED \[(?P<number>\d{1,9})\]| \[(?P<mark>[^\w\s])\])?$"
+)
+_PENDING = re.compile(r"^ +# PENDING: (?P<reason>.*)$")
+_HSPEC_PLACE = re.compile(r"^  (?P<file>\S+?):(?P<line>\d{1,9}):\d{1,9}: *$")
+_HSPEC_FAILURE = re.compile(r"^  (?P<number>\d{1,9}\)) ")
+_TASTY_ROW = re.compile(r"^(?P<indent> *)(?P<name>\S.*?): +(?P<word>OK|FAIL)(?: \((?P<seconds>[\d.]{1,12})s\))?$")
+_TASTY_PLACE = re.compile(r"^(?P<file>\S+\.hs):(?P<line>\d{1,9}):", re.M)
+_RAISED = re.compile(r"(?:uncaught exception: (?P<type>\w+)|^Exception: )", re.M)
+_VALUES = re.compile(r"^expected: (?P<expected>(?:.|\n(?! but got))*)\n but got: (?P<actual>.*(?:\n {10}.*)*)", re.M)
+_CALLED = re.compile(r"called at (?P<file>\S+?):(?P<line>\d{1,9}):\d+ in ")
+
+
+def parse(stream: BinaryIO) -> Parsed:
+    """Named as each library would be asked for them: `suite:/group/test/` of hspec's, `suite:group.test` of tasty's."""
+    reader = _Cabal()
+    for line in lines(stream):
+        reader.line(line)
+    return reader.parsed()
+
+
+class _Cabal:
+    def __init__(self) -> None:
+        self.scan = compiler.Scan()
+        self.tests: list[TestResult] = []
+        self.reported: dict[str, int] = {}
+        self.name = ""
+        self.suites = 0
+        self.hspec, self.tasty = _Hspec(), _Tasty()
+
+    def line(self, line: str) -> None:
+        if match := _RUNNING.match(line):
+            self.name, self.hspec, self.tasty = match.group("name"), _Hspec(), _Tasty()
+        elif self.name and (match := _OVER.match(line)):
+            self.suites += 1
+            self._close(good=match.group("word") == "PASS")
+        elif self.name:
+            self.hspec.line(line)
+            self.tasty.line(line)
+        else:
+            self.scan.line(line)
+
+    def _close(self, *, good: bool) -> None:
+        library = self.hspec if self.hspec.sums else self.tasty
+        tests = library.tests(self.name)
+        if not library.sums:
+            tests = [_whole(self.name, self.tasty.body.text(), good=good)]
+            sums = {"tests": 1}
+        else:
+            sums = library.sums
+            tests = tests if len(tests) == sums["tests"] else []
+        self.tests += tests
+        self.reported = {key: self.reported.get(key, 0) + sums.get(key, 0) for key in ("tests", "failed", "skipped")}
+        if not library.sums:
+            self.reported["failed"] += not good
+        self.name = ""
+
+    def parsed(self) -> Parsed:
+        begun = [self.name] if self.name else []
+        return Parsed(
+            tests=distinct(self.tests),
+            compile_errors=self.scan.found,
+            reported=self.reported,
+            ended=not begun and bool(self.suites or self.scan.found),
+            partial=bool(begun),
+            running=begun,
+        )
+
+
+def _whole(name: str, said: str, *, good: bool) -> TestResult:
+    failure = None if good else recover.failure(said, message=said.strip() or "failed")
+    return TestResult(id=name, name=name, status=TestStatus.PASSED if good else TestStatus.FAILED, failure=failure)
+
+
+class _Row:
+    def __init__(self, path: list[str], status: TestStatus, *, number: str = "", seconds: float = 0.0) -> None:
+        self.path = path
+        self.status = status
+        self.number = number
+        self.seconds = seconds
+        self.reason = ""
+        self.body = Ends()
+
+
+class _Tree:
+    """The groups that a row stands in are the last ones that were less indented."""
+
+    def __init__(self) -> None:
+        self.above: list[tuple[int, str]] = []
+        self.rows: list[_Row] = []
+        self.sums: dict[str, int] = {}
+
+    def place(self, indent: int, name: str) -> list[str]:
+        self.above = [*(each for each in self.above if each[0] < indent), (indent, name)][-50:]
+        return [each for _, each in self.above]
+
+
+class _Hspec(_Tree):
+    def __init__(self) -> None:
+        super().__init__()
+        self.failing = False
+        self.at: re.Match[str] | None = None
+        self.number = ""
+        self.said: dict[str, tuple[re.Match[str] | None, Ends]] = {}
+
+    def line(self, line: str) -> None:
+        if match := _HSPEC_SUM.match(line):
+            self.sums = {key: int(value or 0) for key, value in match.groupdict().items()}
+        elif line == "Failures:" or line.startswith(("Finished in ", "Randomized with seed ")):
+            self.failing = True
+        elif self.failing:
+            self._failure(line)
+        elif self.rows and (match := _PENDING.match(line)):
+            self.rows[-1].status, self.rows[-1].reason = TestStatus.SKIPPED, match.group("reason")
+        elif match := _HSPEC_ROW.match(line):
+            self._row(match)
+
+    def _row(self, match: re.Match[str]) -> None:
+        indent = len(match.group("indent"))
+        # What is followed by something deeper was a group.
+        if self.rows and self.above and self.above[-1][0] < indent and not self.rows[-1].number:
+            self.rows.pop()
+        path = self.place(indent, match.group("name"))
+        red = match.group("number") or match.group("mark") == "✘"
+        status = TestStatus.FAILED if red else TestStatus.PASSED
+        self.rows.append(_Row(path, status, number=match.group("number") or ""))
+
+    def _failure(self, line: str) -> None:
+        if match := _HSPEC_PLACE.match(line):
+            self.at = match
+        elif match := _HSPEC_FAILURE.match(line):
+            self.number = match.group("number")[:-1]
+            self.said[self.number] = (self.at, Ends())
+            self.at = None
+        elif self.number and line.startswith("  To rerun use:"):
+            self.number = ""
+        elif self.number:
+            self.said[self.number][1].add(f"{line[7:]}\n")
+
+    def tests(self, suite: str) -> list[TestResult]:
+        return [self._test(suite, row) for row in self.rows]
+
+    def _test(self, suite: str, row: _Row) -> TestResult:
+        at, said = self.said.get(row.number, (None, Ends()))
+        return _result(f"{suite}:/{'/'.join(row.path)}/", suite, row, said.text(), at)
+
+
+class _Tasty(_Tree):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = Ends()
+        self.indent = -1
+
+    def line(self, line: str) -> None:
+        self.body.add(f"{line}\n")
+        indent = len(line) - len(line.lstrip(" "))
+        if match := _TASTY_SUM.match(line):
+            self.sums = {"tests": int(match["all"] or match["tests"]), "failed": int(match["failed"] or 0)}
+        elif line and self.rows and indent > self.indent >= 0:
+            self.rows[-1].body.add(f"{line[self.indent + 2 :]}\n")
+        elif match := _TASTY_ROW.match(line):
+            self.indent = indent
+            status = TestStatus.PASSED if match["word"] == "OK" else TestStatus.FAILED
+            seconds = float(match["seconds"]) if (match["seconds"] or "").count(".") == 1 else 0.0
+            self.rows.append(_Row(self.place(indent, match["name"]), status, seconds=seconds))
+        elif line.strip():
+            self.indent = -1
+            self.place(indent, line.strip())
+
+    def tests(self, suite: str) -> list[TestResult]:
+        return [self._test(suite, row) for row in self.rows]
+
+    def _test(self, suite: str, row: _Row) -> TestResult:
+        said = re.sub(r"(?m)^Use -p .* to rerun this test only\.\n?", "", row.body.text())
+        return _result(f"{suite}:{'.'.join(row.path)}", suite, row, said, _TASTY_PLACE.search(said))
+
+
+def _result(name: str, suite: str, row: _Row, said: str, at: re.Match[str] | None) -> TestResult:
+    failure = None
+    if row.status is TestStatus.FAILED:
+        raised, called = _RAISED.search(said), _CALLED.search(said)
+        place, values = at or called, _VALUES.search(said)
+        failure = recover.failure(
+            said,
+            message=said.strip() or "failed",
+            type=(raised.group("type") or "Exception") if raised else "",
+            file=place.group("file") if place else "",
+            line=int(place.group("line")) if place else 0,
+            expected=values.group("expected").strip() if values else None,
+            actual=values.group("actual").strip() if values else None,
+        )
+    return TestResult(
+        id=name,
+        name=row.path[-1],
+        suite=[suite, *row.path[:-1]],
+        status=row.status,
+        duration_s=row.seconds,
+        reason=row.reason,
+        failure=failure,
+    )

@@ -1,0 +1,3 @@
+add <- function(a, b) a + b
+
+broken <- function() stop("broken")
