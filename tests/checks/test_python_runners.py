@@ -39,6 +39,43 @@ def test_results_of_workers_are_complete_and_a_dead_worker_names_its_test(tmp_pa
     report = quietly(folder)
     assert statuses(report) == {"test_it.py::test_pass": "passed", "test_it.py::test_dies": "error"}
     assert report.status is ReportStatus.FAILED
+    (crash,) = [test.failure for test in report.tests if test.failure]
+    assert (crash.type, crash.line) == ("Crashed", 0)
+
+
+_IN_WORKERS = """
+import os
+
+import pytest
+
+
+def test_catches():
+    with pytest.raises(AssertionError):
+        assert 7 == 8
+
+
+def test_says_nothing():
+    assert False
+
+
+def test_compares():
+    assert 1 == 2
+
+
+def test_is_alone():
+    assert "PYTEST_ADDOPTS" not in os.environ
+"""
+
+
+def test_workers_tell_values_and_places_and_their_children_hear_of_nobody(tmp_path: Path) -> None:
+    ini = {"pytest.ini": "[pytest]\naddopts = -p xdist -n 1\n", "test_broken.py": "\nimport gone\n"}
+    report = quietly(lay(tmp_path / "it", ini | {"test_it.py": _IN_WORKERS}))
+    assert red(report) == {
+        "test_it.py::test_says_nothing": ("test_it.py", 13, None, None),
+        "test_it.py::test_compares": ("test_it.py", 17, "2", "1"),
+    }
+    (error,) = report.collection_errors
+    assert (error.file, error.line, error.message) == ("test_broken.py", 2, "No module named 'gone'")
 
 
 def test_documentation_is_tested_with_its_values_and_its_line(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ _out = None
 _comparison = None
 _root = ""
 _nonce = ""
+_options = ""  # how we came in
 _quiet = {}  # how long the phases took that passed and were not told
 _told = set()  # tests of which something else was told
 _called = set()  # tests that are in between, and were not only set up
@@ -47,6 +48,8 @@ def pytest_configure(config):
     global _out, _root, _nonce
     _root = _root or str(config.rootpath)
     path = os.environ.pop("_RATCHET_REPORT", "")
+    if hasattr(config, "workerinput"):
+        _leave_children_alone()
     if path and not hasattr(config, "workerinput"):
         _nonce = os.environ.pop("_RATCHET_NONCE", "")
         _leave_children_alone()
@@ -78,7 +81,9 @@ def _short_of_coverage(config):
 
 def _leave_children_alone():
     """A pytest that a test starts must behave as if nobody listened."""
-    theirs = os.environ.get("PYTEST_ADDOPTS", "").partition("-p _ratchet_pytest")[0].strip()
+    global _options
+    _options = os.environ.get("PYTEST_ADDOPTS", "")
+    theirs = _options.partition("-p _ratchet_pytest")[0].strip()
     if theirs:
         os.environ["PYTEST_ADDOPTS"] = theirs
     else:
@@ -126,7 +131,10 @@ def pytest_assertrepr_compare(config, op, left, right):
 
 @pytest.hookimpl(hookwrapper=True, trylast=True)
 def pytest_runtest_makereport(item, call):
+    global _comparison
     outcome = yield
+    if call.when == "setup" and call.excinfo is None:
+        _comparison = None
     if call.excinfo is not None:
         try:
             report = outcome.get_result()
@@ -229,9 +237,10 @@ def _passed(report):
     elif name in _called:
         _called.discard(name)
         file, line, own = report.location
+        line = 0 if line is None else line + 1
         _write(
             f'{{"kind": "phase", "id": {_text(name)}, "when": "call", "outcome": "passed", "duration": {taken:.9f}, '
-            f'"file": {_text(str(file))}, "line": {(line or 0) + 1}, "name": {_text(str(own))}, "last": true}}'
+            f'"file": {_text(str(file))}, "line": {line}, "name": {_text(str(own))}, "last": true}}'
         )
     else:
         # --setup-only runs no test, and says that all went well.
@@ -241,6 +250,11 @@ def _passed(report):
 
 class _Guest:
     """Tells of the session it is registered with, and of no other."""
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_setupnodes(self):
+        # Workers are ours too, and those that take the place of dead ones: they have the values and the frames.
+        os.environ["PYTEST_ADDOPTS"] = _options
 
     def pytest_collectreport(self, report):
         if report.failed:
@@ -285,7 +299,7 @@ class _Guest:
             "outcome": report.outcome,
             "duration": duration,
             "file": report.location[0],
-            "line": (report.location[1] or 0) + 1,
+            "line": 0 if report.location[1] is None else report.location[1] + 1,
             "name": report.location[2],
         }
         if hasattr(report, "wasxfail"):
@@ -299,6 +313,8 @@ class _Guest:
             why = report.longrepr.partition("] ")[2]
             said = "passed although it was expected to fail"
             record.update(type="UnexpectedSuccess", message=f"{said}: {why}" if why else said)
+        if report.failed and not extra and " crashed while running " in str(report.longrepr):
+            record["type"] = "Crashed"  # xdist tells it of a worker
         if report.failed:
             record["message"] = record.get("message") or _clip(
                 getattr(report.longrepr, "reprcrash", None) or report.longrepr
