@@ -955,3 +955,10 @@ def test_a_test_file_that_a_broken_module_keeps_from_loading_names_it_and_its_ow
     first, *rest = view(Outcome(report=report, targets=[]), painter(colour=False))
     assert first == "✘ test_a.py:4 does not load; the same for test_b.py"
     assert sum("shop.py" in line for line in rest) == 1
+
+
+def test_a_signal_that_kills_unittest_leaves_the_place_behind(tmp_path: Path) -> None:
+    text = CASE.replace("self.assertEqual(1, 2)", "__import__('ctypes').string_at(0)")
+    report = run(lay(tmp_path / "it", {"test_it.py": text}))
+    assert report.status is ReportStatus.CRASHED
+    assert red(report) == {"test_it.It.test_it": ("test_it.py", 6, None, None)}

@@ -4,6 +4,7 @@
 runner. Standard library only, and it must never break the host.
 """
 
+import faulthandler
 import json
 import os
 import re
@@ -21,9 +22,18 @@ def _open():
     global _out
     path = os.environ.get("_RATCHET_REPORT")
     if path and _out is None:
+        _tell_where_it_dies()
         _out = open(path, "a", encoding="utf-8", errors="backslashreplace")
         version = ".".join(map(str, sys.version_info[:3]))
         _say({"kind": "start", "nonce": os.environ.get("_RATCHET_NONCE", ""), "version": version})
+
+
+def _tell_where_it_dies():
+    """As pytest does: a signal that kills leaves the stack behind."""
+    try:
+        faulthandler.enable()
+    except Exception:  # no stderr that has a number
+        pass
 
 
 def _say(record):
