@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.checks import Target
-from ratchet.checks.inventory import complete, heard, missing
+from ratchet.checks.inventory import complete, heard, missing, without
 from ratchet.checks.project import Project
 from ratchet.core.report import Diagnostic, Report, ReportStatus, TestResult, TestStatus
 
@@ -82,3 +82,9 @@ def test_a_file_of_rust_is_heard_by_the_names_of_its_tests(tmp_path: Path) -> No
     unit = TestResult(id="tests::adds_up", status=TestStatus.PASSED)
     assert heard(passed(unit, TestResult(id="adds_all", status=TestStatus.PASSED)), project) == known
     assert missing(passed(unit), project, known) == ["tests/whole.rs"]
+
+
+@pytest.mark.parametrize("status", [ReportStatus.TIMEOUT, ReportStatus.CRASHED])
+def test_of_a_run_that_was_cut_off_nobody_expects_every_file(status: ReportStatus) -> None:
+    report = Report(runner="r", status=status)
+    assert without(report, ["tests/test_a.py"]) == report

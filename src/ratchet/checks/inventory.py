@@ -48,8 +48,8 @@ def complete(report: Report, target: Target, project: Project) -> Report:
 
 
 def without(report: Report, lost: list[str]) -> Report:
-    """The report with this against it."""
-    if not lost:
+    """The report with this against it. Of a run that was cut off nobody expects all files."""
+    if not lost or report.status in (ReportStatus.TIMEOUT, ReportStatus.CRASHED):
         return report
     more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
     note = f"no result came from test files that are there: {', '.join(lost[:3])}{more}"
