@@ -459,6 +459,16 @@ def test_an_error_after_all_of_jests_tests_is_told_as_what_it_is_and_twins_are_t
     assert statuses(report) == {"a.test.js::a": "passed", "a.test.js::a (2)": "passed"}
 
 
+def test_what_one_of_nodes_tests_left_behind_is_told_with_its_error(tmp_path: Path) -> None:
+    needs("node")
+    text = "const { it } = require('node:test');\n" + AROUND["late"]
+    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": "node --test"}), "a.test.js": text})
+    report = run(folder)
+    (error,) = report.collection_errors
+    assert (report.status, error.file, error.line, error.type) == (ReportStatus.FAILED, "a.test.js", 2, "TypeError")
+    assert 'late (Test "a" at' in error.message
+
+
 def test_what_fails_after_it_passed_has_failed() -> None:
     phase = {"kind": "phase", "id": "a", "when": "call", "last": True, "outcome": "passed"}
     assert read(phase, {**phase, "when": "teardown", "last": False, "outcome": "failed"}) == {"a": "error"}
