@@ -137,9 +137,9 @@ class Suite:
         if choice.ids or choice.failed:
             asked = choice.ids or [test.id for test in _red(last)]
             report = unanswered(report, asked, [test.id for test in last.tests] if last else [])
-        return self.conclude(
-            report, whole=not only and not choice.ref and report.status is not ReportStatus.ERROR, log=log
-        )
+        if choice.ref:
+            return self._elsewhere(report, choice.ref, log)
+        return self.conclude(report, whole=not only and report.status is not ReportStatus.ERROR, log=log)
 
     def environment(self) -> dict[str, str]:
         """What the tests' processes get of ours."""
@@ -271,6 +271,16 @@ class Suite:
         elif last:
             keep(self.state / "last.json", msgspec.json.encode(_updated(last, report)))
         return outcome
+
+    def _elsewhere(self, report: Report, ref: str, log: Path) -> Outcome:
+        """Of another revision: no word about the tree that is here, and so neither remembered nor compared."""
+        flaky = self._flaky(report, self._tree_of(ref)) if self.repo else []
+        return Outcome(report=report, targets=self.targets(), known=self.baseline(), flaky=flaky, log=str(log))
+
+    def _tree_of(self, ref: str) -> str:
+        """As `_tree` names it where nothing was changed."""
+        commit = text("rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}", cwd=self.repo)
+        return hashlib.sha256(commit.encode()).hexdigest()[:16]
 
     def _complete(self, report: Report) -> Report:
         """A file that once had results, and still holds tests, must have some again; until then it stays known."""

@@ -302,6 +302,16 @@ def test_a_test_that_fails_and_then_passes_on_the_same_tree_is_flaky_and_said_so
     assert report["tests"][0]["attempts"] == 2
 
 
+def test_what_passes_at_another_revision_is_not_flaky_and_is_not_remembered_of_this_one(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", {"test_it.py": GREEN, "pytest.ini": "[pytest]\n"})
+    lay(folder, {"test_it.py": GREEN.replace("== 1", "== 2")})
+    assert ratchet("test", cwd=folder).returncode == 1
+    before = ratchet("test", "--ref", "HEAD", cwd=folder)
+    assert (before.returncode, "flaky" in before.stdout) == (0, False)
+    again = ratchet("test", "--failed", cwd=folder)
+    assert "FAILED  1 failed" in again.stdout
+
+
 def test_known_failures_are_shown_and_no_longer_make_the_answer_no(tmp_path: Path) -> None:
     folder = make_repository(tmp_path / "it", SHOP)
     assert ratchet("test", "--save-baseline", cwd=folder).returncode == 0

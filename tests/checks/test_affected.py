@@ -90,6 +90,13 @@ def test_what_is_loaded_before_every_test_reaches_all_of_them(script: str, tmp_p
     assert reached(tmp_path, files, "lib/a.js") == []
 
 
+def test_what_the_script_does_not_name_is_not_run_though_it_lies_beside_the_tests(tmp_path: Path) -> None:
+    package = PACKAGE.replace('"mocha"}', '"mocha ./test/*.test.js"}')
+    uses = "require('../lib/cart')\n"
+    files = {"package.json": package, "lib/cart.js": "", "test/cart.test.js": uses, "test/server.js": uses}
+    assert reached(tmp_path, files, "lib/cart.js") == ["test/cart.test.js"]
+
+
 def test_a_change_that_no_test_imports_reaches_none(tmp_path: Path) -> None:
     files = {"package.json": PACKAGE, "lib/main.js": "", "lib/cart.js": "", "test/main.js": "require('../lib/main')\n"}
     assert reached(tmp_path, files, "lib/cart.js") is None

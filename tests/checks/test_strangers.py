@@ -53,6 +53,11 @@ def test_scripts_run_others_by_pattern_with_arguments_and_without_going_round() 
     assert plainly("mocha", test="run-s lint test:*", lint="xo", **{"test:unit": "mocha a"}) == ["mocha", "a"]
     assert plainly("jest", test="npm run unit -- --ci", unit="jest") == ["jest", "--ci"]
     assert plainly("tap", test="npm-run-posix-or-windows only", only="nyc tap 'test/*.js'") == ["tap", "test/*.js"]
+    assert plainly("uvu", test="CI=1 pnpm run /^test:/", unit="uvu a", **{"test:c": "c8 pnpm unit"}) == [
+        "env", "CI=1", "uvu", "a",
+    ]  # fmt: skip
+    assert plainly("jest", test="cross-env TZ=UTC npm run unit", unit="jest a") == ["env", "TZ=UTC", "jest", "a"]
+    assert plainly("mocha", test="c8 -r lcov npm run unit", unit="mocha a") == ["mocha", "a"]
     assert commands({"scripts": {"test": "yarn test"}}) == []
     assert commands({"scripts": {"test": "npm test --workspace=a"}}) == [["npm", "test", "--workspace=a"]]
 
@@ -127,6 +132,13 @@ def test_tests_run_on_what_was_built_now_or_not_at_all(
         errors,
     )
     assert bool(report.tests) == (not errors and status is ReportStatus.FAILED)
+
+
+def test_one_program_that_has_all_of_nodes_tests_is_run_as_the_script_does(tmp_path: Path) -> None:
+    script = {"test": "c8 npm run api", "api": "node --conditions development test/index.js"}
+    files = {"package.json": package(scripts=script), "test/index.js": "import './a.js'\n",
+             "test/a.js": "import test from 'node:test'\n"}  # fmt: skip
+    assert detect(lay(tmp_path, files))[0].command == ["node", "--conditions", "development", "--test", "test/index.js"]
 
 
 def test_a_runner_that_finds_no_files_has_no_tests(tmp_path: Path) -> None:
@@ -445,6 +457,16 @@ def test_an_error_after_all_of_jests_tests_is_told_as_what_it_is_and_twins_are_t
     (error,) = report.collection_errors
     assert (error.file, error.line, error.type, error.message) == ("a.test.js", 3, "TypeError", "b")
     assert statuses(report) == {"a.test.js::a": "passed", "a.test.js::a (2)": "passed"}
+
+
+def test_what_one_of_nodes_tests_left_behind_is_told_with_its_error(tmp_path: Path) -> None:
+    needs("node")
+    text = "const { it } = require('node:test');\n" + AROUND["late"]
+    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": "node --test"}), "a.test.js": text})
+    report = run(folder)
+    (error,) = report.collection_errors
+    assert (report.status, error.file, error.line, error.type) == (ReportStatus.FAILED, "a.test.js", 2, "TypeError")
+    assert 'late (Test "a" at' in error.message
 
 
 def test_what_fails_after_it_passed_has_failed() -> None:

@@ -41,8 +41,8 @@ def _of_target(project: Project, target: Target, changed: list[str]) -> list[Tes
     reached = _reached(project, inside)
     if _is_set_up_by(project, prefix, reached):
         return []
-    files = sorted(path for path in reached if _is_test_file(path, target))
-    own = [path.removeprefix(prefix) for path in files]
+    own = [path.removeprefix(prefix) for path in sorted(reached) if _is_test_file(path, target)]
+    own = _taken(own, target, [path.removeprefix(prefix) for path in project.inside(target.root)])
     return [TestResult(id=path, file=path, status=TestStatus.TODO) for path in own] or None
 
 
@@ -91,6 +91,19 @@ def _is_test_file(path: str, target: Target) -> bool:
         name = PurePosixPath(path).name
         return name.startswith("test_") or name.endswith("_test.py")
     return any(matches(path, glob) for glob in target.tests)
+
+
+def _taken(files: list[str], target: Target, every: list[str]) -> list[str]:
+    """Those that the command takes, if it names some: what else lies beside them may be no test."""
+    words = [word.removeprefix("./") for word in target.command[1:] if not word.startswith("-")]
+    named = [word for word in words if any(_is_meant(path, word) for path in every)]
+    if target.language != "javascript" or not any(_is_meant(path, word) for word in named for path in files):
+        return files
+    return [path for path in files if any(_is_meant(path, word) for word in named)]
+
+
+def _is_meant(path: str, word: str) -> bool:
+    return matches(path, word) or path.startswith(f"{word.rstrip('/')}/")
 
 
 def _reached(project: Project, changed: Iterable[str]) -> set[str]:

@@ -12,6 +12,9 @@ _TOKEN = re.compile(r"""(?P<end>&&|\|\||[;|&\n])|(?P<word>(?:\d?>&\d|'[^']*'|"(?
 _PIECE = re.compile(r"""'(?P<hard>[^']*)'|"(?P<soft>(?:\\.|[^"\\])*)"|\\(?P<one>.)|(?P<bare>[^'"\\]+)""")
 _SETTING = re.compile(r"[A-Za-z_]\w*=.*")
 _SEVERAL = {"run-s", "run-p", "npm-run-all", "npm-run-all2", "concurrently"}
+_MANAGERS = ("npm", "pnpm", "yarn", "bun")
+_MEASURES = {"c8", "nyc"}
+_WRAPPERS = {*_MEASURES, "cross-env", "env"}
 # These may name a runner among their words, and start none.
 _NO_RUNNERS = {
     "eslint", "tsc", "prettier", "xo", "standard", "semistandard", "biome", "oxlint", "tsd", "rimraf", "echo", "rm",
@@ -102,23 +105,45 @@ def _expanded(
     for number, words in enumerate(found, start=1):
         own = [*words, *more] if number == len(found) else words
         called = _called(own, scripts)
+        settings = _settings(own) if called else []
         for inner in [each for each in called if each not in seen]:
             seen.add(inner)
-            yield from _expanded(scripts, inner, own[own.index("--") + 1 :] if "--" in own else [], seen, matches)
+            rest = own[own.index("--") + 1 :] if "--" in own else []
+            yield from ([*settings, *leaf] for leaf in _expanded(scripts, inner, rest, seen, matches))
         if not called:
             yield own
 
 
+def _settings(words: list[str]) -> list[str]:
+    """Of a command that runs scripts those for all of them."""
+    at = next((n for n, word in enumerate(words) if word in _MANAGERS or word in _SEVERAL), 0)
+    return [word for word in words[:at] if _SETTING.fullmatch(word)]
+
+
+def _unwrapped(words: list[str]) -> list[str]:
+    """Without what stands before the program: settings, and wrappers that only measure."""
+    at = next((n for n, word in enumerate(words) if word in _MANAGERS), 0)
+    known = at and all(_SETTING.fullmatch(word) or word.startswith("-") for word in words[1:at])
+    wrapped = words[0] in _WRAPPERS or _SETTING.fullmatch(words[0])
+    return words[at:] if wrapped and (known or words[0] in _MEASURES) else words
+
+
 def _called(words: list[str], scripts: dict[str, str]) -> list[str]:
     """The scripts of this package that a command runs."""
+    words = _unwrapped(words)
     named = [word for word in words[1:] if not word.startswith("-") and word not in ("run", "run-script", "exec")]
     if words[0] in _SEVERAL or words[0].startswith("npm-run-"):
         wanted = [word.removeprefix("npm:") for word in named]
         return [name for pattern in wanted for name in scripts if fnmatch(name, pattern)]
-    if words[0] not in ("npm", "pnpm", "yarn", "bun") or words[1:2] == ["exec"] or words[:2] == ["bun", "test"]:
+    if words[0] not in _MANAGERS or words[1:2] == ["exec"] or words[:2] == ["bun", "test"]:
         return []
     elsewhere = any(word.startswith(("-w", "--workspace", "--prefix", "-C", "--filter", "-r")) for word in words[1:])
-    return [name for name in named[:1] if name in scripts] if not elsewhere else []
+    if elsewhere:
+        return []
+    pattern = re.fullmatch(r"/(.+)/", named[0]) if named else None
+    if pattern and words[0] == "pnpm":
+        return [name for name in scripts if re.search(pattern.group(1), name)]
+    return [name for name in named[:1] if name in scripts]
 
 
 def _split(script: str, matches: Matches) -> Iterator[list[str]]:

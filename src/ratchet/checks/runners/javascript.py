@@ -344,7 +344,18 @@ class Node(Script):
 
     def command(self, project: Project, root: str) -> list[str]:
         words = super().command(project, root)
-        return words if "--test" in words else ["node", "--test"]
+        return words if "--test" in words else self._program(project, root) or ["node", "--test"]
+
+    def _program(self, project: Project, root: str) -> list[str]:
+        """A script may start the one file that has all the tests, without a word that they are tests."""
+        for words in commands(project.json(*under(root, "package.json"))):
+            at = start_of(words, self.programs)
+            given = words[at + 1 :] if at is not None else []
+            files = [word for word in given if word not in options_only(given, self.valued)]
+            if at is not None and files and _leads_to(project, under(root, files[0].removeprefix("./"))[0]):
+                own = plain(words, at)
+                return [*own[: own.index(files[0])], "--test", files[0]]
+        return []
 
     def launch(self, target: Target, session: Session) -> list[Step]:
         program, given = self.parts(target, session)
@@ -367,6 +378,15 @@ class Node(Script):
         at = target.command.index("--test") + 1
         options = options_only(target.command[at:], self.valued)
         return [*target.command[:at], f"--test-name-pattern={escaped(test.name)}", *options, test.file]
+
+
+def _leads_to(project: Project, path: str) -> bool:
+    """Whether a program, or a file that it imports, has tests of node's."""
+    from ratchet.checks.imports import imports  # noqa: PLC0415 — many patterns, seldom needed
+
+    places = [path, f"{path}.js", f"{path}/index.js"]
+    files = [each for place in places if place in project.known for each in (place, *imports(project, place))]
+    return any(re.search(r"""["']node:test["']""", project.text(file)) for file in files)
 
 
 def _to_be_named(test: TestResult, folder: Path) -> list[str]:

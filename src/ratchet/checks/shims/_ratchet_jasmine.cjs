@@ -20,7 +20,7 @@ function failure(found) {
   const thrown = /^([A-Z]\w*(?:Error|Exception)): /.exec(message);
   return {
     type: thrown?.[1] ?? (found.matcherName ? 'AssertionError' : 'Error'),
-    message,
+    message: thrown ? message.slice(thrown[0].length) : message,
     frames: frames(found.stack),
     ...(compared ? { actual: compared[1], expected: compared[3], operator: compared[2] ? '!=' : '==' } : {}),
   };

@@ -4,6 +4,8 @@ const { say, clip, relative, failure, start, end } = createRequire(import.meta.u
 
 const path = []; // the names of the tests and suites around the one that is told, by nesting
 const stderr = new Map();
+const left = []; // errors of what tests left behind when they had ended, of which no event says more than a sentence
+const LEFT = /^\w+: (Test "(?:.*)"(?: at (.+?):(\d+):\d+)? generated asynchronous activity after the test ended)\. .*?created the error "(?:(\w+): )?(.*)" and would/s;
 
 function idOf(data, names) {
   return `${relative(data.file)}::${names.join(' > ')}`;
@@ -42,8 +44,16 @@ function isFile(data) {
   return data.nesting === 0 && (data.file === undefined || name === relative(data.file)) && /\.[cm]?[jt]sx?$/.test(name);
 }
 
+function leftBehind(message) {
+  const [found, how, file, line, type, said] = LEFT.exec(message) ?? [];
+  if (found) left.push({ file: relative(file ?? ''), line: Number(line ?? 0), type: type ?? 'Error', message: clip(`${said} (${how})`) });
+}
+
 function broken(data) {
   const file = relative(data.name);
+  const late = left.filter((each) => !each.file || each.file === file);
+  for (const each of late) say({ kind: 'broken', tool: 'node', ...each, file });
+  if (late.length) return;
   const said = (stderr.get(file) ?? []).join('');
   const message = /^(?:[A-Za-z]*Error[^\n]*|.*? is not defined)$/m.exec(said)?.[0] ?? '';
   const place = /^(?:file:\/\/)?(\/[^\n:]+|[A-Za-z]:[^\n:]+):(\d+)$/m.exec(said);
@@ -63,6 +73,8 @@ export default async function* reporter(source) {
       if (type === 'test:start') {
         path.length = data.nesting;
         path[data.nesting] = data.name;
+      } else if (type === 'test:diagnostic') {
+        leftBehind(data.message);
       } else if (type === 'test:stderr') {
         const file = relative(data.file);
         stderr.set(file, [...(stderr.get(file) ?? []).slice(-200), data.message]);
