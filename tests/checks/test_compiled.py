@@ -209,3 +209,39 @@ def test_a_virtual_machine_that_leaves_in_the_midst_of_its_tests_is_a_crash_that
     )
     assert [(part.ended, part.running) for part in died(said * 2)] == [(False, ["x.CalcTest"])]
     assert died("[ERROR] There are test failures.\n") == []
+
+
+MAKEFILE = """TESTS = one two.sh three.tap
+check:
+\t@echo "make[1]: Entering directory '$(CURDIR)'"
+\t@for name in $(TESTS); do case $$name in \\
+\tone) echo "PASS: one" ;; \\
+\ttwo.sh) echo "a.c:3: expected 3, got 2" > two.log; echo "FAIL: two.sh" ;; \\
+\tthree.tap) echo "XFAIL: three.tap 1 - a"; echo "XPASS: three.tap 2 - b" ;; esac; done
+\t@echo "# TOTAL: $(or $(N),4)"
+\t@exit 1
+"""
+
+
+def test_what_automakes_check_says_is_read_and_one_test_is_made_alone(tmp_path: Path) -> None:
+    files = {"configure.ac": "", "Makefile.am": "check_PROGRAMS = one\nTESTS = one two.sh\n", "Makefile": MAKEFILE}
+    folder = lay(tmp_path / "it", files)
+    report = run(folder)
+    assert (report.runner, report.status) == ("automake", ReportStatus.FAILED)
+    assert statuses(report) == {
+        "one": "passed",
+        "two.sh": "failed",
+        "three.tap 1 - a": "xfailed",
+        "three.tap 2 - b": "failed",
+    }
+    assert red(report)["two.sh"] == ("a.c", 3, "3", "2")
+    assert statuses(run(folder, only=chosen(report, "two.sh"), MAKEFLAGS="N=1")) == {"two.sh": "failed"}
+    (folder / "Makefile").unlink()
+    unmade = run(folder)
+    assert unmade.status is ReportStatus.ERROR
+    assert "autoreconf -i && ./configure" in unmade.notes[0]
+
+
+def test_a_makefiles_check_is_run_where_it_has_no_test(tmp_path: Path) -> None:
+    assert detect(lay(tmp_path / "a", {"Makefile": "check:\n\ttrue\n"}))[0].command == ["make", "check"]
+    assert detect(lay(tmp_path / "b", {"Makefile": "check: a\ntest:\n\ttrue\n"}))[0].command == ["make", "test"]
