@@ -8,6 +8,7 @@ import pytest
 
 from ratchet.checks.detect import detect
 from ratchet.checks.registry import runner
+from ratchet.checks.runners.jvm import died
 from ratchet.core.report import ReportStatus, TestResult, TestStatus
 from tests.checks.support import chosen, needs, red, run, statuses
 from tests.checks.test_detect import lay
@@ -179,3 +180,68 @@ def test_what_ctest_and_googletest_say_of_one_test_is_joined_and_nothing_is_lost
     line = runner("ctest").again(detect(folder)[0], chosen(report, "Whole.Bad")["ctest"][0])[-1]
     one = "env GTEST_FILTER=Whole.Bad ctest --test-dir build -R '^all\\.of\\.it$' --output-on-failure"
     assert line == f"cmake -S . -B build && cmake --build build && {one}"
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "words"),
+    [
+        ("x.CalcTest#adds", "adds", "x.CalcTest#adds"),
+        ("x.CalcTest#adds", "", "x.CalcTest#adds"),
+        ("x.CalcTest$Inner#deep", "deep", "x.CalcTest$Inner#deep"),
+        ("x.CalcTest#small{int}[3]", "small{int}[3]", "x.CalcTest#small"),
+        ("x.CalcTest#small(int)[3]", "", "x.CalcTest#small"),
+        ("x.BeforeTest#x.BeforeTest", "x.BeforeTest", "x.BeforeTest"),
+        ("x.BeforeTest", "", "x.BeforeTest"),
+    ],
+)
+def test_javas_tests_are_asked_for_as_their_runners_can_be(name: str, method: str, words: str, tmp_path: Path) -> None:
+    folder = lay(tmp_path, {"pom.xml": "<project/>", "build.gradle": "", "src/test/java/ATest.java": ""})
+    targets = {target.runner: target for target in detect(folder)}
+    test = TestResult(id=name, name=method, suite=["x.CalcTest"] if method else [], status=TestStatus.FAILED)
+    assert f"-Dtest={words}" in runner("maven").again(targets["maven"], test)
+    assert runner("gradle").again(targets["gradle"], test)[-2:] == ["--tests", words.replace("#", ".")]
+
+
+def test_a_virtual_machine_that_leaves_in_the_midst_of_its_tests_is_a_crash_that_names_the_class() -> None:
+    said = (
+        "[ERROR] The forked VM terminated without properly saying goodbye. VM crash or System.exit called?\n"
+        "[ERROR] Process Exit Code: 0\n[ERROR] Crashed tests:\n[ERROR] x.CalcTest\n[ERROR] \tat org.A.b(C:1)\n"
+    )
+    assert [(part.ended, part.running) for part in died(said * 2)] == [(False, ["x.CalcTest"])]
+    assert died("[ERROR] There are test failures.\n") == []
+
+
+MAKEFILE = """TESTS = one two.sh three.tap
+check:
+\t@echo "make[1]: Entering directory '$(CURDIR)'"
+\t@for name in $(TESTS); do case $$name in \\
+\tone) echo "PASS: one" ;; \\
+\ttwo.sh) echo "a.c:3: expected 3, got 2" > two.log; echo "FAIL: two.sh" ;; \\
+\tthree.tap) echo "XFAIL: three.tap 1 - a"; echo "XPASS: three.tap 2 - b" ;; esac; done
+\t@echo "# TOTAL: $(or $(N),4)"
+\t@exit 1
+"""
+
+
+def test_what_automakes_check_says_is_read_and_one_test_is_made_alone(tmp_path: Path) -> None:
+    files = {"configure.ac": "", "Makefile.am": "check_PROGRAMS = one\nTESTS = one two.sh\n", "Makefile": MAKEFILE}
+    folder = lay(tmp_path / "it", files)
+    report = run(folder)
+    assert (report.runner, report.status) == ("automake", ReportStatus.FAILED)
+    assert statuses(report) == {
+        "one": "passed",
+        "two.sh": "failed",
+        "three.tap 1 - a": "xfailed",
+        "three.tap 2 - b": "failed",
+    }
+    assert red(report)["two.sh"] == ("a.c", 3, "3", "2")
+    assert statuses(run(folder, only=chosen(report, "two.sh"), MAKEFLAGS="N=1")) == {"two.sh": "failed"}
+    (folder / "Makefile").unlink()
+    unmade = run(folder)
+    assert unmade.status is ReportStatus.ERROR
+    assert "autoreconf -i && ./configure" in unmade.notes[0]
+
+
+def test_a_makefiles_check_is_run_where_it_has_no_test(tmp_path: Path) -> None:
+    assert detect(lay(tmp_path / "a", {"Makefile": "check:\n\ttrue\n"}))[0].command == ["make", "check"]
+    assert detect(lay(tmp_path / "b", {"Makefile": "check: a\ntest:\n\ttrue\n"}))[0].command == ["make", "test"]

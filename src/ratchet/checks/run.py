@@ -301,6 +301,7 @@ _ABSENT = re.compile(
     r"|error: failed to get `.+` as a dependency of .*|error: no matching package (?:named )?.* found"
     r"|\S*: no required module provides package .*|go: .*: dial tcp: lookup .*"
     r"|\[ERROR\] .*(?:Could not resolve dependencies|could not be resolved|Could not transfer artifact).*"
+    r"|make: \*\*\* No rule to make target 'check'.*"
     r"|> Could not resolve all (?:files|artifacts|dependencies) .*"
     r")$"
 )

@@ -22,12 +22,13 @@ class AnyCommand(Usual):
     def detect(self, project: Project) -> Iterator[Target]:
         for names, command, pattern in (
             (("GNUmakefile", "makefile", "Makefile"), ["make", "test"], r"(?m)^test\s*:"),
+            (("GNUmakefile", "makefile", "Makefile"), ["make", "check"], r"(?m)^check\s*:"),
             (("justfile", "Justfile", ".justfile"), ["just", "test"], r"(?m)^test\b.*:"),
             (("Rakefile", "rakefile"), ["rake", "test"], r"(?m)^\s*(?:task :test|Rake::TestTask)"),
         ):
             path = next(filter(project.has, names), "")
             if path and re.search(pattern, project.text(path)):
-                yield self._target(root_of(path), command, f"{path} has a target called test")
+                yield self._target(root_of(path), command, f"{path} has a target called {command[1]}")
         for path in project.named("**/package.json"):
             scripts = project.json(path).get("scripts")
             script = scripts.get("test", "") if isinstance(scripts, dict) else ""

@@ -60,9 +60,26 @@ class _Jvm(Usual):
                 errors = compiler(stream).compile_errors
             if errors:
                 parts.append(Parsed(compile_errors=errors, ended=True))
+            with end_of(results) as stream:
+                parts += died(stream.read().decode(errors="replace"))
         parsed = joined(parts) if parts else Parsed(ended=not results.exit_code)
         parsed.ended = parsed.ended and not results.stopped
         return parsed
+
+
+_DIED = re.compile(
+    r"The forked VM terminated without|Process 'Gradle Test Executor \d+' finished with non-zero exit value"
+    r"|Could not complete execution for Gradle Test Executor"
+)
+_CRASHED = re.compile(r"(?m)^\[ERROR\] Crashed tests:\s*\n((?:\[ERROR\] [\w.$]+[ \t]*\r?\n)+)")
+
+
+def died(said: str) -> list[Parsed]:
+    """A virtual machine that left in the midst of its tests leaves no file of them: only this tells what is missing."""
+    if not _DIED.search(said):
+        return []
+    named = [name for rows in _CRASHED.findall(said) for name in re.findall(r"(?m)^\[ERROR\] ([\w.$]+)", rows)]
+    return [Parsed(ended=False, running=list(dict.fromkeys(named)))]
 
 
 def _is_test(path: str) -> bool:
@@ -78,15 +95,31 @@ class Maven(_Jvm):
     options = ("-B", "-fae", "-DtrimStackTrace=false", "-Dsurefire.rerunFailingTestsCount=0")
 
     def chosen(self, tests: list[TestResult]) -> list[str]:
-        names = ",".join(f"{_class(test)}#{test.name}" for test in tests)
-        return [f"-Dtest={names}", "-DfailIfNoTests=false"] if tests else []
+        names = ",".join(dict.fromkeys(_joined(test, "#") for test in tests))
+        # The modules that have none of them are not to fail for it; the second is how newer versions call it.
+        none = ["-DfailIfNoTests=false", "-Dsurefire.failIfNoSpecifiedTests=false"]
+        return [f"-Dtest={names}", *none] if tests else []
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return [*target.command, f"-Dtest={_class(test)}#{test.name}"]
+        return [*target.command, *self.chosen([test])]
+
+
+def _joined(test: TestResult, sign: str) -> str:
+    """The class and the method; of a method with parameters, which cannot be asked for by them, all its tests.
+
+    What failed before or after a class's tests is under the class's own name: then all of them.
+    """
+    group = _class(test)
+    name = test.name or (re.split(r"::|#", test.id)[1:] or [""])[0]
+    method = re.match(r"[\w$]*", name)
+    whole = name in (group, group.rpartition(".")[2]) or not method or not method[0]
+    return group if whole or not method else f"{group}{sign}{method[0]}"
 
 
 def _class(test: TestResult) -> str:
-    return test.suite[-1] if test.suite else re.split(r"::|#", test.id)[0]
+    """A class inside another is in the id only."""
+    named = re.split(r"::|#", test.id)
+    return named[0] if len(named) > 1 else test.suite[-1] if test.suite else named[0]
 
 
 class Gradle(_Jvm):
@@ -105,10 +138,10 @@ class Gradle(_Jvm):
         return [Step(argv=[step.argv[0], "-I", str(script), *step.argv[1:]])]
 
     def chosen(self, tests: list[TestResult]) -> list[str]:
-        return [word for test in tests for word in ("--tests", f"{_class(test)}.{test.name}")]
+        return [word for test in tests for word in ("--tests", _joined(test, "."))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return [*target.command, "--tests", f"{_class(test)}.{test.name}"]
+        return [*target.command, *self.chosen([test])]
 
 
 class Sbt(_Jvm):

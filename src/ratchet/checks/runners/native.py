@@ -17,10 +17,11 @@ from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.formats.text import lines
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import Usual, compiler, end_of, joined, junit, parser, read
+from ratchet.checks.runners import Usual, compiler, end_of, joined, junit, parser, read, read_log
 from ratchet.core.report import RED, Failure, TestResult, TestStatus
 
 _gtest_json = parser("gtest_json")
+_automake = parser("automake")
 
 _PASSED_BYTES = "300000"  # of the output of those that pass, as much as of those that fail
 _SOURCE = "ratchet-source"  # in a build of ours: the folder it is of
@@ -162,6 +163,82 @@ class Meson(_Native):
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         return ["sh", "-c", " && ".join([*self.setup, shlex.join(["meson", "test", "-C", "build", _meson_name(test)])])]
+
+
+class Automake(Usual):
+    """`make check` as Automake makes it: its lines on the console, and a log for each test beside it."""
+
+    name = "automake"
+    family = "native"
+    covers_below = True
+    setup = ("autoreconf -i", "./configure")
+
+    def detect(self, project: Project) -> Iterator[Target]:
+        for path in project.named("**/configure.ac"):
+            root = root_of(path)
+            made = [name for name in project.named("**/Makefile.am") if name in project.inside(root)]
+            if said := next((name for name in made if _TESTS_OF_MAKE.search(project.text(name))), ""):
+                yield Target(
+                    runner=self.name,
+                    command=["make", "check"],
+                    root=root,
+                    language="c",
+                    tests=under(root, *_TESTS),
+                    sources=under(root, *_SOURCES),
+                    protected=[],
+                    setup=list(self.setup),
+                    why=f"{said} has tests",
+                    strength=Strength.PATTERN,  # where there is CMake or meson too, they say more
+                )
+
+    def recognises(self, words: list[str]) -> bool:
+        return False  # whose `make check` it is cannot be seen
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        if not session.only:
+            return [Step(argv=[*target.command, "-k"])]
+        places: dict[str, list[str]] = {}
+        for test in session.only:
+            folder, name = _script(test)
+            places.setdefault(folder, []).append(name)
+        return [
+            Step(argv=[*target.command, "-k", "-C", folder, f"TESTS={' '.join(dict.fromkeys(names))}"])
+            for folder, names in places.items()
+        ]
+
+    def parse(self, results: Results) -> Parsed:
+        parsed = read_log(results, _automake)
+        top = f"{results.folder}{os.sep}"
+        parsed.tests = [_logged(test, top) for test in parsed.tests]
+        return parsed
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        folder, name = _script(test)
+        return [*target.command, *(["-C", folder] if folder != "." else []), f"TESTS={name}"]
+
+
+_TESTS_OF_MAKE = re.compile(r"(?m)^(?:dist_|nodist_)?(?:check_)?(?:TESTS|SCRIPTS_TESTS)\s*\+?=")
+
+
+def _script(test: TestResult) -> tuple[str, str]:
+    """The folder and the script of a test; points of one in TAP have a number and a name behind it."""
+    folder, _, name = test.id.partition(" ")[0].rpartition("/")
+    return folder or ".", name
+
+
+def _logged(test: TestResult, top: str) -> TestResult:
+    """With what its log says of a failure, and named from the project."""
+    folder = "".join(test.suite)
+    name = test.id.removeprefix(top)
+    if not test.failure:
+        return msgspec.structs.replace(test, id=name, suite=[])
+    from ratchet.checks.formats import recover  # noqa: PLC0415 — many patterns, seldom needed
+
+    script = Path(folder, test.name.partition(" ")[0])
+    logs = [script.with_suffix(".log"), script.with_name(f"{script.name}.log")]
+    said = next((path.read_text("utf-8", "replace") for path in logs if path.is_file()), "")[-20_000:]
+    failure = recover.sanitizer(said) or recover.failure(said or test.failure.message)
+    return msgspec.structs.replace(test, id=name, suite=[], failure=failure, file=failure.file, stdout=said[-8000:])
 
 
 def _explained(test: TestResult, how: str) -> TestResult:
