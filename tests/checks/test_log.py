@@ -102,7 +102,7 @@ def of_github(text: str, before: str, end: str) -> bytes:
 @pytest.mark.parametrize(
     ("text", "red"),
     [
-        (GO, ["TestNeg"]),
+        (GO, ["example.com/calc.TestNeg"]),
         (JEST, ["calc \u203a negates", "calc \u203a subtracts"]),
         (CARGO, ["tests::negates"]),
         (PYTEST, ["tests/test_calc.py::test_neg", "tests/test_more.py::test_db"]),

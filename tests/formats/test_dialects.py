@@ -567,3 +567,39 @@ def test_of_allures_attempts_the_last_counts_wherever_it_stands_in_the_stream() 
 def test_what_allure_does_not_call_passed_failed_or_skipped_is_an_error(status: str) -> None:
     (test,) = read(allure_json.parse, attempt(1, status, statusDetails={"message": "why"})).tests
     assert (test.status, test.failure and test.failure.message) == (TestStatus.ERROR, "why")
+
+
+def test_a_message_that_speaks_of_a_build_is_still_a_tests() -> None:
+    document = """<testsuite name="s"><testcase classname="a.B" name="c"><failure message="No such element
+Build info: version: '4.1'">x</failure></testcase><testcase classname="p" name="[build failed]">
+<failure message="Failed"/></testcase></testsuite>"""
+    parsed = read(junit.parse, document)
+    assert [test.name for test in parsed.tests] == ["c"] and len(parsed.collection_errors) == 1
+
+
+def test_a_case_that_failed_and_broke_and_was_skipped_is_an_error() -> None:
+    document = '<testsuite><testcase name="a"><skipped/><failure/><error message="m"/></testcase></testsuite>'
+    assert [test.status for test in read(junit.parse, document).tests] == [TestStatus.ERROR]
+
+
+def test_diagnostics_that_break_off_swallow_no_test() -> None:
+    document = (
+        "not ok 1 - a\n  ---\n  message: no\n this is no yaml\nok 2 - b\nnot ok 3 - c\n  ---\n  k: v\nok 4\n1..4\n"
+    )
+    assert [test.id for test in read(tap.parse, document).tests] == ["a", "b", "c", "#4"]
+
+
+def test_a_word_that_begins_like_a_point_is_none() -> None:
+    assert [test.id for test in read(tap.parse, "ok 1 - a\n  ok:\n    - b\nokay\nok 2\n1..2\n").tests] == ["a", "#2"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "not ok 1 - a\n  ---\n  k: v\n  ...\n{\n    not ok 1 - b\n    1..1\n}\nok 2 - c\n1..2\n",
+        "not ok 1 - a { # time=3ms\n    not ok 1 - b\n    1..1\n}\nok 2 - c\n1..2\n",
+        "not ok 1 - a {\n    not ok 1 - b\n    1..1\nok 2 - c\n1..2\n",
+    ],
+)
+def test_a_subtest_in_braces_is_no_test_of_its_own(document: str) -> None:
+    assert [test.id for test in read(tap.parse, document).tests] == ["a > b", "c"]

@@ -26,8 +26,8 @@ _DOCUMENTS = (
     "doctest_xml", "dotnet_xml", "cpp_xml", "cucumber_json", "ctrf_json", "allure_json",
 )  # fmt: skip
 _FORMATS = (
-    *_DOCUMENTS, "tap", "go_json", "cargo", "dart_json", "teamcity", "minitest", "exunit", "gleam", "zig", "nim",
-    "cucumber_messages",
+    *_DOCUMENTS, "tap", "go_json", "go_text", "cargo", "dart_json", "teamcity", "minitest", "exunit", "gleam", "zig",
+    "nim", "cucumber_messages",
 )  # fmt: skip
 # What CI systems put before every line.
 _STAMP = re.compile(

@@ -33,7 +33,8 @@ def status_of(case: dict[str, str], children: list[Child]) -> TestStatus:
         if BAD.isdisjoint(names):
             return _skipped(skipped)
         # Catch2 marks what may fail; a test that was skipped for any other reason cannot have failed.
-        return TestStatus.XFAILED if "mayfail" in skipped.get("message", "") else TestStatus.FAILED
+        if "mayfail" in skipped.get("message", ""):
+            return TestStatus.XFAILED
     if "error" in names:
         return TestStatus.ERROR
     return TestStatus.FAILED if "failure" in names else by_words(case.get("status", ""), case.get("result", ""))
@@ -158,8 +159,13 @@ def _from_output(output: str) -> Failure:
     )
 
 
+_UNBUILT = {"build error", "build failed", "[build failed]", "setup failed", "[setup failed]"}
+
+
 def is_build(case: dict[str, str], bad: Child) -> bool:
-    return "build" in bad.attributes.get("message", "").lower() or "build failed" in case.get("name", "").lower()
+    """By all that is said, not by a word in it: every message of a browser's driver tells of its build."""
+    words = bad.attributes.get("message", ""), case.get("name", "")
+    return not _UNBUILT.isdisjoint(word.strip().lower() for word in words)
 
 
 def broken_of(writer: str, case: dict[str, str], bad: Child) -> Diagnostic | None:
