@@ -131,3 +131,17 @@ def test_what_a_test_printed_into_a_document_is_not_taken_for_another_runners_lo
 @given(st.binary(max_size=500))
 def test_any_bytes_can_be_read(content: bytes) -> None:
     assert read_log(content).status in (ReportStatus.UNKNOWN, ReportStatus.FAILED, ReportStatus.PASSED)
+
+
+@pytest.mark.parametrize(
+    ("document", "status", "tests"),
+    [
+        ('<testsuites tests="0"><testsuite name="a" tests="0"/></testsuites>', ReportStatus.NO_TESTS, 0),
+        ('<testsuite name="a" tests="6" failures="1" skipped="2"/>', ReportStatus.FAILED, 6),
+        ('<testsuite name="a" tests="2" failures="1"><testcase name="b"/></testsuite>', ReportStatus.INCONSISTENT, 1),
+        ("<project/>", ReportStatus.UNKNOWN, 0),
+    ],
+)
+def test_a_document_without_cases_says_no_more_than_it_counts(document: str, status: ReportStatus, tests: int) -> None:
+    report = read_log(document.encode())
+    assert (report.status, report.totals.tests) == (status, tests)

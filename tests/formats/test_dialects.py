@@ -25,6 +25,7 @@ from ratchet.checks.formats import (
     mocha_json,
     nim,
     playwright_json,
+    rspec_json,
     tap,
     trx,
     unknown,
@@ -603,3 +604,40 @@ def test_a_word_that_begins_like_a_point_is_none() -> None:
 )
 def test_a_subtest_in_braces_is_no_test_of_its_own(document: str) -> None:
     assert [test.id for test in read(tap.parse, document).tests] == ["a > b", "c"]
+
+
+def test_an_error_in_the_suite_itself_is_a_file_that_was_not_loaded() -> None:
+    document = """<testsuite name="a.BTest" tests="1" errors="1"><properties/>
+<error message="a/C" type="java.lang.NoClassDefFoundError">java.lang.NoClassDefFoundError: a/C</error></testsuite>"""
+    (error,) = read(junit.parse, document).collection_errors
+    assert (error.file, error.type) == ("a.BTest", "java.lang.NoClassDefFoundError")
+
+
+def test_a_rust_doc_test_on_windows_has_a_name_that_is_no_json() -> None:
+    rows = [
+        '{ "type": "suite", "event": "started", "test_count": 2 }',
+        '{ "type": "test", "name": "src\\lib.rs - a (line 3)", "event": "ok" }',
+        '{ "type": "test", "name": "src\\\\new.rs - b (line 4)", "event": "ignored" }',
+        '{ "type": "suite", "event": "ok", "passed": 1, "failed": 0, "ignored": 1 }',
+    ]
+    parsed = read(cargo.parse, "\n".join(rows))
+    assert [test.id for test in parsed.tests] == ["src\\lib.rs - a (line 3)", "src\\new.rs - b (line 4)"]
+    assert not parsed.notes
+
+
+def test_errors_outside_of_rspecs_examples_are_told_even_if_they_are_only_counted() -> None:
+    document = {"examples": [], "summary": {"example_count": 0, "errors_outside_of_examples_count": 2}}
+    assert [error.message for error in read(rspec_json.parse, json.dumps(document)).collection_errors] == [
+        "2 errors occurred outside of examples"
+    ]
+
+
+@pytest.mark.parametrize("element", ["UnitTestResult", "TestResultAggregation", "GenericTestResult"])
+def test_a_trx_has_an_element_for_each_kind_of_test(element: str) -> None:
+    document = f'<TestRun><Results><{element} testName="a" outcome="Failed"/></Results></TestRun>'
+    assert [(test.id, test.status) for test in read(trx.parse, document).tests] == [("a", TestStatus.FAILED)]
+
+
+def test_cppunit_may_have_a_list_of_those_that_were_skipped() -> None:
+    document = "<TestRun><SkippedTests><Test id='1'><Name>A::b</Name></Test></SkippedTests></TestRun>"
+    assert [(test.id, test.status) for test in read(cpp_xml.parse, document).tests] == [("A::b", TestStatus.SKIPPED)]

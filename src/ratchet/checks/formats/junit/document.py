@@ -76,7 +76,7 @@ class Document:
             if self.case is not None and len(self.around) < _DEPTH:
                 self.around.append((self.case, self.children, self.telling))
             self.case, self.telling, self.children = attributes, False, []
-        elif name in _CHILD and self.case is not None:
+        elif name in _CHILD and (self.case is not None or (name in verdicts.BAD and self.open)):
             self.child = Hearing(name, attributes)
             self.telling = self.telling or not name.startswith("system-")
             self.reader.listen()
@@ -101,8 +101,12 @@ class Document:
                 self.case, self.children, self.telling = self.around.pop()
         elif self.child is not None and name == self.child.name:
             self.reader.listen(False)
-            self.children.append(self.child.heard())
-            self.child = None
+            heard, self.child = self.child.heard(), None
+            if self.case is not None:
+                self.children.append(heard)
+            else:
+                # Ant tells of a class that could not even be loaded in the suite itself.
+                self.broken.append(verdicts.load_error("".join(self.path[-1:]), heard, "junit"))
         elif name in _SUITE:
             self._close(name)
 

@@ -172,19 +172,19 @@ def broken_of(writer: str, case: dict[str, str], bad: Child) -> Diagnostic | Non
     """A file that could not be loaded, which several writers dress up as a test."""
     name, group = case.get("name", ""), case.get("classname", "")
     if writer == "pytest" and plain(bad.attributes.get("message", "")) == "collection failure":
-        return _load_error(writers.pytest_id("", name.replace(".", "/"), "") + ".py", bad, "pytest")
+        return load_error(writers.pytest_id("", name.replace(".", "/"), "") + ".py", bad, "pytest")
     if writer == "vitest" and name == group:
-        return _load_error(name, bad, "vitest")
+        return load_error(name, bad, "vitest")
     if group == "Test suite failed to run":
-        return _load_error(name, bad, "jest")
+        return load_error(name, bad, "jest")
     if group == "unittest.loader._FailedTest":
-        return _load_error(name.replace(".", "/") + ".py", bad, "unittest")
+        return load_error(name.replace(".", "/") + ".py", bad, "unittest")
     if writer == "node" and re.search(r"\.[cm]?[jt]sx?$", name) and ("/" in name or "\\" in name):
-        return _load_error(name, bad, "node")
-    return _load_error(group or name, bad, "go") if is_build(case, bad) else None
+        return load_error(name, bad, "node")
+    return load_error(group or name, bad, "go") if is_build(case, bad) else None
 
 
-def _load_error(file: str, bad: Child, tool: str) -> Diagnostic:
+def load_error(file: str, bad: Child, tool: str) -> Diagnostic:
     text = bad.whole()
     found = next((d for d in compiler.diagnostics(text) if d.line), None)
     known = recover.failure(text)
@@ -192,7 +192,7 @@ def _load_error(file: str, bad: Child, tool: str) -> Diagnostic:
         file=file or (found.file if found else ""),
         line=found.line if found else (known.line if known.file.endswith(file.rpartition("/")[2]) else 0),
         column=found.column if found else 0,
-        type=found.type if found and found.type else known.type,
+        type=found.type if found and found.type else known.type or _type(bad.attributes.get("type", "")),
         message=found.message if found and found.type else clip(_before_stack(text.strip()), 4000),
         tool=tool,
     )
