@@ -641,3 +641,24 @@ def test_a_trx_has_an_element_for_each_kind_of_test(element: str) -> None:
 def test_cppunit_may_have_a_list_of_those_that_were_skipped() -> None:
     document = "<TestRun><SkippedTests><Test id='1'><Name>A::b</Name></Test></SkippedTests></TestRun>"
     assert [(test.id, test.status) for test in read(cpp_xml.parse, document).tests] == [("A::b", TestStatus.SKIPPED)]
+
+
+def test_playwright_says_why_below_the_title_of_the_test() -> None:
+    document = """<testsuite><testcase name="opens" classname="a.spec.ts"><failure message="a.spec.ts:3:5 opens">
+  [chromium] \u203a a.spec.ts:3:5 \u203a opens ─────
+
+    Test timeout of 1ms exceeded.
+
+      2 | test("opens")
+    &gt; 3 |   await page.goto("/")
+        at /project/a.spec.ts:3:14</failure></testcase></testsuite>"""
+    found = only_failure(document)
+    assert (found.message, found.file, found.line) == ("Test timeout of 1ms exceeded.", "/project/a.spec.ts", 3)
+
+
+def test_xunit_writes_the_end_of_a_line_as_two_characters() -> None:
+    message = r"Assert.Equal() Failure\r\nExpected: 4\r\nActual:   5"
+    document = f"""<assemblies><assembly name="a"><collection><test name="A.b" type="A" method="b" result="Fail">
+<failure><message>{message}</message></failure></test></collection></assembly></assemblies>"""
+    (test,) = read(dotnet_xml.parse, document).tests
+    assert test.failure and (test.failure.expected, test.failure.actual) == ("4", "5")

@@ -13,6 +13,7 @@ from ratchet.checks.formats import compiler, recover, yamlish
 from ratchet.checks.formats.recover import stacks, values
 from ratchet.checks.formats.recover.needles import rarest
 from ratchet.checks.formats.text import Ends, Tail, clip, lines, plain
+from ratchet.core.report import wanted
 
 VALUES = [
     ("junit 4", "expected:<4> but was:<5>", "4", "5"),
@@ -65,6 +66,21 @@ VALUES = [
     ("gomega", "Expected\n    <int>: 5\nto equal\n    <int>: 4", "4", "5"),
     ("mocha", "AssertionError: no\n\n      + expected - actual\n\n      -5\n      +4\n", "4", "5"),
     ("unity", "Expected 4 Was 5", "4", "5"),
+    ("nunit in one line", "Expected failure   Expected: 4   But was:  5", "4", "5"),
+    ("assertj size", "Expected size:<4> but was:<5> in:\n<[1]>", "4", "5"),
+    ("mbunit", "Equal assertion failed: [[4]]!=[[5]]", "4", "5"),
+    ("rspec truth", "expected true\n     got false", "true", "false"),
+    (
+        "rspec mock",
+        "expected: 4 times with any arguments\n    received: 5 times",
+        "4 times with any arguments",
+        "5 times",
+    ),
+    ("node negative", "Expected values to be strictly equal:\n\n-5 !== 4\n", "4", "-5"),
+    ("xctest twice escaped", "XCTAssertEqual failed: (&quot;5&quot;) is not equal to (&quot;4&quot;)", "4", "5"),
+    ("jest lines", 'Expected pattern: /4/\nReceived string:  "a\n b\n"\n\n    at x', "/4/", '"a\n b\n"'),
+    ("with a comma", "expected 4, but it was 5", "4", "5"),
+    ("result", "Expected : 4 , Result : 5", "4", "5"),
     ("busted", "Expected objects to be equal.\nPassed in:\n(number) 5\nExpected:\n(number) 4", "4", "5"),
 ]
 
@@ -85,6 +101,8 @@ def test_expected_and_actual_are_found_in_the_words_of(text: str, expected: str,
         "a > b",
         "assert ready",
         "to be or not",
+        "Expected example to fail since it is pending, but it passed.",
+        "Expected element to be visible",
     ],
 )
 def test_prose_is_not_mistaken_for_a_comparison(text: str) -> None:
@@ -361,3 +379,22 @@ def test_a_file_of_darts_may_have_backslashes() -> None:
 def test_a_warning_of_erlangs_compiler_is_no_frame() -> None:
     assert stacks.frames("test/a_tests.erl:11:5: Warning: this clause cannot match\n") == []
     assert [frame.line for frame in stacks.frames("    (it 0.1.0) lib/it.ex:3: It.add/2\n")] == [3]
+@pytest.mark.parametrize(
+    ("text", "operator", "told"),
+    [
+        ("AssertionError: 1 != 2", "==", "2"),
+        ("AssertionError: False is not true", "is", "is true"),
+        ("AssertionError: 3 not less than 2", "<", "< 2"),
+        ("AssertionError: 1 not found in [2]", "in", "in [2]"),
+        ("Expected values to be loosely equal:\n\n1 != 2\n", "==", "2"),
+        ("assert 1 != 1", "!=", "!= 1"),
+    ],
+)
+def test_who_prints_what_did_not_hold_wished_for_what_should_have(text: str, operator: str, told: str) -> None:
+    found = recover.failure(text)
+    assert (found.operator, wanted(found)) == (operator, told)
+
+
+def test_a_message_is_searched_too_where_the_text_that_repeats_it_is_indented() -> None:
+    found = recover.failure("def test():\n        E assert 1 == 2\n", message="assert 1 == 2")
+    assert (found.expected, found.actual) == ("2", "1")

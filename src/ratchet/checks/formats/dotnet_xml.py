@@ -111,10 +111,10 @@ class _DotNet:
         )
 
     def _failure(self) -> Failure:
-        message = self._said("message") or self._said("reason")
+        message = _unescaped(self._said("message") or self._said("reason"))
         found = _EXCEPTION.match(message)
         return recover.failure(
-            self._said("stack-trace"), message=message, type=self.kind or (found.group(1) if found else "")
+            _unescaped(self._said("stack-trace")), message=message, type=self.kind or (found.group(1) if found else "")
         )
 
     def _tell(self, outside: dict[str, str]) -> None:
@@ -134,6 +134,14 @@ class _DotNet:
             partial=bool(fault) or not self.closed,
             running=[self.case.get("fullname") or self.case.get("name", "")] if self.case else [],
         )
+
+
+_LINE_END = re.compile(r"(?:\\r)?\\n(?=\s*(?:Expected|Actual|at |\u2193|\u2191|\())|\\r\\n")
+
+
+def _unescaped(text: str) -> str:
+    """xUnit.net writes the end of a line as two characters that stand for it."""
+    return _LINE_END.sub("\n", text) if "\\n" in text and "\n" not in text else text
 
 
 def _is_unrunnable(suite: dict[str, str]) -> bool:

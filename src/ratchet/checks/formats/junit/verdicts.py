@@ -79,7 +79,7 @@ def by_words(status: str, result: str) -> TestStatus:
     return found or TestStatus.PASSED
 
 
-_VAGUE = {"", "failure", "failed", "error", "fail", "testcodefailure", "exception"}
+_VAGUE = {"", "failure", "failed", "error", "fail", "testcodefailure", "exception", "not specified"}
 _LONGEST_VAGUE = max(map(len, _VAGUE))
 
 
@@ -111,12 +111,18 @@ def failure_of(case: dict[str, str], bad: Child, children: list[Child], read: Re
 def failure(message: str, kind: str, body: str) -> Failure:
     if _is_vague(message) or message.startswith("thread '"):
         message = _before_stack(body) or message
+    elif (head := _TITLE.match(body)) and _TITLED.match(message):
+        message = dedent(_CODE.split(body[head.end() :], maxsplit=1)[0]).strip() or message
     message = _unfolded(message, body)
     if "\n" in message:
         message = _PLACE_LINE.sub("", message)
     return recover.failure(body, message=message, type=_type(kind))
 
 
+# Playwright says where the test stands and what it is called, and below it why it failed, with the source.
+_TITLED = re.compile(r"^\S+\.[cm]?[jt]sx?:\d+:\d+ ")
+_TITLE = re.compile(r"^\s*(?:\[[^\]\n]+\] )?› [^\n]*\n")
+_CODE = re.compile(r"\n\s*(?:>? *\d+ \||at |Call log:)")
 _PLACE_LINE = re.compile(r"^(?:[^\s:]+:\d+|unknown file)\n")
 _STACK = re.compile(r"\n\s*(?:at |❯ |#\d+ |# \./|/\S+:\d+|Stack trace:\n)")
 _GO_FRAMING = re.compile(r"(?m)^\s*(?:=== (?:RUN|PAUSE|CONT|NAME)|--- FAIL:).*\n?")
