@@ -139,6 +139,7 @@ def test_any_bytes_can_be_read(content: bytes) -> None:
         ('<testsuites tests="0"><testsuite name="a" tests="0"/></testsuites>', ReportStatus.NO_TESTS, 0),
         ('<testsuite name="a" tests="6" failures="1" skipped="2"/>', ReportStatus.FAILED, 6),
         ('<testsuite name="a" tests="2" failures="1"><testcase name="b"/></testsuite>', ReportStatus.INCONSISTENT, 1),
+        ('<testsuite name="a" tests="2"/>', ReportStatus.INCONSISTENT, 2),
         ("<project/>", ReportStatus.UNKNOWN, 0),
     ],
 )

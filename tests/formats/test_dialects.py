@@ -662,3 +662,49 @@ def test_xunit_writes_the_end_of_a_line_as_two_characters() -> None:
 <failure><message>{message}</message></failure></test></collection></assembly></assemblies>"""
     (test,) = read(dotnet_xml.parse, document).tests
     assert test.failure and (test.failure.expected, test.failure.actual) == ("4", "5")
+
+
+def test_a_rust_doc_test_that_was_built_with_others_stands_where_its_name_says() -> None:
+    rows = [
+        '{"type": "suite", "event": "started", "test_count": 1}',
+        '{"type": "test", "name": "src/lib.rs - f (line 7)", "event": "failed", "stdout": "thread \'main\' panicked at '
+        '/tmp/rustdoctestX/doctest_bundle_2024.rs:24:1:\\nno\\n"}',
+        '{"type": "suite", "event": "failed", "passed": 0, "failed": 1, "ignored": 0}',
+    ]
+    (test,) = read(cargo.parse, "\n".join(rows)).tests
+    assert test.failure and (test.failure.file, test.failure.line, test.file) == ("src/lib.rs", 7, "src/lib.rs")
+
+
+def test_the_race_detectors_last_word_is_not_where_a_go_test_failed() -> None:
+    rows = [
+        "WARNING: DATA RACE",
+        "      /p/race_test.go:9 +0x39",
+        "    testing.go:1312: race detected during execution of test",
+    ]
+    events = [{"Action": "output", "Package": "p", "Test": "TestA", "Output": row + "\n"} for row in rows]
+    document = "\n".join(map(json.dumps, [*events, {"Action": "fail", "Package": "p", "Test": "TestA"}]))
+    (test,) = read(go_json.parse, document).tests
+    assert test.failure and (test.failure.file, test.failure.line) == ("/p/race_test.go", 9)
+
+
+def test_the_first_allure_has_names_in_elements() -> None:
+    document = """<ns2:test-suite xmlns:ns2="urn:x"><name>a.BTest</name><test-cases>
+<test-case status="broken"><name>breaks</name><title>It breaks</title><failure><message>no</message></failure>
+<steps><step><name>inner</name></step></steps></test-case>
+<test-case status="canceled"><name>stops</name></test-case><test-case status="passed"><name>runs</name></test-case>
+</test-cases></ns2:test-suite>"""
+    parsed = read(dotnet_xml.parse, document)
+    assert [(test.id, test.status) for test in parsed.tests] == [
+        ("a.BTest.breaks", TestStatus.ERROR),
+        ("a.BTest.stops", TestStatus.SKIPPED),
+        ("a.BTest.runs", TestStatus.PASSED),
+    ]
+    assert parsed.ended
+
+
+def test_what_boost_could_not_place_has_no_file() -> None:
+    document = """<TestLog><TestSuite name="m"><TestCase name="a">
+<Exception file="unknown location" line="0">no</Exception>
+</TestCase></TestSuite></TestLog>"""
+    (test,) = read(cpp_xml.parse, document).tests
+    assert test.failure and test.failure.file == ""

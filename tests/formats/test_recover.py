@@ -144,6 +144,11 @@ STACKS = [
     ("cypress", "Error: x\n    at Context.eval (webpack:///./cypress/e2e/a.cy.js:3:5)", "cypress/e2e/a.cy.js", 3),
     ("boost", "[Error] - check x failed\n == [File] - a b/test.cpp\n == [Line] - 3\n", "a b/test.cpp", 3),
     ("unittest++", "src/a.cpp(3) : false", "src/a.cpp", 3),
+    ("xunit itself", "   at Xunit.Assert.Equal() in /_/src/E.cs:line 9\n   at A.B() in /p/A.cs:line 3", "/p/A.cs", 3),
+    ("go race", "DATA RACE\n  p.F()\n      /p/a.go:3 +0x39\n      /g/src/testing/testing.go:9 +0x1\n", "/p/a.go", 3),
+    ("android", "\tat android.x.Y.z(Y.java:9)\n\tat com.acme.A.f(A.java:3)", "com/acme/A.java", 3),
+    ("java alone", "X: no\n\tat jdk.internal.N.invoke(N.java:77)\n\tat a.T.b(Unknown Source)", "", 0),
+    ("node itself", "no\n    at child_process.js:707:3", "", 0),
     ("pascal", "TFoo.Bar: no\n  foo.pas (line 3):[TFOO__BAR]:no", "foo.pas", 3),
     ("nette", "Failed: 1 should be 2 in tests/a.phpt(3) Tester\\Assert::same()", "tests/a.phpt", 3),
     ("test.pm", "# Failed test 4 in t/a.t at line 3", "t/a.t", 3),
@@ -379,6 +384,8 @@ def test_a_file_of_darts_may_have_backslashes() -> None:
 def test_a_warning_of_erlangs_compiler_is_no_frame() -> None:
     assert stacks.frames("test/a_tests.erl:11:5: Warning: this clause cannot match\n") == []
     assert [frame.line for frame in stacks.frames("    (it 0.1.0) lib/it.ex:3: It.add/2\n")] == [3]
+
+
 @pytest.mark.parametrize(
     ("text", "operator", "told"),
     [

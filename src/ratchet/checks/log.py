@@ -81,8 +81,8 @@ def _status(parsed: Parsed, totals: Totals, *, is_counted: bool) -> ReportStatus
         return ReportStatus.NO_TESTS
     if not totals.tests:
         return ReportStatus.UNKNOWN
-    # A document that counts failures and has none of them is torn, or somebody cut it.
-    is_denied = parsed.reported.get("failed", 0) + parsed.reported.get("errors", 0) > 0
+    # A document that counts what it does not show is torn, or somebody cut it.
+    is_denied = is_counted or parsed.reported.get("failed", 0) + parsed.reported.get("errors", 0) > 0
     return ReportStatus.INCONSISTENT if is_denied else ReportStatus.PASSED
 
 

@@ -103,7 +103,10 @@ def _boost_failure(bad: Tree) -> Failure:
     at = bad if _whole(bad.get("line")) else bad.first("LastCheckpoint") or bad
     frames = [frame.text for context in bad.all("Context") for frame in context.all("Frame")]
     message = "\n".join([bad.text, *frames])
-    return recover.failure(message, message=message, file=at.get("file"), line=_whole(at.get("line")))
+    file = at.get("file")
+    return recover.failure(
+        message, message=message, file="" if file == "unknown location" else file, line=_whole(at.get("line"))
+    )
 
 
 _QT_RED = ("fail", "xpass")
