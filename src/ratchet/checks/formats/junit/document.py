@@ -52,6 +52,7 @@ class Document:
         self.identify: writers.Identify = writers.plain_id
         self.open: list[_Level] = []
         self.closed = False
+        self.foreign = False  # GLib has cases too, and says other things of them
         self.path: list[str] = []
         self.file = ""
         self.case: dict[str, str] | None = None
@@ -84,6 +85,8 @@ class Document:
             self._open(name, attributes)
         elif name == "property":
             self._property(attributes)
+        elif name == "gtester":
+            self.foreign = True
 
     def end(self, name: str, /) -> None:
         self.depth -= 1
@@ -335,6 +338,8 @@ class Document:
     # --- the end
 
     def parsed(self, fault: str) -> Parsed:
+        if self.foreign:
+            return Parsed()
         self.settle()
         self._count_reruns_once()
         ended = self.closed and self.case is None

@@ -20,7 +20,7 @@ _FOREIGN = re.compile(
     r"|\(ex_unit|\(elixir|\(stdlib|/zig/lib/|/lib/std/|catch\.hpp$|catch_amalgamated|/gtest/|doctest\.h$|libsanitizer/|/csu/|/sysdeps/|compiler-rt/|^ext:|/_pytest/|/unittest/(?:case|mock|loader)\.py"
 )
 _FOREIGN_JVM = re.compile(
-    r"^(?:java|javax|jakarta|jdk|sun|com\.sun|android|androidx|com\.android|dalvik|libcore|kotlin|kotlinx|scala|groovy|groovyjarjar\w*|junit|org\.(?:junit|opentest4j|testng|assertj|hamcrest|mockito|gradle|apache\.maven"
+    r"^(?:java|javax|jakarta|jdk|sun|com\.sun|android|androidx|com\.android\.(?:internal|tools)|dalvik|libcore|kotlin|kotlinx|scala|groovy|groovyjarjar\w*|junit|org\.(?:junit|opentest4j|testng|assertj|hamcrest|mockito|gradle|apache\.maven"
     r"|codehaus|scalatest|spockframework|scalactic|specs2|powermock|robolectric|easymock|jmock)|io\.kotest|io\.mockk|munit|sbt|worker\.org\.gradle|app//org\.junit|java\.base)[./]"
 )
 
