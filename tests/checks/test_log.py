@@ -140,6 +140,11 @@ def test_any_bytes_can_be_read(content: bytes) -> None:
         ('<testsuite name="a" tests="6" failures="1" skipped="2"/>', ReportStatus.FAILED, 6),
         ('<testsuite name="a" tests="2" failures="1"><testcase name="b"/></testsuite>', ReportStatus.INCONSISTENT, 1),
         ('<testsuite name="a" tests="2"/>', ReportStatus.INCONSISTENT, 2),
+        (
+            '<testsuite tests="2" failures="1"><testcase name="b"><flakyFailure message="m"/></testcase></testsuite>',
+            ReportStatus.PASSED,
+            1,
+        ),
         ("<project/>", ReportStatus.UNKNOWN, 0),
     ],
 )
