@@ -196,7 +196,8 @@ class Document:
         if name in names:
             del self.open[len(names) - 1 - names[::-1].index(name) :]
             self._stand()
-        self.closed = not self.open
+        # An end without a beginning, and without a case before it, ends nothing.
+        self.closed = not self.open and (name in names or self.cases > 0)
 
     def _property(self, attributes: dict[str, str]) -> None:
         if not self.writer and attributes.get("name", "").startswith("java."):
