@@ -678,6 +678,8 @@ def test_a_rust_doc_test_that_was_built_with_others_stands_where_its_name_says()
 def test_the_race_detectors_last_word_is_not_where_a_go_test_failed() -> None:
     rows = [
         "WARNING: DATA RACE",
+        "Write at 0x1 by goroutine 8:",
+        "  p.F()",
         "      /p/race_test.go:9 +0x39",
         "    testing.go:1312: race detected during execution of test",
     ]

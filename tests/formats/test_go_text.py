@@ -58,7 +58,7 @@ def test_without_v_what_a_test_said_comes_after_its_result() -> None:
     parsed = read("--- FAIL: TestA (0.00s)\n    a_test.go:3: first\n--- FAIL: TestB (0.00s)\nFAIL\nFAIL\tp\t0.1s\n")
     assert [(t.id, t.failure.message, t.failure.line) for t in parsed.tests if t.failure] == [
         ("p.TestA", "first", 3),
-        ("p.TestB", "failed", 0),
+        ("p.TestB", "it failed, and says nothing of why", 0),
     ]
 
 

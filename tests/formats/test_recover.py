@@ -66,7 +66,6 @@ VALUES = [
     ("gomega", "Expected\n    <int>: 5\nto equal\n    <int>: 4", "4", "5"),
     ("mocha", "AssertionError: no\n\n      + expected - actual\n\n      -5\n      +4\n", "4", "5"),
     ("unity", "Expected 4 Was 5", "4", "5"),
-    ("nunit in one line", "Expected failure   Expected: 4   But was:  5", "4", "5"),
     ("assertj size", "Expected size:<4> but was:<5> in:\n<[1]>", "4", "5"),
     ("mbunit", "Equal assertion failed: [[4]]!=[[5]]", "4", "5"),
     ("rspec truth", "expected true\n     got false", "true", "false"),
@@ -409,3 +408,8 @@ def test_who_prints_what_did_not_hold_wished_for_what_should_have(text: str, ope
 def test_a_message_is_searched_too_where_the_text_that_repeats_it_is_indented() -> None:
     found = recover.failure("def test():\n        E assert 1 == 2\n", message="assert 1 == 2")
     assert (found.expected, found.actual) == ("2", "1")
+
+
+def test_what_nunit_says_in_lines_may_have_been_put_into_one() -> None:
+    found = recover.failure("Expected failure   Expected: 4   But was:  5")
+    assert (found.expected, found.actual) == ("4", "5")
