@@ -102,7 +102,7 @@ def of_github(text: str, before: str, end: str) -> bytes:
 @pytest.mark.parametrize(
     ("text", "red"),
     [
-        (GO, ["TestNeg"]),
+        (GO, ["example.com/calc.TestNeg"]),
         (JEST, ["calc \u203a negates", "calc \u203a subtracts"]),
         (CARGO, ["tests::negates"]),
         (PYTEST, ["tests/test_calc.py::test_neg", "tests/test_more.py::test_db"]),
@@ -130,4 +130,25 @@ def test_what_a_test_printed_into_a_document_is_not_taken_for_another_runners_lo
 
 @given(st.binary(max_size=500))
 def test_any_bytes_can_be_read(content: bytes) -> None:
-    assert read_log(content).status in (ReportStatus.UNKNOWN, ReportStatus.FAILED, ReportStatus.PASSED)
+    assert read_log(content).status not in (ReportStatus.CRASHED, ReportStatus.ERROR, ReportStatus.TIMEOUT)
+
+
+@pytest.mark.parametrize(
+    ("document", "status", "tests"),
+    [
+        ('<testsuites tests="0"><testsuite name="a" tests="0"/></testsuites>', ReportStatus.NO_TESTS, 0),
+        ('<testsuite name="a" tests="6" failures="1" skipped="2"/>', ReportStatus.FAILED, 6),
+        ('<testsuite name="a" tests="2" failures="1"><testcase name="b"/></testsuite>', ReportStatus.INCONSISTENT, 1),
+        ('<testsuite name="a" tests="2"/>', ReportStatus.INCONSISTENT, 2),
+        (
+            '<testsuite tests="2" failures="1"><testcase name="b"><flakyFailure message="m"/></testcase></testsuite>',
+            ReportStatus.PASSED,
+            1,
+        ),
+        ("<project/>", ReportStatus.UNKNOWN, 0),
+        ("</testsuite>", ReportStatus.UNKNOWN, 0),
+    ],
+)
+def test_a_document_without_cases_says_no_more_than_it_counts(document: str, status: ReportStatus, tests: int) -> None:
+    report = read_log(document.encode())
+    assert (report.status, report.totals.tests) == (status, tests)

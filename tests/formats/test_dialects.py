@@ -25,6 +25,7 @@ from ratchet.checks.formats import (
     mocha_json,
     nim,
     playwright_json,
+    rspec_json,
     tap,
     trx,
     unknown,
@@ -567,3 +568,145 @@ def test_of_allures_attempts_the_last_counts_wherever_it_stands_in_the_stream() 
 def test_what_allure_does_not_call_passed_failed_or_skipped_is_an_error(status: str) -> None:
     (test,) = read(allure_json.parse, attempt(1, status, statusDetails={"message": "why"})).tests
     assert (test.status, test.failure and test.failure.message) == (TestStatus.ERROR, "why")
+
+
+def test_a_message_that_speaks_of_a_build_is_still_a_tests() -> None:
+    document = """<testsuite name="s"><testcase classname="a.B" name="c"><failure message="No such element
+Build info: version: '4.1'">x</failure></testcase><testcase classname="p" name="[build failed]">
+<failure message="Failed"/></testcase></testsuite>"""
+    parsed = read(junit.parse, document)
+    assert [test.name for test in parsed.tests] == ["c"] and len(parsed.collection_errors) == 1
+
+
+def test_a_case_that_failed_and_broke_and_was_skipped_is_an_error() -> None:
+    document = '<testsuite><testcase name="a"><skipped/><failure/><error message="m"/></testcase></testsuite>'
+    assert [test.status for test in read(junit.parse, document).tests] == [TestStatus.ERROR]
+
+
+def test_diagnostics_that_break_off_swallow_no_test() -> None:
+    document = (
+        "not ok 1 - a\n  ---\n  message: no\n this is no yaml\nok 2 - b\nnot ok 3 - c\n  ---\n  k: v\nok 4\n1..4\n"
+    )
+    assert [test.id for test in read(tap.parse, document).tests] == ["a", "b", "c", "#4"]
+
+
+def test_a_word_that_begins_like_a_point_is_none() -> None:
+    assert [test.id for test in read(tap.parse, "ok 1 - a\n  ok:\n    - b\nokay\nok 2\n1..2\n").tests] == ["a", "#2"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "not ok 1 - a\n  ---\n  k: v\n  ...\n{\n    not ok 1 - b\n    1..1\n}\nok 2 - c\n1..2\n",
+        "not ok 1 - a { # time=3ms\n    not ok 1 - b\n    1..1\n}\nok 2 - c\n1..2\n",
+        "not ok 1 - a {\n    not ok 1 - b\n    1..1\nok 2 - c\n1..2\n",
+    ],
+)
+def test_a_subtest_in_braces_is_no_test_of_its_own(document: str) -> None:
+    assert [test.id for test in read(tap.parse, document).tests] == ["a > b", "c"]
+
+
+def test_an_error_in_the_suite_itself_is_a_file_that_was_not_loaded() -> None:
+    document = """<testsuite name="a.BTest" tests="1" errors="1"><properties/>
+<error message="a/C" type="java.lang.NoClassDefFoundError">java.lang.NoClassDefFoundError: a/C</error></testsuite>"""
+    (error,) = read(junit.parse, document).collection_errors
+    assert (error.file, error.type) == ("a.BTest", "java.lang.NoClassDefFoundError")
+
+
+def test_a_rust_doc_test_on_windows_has_a_name_that_is_no_json() -> None:
+    rows = [
+        '{ "type": "suite", "event": "started", "test_count": 2 }',
+        '{ "type": "test", "name": "src\\lib.rs - a (line 3)", "event": "ok" }',
+        '{ "type": "test", "name": "src\\\\new.rs - b (line 4)", "event": "ignored" }',
+        '{ "type": "suite", "event": "ok", "passed": 1, "failed": 0, "ignored": 1 }',
+    ]
+    parsed = read(cargo.parse, "\n".join(rows))
+    assert [test.id for test in parsed.tests] == ["src\\lib.rs - a (line 3)", "src\\new.rs - b (line 4)"]
+    assert not parsed.notes
+
+
+def test_errors_outside_of_rspecs_examples_are_told_even_if_they_are_only_counted() -> None:
+    document = {"examples": [], "summary": {"example_count": 0, "errors_outside_of_examples_count": 2}}
+    assert [error.message for error in read(rspec_json.parse, json.dumps(document)).collection_errors] == [
+        "2 errors occurred outside of examples"
+    ]
+
+
+@pytest.mark.parametrize("element", ["UnitTestResult", "TestResultAggregation", "GenericTestResult"])
+def test_a_trx_has_an_element_for_each_kind_of_test(element: str) -> None:
+    document = f'<TestRun><Results><{element} testName="a" outcome="Failed"/></Results></TestRun>'
+    assert [(test.id, test.status) for test in read(trx.parse, document).tests] == [("a", TestStatus.FAILED)]
+
+
+def test_cppunit_may_have_a_list_of_those_that_were_skipped() -> None:
+    document = "<TestRun><SkippedTests><Test id='1'><Name>A::b</Name></Test></SkippedTests></TestRun>"
+    assert [(test.id, test.status) for test in read(cpp_xml.parse, document).tests] == [("A::b", TestStatus.SKIPPED)]
+
+
+def test_playwright_says_why_below_the_title_of_the_test() -> None:
+    document = """<testsuite><testcase name="opens" classname="a.spec.ts"><failure message="a.spec.ts:3:5 opens">
+  [chromium] \u203a a.spec.ts:3:5 \u203a opens ─────
+
+    Test timeout of 1ms exceeded.
+
+      2 | test("opens")
+    &gt; 3 |   await page.goto("/")
+        at /project/a.spec.ts:3:14</failure></testcase></testsuite>"""
+    found = only_failure(document)
+    assert (found.message, found.file, found.line) == ("Test timeout of 1ms exceeded.", "/project/a.spec.ts", 3)
+
+
+def test_xunit_writes_the_end_of_a_line_as_two_characters() -> None:
+    message = r"Assert.Equal() Failure\r\nExpected: 4\r\nActual:   5"
+    document = f"""<assemblies><assembly name="a"><collection><test name="A.b" type="A" method="b" result="Fail">
+<failure><message>{message}</message></failure></test></collection></assembly></assemblies>"""
+    (test,) = read(dotnet_xml.parse, document).tests
+    assert test.failure and (test.failure.expected, test.failure.actual) == ("4", "5")
+
+
+def test_a_rust_doc_test_that_was_built_with_others_stands_where_its_name_says() -> None:
+    rows = [
+        '{"type": "suite", "event": "started", "test_count": 1}',
+        '{"type": "test", "name": "src/lib.rs - f (line 7)", "event": "failed", "stdout": "thread \'main\' panicked at '
+        '/tmp/rustdoctestX/doctest_bundle_2024.rs:24:1:\\nno\\n"}',
+        '{"type": "suite", "event": "failed", "passed": 0, "failed": 1, "ignored": 0}',
+    ]
+    (test,) = read(cargo.parse, "\n".join(rows)).tests
+    assert test.failure and (test.failure.file, test.failure.line, test.file) == ("src/lib.rs", 7, "src/lib.rs")
+
+
+def test_the_race_detectors_last_word_is_not_where_a_go_test_failed() -> None:
+    rows = [
+        "WARNING: DATA RACE",
+        "Write at 0x1 by goroutine 8:",
+        "  p.F()",
+        "      /p/race_test.go:9 +0x39",
+        "    testing.go:1312: race detected during execution of test",
+    ]
+    events = [{"Action": "output", "Package": "p", "Test": "TestA", "Output": row + "\n"} for row in rows]
+    document = "\n".join(map(json.dumps, [*events, {"Action": "fail", "Package": "p", "Test": "TestA"}]))
+    (test,) = read(go_json.parse, document).tests
+    assert test.failure and (test.failure.file, test.failure.line) == ("/p/race_test.go", 9)
+
+
+def test_the_first_allure_has_names_in_elements() -> None:
+    document = """<ns2:test-suite xmlns:ns2="urn:x"><name>a.BTest</name><test-cases>
+<test-case status="broken"><name>breaks</name><title>It breaks</title><failure><message>no</message></failure>
+<steps><step><name>inner</name></step></steps></test-case>
+<test-case status="canceled"><name>stops</name></test-case><test-case status="passed"><name>runs</name></test-case>
+</test-cases></ns2:test-suite>"""
+    parsed = read(dotnet_xml.parse, document)
+    assert [(test.id, test.status) for test in parsed.tests] == [
+        ("a.BTest.breaks", TestStatus.ERROR),
+        ("a.BTest.stops", TestStatus.SKIPPED),
+        ("a.BTest.runs", TestStatus.PASSED),
+    ]
+    assert parsed.ended
+
+
+def test_what_boost_could_not_place_has_no_file() -> None:
+    document = """<TestLog><TestSuite name="m"><TestCase name="a">
+<Exception file="unknown location" line="0">no</Exception>
+</TestCase></TestSuite></TestLog>"""
+    (test,) = read(cpp_xml.parse, document).tests
+    assert test.failure and test.failure.file == ""

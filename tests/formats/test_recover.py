@@ -13,6 +13,7 @@ from ratchet.checks.formats import compiler, recover, yamlish
 from ratchet.checks.formats.recover import stacks, values
 from ratchet.checks.formats.recover.needles import rarest
 from ratchet.checks.formats.text import Ends, Tail, clip, lines, plain
+from ratchet.core.report import wanted
 
 VALUES = [
     ("junit 4", "expected:<4> but was:<5>", "4", "5"),
@@ -65,6 +66,20 @@ VALUES = [
     ("gomega", "Expected\n    <int>: 5\nto equal\n    <int>: 4", "4", "5"),
     ("mocha", "AssertionError: no\n\n      + expected - actual\n\n      -5\n      +4\n", "4", "5"),
     ("unity", "Expected 4 Was 5", "4", "5"),
+    ("assertj size", "Expected size:<4> but was:<5> in:\n<[1]>", "4", "5"),
+    ("mbunit", "Equal assertion failed: [[4]]!=[[5]]", "4", "5"),
+    ("rspec truth", "expected true\n     got false", "true", "false"),
+    (
+        "rspec mock",
+        "expected: 4 times with any arguments\n    received: 5 times",
+        "4 times with any arguments",
+        "5 times",
+    ),
+    ("node negative", "Expected values to be strictly equal:\n\n-5 !== 4\n", "4", "-5"),
+    ("xctest twice escaped", "XCTAssertEqual failed: (&quot;5&quot;) is not equal to (&quot;4&quot;)", "4", "5"),
+    ("jest lines", 'Expected pattern: /4/\nReceived string:  "a\n b\n"\n\n    at x', "/4/", '"a\n b\n"'),
+    ("with a comma", "expected 4, but it was 5", "4", "5"),
+    ("result", "Expected : 4 , Result : 5", "4", "5"),
     ("busted", "Expected objects to be equal.\nPassed in:\n(number) 5\nExpected:\n(number) 4", "4", "5"),
 ]
 
@@ -85,6 +100,8 @@ def test_expected_and_actual_are_found_in_the_words_of(text: str, expected: str,
         "a > b",
         "assert ready",
         "to be or not",
+        "Expected example to fail since it is pending, but it passed.",
+        "Expected element to be visible",
     ],
 )
 def test_prose_is_not_mistaken_for_a_comparison(text: str) -> None:
@@ -126,6 +143,11 @@ STACKS = [
     ("cypress", "Error: x\n    at Context.eval (webpack:///./cypress/e2e/a.cy.js:3:5)", "cypress/e2e/a.cy.js", 3),
     ("boost", "[Error] - check x failed\n == [File] - a b/test.cpp\n == [Line] - 3\n", "a b/test.cpp", 3),
     ("unittest++", "src/a.cpp(3) : false", "src/a.cpp", 3),
+    ("xunit itself", "   at Xunit.Assert.Equal() in /_/src/E.cs:line 9\n   at A.B() in /p/A.cs:line 3", "/p/A.cs", 3),
+    ("go race", "DATA RACE\n  p.F()\n      /p/a.go:3 +0x39\n      /g/src/testing/testing.go:9 +0x1\n", "/p/a.go", 3),
+    ("android", "\tat android.x.Y.z(Y.java:9)\n\tat com.acme.A.f(A.java:3)", "com/acme/A.java", 3),
+    ("java alone", "X: no\n\tat jdk.internal.N.invoke(N.java:77)\n\tat a.T.b(Unknown Source)", "", 0),
+    ("node itself", "no\n    at child_process.js:707:3", "", 0),
     ("pascal", "TFoo.Bar: no\n  foo.pas (line 3):[TFOO__BAR]:no", "foo.pas", 3),
     ("nette", "Failed: 1 should be 2 in tests/a.phpt(3) Tester\\Assert::same()", "tests/a.phpt", 3),
     ("test.pm", "# Failed test 4 in t/a.t at line 3", "t/a.t", 3),
@@ -210,6 +232,10 @@ COMPILERS = [
     ("python", '  File "/project/a.py", line 3\n    def f(:\n          ^\nSyntaxError: invalid syntax', "/project/a.py", 3, 0),
     ("node", "/project/a.js:3\nconst = 3;\n      ^\n\nSyntaxError: Unexpected token '='", "/project/a.js", 3, 0),
     ("babel", "SyntaxError: /project/a.js: Unexpected token (3:5)", "/project/a.js", 3, 5),
+    ("msbuild with blanks", r"  1>C:\a b\c.cs (3): error CS1: no [C:\x.csproj]", r"C:\a b\c.cs", 3, 0),
+    ("msbuild fatal", "x/a.h(3) : fatal error C1083: Cannot open include file", "x/a.h", 3, 0),
+    ("msbuild without a code", "x/a.h(3,5): error : use of undeclared identifier", "x/a.h", 3, 5),
+    ("javac in ant", "    [javac] /p/A.java:3: error: ';' expected", "/p/A.java", 3, 0),
     ("esbuild", '/project/a.ts:3:5: ERROR: Expected ";" but found "x"', "/project/a.ts", 3, 5),
     ("dart", "lib/a.dart:3:5: Error: Expected ';' after this.", "lib/a.dart", 3, 5),
     ("nim", "/project/a.nim(3, 5) Error: undeclared identifier: 'x'", "/project/a.nim", 3, 5),
@@ -361,3 +387,29 @@ def test_a_file_of_darts_may_have_backslashes() -> None:
 def test_a_warning_of_erlangs_compiler_is_no_frame() -> None:
     assert stacks.frames("test/a_tests.erl:11:5: Warning: this clause cannot match\n") == []
     assert [frame.line for frame in stacks.frames("    (it 0.1.0) lib/it.ex:3: It.add/2\n")] == [3]
+
+
+@pytest.mark.parametrize(
+    ("text", "operator", "told"),
+    [
+        ("AssertionError: 1 != 2", "==", "2"),
+        ("AssertionError: False is not true", "is", "is true"),
+        ("AssertionError: 3 not less than 2", "<", "< 2"),
+        ("AssertionError: 1 not found in [2]", "in", "in [2]"),
+        ("Expected values to be loosely equal:\n\n1 != 2\n", "==", "2"),
+        ("assert 1 != 1", "!=", "!= 1"),
+    ],
+)
+def test_who_prints_what_did_not_hold_wished_for_what_should_have(text: str, operator: str, told: str) -> None:
+    found = recover.failure(text)
+    assert (found.operator, wanted(found)) == (operator, told)
+
+
+def test_a_message_is_searched_too_where_the_text_that_repeats_it_is_indented() -> None:
+    found = recover.failure("def test():\n        E assert 1 == 2\n", message="assert 1 == 2")
+    assert (found.expected, found.actual) == ("2", "1")
+
+
+def test_what_nunit_says_in_lines_may_have_been_put_into_one() -> None:
+    found = recover.failure("Expected failure   Expected: 4   But was:  5")
+    assert (found.expected, found.actual) == ("4", "5")

@@ -14,7 +14,17 @@ import msgspec
 
 from ratchet.checks.formats import Parsed
 from ratchet.checks.formats.text import plain
-from ratchet.core.report import RED, Failure, Report, ReportStatus, TestResult, TestStatus, totals_of
+from ratchet.core.report import (
+    RED,
+    Failure,
+    Report,
+    ReportStatus,
+    TestResult,
+    TestStatus,
+    Totals,
+    totals_of,
+    totals_reported,
+)
 
 LOG_MAX_BYTES = 64 << 20
 _END_BYTES = 1 << 20
@@ -23,11 +33,11 @@ PLAIN_LOG = "log"  # the runner's name where failures were only named, in text
 _WITHIN = " \u203a "  # jest tells a failure twice: in its list, and by its whole name
 _DOCUMENTS = (
     "junit", "trx", "jest_json", "mocha_json", "rspec_json", "playwright_json", "gtest_json", "catch2_xml",
-    "doctest_xml", "dotnet_xml", "cpp_xml", "cucumber_json", "ctrf_json", "allure_json",
+    "doctest_xml", "dotnet_xml", "cpp_xml", "cucumber_json", "ctrf_json", "allure_json", "other_json", "other_xml",
 )  # fmt: skip
 _FORMATS = (
-    *_DOCUMENTS, "tap", "go_json", "cargo", "dart_json", "teamcity", "minitest", "exunit", "gleam", "zig", "nim",
-    "cucumber_messages",
+    *_DOCUMENTS, "tap", "go_json", "go_text", "cargo", "dart_json", "teamcity", "minitest", "exunit", "gleam", "zig",
+    "nim", "cucumber_messages",
 )  # fmt: skip
 # What CI systems put before every line.
 _STAMP = re.compile(
@@ -50,16 +60,32 @@ def read_log(content: bytes) -> Report:
     """`unknown` when nothing in it is beyond doubt: then its last lines are all that can be told."""
     clean = _STAMP.sub(b"", content[-LOG_MAX_BYTES:])
     name, parsed = _best(clean)
-    red = _red(parsed)
+    is_counted = name in _DOCUMENTS and parsed.ended and not _found(parsed)
+    totals = totals_reported(parsed.reported) if is_counted else totals_of(parsed.tests)
     return Report(
-        runner=f"log of {name}" if name in _FORMATS and parsed.tests else PLAIN_LOG,
-        status=ReportStatus.FAILED if red else ReportStatus.PASSED if parsed.tests else ReportStatus.UNKNOWN,
-        totals=totals_of(parsed.tests),
+        runner=f"log of {name}" if name in _FORMATS and (parsed.tests or is_counted) else PLAIN_LOG,
+        status=_status(parsed, totals, is_counted=is_counted),
+        totals=totals,
+        reported=parsed.reported,
         tests=parsed.tests,
         collection_errors=parsed.collection_errors,
         compile_errors=parsed.compile_errors,
         output=_last_words(plain(clean[-_END_BYTES:].decode("utf-8", "replace"))),
     )
+
+
+def _status(parsed: Parsed, totals: Totals, *, is_counted: bool) -> ReportStatus:
+    if _red(parsed) or (is_counted and (totals.failed or totals.errors)):
+        return ReportStatus.FAILED
+    if is_counted and not totals.tests:
+        return ReportStatus.NO_TESTS
+    if not totals.tests:
+        return ReportStatus.UNKNOWN
+    # A document that counts what it does not show is torn, or somebody cut it.
+    red = parsed.reported.get("failed", 0) + parsed.reported.get("errors", 0)
+    # Some count each attempt of a test that passed in the end.
+    is_denied = is_counted or red > sum(test.attempts - 1 for test in parsed.tests)
+    return ReportStatus.INCONSISTENT if is_denied else ReportStatus.PASSED
 
 
 def _best(content: bytes) -> tuple[str, Parsed]:
@@ -72,8 +98,8 @@ def _best(content: bytes) -> tuple[str, Parsed]:
     unknown = _parse("unknown", io.BytesIO(content))
     read["text"] = msgspec.structs.replace(unknown, tests=unknown.tests or _named(content))
     whole = {name: parsed for name, parsed in read.items() if _is_document(name, parsed)} if _begins(content) else {}
-    known = whole or read
-    name = max(known, key=lambda name: (_red(known[name]), _found(known[name])))
+    known = {name: parsed for name, parsed in whole.items() if _found(parsed)} or whole or read
+    name = max(known, key=lambda name: (_red(known[name]), _found(known[name]), len(known[name].reported)))
     return name, known[name]
 
 
@@ -82,7 +108,7 @@ def _begins(content: bytes) -> bool:
 
 
 def _is_document(name: str, parsed: Parsed) -> bool:
-    return name in _DOCUMENTS and parsed.ended and _found(parsed) > 0
+    return name in _DOCUMENTS and parsed.ended
 
 
 def _red(parsed: Parsed) -> int:

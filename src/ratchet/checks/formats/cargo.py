@@ -77,7 +77,7 @@ class _Cargo:
         self.body = Ends()
 
     def line(self, line: str) -> None:
-        row = loose.row(line) if line.startswith("{") else {}
+        row = loose.row(_escaped(line)) if line.startswith("{") else {}
         if "reason" in row:
             self._cargo(row)
         elif row.get("type") == "test":
@@ -273,6 +273,18 @@ class _Cargo:
             unheard = f", and nothing of {', '.join(list(self.running)[:3])}" if self.running else ""
             return [f"{self.announced} tests were announced, {len(self.tests)} reported{unheard}"]
         return []
+
+
+_NAME = re.compile(r'("name": ?")((?:[^"\\]|\\.)*+)"')
+_BARE = re.compile(r'(?<!\\)\\(?![\\"u])')
+
+
+def _escaped(line: str) -> str:
+    """libtest wrote names as they are for years, and a doc test's is a path: with backslashes on Windows."""
+    found = _NAME.search(line) if "\\" in line else None
+    if not found or not _BARE.search(found[2]):
+        return line
+    return f"{line[: found.start(2)]}{found[2].replace(chr(92), chr(92) * 2)}{line[found.end(2) :]}"
 
 
 def _failure(output: str, why: str = "") -> Failure:

@@ -45,8 +45,8 @@ def _dialects(parsed: Parsed) -> dict[str, Dialect]:
     def cppunit(tree: Tree, around: list[Tree]) -> None:
         if tree.name == "Statistics":
             parsed.reported = _counts(tree)
-        elif around[-1].name in ("SuccessfulTests", "FailedTests"):
-            added(_cppunit(tree))
+        elif around[-1].name in _CPPUNIT:
+            added(_cppunit(tree, _CPPUNIT[around[-1].name]))
 
     def check(tree: Tree, around: list[Tree]) -> None:
         if tree.name == "title":
@@ -103,7 +103,10 @@ def _boost_failure(bad: Tree) -> Failure:
     at = bad if _whole(bad.get("line")) else bad.first("LastCheckpoint") or bad
     frames = [frame.text for context in bad.all("Context") for frame in context.all("Frame")]
     message = "\n".join([bad.text, *frames])
-    return recover.failure(message, message=message, file=at.get("file"), line=_whole(at.get("line")))
+    file = at.get("file")
+    return recover.failure(
+        message, message=message, file="" if file == "unknown location" else file, line=_whole(at.get("line"))
+    )
 
 
 _QT_RED = ("fail", "xpass")
@@ -140,20 +143,28 @@ def _qt_row(name: str, suite: str, incidents: list[Tree], took_s: float) -> Test
     )
 
 
-def _cppunit(tree: Tree) -> TestResult:
+_CPPUNIT = {
+    "SuccessfulTests": TestStatus.PASSED,
+    "FailedTests": TestStatus.FAILED,
+    "SkippedTests": TestStatus.SKIPPED,
+    "IgnoredTests": TestStatus.SKIPPED,
+}
+
+
+def _cppunit(tree: Tree, status: TestStatus) -> TestResult:
     name, kind = tree.said("Name"), tree.said("FailureType")
     at = (tree.said("Location", "File"), tree.said("Location", "Line"))
     return TestResult(
         id=name,
         name=name,
-        status=TestStatus.ERROR if kind == "Error" else TestStatus.FAILED if kind else TestStatus.PASSED,
+        status=TestStatus.ERROR if kind == "Error" else TestStatus.FAILED if kind else status,
         duration_s=_seconds(tree.get("elapsed"), 1),
-        failure=_at(tree.said("Message"), *at) if kind else None,
+        failure=_at(tree.said("Message"), *at) if kind or status is TestStatus.FAILED else None,
     )
 
 
 def _counts(statistics: Tree) -> dict[str, int]:
-    words = {"Tests": "tests", "Failures": "failed", "Errors": "errors"}
+    words = {"Tests": "tests", "Failures": "failed", "Errors": "errors", "Skipped": "skipped"}
     return {word: _whole(statistics.said(name)) for name, word in words.items() if statistics.first(name)}
 
 

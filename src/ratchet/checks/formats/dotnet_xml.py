@@ -12,8 +12,9 @@ from ratchet.checks.formats.xml import Reader
 from ratchet.core.report import Diagnostic, Failure, TestResult, TestStatus
 
 _TEXTS = {"message", "stack-trace", "reason", "output"}
+_ALLURE = "name"  # the first Allure has the same elements, and names in elements of their own
 _ROOTS = {"test-run", "test-results", "assemblies", "assembly"}
-_SKIPPED = ("skip", "ignored", "inconclusive", "explicit")  # how the words for it begin
+_SKIPPED = ("skip", "ignored", "inconclusive", "explicit", "cancel", "pending")  # how the words for it begin
 _EXCEPTION = re.compile(r"^((?:\w+\.)+\w*Exception) ?:")
 
 
@@ -41,6 +42,7 @@ class _DotNet:
         self.kind, self.failed = "", False
         self.texts: dict[str, Ends] = {}
         self.path: list[str] = []
+        self.suite = ""
         self.closed = False
 
     def start(self, name: str, attributes: dict[str, str], /) -> None:
@@ -53,26 +55,39 @@ class _DotNet:
             self.outside, self.texts, self.kind = attributes, {}, ""
         elif name == "failure":
             self.kind, self.failed = attributes.get("exception-type", ""), True
-        elif name in _TEXTS and (self.case is not None or self.outside is not None):
+        elif self._is_told(name):
             self.reader.listen()
+
+    def _is_told(self, name: str) -> bool:
+        if name == _ALLURE:
+            return self.path[-2:] in (["test-case", _ALLURE], [self.path[0], _ALLURE])
+        return name in _TEXTS and (self.case is not None or self.outside is not None)
 
     def text(self, data: str, /) -> None:
         # NUnit 3 tells each assertion, and once more in the failure.
-        if self.path and self.path[-1] in _TEXTS and "assertion" not in self.path:
+        if self.path and self.path[-1] == _ALLURE:
+            self._name(data)
+        elif self.path and self.path[-1] in _TEXTS and "assertion" not in self.path:
             inside = "reason" if "reason" in self.path else self.path[-1]
             self.texts.setdefault(inside, Ends()).add(data)
+
+    def _name(self, data: str) -> None:
+        if self.case is None:
+            self.suite += data
+        elif "fullname" not in self.case:
+            self.case["name"] = self.case.get("name", "") + data
 
     def end(self, name: str, /) -> None:
         if self.path:
             self.path.pop()
-        if name in _TEXTS:
+        if name in _TEXTS or name == _ALLURE:
             self.reader.listen("reason" in self.path)
         elif name in ("test-case", "test") and self.case is not None:
             self._finish(self.case)
             self.case = None
         elif self.outside is not None and name in ("error", "properties", "reason", "failure", "test-suite"):
             self._tell(self.outside)
-        elif name in (*_ROOTS, "test-suite") and not self.path:
+        elif (name in _ROOTS or name.endswith("test-suite")) and not self.path:
             self.closed = True
 
     def _said(self, name: str) -> str:
@@ -92,7 +107,7 @@ class _DotNet:
     def _finish(self, case: dict[str, str]) -> None:
         status = _status(case, failed=self.failed)
         red = status in (TestStatus.FAILED, TestStatus.ERROR)
-        group = case.get("classname") or case.get("type", "")
+        group = case.get("classname") or case.get("type", "") or plain(self.suite).strip()
         full = case.get("fullname") or case.get("name", "")
         own = full if not group or full.startswith(group) else f"{group}.{full}"
         failure = self._failure() if red else None
@@ -111,10 +126,10 @@ class _DotNet:
         )
 
     def _failure(self) -> Failure:
-        message = self._said("message") or self._said("reason")
+        message = _unescaped(self._said("message") or self._said("reason"))
         found = _EXCEPTION.match(message)
         return recover.failure(
-            self._said("stack-trace"), message=message, type=self.kind or (found.group(1) if found else "")
+            _unescaped(self._said("stack-trace")), message=message, type=self.kind or (found.group(1) if found else "")
         )
 
     def _tell(self, outside: dict[str, str]) -> None:
@@ -136,13 +151,21 @@ class _DotNet:
         )
 
 
+_LINE_END = re.compile(r"(?:\\r)?\\n(?=\s*(?:Expected|Actual|at |\u2193|\u2191|\())|\\r\\n")
+
+
+def _unescaped(text: str) -> str:
+    """xUnit.net writes the end of a line as two characters that stand for it."""
+    return _LINE_END.sub("\n", text) if "\\n" in text and "\n" not in text else text
+
+
 def _is_unrunnable(suite: dict[str, str]) -> bool:
     """An assembly without cases; of a fixture that is invalid the cases tell."""
     return suite.get("label") == "Invalid" and suite.get("type") == "Assembly"
 
 
 def _status(case: dict[str, str], *, failed: bool) -> TestStatus:
-    word = (case.get("result") or "").lower()
+    word = (case.get("result") or case.get("status") or "").lower()
     if not word:  # early NUnit 2 has two answers in place of one word, or none
         if case.get("executed", "").lower() == "false":
             return TestStatus.SKIPPED

@@ -17,7 +17,9 @@ _FRAMING = re.compile(r"^\s*(?:=== (?:RUN|PAUSE|CONT|NAME)|--- (?:PASS|FAIL|SKIP
 _BUILD_FAILED = re.compile(r"^FAIL\s+(\S+) \[(build failed|setup failed)\]")
 _SIGNAL = re.compile(r"^(SIG[A-Z]{2,8}): [a-z]", re.M)
 # What `testing` says of a test by itself is said in its own file.
-_PLACE = re.compile(r"^ {4,}(?!testing\.go:)(?P<file>[^\s:]+\.go):(?P<line>\d{1,9}): ?(?P<message>.*)")
+_PLACE = re.compile(
+    r"^ {4,}(?:(?:Test|Example|Fuzz)\S*: )?(?!testing\.go:)(?P<file>[^\s:]+\.go):(?P<line>\d{1,9}): ?(?P<message>.*)"
+)
 # Before Go 1.20 a verdict behind what a test printed without a line end is not seen by `go test` itself.
 _LATE = re.compile(r"\S *--- (?P<word>PASS|FAIL|SKIP): (?P<name>\S+) \((?P<s>[\d.]{1,12})s\)\n?$")
 _WORDS = {"PASS": TestStatus.PASSED, "FAIL": TestStatus.FAILED, "SKIP": TestStatus.SKIPPED}
@@ -27,7 +29,7 @@ _RACE = re.compile(r"WARNING: DATA RACE\n(?:\S[^\n]*\n(?:[ \t]+[^\n]*\n)*)*")
 
 def parse(stream: BinaryIO) -> Parsed:
     """One record for each test and subtest, named `package.Test/sub`. It has ended when every package has."""
-    reader = _Go()
+    reader = Events()
     for line in lines(stream):
         reader.line(line)
     return reader.parsed()
@@ -42,7 +44,9 @@ class _Package:
         self.output = Ends(8 << 10)
 
 
-class _Go:
+class Events:
+    """What the events of a run, in their order, come to."""
+
     def __init__(self) -> None:
         self.tests: list[TestResult] = []
         self.seen: dict[str, tuple[int, int]] = {}
@@ -57,17 +61,19 @@ class _Go:
         self.died: dict[str, bool] = {}  # each with whether its output says why
 
     def line(self, line: str) -> None:
-        event = loose.row(line)
-        if not event:
-            self._stray(line)
-            return
+        if event := loose.row(line):
+            self.tell(event)
+        else:
+            self.stray(line)
+
+    def tell(self, event: loose.Table) -> None:
         action, package = loose.text(event, "Action"), loose.text(event, "Package")
         if action in {"build-output", "build-fail"}:
             self._build(event, action)
         elif package or action in _ACTIONS:
             self._event(event, action, package)
 
-    def _stray(self, line: str) -> None:
+    def stray(self, line: str) -> None:
         """Before Go 1.24 the compiler wrote to stderr, and `go test` a plain line about the package."""
         if match := _BUILD_FAILED.match(line):
             self.unbuilt[match.group(1)] = True

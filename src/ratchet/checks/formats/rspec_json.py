@@ -18,11 +18,22 @@ def parse(stream: BinaryIO) -> Parsed:
     summary = loose.table(document, "summary")
     return Parsed(
         tests=[_test(row) for row in loose.tables(document, "examples")],
-        collection_errors=[error for text in loose.texts(document, "messages") for error in _broken(text)],
+        collection_errors=_outside(document, summary),
         reported=_reported(summary),
         ended=whole and bool(summary),
         partial=bool(document) and not whole,
     )
+
+
+def _outside(document: loose.Table, summary: loose.Table) -> list[Diagnostic]:
+    """What went wrong beside the examples; some versions only count it."""
+    texts = loose.texts(document, "messages")
+    found = [error for text in texts for error in _broken(text)]
+    count = loose.whole(summary, "errors_outside_of_examples_count")
+    if found or not count:
+        return found
+    message = "\n".join(texts).strip() or f"{count} errors occurred outside of examples"
+    return [Diagnostic(message=clip(message, 4000), tool="rspec")]
 
 
 def _reported(summary: loose.Table) -> dict[str, int]:

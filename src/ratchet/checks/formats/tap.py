@@ -11,7 +11,13 @@ from ratchet.checks.formats import Parsed, recover, yamlish
 from ratchet.checks.formats.text import Ends, lines
 from ratchet.core.report import Diagnostic, Failure, TestResult, TestStatus
 
-_POINT = re.compile(r"^(?P<not>not )?ok(?=\s|$)(?:[ \t]+(?P<number>\d{1,9})\b)?(?P<rest>.*)$")
+# `go test` says of a package that it is ok, in the same word.
+_POINT = re.compile(
+    r"^(?P<not>not )?ok(?=[\s#]|$)(?!\s+\S+\s+(?:[\d.]+s|\(cached\))(?:\s|$))"
+    r"(?:[ \t]+(?P<number>\d{1,9})\b)?(?P<rest>.*)$"
+)
+_NUMBERED = re.compile(r"^(?:(?:not )?ok \d|1\.\.\d)")
+_OPENS = re.compile(r"\{\s*(?:#\s*time=[\d.]+\s*m?s\s*)?$")
 _PLAN = re.compile(r"^1\.\.(?P<last>\d{1,9})(?P<rest>\s*(?:#.*)?)$")
 _DIRECTIVE = re.compile(r"(?:^|\s)#\s*(?P<word>skip|todo)(?:ped|ping)?(?![^\W_])\S*(?P<reason>.*)$", re.I)
 _TIME = re.compile(r"\s*#\s*(?:time=(?P<ms>[\d.]{1,12})\s*(?P<unit>ms|s)?|in (?P<bats>\d{1,9}) ?ms)\s*\{?\s*$")
@@ -88,7 +94,7 @@ class _Tap:
     # --- lines
 
     def line(self, line: str) -> None:
-        if self.yaml is not None:
+        if self.yaml is not None and not self._is_torn(line):
             self._yaml(line)
             return
         text = line.lstrip(" ")
@@ -103,10 +109,23 @@ class _Tap:
             self._comment(text, line)
         elif text == "}" and self.buffered:
             self._close_brace()
+        elif text == "{" and self.point:
+            self._open_brace()
         elif text.startswith("Bail out!"):
             self.bailed = text[9:].strip() or "no reason given"
         elif " .." in text and (match := _PROVE.match(text)):
             self._new_file(match.group("file"), match.group("skipped"))
+
+    def _is_torn(self, line: str) -> bool:
+        """Whether the diagnostics break off, for another point or plan stands further to the left."""
+        is_left = not line.startswith(" " * self.indent) or not self.indent
+        if not is_left or not _NUMBERED.match(line.lstrip(" ")):
+            return False
+        assert self.yaml is not None
+        if self.point:
+            self.point.fields = yamlish.read(self.yaml)
+        self.yaml = None
+        return True
 
     def _yaml(self, line: str) -> None:
         assert self.yaml is not None
@@ -149,6 +168,10 @@ class _Tap:
 
     def _point(self, match: re.Match[str], depth: int) -> None:
         self._settle()
+        # A name may end with a brace too, and then nothing closes it.
+        while self.buffered and depth <= self.buffered[-1].depth:
+            self._close_brace()
+            self._settle()
         children: list[TestResult] = []
         if depth < len(self.levels) - 1:
             children = self._close_to(depth)
@@ -166,9 +189,13 @@ class _Tap:
             duration_s=duration_s,
             children=children,
         )
-        if match.group("rest").rstrip().endswith("{"):
-            self.buffered.append(self.point)
-            self.point = None
+        if _OPENS.search(match.group("rest")):
+            self._open_brace()
+
+    def _open_brace(self) -> None:
+        assert self.point is not None
+        self.buffered.append(self.point)
+        self.point = None
 
     def _close_brace(self) -> None:
         """A subtest in braces names itself before its children, and ends after them."""
@@ -269,7 +296,9 @@ class _Tap:
 
     def _finish(self) -> None:
         self._settle()
-        self.buffered.clear()
+        while self.buffered:
+            self._close_brace()
+            self._settle()
         orphans = self._close_to(0)
         top = self.levels[0]
         top.tests += orphans
@@ -290,7 +319,7 @@ class _Tap:
 
 
 def _described(match: re.Match[str]) -> tuple[str, TestStatus, str, float]:
-    rest = match.group("rest").rstrip().removesuffix("{").rstrip()
+    rest = _OPENS.sub(lambda opened: opened.group()[1:], match.group("rest")).rstrip()
     rest, duration_s = _timed(rest)
     status = TestStatus.FAILED if match.group("not") else TestStatus.PASSED
     reason = ""

@@ -23,6 +23,11 @@ _OUTCOME = {
     "Completed": TestStatus.PASSED,
 }
 _COUNTS = {"total": "tests", "passed": "passed", "failed": "failed", "error": "errors", "notExecuted": "skipped"}
+# Each kind of test has its own element; what is in it is the same.
+_RESULTS = {
+    "UnitTestResult", "TestResultAggregation", "TestResult", "GenericTestResult", "ManualTestResult", "WebTestResult",
+    "LoadTestResult",
+}  # fmt: skip
 _TEXTS = {"Message", "StackTrace", "StdOut", "StdErr", "Text"}
 _ABOUT_TESTS = re.compile(r"\[xUnit\.net [\d:.]+\] .* \[FAIL\]$|Exit code indicates failure: ")
 _DURATION = re.compile(r"^(\d{1,4}):(\d{1,2}):(\d{1,2}(?:\.\d{1,9})?)$")
@@ -67,7 +72,7 @@ class _Trx:
         self.closed = False
 
     def start(self, name: str, attributes: dict[str, str], /) -> None:
-        if name == "UnitTestResult":
+        if name in _RESULTS:
             if self.open:
                 self.open[-1].rows += 1
             self.open.append(_Result(attributes))
@@ -84,7 +89,7 @@ class _Trx:
             self.info = Ends() if attributes.get("outcome") in {"Error", "Failed"} else None
 
     def end(self, name: str, /) -> None:
-        if name == "UnitTestResult" and self.open:
+        if name in _RESULTS and self.open:
             self._finish(self.open.pop())
         elif name == self.listening:
             self.listening = ""

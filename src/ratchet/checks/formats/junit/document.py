@@ -52,6 +52,7 @@ class Document:
         self.identify: writers.Identify = writers.plain_id
         self.open: list[_Level] = []
         self.closed = False
+        self.foreign = False  # GLib has cases too, and says other things of them
         self.path: list[str] = []
         self.file = ""
         self.case: dict[str, str] | None = None
@@ -76,7 +77,7 @@ class Document:
             if self.case is not None and len(self.around) < _DEPTH:
                 self.around.append((self.case, self.children, self.telling))
             self.case, self.telling, self.children = attributes, False, []
-        elif name in _CHILD and self.case is not None:
+        elif name in _CHILD and (self.case is not None or (name in verdicts.BAD and self.open)):
             self.child = Hearing(name, attributes)
             self.telling = self.telling or not name.startswith("system-")
             self.reader.listen()
@@ -84,6 +85,8 @@ class Document:
             self._open(name, attributes)
         elif name == "property":
             self._property(attributes)
+        elif name == "gtester":
+            self.foreign = True
 
     def end(self, name: str, /) -> None:
         self.depth -= 1
@@ -101,8 +104,12 @@ class Document:
                 self.case, self.children, self.telling = self.around.pop()
         elif self.child is not None and name == self.child.name:
             self.reader.listen(False)
-            self.children.append(self.child.heard())
-            self.child = None
+            heard, self.child = self.child.heard(), None
+            if self.case is not None:
+                self.children.append(heard)
+            else:
+                # Ant tells of a class that could not even be loaded in the suite itself.
+                self.broken.append(verdicts.load_error("".join(self.path[-1:]), heard, "junit"))
         elif name in _SUITE:
             self._close(name)
 
@@ -189,7 +196,8 @@ class Document:
         if name in names:
             del self.open[len(names) - 1 - names[::-1].index(name) :]
             self._stand()
-        self.closed = not self.open
+        # An end without a beginning, and without a case before it, ends nothing.
+        self.closed = not self.open and (name in names or self.cases > 0)
 
     def _property(self, attributes: dict[str, str]) -> None:
         if not self.writer and attributes.get("name", "").startswith("java."):
@@ -331,6 +339,8 @@ class Document:
     # --- the end
 
     def parsed(self, fault: str) -> Parsed:
+        if self.foreign:
+            return Parsed()
         self.settle()
         self._count_reruns_once()
         ended = self.closed and self.case is None

@@ -33,7 +33,8 @@ def status_of(case: dict[str, str], children: list[Child]) -> TestStatus:
         if BAD.isdisjoint(names):
             return _skipped(skipped)
         # Catch2 marks what may fail; a test that was skipped for any other reason cannot have failed.
-        return TestStatus.XFAILED if "mayfail" in skipped.get("message", "") else TestStatus.FAILED
+        if "mayfail" in skipped.get("message", ""):
+            return TestStatus.XFAILED
     if "error" in names:
         return TestStatus.ERROR
     return TestStatus.FAILED if "failure" in names else by_words(case.get("status", ""), case.get("result", ""))
@@ -78,7 +79,7 @@ def by_words(status: str, result: str) -> TestStatus:
     return found or TestStatus.PASSED
 
 
-_VAGUE = {"", "failure", "failed", "error", "fail", "testcodefailure", "exception"}
+_VAGUE = {"", "failure", "failed", "error", "fail", "testcodefailure", "exception", "not specified"}
 _LONGEST_VAGUE = max(map(len, _VAGUE))
 
 
@@ -110,12 +111,18 @@ def failure_of(case: dict[str, str], bad: Child, children: list[Child], read: Re
 def failure(message: str, kind: str, body: str) -> Failure:
     if _is_vague(message) or message.startswith("thread '"):
         message = _before_stack(body) or message
+    elif (head := _TITLE.match(body)) and _TITLED.match(message):
+        message = dedent(_CODE.split(body[head.end() :], maxsplit=1)[0]).strip() or message
     message = _unfolded(message, body)
     if "\n" in message:
         message = _PLACE_LINE.sub("", message)
     return recover.failure(body, message=message, type=_type(kind))
 
 
+# Playwright says where the test stands and what it is called, and below it why it failed, with the source.
+_TITLED = re.compile(r"^\S+\.[cm]?[jt]sx?:\d+:\d+ ")
+_TITLE = re.compile(r"^\s*(?:\[[^\]\n]+\] )?› [^\n]*\n")
+_CODE = re.compile(r"\n\s*(?:>? *\d+ \||at |Call log:)")
 _PLACE_LINE = re.compile(r"^(?:[^\s:]+:\d+|unknown file)\n")
 _STACK = re.compile(r"\n\s*(?:at |❯ |#\d+ |# \./|/\S+:\d+|Stack trace:\n)")
 _GO_FRAMING = re.compile(r"(?m)^\s*(?:=== (?:RUN|PAUSE|CONT|NAME)|--- FAIL:).*\n?")
@@ -158,27 +165,32 @@ def _from_output(output: str) -> Failure:
     )
 
 
+_UNBUILT = {"build error", "build failed", "[build failed]", "setup failed", "[setup failed]"}
+
+
 def is_build(case: dict[str, str], bad: Child) -> bool:
-    return "build" in bad.attributes.get("message", "").lower() or "build failed" in case.get("name", "").lower()
+    """By all that is said, not by a word in it: every message of a browser's driver tells of its build."""
+    words = bad.attributes.get("message", ""), case.get("name", "")
+    return not _UNBUILT.isdisjoint(word.strip().lower() for word in words)
 
 
 def broken_of(writer: str, case: dict[str, str], bad: Child) -> Diagnostic | None:
     """A file that could not be loaded, which several writers dress up as a test."""
     name, group = case.get("name", ""), case.get("classname", "")
     if writer == "pytest" and plain(bad.attributes.get("message", "")) == "collection failure":
-        return _load_error(writers.pytest_id("", name.replace(".", "/"), "") + ".py", bad, "pytest")
+        return load_error(writers.pytest_id("", name.replace(".", "/"), "") + ".py", bad, "pytest")
     if writer == "vitest" and name == group:
-        return _load_error(name, bad, "vitest")
+        return load_error(name, bad, "vitest")
     if group == "Test suite failed to run":
-        return _load_error(name, bad, "jest")
+        return load_error(name, bad, "jest")
     if group == "unittest.loader._FailedTest":
-        return _load_error(name.replace(".", "/") + ".py", bad, "unittest")
+        return load_error(name.replace(".", "/") + ".py", bad, "unittest")
     if writer == "node" and re.search(r"\.[cm]?[jt]sx?$", name) and ("/" in name or "\\" in name):
-        return _load_error(name, bad, "node")
-    return _load_error(group or name, bad, "go") if is_build(case, bad) else None
+        return load_error(name, bad, "node")
+    return load_error(group or name, bad, "go") if is_build(case, bad) else None
 
 
-def _load_error(file: str, bad: Child, tool: str) -> Diagnostic:
+def load_error(file: str, bad: Child, tool: str) -> Diagnostic:
     text = bad.whole()
     found = next((d for d in compiler.diagnostics(text) if d.line), None)
     known = recover.failure(text)
@@ -186,7 +198,7 @@ def _load_error(file: str, bad: Child, tool: str) -> Diagnostic:
         file=file or (found.file if found else ""),
         line=found.line if found else (known.line if known.file.endswith(file.rpartition("/")[2]) else 0),
         column=found.column if found else 0,
-        type=found.type if found and found.type else known.type,
+        type=found.type if found and found.type else known.type or _type(bad.attributes.get("type", "")),
         message=found.message if found and found.type else clip(_before_stack(text.strip()), 4000),
         tool=tool,
     )

@@ -33,6 +33,10 @@ def failure(
     if expected is None and actual is None:
         expected, actual, found = values.comparison(prose)
         operator = operator or found
+    if expected is None and actual is None and message and message != prose:
+        # Somebody may have indented the text that repeats it.
+        expected, actual, found = values.comparison(_narrow(_ends(message)))
+        operator = operator or found
     if expected is None and actual is None and changes:
         expected, actual = values.sides(changes)
     if expected and actual and type.endswith("ComparisonFailure"):

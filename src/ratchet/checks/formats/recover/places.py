@@ -58,11 +58,14 @@ _PLACES = [
 ]
 
 
+# A row of a stack that was not the project's names no place of its own.
+_CALL = re.compile(r"^\s*at [\w.$<>/@-]+\([\w$-]+\.(?:java|kt|scala|groovy):\d+\)\s*$|^\s*at [^\n]+:line \d+\s*$", re.M)
 _SIGNED = [(rarest(needle), needle, pattern) for needle, pattern in _PLACES]
 
 
 def location(text: str) -> Frame | None:
     """Where it failed, when there is no stack: the first place in the project that the text names."""
+    text = _CALL.sub("", text) if "at " in text else text
     for sign, needle, pattern in _SIGNED:
         for found in pattern.finditer(text) if sign in text and needle in text else ():
             if not is_foreign(found.group("file")):

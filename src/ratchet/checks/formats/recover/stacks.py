@@ -16,12 +16,12 @@ _ALL = 32 << 10  # more rows than a text has that is searched
 
 _FOREIGN = re.compile(
     r"node_modules/|^node:|/node:internal|site-packages/|dist-packages/|/lib/python\d|/rustc/|\.cargo/registry|/rustlib/|/gems/|/rubygems/|/ruby/\d|/usr/(?:lib|include)/|/usr/share/(?!nginx|apache|www|webapps)"
-    r"|(?:^|/)vendor/|/go/pkg/mod/|/go/src/(?![^/]*\.)|/usr/local/go|/libgo|<frozen|<string>|<anonymous>|^internal/|/jest-|/mocha/lib/|^native$|^dart:|package:test|package:stack_trace"
+    r"|(?:^|/)vendor/|/go/pkg/mod/|/go/src/(?![^/]*\.)|/usr/local/go|/src/(?:testing|runtime)/\w+\.(?:go|s)$|^testing\.go$|/libgo|<frozen|<string>|<anonymous>|^internal/|^(?:_\w+|child_process|events|module|net|fs|timers|vm|assert|domain|bootstrap_node)\.js$|/jest-|/mocha/lib/|^native$|^dart:|package:test|package:stack_trace"
     r"|\(ex_unit|\(elixir|\(stdlib|/zig/lib/|/lib/std/|catch\.hpp$|catch_amalgamated|/gtest/|doctest\.h$|libsanitizer/|/csu/|/sysdeps/|compiler-rt/|^ext:|/_pytest/|/unittest/(?:case|mock|loader)\.py"
 )
 _FOREIGN_JVM = re.compile(
-    r"^(?:java|javax|jdk|sun|com\.sun|kotlin|kotlinx|scala|groovy|groovyjarjar\w*|junit|org\.(?:junit|opentest4j|testng|assertj|hamcrest|mockito|gradle|apache\.maven"
-    r"|codehaus|scalatest|spockframework|scalactic|specs2|powermock)|munit|sbt|worker\.org\.gradle|app//org\.junit|java\.base)[./]"
+    r"^(?:java|javax|jakarta|jdk|sun|com\.sun|android|androidx|com\.android\.(?:internal|tools)|dalvik|libcore|kotlin|kotlinx|scala|groovy|groovyjarjar\w*|junit|org\.(?:junit|opentest4j|testng|assertj|hamcrest|mockito|gradle|apache\.maven"
+    r"|codehaus|scalatest|spockframework|scalactic|specs2|powermock|robolectric|easymock|jmock)|io\.kotest|io\.mockk|munit|sbt|worker\.org\.gradle|app//org\.junit|java\.base)[./]"
 )
 
 
@@ -36,6 +36,11 @@ _JAVASCRIPT = re.compile(
 )
 _JVM = re.compile(r"\s*at (?:[\w.@-]++/++)*+([\w.$<>/]+)\.([\w$<>]+)\(([\w$-]+\.(?:java|kt|scala|groovy)):(\d+)\)")
 _DOTNET = re.compile(r"\s*at (.+?) in (.+?):line (\d+)")
+# Libraries tell where their sources were when they were built.
+_FOREIGN_DOTNET = re.compile(
+    r"(?:System|NUnit\.Framework|NUnit\.Engine|Xunit|FluentAssertions|Shouldly|Moq|NSubstitute|TechTalk\.SpecFlow|Reqnroll"
+    r"|Microsoft\.VisualStudio\.TestTools|Microsoft\.VisualStudio\.TestPlatform)\."
+)
 _RUBY = re.compile(r"\s*(?:# |from )?((?:[A-Za-z]:)?[\w./@ +-]+\.rb):(\d+)(?::in [`'](.+?)')?")
 _PHP = re.compile(r"\s*(?:#\d+ |at )?((?:[A-Za-z]:)?[\w./\\@ +-]+\.(?:php|phpt))[:(](\d+)\)?(?:: (.+))?\s*$")
 _ELIXIR = re.compile(
@@ -128,7 +133,7 @@ def _jvm_folder(owner: str) -> str | None:
 @_remembered
 def _dotnet(line: str) -> Frame | None:
     found = _DOTNET.match(line)
-    return _frame(found, 2, 3, 1)
+    return None if found and _FOREIGN_DOTNET.match(found[1]) else _frame(found, 2, 3, 1)
 
 
 @_remembered

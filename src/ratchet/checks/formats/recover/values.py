@@ -20,6 +20,8 @@ def _value(name: str) -> str:
 
 
 _E, _A = _value("e"), _value("a")
+# In prose "to be" says nothing of values: what it was must be one.
+_LITERAL = r"(?:[^\sA-Za-z]|(?:true|false|null|undefined|nil|None|True|False|NaN|Infinity)\b|[A-Z]\w*[{(\[])"
 _EQUAL = r"(?P<op>===?|!==?|<=|>=|<|>|=~|is not|is|not in|in)"
 
 # Where it comes from, what a text must contain for the search to be worth it, the pattern (e expected, a actual, op operator).
@@ -31,6 +33,9 @@ _COMPARISONS: list[tuple[str, str, str]] = [
     ("kotlin", "ctual", r"[Ee]xpected:? ?<(?P<e>[^\n]*?)>[,.] ?[Aa]ctual:? ?<(?P<a>[^\n]*?)>"),
     ("testng", "but found", r"expected \[(?P<e>[^\n]*?)\] but found \[(?P<a>[^\n]*?)\]"),
     ("nunit", "But was:", rf"Expected:{_E}\n\s*But was:{_A}(?:\n|$)"),
+    ("nunit in one line", "But was:", rf"Expected:{_E} {{2,}}But was:{_A}(?:\n|$)"),
+    ("assertj size", "size:", r"[Ee]xpected size: ?<?(?P<e>\d+)>? but was: ?<?(?P<a>\d+)>?"),
+    ("mbunit", "]]!=[[", r"\[\[(?P<e>[^\n]*?)\]\]!=\[\[(?P<a>[^\n]*?)\]\]"),
     ("hamcrest", "but:", r"Expected: (?:is )?(?P<e>[^\n]+)\n\s*but: (?:was )?(?P<a>[^\n]+)"),
     ("assertj", "Expecting actual", rf"Expecting actual:\n{_A}\n\s*to be equal to:\s*\n{_E}(?:\n|$)"),
     ("assertj old", "Expecting", r"Expecting:?\n\s*<(?P<a>[^\n]*)>\n\s*to be equal to:\s*\n\s*<(?P<e>[^\n]*)>"),
@@ -55,6 +60,8 @@ _COMPARISONS: list[tuple[str, str, str]] = [
     ("busted", "Passed in:", r"Passed in:\n\s*(?:\(\w+\) )?(?P<a>[^\n]+)\n\s*Expected:\n\s*(?:\(\w+\) )?(?P<e>[^\n]+)"),
     ("busted old", "Passed in:", r"Expected:\n\s*\(\w+\) (?P<e>[^\n]+)\n\s*Passed in:\n\s*\(\w+\) (?P<a>[^\n]+)"),
     ("testify", "actual", rf"expected ?:{_E}\n\s*actual ?\s?:{_A}(?:\n|$)"),
+    ("rspec mock", "received:", r"expected: (?P<e>\d+ times?[^\n]*)\n\s*received: (?P<a>\d+ times?[^\n]*)"),
+    ("rspec truth", "\n", r"expected (?P<e>true|false|truthy value|falsey value|nil)\n\s+got:? (?P<a>[^\n]+)"),
     ("rspec", "got:", rf"expected:{_E}\n\s*got:{_A}(?:\n|$)"),
     ("perl", "got:", rf"got:{_A}\n#?\s*expected:{_E}(?:\n|$)"),
     ("want after got", "want", rf"got ?:{_A}\n\s*want ?:{_E}(?:\n|$)"),
@@ -66,23 +73,24 @@ _COMPARISONS: list[tuple[str, str, str]] = [
     ("phpunit kind", "Failed asserting that", r"Failed asserting that (?P<a>[^\n]+?) is (?P<e>(?:not )?(?:true|false|null|empty)|(?:an instance|of type)[^\n]+?)\.?(?:\n|$)"),
     ("phpunit identical", "Failed asserting that", r"Failed asserting that (?P<a>[^\n]+?) (?:matches expected|is identical to|is equal to) (?P<e>[^\n]+?)\.?(?:\n|$)"),
     ("phpunit diff", "+++ Actual", r"--- Expected\n\+\+\+ Actual\n@@ @@\n-(?P<e>[^\n]*)\n\+(?P<a>[^\n]*)"),
-    ("swift", "XCTAssert", r'XCTAssert\w+ failed: \("(?P<a>[^\n]*?)"\) is not (?P<op>equal) to \("(?P<e>[^\n]*?)"\)'),
+    ("swift", "XCTAssert", r'XCTAssert\w+ failed: \((?:"|&quot;)(?P<a>[^\n]*?)(?:"|&quot;)\) is not (?P<op>equal) to \((?:"|&quot;)(?P<e>[^\n]*?)(?:"|&quot;)\)'),
     ("swift testing", "Expectation failed", rf"Expectation failed: \([^\n]*? → (?P<a>[^\n)]+)\) {_EQUAL} (?P<e>[^\n]+)"),
-    ("node", "Expected values to be", r"Expected values to be (?:strictly |loosely )?(?:deep-)?equal:\s*\n\s*\n?(?P<a>[^\n+-][^\n]*?) (?P<op>!==?) (?P<e>[^\n]+?)\s*(?:\n|$)"),
+    ("node", "Expected values to be", r"(?P<failed>Expected) values to be (?:strictly |loosely )?(?:deep-)?equal:\s*\n\s*\n?(?P<a>(?:[^\n+-]|-\d)[^\n]*?) (?P<op>!==?) (?P<e>[^\n]+?)\s*(?:\n|$)"),
     ("node diff", "+ actual - expected", r"\+ actual - expected[^\n]*\n\s*\n?\+ (?P<a>[^\n]+)\n- (?P<e>[^\n]+)"),
     ("jest assert", "Received:", r"Expected value to [^\n]*:\s*\n\s+(?P<e>[^\n]+)\n(?:[^\n]*\n)??Received:\s*\n\s+(?P<a>[^\n]+)"),
     ("perl deep", "$got", r"\$got\S* = (?P<a>[^\n]+)\n#?\s*\$expected\S* = (?P<e>[^\n]+)"),
     ("vitest diff", "+ Received", r"- Expected[^\n]*\n\+ Received[^\n]*\n\s*\n- (?P<e>[^\n]+)\n\+ (?P<a>[^\n]+)\n(?:\n|$)"),
-    ("chai", " to ", r"[Ee]xpected (?!values? to )(?P<a>[^\n]+?) to (?P<op>(?:strictly |deeply |loosely )*equal|be|deep equal|eql|include|match)(?: to)? (?P<e>[^\n]+?)\.?(?: // [^\n]*)?(?:\n|$)"),
+    ("chai", " to ", r"[Ee]xpected (?!values? to )(?P<a>[^\n]+?) to (?P<op>(?:strictly |deeply |loosely )*equal|deep equal|eql)(?: to)? (?P<e>[^\n]+?)\.?(?: // [^\n]*)?(?:\n|$)"),
+    ("chai be", " to ", rf"[Ee]xpected (?P<a>{_LITERAL}[^\n]*?) to (?P<op>be|include|match)(?: to)? (?P<e>[^\n]+?)\.?(?: // [^\n]*)?(?:\n|$)"),
     ("scalatest", "did not equal", r"(?:^|\n)(?:[\w.]+Exception: )?(?P<a>[^\n]+?) (?P<op>did not equal) (?P<e>[^\n]+?)(?: \([\w.]+:\d+\))?(?:\n|$)"),
     ("munit", "=> Obtained", r"values are not the same\n=> Obtained\n(?P<a>[^\n]+)\n=> Diff[^\n]*\n-[^\n]*\n\+(?P<e>[^\n]+)"),
-    ("unittest", "AssertionError: ", r"(?:^|\n) *(?:E +)?(?:AssertionError: )(?!assert )(?P<a>[^\n]+?) (?P<op>!=|not (?:less|greater) than(?: or equal to)?|is not|not found in) (?P<e>[^\n]+?)(?: : [^\n]*)?(?:\n|$)"),
+    ("unittest", "AssertionError: ", r"(?:^|\n) *(?:E +)?(?P<failed>AssertionError: )(?!assert )(?P<a>[^\n]+?) (?P<op>!=|not (?:less|greater) than(?: or equal to)?|is not|not found in) (?P<e>[^\n]+?)(?: : [^\n]*)?(?:\n|$)"),
     ("pytest", "assert ", rf"(?:^|\n)(?:E +(?:AssertionError: )?|AssertionError: )?assert (?!not )(?P<a>[^\n]+?) {_EQUAL} (?P<e>[^\n]+?)(?:\n|$)"),
     ("unity", " Was ", r"Expected (?P<e>[^\n]+?) Was (?P<a>[^\n]+?)\.?(?:\n|$)"),
     ("zig", ", found ", r"expected (?P<e>[^\n]+?), found (?P<a>[^\n]+?)(?:\n|$)"),
     ("want", "ant", r"[Ww]ant(?:ed)?[: =]+(?P<e>[^\n]+?)[,;]? (?:but )?got[: =]+(?P<a>[^\n]+?)(?:\n|$)"),
     ("got", "t", r"(?:[Gg]ot|Actual|Received|=)[: =]* ?(?P<a>[^\n]+?)[,;:]? (?:but )?(?:want(?:ed)?|expect(?:ed|ing)?)[: =]+(?P<e>[^\n]+?)(?:\n|$)"),
-    ("expected got", "xpect", r"[Ee]xpect(?:ed|ing)(?! values? to)[: =]+(?P<e>[^\n]+?)[,;.]? (?:but )?(?:actual(?:ly)?|got|found|received|was|is)[: =]+(?P<a>[^\n]+?)\.?(?:\n|$)"),
+    ("expected got", "xpect", r"[Ee]xpect(?:ed|ing)(?!(?: values?)? to )[: =]+(?P<e>[^\n]+?)(?: ?[,;.]? (?:but )?(?:actual(?:ly)?|got|found|received|[Rr]esult)|(?:[,;]|,? but) (?:it )?(?:was|is))(?: :)?[: =]+(?P<a>[^\n]+?)\.?(?:\n|$)"),
     ("nim", "Check failed", r"Check failed: (?P<l>[^\n]+?) (?P<op>==) (?P<e>[^\n]+)\n\s*(?P=l) was (?P<a>[^\n]+)"),
 ]
 # fmt: on
@@ -104,6 +112,7 @@ _EXPECTS_NOTHING = {
     "swift",
     "scalatest",
     "munit",
+    "mbunit",
     "unittest",
     "pytest",
     "want",
@@ -134,15 +143,27 @@ def comparison(text: str) -> tuple[str | None, str | None, str]:
 
 
 def _compared(found: re.Match[str], groups: Mapping[str, int]) -> tuple[str, str | None, str]:
-    expected, actual = (found["e"], found["a"]) if "e" in groups else _gtest(found)
+    expected, actual = (found["e"], _quoted(found, "a")) if "e" in groups else _gtest(found)
     expected, actual = _unwrapped(expected.strip(), actual.strip())
     operator = (found["op"] or "") if "op" in groups else ""
+    operator = _FAILED.get(operator, operator) if "failed" in groups else operator
     # A shell expands before it compares: what stood on the left is not what was found there.
     if "$" in actual and "shell" in groups:
         return clip(expected), None, _OPERATORS.get(operator, operator)
     return clip(expected), clip(actual), _OPERATORS.get(operator, operator)
 
 
+# Of those that print what did not hold: what should have.
+_FAILED = {
+    "!=": "==",
+    "!==": "===",
+    "is not": "is",
+    "not less than": "<",
+    "not greater than": ">",
+    "not less than or equal to": "<=",
+    "not greater than or equal to": ">=",
+    "not found in": "in",
+}
 _OPERATORS = {
     "-eq": "==",
     "-ne": "!=",
@@ -158,6 +179,18 @@ _OPERATORS = {
     "is equal to or greater than": ">=",
     "is equal to or less than": "<=",
 }
+
+
+_END_OF_QUOTE = re.compile(r'"[ \t]*(?:\n|$)')
+
+
+def _quoted(found: re.Match[str], group: str) -> str:
+    """A value; if it is a text in quotes that goes on in further lines, all of them."""
+    value = found[group]
+    if not value.startswith('"') or value.count('"') > 1:
+        return value
+    end = _END_OF_QUOTE.search(found.string, found.end(group))
+    return found.string[found.start(group) : end.end()] if end else value
 
 
 def _unwrapped(expected: str, actual: str) -> tuple[str, str]:

@@ -1,0 +1,186 @@
+"""What `go test` prints for people, with `-v` or without, and what gotestsum makes of it: the events behind the lines.
+
+As Go's own test2json does it, but a package is named only after all that it said. gotestsum's lists name it at once.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import BinaryIO
+
+from ratchet.checks.formats import Parsed, loose
+from ratchet.checks.formats.go_json import Events
+from ratchet.checks.formats.text import TAIL_LIMIT, Ends, lines
+
+_UPDATE = re.compile(r"^=== (?P<word>RUN|PAUSE|CONT|NAME)\s+(?P<test>\S+)$")
+_RESULT = re.compile(
+    r"--- (?P<word>PASS|FAIL|SKIP): (?P<test>\S+)(?: \((?P<s>\d{1,9}(?:\.\d{1,9})?)(?:s| seconds)\))?$"
+)
+_PACKAGE = re.compile(
+    r"^(?P<word>ok|FAIL|\?)\s{2,}\t?(?P<package>[^\s\[:]+)\s+(?P<rest>(?:[\d.]+s|\(cached\)|\[).*)$|"
+    r"^(?P<word1>ok|FAIL|\?) *\t(?P<package1>[^\s\[:]+)(?P<rest1>\s.*|)$"
+)
+_BENCHMARK = re.compile(r"^Benchmark\w+$")
+_UNBUILT = re.compile(r"^FAIL\s+\S+ \[(?:build|setup) failed\]")
+_VERDICT = re.compile(r"^(?:PASS|FAIL)$")
+_SUMMED = re.compile(
+    r"^(?:=== (?P<word>FAIL|SKIP): (?P<package>\S*) (?P<test>\S*)"
+    r"|(?P<word1>PASS|FAIL|SKIP) (?P<package1>\S+?)\.(?P<test1>(?:Test|Example|Fuzz)\S*))"
+    r"(?: \(re-run \d+\))? \((?:(?P<s>[\d.]{1,12})s|unknown)\)$"
+)
+_SUM = re.compile(r"^DONE (?:\d+ runs, )?(?P<tests>\d{1,9}) tests?\b")
+_ACTIONS = {"RUN": "run", "PAUSE": "pause", "CONT": "cont", "PASS": "pass", "FAIL": "fail", "SKIP": "skip"}
+_WAITING = 200_000  # lines of a package that is not named yet; of more only the results are kept
+
+
+def parse(stream: BinaryIO) -> Parsed:
+    """Every test that is named; without `-v` those are the failed ones. A binary run by itself has no package."""
+    plainly, summed = _Plain(), _Summed()
+    for line in lines(stream):
+        plainly.line(line)
+        summed.line(line)
+    return summed.parsed() if summed.tests else plainly.parsed()
+
+
+class _Plain:
+    def __init__(self) -> None:
+        self.events = Events()
+        self.waiting: list[loose.Table] = []
+        self.test = ""
+        self.reports: list[loose.Table] = []  # results whose output may still come, each inside the one before
+        self.running: set[str] = set()
+        self.verdict = False
+        self.benchmark: loose.Table = {}  # the last one that began: only those that failed are tests
+
+    def line(self, line: str) -> None:
+        if match := _UPDATE.match(line):
+            self._flush(0)
+            self.test = match["test"]
+            self.running.add(self.test)
+            if match["word"] in _ACTIONS:
+                self._wait({"Action": _ACTIONS[match["word"]], "Test": self.test})
+        elif "--- " in line and (match := _RESULT.search(line)) and self._is_result(line[: match.start()], match):
+            self._result(line, match)
+        elif match := _PACKAGE.match(line):
+            self._package(line, match)
+        elif _VERDICT.match(line):
+            self._flush(0)
+            self.verdict = True
+        elif _BENCHMARK.match(line):
+            self._flush(0)
+            self.benchmark = {"Action": "output", "Test": line, "Output": ""}
+        else:
+            self._output(line)
+
+    def _is_result(self, before: str, match: re.Match[str]) -> bool:
+        """Alone in its line, or behind what the test itself printed without ending the line."""
+        return not before.strip() or (match["test"] in self.running and match["s"] is not None)
+
+    def _result(self, line: str, match: re.Match[str]) -> None:
+        before = line[: match.start()]
+        if self.benchmark.get("Test") == match["test"]:
+            self._wait(self.benchmark)
+        if before.strip():
+            self._wait({"Action": "output", "Test": match["test"], "Output": before + "\n"})
+        self._flush(len(before) // 4 if not before.strip() else 0)
+        self.test = match["test"]
+        self.reports.append({"Action": _ACTIONS[match["word"]], "Test": self.test, "Elapsed": float(match["s"] or 0)})
+
+    def _flush(self, depth: int) -> None:
+        self.test = ""
+        while len(self.reports) > depth:
+            report = self.reports.pop()
+            self.running.discard(report["Test"])
+            self._wait(report)
+
+    def _output(self, line: str) -> None:
+        depth = (len(line) - len(line.lstrip(" "))) // 4
+        if 0 < depth <= len(self.reports):
+            self.test = self.reports[depth - 1]["Test"]
+        if not self.test:
+            self.events.stray(line)
+            if self.benchmark:
+                self.benchmark["Output"] = f"{self.benchmark['Output']}{line}\n"[-TAIL_LIMIT:]
+        self._wait({"Action": "output", "Test": self.test, "Output": line + "\n"})
+
+    def _wait(self, event: loose.Table) -> None:
+        if event["Action"] != "output" or len(self.waiting) < _WAITING:
+            self.waiting.append(event)
+
+    def _package(self, line: str, match: re.Match[str]) -> None:
+        word, package = match["word"] or match["word1"], match["package"] or match["package1"]
+        if _UNBUILT.match(line):
+            self.events.stray(line)
+            # What was said before it is the compiler's.
+            self.waiting = []
+        elif word != "?":
+            self._over("fail" if word == "FAIL" else "pass", package)
+        self.verdict = False
+
+    def _over(self, action: str, package: str) -> None:
+        self._flush(0)
+        waiting, self.waiting = self.waiting, []
+        self.running.clear()
+        for event in [*waiting, {"Action": action}]:
+            self.events.tell({**event, "Package": package})
+
+    def parsed(self) -> Parsed:
+        """A package without a last word was cut off, unless its tests had a verdict and nothing more came."""
+        self._flush(0)
+        told = any(event["Action"] != "output" for event in self.waiting)
+        if told and self.verdict:
+            failed = any(event["Action"] == "fail" for event in self.waiting)
+            self._over("fail" if failed else "pass", "")
+        elif told:
+            for event in self.waiting:
+                self.events.tell({**event, "Package": ""})
+        return self.events.parsed()
+
+
+class _Summed:
+    """gotestsum: a line for each test, or a list of those that failed, each with what it printed."""
+
+    def __init__(self) -> None:
+        self.tests: dict[tuple[str, str], tuple[str, float, Ends]] = {}
+        self.said = Ends()
+        self.ended = False
+
+    def line(self, line: str) -> None:
+        if match := _SUMMED.match(line):
+            self._test(match)
+        elif _SUM.match(line):
+            self.ended = True
+        elif line.startswith(("=== ", "PASS ", "FAIL ", "ok ", "DONE ")):
+            self.said = Ends()
+        else:
+            self.said.add(line + "\n")
+
+    def _test(self, match: re.Match[str]) -> None:
+        key = match["package"] or match["package1"] or "", match["test"] or match["test1"] or ""
+        is_listed = bool(match["word"])
+        # In the list what was printed comes below, in the run it came above.
+        said, self.said = self.said, Ends()
+        self.tests[key] = (
+            _ACTIONS[match["word"] or match["word1"]],
+            _seconds(match["s"]),
+            self.said if is_listed else said,
+        )
+
+    def parsed(self) -> Parsed:
+        events = Events()
+        for (package, test), (action, elapsed_s, said) in self.tests.items():
+            # Of a package that failed by itself no test is named.
+            about = {"Package": package, **({"Test": test} if test else {})}
+            for row in said.text().splitlines():
+                events.tell({**about, "Action": "output", "Output": row + "\n"})
+            events.tell({**about, "Action": action, "Elapsed": elapsed_s})
+        parsed = events.parsed()
+        parsed.ended, parsed.partial = self.ended, not self.ended
+        return parsed
+
+
+def _seconds(text: str | None) -> float:
+    try:
+        return float(text or 0)
+    except ValueError:
+        return 0.0

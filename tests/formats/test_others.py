@@ -1,0 +1,255 @@
+"""Documents of runners that we never start: small ones, written by us after the shape of theirs."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+
+from ratchet.checks.formats import Parsed, junit, other_json, other_xml
+from ratchet.checks.log import read_log
+from ratchet.core.report import Failure, TestStatus
+
+PASSED, FAILED, SKIPPED, ERROR = TestStatus.PASSED, TestStatus.FAILED, TestStatus.SKIPPED, TestStatus.ERROR
+
+
+def read_json(*documents: Any) -> Parsed:
+    return other_json.parse(io.BytesIO("\n".join(map(json.dumps, documents)).encode()))
+
+
+def read_xml(document: str) -> Parsed:
+    return other_xml.parse(io.BytesIO(document.encode()))
+
+
+def told(parsed: Parsed) -> list[tuple[str, TestStatus]]:
+    assert parsed.ended and not parsed.partial
+    return [(test.id, test.status) for test in parsed.tests]
+
+
+def failure_in(parsed: Parsed) -> Failure:
+    (failure,) = [test.failure for test in parsed.tests if test.failure]
+    return failure
+
+
+GINKGO = [
+    {
+        "SuitePath": "/p/pkg",
+        "SuiteDescription": "Pkg",
+        "SpecReports": [
+            {"LeafNodeType": "BeforeSuite", "State": "passed"},
+            {
+                "ContainerHierarchyTexts": ["Bar"],
+                "LeafNodeType": "It",
+                "LeafNodeText": "adds",
+                "LeafNodeLocation": {"FileName": "/p/pkg/a_test.go", "LineNumber": 5},
+                "State": "failed",
+                "NumAttempts": 2,
+                "Failure": {
+                    "Message": "Expected\n    <int>: 5\nto equal\n    <int>: 4",
+                    "Location": {"FileName": "/p/pkg/a_test.go", "LineNumber": 7},
+                },
+            },
+            {"ContainerHierarchyTexts": None, "LeafNodeType": "It", "LeafNodeText": "waits", "State": "pending"},
+            {"LeafNodeType": "It", "LeafNodeText": "dies", "State": "panicked", "Failure": {"ForwardedPanic": "no"}},
+        ],
+    },
+    {"SuitePath": "/p/q", "SpecialSuiteFailureReasons": ["Detected pending specs"], "SpecReports": []},
+]
+
+
+def test_ginkgo_tells_specs_and_suites_that_failed_by_themselves() -> None:
+    parsed = read_json(GINKGO)
+    assert told(parsed) == [("Pkg Bar adds", FAILED), ("Pkg waits", SKIPPED), ("Pkg dies", ERROR)]
+    test = parsed.tests[0]
+    assert test.failure and (test.failure.expected, test.failure.actual, test.failure.line) == ("4", "5", 7)
+    assert (test.file, test.line, test.attempts) == ("/p/pkg/a_test.go", 5, 2)
+    assert [error.file for error in parsed.collection_errors] == ["/p/q"]
+
+
+def test_karmas_files_come_from_its_server() -> None:
+    log = "Expected 5 to be 4.\n    at <Jasmine>\n    at U.<anonymous> (http://localhost:9876/base/t/a.js?0f1:19:18)"
+    rows = [
+        {"suite": ["A"], "description": "runs", "success": True, "log": []},
+        {"suite": ["A"], "description": "adds", "success": False, "log": [log]},
+        {"suite": ["A"], "description": "waits", "success": False, "skipped": True, "log": []},
+    ]
+    document = {"browsers": {"1": {"name": "C"}}, "result": {"1": rows}, "summary": {"success": 1, "failed": 1}}
+    parsed = read_json(document)
+    assert told(parsed) == [("A runs", PASSED), ("A adds", FAILED), ("A waits", SKIPPED)]
+    found = failure_in(parsed)
+    assert (found.message, found.expected, found.actual) == ("Expected 5 to be 4.", "4", "5")
+    assert (found.file, found.line) == ("t/a.js", 19)
+
+
+def test_testcafe_tells_errors_of_each_test() -> None:
+    tests = [
+        {"name": "a", "errs": []},
+        {"name": "b", "errs": ["no\n\nBrowser: C"]},
+        {"name": "c", "errs": [], "skipped": True},
+    ]
+    parsed = read_json({"userAgents": [], "fixtures": [{"name": "F", "path": "./f.js", "tests": tests}]})
+    assert told(parsed) == [("f.js::F a", PASSED), ("f.js::F b", FAILED), ("f.js::F c", SKIPPED)]
+    assert failure_in(parsed).message == "no"
+
+
+def test_mochawesomes_suites_lie_in_each_other() -> None:
+    inner = {
+        "title": "B",
+        "file": "/t/a.js",
+        "tests": [
+            {"title": "runs", "fullTitle": "A B runs", "pass": True},
+            {
+                "title": "adds",
+                "fullTitle": "A B adds",
+                "fail": True,
+                "err": {
+                    "message": "AssertionError: expected 5 to equal 4",
+                    "estack": "AssertionError: expected 5 to equal 4\n    at Context.<anonymous> (t/a.js:3:5)",
+                    "diff": "-5\n+4\n",
+                },
+            },
+            {"title": "waits", "fullTitle": "A B waits", "pending": True},
+        ],
+    }
+    parsed = read_json(
+        {"stats": {"testsRegistered": 3, "tests": 3}, "results": [{"suites": [{"title": "A", "suites": [inner]}]}]}
+    )
+    assert told(parsed) == [
+        ("t/a.js::A B runs", PASSED),
+        ("t/a.js::A B adds", FAILED),
+        ("t/a.js::A B waits", SKIPPED),
+    ]
+    found = failure_in(parsed)
+    assert (found.type, found.expected, found.actual, found.line) == ("AssertionError", "4", "5", 3)
+
+
+def test_elm_test_tells_both_sides() -> None:
+    parsed = read_json(
+        {"event": "runStart"},
+        {"event": "testCompleted", "status": "pass", "labels": ["M", "a"], "failures": []},
+        {
+            "event": "testCompleted",
+            "status": "fail",
+            "labels": ["M", "b"],
+            "failures": [
+                {"message": "Expect.equal", "reason": {"type": "Equality", "data": {"expected": "4", "actual": "5"}}}
+            ],
+        },
+        {"event": "runComplete", "passed": "1", "failed": "1"},
+    )
+    assert told(parsed) == [("M > a", PASSED), ("M > b", FAILED)] and parsed.reported == {"passed": 1, "failed": 1}
+    assert (failure_in(parsed).expected, failure_in(parsed).actual) == ("4", "5")
+
+
+def phase(node: str, when: str, outcome: str, **more: object) -> dict[str, object]:
+    place = [node.partition("::")[0], 3, "x"]
+    return {"$report_type": "TestReport", "nodeid": node, "when": when, "outcome": outcome, "location": place, **more}
+
+
+CRASH = {
+    "reprcrash": {"path": "/p/t.py", "lineno": 9, "message": "assert 5 == 4"},
+    "reprtraceback": {"reprentries": [{"data": {"lines": ["E   assert 5 == 4"], "reprfileloc": {"path": "t.py"}}}]},
+}
+
+
+def test_the_worst_phase_in_pytests_log_is_the_tests() -> None:
+    parsed = read_json(
+        {"$report_type": "SessionStart"},
+        {"$report_type": "CollectReport", "nodeid": "u.py", "outcome": "failed", "longrepr": "ImportError: no"},
+        *[phase("t.py::a", when, "passed") for when in ("setup", "call", "teardown")],
+        *[
+            phase("t.py::b", when, "failed" if when == "call" else "passed", longrepr=CRASH)
+            for when in ("setup", "call")
+        ],
+        phase("t.py::C::c", "setup", "failed", longrepr=CRASH),
+        phase("t.py::d", "setup", "skipped"),
+        phase("t.py::e", "call", "skipped", wasxfail="later"),
+        {"$report_type": "SessionFinish"},
+    )
+    assert told(parsed) == [
+        ("t.py::a", PASSED),
+        ("t.py::b", FAILED),
+        ("t.py::C::c", ERROR),
+        ("t.py::d", SKIPPED),
+        ("t.py::e", TestStatus.XFAILED),
+    ]
+    test = parsed.tests[1]
+    assert test.failure and (test.failure.expected, test.failure.actual, test.failure.line) == ("4", "5", 9)
+    assert (test.file, test.line, parsed.tests[2].phase) == ("t.py", 4, "setup")
+    assert [error.file for error in parsed.collection_errors] == ["u.py"]
+
+
+def test_pytests_json_report_has_a_test_with_its_phases() -> None:
+    crash = {"path": "/p/t.py", "lineno": 9, "message": "assert 5 == 4"}
+    call = {"outcome": "failed", "crash": crash, "longrepr": "E   assert 5 == 4\n\nt.py:9: AssertionError"}
+    tests = [
+        {"nodeid": "t.py::a", "lineno": 0, "outcome": "passed"},
+        {"nodeid": "t.py::b", "lineno": 7, "outcome": "failed", "setup": {"outcome": "passed"}, "call": call},
+    ]
+    parsed = read_json({"created": 1, "exitcode": 1, "summary": {}, "tests": tests})
+    assert told(parsed) == [("t.py::a", PASSED), ("t.py::b", FAILED)]
+    assert (failure_in(parsed).expected, failure_in(parsed).line, failure_in(parsed).type) == ("4", 9, "AssertionError")
+
+
+ROBOT = """<robot generator="Robot 7"><suite name="Cars" source="/p"><suite name="Minus" source="/p/minus.robot">
+<test name="Checks" line="6"><kw name="Result Is"><status status="FAIL">0 != -1</status></kw>
+<status status="FAIL" elapsed="0.5">0 != -1</status></test>
+<test name="Waits" line="9"><status status="SKIP">not here</status></test>
+<test name="Runs"><kw><status status="PASS"/></kw><status status="PASS"/></test></suite></suite>
+<statistics><total><stat pass="1" fail="1" skip="1">All Tests</stat></total></statistics></robot>"""
+
+
+def test_robots_tests_have_long_names_and_the_found_value_first() -> None:
+    parsed = read_xml(ROBOT)
+    assert told(parsed) == [("Cars.Minus.Checks", FAILED), ("Cars.Minus.Waits", SKIPPED), ("Cars.Minus.Runs", PASSED)]
+    found = failure_in(parsed)
+    assert (found.expected, found.actual, found.file, found.line) == ("-1", "0", "/p/minus.robot", 6)
+    assert parsed.reported == {"passed": 1, "failed": 1, "skipped": 1} and parsed.tests[1].reason == "not here"
+
+
+def test_a_robot_test_of_many_keywords_still_says_how_it_ended() -> None:
+    many = "<kw><status status='PASS'/></kw>" * 3000
+    document = f"<robot><suite name='s'><test name='t'>{many}<status status='FAIL'>no</status></test></suite></robot>"
+    assert failure_in(read_xml(document)).message == "no"
+
+
+@pytest.mark.parametrize(
+    ("document", "tests"),
+    [
+        (
+            "<TestResults><TestListing><TestSuite Name=''><TestSuite Name='T'><Test Name='a' Result='OK'/>"
+            "<Test Name='b' Result='Error'><ExceptionMessage>no</ExceptionMessage></Test></TestSuite></TestSuite>"
+            "</TestListing></TestResults>",
+            [("T.a", PASSED), ("T.b", ERROR)],
+        ),
+        (
+            "<report-result><fixture type='N.T'><runs><run name='T.a' result='success'/>"
+            "<run name='T.b' result='failure'><exception type='E'><message>no</message></exception></run>"
+            "</runs></fixture></report-result>",
+            [("N.T.a", PASSED), ("N.T.b", FAILED)],
+        ),
+        (
+            "<Result><Module name='M'><TestCase name='a.T'><Test result='pass' name='a'/><Test result='fail' name='b'>"
+            "<Failure message='no'/></Test></TestCase></Module></Result>",
+            [("a.T#a", PASSED), ("a.T#b", FAILED)],
+        ),
+        (
+            "<gtester><testbinary path='bin'><testcase path='/a'><status result='success'/></testcase>"
+            "<testcase path='/b'><error>no</error><status result='failed'/></testcase>"
+            "<testcase path='/c' skipped='1'/></testbinary></gtester>",
+            [("bin:/a", PASSED), ("bin:/b", FAILED), ("bin:/c", SKIPPED)],
+        ),
+    ],
+    ids=["fpcunit", "mbunit", "android", "gtester"],
+)
+def test_each_root_tells_whose_document_it_is(document: str, tests: list[tuple[str, TestStatus]]) -> None:
+    parsed = read_xml(document)
+    assert told(parsed) == tests and failure_in(parsed).message == "no"
+    assert junit.parse(io.BytesIO(document.encode())).tests == []
+
+
+@pytest.mark.parametrize("document", [json.dumps(GINKGO), ROBOT])
+def test_a_log_may_be_one_of_them(document: str) -> None:
+    assert read_log(document.encode()).runner in {"log of other_json", "log of other_xml"}
