@@ -348,6 +348,22 @@ EXPECTED: dict[str, Expected] = {
         },
         broken=[("tests/testthat/test-broken.R", 2)],
     ),
+    "dune": Expected(
+        statuses={
+            "shop::add > passes": "passed", "shop::add > fails": "failed", "shop::other > errors": "failed",
+            "shop::other > is quick": "passed", "shop:0:passes": "passed", "shop:1:fails": "failed",
+            "shop:2:errors": "error", "shop:3:skipped": "skipped", "shop:4:todo": "failed",
+            "shop:5:group:0:inside": "passed", "test_plain": "failed",
+        },
+        red={
+            "shop::add > fails": ("test/test_alco.ml", 0, "4", "3"),
+            "shop::other > errors": ("test/test_alco.ml", 0, None, None),
+            "shop:1:fails": ("test/test_ounit.ml", 0, "4", "3"),
+            "shop:2:errors": ("test/test_ounit.ml", 7, None, None),
+            "shop:4:todo": ("test/test_ounit.ml", 0, None, None),
+            "test_plain": ("test/test_plain.ml", 1, None, None),
+        },
+    ),
     "common_test": Expected(
         statuses=_all(
             "shop_SUITE:",

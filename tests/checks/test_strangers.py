@@ -984,3 +984,30 @@ def test_a_signal_that_kills_unittest_leaves_the_place_behind(tmp_path: Path) ->
     report = run(lay(tmp_path / "it", {"test_it.py": text}))
     assert report.status is ReportStatus.CRASHED
     assert red(report) == {"test_it.It.test_it": ("test_it.py", 6, None, None)}
+
+
+TEST_UNIT = """require "test/unit"
+class ItTest < Test::Unit::TestCase
+  def test_passes; assert_equal 3, 1 + 2; end
+  def test_fails; assert_equal 4, 1 + 2; end
+  def test_pends; pend "later"; end
+  data("one" => 1, "two" => 2)
+  def test_each(n); assert_operator n, :<, 2; end
+  sub_test_case("inner") { test("described") { raise "no" } }
+end
+"""
+
+
+@pytest.mark.toolchain
+def test_test_units_tests_are_told_and_run_alone(tmp_path: Path) -> None:
+    needs("minitest")
+    folder = lay(tmp_path / "it", {"test/test_it.rb": TEST_UNIT})
+    report = run(folder)
+    every = {
+        "ItTest#test_passes": "passed", "ItTest#test_fails": "failed", "ItTest#test_pends": "skipped",
+        "ItTest#test_each[one]": "passed", "ItTest#test_each[two]": "failed", "ItTest::inner#test: described": "error",
+    }  # fmt: skip
+    assert (report.runner, statuses(report)) == ("testunit", every)
+    assert red(report)["ItTest#test_fails"] == ("test/test_it.rb", 4, "4", "3")
+    for name, status in every.items():
+        assert statuses(run(folder, only=chosen(report, name))) == {name: status}

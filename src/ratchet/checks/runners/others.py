@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -254,3 +255,34 @@ class TestThat(Usual):
     def again(self, target: Target, test: TestResult) -> list[str]:
         name = PurePosixPath(test.file or test.id.partition("::")[0]).stem.removeprefix("test").lstrip("-_")
         return ["Rscript", "-e", f'testthat::test_local(filter = "^{name}$")']
+
+
+class Dune(Zig):
+    """OCaml: what the programs print that `dune test` runs. All of them: it knows no tests inside of one."""
+
+    name = family = "dune"
+    language = "ocaml"
+    manifests = ("dune-project",)
+    command = ("dune", "test")
+    tests = ("**/test/**", "**/tests/**", "**/test_*.ml")
+    sources = ("**/*.ml", "**/*.mli")
+    text: Parser = staticmethod(parser("dune"))
+
+    def detect(self, project: Project) -> Iterator[Target]:
+        for target in super().detect(project):
+            files = project.named(*under(target.root, "**/dune"))
+            if any(re.search(r"\(tests?\b|runtest|inline_tests", project.text(path)) for path in files):
+                yield target
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        # What has passed is else not run again, and each library tells but its first failure.
+        env = {"OUNIT_VERBOSE": "true", "ALCOTEST_SHOW_ERRORS": "true", "ALCOTEST_COLOR": "never"}
+        return [Step(argv=[*target.command, "--force"], env=env)]
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        program = ["dune", "exec", f"./{test.file.removesuffix('.ml')}.exe"]
+        if not test.file:
+            return target.command
+        if "::" in test.id:
+            return [*program, "--", "test", test.id.partition("::")[2].partition(" > ")[0]]
+        return [*program, "--", "-only-test", test.id] if ":" in test.id else program

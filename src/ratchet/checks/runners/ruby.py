@@ -91,6 +91,7 @@ def _placed(error: Diagnostic, told: re.Match[str]) -> Diagnostic:
     )
 
 
+_TEST_UNIT = re.compile(r"test/unit\b|Test::Unit::TestCase")
 _LOADING_EACH = ("ruby", "-Ilib", "-Itest", "-e", "ARGV.each { |file| require File.expand_path(file) }")
 
 
@@ -98,15 +99,22 @@ class Minitest(_Ruby):
     name = family = "minitest"
     tests = ("test/**", "**/*_test.rb", "**/test_*.rb")
 
+    guest = "_ratchet_minitest.rb"
+    library = "Minitest"
+    mark = re.compile(r"(?i)require.*minitest|< Minitest::|ActiveSupport::TestCase")
+
     def detect(self, project: Project) -> Iterator[Target]:
-        if any("test/unit" in project.text(path) for path in project.named("test/*helper.rb")):
-            return  # another library, whose tests look the same
         for path in project.named("**/test/**/*.rb", "**/*_test.rb", "**/test_*.rb"):
-            if re.search(r"(?i)require.*minitest|< Minitest::|ActiveSupport::TestCase", project.text(path)):
+            if self.uses(project, path):
                 task = _rake_task(project)
                 command = ["rake", task] if task else self._plain(project, path)
-                yield self.target(project, ".", command, f"{path} uses Minitest", Strength.PATTERN)
+                yield self.target(project, ".", command, f"{path} uses {self.library}", Strength.PATTERN)
                 return
+
+    def uses(self, project: Project, path: str) -> bool:
+        # Another library, whose tests look the same.
+        other = any(_TEST_UNIT.search(project.text(helper)) for helper in project.named("test/*helper.rb"))
+        return not other and bool(self.mark.search(project.text(path)))
 
     def _plain(self, project: Project, found: str) -> list[str]:
         """Without a task for it every file is loaded by one Ruby."""
@@ -118,19 +126,22 @@ class Minitest(_Ruby):
         return any(Path(word).name in ("minitest", "rails") for word in words)
 
     def launch(self, target: Target, session: Session) -> list[Step]:
-        options = f"-r{SHIMS / '_ratchet_minitest.rb'} {session.env.get('RUBYOPT', '')}".strip()
+        options = f"-r{SHIMS / self.guest} {session.env.get('RUBYOPT', '')}".strip()
         env = channel_env(session) | {"RUBYOPT": options}
         words = target.command
         files = [test.id for test in session.only if test.id.endswith(".rb")]
-        names = [re.escape(test.id) for test in session.only if test.id not in files]
+        names = [test.id for test in session.only if test.id not in files]
         if files and not names:
             start = next((n for n, word in enumerate(words) if word in ("rake", "ruby")), None)
             words = [*words, *files] if start is None else [*words[:start], *_LOADING_EACH, *files]
         elif names:
-            chosen = f"/^(?:{'|'.join(names)})$/"
-            env |= {"TESTOPTS": f"--name={shlex.quote(chosen)}"}  # rake gives it to a shell
-            words = [*words, "--name", chosen] if "rake" not in words else words
+            chosen = self.chosen(names)
+            env |= {"TESTOPTS": shlex.join(chosen)}  # rake gives it to a shell
+            words = [*words, *chosen] if "rake" not in words else words
         return [Step(argv=_with_options(words), env=env)]
+
+    def chosen(self, names: list[str]) -> list[str]:
+        return [f"--name=/^(?:{'|'.join(map(re.escape, names))})$/"]
 
     def parse(self, results: Results) -> Parsed:
         """A file that does not load ends Ruby before there is anyone to tell it."""
@@ -142,11 +153,41 @@ class Minitest(_Ruby):
             parsed.ended = parsed.ended or bool(parsed.collection_errors)
         return parsed
 
+    def named(self, name: str) -> list[str]:
+        return ["--name", name]
+
     def again(self, target: Target, test: TestResult) -> list[str]:
         if test.file:
-            return ["ruby", "-Ilib", "-Itest", test.file, "--name", test.id]
+            return ["ruby", "-Ilib", "-Itest", test.file, *self.named(test.id)]
         rake = "rake" in target.command
         return [*target.command, *([f"TESTOPTS=--name={shlex.quote(test.id)}"] if rake else ["--name", test.id])]
+
+
+def _test_unit_name(name: str) -> str:
+    """With its class, unless that is a case within a case: such a one has no name that test-unit would compare."""
+    case, _, own = name.partition("#")
+    return own if re.search(r"::[^A-Z]|\s", case) else name
+
+
+class TestUnit(Minitest):
+    """test-unit, which Ruby's own libraries use: chosen and loaded as Minitest is."""
+
+    __test__ = False  # to pytest
+    name = "testunit"
+    guest = "_ratchet_testunit.rb"
+    library = "test-unit"
+
+    def uses(self, project: Project, path: str) -> bool:
+        return bool(_TEST_UNIT.search(project.text(path)))
+
+    def chosen(self, names: list[str]) -> list[str]:
+        return [f"--name={_test_unit_name(name)}" for name in names]
+
+    def named(self, name: str) -> list[str]:
+        return ["--name", _test_unit_name(name)]
+
+    def recognises(self, words: list[str]) -> bool:
+        return False  # by its name a command is as well Minitest's
 
 
 _RAISED = re.compile(r"^(?P<at>\S+?:\d+):in [`'].*?': (?P<message>.*) \((?P<type>[A-Z]\w*(?:::\w+)*)\)$", re.M)
@@ -192,5 +233,7 @@ def _rake_task(project: Project) -> str:
 
 
 def _with_options(words: list[str]) -> list[str]:
-    """Files are loaded and what looks like an option is left to Minitest, which reads ARGV when it starts."""
-    return [word.replace("ARGV.each", "ARGV.take_while { |a| !a.start_with?('-') }.each") for word in words]
+    """Files are loaded, and what looks like an option is left to the library, which reads ARGV when it starts."""
+    return [
+        word.replace("ARGV.each", "ARGV.shift(ARGV.take_while { |a| !a.start_with?('-') }.size).each") for word in words
+    ]

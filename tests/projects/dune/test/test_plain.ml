@@ -1,0 +1,1 @@
+let () = assert (Shop.add 1 2 = 4)
