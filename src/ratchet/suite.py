@@ -33,6 +33,8 @@ from ratchet.workspace.git import git, text
 T = TypeVar("T")
 # The report of a run that ended as one of these names everything that failed in it.
 _TOLD = (ReportStatus.PASSED, ReportStatus.FAILED)
+# Such a run says nothing of the tests it did not reach, and is not what the next one is compared with.
+_NOT_WHOLE = (ReportStatus.ERROR, ReportStatus.INTERRUPTED)
 _SHARED = ("node_modules", ".venv", "venv", "vendor", "deps")
 
 
@@ -137,9 +139,8 @@ class Suite:
         if choice.ids or choice.failed:
             asked = choice.ids or [test.id for test in _red(last)]
             report = unanswered(report, asked, [test.id for test in last.tests] if last else [])
-        return self.conclude(
-            report, whole=not only and not choice.ref and report.status is not ReportStatus.ERROR, log=log
-        )
+        whole = not only and not choice.ref and report.status not in _NOT_WHOLE
+        return self.conclude(report, whole=whole, log=log)
 
     def environment(self) -> dict[str, str]:
         """What the tests' processes get of ours."""
@@ -193,6 +194,8 @@ class Suite:
             only = _by_target([test.id for test in red], tests.targets, report, folder)
             again = await msgspec.structs.replace(tests, only=only).run(folder, log=log)
             report = settle(report, again)
+            if again.status is ReportStatus.INTERRUPTED:
+                return msgspec.structs.replace(report, status=again.status, notes=[*report.notes, *again.notes])
         return report
 
     # --- where -----------------------------------------------------------------------------------------------

@@ -6,12 +6,14 @@ import hashlib
 import json
 import os
 import shutil
+import signal
+import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
-from tests.support import git, make_repository, ratchet
+from tests.support import RATCHET, git, make_repository, quick_environment, ratchet
 
 GREEN = "def test_one():\n    assert 1 == 1\n"
 RED = "from shop import total\n\n\ndef test_one():\n    assert total([1, 2]) == 4\n\n\ndef test_two():\n    pass\n"
@@ -150,6 +152,37 @@ def test_a_crash_says_how_the_runner_died_and_what_it_said_last(tmp_path: Path) 
     said = ratchet("test", "-C", "it", "--set", "test.command=python -m pytest -s", cwd=tmp_path).stdout
     assert "was running when the runner died (exit code 3)" in said
     assert "  | test_it.py farewell" in said
+
+
+STUCK = """import threading
+from pathlib import Path
+
+
+def test_bad():
+    assert 1 == 2
+
+
+def test_stuck():
+    Path("reached").write_text("yes")
+    threading.Event().wait()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_interrupts_is_told_what_was_found_until_then(number: signal.Signals, tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"test_it.py": STUCK, "test_more.py": GREEN})
+    os.mkfifo(folder / "reached")
+    running = subprocess.Popen(
+        [*RATCHET, "test"], cwd=folder, env=quick_environment(), stdout=subprocess.PIPE, text=True
+    )
+    (folder / "reached").read_text()  # until the test is there
+    running.send_signal(number)
+    said, _ = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert said.startswith("✘ test_it.py::test_bad\n")
+    note, end = said.splitlines()[-2:]
+    assert note == "! interrupted in test_it.py::test_stuck: these are the results up to then"
+    assert end.startswith("INTERRUPTED  1 failed in")
 
 
 def test_json_junit_ctrf_and_annotations_tell_the_same(tmp_path: Path) -> None:
