@@ -145,6 +145,8 @@ def _print(outcome: Outcome, arguments: Arguments) -> None:
         told = packet(
             outcome.report,
             delta=outcome.delta,
+            flaky=outcome.flaky,
+            known=outcome.known,
             changed=outcome.changed,
             again=lambda test: again(test, outcome.targets),
         )
