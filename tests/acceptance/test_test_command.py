@@ -60,6 +60,34 @@ def test_failures_are_shown_first_with_values_place_and_how_to_run_one_again(tmp
     assert rest[-1].startswith("FAILED  1 failed, 1 passed")
 
 
+ODD = """
+def test_rings():
+    print("\\x1b[2J\\x07out")
+    raise ValueError("\\x1b[31mred\\x1b[0m \\x00 \\udce4")
+
+
+def test_long():
+    assert "x" * 3000 + "<here>" + "y" * 3000 == "x" * 3000 + "<there>" + "y" * 3000
+
+
+def test_lines():
+    assert "\\n".join(map(str, range(60))) == "\\n".join(map(str, [*range(30), "thirty", *range(31, 60)]))
+
+
+def test_end():
+    assert "a\\n" * 100 == "a\\n" * 99 + "a"
+"""
+
+
+def test_what_a_test_says_does_nothing_to_the_terminal_and_long_values_show_where_they_differ(tmp_path: Path) -> None:
+    said = ratchet("test", cwd=lay(tmp_path / "it", {"test_it.py": ODD})).stdout
+    assert "    ValueError: red \\x00 ?\n" in said and "      | \\x07out\n" in said
+    assert not {"\x1b", "\x07", "\x00"} & set(said)
+    assert "x<there>y" in said and "x<here>y" in said
+    assert "      29\n    - thirty\n    + 30\n      31\n" in said and "\n      12\n" not in said
+    assert "a\\na'\n" in said.partition("test_end")[2]
+
+
 @pytest.mark.parametrize(
     ("files", "args", "code"),
     [
@@ -127,7 +155,7 @@ def test_a_file_that_loaded_is_not_said_to_be_broken_when_it_ends_badly(tmp_path
     said = ratchet("test", "-C", "it", cwd=tmp_path).stdout
     assert "✘ a.test.mjs went wrong outside of its tests\n    Crashed: the file's process ended with 3\n" in said
     assert "✘ b.test.mjs does not load" in said
-    assert "1 passed, 1 files not loaded, 1 errors outside of tests" in said
+    assert "1 passed, 1 file not loaded, 1 error outside of tests" in said
 
 
 def test_a_test_that_kills_the_process_of_its_file_has_its_end_and_the_others_have_their_results(
