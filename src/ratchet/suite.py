@@ -75,6 +75,7 @@ class Suite:
 
     def __init__(self, folder: Path, settings: config.Config) -> None:
         self.config = settings
+        self._forgotten = ""
         self.repo = _repository(folder)
         self.folder = folder
         if self.repo and self.repo != folder and not self.targets():
@@ -102,8 +103,7 @@ class Suite:
 
     @property
     def state(self) -> Path:
-        if self.repo:
-            top = make_state_dir(self.repo)
+        if self.repo and (top := _state_in(self.repo)):
             return make_private_dir(top / "tests" / ("all" if self.inside == "." else _slug(self.inside)))
         from ratchet.places import user_state  # noqa: PLC0415 — brings all there is about workspaces
 
@@ -269,11 +269,23 @@ class Suite:
             changed=self.changes() if any(test.status in RED for test in report.tests) else {},
             log=str(log),
         )
-        if whole:
-            keep(self.state / "last.json", msgspec.json.encode(report))
-        elif last:
-            keep(self.state / "last.json", msgspec.json.encode(_updated(last, report)))
-        return outcome
+        if whole or last:
+            self._remember("last.json", msgspec.json.encode(report if whole else _updated(last or report, report)))
+        return self._with_forgotten(outcome)
+
+    def _remember(self, name: str, content: bytes) -> None:
+        """For the next run. What this one found is told even where there is no room for that."""
+        try:
+            keep(self.state / name, content)
+        except OSError as error:
+            self._forgotten = error.strerror or str(error)
+
+    def _with_forgotten(self, outcome: Outcome) -> Outcome:
+        if not self._forgotten:
+            return outcome
+        note = f"the next run will not know of this one: {self._forgotten}"
+        report = msgspec.structs.replace(outcome.report, notes=[*outcome.report.notes, note])
+        return msgspec.structs.replace(outcome, report=report)
 
     def _complete(self, report: Report) -> Report:
         """A file that once had results, and still holds tests, must have some again; until then it stays known."""
@@ -283,7 +295,7 @@ class Suite:
         return without(report, lost)
 
     def _keep_inventory(self, files: set[str]) -> None:
-        keep(self.state / "inventory.json", msgspec.json.encode(sorted(files)))
+        self._remember("inventory.json", msgspec.json.encode(sorted(files)))
 
     def _flaky(self, report: Report, tree: str) -> list[str]:
         """Ids that ended differently on the same tree, now or in the past."""
@@ -291,7 +303,7 @@ class Suite:
         red = any(test.status in RED for test in report.tests)
         if red or any(test.id in history.outcomes for test in report.tests):
             history = remember(history, report, tree=tree or self._tree())
-            keep(self.state / "history.json", msgspec.json.encode(history))
+            self._remember("history.json", msgspec.json.encode(history))
         seen = {test.id for test in report.tests}
         again = {test.id for test in report.tests if test.attempts > 1 and test.status not in RED}
         flipped = {name for name, known in self.known().items() if known.flips}
@@ -341,9 +353,21 @@ class Suite:
 def keep(path: Path, content: bytes) -> None:
     """Whole or not at all, but not synced: what is lost in a power cut is made again by the next run."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    Path(name).replace(path)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(name).replace(path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _state_in(repo: Path) -> Path | None:
+    """None where the repository cannot be written to: it is tested all the same, and remembered with those without."""
+    try:
+        folder = make_state_dir(repo)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None
 
 
 def _repository(folder: Path) -> Path | None:

@@ -453,6 +453,25 @@ def test_the_packet_is_short_and_keeps_expected_and_actual(tmp_path: Path) -> No
     assert "run one again:" in said
 
 
+def test_a_repository_that_cannot_be_written_to_is_tested_and_remembered_elsewhere(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", SHOP)
+    (folder / ".ratchet").write_text("not a folder: as little can be made in it as on a read-only disk")
+    for args in ([], ["--failed"]):
+        done = ratchet("test", *args, cwd=folder, XDG_STATE_HOME=str(tmp_path / "state"))
+        assert done.returncode == 1, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("FAILED  1 failed in")
+
+
+def test_what_was_found_is_told_though_it_cannot_be_remembered(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", SHOP)
+    (folder / ".ratchet" / "tests" / "all" / "last.json" / "in the way").mkdir(parents=True)
+    done = ratchet("test", cwd=folder)
+    assert done.returncode == 1
+    note, end = done.stdout.splitlines()[-2:]
+    assert note == "! the next run will not know of this one: Is a directory"
+    assert end.startswith("FAILED  1 failed, 1 passed")
+
+
 def test_a_missing_git_is_no_hindrance(tmp_path: Path) -> None:
     folder = lay(tmp_path / "it", {"test_it.py": GREEN})
     bare = tmp_path / "bin"
