@@ -137,7 +137,8 @@ class Suite:
             report = await tests.run(folder, log=log)
             report = await self._rerun(report, tests, folder, log, choice.rerun_failures)
         if choice.ids or choice.failed:
-            asked = choice.ids or [test.id for test in _red(last)]
+            # A hook that failed in set-up is no test, and says nothing where it passes.
+            asked = choice.ids or [test.id for test in _red(last) if test.phase == "call"]
             report = unanswered(report, asked, [test.id for test in last.tests] if last else [])
         whole = not only and not choice.ref and report.status not in _NOT_WHOLE
         return self.conclude(report, whole=whole, log=log)
@@ -260,11 +261,12 @@ class Suite:
         last = self.last()
         if whole:
             report = self._complete(report)
+        delta = compare(last, report) if last and whole else None
         outcome = Outcome(
             report=report,
             targets=self.targets(),
-            delta=compare(last, report) if last and whole else None,
-            known=self.baseline(),
+            delta=delta,
+            known=self._renamed(delta.renamed if delta else []),
             flaky=self._flaky(report, tree),
             changed=self.changes() if any(test.status in RED for test in report.tests) else {},
             log=str(log),
@@ -272,6 +274,15 @@ class Suite:
         if whole or last:
             self._remember("last.json", msgspec.json.encode(report if whole else _updated(last or report, report)))
         return self._with_forgotten(outcome)
+
+    def _renamed(self, renamed: list[tuple[str, str]]) -> list[str]:
+        """The baseline, in which a test that got another name is still the same test."""
+        names, known = dict(renamed), self.baseline()
+        if not names.keys() & set(known):
+            return known
+        known = sorted(names.get(name, name) for name in known)
+        self._remember("baseline.json", msgspec.json.encode(known))
+        return known
 
     def _remember(self, name: str, content: bytes) -> None:
         """For the next run. What this one found is told even where there is no room for that."""

@@ -373,6 +373,16 @@ def test_known_failures_are_shown_and_no_longer_make_the_answer_no(tmp_path: Pat
     assert ratchet("test", "--baseline", cwd=folder).returncode == 1
 
 
+def test_a_known_failure_stays_known_under_another_name(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", SHOP)
+    ratchet("test", "--save-baseline", cwd=folder)
+    lay(folder, {"test_shop.py": RED.replace("test_one", "test_sum")})
+    for _ in range(2):
+        done = ratchet("test", "--baseline", cwd=folder)
+        assert done.returncode == 0, done.stdout
+        assert done.stdout.splitlines()[-1].startswith("FAILED  1 failed, 1 of them known, 1 passed in")
+
+
 def test_isolated_runs_see_uncommitted_work_and_leave_no_trace_here(tmp_path: Path) -> None:
     writes = "import pathlib\n\n\ndef test_writes():\n    pathlib.Path('dropping.txt').write_text('x')\n"
     folder = make_repository(tmp_path / "it", SHOP | {"test_writes.py": writes, "gone.py": ""})

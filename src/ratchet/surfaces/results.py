@@ -59,7 +59,7 @@ def view(outcome: Outcome, paint: Paint) -> Iterator[str]:
         said = [line for line in _tame(report.output).splitlines() if line.strip()]
         yield from (paint(Tone.DIM, f"  | {_short(line)}") for line in said[-_OUTPUT_LINES:])
     yield from _delta(outcome)
-    yield _summary(report, paint)
+    yield _summary(report, outcome.known, paint)
 
 
 def _is_explained(report: Report) -> bool:
@@ -131,7 +131,8 @@ def _failure(test: TestResult, outcome: Outcome, paint: Paint) -> Iterator[str]:
     shown = _tamed(test)
     failure = shown.failure or Failure()
     mark = "known" if test.id in outcome.known else "flaky" if test.id in outcome.flaky else ""
-    yield f"{paint(Tone.BAD, '✘')} {shown.id}{f'  ({mark})' if mark else ''}"
+    title = shown.id.replace("\n", "\\n")
+    yield f"{paint(Tone.BAD, '✘')} {title}{f'  ({mark})' if mark else ''}"
     head, *rest = gist(failure) or [""]
     yield f"    {_short(': '.join(filter(None, (failure.type, head))))}"
     yield from (f"    {_short(line)}" for line in rest[:_OUTPUT_LINES])
@@ -203,6 +204,7 @@ def _diff(expected: str, actual: str, paint: Paint) -> Iterator[str]:
     if not rows:  # they end differently, or beyond what is looked at
         one, other = around_difference(repr(expected), repr(actual), _LINE_CHARS)
         rows = [f"-{one}", f"+{other}"]
+    rows = rows[1:] if rows[0].startswith(("@@ -1,", "@@ -1 ", "@@ -0")) else rows
     for row in rows[:_DIFF_LINES]:
         yield paint(tones.get(row[0], Tone.DIM), "  …" if row.startswith("@@") else _short(f"{row[0]} {row[1:]}"))
     if len(rows) > _DIFF_LINES:
@@ -257,12 +259,14 @@ def _delta(outcome: Outcome) -> Iterator[str]:
         yield f"since last time: {', '.join(said)}"
 
 
-def _summary(report: Report, paint: Paint) -> str:
+def _summary(report: Report, known: list[str], paint: Paint) -> str:
     totals, outside = report.totals, report.collection_errors
+    old = sum(test.status in RED and test.id in known for test in report.tests)
     beside = sum(_is_beside(error, report) for error in outside)
     named = {
         "failed": totals.failed,
         "errors": totals.errors,
+        "of them known": old,
         "passed": totals.passed,
         "skipped": totals.skipped,
         "expected to fail": totals.xfailed,
