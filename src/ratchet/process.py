@@ -38,13 +38,14 @@ GRACE_S = 5.0
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
     """How a child ended. `exit_code` is negative for a signal; `survivors` outlived the child and were killed;
-    `told` is who heard enough of its lines."""
+    `told` is who heard enough of its lines; `interrupted` that whoever waits for it was told to stop."""
 
     exit_code: int
     duration_s: float
     timed_out: bool = False
     silent: bool = False
     told: bool = False
+    interrupted: bool = False
     survivors: int = 0
 
     @property

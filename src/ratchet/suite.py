@@ -33,6 +33,8 @@ from ratchet.workspace.git import git, text
 T = TypeVar("T")
 # The report of a run that ended as one of these names everything that failed in it.
 _TOLD = (ReportStatus.PASSED, ReportStatus.FAILED)
+# Such a run says nothing of the tests it did not reach, and is not what the next one is compared with.
+_NOT_WHOLE = (ReportStatus.ERROR, ReportStatus.INTERRUPTED)
 _SHARED = ("node_modules", ".venv", "venv", "vendor", "deps")
 
 
@@ -73,6 +75,7 @@ class Suite:
 
     def __init__(self, folder: Path, settings: config.Config) -> None:
         self.config = settings
+        self._forgotten = ""
         self.repo = _repository(folder)
         self.folder = folder
         if self.repo and self.repo != folder and not self.targets():
@@ -100,8 +103,7 @@ class Suite:
 
     @property
     def state(self) -> Path:
-        if self.repo:
-            top = make_state_dir(self.repo)
+        if self.repo and (top := _state_in(self.repo)):
             return make_private_dir(top / "tests" / ("all" if self.inside == "." else _slug(self.inside)))
         from ratchet.places import user_state  # noqa: PLC0415 — brings all there is about workspaces
 
@@ -135,11 +137,12 @@ class Suite:
             report = await tests.run(folder, log=log)
             report = await self._rerun(report, tests, folder, log, choice.rerun_failures)
         if choice.ids or choice.failed:
-            asked = choice.ids or [test.id for test in _red(last)]
+            # A hook that failed in set-up is no test, and says nothing where it passes.
+            asked = choice.ids or [test.id for test in _red(last) if test.phase == "call"]
             report = unanswered(report, asked, [test.id for test in last.tests] if last else [])
         if choice.ref:
             return self._elsewhere(report, choice.ref, log)
-        return self.conclude(report, whole=not only and report.status is not ReportStatus.ERROR, log=log)
+        return self.conclude(report, whole=not only and report.status not in _NOT_WHOLE, log=log)
 
     def environment(self) -> dict[str, str]:
         """What the tests' processes get of ours."""
@@ -193,6 +196,8 @@ class Suite:
             only = _by_target([test.id for test in red], tests.targets, report, folder)
             again = await msgspec.structs.replace(tests, only=only).run(folder, log=log)
             report = settle(report, again)
+            if again.status is ReportStatus.INTERRUPTED:
+                return msgspec.structs.replace(report, status=again.status, notes=[*report.notes, *again.notes])
         return report
 
     # --- where -----------------------------------------------------------------------------------------------
@@ -257,20 +262,42 @@ class Suite:
         last = self.last()
         if whole:
             report = self._complete(report)
+        delta = compare(last, report) if last and whole else None
         outcome = Outcome(
             report=report,
             targets=self.targets(),
-            delta=compare(last, report) if last and whole else None,
-            known=self.baseline(),
+            delta=delta,
+            known=self._renamed(delta.renamed if delta else []),
             flaky=self._flaky(report, tree),
             changed=self.changes() if any(test.status in RED for test in report.tests) else {},
             log=str(log),
         )
-        if whole:
-            keep(self.state / "last.json", msgspec.json.encode(report))
-        elif last:
-            keep(self.state / "last.json", msgspec.json.encode(_updated(last, report)))
-        return outcome
+        if whole or last:
+            self._remember("last.json", msgspec.json.encode(report if whole else _updated(last or report, report)))
+        return self._with_forgotten(outcome)
+
+    def _renamed(self, renamed: list[tuple[str, str]]) -> list[str]:
+        """The baseline, in which a test that got another name is still the same test."""
+        names, known = dict(renamed), self.baseline()
+        if not names.keys() & set(known):
+            return known
+        known = sorted(names.get(name, name) for name in known)
+        self._remember("baseline.json", msgspec.json.encode(known))
+        return known
+
+    def _remember(self, name: str, content: bytes) -> None:
+        """For the next run. What this one found is told even where there is no room for that."""
+        try:
+            keep(self.state / name, content)
+        except OSError as error:
+            self._forgotten = error.strerror or str(error)
+
+    def _with_forgotten(self, outcome: Outcome) -> Outcome:
+        if not self._forgotten:
+            return outcome
+        note = f"the next run will not know of this one: {self._forgotten}"
+        report = msgspec.structs.replace(outcome.report, notes=[*outcome.report.notes, note])
+        return msgspec.structs.replace(outcome, report=report)
 
     def _elsewhere(self, report: Report, ref: str, log: Path) -> Outcome:
         """Of another revision: no word about the tree that is here, and so neither remembered nor compared."""
@@ -290,7 +317,7 @@ class Suite:
         return without(report, lost)
 
     def _keep_inventory(self, files: set[str]) -> None:
-        keep(self.state / "inventory.json", msgspec.json.encode(sorted(files)))
+        self._remember("inventory.json", msgspec.json.encode(sorted(files)))
 
     def _flaky(self, report: Report, tree: str) -> list[str]:
         """Ids that ended differently on the same tree, now or in the past."""
@@ -298,7 +325,7 @@ class Suite:
         red = any(test.status in RED for test in report.tests)
         if red or any(test.id in history.outcomes for test in report.tests):
             history = remember(history, report, tree=tree or self._tree())
-            keep(self.state / "history.json", msgspec.json.encode(history))
+            self._remember("history.json", msgspec.json.encode(history))
         seen = {test.id for test in report.tests}
         again = {test.id for test in report.tests if test.attempts > 1 and test.status not in RED}
         flipped = {name for name, known in self.known().items() if known.flips}
@@ -348,9 +375,21 @@ class Suite:
 def keep(path: Path, content: bytes) -> None:
     """Whole or not at all, but not synced: what is lost in a power cut is made again by the next run."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    Path(name).replace(path)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(name).replace(path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _state_in(repo: Path) -> Path | None:
+    """None where the repository cannot be written to: it is tested all the same, and remembered with those without."""
+    try:
+        folder = make_state_dir(repo)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None
 
 
 def _repository(folder: Path) -> Path | None:

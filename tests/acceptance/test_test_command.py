@@ -6,12 +6,14 @@ import hashlib
 import json
 import os
 import shutil
+import signal
+import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
-from tests.support import git, make_repository, ratchet
+from tests.support import RATCHET, git, make_repository, quick_environment, ratchet
 
 GREEN = "def test_one():\n    assert 1 == 1\n"
 RED = "from shop import total\n\n\ndef test_one():\n    assert total([1, 2]) == 4\n\n\ndef test_two():\n    pass\n"
@@ -56,6 +58,34 @@ def test_failures_are_shown_first_with_values_place_and_how_to_run_one_again(tmp
     assert "    at test_shop.py:5 in test_one" in rest
     assert any(line.startswith("    again: ") and line.endswith("test_shop.py::test_one") for line in rest)
     assert rest[-1].startswith("FAILED  1 failed, 1 passed")
+
+
+ODD = """
+def test_rings():
+    print("\\x1b[2J\\x07out")
+    raise ValueError("\\x1b[31mred\\x1b[0m \\x00 \\udce4")
+
+
+def test_long():
+    assert "x" * 3000 + "<here>" + "y" * 3000 == "x" * 3000 + "<there>" + "y" * 3000
+
+
+def test_lines():
+    assert "\\n".join(map(str, range(60))) == "\\n".join(map(str, [*range(30), "thirty", *range(31, 60)]))
+
+
+def test_end():
+    assert "a\\n" * 100 == "a\\n" * 99 + "a"
+"""
+
+
+def test_what_a_test_says_does_nothing_to_the_terminal_and_long_values_show_where_they_differ(tmp_path: Path) -> None:
+    said = ratchet("test", cwd=lay(tmp_path / "it", {"test_it.py": ODD})).stdout
+    assert "    ValueError: red \\x00 ?\n" in said and "      | \\x07out\n" in said
+    assert not {"\x1b", "\x07", "\x00"} & set(said)
+    assert "x<there>y" in said and "x<here>y" in said
+    assert "      29\n    - thirty\n    + 30\n      31\n" in said and "\n      12\n" not in said
+    assert "a\\na'\n" in said.partition("test_end")[2]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +155,7 @@ def test_a_file_that_loaded_is_not_said_to_be_broken_when_it_ends_badly(tmp_path
     said = ratchet("test", "-C", "it", cwd=tmp_path).stdout
     assert "✘ a.test.mjs went wrong outside of its tests\n    Crashed: the file's process ended with 3\n" in said
     assert "✘ b.test.mjs does not load" in said
-    assert "1 passed, 1 files not loaded, 1 errors outside of tests" in said
+    assert "1 passed, 1 file not loaded, 1 error outside of tests" in said
 
 
 def test_a_test_that_kills_the_process_of_its_file_has_its_end_and_the_others_have_their_results(
@@ -150,6 +180,37 @@ def test_a_crash_says_how_the_runner_died_and_what_it_said_last(tmp_path: Path) 
     said = ratchet("test", "-C", "it", "--set", "test.command=python -m pytest -s", cwd=tmp_path).stdout
     assert "was running when the runner died (exit code 3)" in said
     assert "  | test_it.py farewell" in said
+
+
+STUCK = """import threading
+from pathlib import Path
+
+
+def test_bad():
+    assert 1 == 2
+
+
+def test_stuck():
+    Path("reached").write_text("yes")
+    threading.Event().wait()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_interrupts_is_told_what_was_found_until_then(number: signal.Signals, tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"test_it.py": STUCK, "test_more.py": GREEN})
+    os.mkfifo(folder / "reached")
+    running = subprocess.Popen(
+        [*RATCHET, "test"], cwd=folder, env=quick_environment(), stdout=subprocess.PIPE, text=True
+    )
+    (folder / "reached").read_text()  # until the test is there
+    running.send_signal(number)
+    said, _ = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert said.startswith("✘ test_it.py::test_bad\n")
+    note, end = said.splitlines()[-2:]
+    assert note == "! interrupted in test_it.py::test_stuck: these are the results up to then"
+    assert end.startswith("INTERRUPTED  1 failed in")
 
 
 def test_json_junit_ctrf_and_annotations_tell_the_same(tmp_path: Path) -> None:
@@ -322,6 +383,16 @@ def test_known_failures_are_shown_and_no_longer_make_the_answer_no(tmp_path: Pat
     assert ratchet("test", "--baseline", cwd=folder).returncode == 1
 
 
+def test_a_known_failure_stays_known_under_another_name(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", SHOP)
+    ratchet("test", "--save-baseline", cwd=folder)
+    lay(folder, {"test_shop.py": RED.replace("test_one", "test_sum")})
+    for _ in range(2):
+        done = ratchet("test", "--baseline", cwd=folder)
+        assert done.returncode == 0, done.stdout
+        assert done.stdout.splitlines()[-1].startswith("FAILED  1 failed, 1 of them known, 1 passed in")
+
+
 def test_isolated_runs_see_uncommitted_work_and_leave_no_trace_here(tmp_path: Path) -> None:
     writes = "import pathlib\n\n\ndef test_writes():\n    pathlib.Path('dropping.txt').write_text('x')\n"
     folder = make_repository(tmp_path / "it", SHOP | {"test_writes.py": writes, "gone.py": ""})
@@ -400,6 +471,25 @@ def test_the_packet_is_short_and_keeps_expected_and_actual(tmp_path: Path) -> No
     first = int(said.split("test_it.py::test_")[1].split()[0])
     assert f"expected: {{'n': {first + 1}}}" in said and f"actual:   {{'n': {first}, 'x': '{'y' * 40}'}}" in said
     assert "run one again:" in said
+
+
+def test_a_repository_that_cannot_be_written_to_is_tested_and_remembered_elsewhere(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", SHOP)
+    (folder / ".ratchet").write_text("not a folder: as little can be made in it as on a read-only disk")
+    for args in ([], ["--failed"]):
+        done = ratchet("test", *args, cwd=folder, XDG_STATE_HOME=str(tmp_path / "state"))
+        assert done.returncode == 1, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("FAILED  1 failed in")
+
+
+def test_what_was_found_is_told_though_it_cannot_be_remembered(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", SHOP)
+    (folder / ".ratchet" / "tests" / "all" / "last.json" / "in the way").mkdir(parents=True)
+    done = ratchet("test", cwd=folder)
+    assert done.returncode == 1
+    note, end = done.stdout.splitlines()[-2:]
+    assert note == "! the next run will not know of this one: Is a directory"
+    assert end.startswith("FAILED  1 failed, 1 passed")
 
 
 def test_a_missing_git_is_no_hindrance(tmp_path: Path) -> None:

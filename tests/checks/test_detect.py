@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -189,3 +190,17 @@ def test_a_command_in_a_shells_words_is_given_to_one(command: str, words: list[s
 def test_a_project_is_set_up_with_what_it_says_its_tests_need(manifest: str, setup: str, tmp_path: Path) -> None:
     (target,) = detect(lay(tmp_path, {"pyproject.toml": manifest, "pytest.ini": ""}))
     assert " && ".join(target.setup) == setup
+
+
+@pytest.mark.parametrize("mark", ["pyvenv.cfg", "conda-meta/history"])
+def test_an_environment_that_is_first_on_the_path_is_the_active_one(
+    mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = lay(tmp_path / "it", {"test_it.py": "def test_it(): ..."})
+    lay(
+        tmp_path / "env", {"bin/python": "#!/bin/sh\n", mark: "", "lib/python3.11/site-packages/pytest/__init__.py": ""}
+    )
+    (tmp_path / "env/bin/python").chmod(0o755)
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "env/bin"), prepend=os.pathsep)
+    assert [target.command[0] for target in detect(folder)] == [str(tmp_path / "env/bin/python")]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
 from ratchet.checks.detect import detect
 from ratchet.core.report import Report, ReportStatus
-from tests.checks.support import CACHE, red, run, statuses
+from tests.checks.support import CACHE, chosen, red, run, statuses
 
 TOOLS = CACHE / "venv" / "bin"
 PASS = "def test_pass():\n    pass\n"
@@ -214,3 +215,19 @@ def test_django_runs_its_own_tests_through_our_result(tmp_path: Path) -> None:
     assert statuses(report) == {"shop.tests.It.test_pass": "passed", "shop.tests.It.test_fail": "failed"}
     assert red(report) == {"shop.tests.It.test_fail": ("shop/tests.py", 9, "4", "3")}
     assert report.status is ReportStatus.FAILED
+
+
+@pytest.mark.parametrize("config", ["pytest.ini", "it/below/pytest.ini"])
+def test_names_start_where_pytest_was_started_wherever_its_configuration_is(config: str, tmp_path: Path) -> None:
+    test = tmp_path / "it" / "below" / "test_it.py"
+    test.parent.mkdir(parents=True)
+    test.write_text("def test_bad():\n    assert 1 == 2\n")
+    (test.parent / "test_broken.py").write_text("def test(:\n")
+    (tmp_path / config).write_text("[pytest]\n")
+    targets = detect(tmp_path / "it", command=f"{sys.executable} -m pytest below")
+    report = run(tmp_path / "it", targets)
+    assert red(report) == {"below/test_it.py::test_bad": ("below/test_it.py", 2, "2", "1")}
+    assert [error.file for error in report.collection_errors] == ["below/test_broken.py"]
+    plain = detect(tmp_path / "it", command=f"{sys.executable} -m pytest")
+    again = run(tmp_path / "it", plain, only=chosen(report, "below/test_it.py::test_bad"))
+    assert statuses(again) == {"below/test_it.py::test_bad": "failed"}

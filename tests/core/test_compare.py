@@ -136,7 +136,7 @@ def test_only_agreement_of_records_end_and_exit_code_is_a_pass() -> None:
     failed = [TestResult(id="a", status=S.FAILED)]
 
     def verdict(tests: list[TestResult], code: int, *, ended: bool = True, notes: tuple[str, ...] = ()) -> str:
-        return status_of(tests=tests, broken=0, exit_code=code, ended=ended, timed_out=False, notes=list(notes))
+        return status_of(tests=tests, broken=0, exit_code=code, ended=ended, timed_out="", notes=list(notes))
 
     assert verdict(passed, 0) == "passed"
     assert verdict(failed, 1) == "failed"

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ratchet.checks.formats import junit
 from ratchet.core import exports
+from ratchet.core.compare import Delta
 from ratchet.core.flaky import History, remember, settle
 from ratchet.core.packet import changed_lines, clusters, packet
 from ratchet.core.report import (
@@ -152,12 +153,50 @@ def test_failures_of_one_kind_at_one_place_are_told_once() -> None:
 def test_a_packet_keeps_to_its_budget_and_cuts_output_and_frames_before_values(count: int, size: int) -> None:
     tests = [failing(n, n, size=size) for n in range(count)]
     report = Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=totals_of(tests))
-    said = packet(report, budget_chars=4_000)
+    said = packet(report, budget_bytes=4_000)
     assert len(said) <= 4_000
     first = clusters(tests)[0].tests[0].failure
     assert first and first.expected and first.actual
     assert first.expected in said and first.actual in said
-    assert packet(report, budget_chars=4_000) == said
+    assert packet(report, budget_bytes=4_000) == said
+
+
+@given(st.text("aä€\n", max_size=9_000), st.integers(1, 30), st.integers(0, 20))
+def test_a_packet_keeps_to_its_budget_whatever_is_long(text: str, tests: int, files: int) -> None:
+    failure = Failure(type=text[:900], message=text, expected=text, actual=text, file=text[:90], line=1)
+    red = [TestResult(id=f"{n}{text}", status=TestStatus.FAILED, failure=failure, stdout=text) for n in range(tests)]
+    lost = [Diagnostic(file=f"{n}{text[:500]}", message=text) for n in range(files)]
+    told = Report(runner="r", status=ReportStatus.FAILED, tests=red, notes=[text], collection_errors=lost)
+    assert len(packet(told, again=lambda test: test.id).encode()) <= 4_000
+
+
+def test_a_packet_shows_where_long_values_differ() -> None:
+    failure = Failure(expected="x" * 3_000 + "<here>" + "y" * 3_000, actual="x" * 3_000 + "<there>" + "y" * 3_000)
+    tests = [TestResult(id="a", status=TestStatus.FAILED, failure=failure)]
+    said = packet(Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=totals_of(tests)))
+    assert "x<here>y" in said and "x<there>y" in said
+
+
+def test_a_packet_says_what_is_new_known_flaky_or_hung_and_names_what_it_leaves_out() -> None:
+    ids = ["new", "known", "flaky", "hung", *"abcd"]
+    tests = [TestResult(id=name, status=TestStatus.FAILED, failure=Failure(type=name.title())) for name in ids]
+    delta = Delta(
+        new_failures=["new"], still_failing=ids[1:], fixed=[], added=[], missing=[], silenced=[], broken=[]
+    )  # fmt: skip
+    told = Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=totals_of(tests))
+    said = packet(told, delta=delta, flaky=["flaky"], known=["known"])
+    assert "since last time: 1 new, 7 still\nof the failures 1 flaky, 1 hung, 1 known" in said
+    assert "flaky (flaky)\n  Flaky" in said
+    assert "… and 3 more failures: hung, known, new" in said
+
+
+def test_of_a_group_and_its_tests_the_test_is_told() -> None:
+    group = TestResult(
+        id="TestSub", status=TestStatus.FAILED, failure=Failure(message="a subtest failed", file="a", line=1)
+    )
+    inner = TestResult(id="TestSub/a", status=TestStatus.FAILED, failure=Failure(message="why", file="a", line=1))
+    said = packet(Report(runner="go", status=ReportStatus.FAILED, tests=[group, inner]))
+    assert "TestSub/a at a:1\n  why\n  the same in 1 more: TestSub" in said
 
 
 @given(st.text(), st.text(), st.sampled_from(TestStatus))

@@ -60,7 +60,7 @@ def without(report: Report, lost: list[str]) -> Report:
 
 # Tests that were asked for and not reached are not unknown.
 _LOOKED_AT = 5_000
-_CUT = {ReportStatus.TIMEOUT, ReportStatus.ERROR}
+_CUT = {ReportStatus.TIMEOUT, ReportStatus.INTERRUPTED, ReportStatus.ERROR}
 
 
 def unanswered(report: Report, asked: Iterable[str], known: list[str]) -> Report:

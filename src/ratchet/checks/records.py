@@ -1,6 +1,6 @@
 """What our own reporters write, whatever the runner: one JSON record a line, between a start and an end with a nonce.
 
-    {"kind": "start", "nonce", "version"}     {"kind": "collected", "ids"}     {"kind": "end", "nonce", "exit"}
+    {"kind": "start", "nonce", "version", "root"?}     {"kind": "collected", "ids"}     {"kind": "end", "nonce", "exit"}
     {"kind": "test_start", "id"}              {"kind": "test_over", "id", "outcome"?}
     {"kind": "phase", "id", "when", "outcome": passed|failed|skipped|rerun, "duration", "file", "line", "name", …}
     {"kind": "broken", "file", "line", "column", "type", "message"}
@@ -12,6 +12,8 @@ outcome counts where that process died before its runner could tell more.
 from __future__ import annotations
 
 import json
+import os.path
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
@@ -26,9 +28,12 @@ _PHASES = ("setup", "call", "teardown")
 Row = dict[str, Any]
 
 
-def parse(stream: BinaryIO, *, nonce: str, exit_code: int | None, stopped: bool = False) -> Parsed:
-    """Lines that are torn or not ours are skipped and noted. Memory grows with the tests, not with the lines."""
-    reader = Reader(nonce)
+def parse(stream: BinaryIO, *, nonce: str, exit_code: int | None, stopped: bool = False, folder: str = "") -> Parsed:
+    """Lines that are torn or not ours are skipped and noted. Memory grows with the tests, not with the lines.
+
+    `folder` is where the runner was started: names that it gives from another one are made to start there.
+    """
+    reader = Reader(nonce, folder)
     while line := stream.readline(_LINE_MAX):
         reader.take(line)
     return reader.parsed(exit_code=exit_code, stopped=stopped)
@@ -37,8 +42,10 @@ def parse(stream: BinaryIO, *, nonce: str, exit_code: int | None, stopped: bool 
 class Reader:
     """Folds records one by one."""
 
-    def __init__(self, nonce: str) -> None:
+    def __init__(self, nonce: str, folder: str = "") -> None:
         self.nonce = nonce
+        self.folder, self.root = folder, ""
+        self.places: dict[str, str] = {}
         self.phases: dict[str, list[Row]] = {}
         self.tests: dict[str, TestResult] = {}
         self.attempts: dict[str, int] = {}
@@ -51,13 +58,30 @@ class Reader:
 
     def take(self, line: bytes) -> None:
         try:
-            row = _row(line)
+            row = self._moved(_row(line)) if self.root else _row(line)
             getattr(self, f"_{row['kind']}", lambda _row: None)(row)
         except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError, RecursionError):
             self.torn += 1
 
     def _start(self, row: Row) -> None:
         self.started = self.started or row["nonce"] == self.nonce
+        root = row.get("root")
+        if root and self.folder and os.path.realpath(root) != os.path.realpath(self.folder):
+            self.root = os.path.realpath(root)
+
+    def _moved(self, row: Row) -> Row:
+        """pytest names all from where its configuration is, which may be above or below where it was started."""
+        for key in {"id", "file"} & set(row):
+            row[key] = self._from_folder(row[key])
+        for frame in row.get("frames") or []:
+            frame["file"] = self._from_folder(frame["file"])
+        return row | {"ids": [self._from_folder(name) for name in row["ids"]]} if "ids" in row else row
+
+    def _from_folder(self, name: str) -> str:
+        file, colons, rest = name.partition("::")
+        if file and file not in self.places:
+            self.places[file] = os.path.relpath(Path(self.root, file), os.path.realpath(self.folder))
+        return f"{self.places.get(file, file)}{colons}{rest}"
 
     def _end(self, row: Row) -> None:
         if row["nonce"] == self.nonce:

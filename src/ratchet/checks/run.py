@@ -20,7 +20,7 @@ from ratchet.checks.paths import relative
 from ratchet.checks.project import Project
 from ratchet.checks.registry import runner
 from ratchet.checks.runners import compiler, upward
-from ratchet.core.report import Report, ReportStatus, TestResult, conclude, merge, names_running
+from ratchet.core.report import INTERRUPT, Report, ReportStatus, TestResult, conclude, merge, names_running
 from ratchet.process import Finished, ProgramMissing
 
 T = TypeVar("T")
@@ -108,7 +108,12 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
     async def run_each(self, folder: Path, *, log: Path) -> list[Report]:
         """One report for each target, one after the other: two suites at once would spoil each other's clocks."""
         wanted = [target for target in self.targets if not self.only or target.name in self.only]
-        return [await self._run(target, folder, log) for target in wanted]
+        reports: list[Report] = []
+        for target in wanted:
+            reports.append(await self._run(target, folder, log))
+            if reports[-1].status is ReportStatus.INTERRUPTED:
+                break
+        return reports
 
     async def _run(self, target: Target, folder: Path, log: Path) -> Report:
         how = runner(target.runner)
@@ -163,7 +168,7 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
             )
             done.append(finished)
             left_s -= finished.duration_s
-            if finished.timed_out or finished.silent or left_s <= 0:
+            if finished.timed_out or finished.silent or finished.interrupted or left_s <= 0:
                 break
         return done
 
@@ -211,12 +216,13 @@ def _conclude(
         began=began,
         nonce=session.nonce,
         exit_codes=[each.exit_code for each in finished],
-        stopped=any(each.timed_out or each.silent for each in finished),
+        stopped=any(each.timed_out or each.silent or each.interrupted for each in finished),
     )
     parsed = relative(how.parse(results), session.folder)
     if asked := getattr(how, "asked", None):
         parsed = _only_asked(parsed, asked(parsed.tests, session.only))
     why = "silence" if any(each.silent for each in finished) else "timeout"
+    why = INTERRUPT if any(each.interrupted for each in finished) else why
     report = conclude(
         runner=target.runner,
         root=target.root,

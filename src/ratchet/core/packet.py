@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import pairwise
 
 import msgspec
 
 from ratchet.core.compare import Delta
 from ratchet.core.report import RED, Diagnostic, Failure, Frame, Report, ReportStatus, TestResult, broken, gist, wanted
 
-BUDGET_CHARS = 4_000
+BUDGET_BYTES = 4_000
 _CLUSTERS_MAX = 5
 _MESSAGE_CHARS = 300
 _VALUE_CHARS = 1_200
+_NAME_CHARS = 300
+_NAMES_MAX = 8
 _OUTPUT_LINES = 10
 _SUSPECTS_MAX = 5
 Again = Callable[[TestResult], str]
@@ -34,8 +37,14 @@ def clusters(tests: Iterable[TestResult]) -> list[Cluster]:
     found: dict[tuple[str, str], list[TestResult]] = {}
     for test in sorted(tests, key=lambda test: test.id):
         found.setdefault(_key(test), []).append(test)
-    made = [Cluster(key=key, tests=same) for key, same in found.items()]
+    made = [Cluster(key=key, tests=_telling(same)) for key, same in found.items()]
     return sorted(made, key=lambda cluster: (-len(cluster.tests), cluster.key, cluster.tests[0].id))
+
+
+def _telling(tests: list[TestResult]) -> list[TestResult]:
+    """One that has values first, and no group before the tests in it, which know why they failed."""
+    groups = {test.id for test, after in pairwise(tests) if after.id.startswith(test.id)}
+    return sorted(tests, key=lambda test: (not test.failure or test.failure.actual is None, test.id in groups))
 
 
 def _key(test: TestResult) -> tuple[str, str]:
@@ -70,54 +79,74 @@ def packet(
     *,
     only: list[str] | None = None,
     delta: Delta | None = None,
+    flaky: Collection[str] = (),
+    known: Collection[str] = (),
     changed: Changed | None = None,
     again: Again | None = None,
-    budget_chars: int = BUDGET_CHARS,
+    budget_bytes: int = BUDGET_BYTES,
 ) -> str:
-    """Within the budget: frames and output are left out first, then whole clusters, and expected and actual never."""
+    """Within the budget: frames and output are left out first, then whole clusters, and of expected and actual only
+    what is the same in both. `known` failures are older than the change, `flaky` ones not its fault."""
     red = [test for test in report.tests if test.status in RED and (only is None or test.id in only)]
     groups = clusters(red)
-    told, left = groups[:_CLUSTERS_MAX], groups[_CLUSTERS_MAX:]
+    marks = _marks(delta, flaky, known)
     head = [
-        *_head(report, red, delta, concerned=only is not None),
+        *_head(report, red, delta, marks, concerned=only is not None),
         *(_diagnostic(error) for error in broken(report)[:10]),
     ]
     suspects = _suspects(red, changed or {})
-    tail = [*suspects, *_again(told, again), *_left(left)]
-    for detail in (3, 2, 1, 0):
-        text = _joined(head, [_told(cluster, detail) for cluster in told], tail)
-        if len(text) <= budget_chars:
+    for count, detail, limit in _steps(len(groups)):
+        told, left = groups[:count], groups[count:]
+        tail = [*(suspects if limit == _VALUE_CHARS else []), *_again(told, again), *_left(left)]
+        text = _joined(head, [_told(cluster, marks, detail, limit) for cluster in told], tail)
+        if len(text.encode()) <= budget_bytes:
             return text
-    while len(told) > 1:
-        left, told = [told[-1], *left], told[:-1]
-        tail = [*suspects, *_again(told, again), *_left(left)]
-        text = _joined(head, [_told(cluster, 0) for cluster in told], tail)
-        if len(text) <= budget_chars:
-            return text
-    return _joined(head, [_told(cluster, 0) for cluster in told], _left(left))
+    return text.encode()[: budget_bytes - 4].decode(errors="ignore") + "…"
+
+
+def _steps(groups: int) -> Iterator[tuple[int, int, int]]:
+    """How many clusters, in how much detail, with how much of a value: less and less of it."""
+    most = min(groups, _CLUSTERS_MAX)
+    yield from ((most, detail, _VALUE_CHARS) for detail in (3, 2, 1, 0))
+    yield from ((count, 0, _VALUE_CHARS) for count in range(most - 1, 0, -1))
+    yield from ((min(most, 1), 0, limit) for limit in (_VALUE_CHARS // 3, _VALUE_CHARS // 10))
+
+
+def _marks(delta: Delta | None, flaky: Collection[str], known: Collection[str]) -> dict[str, str]:
+    new = dict.fromkeys(delta.new_failures if delta else [], "new")
+    return new | dict.fromkeys(known, "known") | dict.fromkeys(flaky, "flaky")
 
 
 def _joined(*parts: list[str]) -> str:
     return "\n\n".join(text for part in parts for text in part if text)
 
 
-def _head(report: Report, red: list[TestResult], delta: Delta | None, *, concerned: bool) -> list[str]:
-    totals = report.totals
-    lines = []
-    if not concerned:
-        lines.append(
-            f"{report.status}: {totals.failed} failed, {totals.errors} errors, {totals.passed} passed,"
-            f" {totals.skipped} skipped of {totals.tests} tests ({report.runner})"
-        )
-    if delta:
-        moved = {"new": delta.new_failures, "still": delta.still_failing, "fixed": delta.fixed, "gone": delta.missing}
-        moved["renamed"] = [new for _, new in delta.renamed]
-        said = [f"{len(ids)} {name}" for name, ids in moved.items() if ids]
-        lines += [f"since last time: {', '.join(said)}"] if said else []
-    lines += [f"note: {note}" for note in report.notes[:5]]
+def _head(
+    report: Report, red: list[TestResult], delta: Delta | None, marks: Mapping[str, str], *, concerned: bool
+) -> list[str]:
+    lines = [] if concerned else [f"{report.status}: {_counts(report)} ({report.runner})"]
+    moved = {"new": delta.new_failures, "still": delta.still_failing, "fixed": delta.fixed} if delta else {}
+    moved |= {"gone": delta.missing, "renamed": [new for _, new in delta.renamed]} if delta else {}
+    said = [f"{len(ids)} {name}" for name, ids in moved.items() if ids]
+    lines += [f"since last time: {', '.join(said)}"] if said else []
+    kinds = Counter(marks[test.id] for test in red if marks.get(test.id, "new") != "new")
+    kinds["hung"] = sum(test.failure is not None and test.failure.type == "Hung" for test in red)
+    lines += [f"of the failures {', '.join(f'{n} {kind}' for kind, n in sorted(kinds.items()) if n)}"] * any(
+        kinds.values()
+    )
+    lines += [f"note: {_clipped(note, _NAME_CHARS)}" for note in report.notes[:5]]
     if report.status in (ReportStatus.CRASHED, ReportStatus.ERROR) and not red and report.output:
-        lines += ["output:", *(f"  | {line}" for line in report.output.splitlines()[-_OUTPUT_LINES:])]
+        said = report.output.splitlines()[-_OUTPUT_LINES:]
+        lines += ["output:", *(f"  | {_clipped(line, _NAME_CHARS)}" for line in said)]
     return ["\n".join(lines)] if lines else []
+
+
+def _counts(report: Report) -> str:
+    totals = msgspec.structs.asdict(report.totals)
+    seldom = {"xfailed": "expected to fail", "xpassed": "unexpectedly passed", "todo": "to do"}
+    named = {name: name for name in ("failed", "errors", "passed", "skipped")}
+    named |= {name: words for name, words in seldom.items() if totals[name]}
+    return f"{', '.join(f'{totals[name]} {words}' for name, words in named.items())} of {totals['tests']} tests"
 
 
 def _diagnostic(error: Diagnostic) -> str:
@@ -125,30 +154,55 @@ def _diagnostic(error: Diagnostic) -> str:
     return f"{place}: {error.type}: {_clipped(error.message, _MESSAGE_CHARS)}"
 
 
-def _told(cluster: Cluster, detail: int) -> str:
-    """`detail` 3 has everything, 2 no output, 1 one frame, 0 no frames."""
+def _told(cluster: Cluster, marks: Mapping[str, str], detail: int, limit: int) -> str:
+    """`detail` 3 has everything, 2 no output, 1 one frame, 0 no frames; `limit` is for each value."""
     test, *others = cluster.tests
     failure = test.failure or Failure()
     place = f" at {failure.file}:{failure.line}" if failure.file else ""
-    lines = [f"{test.id}{place}", f"  {': '.join(filter(None, (failure.type, _message(failure))))}".rstrip()]
-    if (expected := wanted(failure)) is not None:
-        lines.append(f"  expected: {_clipped(expected, _VALUE_CHARS)}")
-    if failure.actual is not None:
-        lines.append(f"  actual:   {_clipped(failure.actual, _VALUE_CHARS)}")
+    mark = f" ({marks[test.id]})" if test.id in marks else ""
+    lines = [f"{_clipped(test.id, _NAME_CHARS)}{place}{mark}", f"  {_message(failure, limit)}"]
+    lines += [f"  {name:<9} {value}" for name, value in _values(failure, limit)]
     shown = {3: 3, 2: 3, 1: 1, 0: 0}[detail]
     frames = failure.frames[-shown:] if shown else []
-    lines += [f"  {frame.file}:{frame.line} in {frame.function}" for frame in frames]
+    lines += [f"  {frame.file}:{frame.line}{f' in {frame.function}' if frame.function else ''}" for frame in frames]
     if detail == 3:
         said = f"{test.stdout}\n{test.stderr}".strip().splitlines()
         lines += [f"  | {line[:200]}" for line in said[-_OUTPUT_LINES:]]
     if others:
-        names = ", ".join(other.id for other in others[:2])
+        names = ", ".join(_clipped(other.id, _NAME_CHARS // 3) for other in others[:2])
         lines.append(f"  the same in {len(others)} more: {names}{', …' if len(others) > 2 else ''}")
-    return "\n".join(lines)
+    return "\n".join(line for line in lines if line.strip())
 
 
-def _message(failure: Failure) -> str:
-    return _clipped("\n".join(gist(failure)), _MESSAGE_CHARS)
+def _values(failure: Failure, limit: int) -> Iterator[tuple[str, str]]:
+    expected, actual = wanted(failure), failure.actual
+    if expected is not None and actual is not None:
+        expected, actual = around_difference(expected, actual, limit)
+    if expected is not None:
+        yield "expected:", _clipped(expected, limit + _NAME_CHARS)
+    if actual is not None:
+        yield "actual:", _clipped(actual, limit + _NAME_CHARS)
+
+
+def around_difference(expected: str, actual: str, limit: int) -> tuple[str, str]:
+    """Of two values too long to be shown what lies around their first difference, which else would be cut away."""
+    if max(len(expected), len(actual)) <= limit:
+        return expected, actual
+    pairs = enumerate(zip(expected, actual, strict=False))
+    same = next((at for at, (one, other) in pairs if one != other), min(len(expected), len(actual)))
+    begin = max(0, same - limit // 3)
+    return _window(expected, begin, limit), _window(actual, begin, limit)
+
+
+def _window(text: str, begin: int, limit: int) -> str:
+    before = f"… ({begin} characters) " if begin else ""
+    after = len(text) - begin - limit
+    return f"{before}{text[begin : begin + limit]}{f' … ({after} characters)' if after > 0 else ''}"
+
+
+def _message(failure: Failure, limit: int) -> str:
+    text = _clipped("\n".join(gist(failure)), min(limit, _MESSAGE_CHARS))
+    return ": ".join(filter(None, (failure.type, text))).rstrip(": ")
 
 
 def _clipped(text: str, limit: int) -> str:
@@ -182,9 +236,12 @@ def _is_changed(frame: Frame, changed: Changed) -> bool:
 
 def _again(told: list[Cluster], again: Again | None) -> list[str]:
     command = again(told[0].tests[0]) if told and again else ""
-    return [f"run one again: {command}"] if command else []
+    return [f"run one again: {command}"] if command and len(command) <= _VALUE_CHARS else []
 
 
 def _left(left: list[Cluster]) -> list[str]:
-    count = sum(len(cluster.tests) for cluster in left)
-    return [f"… and {count} more failures"] if count else []
+    names = [test.id for cluster in left for test in cluster.tests]
+    if not names:
+        return []
+    shown = ", ".join(_clipped(name, _NAME_CHARS // 3) for name in names[:_NAMES_MAX])
+    return [f"… and {len(names)} more failures: {shown}{', …' if len(names) > _NAMES_MAX else ''}"]

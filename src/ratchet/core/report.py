@@ -34,6 +34,7 @@ class ReportStatus(StrEnum):
     ERROR = "error"
     CRASHED = "crashed"
     TIMEOUT = "timeout"
+    INTERRUPTED = "interrupted"
     NO_TESTS = "no_tests"
     INCONSISTENT = "inconsistent"
     UNKNOWN = "unknown"
@@ -182,19 +183,22 @@ def totals_of(tests: Iterable[TestResult]) -> Totals:
     return Totals(tests=sum(counts.values()), **counts)
 
 
+INTERRUPT = "interrupt"
+
+
 def status_of(
     *,
     tests: list[TestResult],
     broken: int,
     exit_code: int | None,
     ended: bool,
-    timed_out: bool,
+    timed_out: str,
     notes: list[str],
 ) -> ReportStatus:
     """The verdict of a run, in order of gravity. `ended` says whether the runner reported its own end."""
     red = any(test.status in RED for test in tests)
     if timed_out:
-        return ReportStatus.TIMEOUT
+        return ReportStatus.INTERRUPTED if timed_out == INTERRUPT else ReportStatus.TIMEOUT
     if not ended:
         return ReportStatus.CRASHED
     if notes:
@@ -225,7 +229,7 @@ def conclude(
 ) -> Report:
     """One run's report. The only place where what a channel said, its own totals and the exit code become a verdict.
 
-    `timed_out` is empty, or which clock ran out.
+    `timed_out` is empty, or which clock ran out, or that somebody stopped it.
     """
     told = Report(
         runner=runner,
@@ -251,7 +255,7 @@ def conclude(
         broken=len(broken(told)),
         exit_code=exit_code,
         ended=ended,
-        timed_out=bool(timed_out),
+        timed_out=timed_out,
         notes=found,
     )
     return msgspec.structs.replace(told, status=status, notes=_explained(told, status, found, timed_out))
@@ -271,6 +275,9 @@ def _explained(told: Report, status: ReportStatus, notes: list[str], timed_out: 
     """The notes, and why it is this status where none of them says so."""
     if status is ReportStatus.INCONSISTENT and not notes:
         return [_against_exit(told.totals, len(broken(told)), told.exit_code)]
+    if timed_out == INTERRUPT:
+        inside = f" in {', '.join(told.running)}" if told.running else ""
+        return [f"interrupted{inside}: these are the results up to then", *notes]
     if timed_out:
         return [f"stopped: {'nothing was heard for too long' if timed_out == 'silence' else 'out of time'}", *notes]
     return notes
@@ -358,6 +365,7 @@ def names_running(report: Report) -> Report:
 
 # The gravest part decides for all.
 _GRAVITY = [
+    ReportStatus.INTERRUPTED,
     ReportStatus.TIMEOUT,
     ReportStatus.CRASHED,
     ReportStatus.ERROR,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from enum import StrEnum
 
@@ -19,6 +20,8 @@ Paint = Callable[[Tone, str], str]
 
 
 def painter(*, colour: bool) -> Paint:
+    """`NO_COLOR` in the environment is asked everywhere in the same way: https://no-color.org."""
+    colour = colour and not os.environ.get("NO_COLOR")
     return (lambda tone, text: f"{_CODES[tone]}{text}\x1b[0m" if _CODES[tone] else text) if colour else _plain
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import re
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
+
+import msgspec
 
 from ratchet.checks import Target
 from ratchet.checks.formats.text import plain
 from ratchet.checks.registry import runner
+from ratchet.core.packet import around_difference
 from ratchet.core.report import (
     RED,
     Diagnostic,
@@ -27,7 +32,10 @@ from ratchet.surfaces.paint import Paint, Tone
 _FAILURES_MAX = 20
 _OUTPUT_LINES = 12
 _ALIKE_MAX = 3
-_VALUE_CHARS = 2_000
+_VALUE_CHARS = 20_000
+_BESIDE_CHARS = 160
+_LINE_CHARS = 400
+_DIFF_LINES = 40
 
 
 def view(outcome: Outcome, paint: Paint) -> Iterator[str]:
@@ -48,10 +56,10 @@ def view(outcome: Outcome, paint: Paint) -> Iterator[str]:
     for note in report.notes:
         yield f"{paint(Tone.WARN, '!')} {note}"
     if report.output and not _is_explained(report):
-        said = [line for line in plain(report.output).splitlines() if line.strip()]
-        yield from (paint(Tone.DIM, f"  | {line}") for line in said[-_OUTPUT_LINES:])
+        said = [line for line in _tame(report.output).splitlines() if line.strip()]
+        yield from (paint(Tone.DIM, f"  | {_short(line)}") for line in said[-_OUTPUT_LINES:])
     yield from _delta(outcome)
-    yield _summary(report, paint)
+    yield _summary(report, outcome.known, paint)
 
 
 def _is_explained(report: Report) -> bool:
@@ -70,8 +78,8 @@ def _broken(report: Report, paint: Paint) -> Iterator[str]:
     for (trouble, kind, message), (error, *others) in alike.items():
         place = ":".join(str(part) for part in (error.file, error.line, error.column) if part)
         yield f"{paint(Tone.BAD, '✘')} {place or 'the run'} {trouble}{_nor(others)}"
-        said = f"{kind}: {message}".strip(": \n").splitlines()
-        yield from (f"    {line}".rstrip() for line in said[:_OUTPUT_LINES])
+        said = _tame(f"{kind}: {message}").strip(": \n").splitlines()
+        yield from (f"    {_short(line)}".rstrip() for line in said[:_OUTPUT_LINES])
         yield ""
 
 
@@ -92,25 +100,70 @@ def _is_beside(error: Diagnostic, report: Report) -> bool:
     return not error.file or any(test.file == error.file for test in report.tests)
 
 
-def _failure(test: TestResult, outcome: Outcome, paint: Paint) -> Iterator[str]:
+# What moves a terminal's cursor, rings or hides; colours of our own are put on afterwards.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def _tame(text: str) -> str:
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], plain(text))
+
+
+def _tamed(test: TestResult) -> TestResult:
+    """As it may be shown: what a test says must not do anything to the terminal."""
     failure = test.failure or Failure()
+    return msgspec.structs.replace(
+        test,
+        id=_tame(test.id),
+        stdout=_tame(test.stdout),
+        stderr=_tame(test.stderr),
+        failure=msgspec.structs.replace(
+            failure,
+            type=_tame(failure.type),
+            message=_tame(failure.message),
+            expected=None if failure.expected is None else _tame(failure.expected),
+            actual=None if failure.actual is None else _tame(failure.actual),
+            diff=_tame(failure.diff),
+        ),
+    )
+
+
+def _failure(test: TestResult, outcome: Outcome, paint: Paint) -> Iterator[str]:
+    shown = _tamed(test)
+    failure = shown.failure or Failure()
     mark = "known" if test.id in outcome.known else "flaky" if test.id in outcome.flaky else ""
-    yield f"{paint(Tone.BAD, '✘')} {test.id}{f'  ({mark})' if mark else ''}"
+    title = shown.id.replace("\n", "\\n")
+    yield f"{paint(Tone.BAD, '✘')} {title}{f'  ({mark})' if mark else ''}"
     head, *rest = gist(failure) or [""]
-    yield f"    {': '.join(filter(None, (failure.type, head)))}"
-    yield from (f"    {line}" for line in rest[:_OUTPUT_LINES])
+    yield f"    {_short(': '.join(filter(None, (failure.type, head))))}"
+    yield from (f"    {_short(line)}" for line in rest[:_OUTPUT_LINES])
     yield from (f"    {line}" for line in _values(failure, paint))
-    for frame in reversed(failure.frames[-4:]):
-        yield paint(Tone.DIM, f"    at {frame.file}:{frame.line}{f' in {frame.function}' if frame.function else ''}")
-    if not failure.frames and failure.file:
-        yield paint(Tone.DIM, f"    at {failure.file}{f':{failure.line}' if failure.line else ''}")
-    for name, said in (("stdout", test.stdout), ("stderr", test.stderr)):
-        if said.strip():
+    yield from (paint(Tone.DIM, f"    at {place}") for place in _places(failure))
+    for name, said in (("stdout", shown.stdout), ("stderr", shown.stderr)):
+        if lines := _unsaid(said, failure):
             yield paint(Tone.DIM, f"    {name}:")
-            yield from (paint(Tone.DIM, f"      | {line}") for line in said.strip().splitlines()[-_OUTPUT_LINES:])
+            yield from (paint(Tone.DIM, f"      | {_short(line)}") for line in lines[-_OUTPUT_LINES:])
     if command := again(test, outcome.targets):
         yield paint(Tone.DIM, f"    again: {command}")
     yield ""
+
+
+def _short(line: str) -> str:
+    return line if len(line) <= _LINE_CHARS else f"{line[:_LINE_CHARS]} … ({len(line)} characters)"
+
+
+def _places(failure: Failure) -> Iterator[str]:
+    """The innermost first. Columns are not told, so two frames may look the same."""
+    if not failure.frames and failure.file:
+        yield f"{failure.file}{f':{failure.line}' if failure.line else ''}"
+    rows = [f"{frame.file}:{frame.line}{f' in {frame.function}' if frame.function else ''}" for frame in failure.frames]
+    yield from list(dict.fromkeys(reversed(rows)))[:4]
+
+
+def _unsaid(said: str, failure: Failure) -> list[str]:
+    """The lines of an output, unless they only repeat the message, as Go's do."""
+    lines = said.strip().splitlines()
+    known = [line.strip() for line in failure.message.splitlines() if line.strip()]
+    return lines if any(not any(part in line for part in known) for line in lines if line.strip()) else []
 
 
 def _values(failure: Failure, paint: Paint) -> Iterator[str]:
@@ -118,21 +171,44 @@ def _values(failure: Failure, paint: Paint) -> Iterator[str]:
     if expected is None and actual is None:
         yield from failure.diff.splitlines() if failure.diff not in failure.message else ()
         return
-    long = "\n" in f"{expected}{actual}" or len(f"{expected}{actual}") > 160
-    if long and expected is not None and actual is not None:
+    if expected is not None and actual is not None and len(f"{expected}{actual}") > _BESIDE_CHARS:
+        expected, actual = _lines_of(expected), _lines_of(actual)
+    if expected is not None and actual is not None and "\n" in expected + actual:
         yield from _diff(expected[:_VALUE_CHARS], actual[:_VALUE_CHARS], paint)
         return
+    if expected is not None and actual is not None:
+        expected, actual = around_difference(expected, actual, _LINE_CHARS)
     if expected is not None:
         yield f"expected: {paint(Tone.GOOD, expected)}"
     if actual is not None:
         yield f"actual:   {paint(Tone.BAD, actual)}"
 
 
+def _lines_of(value: str) -> str:
+    """A text as Python writes it in one line, in its own lines: only so a difference can be seen."""
+    if "\\n" not in value or value[:1] not in "'\"" or len(value) > _VALUE_CHARS:
+        return value
+    from ast import literal_eval  # noqa: PLC0415 — seldom needed
+
+    with suppress(ValueError, SyntaxError):
+        text = literal_eval(value)
+        return _tame(text) if isinstance(text, str) else value
+    return value
+
+
 def _diff(expected: str, actual: str, paint: Paint) -> Iterator[str]:
+    """What differs, with a few lines around it."""
     yield f"{paint(Tone.GOOD, '- expected')}  {paint(Tone.BAD, '+ actual')}"
     tones = {"-": Tone.GOOD, "+": Tone.BAD}
-    rows = difflib.ndiff(expected.splitlines(), actual.splitlines())
-    yield from (paint(tones.get(row[0], Tone.DIM), row.rstrip("\n")) for row in rows)
+    rows = list(difflib.unified_diff(expected.splitlines(), actual.splitlines(), n=2, lineterm=""))[2:]
+    if not rows:  # they end differently, or beyond what is looked at
+        one, other = around_difference(repr(expected), repr(actual), _LINE_CHARS)
+        rows = [f"-{one}", f"+{other}"]
+    rows = rows[1:] if rows[0].startswith(("@@ -1,", "@@ -1 ", "@@ -0")) else rows
+    for row in rows[:_DIFF_LINES]:
+        yield paint(tones.get(row[0], Tone.DIM), "  …" if row.startswith("@@") else _short(f"{row[0]} {row[1:]}"))
+    if len(rows) > _DIFF_LINES:
+        yield paint(Tone.DIM, f"  … {len(rows) - _DIFF_LINES} more lines")
 
 
 def again(test: TestResult, targets: list[Target]) -> str:
@@ -163,7 +239,7 @@ def _parts(report: Report, paint: Paint) -> Iterator[str]:
     for part in report.parts:
         tone = Tone.GOOD if part.status is ReportStatus.PASSED else Tone.BAD
         name = part.runner if part.root == "." else f"{part.runner} in {part.root}"
-        yield f"{paint(tone, part.status):<10} {name}: {part.totals.passed} of {part.totals.tests} passed"
+        yield f"{paint(tone, f'{part.status:<12}')} {name}: {part.totals.passed} of {part.totals.tests} passed"
 
 
 def _delta(outcome: Outcome) -> Iterator[str]:
@@ -183,12 +259,14 @@ def _delta(outcome: Outcome) -> Iterator[str]:
         yield f"since last time: {', '.join(said)}"
 
 
-def _summary(report: Report, paint: Paint) -> str:
+def _summary(report: Report, known: list[str], paint: Paint) -> str:
     totals, outside = report.totals, report.collection_errors
+    old = sum(test.status in RED and test.id in known for test in report.tests)
     beside = sum(_is_beside(error, report) for error in outside)
     named = {
         "failed": totals.failed,
         "errors": totals.errors,
+        "of them known": old,
         "passed": totals.passed,
         "skipped": totals.skipped,
         "expected to fail": totals.xfailed,
@@ -198,12 +276,16 @@ def _summary(report: Report, paint: Paint) -> str:
         "files not loaded": len(outside) - beside,
         "errors outside of tests": beside,
     }
-    counts = ", ".join(f"{count} {name}" for name, count in named.items() if count) or "no tests"
+    counts = ", ".join(_counted(count, name) for name, count in named.items() if count) or "no tests"
     tone = Tone.GOOD if report.status is ReportStatus.PASSED else Tone.BAD
     hung = ", ".join(test.id for test in report.tests if _is_lost(test))
     return f"{paint(tone, report.status.upper())}  {counts} in {report.duration_s:.1f} s" + (
         f"; stopped in {hung}" if hung else ""
     )
+
+
+def _counted(count: int, name: str) -> str:
+    return f"{count} {re.sub('(error|file)s', lambda found: found[1], name) if count == 1 else name}"
 
 
 def _is_lost(test: TestResult) -> bool:

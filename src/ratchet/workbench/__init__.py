@@ -267,7 +267,13 @@ class Workbench:
 
     def _tell(self, bench: Bench, outcome: Outcome, kept: Path) -> wb.Tested:
         write_durably(kept, msgspec.json.encode(outcome.report))
-        told = packet(outcome.report, delta=outcome.delta, changed=outcome.changed)
+        told = packet(
+            outcome.report,
+            delta=outcome.delta,
+            flaky=outcome.flaky,
+            known=outcome.known,
+            changed=outcome.changed,
+        )
         write_durably(kept.with_suffix(".md"), told.encode())
         self._remember(bench, kept.with_suffix(".md").name, outcome)
         return wb.Tested(

@@ -61,7 +61,13 @@ def read_records(results: Results) -> Parsed:
     if not path.exists():
         return Parsed(ended=False)
     with path.open("rb") as stream:
-        return records.parse(stream, nonce=results.nonce, exit_code=results.exit_code, stopped=results.stopped)
+        return records.parse(
+            stream,
+            nonce=results.nonce,
+            exit_code=results.exit_code,
+            stopped=results.stopped,
+            folder=str(results.folder),
+        )
 
 
 def read(path: Path, parse: Parser) -> Parsed:

@@ -41,9 +41,7 @@ def joined_options(*options: str | None) -> str:
 
 def python_of(folder: Path, module: str = "") -> str:
     """The interpreter the project is installed in: its own, the active one, ours, the system's; with the module."""
-    places = [folder / ".venv", folder / "venv", folder / "env"]
-    if active := os.environ.get("VIRTUAL_ENV"):
-        places.append(Path(active))
+    places = [folder / ".venv", folder / "venv", folder / "env", *_active()]
     found = [place / "bin" / "python" for place in places if (place / "bin" / "python").is_file()]
     if module and (having := [python for python in found if _has(python, module)]):
         return str(having[0])
@@ -51,6 +49,14 @@ def python_of(folder: Path, module: str = "") -> str:
         return str(found[0])
     ours = Path(sys.executable)
     return str(ours) if not module or _has(ours, module) else shutil.which("python3") or str(ours)
+
+
+def _active() -> Iterator[Path]:
+    """The environment that was activated, as a shell says it, or Conda, or only by being first on the path."""
+    yield from (Path(os.environ[name]) for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if os.environ.get(name))
+    first = Path(shutil.which("python") or sys.executable).parent.parent
+    if (first / "pyvenv.cfg").exists() or (first / "conda-meta").exists():
+        yield first
 
 
 def _has(python: Path, module: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -21,10 +22,11 @@ from ratchet.suite import Choice, Outcome, Suite
 from ratchet.surfaces.cli.common import Arguments, Command, say, show, show_json
 
 _EXIT = """exit codes: 0 all tests passed, or --failed or --affected left none to run; 1 something failed;
-2 no tests, or a wrong call; 3 the tests cannot be run"""
+2 no tests, or a wrong call; 3 the tests cannot be run; 130 interrupted, with the results up to then"""
 
 
 def test(arguments: Arguments) -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # who cancels a job says it so
     suite = open_suite(arguments)
     if arguments.detect:
         return _detect(suite, as_json=arguments.json)
@@ -53,7 +55,12 @@ def test(arguments: Arguments) -> int:
 
 
 async def _attended(argv: Sequence[str], **how: Any) -> Finished:
-    return attend(argv, **how, meanwhile=_load_the_rest)
+    """Who is interrupted is still told what was found until then; the tests are stopped, and a second time all is."""
+    began = time.monotonic()
+    try:
+        return attend(argv, **how, meanwhile=_load_the_rest)
+    except KeyboardInterrupt:
+        return Finished(exit_code=-signal.SIGINT, duration_s=round(time.monotonic() - began, 3), interrupted=True)
 
 
 def _load_the_rest() -> None:
@@ -75,6 +82,8 @@ def exit_code(outcome: Outcome, *, forgive: bool = False) -> int:
     report = outcome.report
     if report.status is ReportStatus.PASSED or outcome.idle:
         return 0
+    if report.status is ReportStatus.INTERRUPTED:
+        return 130
     if report.status is ReportStatus.NO_TESTS:
         return 2
     red = any(test.status in RED for test in report.tests) or bool(broken(report))
@@ -136,6 +145,8 @@ def _print(outcome: Outcome, arguments: Arguments) -> None:
         told = packet(
             outcome.report,
             delta=outcome.delta,
+            flaky=outcome.flaky,
+            known=outcome.known,
             changed=outcome.changed,
             again=lambda test: again(test, outcome.targets),
         )
