@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.checks import Target
-from ratchet.checks.inventory import complete, heard, missing, without
+from ratchet.checks.inventory import complete, heard, missing, unanswered, without
 from ratchet.checks.project import Project
 from ratchet.core.report import Diagnostic, Report, ReportStatus, TestResult, TestStatus
 
@@ -88,3 +88,10 @@ def test_a_file_of_rust_is_heard_by_the_names_of_its_tests(tmp_path: Path) -> No
 def test_of_a_run_that_was_cut_off_nobody_expects_every_file(status: ReportStatus) -> None:
     report = Report(runner="r", status=status)
     assert without(report, ["tests/test_a.py"]) == report
+
+
+def test_a_hook_that_no_longer_fails_is_answered_by_the_tests_of_its_suite() -> None:
+    tests = [TestResult(id="a.js::s > t", file="a.js", status=TestStatus.PASSED)]
+    report = Report(runner="mocha", status=ReportStatus.PASSED, tests=tests)
+    for name in ('a.js::s > "before all" hook for "t"', 'a.js::"after each" hook: x'):
+        assert unanswered(report, [name], [name]).status is ReportStatus.PASSED

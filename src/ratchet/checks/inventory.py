@@ -63,10 +63,14 @@ _LOOKED_AT = 5_000
 _CUT = {ReportStatus.TIMEOUT, ReportStatus.INTERRUPTED, ReportStatus.ERROR}
 
 
+# Of a hook there is a result only when it fails: else those of its suite are the answer.
+_HOOK = re.compile(r'(?: > |::)"(?:before|after) (?:all|each)" hook\b.*$')
+
+
 def unanswered(report: Report, asked: Iterable[str], known: list[str]) -> Report:
     """The report of tests that were asked for, which has not passed if one of them has no result in it."""
     told = {name for test in report.tests for name in (test.id, test.file)} | {error.file for error in broken(report)}
-    names = [name.rstrip("/") for name in asked]
+    names = [_HOOK.sub("", name).rstrip("/") for name in asked]
     strange = [name for name in names if name not in told and not any(_is_below(each, name) for each in told)]
     cut = report.status in _CUT or (report.status is ReportStatus.CRASHED and bool(report.tests))
     if (
