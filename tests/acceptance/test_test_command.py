@@ -165,7 +165,7 @@ def test_a_test_that_kills_the_process_of_its_file_has_its_end_and_the_others_ha
     lay(tmp_path / "it", {"a.test.mjs": dies})
     said = ratchet("test", "-C", "it", cwd=tmp_path).stdout
     assert said.startswith("✘ a.test.mjs::dies\n    Crashed: the file's process ended by SIGKILL\n")
-    assert "CRASHED  1 errors, 1 passed" in said
+    assert "CRASHED  1 error, 1 passed" in said
 
 
 def test_a_crash_says_how_the_runner_died_and_what_it_said_last(tmp_path: Path) -> None:
