@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -499,3 +500,22 @@ def test_a_missing_git_is_no_hindrance(tmp_path: Path) -> None:
     for name in ("sh", "env"):
         (bare / name).symlink_to(shutil.which(name) or os.devnull)
     assert ratchet("test", cwd=folder, PATH=str(bare)).returncode == 0
+
+
+def test_a_terminal_sees_for_how_long_and_what_was_said_last_and_then_only_the_results(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "go")
+    waits = f"import sys\n\n\ndef test_it():\n    print('almost there')\n    open({str(tmp_path / 'go')!r}).read()\n"
+    folder = lay(tmp_path / "it", {"test_it.py": waits, "pytest.ini": "[pytest]\naddopts = -s\n"})
+    ours, theirs = os.openpty()
+    command = [*RATCHET, "test"]
+    with subprocess.Popen(command, cwd=folder, env=quick_environment(), stdout=subprocess.PIPE, stderr=theirs) as done:
+        os.close(theirs)
+        seen = b""
+        while not re.search(rb"\d s  .*almost there", seen):
+            seen += os.read(ours, 4096)
+        (tmp_path / "go").write_text("on")
+        out, _ = done.communicate()
+        seen += os.read(ours, 4096)
+    os.close(ours)
+    assert seen.endswith(b"\r\x1b[K")
+    assert b"PASSED  1 passed" in out

@@ -6,10 +6,10 @@ Boost.Test's log, QtTest, CppUnit, CUnit, UnitTest++, Check, and the Test.xml of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import BinaryIO
 
-from ratchet.checks.formats import Parsed, distinct, recover
+from ratchet.checks.formats import Parsed, recover
 from ratchet.checks.formats.text import clip
 from ratchet.checks.formats.trees import Dialect, Tree, read
 from ratchet.core.report import Failure, TestResult, TestStatus
@@ -19,17 +19,7 @@ _PLACED = re.compile(r"^(?P<file>.+?)[(:](?P<line>\d{1,9})\)? ?: (?P<message>.*)
 
 def parse(stream: BinaryIO) -> Parsed:
     """Each test by the name that its library prints."""
-    parsed = Parsed()
-
-    def dialects() -> Mapping[str, Dialect]:
-        # A fault in the document begins it anew.
-        parsed.tests, parsed.reported = [], {}
-        return _dialects(parsed)
-
-    parsed.ended = read(stream, dialects)
-    parsed.partial = not parsed.ended
-    parsed.tests = distinct(parsed.tests)
-    return parsed
+    return read(stream, _dialects)
 
 
 def _dialects(parsed: Parsed) -> dict[str, Dialect]:

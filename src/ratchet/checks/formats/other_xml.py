@@ -6,27 +6,16 @@ Robot Framework's output, FPCUnit, MbUnit, GLib's gtester, and the results of An
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import BinaryIO
 
-from ratchet.checks.formats import Parsed, distinct, recover
+from ratchet.checks.formats import Parsed, recover
 from ratchet.checks.formats.trees import Dialect, Tree, read
 from ratchet.core.report import RED, Failure, TestResult, TestStatus
 
 
 def parse(stream: BinaryIO) -> Parsed:
     """Each test by the name that its runner takes or prints."""
-    parsed = Parsed()
-
-    def dialects() -> Mapping[str, Dialect]:
-        # A fault in the document begins it anew.
-        parsed.tests, parsed.reported = [], {}
-        return _dialects(parsed)
-
-    parsed.ended = read(stream, dialects)
-    parsed.partial = not parsed.ended
-    parsed.tests = distinct(parsed.tests)
-    return parsed
+    return read(stream, _dialects)
 
 
 def _dialects(parsed: Parsed) -> dict[str, Dialect]:

@@ -7,6 +7,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from ratchet.checks.formats import Parsed, distinct
 from ratchet.checks.formats.text import Ends, plain
 from ratchet.checks.formats.xml import Reader
 
@@ -110,8 +111,17 @@ class Trees:
             dialect.take(tree, self._around)
 
 
-def read(stream: BinaryIO, dialects: Callable[[], Mapping[str, Dialect]]) -> bool:
-    """Gives every wanted element to its dialect, which is made anew when the document must be; whether it ended."""
-    handler = Trees(dialects)
+def read(stream: BinaryIO, dialects: Callable[[Parsed], Mapping[str, Dialect]]) -> Parsed:
+    """What the dialects, which are given what they have to fill, make of every element that they want."""
+    parsed = Parsed()
+
+    def anew() -> Mapping[str, Dialect]:
+        # A fault in the document begins it anew.
+        parsed.tests, parsed.reported = [], {}
+        return dialects(parsed)
+
+    handler = Trees(anew)
     Reader(handler).read(stream)
-    return handler.closed
+    parsed.ended, parsed.partial = handler.closed, not handler.closed
+    parsed.tests = distinct(parsed.tests)
+    return parsed

@@ -20,6 +20,7 @@ from ratchet.errors import NoTests, UsageError
 from ratchet.process import Finished, attend
 from ratchet.suite import Choice, Outcome, Suite
 from ratchet.surfaces.cli.common import Arguments, Command, say, show, show_json
+from ratchet.surfaces.ticker import ticking
 
 _EXIT = """exit codes: 0 all tests passed, or --failed or --affected left none to run; 1 something failed;
 2 no tests, or a wrong call; 3 the tests cannot be run; 130 interrupted, with the results up to then"""
@@ -58,7 +59,8 @@ async def _attended(argv: Sequence[str], **how: Any) -> Finished:
     """Who is interrupted is still told what was found until then; the tests are stopped, and a second time all is."""
     began = time.monotonic()
     try:
-        return attend(argv, **how, meanwhile=_load_the_rest)
+        with ticking(how["errors"]):
+            return attend(argv, **how, meanwhile=_load_the_rest)
     except KeyboardInterrupt:
         return Finished(exit_code=-signal.SIGINT, duration_s=round(time.monotonic() - began, 3), interrupted=True)
 
