@@ -97,7 +97,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 class Runner(Protocol):
     """A test runner: found, started with our reporter from outside, and read. Registered by entry point.
 
-    It may have more: `covers_below`, if it runs what lies in folders below by itself; `asked(tests, only)`, those of the
+    It may have more: `covers_below`, if it runs what lies in folders below it; `asked(tests, only)`, those of the
     results that were asked for; `located(test, folder)`, a test that never ended with where it is written;
     `strange(said, asked)`, which of those asked for it does not know.
     """
