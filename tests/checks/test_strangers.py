@@ -4,165 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from ratchet.checks.detect import detect
 from ratchet.checks.records import Reader
-from ratchet.checks.registry import runner
-from ratchet.checks.runners import unskipped
-from ratchet.checks.runners.javascript import unloaded
-from ratchet.checks.scripts import commands, options_only, plain, start_of
-from ratchet.core.report import ReportStatus, TestResult, TestStatus, gist, wanted
-from ratchet.suite import Outcome
-from ratchet.surfaces.paint import painter
-from ratchet.surfaces.results import again, view
-from tests.checks.support import NPM, chosen, needs, red, run, statuses
+from ratchet.core.report import ReportStatus, TestResult, TestStatus
+from tests.checks.support import chosen, needs, red, run, statuses
 from tests.checks.test_detect import found, lay, package
-
-
-def plainly(program: str, **scripts: str) -> list[str]:
-    """The command of the runner that a package's scripts lead to."""
-    for words in commands({"scripts": scripts}):
-        if (at := start_of(words, [program])) is not None:
-            return plain(words, at)
-    return []
-
-
-@pytest.mark.parametrize(
-    ("script", "program", "command"),
-    [
-        ("xo && c8 ava && tsd", "ava", ["ava"]),
-        ("pnpm lint && vitest run --typecheck", "vitest", ["vitest", "run", "--typecheck"]),
-        ("cross-env NODE_ENV=test jest --coverage --ci", "jest", ["env", "NODE_ENV=test", "jest", "--ci"]),
-        ("node --experimental-vm-modules node_modules/jest/bin/jest.js", "jest",
-         ["node", "--experimental-vm-modules", "node_modules/jest/bin/jest.js"]),
-        ("eslint --env mocha . ; mocha -t 5s | tee log", "mocha", ["mocha", "-t", "5s"]),
-        ("mocha test/**/*.js 'lib/**/*.js' 2>&1", "mocha", ["mocha", "test/*/*.js", "lib/**/*.js"]),
-        ("eslint --plugin jest .", "jest", []),
-    ],
-)  # fmt: skip
-def test_a_script_is_read_as_a_shell_would(script: str, program: str, command: list[str]) -> None:
-    assert plainly(program, test=script) == command
-
-
-def test_scripts_run_others_by_pattern_with_arguments_and_without_going_round() -> None:
-    assert plainly("mocha", test="run-s lint test:*", lint="xo", **{"test:unit": "mocha a"}) == ["mocha", "a"]
-    assert plainly("jest", test="npm run unit -- --ci", unit="jest") == ["jest", "--ci"]
-    assert plainly("tap", test="npm-run-posix-or-windows only", only="nyc tap 'test/*.js'") == ["tap", "test/*.js"]
-    assert plainly("uvu", test="CI=1 pnpm run /^test:/", unit="uvu a", **{"test:c": "c8 pnpm unit"}) == [
-        "env", "CI=1", "uvu", "a",
-    ]  # fmt: skip
-    assert plainly("jest", test="cross-env TZ=UTC npm run unit", unit="jest a") == ["env", "TZ=UTC", "jest", "a"]
-    assert plainly("mocha", test="c8 -r lcov npm run unit", unit="mocha a") == ["mocha", "a"]
-    assert commands({"scripts": {"test": "yarn test"}}) == []
-    assert commands({"scripts": {"test": "npm test --workspace=a"}}) == [["npm", "test", "--workspace=a"]]
-
-
-@pytest.mark.parametrize(
-    ("script", "command"),
-    [
-        ("mocha --exit a && mocha --exit b c", ["mocha", "--exit", "a", "b", "c"]),
-        ("node --test --test-reporter=spec a.js && node --test --test-reporter=spec b.js",
-         ["node", "--test", "--test-reporter=spec", "a.js", "b.js"]),
-        ("cross-env TZ=UTC jest test/a && jest --ci", ["jest", "--ci"]),
-        ("mocha -r a b && mocha -r c d", ["mocha", "-r", "a", "b"]),
-        ("vitest run a && vitest run b", ["vitest", "run", "a", "b"]),
-    ],
-)  # fmt: skip
-def test_all_that_a_script_starts_of_a_runner_is_run(script: str, command: list[str], tmp_path: Path) -> None:
-    lay(tmp_path, {"package.json": package(scripts={"test": script})})
-    assert detect(tmp_path)[0].command == command
-
-
-BUILT = {"test/a.js": "import a from '../dist/a.js';\n"}
-
-
-@pytest.mark.parametrize(
-    ("scripts", "files", "builds"),
-    [
-        ({"test": "tsc && mocha dist/test"}, {}, [["tsc"]]),
-        ({"test": "npm run lint && npm run build && mocha", "lint": "eslint .", "build": "rm -r dist && tsc -b"}, BUILT,
-         [["npm", "run", "--silent", "build"]]),
-        ({"pretest": "npm run compile -- -p a.json", "compile": "tsc", "test": "c8 mocha"}, BUILT,
-         [["npm", "run", "--silent", "compile", "--", "-p", "a.json"]]),
-        ({"test": "yarn test:unit", "test:unit": "yarn build && mocha", "build": "rollup -c"}, BUILT,
-         [["npm", "run", "--silent", "build"]]),
-        ({"test": "tsc && mocha"}, {"test/a.js": "import a from '../src/a.js';\n"}, []),
-        ({"test": "tsc --noEmit && mocha"}, BUILT, []),
-        ({"test": "tsc && mocha"}, {**BUILT, "tsconfig.json": '{"compilerOptions": {"noEmit": true}}'}, []),
-        ({"test": "mocha && tsc"}, BUILT, []),
-        ({"test": "eslint . && mocha"}, BUILT, []),
-    ],
-)  # fmt: skip
-def test_what_the_tests_use_is_built_first_as_the_script_does(
-    scripts: dict[str, str], files: dict[str, str], builds: list[list[str]], tmp_path: Path
-) -> None:
-    lay(tmp_path, {"package.json": package(scripts=scripts), **files})
-    assert [target.builds for target in detect(tmp_path)] == [builds]
-
-
-@pytest.mark.parametrize(
-    ("compiler", "status", "errors"),
-    [
-        ("mkdir -p dist && cp src/a.js dist/", ReportStatus.FAILED, []),
-        ("echo \"src/a.ts(3,5): error TS1005: ';' expected.\"; exit 2", ReportStatus.FAILED, [("src/a.ts", 3, 5)]),
-        ("echo out of memory; exit 134", ReportStatus.ERROR, []),
-    ],
-)
-def test_tests_run_on_what_was_built_now_or_not_at_all(
-    compiler: str, status: ReportStatus, errors: list[tuple[str, int, int]], tmp_path: Path
-) -> None:
-    needs("node")
-    test = (
-        "const a = require('../dist/a.js'); require('node:test')('a', () => { if (a !== 1) throw new Error('old'); });"
-    )
-    folder = lay(tmp_path / "it", {
-        "package.json": package(scripts={"test": "tsc && node --test test/"}), "test/a.test.js": test,
-        "src/a.js": "module.exports = 2;\n", "dist/a.js": "module.exports = 1;\n",
-        "node_modules/.bin/tsc": f"#!/bin/sh\n{compiler}\n",
-    })  # fmt: skip
-    (folder / "node_modules/.bin/tsc").chmod(0o755)
-    report = run(folder)
-    assert (report.status, [(error.file, error.line, error.column) for error in report.compile_errors]) == (
-        status,
-        errors,
-    )
-    assert bool(report.tests) == (not errors and status is ReportStatus.FAILED)
-
-
-def test_one_program_that_has_all_of_nodes_tests_is_run_as_the_script_does(tmp_path: Path) -> None:
-    script = {"test": "c8 npm run api", "api": "node --conditions development test/index.js"}
-    files = {"package.json": package(scripts=script), "test/index.js": "import './a.js'\n",
-             "test/a.js": "import test from 'node:test'\n"}  # fmt: skip
-    assert detect(lay(tmp_path, files))[0].command == ["node", "--conditions", "development", "--test", "test/index.js"]
-
-
-def test_a_runner_that_finds_no_files_has_no_tests(tmp_path: Path) -> None:
-    needs("node")
-    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": "node --test nowhere.js"})})
-    assert run(folder).status is ReportStatus.NO_TESTS
-
-
-@pytest.mark.toolchain
-def test_mocha_that_finds_no_files_has_no_tests(tmp_path: Path) -> None:
-    needs("mocha")
-    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": "mocha --color"})})
-    installed(folder)
-    assert run(folder).status is ReportStatus.NO_TESTS
-
-
-def test_a_pattern_without_files_stays_as_it_is_written_as_in_a_shell(tmp_path: Path) -> None:
-    lay(tmp_path, {"package.json": package(scripts={"test": "tap run tests/**/*.js lib/**/*.js"}), "lib/a/b.js": ""})
-    assert detect(tmp_path)[0].command == ["tap", "run", "tests/**/*.js", "lib/*/*.js"]
-
-
-def test_values_of_options_are_no_files() -> None:
-    words = ["--require", "test/env", "--check-leaks", "test/", "test/acceptance/"]
-    assert options_only(words, ["--require"]) == ["--require", "test/env", "--check-leaks"]
 
 
 @pytest.mark.parametrize(
@@ -222,86 +72,6 @@ def test_two_tests_of_one_name_are_two_unless_the_runner_collected_one() -> None
     assert read({"kind": "collected", "ids": ["a", "a"]}, phase, phase) == {"a": "passed", "a (2)": "passed"}
 
 
-_INNER = """
-import os, subprocess, sys
-
-pytest_plugins = ["pytester"]
-
-
-def test_inside(pytester):
-    pytester.makepyfile("def test_inner(): assert 0")
-    pytester.runpytest_inprocess().assert_outcomes(failed=1)
-
-
-def test_below(pytester):
-    pytester.makepyfile("def test_inner(): assert 0")
-    done = subprocess.run([sys.executable, "-m", "pytest"], capture_output=True, text=True)
-    assert "1 failed" in done.stdout
-    assert "PYTEST_ADDOPTS" not in os.environ
-
-
-def test_afterwards():
-    pass
-"""
-
-
-def test_sessions_that_a_plugins_tests_start_are_not_the_projects(tmp_path: Path) -> None:
-    folder = lay(tmp_path / "it", {"test_plugin.py": _INNER})
-    report = run(folder, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
-    names = ("test_inside", "test_below", "test_afterwards")
-    assert statuses(report) == {f"test_plugin.py::{name}": "passed" for name in names}
-    assert report.status is ReportStatus.PASSED
-
-
-def test_unittests_files_may_be_named_by_their_ends(tmp_path: Path) -> None:
-    text = "from unittest import TestCase\n\n\nclass A(TestCase):\n    def test_a(self):\n        pass\n"
-    folder = lay(tmp_path / "it", {"it/__init__.py": "", "it/tests/__init__.py": "", "it/tests/a_test.py": text})
-    report = run(folder)
-    assert statuses(report) == {"it.tests.a_test.A.test_a": "passed"}
-    assert statuses(run(folder, only=chosen(report, "it.tests.a_test.A.test_a"))) == statuses(report)
-
-
-_MANY = """
-import pytest
-
-@pytest.mark.parametrize("n", range(1100), ids=lambda n: f"{n:04000d}")
-def test_many(n):
-    pass
-"""
-
-
-def test_the_terminal_is_the_callers_for_colours_are_others_on_a_dumb_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    text = "import os\ndef test_a(): assert os.environ['TERM'] == 'xterm'\n"
-    folder = lay(tmp_path / "it", {"pytest.ini": "[pytest]\n", "test_a.py": text})
-    assert run(folder).status is ReportStatus.PASSED
-
-
-def test_names_may_be_so_long_that_all_of_them_fit_in_no_line(tmp_path: Path) -> None:
-    report = run(lay(tmp_path / "it", {"test_many.py": _MANY}))
-    assert (report.status, report.totals.passed, report.notes) == (ReportStatus.PASSED, 1100, [])
-
-
-_SUITES = """
-import test, { describe, it } from 'node:test';
-describe('a suite', () => { it('one', () => {}); it('two', () => {}); });
-test('a test', async (t) => { await t.test('one', () => {}); await t.test('other', () => {}); });
-"""
-
-
-@pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
-def test_one_of_nodes_tests_runs_without_the_rest_of_its_suite(tmp_path: Path) -> None:
-    folder = lay(tmp_path / "it", {"a.test.mjs": _SUITES})
-    whole = run(folder)
-    inner = run(folder, only=chosen(whole, "a.test.mjs::a suite > two"))
-    assert statuses(inner) == {"a.test.mjs::a suite > two": "passed"}
-    nested = run(folder, only=chosen(whole, "a.test.mjs::a test > other"))
-    assert statuses(nested)["a.test.mjs::a test > other"] == "passed"
-    assert "a.test.mjs::a suite > one" not in statuses(nested)
-
-
 _PERL = """use Test::More tests => 2;
 ok(1, 'alone');
 subtest 'sub' => sub { plan tests => 3; ok(1, 'one'); is(1, 2, 'two'); ok(1, 'three'); };
@@ -313,30 +83,6 @@ def test_a_subtest_of_perls_is_one_test_as_prove_counts(tmp_path: Path) -> None:
     report = run(lay(tmp_path / "it", {"t/a.t": _PERL}))
     assert statuses(report) == {"t/a.t::alone": "passed", "t/a.t::sub": "failed"}
     assert red(report) == {"t/a.t::sub": ("t/a.t", 3, "'2'", "'1'")}
-
-
-_CHILD = """
-import test from 'node:test';
-import assert from 'node:assert';
-import { execFileSync } from 'node:child_process';
-test('a program says only its own', () => {
-  assert.equal(execFileSync(process.execPath, ['-e', 'console.log(1)'], { encoding: 'utf8' }), '1\\n');
-});
-test('colours are as they would be', () => assert.equal(process.env.NO_COLOR, undefined));
-"""
-
-
-@pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
-def test_programs_that_nodes_tests_start_are_left_alone(tmp_path: Path) -> None:
-    report = run(lay(tmp_path / "it", {"a.test.mjs": _CHILD}))
-    assert report.status is ReportStatus.PASSED, report.tests
-
-
-def test_a_runner_that_is_not_installed_is_not_a_crash(tmp_path: Path) -> None:
-    folder = lay(tmp_path / "it", {"test_a.py": "def test_a(): pass\n"})
-    targets = detect(folder, command="python3 -S -m pytest", runner_name="pytest")
-    report = run(folder, targets, PYTHONPATH="")
-    assert (report.status, report.notes[0].partition(";")[0]) == (ReportStatus.ERROR, "No module named pytest")
 
 
 _MESON = "project('a', 'c')\ntest('one', find_program('true'))\ntest('two', find_program('true'))\n"
@@ -370,105 +116,6 @@ def test_data_of_batss_own_tests_is_not_run(tmp_path: Path) -> None:
     assert detect(folder)[0].command == ["bats", "test", "test/unit"]
 
 
-def test_a_module_that_mocha_does_not_find_is_a_file_that_does_not_load() -> None:
-    said = "ERROR: Error [ERR_MODULE_NOT_FOUND]: Cannot find module '/w/index.js' imported from /w/test/a.js\n"
-    error = unloaded(f"\n{said}    at x (node:a:1:2)\n")
-    assert error
-    assert (error.file, error.type, error.code) == ("/w/test/a.js", "Error", "ERR_MODULE_NOT_FOUND")
-
-
-def test_of_a_file_that_mocha_cannot_load_the_kind_of_error_is_said_once() -> None:
-    error = unloaded("\nError: Cannot find module './b'\nRequire stack:\n- /w/a.js\n    at f (/w/a.js:3:1)\n")
-    assert error
-    assert (error.type, error.message) == ("Error", "Cannot find module './b'")
-
-
-ODD = """'a (b) [c] "q" $1 + 2?'"""
-
-
-@pytest.mark.toolchain
-@pytest.mark.parametrize(
-    ("runner", "file", "text"),
-    [
-        ("mocha", "test/a.js", f"describe('s', () => {{ it({ODD}, () => {{ throw 1; }}); it('b', () => {{}}); }});"),
-        ("mocha", "test/a.js", "describe('s', () => { before(() => { throw 1; }); it('b', () => {}); });"),
-        ("mocha", "test/a.js", "before(() => { throw 1; }); it('b', () => {});"),
-        ("jest", "a.test.js", f"describe('s', () => {{ it({ODD}, () => {{ throw 1; }}); it('b', () => {{}}); }});"),
-        ("node", "a.test.js", f"require('node:test')({ODD}, () => {{ throw 1; }});"),
-        ("jasmine", "spec/a.js", f"describe('s', () => {{ it({ODD}, () => {{ throw 1; }}); it('b', () => {{}}); }});"),
-    ],
-)
-def test_what_failed_fails_again_when_it_is_asked_for_as_the_report_says(
-    runner: str, file: str, text: str, tmp_path: Path
-) -> None:
-    needs(runner)
-    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": STARTS.get(runner, runner)}), file: text})
-    installed(folder)
-    report = run(folder)
-    (failed,) = [test for test in report.tests if test.failure]
-    assert statuses(run(folder, only=chosen(report, failed.id))) == {failed.id: str(failed.status)}
-    said = subprocess.run(again(failed, detect(folder)), shell=True, cwd=folder, capture_output=True, check=False)
-    assert said.returncode, said.stdout
-
-
-def installed(folder: Path) -> None:
-    """With the runners' packages. Node's own stumbles over a link to nothing."""
-    if NPM.exists():
-        (folder / "node_modules").symlink_to(NPM)
-
-
-STARTS = {"node": "node --test", "jasmine": "jasmine spec/*.js"}
-# Each is one test that passes, and something that goes wrong around it.
-AROUND = {
-    "late": "it('a', () => { setTimeout(() => { throw new TypeError('late'); }, 1); });\n"
-            "it('b', () => new Promise((done) => setTimeout(done, 100)));\n",
-    "each": "describe('s', () => { beforeEach(() => { throw new TypeError('each'); }); it('a', () => {}); });\n",
-    "abort": "it('a', () => { process.abort(); });\n",
-}  # fmt: skip
-
-
-@pytest.mark.toolchain
-@pytest.mark.parametrize(
-    ("runner", "file", "around", "status", "expected"),
-    [
-        ("mocha", "test/a.js", "each", "failed", {'test/a.js::s > "before each" hook for "a"': "TypeError"}),
-        ("mocha", "test/a.js", "abort", "crashed", {"test/a.js::a": "Crashed"}),
-        ("jest", "a.test.js", "late", "failed", {"a.test.js::a": "TypeError"}),
-    ],
-)
-def test_what_goes_wrong_around_a_test_is_told_of_it(
-    runner: str, file: str, around: str, status: str, expected: dict[str, str], tmp_path: Path
-) -> None:
-    needs(runner)
-    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": runner}), file: AROUND[around]})
-    installed(folder)
-    report = run(folder)
-    assert {test.id: test.failure.type for test in report.tests if test.failure} == expected
-    assert (report.status, report.collection_errors) == (status, [])
-
-
-@pytest.mark.toolchain
-def test_an_error_after_all_of_jests_tests_is_told_as_what_it_is_and_twins_are_two(tmp_path: Path) -> None:
-    needs("jest")
-    text = "test('a', () => {});\ntest('a', () => {});\nafterAll(() => { throw new TypeError('b'); });\n"
-    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": "jest"}), "a.test.js": text})
-    installed(folder)
-    report = run(folder)
-    (error,) = report.collection_errors
-    assert (error.file, error.line, error.type, error.message) == ("a.test.js", 3, "TypeError", "b")
-    assert statuses(report) == {"a.test.js::a": "passed", "a.test.js::a (2)": "passed"}
-
-
-def test_what_one_of_nodes_tests_left_behind_is_told_with_its_error(tmp_path: Path) -> None:
-    needs("node")
-    text = "const { it } = require('node:test');\n" + AROUND["late"]
-    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": "node --test"}), "a.test.js": text})
-    report = run(folder)
-    (error,) = report.collection_errors
-    assert (report.status, error.file, error.line, error.type) == (ReportStatus.FAILED, "a.test.js", 2, "TypeError")
-    assert 'late (Test "a" at' in error.message
-
-
 def test_what_fails_after_it_passed_has_failed() -> None:
     phase = {"kind": "phase", "id": "a", "when": "call", "last": True, "outcome": "passed"}
     assert read(phase, {**phase, "when": "teardown", "last": False, "outcome": "failed"}) == {"a": "error"}
@@ -492,6 +139,8 @@ class CalcTest extends TestCase {
     public static function rows(): array { return ["one (1)" => [1], "two [2] + a/b" => [2], "two" => [2]]; }
 }
 """
+
+
 OTHER = """<?php
 class OtherTest extends PHPUnit\\Framework\\TestCase {
     public function testAdds(): void { $this->fail(); }
@@ -531,17 +180,6 @@ def test_what_fails_in_a_package_of_go_is_found_there_and_run_again(tmp_path: Pa
     assert name in statuses(run(folder, only=chosen(report, name)))
 
 
-def test_of_what_was_skipped_for_the_sake_of_others_only_what_was_asked_for_is_told() -> None:
-    ids = ["a.js::s > t", "a.js::s > t u", "a.js::s", "b.js::v"]
-    tests = [TestResult(id=name, status=TestStatus.SKIPPED) for name in ids]
-    asked = {
-        name: [test.id for test in unskipped(tests, [TestResult(id=name, status=TestStatus.TODO)])] for name in ids
-    }
-    assert asked["a.js::s > t"] == ["a.js::s > t"]
-    assert asked["a.js::s"] == ids[:3]
-    assert [test.id for test in unskipped(tests, [])] == ids
-
-
 RUBY = """require "minitest/autorun"
 class ATest < Minitest::Test
   def test_one; assert true; end
@@ -551,7 +189,11 @@ class BTest < Minitest::Test
   def test_one; assert true; end
 end
 """
+
+
 RAKE = "require 'rake/testtask'\nRake::TestTask.new(:test) { |t| t.pattern = 'test/test_*.rb' }\n"
+
+
 BATS = '@test "one" { true; }\n@test "one more" { true; }\n@test "a (b) [c]+ | d\'s \\"q\\" \\$x" { false; }\n'
 
 
@@ -578,6 +220,8 @@ MIX = """defmodule It.MixProject do
   def project, do: [app: :it, version: "0.1.0"]
 end
 """
+
+
 EXS = """defmodule ItTest do
   use ExUnit.Case, async: true
 
@@ -640,6 +284,8 @@ RSpec.describe "it" do
   context("after") { after(:all) { raise "too late" }; it("passes") {} }
 end
 """
+
+
 SHARED = 'RSpec.shared_examples("a thing") { |n| it("is positive") { expect(n).to be > 0 } }\n'
 
 
@@ -793,197 +439,9 @@ def test_a_file_of_bats_stands_for_its_tests(tmp_path: Path) -> None:
     assert [test.id for test in run(tmp_path, only=only).tests] == ["a.bats::one", "a.bats::two"]
 
 
-CASE = "import unittest\n\n\nclass It(unittest.TestCase):\n    def test_it(self):\n        self.assertEqual(1, 2)\n"
-OWN_CASE = "from it.cases import TestCase\n\n\nclass TestIt(TestCase):\n    def test_it(self):\n        pass\n"
-
-
-@pytest.mark.parametrize(
-    ("files", "command"),
-    [
-        ({"tox.ini": "commands =\n  coverage run -p -m unittest discover -s src/a {posargs}\n",
-          "src/a/b/__init__.py": "", "src/a/b/tests/__init__.py": "", "src/a/b/tests/test_a.py": CASE},
-         ["unittest", "discover", "-s", "src/a"]),
-        ({"tox.ini": "commands = coverage run -m unittest discover {toxinidir}/tests\n",
-          "tests/__init__.py": "", "tests/test_a.py": OWN_CASE}, ["unittest", "discover", "tests"]),
-        ({"noxfile.py": 'session.run("python", "-m", "unittest", "discover", "-s", "checks", "-f")\n',
-          "checks/test_a.py": CASE}, ["unittest", "discover", "-s", "checks"]),
-        ({"tox.ini": "[testenv]\nchangedir = src\ncommands = python -m unittest discover\n", "src/test_a.py": CASE},
-         ["unittest", "discover", "-s", "src"]),
-        ({"makefile": "test:\n\tpython -m unittest -v $(PKG).tests.perf\n", "tests/test_a.py": CASE},
-         ["unittest", "discover", "-s", "tests"]),
-        ({"src/a/__init__.py": "", "src/a/tests/__init__.py": "", "src/a/tests/test_a.py": CASE},
-         ["unittest", "discover", "-s", "src"]),
-        ({".stestr.conf": "[DEFAULT]\ntest_path=./it/tests\ntop_dir=./\n", "it/tests/__init__.py": "",
-          "it/tests/test_a.py": OWN_CASE}, ["unittest", "discover", "-s", "it/tests", "-t", "."]),
-        ({"it/__init__.py": "", "it/testing.py": CASE, "it/a_test.py": CASE, "it/b_test.py": CASE,
-          "maint/c_test.py": "class TestMixin(object):\n    pass\n"}, ["unittest", "discover", "-p", "*_test.py"]),
-        ({"test_a.py": "from unittest import mock\n\n\nclass TestIt:\n    def test_it(self): pass\n"}, ["pytest"]),
-    ],
-)  # fmt: skip
-def test_unittest_is_called_as_the_project_does_it_or_finds_what_lies_there(
-    files: dict[str, str], command: list[str], tmp_path: Path
-) -> None:
-    (target,) = detect(lay(tmp_path, files))
-    assert target.command[2:] == command
-
-
-_DOCUMENTED = "def one():\n    '''\n    >>> one()\n    2\n    '''\n    return 1\n"
-_LOADS = """
-import doctest, unittest
-
-import shop
-
-
-class It(unittest.TestCase):
-    def test_other(self):
-        pass
-
-
-def load_tests(loader, tests, pattern):
-    tests.addTests(doctest.DocTestSuite(shop))
-    return tests
-"""
-
-
-def test_one_of_unittests_tests_runs_alone_however_it_was_loaded(tmp_path: Path) -> None:
-    files = {"src/shop.py": _DOCUMENTED, "src/test_it.py": _LOADS, "src/test_broken.py": "def broken(:\n"}
-    folder = lay(tmp_path / "it", files)
-    whole = run(folder)
-    assert statuses(whole) == {"shop.one": "failed", "test_it.It.test_other": "passed"}
-    assert [error.file for error in whole.collection_errors] == ["src/test_broken.py"]
-    assert red(whole)["shop.one"] == ("src/shop.py", 3, "2", "1")
-    for name in statuses(whole):
-        alone = run(folder, only=chosen(whole, name))
-        assert (statuses(alone), alone.collection_errors) == ({name: statuses(whole)[name]}, [])
-    by_file = {"unittest": [TestResult(id="src/test_it.py", status=TestStatus.TODO)]}
-    assert statuses(run(folder, only=by_file)) == {"test_it.It.test_other": "passed"}
-    repeats = {test.id: runner("unittest").again(detect(folder)[0], test) for test in whole.tests}
-    assert repeats["shop.one"] == ["ratchet", "test", "shop.one"]
-    case = repeats["test_it.It.test_other"]
-    assert (case[:2], case[-3:]) == (["env", "PYTHONPATH=src"], ["-m", "unittest", "test_it.It.test_other"])
-
-
-_COMPARES = """
-import unittest
-
-
-class It(unittest.TestCase):
-    def test_differs(self):
-        self.assertNotEqual(1, 1)
-
-    def test_is_in(self):
-        self.assertIn(1, [2])
-
-    def test_is_more(self):
-        self.assertGreater(1, 2)
-
-    def test_is(self):
-        self.assertIs(1, None)
-"""
-
-
-@pytest.mark.parametrize("runs", ["unittest", "pytest"])
-def test_what_an_assertion_of_unittest_asks_for_is_told_with_its_values(runs: str, tmp_path: Path) -> None:
-    folder = lay(tmp_path / "it", {"test_it.py": _COMPARES})
-    report = run(folder, detect(folder, runner_name=runs, command=f"{sys.executable} -m {runs}"))
-    failures = {test.name.partition(" ")[0].rpartition(".")[2]: test.failure for test in report.tests}
-    assert {name: (wanted(failure), failure.actual) for name, failure in failures.items() if failure} == {
-        "test_differs": ("!= 1", "1"),
-        "test_is_in": ("in [2]", "1"),
-        "test_is_more": ("> 2", "1"),
-        "test_is": ("is None", "1"),
-    }
-
-
-@pytest.mark.parametrize(
-    ("file", "text", "more"),
-    [
-        ("Makefile", "test:\n\tDJANGO_SETTINGS_MODULE=a.settings \\\n\t\tpython -m django test $${ARGS:-checks}\n",
-         ["--settings=a.settings", "checks"]),
-        ("tox.ini", "setenv =\n  DJANGO_SETTINGS_MODULE = a.b\ncommands = python -m django test -v2 {posargs:a}\n",
-         ["--settings=a.b", "a"]),
-        ("noxfile.py", 'session.run("django-admin", "test", "--settings=a.b")\n', ["--settings=a.b"]),
-    ],
-)  # fmt: skip
-def test_djangos_settings_and_tests_are_those_of_the_projects_own_call(
-    file: str, text: str, more: list[str], tmp_path: Path
-) -> None:
-    (target,) = detect(lay(tmp_path, {file: text, "checks/test_a.py": CASE}))
-    assert target.command[1:] == ["-m", "django", "test", *more]
-    one = runner("django").again(target, TestResult(id="checks.test_a.It.test_it", status=TestStatus.FAILED))
-    assert one[4:] == [*[word for word in more if word.startswith("-")], "checks.test_a.It.test_it"]
-
-
 @pytest.mark.parametrize("name", ["makefile", "GNUmakefile", "Justfile"])
 def test_a_file_of_targets_may_be_spelt_as_its_program_allows(name: str, tmp_path: Path) -> None:
     assert found(lay(tmp_path, {name: "test:\n\ttrue\n"})) == {"command": f"{name} has a target called test"}
-
-
-_NOTED = """
-import unittest
-
-import pytest
-
-
-def test_noted():
-    try:
-        assert 1 == 2
-    except AssertionError as error:
-        error.add_note("Falsifying example: test_noted(\\n    n=0,\\n)")
-        raise
-
-
-def test_many():
-    raise ExceptionGroup("many", [ValueError(1), ExceptionGroup("more", [KeyError("k")])])
-
-
-@pytest.mark.xfail(strict=True, reason="not yet")
-def test_strict():
-    pass
-"""
-
-
-def test_what_was_added_to_an_exception_and_what_a_group_holds_is_told(tmp_path: Path) -> None:
-    folder = lay(tmp_path / "it", {"test_it.py": _NOTED})
-    failures = {test.name: test.failure for test in run(folder).tests if test.failure}
-    assert gist(failures["test_noted"]) == [
-        "assert 1 == 2", "note: Falsifying example: test_noted(", "    n=0,", ")",
-    ]  # fmt: skip
-    assert gist(failures["test_many"])[1:] == [
-        "note: ValueError: 1",
-        "note: ExceptionGroup: more (1 sub-exception)",
-        "note: KeyError: 'k'",
-    ]
-    strict = failures["test_strict"]
-    assert (strict.type, strict.message) == ("UnexpectedSuccess", "passed although it was expected to fail: not yet")
-
-
-@pytest.mark.parametrize(
-    ("shop", "says"),
-    [
-        ("x = 1\nimport gone\n", "No module named 'gone' (shop.py:2)"),
-        ("x = 1\n\ndef broken(:\n", "invalid syntax (shop.py:3:12)"),
-    ],
-)
-def test_a_test_file_that_a_broken_module_keeps_from_loading_names_it_and_its_own_line(
-    shop: str, says: str, tmp_path: Path
-) -> None:
-    files = dict.fromkeys(("test_a.py", "test_b.py"), "\n\n\nimport shop\n\n\ndef test_it():\n    pass\n")
-    report = run(lay(tmp_path / "it", files | {"shop.py": shop, "pytest.ini": "[pytest]\n"}))
-    assert [(error.file, error.line, error.message) for error in report.collection_errors] == [
-        ("test_a.py", 4, says),
-        ("test_b.py", 4, says),
-    ]
-    first, *rest = view(Outcome(report=report, targets=[]), painter(colour=False))
-    assert first == "✘ test_a.py:4 does not load; the same for test_b.py"
-    assert sum("shop.py" in line for line in rest) == 1
-
-
-def test_a_signal_that_kills_unittest_leaves_the_place_behind(tmp_path: Path) -> None:
-    text = CASE.replace("self.assertEqual(1, 2)", "__import__('ctypes').string_at(0)")
-    report = run(lay(tmp_path / "it", {"test_it.py": text}))
-    assert report.status is ReportStatus.CRASHED
-    assert red(report) == {"test_it.It.test_it": ("test_it.py", 6, None, None)}
 
 
 TEST_UNIT = """require "test/unit"

@@ -1,0 +1,313 @@
+"""What other people's JavaScript projects do that ours did not: each of these was found on one of them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ratchet.checks.detect import detect
+from ratchet.checks.runners import unskipped
+from ratchet.checks.runners.javascript import unloaded
+from ratchet.checks.scripts import commands, options_only, plain, start_of
+from ratchet.core.report import ReportStatus, TestResult, TestStatus
+from ratchet.surfaces.results import again
+from tests.checks.support import NPM, chosen, needs, run, statuses
+from tests.checks.test_detect import lay, package
+
+
+def plainly(program: str, **scripts: str) -> list[str]:
+    """The command of the runner that a package's scripts lead to."""
+    for words in commands({"scripts": scripts}):
+        if (at := start_of(words, [program])) is not None:
+            return plain(words, at)
+    return []
+
+
+@pytest.mark.parametrize(
+    ("script", "program", "command"),
+    [
+        ("xo && c8 ava && tsd", "ava", ["ava"]),
+        ("pnpm lint && vitest run --typecheck", "vitest", ["vitest", "run", "--typecheck"]),
+        ("cross-env NODE_ENV=test jest --coverage --ci", "jest", ["env", "NODE_ENV=test", "jest", "--ci"]),
+        ("node --experimental-vm-modules node_modules/jest/bin/jest.js", "jest",
+         ["node", "--experimental-vm-modules", "node_modules/jest/bin/jest.js"]),
+        ("eslint --env mocha . ; mocha -t 5s | tee log", "mocha", ["mocha", "-t", "5s"]),
+        ("mocha test/**/*.js 'lib/**/*.js' 2>&1", "mocha", ["mocha", "test/*/*.js", "lib/**/*.js"]),
+        ("eslint --plugin jest .", "jest", []),
+    ],
+)  # fmt: skip
+def test_a_script_is_read_as_a_shell_would(script: str, program: str, command: list[str]) -> None:
+    assert plainly(program, test=script) == command
+
+
+def test_scripts_run_others_by_pattern_with_arguments_and_without_going_round() -> None:
+    assert plainly("mocha", test="run-s lint test:*", lint="xo", **{"test:unit": "mocha a"}) == ["mocha", "a"]
+    assert plainly("jest", test="npm run unit -- --ci", unit="jest") == ["jest", "--ci"]
+    assert plainly("tap", test="npm-run-posix-or-windows only", only="nyc tap 'test/*.js'") == ["tap", "test/*.js"]
+    assert plainly("uvu", test="CI=1 pnpm run /^test:/", unit="uvu a", **{"test:c": "c8 pnpm unit"}) == [
+        "env", "CI=1", "uvu", "a",
+    ]  # fmt: skip
+    assert plainly("jest", test="cross-env TZ=UTC npm run unit", unit="jest a") == ["env", "TZ=UTC", "jest", "a"]
+    assert plainly("mocha", test="c8 -r lcov npm run unit", unit="mocha a") == ["mocha", "a"]
+    assert commands({"scripts": {"test": "yarn test"}}) == []
+    assert commands({"scripts": {"test": "npm test --workspace=a"}}) == [["npm", "test", "--workspace=a"]]
+
+
+@pytest.mark.parametrize(
+    ("script", "command"),
+    [
+        ("mocha --exit a && mocha --exit b c", ["mocha", "--exit", "a", "b", "c"]),
+        ("node --test --test-reporter=spec a.js && node --test --test-reporter=spec b.js",
+         ["node", "--test", "--test-reporter=spec", "a.js", "b.js"]),
+        ("cross-env TZ=UTC jest test/a && jest --ci", ["jest", "--ci"]),
+        ("mocha -r a b && mocha -r c d", ["mocha", "-r", "a", "b"]),
+        ("vitest run a && vitest run b", ["vitest", "run", "a", "b"]),
+    ],
+)  # fmt: skip
+def test_all_that_a_script_starts_of_a_runner_is_run(script: str, command: list[str], tmp_path: Path) -> None:
+    lay(tmp_path, {"package.json": package(scripts={"test": script})})
+    assert detect(tmp_path)[0].command == command
+
+
+BUILT = {"test/a.js": "import a from '../dist/a.js';\n"}
+
+
+@pytest.mark.parametrize(
+    ("scripts", "files", "builds"),
+    [
+        ({"test": "tsc && mocha dist/test"}, {}, [["tsc"]]),
+        ({"test": "npm run lint && npm run build && mocha", "lint": "eslint .", "build": "rm -r dist && tsc -b"}, BUILT,
+         [["npm", "run", "--silent", "build"]]),
+        ({"pretest": "npm run compile -- -p a.json", "compile": "tsc", "test": "c8 mocha"}, BUILT,
+         [["npm", "run", "--silent", "compile", "--", "-p", "a.json"]]),
+        ({"test": "yarn test:unit", "test:unit": "yarn build && mocha", "build": "rollup -c"}, BUILT,
+         [["npm", "run", "--silent", "build"]]),
+        ({"test": "tsc && mocha"}, {"test/a.js": "import a from '../src/a.js';\n"}, []),
+        ({"test": "tsc --noEmit && mocha"}, BUILT, []),
+        ({"test": "tsc && mocha"}, {**BUILT, "tsconfig.json": '{"compilerOptions": {"noEmit": true}}'}, []),
+        ({"test": "mocha && tsc"}, BUILT, []),
+        ({"test": "eslint . && mocha"}, BUILT, []),
+    ],
+)  # fmt: skip
+def test_what_the_tests_use_is_built_first_as_the_script_does(
+    scripts: dict[str, str], files: dict[str, str], builds: list[list[str]], tmp_path: Path
+) -> None:
+    lay(tmp_path, {"package.json": package(scripts=scripts), **files})
+    assert [target.builds for target in detect(tmp_path)] == [builds]
+
+
+@pytest.mark.parametrize(
+    ("compiler", "status", "errors"),
+    [
+        ("mkdir -p dist && cp src/a.js dist/", ReportStatus.FAILED, []),
+        ("echo \"src/a.ts(3,5): error TS1005: ';' expected.\"; exit 2", ReportStatus.FAILED, [("src/a.ts", 3, 5)]),
+        ("echo out of memory; exit 134", ReportStatus.ERROR, []),
+    ],
+)
+def test_tests_run_on_what_was_built_now_or_not_at_all(
+    compiler: str, status: ReportStatus, errors: list[tuple[str, int, int]], tmp_path: Path
+) -> None:
+    needs("node")
+    test = (
+        "const a = require('../dist/a.js'); require('node:test')('a', () => { if (a !== 1) throw new Error('old'); });"
+    )
+    folder = lay(tmp_path / "it", {
+        "package.json": package(scripts={"test": "tsc && node --test test/"}), "test/a.test.js": test,
+        "src/a.js": "module.exports = 2;\n", "dist/a.js": "module.exports = 1;\n",
+        "node_modules/.bin/tsc": f"#!/bin/sh\n{compiler}\n",
+    })  # fmt: skip
+    (folder / "node_modules/.bin/tsc").chmod(0o755)
+    report = run(folder)
+    assert (report.status, [(error.file, error.line, error.column) for error in report.compile_errors]) == (
+        status,
+        errors,
+    )
+    assert bool(report.tests) == (not errors and status is ReportStatus.FAILED)
+
+
+def test_one_program_that_has_all_of_nodes_tests_is_run_as_the_script_does(tmp_path: Path) -> None:
+    script = {"test": "c8 npm run api", "api": "node --conditions development test/index.js"}
+    files = {"package.json": package(scripts=script), "test/index.js": "import './a.js'\n",
+             "test/a.js": "import test from 'node:test'\n"}  # fmt: skip
+    assert detect(lay(tmp_path, files))[0].command == ["node", "--conditions", "development", "--test", "test/index.js"]
+
+
+def test_a_runner_that_finds_no_files_has_no_tests(tmp_path: Path) -> None:
+    needs("node")
+    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": "node --test nowhere.js"})})
+    assert run(folder).status is ReportStatus.NO_TESTS
+
+
+@pytest.mark.toolchain
+def test_mocha_that_finds_no_files_has_no_tests(tmp_path: Path) -> None:
+    needs("mocha")
+    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": "mocha --color"})})
+    installed(folder)
+    assert run(folder).status is ReportStatus.NO_TESTS
+
+
+def test_a_pattern_without_files_stays_as_it_is_written_as_in_a_shell(tmp_path: Path) -> None:
+    lay(tmp_path, {"package.json": package(scripts={"test": "tap run tests/**/*.js lib/**/*.js"}), "lib/a/b.js": ""})
+    assert detect(tmp_path)[0].command == ["tap", "run", "tests/**/*.js", "lib/*/*.js"]
+
+
+def test_values_of_options_are_no_files() -> None:
+    words = ["--require", "test/env", "--check-leaks", "test/", "test/acceptance/"]
+    assert options_only(words, ["--require"]) == ["--require", "test/env", "--check-leaks"]
+
+
+_SUITES = """
+import test, { describe, it } from 'node:test';
+describe('a suite', () => { it('one', () => {}); it('two', () => {}); });
+test('a test', async (t) => { await t.test('one', () => {}); await t.test('other', () => {}); });
+"""
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
+def test_one_of_nodes_tests_runs_without_the_rest_of_its_suite(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"a.test.mjs": _SUITES})
+    whole = run(folder)
+    inner = run(folder, only=chosen(whole, "a.test.mjs::a suite > two"))
+    assert statuses(inner) == {"a.test.mjs::a suite > two": "passed"}
+    nested = run(folder, only=chosen(whole, "a.test.mjs::a test > other"))
+    assert statuses(nested)["a.test.mjs::a test > other"] == "passed"
+    assert "a.test.mjs::a suite > one" not in statuses(nested)
+
+
+_CHILD = """
+import test from 'node:test';
+import assert from 'node:assert';
+import { execFileSync } from 'node:child_process';
+test('a program says only its own', () => {
+  assert.equal(execFileSync(process.execPath, ['-e', 'console.log(1)'], { encoding: 'utf8' }), '1\\n');
+});
+test('colours are as they would be', () => assert.equal(process.env.NO_COLOR, undefined));
+"""
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
+def test_programs_that_nodes_tests_start_are_left_alone(tmp_path: Path) -> None:
+    report = run(lay(tmp_path / "it", {"a.test.mjs": _CHILD}))
+    assert report.status is ReportStatus.PASSED, report.tests
+
+
+def test_a_runner_that_is_not_installed_is_not_a_crash(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"test_a.py": "def test_a(): pass\n"})
+    targets = detect(folder, command="python3 -S -m pytest", runner_name="pytest")
+    report = run(folder, targets, PYTHONPATH="")
+    assert (report.status, report.notes[0].partition(";")[0]) == (ReportStatus.ERROR, "No module named pytest")
+
+
+def test_a_module_that_mocha_does_not_find_is_a_file_that_does_not_load() -> None:
+    said = "ERROR: Error [ERR_MODULE_NOT_FOUND]: Cannot find module '/w/index.js' imported from /w/test/a.js\n"
+    error = unloaded(f"\n{said}    at x (node:a:1:2)\n")
+    assert error
+    assert (error.file, error.type, error.code) == ("/w/test/a.js", "Error", "ERR_MODULE_NOT_FOUND")
+
+
+def test_of_a_file_that_mocha_cannot_load_the_kind_of_error_is_said_once() -> None:
+    error = unloaded("\nError: Cannot find module './b'\nRequire stack:\n- /w/a.js\n    at f (/w/a.js:3:1)\n")
+    assert error
+    assert (error.type, error.message) == ("Error", "Cannot find module './b'")
+
+
+ODD = """'a (b) [c] "q" $1 + 2?'"""
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize(
+    ("runner", "file", "text"),
+    [
+        ("mocha", "test/a.js", f"describe('s', () => {{ it({ODD}, () => {{ throw 1; }}); it('b', () => {{}}); }});"),
+        ("mocha", "test/a.js", "describe('s', () => { before(() => { throw 1; }); it('b', () => {}); });"),
+        ("mocha", "test/a.js", "before(() => { throw 1; }); it('b', () => {});"),
+        ("jest", "a.test.js", f"describe('s', () => {{ it({ODD}, () => {{ throw 1; }}); it('b', () => {{}}); }});"),
+        ("node", "a.test.js", f"require('node:test')({ODD}, () => {{ throw 1; }});"),
+        ("jasmine", "spec/a.js", f"describe('s', () => {{ it({ODD}, () => {{ throw 1; }}); it('b', () => {{}}); }});"),
+    ],
+)
+def test_what_failed_fails_again_when_it_is_asked_for_as_the_report_says(
+    runner: str, file: str, text: str, tmp_path: Path
+) -> None:
+    needs(runner)
+    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": STARTS.get(runner, runner)}), file: text})
+    installed(folder)
+    report = run(folder)
+    (failed,) = [test for test in report.tests if test.failure]
+    assert statuses(run(folder, only=chosen(report, failed.id))) == {failed.id: str(failed.status)}
+    said = subprocess.run(again(failed, detect(folder)), shell=True, cwd=folder, capture_output=True, check=False)
+    assert said.returncode, said.stdout
+
+
+def installed(folder: Path) -> None:
+    """With the runners' packages. Node's own stumbles over a link to nothing."""
+    if NPM.exists():
+        (folder / "node_modules").symlink_to(NPM)
+
+
+STARTS = {"node": "node --test", "jasmine": "jasmine spec/*.js"}
+# Each is one test that passes, and something that goes wrong around it.
+
+
+AROUND = {
+    "late": "it('a', () => { setTimeout(() => { throw new TypeError('late'); }, 1); });\n"
+            "it('b', () => new Promise((done) => setTimeout(done, 100)));\n",
+    "each": "describe('s', () => { beforeEach(() => { throw new TypeError('each'); }); it('a', () => {}); });\n",
+    "abort": "it('a', () => { process.abort(); });\n",
+}  # fmt: skip
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize(
+    ("runner", "file", "around", "status", "expected"),
+    [
+        ("mocha", "test/a.js", "each", "failed", {'test/a.js::s > "before each" hook for "a"': "TypeError"}),
+        ("mocha", "test/a.js", "abort", "crashed", {"test/a.js::a": "Crashed"}),
+        ("jest", "a.test.js", "late", "failed", {"a.test.js::a": "TypeError"}),
+    ],
+)
+def test_what_goes_wrong_around_a_test_is_told_of_it(
+    runner: str, file: str, around: str, status: str, expected: dict[str, str], tmp_path: Path
+) -> None:
+    needs(runner)
+    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": runner}), file: AROUND[around]})
+    installed(folder)
+    report = run(folder)
+    assert {test.id: test.failure.type for test in report.tests if test.failure} == expected
+    assert (report.status, report.collection_errors) == (status, [])
+
+
+@pytest.mark.toolchain
+def test_an_error_after_all_of_jests_tests_is_told_as_what_it_is_and_twins_are_two(tmp_path: Path) -> None:
+    needs("jest")
+    text = "test('a', () => {});\ntest('a', () => {});\nafterAll(() => { throw new TypeError('b'); });\n"
+    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": "jest"}), "a.test.js": text})
+    installed(folder)
+    report = run(folder)
+    (error,) = report.collection_errors
+    assert (error.file, error.line, error.type, error.message) == ("a.test.js", 3, "TypeError", "b")
+    assert statuses(report) == {"a.test.js::a": "passed", "a.test.js::a (2)": "passed"}
+
+
+def test_what_one_of_nodes_tests_left_behind_is_told_with_its_error(tmp_path: Path) -> None:
+    needs("node")
+    text = "const { it } = require('node:test');\n" + AROUND["late"]
+    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": "node --test"}), "a.test.js": text})
+    report = run(folder)
+    (error,) = report.collection_errors
+    assert (report.status, error.file, error.line, error.type) == (ReportStatus.FAILED, "a.test.js", 2, "TypeError")
+    assert 'late (Test "a" at' in error.message
+
+
+def test_of_what_was_skipped_for_the_sake_of_others_only_what_was_asked_for_is_told() -> None:
+    ids = ["a.js::s > t", "a.js::s > t u", "a.js::s", "b.js::v"]
+    tests = [TestResult(id=name, status=TestStatus.SKIPPED) for name in ids]
+    asked = {
+        name: [test.id for test in unskipped(tests, [TestResult(id=name, status=TestStatus.TODO)])] for name in ids
+    }
+    assert asked["a.js::s > t"] == ["a.js::s > t"]
+    assert asked["a.js::s"] == ids[:3]
+    assert [test.id for test in unskipped(tests, [])] == ids

@@ -1,0 +1,270 @@
+"""What other people's Python projects do that ours did not: each of these was found on one of them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ratchet.checks.detect import detect
+from ratchet.checks.registry import runner
+from ratchet.core.report import ReportStatus, TestResult, TestStatus, gist, wanted
+from ratchet.suite import Outcome
+from ratchet.surfaces.paint import painter
+from ratchet.surfaces.results import view
+from tests.checks.support import chosen, red, run, statuses
+from tests.checks.test_detect import lay
+
+_INNER = """
+import os, subprocess, sys
+
+pytest_plugins = ["pytester"]
+
+
+def test_inside(pytester):
+    pytester.makepyfile("def test_inner(): assert 0")
+    pytester.runpytest_inprocess().assert_outcomes(failed=1)
+
+
+def test_below(pytester):
+    pytester.makepyfile("def test_inner(): assert 0")
+    done = subprocess.run([sys.executable, "-m", "pytest"], capture_output=True, text=True)
+    assert "1 failed" in done.stdout
+    assert "PYTEST_ADDOPTS" not in os.environ
+
+
+def test_afterwards():
+    pass
+"""
+
+
+def test_sessions_that_a_plugins_tests_start_are_not_the_projects(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"test_plugin.py": _INNER})
+    report = run(folder, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    names = ("test_inside", "test_below", "test_afterwards")
+    assert statuses(report) == {f"test_plugin.py::{name}": "passed" for name in names}
+    assert report.status is ReportStatus.PASSED
+
+
+def test_unittests_files_may_be_named_by_their_ends(tmp_path: Path) -> None:
+    text = "from unittest import TestCase\n\n\nclass A(TestCase):\n    def test_a(self):\n        pass\n"
+    folder = lay(tmp_path / "it", {"it/__init__.py": "", "it/tests/__init__.py": "", "it/tests/a_test.py": text})
+    report = run(folder)
+    assert statuses(report) == {"it.tests.a_test.A.test_a": "passed"}
+    assert statuses(run(folder, only=chosen(report, "it.tests.a_test.A.test_a"))) == statuses(report)
+
+
+_MANY = """
+import pytest
+
+@pytest.mark.parametrize("n", range(1100), ids=lambda n: f"{n:04000d}")
+def test_many(n):
+    pass
+"""
+
+
+def test_the_terminal_is_the_callers_for_colours_are_others_on_a_dumb_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    text = "import os\ndef test_a(): assert os.environ['TERM'] == 'xterm'\n"
+    folder = lay(tmp_path / "it", {"pytest.ini": "[pytest]\n", "test_a.py": text})
+    assert run(folder).status is ReportStatus.PASSED
+
+
+def test_names_may_be_so_long_that_all_of_them_fit_in_no_line(tmp_path: Path) -> None:
+    report = run(lay(tmp_path / "it", {"test_many.py": _MANY}))
+    assert (report.status, report.totals.passed, report.notes) == (ReportStatus.PASSED, 1100, [])
+
+
+CASE = "import unittest\n\n\nclass It(unittest.TestCase):\n    def test_it(self):\n        self.assertEqual(1, 2)\n"
+
+
+OWN_CASE = "from it.cases import TestCase\n\n\nclass TestIt(TestCase):\n    def test_it(self):\n        pass\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "command"),
+    [
+        ({"tox.ini": "commands =\n  coverage run -p -m unittest discover -s src/a {posargs}\n",
+          "src/a/b/__init__.py": "", "src/a/b/tests/__init__.py": "", "src/a/b/tests/test_a.py": CASE},
+         ["unittest", "discover", "-s", "src/a"]),
+        ({"tox.ini": "commands = coverage run -m unittest discover {toxinidir}/tests\n",
+          "tests/__init__.py": "", "tests/test_a.py": OWN_CASE}, ["unittest", "discover", "tests"]),
+        ({"noxfile.py": 'session.run("python", "-m", "unittest", "discover", "-s", "checks", "-f")\n',
+          "checks/test_a.py": CASE}, ["unittest", "discover", "-s", "checks"]),
+        ({"tox.ini": "[testenv]\nchangedir = src\ncommands = python -m unittest discover\n", "src/test_a.py": CASE},
+         ["unittest", "discover", "-s", "src"]),
+        ({"makefile": "test:\n\tpython -m unittest -v $(PKG).tests.perf\n", "tests/test_a.py": CASE},
+         ["unittest", "discover", "-s", "tests"]),
+        ({"src/a/__init__.py": "", "src/a/tests/__init__.py": "", "src/a/tests/test_a.py": CASE},
+         ["unittest", "discover", "-s", "src"]),
+        ({".stestr.conf": "[DEFAULT]\ntest_path=./it/tests\ntop_dir=./\n", "it/tests/__init__.py": "",
+          "it/tests/test_a.py": OWN_CASE}, ["unittest", "discover", "-s", "it/tests", "-t", "."]),
+        ({"it/__init__.py": "", "it/testing.py": CASE, "it/a_test.py": CASE, "it/b_test.py": CASE,
+          "maint/c_test.py": "class TestMixin(object):\n    pass\n"}, ["unittest", "discover", "-p", "*_test.py"]),
+        ({"test_a.py": "from unittest import mock\n\n\nclass TestIt:\n    def test_it(self): pass\n"}, ["pytest"]),
+    ],
+)  # fmt: skip
+def test_unittest_is_called_as_the_project_does_it_or_finds_what_lies_there(
+    files: dict[str, str], command: list[str], tmp_path: Path
+) -> None:
+    (target,) = detect(lay(tmp_path, files))
+    assert target.command[2:] == command
+
+
+_DOCUMENTED = "def one():\n    '''\n    >>> one()\n    2\n    '''\n    return 1\n"
+
+
+_LOADS = """
+import doctest, unittest
+
+import shop
+
+
+class It(unittest.TestCase):
+    def test_other(self):
+        pass
+
+
+def load_tests(loader, tests, pattern):
+    tests.addTests(doctest.DocTestSuite(shop))
+    return tests
+"""
+
+
+def test_one_of_unittests_tests_runs_alone_however_it_was_loaded(tmp_path: Path) -> None:
+    files = {"src/shop.py": _DOCUMENTED, "src/test_it.py": _LOADS, "src/test_broken.py": "def broken(:\n"}
+    folder = lay(tmp_path / "it", files)
+    whole = run(folder)
+    assert statuses(whole) == {"shop.one": "failed", "test_it.It.test_other": "passed"}
+    assert [error.file for error in whole.collection_errors] == ["src/test_broken.py"]
+    assert red(whole)["shop.one"] == ("src/shop.py", 3, "2", "1")
+    for name in statuses(whole):
+        alone = run(folder, only=chosen(whole, name))
+        assert (statuses(alone), alone.collection_errors) == ({name: statuses(whole)[name]}, [])
+    by_file = {"unittest": [TestResult(id="src/test_it.py", status=TestStatus.TODO)]}
+    assert statuses(run(folder, only=by_file)) == {"test_it.It.test_other": "passed"}
+    repeats = {test.id: runner("unittest").again(detect(folder)[0], test) for test in whole.tests}
+    assert repeats["shop.one"] == ["ratchet", "test", "shop.one"]
+    case = repeats["test_it.It.test_other"]
+    assert (case[:2], case[-3:]) == (["env", "PYTHONPATH=src"], ["-m", "unittest", "test_it.It.test_other"])
+
+
+_COMPARES = """
+import unittest
+
+
+class It(unittest.TestCase):
+    def test_differs(self):
+        self.assertNotEqual(1, 1)
+
+    def test_is_in(self):
+        self.assertIn(1, [2])
+
+    def test_is_more(self):
+        self.assertGreater(1, 2)
+
+    def test_is(self):
+        self.assertIs(1, None)
+"""
+
+
+@pytest.mark.parametrize("runs", ["unittest", "pytest"])
+def test_what_an_assertion_of_unittest_asks_for_is_told_with_its_values(runs: str, tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"test_it.py": _COMPARES})
+    report = run(folder, detect(folder, runner_name=runs, command=f"{sys.executable} -m {runs}"))
+    failures = {test.name.partition(" ")[0].rpartition(".")[2]: test.failure for test in report.tests}
+    assert {name: (wanted(failure), failure.actual) for name, failure in failures.items() if failure} == {
+        "test_differs": ("!= 1", "1"),
+        "test_is_in": ("in [2]", "1"),
+        "test_is_more": ("> 2", "1"),
+        "test_is": ("is None", "1"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "more"),
+    [
+        ("Makefile", "test:\n\tDJANGO_SETTINGS_MODULE=a.settings \\\n\t\tpython -m django test $${ARGS:-checks}\n",
+         ["--settings=a.settings", "checks"]),
+        ("tox.ini", "setenv =\n  DJANGO_SETTINGS_MODULE = a.b\ncommands = python -m django test -v2 {posargs:a}\n",
+         ["--settings=a.b", "a"]),
+        ("noxfile.py", 'session.run("django-admin", "test", "--settings=a.b")\n', ["--settings=a.b"]),
+    ],
+)  # fmt: skip
+def test_djangos_settings_and_tests_are_those_of_the_projects_own_call(
+    file: str, text: str, more: list[str], tmp_path: Path
+) -> None:
+    (target,) = detect(lay(tmp_path, {file: text, "checks/test_a.py": CASE}))
+    assert target.command[1:] == ["-m", "django", "test", *more]
+    one = runner("django").again(target, TestResult(id="checks.test_a.It.test_it", status=TestStatus.FAILED))
+    assert one[4:] == [*[word for word in more if word.startswith("-")], "checks.test_a.It.test_it"]
+
+
+_NOTED = """
+import unittest
+
+import pytest
+
+
+def test_noted():
+    try:
+        assert 1 == 2
+    except AssertionError as error:
+        error.add_note("Falsifying example: test_noted(\\n    n=0,\\n)")
+        raise
+
+
+def test_many():
+    raise ExceptionGroup("many", [ValueError(1), ExceptionGroup("more", [KeyError("k")])])
+
+
+@pytest.mark.xfail(strict=True, reason="not yet")
+def test_strict():
+    pass
+"""
+
+
+def test_what_was_added_to_an_exception_and_what_a_group_holds_is_told(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"test_it.py": _NOTED})
+    failures = {test.name: test.failure for test in run(folder).tests if test.failure}
+    assert gist(failures["test_noted"]) == [
+        "assert 1 == 2", "note: Falsifying example: test_noted(", "    n=0,", ")",
+    ]  # fmt: skip
+    assert gist(failures["test_many"])[1:] == [
+        "note: ValueError: 1",
+        "note: ExceptionGroup: more (1 sub-exception)",
+        "note: KeyError: 'k'",
+    ]
+    strict = failures["test_strict"]
+    assert (strict.type, strict.message) == ("UnexpectedSuccess", "passed although it was expected to fail: not yet")
+
+
+@pytest.mark.parametrize(
+    ("shop", "says"),
+    [
+        ("x = 1\nimport gone\n", "No module named 'gone' (shop.py:2)"),
+        ("x = 1\n\ndef broken(:\n", "invalid syntax (shop.py:3:12)"),
+    ],
+)
+def test_a_test_file_that_a_broken_module_keeps_from_loading_names_it_and_its_own_line(
+    shop: str, says: str, tmp_path: Path
+) -> None:
+    files = dict.fromkeys(("test_a.py", "test_b.py"), "\n\n\nimport shop\n\n\ndef test_it():\n    pass\n")
+    report = run(lay(tmp_path / "it", files | {"shop.py": shop, "pytest.ini": "[pytest]\n"}))
+    assert [(error.file, error.line, error.message) for error in report.collection_errors] == [
+        ("test_a.py", 4, says),
+        ("test_b.py", 4, says),
+    ]
+    first, *rest = view(Outcome(report=report, targets=[]), painter(colour=False))
+    assert first == "✘ test_a.py:4 does not load; the same for test_b.py"
+    assert sum("shop.py" in line for line in rest) == 1
+
+
+def test_a_signal_that_kills_unittest_leaves_the_place_behind(tmp_path: Path) -> None:
+    text = CASE.replace("self.assertEqual(1, 2)", "__import__('ctypes').string_at(0)")
+    report = run(lay(tmp_path / "it", {"test_it.py": text}))
+    assert report.status is ReportStatus.CRASHED
+    assert red(report) == {"test_it.It.test_it": ("test_it.py", 6, None, None)}
