@@ -72,6 +72,12 @@ def test_all_that_a_script_starts_of_a_runner_is_run(script: str, command: list[
     assert detect(tmp_path)[0].command == command
 
 
+def test_what_a_script_starts_with_other_options_is_said_to_be_left_out(tmp_path: Path) -> None:
+    lay(tmp_path, {"package.json": package(scripts={"test": "mocha -r a b && mocha -r c d && mocha -r a e"})})
+    (target,) = detect(tmp_path)
+    assert target.why.endswith("; `mocha -r c d` in its script is left out; set test.command to run it too")
+
+
 BUILT = {"test/a.js": "import a from '../dist/a.js';\n"}
 
 

@@ -83,18 +83,29 @@ class Script(Usual):
             protected=under(root, *self.configs),
             setup=_setup(project, root),
             builds=builds(project, root, command, tests, self.recognises),
-            why=why,
+            why="; ".join([why, *self._left_out(project, root)]),
             strength=strength,
         )
 
     def command(self, project: Project, root: str) -> list[str]:
         """What the script gives the runner: its options and files are often nowhere else."""
+        found = self._started(project, root)
+        return self._together(found) if found else [self.name, *self.arguments]
+
+    def _started(self, project: Project, root: str) -> list[list[str]]:
         folder = project.folder / root
         scripts = self._scripts(
             project.json(*under(root, "package.json")), lambda word: any(folder.glob(word.lstrip("/")))
         )
-        found = [plain(script, self.start(script) or 0) for script in scripts]
-        return self._together(found) if found else [self.name, *self.arguments]
+        return [plain(script, self.start(script) or 0) for script in scripts]
+
+    def _left_out(self, project: Project, root: str) -> list[str]:
+        """What the script starts with other options, which one command cannot do, too."""
+        split = [self._split(words) for words in self._started(project, root)]
+        if not all(files for _, files in split):
+            return []
+        others = [[*options, *files] for options, files in split if options != split[0][0]]
+        return [f"`{' '.join(words)}` in its script is left out; set test.command to run it too" for words in others]
 
     def _together(self, found: list[list[str]]) -> list[str]:
         """One command for all that a script starts one after the other: the one without files, for it runs them all, or
