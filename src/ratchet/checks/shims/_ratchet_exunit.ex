@@ -92,10 +92,18 @@ defmodule RatchetFormatter do
     for {module, function, arity, location} <- Enum.reverse(stack),
         file = location[:file],
         file != nil,
-        File.exists?(Path.expand(to_string(file), Process.get(:root))) and not String.starts_with?(to_string(file), "deps/") do
+        own = own(to_string(file), Process.get(:root)),
+        not String.starts_with?(own, "deps/") do
       arity = if is_list(arity), do: length(arity), else: arity
-      %{file: to_string(file), line: location[:line] || 0, function: "#{inspect(module)}.#{function}/#{arity}"}
+      %{file: own, line: location[:line] || 0, function: "#{inspect(module)}.#{function}/#{arity}"}
     end
+  end
+
+  # The project's file of this name. One that was loaded while a test had changed the folder is named from there.
+  defp own(file, root) do
+    folders = root |> Stream.iterate(&Path.dirname/1) |> Enum.take(length(Path.split(root)))
+    found = Enum.find(Enum.map(folders, &Path.expand(file, &1)), &(String.starts_with?(&1, root <> "/") and File.exists?(&1)))
+    found && Path.relative_to(found, root)
   end
 
   defp id_of(test), do: "#{relative(test.tags[:file])}::#{inspect(test.module)} > #{test.name}"
