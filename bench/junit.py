@@ -144,6 +144,11 @@ def of_few_causes(fails: Callable[[int], str]) -> Callable[[int], str]:
     return lambda case: fails(case % 7)
 
 
+def in_section(fails: Callable[[int], str]) -> Callable[[int], str]:
+    """As Maven writes it."""
+    return lambda case: fails(case).replace(">\tat", "><![CDATA[\tat").replace("</failure>", "]]></failure>")
+
+
 def skipping(_: int) -> str:
     return '<skipped message="not on this machine"/>'
 
@@ -183,6 +188,7 @@ KINDS: dict[str, tuple[Callable[[int], str], Dialect]] = {
     "1 % failing": (every(100, failing), Dialect()),
     "10 % failing": (every(10, failing), Dialect()),
     "10 % failing, few causes": (every(10, of_few_causes(failing)), Dialect()),
+    "10 % failing, in sections": (every(10, in_section(failing)), Dialect()),
     "a third failing": (every(3, failing), Dialect()),
     "1 % failing, Python": (every(100, asserting), PYTEST),
     "10 % failing, Python": (every(10, asserting), PYTEST),

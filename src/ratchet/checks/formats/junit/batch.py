@@ -8,9 +8,11 @@ from operator import add, eq
 
 from ratchet.checks.formats.junit import durations, verdicts, writers
 from ratchet.checks.formats.junit.elements import Child
+from ratchet.checks.formats.recover.shapes import Shapes
 from ratchet.core.report import TestResult, TestStatus
 
 Columns = dict[str, list[str]]
+Told = dict[int, list[Child]]  # what stands in cases, by their number
 
 
 def size_of(columns: Columns) -> int:
@@ -52,10 +54,10 @@ def silent_verdicts(columns: Columns) -> list[int]:
     return [at for at, pair in enumerate(words) if pair in doubtful] if doubtful else []
 
 
-def skip(results: list[TestResult], told: dict[int, list[Child]]) -> dict[int, list[Child]]:
+def skip(results: list[TestResult], told: Told) -> Told:
     """Marks the tests that were skipped, and gives what was told of all others."""
     known = {id(children): verdicts.skipped_of(children) for children in told.values()}
-    loud: dict[int, list[Child]] = {}
+    loud: Told = {}
     for at, children in told.items():
         if skipped := known[id(children)]:
             test = results[at]
@@ -65,6 +67,34 @@ def skip(results: list[TestResult], told: dict[int, list[Child]]) -> dict[int, l
         else:
             loud[at] = children
     return loud
+
+
+def fail(results: list[TestResult], told: Told, columns: Columns, writer: str, failures: Shapes) -> Told:
+    """The same for those of which nothing is told but one failure, and which are no files in disguise."""
+    names, groups = (columns.get(key) or [""] * len(results) for key in ("name", "classname"))
+    alone = {
+        at: children[0]
+        for at, children in told.items()
+        if len(children) == 1
+        and children[0].name in verdicts.BAD
+        and not verdicts.broken_of(writer, names[at], groups[at], children[0])
+    }
+    read = failures.read_all([verdicts.told_of(names[at], bad) for at, bad in alone.items()])
+    for (at, bad), failure in zip(alone.items(), read, strict=True):
+        test = results[at]
+        results[at] = TestResult(
+            test.id,
+            TestStatus.ERROR if bad.name == "error" else TestStatus.FAILED,
+            test.name,
+            test.suite,
+            test.file,
+            test.line,
+            test.duration_s,
+            verdicts.phase_of(writer, test.name, failure),
+            "",
+            failure,
+        )
+    return {at: children for at, children in told.items() if at not in alone}
 
 
 class Batch:

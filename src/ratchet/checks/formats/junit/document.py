@@ -262,7 +262,7 @@ class Document:
         results = self._results(columns, paths, files)
         self.cases += len(results)
         none: list[int] = []
-        loud = batch.skip(results, told)
+        loud = batch.fail(results, batch.skip(results, told), columns, self.writer, self.failures)
         for at, children in [*loud.items(), *((at, []) for at in batch.silent_verdicts(columns) if at not in told)]:
             result = self._judged(batch.row_of(columns, at), children, results[at])
             if result:
@@ -290,14 +290,15 @@ class Document:
     ) -> TestResult | None:
         """What became of a test (`passed` if nothing had been said); nothing if it is a file that was not loaded."""
         bad = verdicts.bad_of(children)
-        if bad and (broken := verdicts.broken_of(self.writer, case, bad)):
+        name = case.get("name", "")
+        if bad and (broken := verdicts.broken_of(self.writer, name, case.get("classname", ""), bad)):
             found = compiler.diagnostics(bad.whole())
-            self.compile += found if verdicts.is_build(case, bad) else []
-            self.broken += [] if found and verdicts.is_build(case, bad) else [broken]
+            self.compile += found if verdicts.is_build(name, bad) else []
+            self.broken += [] if found and verdicts.is_build(name, bad) else [broken]
             return None
         status = verdicts.status_of(case, children)
         failure = (
-            verdicts.failure_of(case, bad, children, self.failures.read)
+            verdicts.failure_of(name, bad, children, self.failures.read)
             if bad and status is not TestStatus.XFAILED
             else None
         )

@@ -61,6 +61,10 @@ _HEAD = re.compile(rb"<testcase%b(?:(?:/>|>\s*+</testcase>)(\s*+)|>)" % _VALUES)
 # What follows: the end of the case and the space behind it, or an element in it; behind an empty one maybe that end.
 _NEXT = re.compile(rb"\s*+(?:</testcase>(\s*+)|%b)" % _CHILD)
 _CLOSING = {name: re.compile(rb"</%b>%b" % (name, _NEXT.pattern)) for name in _CHILDREN}
+# Nearly every failure: all that stands in its case.
+_USUAL = re.compile(
+    rb"<(failure|error)%b>(?:<!\[CDATA\[((?:[^\]]++|\](?!\]>))*+)\]\]>|([^<]*+))</\1>\s*+</testcase>(\s*+)" % _VALUES
+)
 # Suites end and one begins; whoever stands as deep as before stands in elements of the same names.
 _SUITE = re.compile(
     rb"(?:%b|<system-(?:out|err) ?/>\s*+)*+((?:</testsuite>\s*+)*+)<testsuite%b>\s*+((?:%b)?+)"
@@ -225,7 +229,10 @@ class _Gathered:
     def _one(self, data: bytes, cases: bytes, at: int) -> bool:
         """The cases up to the one in which an element begins here, without its end, and that one."""
         children: list[_Raw] = []
-        if idle := _idle(data, at):
+        if usual := _USUAL.match(data, at):
+            name, values, section, text, space = usual.groups(b"")
+            children, end = [(name, values, text, section)], usual.end()
+        elif idle := _idle(data, at):
             space, end = idle[1], idle.end()
         else:
             children, space, end = self.known.inside(data, at)

@@ -11,7 +11,7 @@ from textwrap import dedent
 from ratchet.checks.formats import compiler, recover
 from ratchet.checks.formats.junit import writers
 from ratchet.checks.formats.junit.elements import Child
-from ratchet.checks.formats.recover.shapes import Read
+from ratchet.checks.formats.recover.shapes import Read, Texts
 from ratchet.checks.formats.text import TAIL_LIMIT, clip, plain
 from ratchet.core.report import RED, Diagnostic, Failure, TestStatus
 
@@ -100,12 +100,17 @@ def output_of(children: list[Child], name: str) -> str:
     return plain("\n".join(found)).strip("\n") if found else ""
 
 
-def failure_of(case: dict[str, str], bad: Child, children: list[Child], read: Read) -> Failure:
-    body = _headless(plain(bad.text).strip("\n"), case.get("name", ""))
-    message = plain(bad.attributes.get("message", ""))
+def failure_of(name: str, bad: Child, children: list[Child], read: Read) -> Failure:
+    message, kind, body = told_of(name, bad)
     if not body and len(message) < 12 and (output := output_of(children, "system-out")):
         return _from_output(output)
-    return read(message, bad.attributes.get("type", ""), body)
+    return read(message, kind, body)
+
+
+def told_of(name: str, bad: Child) -> Texts:
+    """What is told of the failure of the test of this name."""
+    said = bad.attributes.get
+    return plain(said("message", "")), said("type", ""), _headless(plain(bad.text).strip("\n"), name)
 
 
 def failure(message: str, kind: str, body: str) -> Failure:
@@ -168,15 +173,13 @@ def _from_output(output: str) -> Failure:
 _UNBUILT = {"build error", "build failed", "[build failed]", "setup failed", "[setup failed]"}
 
 
-def is_build(case: dict[str, str], bad: Child) -> bool:
+def is_build(name: str, bad: Child) -> bool:
     """By all that is said, not by a word in it: every message of a browser's driver tells of its build."""
-    words = bad.attributes.get("message", ""), case.get("name", "")
-    return not _UNBUILT.isdisjoint(word.strip().lower() for word in words)
+    return bad.attributes.get("message", "").strip().lower() in _UNBUILT or name.strip().lower() in _UNBUILT
 
 
-def broken_of(writer: str, case: dict[str, str], bad: Child) -> Diagnostic | None:
+def broken_of(writer: str, name: str, group: str, bad: Child) -> Diagnostic | None:
     """A file that could not be loaded, which several writers dress up as a test."""
-    name, group = case.get("name", ""), case.get("classname", "")
     if writer == "pytest" and plain(bad.attributes.get("message", "")) == "collection failure":
         return load_error(writers.pytest_id("", name.replace(".", "/"), "") + ".py", bad, "pytest")
     if writer == "vitest" and name == group:
@@ -187,7 +190,7 @@ def broken_of(writer: str, case: dict[str, str], bad: Child) -> Diagnostic | Non
         return load_error(name.replace(".", "/") + ".py", bad, "unittest")
     if writer == "node" and re.search(r"\.[cm]?[jt]sx?$", name) and ("/" in name or "\\" in name):
         return load_error(name, bad, "node")
-    return load_error(group or name, bad, "go") if is_build(case, bad) else None
+    return load_error(group or name, bad, "go") if is_build(name, bad) else None
 
 
 def load_error(file: str, bad: Child, tool: str) -> Diagnostic:

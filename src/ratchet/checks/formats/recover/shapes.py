@@ -9,57 +9,61 @@ goes, and is taken only if it says of all of these texts what reading them says.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
 from operator import itemgetter
-
-from msgspec.structs import replace
+from typing import Any, cast
 
 from ratchet.core.report import Failure, Frame
 
-Read = Callable[[str, str, str], Failure]  # from what its channel has of it: message, type, body
+Texts = tuple[str, str, str]  # what a channel has of a failure: message, type, body
+Read = Callable[[str, str, str], Failure]
 
 _OFTEN = 32  # a plan costs as much as some thirty readings
 _MOST_VAIN = 500
 _MOST_SAME = 64  # each with a text as long as may be kept
 _BEGIN = 200
 _MOST_SHAPES = 256
-_HEAD = 1 << 10  # what comes behind it must be the same to the letter
+_LONGEST = 8 << 10
 _SHAPE = bytes.maketrans(b"123456789", b"0" * 9)
-_END = "\0"  # which no text has
+_END, _NEXT = "\0", "\1"  # which no text has
 
 
 class Shapes:
     """Reads the failures of one document, as `read` would."""
 
     def __init__(self, read: Read) -> None:
-        self._read = read
+        self._alone = read
         self._same: dict[tuple[int, str, str, str], tuple[str, Failure]] = {}
         self._known: dict[tuple[bytes, int], _Shape] = {}
         self._in_vain = 0
 
     def read(self, message: str, kind: str, body: str) -> Failure:
+        return self.read_all([(message, kind, body)])[0]
+
+    def read_all(self, told: Sequence[Texts]) -> list[Failure]:
+        """Many at once, for what all of a shape have in common is then worked out once, and the rest in columns."""
+        if not told or self._in_vain > _MOST_VAIN:
+            return [self._read(*texts) for texts in told]
+        found: list[Failure | None] = [None] * len(told)
+        for key, places in _alike(told).items():
+            self._in_vain += len(places)
+            shape = self._known.get(key) or self._new(key)
+            if plan := shape.plan_for(self._alone, [told[at] for at in places]):
+                self._in_vain = 0
+                for at, failure in zip(places, plan.failures([_END.join(told[at]) for at in places]), strict=True):
+                    found[at] = failure
+        return [failure or self._read(*texts) for failure, texts in zip(found, told, strict=True)]
+
+    def _read(self, message: str, kind: str, body: str) -> Failure:
         # By how it begins and not by all of it: to compare a text is much faster than to hash it.
         key = len(body), body[:_BEGIN], message, kind
         known = self._same.get(key)
         if known is None or known[0] != body:
             if len(self._same) >= _MOST_SAME:
                 self._same.clear()
-            self._same[key] = known = body, self._by_shape(message, kind, body)
+            self._same[key] = known = body, self._alone(message, kind, body)
         return known[1]
-
-    def _by_shape(self, message: str, kind: str, body: str) -> Failure:
-        text = f"{message}{_END}{kind}{_END}{body}"
-        # The rows of a Java virtual machine's stack are known already, which is faster still.
-        if self._in_vain > _MOST_VAIN or not text.isascii() or "\n\tat " in body:
-            return self._read(message, kind, body)
-        # Whether the body repeats the message makes a difference, and where it does.
-        key = _shape(text[:_HEAD]), body.find(message)
-        shape = self._known.get(key) or self._new(key)
-        if known := shape.failure(text):
-            self._in_vain = 0
-            return known
-        self._in_vain += 1
-        return shape.learn(self._read, text)
 
     def _new(self, key: tuple[bytes, int]) -> _Shape:
         if len(self._known) >= _MOST_SHAPES:
@@ -68,13 +72,23 @@ class Shapes:
         return shape
 
 
+def _alike(told: Sequence[Texts]) -> dict[tuple[bytes, int], list[int]]:
+    """Which of them have the same shape. Whether the body repeats the message makes a difference, and where it does."""
+    alike: dict[tuple[bytes, int], list[int]] = {}
+    shapes = _shapes(_NEXT.join([_END.join(texts) for texts in told])).split(_NEXT.encode())
+    for at, (shape, (message, _, body)) in enumerate(zip(shapes, told, strict=True)):
+        if len(shape) <= _LONGEST:
+            alike.setdefault((shape, body.find(message)), []).append(at)
+    return alike
+
+
 _ADDRESS = re.compile("0x[0-9a-f]+")
 
 
-def _shape(head: str) -> bytes:
-    if "0x" in head:
-        head = _ADDRESS.sub(lambda found: "\1x" + "0" * (len(found.group()) - 2), head)
-    return head.encode().translate(_SHAPE)
+def _shapes(text: str) -> bytes:
+    if "0x" in text:
+        text = _ADDRESS.sub(lambda found: "\2x" + "0" * (len(found.group()) - 2), text)
+    return text.encode().translate(_SHAPE)
 
 
 class _Shape:
@@ -83,24 +97,20 @@ class _Shape:
     def __init__(self, repeated_at: int) -> None:
         self.repeated_at = repeated_at  # where the body has the message
         self.times = 0
-        self.end = ""  # of the text that the plan was made of
         self.plan: _Plan | None = None
 
-    def failure(self, text: str) -> Failure | None:
-        return self.plan.failure(text) if self.plan and text[_HEAD:] == self.end else None
-
-    def learn(self, read: Read, text: str) -> Failure:
-        self.times += 1
-        # Once: what has no plan, or has another end each time, shall not cost more than it did.
-        if self.times == _OFTEN:
-            self.plan, self.end = _plan(read, text, self.repeated_at), text[_HEAD:]
-        return read(*text.split(_END))
+    def plan_for(self, read: Read, told: list[Texts]) -> _Plan | None:
+        # Once: what has no plan shall not cost more than it did.
+        if self.times < _OFTEN <= self.times + len(told):
+            self.plan = _plan(read, _END.join(told[0]), self.repeated_at)
+        self.times += len(told)
+        return self.plan
 
 
 # --- plans -----------------------------------------------------------------------------------------------------------
 
 _Leaf = str | int | None
-_Take = Callable[[str], _Leaf]  # a leaf, from a text
+_Take = Callable[[list[str]], Iterable[_Leaf]]  # a leaf of each, from the texts
 _Taken = dict[str, _Take]
 
 _DIGITS = re.compile("(?<=0x)[0-9a-f]+|[0-9]+(?!x[0-9a-f])")  # an address has letters, too
@@ -112,31 +122,42 @@ _LOOKED_AT = ("#0 0x", "Check failed")
 
 
 class _Plan:
-    """A failure, and what of it and of its frames is taken from the text."""
+    """A failure, and what of it and of its frames is taken from the texts."""
 
-    def __init__(self, failure: Failure, taken: _Taken, frames: dict[int, _Taken]) -> None:
+    def __init__(self, failure: Failure, taken: _Taken, frames: list[_Taken]) -> None:
         self.same = failure
-        self.taken = list(taken.items())
-        self.frames = [(at, list(each.items())) for at, each in frames.items() if each]
+        self.taken = taken
+        self.frames = frames
+        self.is_same_stack = not any(frames)
 
-    def failure(self, text: str) -> Failure | None:
-        changes: dict[str, object] = {field: take(text) for field, take in self.taken}
-        if self.frames:
-            frames = self.same.frames.copy()
-            for at, taken in self.frames:
-                frames[at] = replace(frames[at], **{field: take(text) for field, take in taken})
-            # Rows that are the same are one frame.
-            if len(set(frames)) < len(frames):
-                return None
-            changes["frames"] = frames
-        return replace(self.same, **changes)
+    def failures(self, texts: list[str]) -> list[Failure | None]:
+        stacks: Iterable[list[Frame]] = (
+            repeat(self.same.frames, len(texts)) if self.is_same_stack else self._stacks(texts)
+        )
+        told = list(map(Failure, *_columns(self.same, _FAILURE, self.taken, texts), stacks))
+        if self.is_same_stack or len(self.frames) == 1:
+            return cast(list[Failure | None], told)
+        # Rows that are the same are one frame.
+        return [failure if len(set(failure.frames)) == len(self.frames) else None for failure in told]
+
+    def _stacks(self, texts: list[str]) -> Iterable[list[Frame]]:
+        frames = [
+            map(Frame, *_columns(same, _FRAME, taken, texts)) if taken else repeat(same, len(texts))
+            for same, taken in zip(self.same.frames, self.frames, strict=True)
+        ]
+        return map(list, zip(*frames, strict=True))
+
+
+def _columns(same: Failure | Frame, fields: tuple[str, ...], taken: _Taken, texts: list[str]) -> list[Iterable[Any]]:
+    size = len(texts)
+    return [taken[field](texts) if field in taken else repeat(getattr(same, field), size) for field in fields]
 
 
 def _plan(read: Read, text: str, repeated_at: int) -> _Plan | None:
     """How texts of this shape are read; nothing if that takes more than to copy parts of them."""
     message, _, body = text.split(_END)
     own = len(message) if repeated_at >= 0 else 0  # of the digits, those that the body has too
-    spots = [at for found in _DIGITS.finditer(text[:_HEAD], own) for at in range(*found.span())]
+    spots = [at for found in _DIGITS.finditer(text, own) for at in range(*found.span())]
     is_folded = "  " in message and "\n" not in message  # then its words are looked for in the body
     if is_folded or len(spots) > _MOST_DIGITS or any(word in text for word in _LOOKED_AT):
         return None
@@ -147,7 +168,7 @@ def _plan(read: Read, text: str, repeated_at: int) -> _Plan | None:
         plan = _traced(_Texts(texts, spots), failures)
     except _UntraceableError:
         return None
-    return plan if [plan.failure(other) for other in texts] == failures else None
+    return plan if plan.failures(texts) == failures else None
 
 
 def _others(text: str, spots: list[int]) -> Iterator[str]:
@@ -180,7 +201,7 @@ class _Texts:
     def __init__(self, texts: list[str], spots: list[int]) -> None:
         self.all = texts
         self.spots = spots
-        self.columns = list(zip(*(text[:_HEAD] for text in texts), strict=True))
+        self.columns = list(zip(*texts, strict=True))
 
     def spot(self, column: tuple[str, ...]) -> int:
         number = _NUMBERS.get("".join(column[1:4]), len(self.spots))
@@ -196,7 +217,7 @@ def _traced(texts: _Texts, failures: list[Failure]) -> _Plan:
     return _Plan(
         failures[0],
         _taken(_FAILURE, failures, texts),
-        {at: _taken(_FRAME, list(frames), texts) for at, frames in enumerate(stacks)},
+        [_taken(_FRAME, list(frames), texts) for frames in stacks],
     )
 
 
@@ -213,7 +234,7 @@ def _number(values: list[int], texts: _Texts) -> _Take:
     for found in _DIGITS.finditer(texts.all[0]):
         place = slice(*found.span())
         if texts.all[0][place].isdecimal() and [int(text[place]) for text in texts.all] == values:
-            return lambda text: int(text[place])
+            return lambda texts: map(int, map(itemgetter(place), texts))
     raise _UntraceableError
 
 
@@ -228,9 +249,13 @@ def _copied(values: list[str], texts: _Texts) -> _Take:
         done = end
     pieces.append(values[0][done:])
     told = [piece for piece in pieces if piece]
-    if len(told) == 1 and isinstance(told[0], slice):
-        return itemgetter(told[0])
-    return lambda text: "".join([text[piece] if isinstance(piece, slice) else piece for piece in told])
+    if len(told) == 1:
+        return lambda texts: _each(told[0], texts)
+    return lambda texts: map("".join, zip(*[_each(piece, texts) for piece in told], strict=True))
+
+
+def _each(piece: str | slice, texts: list[str]) -> Iterable[str]:
+    return map(itemgetter(piece), texts) if isinstance(piece, slice) else repeat(piece, len(texts))
 
 
 def _parts(values: list[str], texts: _Texts) -> Iterator[tuple[int, int, slice]]:
