@@ -9,7 +9,7 @@ from operator import add, eq
 from ratchet.checks.formats.junit import durations, verdicts, writers
 from ratchet.checks.formats.junit.elements import Child
 from ratchet.checks.formats.recover.shapes import Shapes
-from ratchet.core.report import TestResult, TestStatus
+from ratchet.core.report import Failure, TestResult, TestStatus
 
 Columns = dict[str, list[str]]
 Told = dict[int, list[Child]]  # what stands in cases, by their number
@@ -79,8 +79,7 @@ def fail(results: list[TestResult], told: Told, columns: Columns, writer: str, f
         and children[0].name in verdicts.BAD
         and not verdicts.broken_of(writer, names[at], groups[at], children[0])
     }
-    read = failures.read_all([verdicts.told_of(names[at], bad) for at, bad in alone.items()])
-    for (at, bad), failure in zip(alone.items(), read, strict=True):
+    for (at, bad), failure in zip(alone.items(), _read(alone, names, failures), strict=True):
         test = results[at]
         results[at] = TestResult(
             test.id,
@@ -95,6 +94,15 @@ def fail(results: list[TestResult], told: Told, columns: Columns, writer: str, f
             failure,
         )
     return {at: children for at, children in told.items() if at not in alone}
+
+
+def _read(alone: dict[int, Child], names: list[str], failures: Shapes) -> list[Failure]:
+    """How each failed. Cases in which the same stands share it, and it is read once unless it tells of their names."""
+    keys = [(id(bad), names[at] if "::" in bad.text else "") for at, bad in alone.items()]
+    distinct = dict(zip(keys, alone.values(), strict=True))
+    read = failures.read_all([verdicts.told_of(name, bad) for (_, name), bad in distinct.items()])
+    known = dict(zip(distinct, read, strict=True))
+    return [known[key] for key in keys]
 
 
 class Batch:

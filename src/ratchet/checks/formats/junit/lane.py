@@ -229,10 +229,7 @@ class _Gathered:
     def _one(self, data: bytes, cases: bytes, at: int) -> bool:
         """The cases up to the one in which an element begins here, without its end, and that one."""
         children: list[_Raw] = []
-        if usual := _USUAL.match(data, at):
-            name, values, section, text, space = usual.groups(b"")
-            children, end = [(name, values, text, section)], usual.end()
-        elif idle := _idle(data, at):
+        if idle := _idle(data, at):
             space, end = idle[1], idle.end()
         else:
             children, space, end = self.known.inside(data, at)
@@ -380,6 +377,9 @@ def _case(data: bytes, at: int) -> _Case | None:
 
 def _inside(data: bytes, at: int) -> tuple[list[_Raw], bytes, int]:
     """The elements from here to the end of their case, the space behind it, and where that ends: nowhere if torn."""
+    if usual := _USUAL.match(data, at):
+        name, values, section, text, space = usual.groups(b"")
+        return [(name, values, text, section)], space, usual.end()
     children: list[_Raw] = []
     step = _NEXT.match(data, at)
     while step:
