@@ -152,8 +152,8 @@ def test_a_digit_is_never_taken_for_one_that_is_always_there() -> None:
     shapes = Shapes(verdicts.failure)
     for number in range(50):
         # The name of the digit behind so many others is 111.
-        shapes.read(f"{number:0244} is not what was expected: <1> but was: <2>", "", "")
-    assert shapes.read(f"{7:0244} is not what was expected: <8> but was: <2>", "", "").expected == "8"
+        shapes.read(f"{number:0847} is not what was expected: <1> but was: <2>", "", "")
+    assert shapes.read(f"{7:0847} is not what was expected: <8> but was: <2>", "", "").expected == "8"
 
 
 def test_a_document_of_many_shapes_is_no_longer_asked_for_them() -> None:

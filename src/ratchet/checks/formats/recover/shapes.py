@@ -181,8 +181,8 @@ def _others(text: str, spots: list[int]) -> Iterator[str]:
         yield "".join(characters)
 
 
-# In an order in which neighbours have little in common: rows that differ should go on differing.
-_NAMES = [f"{(number * 377 + 123) % 1000:03}" for number in range(_MOST_DIGITS)]
+# In an order without any pattern (powers modulo a prime): rows that differ should go on differing.
+_NAMES = [f"{number:03}" for number in sorted(range(_MOST_DIGITS), key=lambda number: pow(number + 1, 5, 1009))]
 _NUMBERS = {name: number for number, name in enumerate(_NAMES)}
 
 
