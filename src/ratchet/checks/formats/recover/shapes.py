@@ -118,7 +118,7 @@ _MOST_DIGITS = 1000
 _FAILURE = ("type", "message", "expected", "actual", "operator", "diff", "file", "line")
 _FRAME = ("file", "line", "function", "code")
 # What is read with a look at the digits: the rows of a sanitizer, and an expression that is told a second time.
-_LOOKED_AT = ("#0 0x", "Check failed")
+_LOOKED_AT = re.compile("#[0-9]+ 0x|Check failed")
 
 
 class _Plan:
@@ -159,7 +159,7 @@ def _plan(read: Read, text: str, repeated_at: int) -> _Plan | None:
     own = len(message) if repeated_at >= 0 else 0  # of the digits, those that the body has too
     spots = [at for found in _DIGITS.finditer(text, own) for at in range(*found.span())]
     is_folded = "  " in message and "\n" not in message  # then its words are looked for in the body
-    if is_folded or len(spots) > _MOST_DIGITS or any(word in text for word in _LOOKED_AT):
+    if is_folded or len(spots) > _MOST_DIGITS or _LOOKED_AT.search(text):
         return None
     begin = len(text) - len(body) + repeated_at
     texts = [text, *(_repeated(other, own, begin) for other in _others(text, spots))]
