@@ -268,3 +268,47 @@ def test_a_signal_that_kills_unittest_leaves_the_place_behind(tmp_path: Path) ->
     report = run(lay(tmp_path / "it", {"test_it.py": text}))
     assert report.status is ReportStatus.CRASHED
     assert red(report) == {"test_it.It.test_it": ("test_it.py", 6, None, None)}
+
+
+def test_unittests_tests_in_several_places_all_run(tmp_path: Path) -> None:
+    files = {
+        "tests/test_a.py": CASE, "tests/unit/test_a.py": CASE, "tools/b_test.py": CASE, "tools/test_c.py": CASE,
+        "it/__init__.py": "", "it/tests/__init__.py": "", "it/tests/test_d.py": CASE,
+        "it/tests/support/scene/test_data.py": CASE, "examples/test_shown.py": CASE,
+    }  # fmt: skip
+    folder = lay(tmp_path / "it", files)
+    report = run(folder)
+    places = {"tests/test_a.py", "tests/unit/test_a.py", "tools/b_test.py", "tools/test_c.py", "it/tests/test_d.py"}
+    assert {test.file for test in report.tests} == places
+    assert (len(report.tests), report.status, report.notes) == (5, ReportStatus.FAILED, [])
+    (target,) = detect(folder)
+    for test in report.tests:
+        alone = run(folder, only=chosen(report, test.id))
+        assert test.file in {each.file for each in alone.tests} and alone.status is ReportStatus.FAILED
+    repeats = [runner("unittest").again(target, test)[:2] for test in sorted(report.tests, key=lambda test: test.file)]
+    assert repeats == [
+        target.command[:2],  # in the package
+        ["env", "PYTHONPATH=tests"],
+        ["ratchet", "test"],  # of two that have one name
+        ["env", "PYTHONPATH=tools"],
+        ["env", "PYTHONPATH=tools"],
+    ]
+
+
+@pytest.mark.parametrize("ends", ["os._exit(0)", "os.abort()"])
+def test_one_of_several_places_that_dies_is_not_made_good_by_the_next(ends: str, tmp_path: Path) -> None:
+    dies = CASE.replace("class It", "def tearDownModule():\n    import os\n    " + ends + "\n\n\nclass It")
+    folder = lay(
+        tmp_path / "it", {"a/test_a.py": dies.replace("1, 2", "1, 1"), "b/test_b.py": CASE.replace("1, 2", "1, 1")}
+    )
+    report = run(folder)
+    assert (report.status, report.totals.passed) == (ReportStatus.CRASHED, 2)
+
+
+def test_all_calls_of_unittest_that_a_project_makes_are_made(tmp_path: Path) -> None:
+    makefile = "test:\n\tpython -m unittest discover -s a\n\tpython -m unittest discover -s b\n"
+    files = {"Makefile": makefile, "a/test_a.py": CASE, "b/test_b.py": CASE, "c/test_c.py": CASE}
+    report = run(lay(tmp_path / "it", files))
+    assert [test.file for test in report.tests] == ["a/test_a.py", "b/test_b.py"]
+    told = detect(tmp_path / "it", command=f"{sys.executable} -m unittest discover -s c")
+    assert [test.file for test in run(tmp_path / "it", told).tests] == ["c/test_c.py"]

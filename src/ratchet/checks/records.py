@@ -54,7 +54,8 @@ class Reader:
         self.collected: list[str] | None = None
         self.running: list[str] = []
         self.inside: dict[str, str] = {}
-        self.started, self.end, self.torn, self.forged = False, None, 0, ""  # type: bool, Row | None, int, str
+        self.ends: list[Row] = []
+        self.starts, self.torn, self.forged = 0, 0, ""
 
     def take(self, line: bytes) -> None:
         try:
@@ -64,7 +65,7 @@ class Reader:
             self.torn += 1
 
     def _start(self, row: Row) -> None:
-        self.started = self.started or row["nonce"] == self.nonce
+        self.starts += row["nonce"] == self.nonce
         root = row.get("root")
         if root and self.folder and os.path.realpath(root) != os.path.realpath(self.folder):
             self.root = os.path.realpath(root)
@@ -85,7 +86,7 @@ class Reader:
 
     def _end(self, row: Row) -> None:
         if row["nonce"] == self.nonce:
-            self.end = row
+            self.ends.append(row)
 
     def _collected(self, row: Row) -> None:
         self.collected = self.collected or []
@@ -142,7 +143,7 @@ class Reader:
     def parsed(self, *, exit_code: int | None, stopped: bool) -> Parsed:
         running = [name for name in self.running if not any(other.startswith(f"{name}::") for other in self.running)]
         # A runner that outlived the process of a test may well say its end: the test's is still missing.
-        ended = self.started and self.end is not None and not running
+        ended = self.starts > 0 and len(self.ends) >= self.starts and not running
         died = _of_dead(self.broken, running)
         cut = not ended or any(error.type == CRASHED for error in self.broken)
         return Parsed(
@@ -170,11 +171,13 @@ class Reader:
     def _notes(self, exit_code: int | None, stopped: bool) -> list[str]:
         """Where the channels contradict each other. Each note makes the run inconsistent, whatever its exit code."""
         notes = [f"{self.torn} unreadable records"] if self.torn else []
-        if self.end and self.collected is not None:
+        if self.ends and self.collected is not None:
             unrun = [name for name in self.collected if name not in self.tests]
             notes += [f"{len(unrun)} collected tests did not run, {unrun[0]} first"] if unrun else []
-        if self.end and not stopped and self.end.get("exit") not in (None, exit_code):
-            notes.append(f"the runner ended with {self.end['exit']}, the command with {exit_code}")
+        told = [row.get("exit") for row in self.ends]
+        said = next(filter(None, told), told[0] if told else None)
+        if not stopped and said not in (None, exit_code):
+            notes.append(f"the runner ended with {said}, the command with {exit_code}")
         if self.forged:
             notes.append(f"reported as passed although it raised: {self.forged}")
         return notes

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
@@ -210,13 +212,16 @@ class Unittest(_Python):
     name = "unittest"
 
     def detect(self, project: Project) -> Iterator[Target]:
-        before = [python_of(project.folder), "-m", "unittest"]
         if called := discovery.as_called(project):
-            path, words = called
-            yield self.target(project, ".", [*before, *words], f"{path} runs unittest's tests", Strength.SCRIPT)
+            path, calls = called
+            yield self._calling(project, calls, f"{path} runs unittest's tests", Strength.SCRIPT)
         elif found := discovery.by_files(project):
-            path, words = found
-            yield self.target(project, ".", [*before, *words], f"{path} has unittest's tests", Strength.PATTERN)
+            path, calls = found
+            yield self._calling(project, calls, f"{path} has unittest's tests", Strength.PATTERN)
+
+    def _calling(self, project: Project, calls: list[list[str]], why: str, strength: Strength) -> Target:
+        first, *others = [[python_of(project.folder), "-m", "unittest", *words] for words in calls]
+        return msgspec.structs.replace(self.target(project, ".", first, why, strength), also=others)
 
     def recognises(self, words: list[str]) -> bool:
         return "unittest" in words
@@ -226,22 +231,38 @@ class Unittest(_Python):
 
         The tests asked for are picked from all that are found: not every one of them can be loaded by its name.
         """
-        at = target.command.index("unittest")
-        argv = [*target.command[:at], "_ratchet_unittest", *target.command[at + 1 :]]
         env = python_env(session)
         if session.only:
             chosen = session.private / "only"
-            chosen.write_text("\n".join(test.id for test in session.only))
+            chosen.write_text("\n".join(_TWIN.sub("", test.id) for test in session.only))
             env["_RATCHET_ONLY"] = str(chosen)
-        return [Step(argv=argv, env=env)]
+        return [Step(argv=_ours(words), env=env) for words in (target.command, *target.also)]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        if test.name.endswith("(doctest)"):  # only who loads all of them can pick this one
+        if test.name.endswith("(doctest)") or _TWIN.search(test.id):  # only who loads all of them can pick this one
             return ["ratchet", "test", test.id]
-        at = target.command.index("unittest") + 1
-        top = discovery.top_of(target.command[at:])
+        words = max((target.command, *target.also), key=lambda words: _nearness(words, test.file))
+        top = _top(words)
         path = [] if top == "." else ["env", f"PYTHONPATH={top}"]
-        return [*path, *target.command[:at], test.id]
+        return [*path, *words[: words.index("unittest") + 1], test.id]
+
+
+_TWIN = re.compile(r" \(\d+\)$")  # of tests that have one name the second and further ones are numbered
+
+
+def _ours(words: list[str]) -> list[str]:
+    at = words.index("unittest")
+    return [*words[:at], "_ratchet_unittest", *words[at + 1 :]]
+
+
+def _top(words: list[str]) -> str:
+    return discovery.top_of(words[words.index("unittest") + 1 :])
+
+
+def _nearness(words: list[str], file: str) -> int:
+    """How much of the file's path is that of the folder the call looks into."""
+    top = _top(words).rstrip("/")
+    return len(top) if file.startswith(f"{top}/") else 0 if top == "." else -1
 
 
 # What a reusable app says in place of a manage.py, with the settings that are its tests' own.
