@@ -312,3 +312,32 @@ def test_all_calls_of_unittest_that_a_project_makes_are_made(tmp_path: Path) -> 
     assert [test.file for test in report.tests] == ["a/test_a.py", "b/test_b.py"]
     told = detect(tmp_path / "it", command=f"{sys.executable} -m unittest discover -s c")
     assert [test.file for test in run(tmp_path / "it", told).tests] == ["c/test_c.py"]
+
+
+_OWN_ITEMS = """
+import pytest
+
+
+class Own(pytest.Item):
+    def runtest(self):
+        assert 1 == 2
+
+
+def pytest_collection_modifyitems(session, items):
+    for name in (".::project", "test_it.py::made"):
+        items.append(Own.from_parent(session, name=name, nodeid=name))
+"""
+
+
+@pytest.mark.parametrize("name", [".::project", "test_it.py::made"])
+def test_a_name_that_pytest_gave_and_does_not_take_runs_all_the_same(name: str, tmp_path: Path) -> None:
+    tests = "def test_a():\n    assert 0\n\n\ndef test_b():\n    assert 0\n"
+    folder = lay(tmp_path / "it", {"conftest.py": _OWN_ITEMS, "test_it.py": tests, "test_other.py": tests})
+    whole = run(folder)
+    assert len(whole.tests) == 6 and statuses(whole)[name] == "failed"
+    alone = run(folder, only=chosen(whole, name))
+    assert (statuses(alone), alone.status) == ({name: "failed"}, ReportStatus.FAILED)
+    both = run(folder, only=chosen(whole, name, "test_other.py::test_b"))
+    assert set(statuses(both)) == {name, "test_other.py::test_b"}
+    gone = TestResult(id="test_it.py::test_gone", file="test_it.py", status=TestStatus.TODO)
+    assert run(folder, only={"pytest": [gone]}).status is ReportStatus.NO_TESTS

@@ -15,12 +15,24 @@ import msgspec
 from ratchet.checks import Results, Runner, Session, Step, Target
 from ratchet.checks.bodies import with_bodies
 from ratchet.checks.formats import Parsed
-from ratchet.checks.inventory import complete
+from ratchet.checks.inventory import complete, is_one_of
 from ratchet.checks.paths import relative
 from ratchet.checks.project import Project
 from ratchet.checks.registry import runner
 from ratchet.checks.runners import compiler, upward
-from ratchet.core.report import INTERRUPT, Report, ReportStatus, TestResult, conclude, merge, names_running
+from ratchet.core.report import (
+    INTERRUPT,
+    RED,
+    Report,
+    ReportStatus,
+    TestResult,
+    TestStatus,
+    broken,
+    conclude,
+    merge,
+    names_running,
+    totals_of,
+)
 from ratchet.process import Finished, ProgramMissing
 
 T = TypeVar("T")
@@ -139,8 +151,9 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
             said = _tail(session, steps, log, began) if report.status is not ReportStatus.PASSED else ""
             if absent := _absent(report, said):
                 return _cannot(target, f"{absent}; install what is missing{_prepared(target)}", said)
-            if found := _found(how, report, said, session.only):
-                return await self._only(target, found)._run(target, folder, log)
+            if (found := _found(how, report, said, session.only)) is not None:
+                again = await self._only(target, found)._run(target, folder, log)
+                return _of_those(again, session.only)
             report = _placed(report, said, session.folder)
             if not session.only:
                 report = complete(report, target, Project(session.folder))
@@ -254,12 +267,33 @@ def _located(report: Report, how: Runner, folder: Path) -> Report:
     return msgspec.structs.replace(report, tests=tests)
 
 
-def _found(how: Runner, report: Report, said: str, asked: list[TestResult]) -> list[TestResult]:
-    """The rest of what was asked for, if the runner ran nothing because there is no such test as some of it."""
+def _found(how: Runner, report: Report, said: str, asked: list[TestResult]) -> list[TestResult] | None:
+    """What to run in place of what was asked for, if the runner ran nothing because it does not know some of it: the
+    rest, and around a test that it once named so all of its file; empty for everything, None for nothing."""
     if report.tests or not asked or not (strange := getattr(how, "strange", None)):
-        return []
+        return None
     unfound = strange(said, asked)
-    return [test for test in asked if test not in unfound] if unfound else []
+    rest = [test for test in asked if test not in unfound]
+    around = [_around(test) for test in unfound if "::" in test.id and test.status is not TestStatus.TODO]
+    if not unfound or not (rest or around):
+        return None
+    return [] if any(not test.id for test in around) else [*rest, *around]
+
+
+def _around(test: TestResult) -> TestResult:
+    file = test.id.partition("::")[0].strip("./") and test.id.partition("::")[0]
+    return TestResult(id=file, file=file, status=TestStatus.TODO)
+
+
+def _of_those(report: Report, asked: list[TestResult]) -> Report:
+    """Without what was run only because it lies around. It cannot fail a run in which it was not asked for."""
+    names = [test.id for test in asked]
+    kept = [test for test in report.tests if is_one_of(test.id, names)]
+    if len(kept) == len(report.tests) or report.status not in (ReportStatus.PASSED, ReportStatus.FAILED):
+        return report
+    red = any(test.status in RED for test in kept) or broken(report)
+    status = ReportStatus.FAILED if red else ReportStatus.PASSED if kept else ReportStatus.NO_TESTS
+    return msgspec.structs.replace(report, tests=kept, totals=totals_of(kept), status=status)
 
 
 def _placed(report: Report, said: str, folder: Path) -> Report:

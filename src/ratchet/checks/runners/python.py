@@ -182,7 +182,9 @@ class Pytest(_Python):
         return parsed if begun else _unbegun(results, parsed)
 
 
-_UNFOUND = re.compile(r"(?m)^ERROR: (?:file or directory )?not found: (?P<name>.+)$")
+_UNFOUND = re.compile(
+    r"(?m)^ERROR: (?:(?:file or directory )?not found|\w+ argument cannot contain :: selection parts): (?P<name>.+)$"
+)
 # What keeps pytest from beginning, before anybody could listen to it: a conftest.py, or its configuration.
 _CONFTEST = re.compile(r"(?m)^(?P<type>\w+) while loading conftest '(?P<file>.+)'\.$")
 _RAISED = re.compile(r"(?m)^E +(?P<type>[\w.]+)(?:: (?P<message>.*))?$")
