@@ -341,3 +341,39 @@ def test_a_name_that_pytest_gave_and_does_not_take_runs_all_the_same(name: str, 
     assert set(statuses(both)) == {name, "test_other.py::test_b"}
     gone = TestResult(id="test_it.py::test_gone", file="test_it.py", status=TestStatus.TODO)
     assert run(folder, only={"pytest": [gone]}).status is ReportStatus.NO_TESTS
+
+
+_HANGS = """
+import threading
+import unittest
+
+
+def waits():
+    threading.Event().wait()
+
+
+class It(unittest.TestCase):
+    def test_it(self):
+        waits()
+"""
+
+
+@pytest.mark.parametrize("runs", ["pytest", "unittest"])
+def test_a_test_that_hangs_is_told_with_the_line_where_it_does(runs: str, tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"test_it.py": _HANGS})
+    targets = detect(folder, command=f"{sys.executable} -m {runs} {'' if runs == 'unittest' else '-s'}")
+    report = run(folder, targets, silence_s=4, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert report.status is ReportStatus.TIMEOUT
+    (test,) = report.tests
+    assert (test.file, test.line, test.failure and test.failure.line) == ("test_it.py", 11, 7)
+    assert test.failure and [frame.function for frame in test.failure.frames] == ["test_it", "waits"]
+
+
+def test_tests_that_hang_in_workers_are_told_with_the_lines_they_are_written_at(tmp_path: Path) -> None:
+    tests = "import threading\n\n\ndef test_a():\n    threading.Event().wait()\n\n\ndef test_b():\n    test_a()\n"
+    folder = lay(tmp_path / "it", {"test_it.py": tests, "pytest.ini": "[pytest]\naddopts = -p xdist -n 2\n"})
+    report = run(folder, silence_s=8, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert {name: at[:2] for name, at in red(report).items()} == {
+        "test_it.py::test_a": ("test_it.py", 4),
+        "test_it.py::test_b": ("test_it.py", 8),
+    }

@@ -1,7 +1,7 @@
 """What our own reporters write, whatever the runner: one JSON record a line, between a start and an end with a nonce.
 
     {"kind": "start", "nonce", "version", "root"?}     {"kind": "collected", "ids"}     {"kind": "end", "nonce", "exit"}
-    {"kind": "test_start", "id"}              {"kind": "test_over", "id", "outcome"?}
+    {"kind": "test_start", "id", "file"?, "line"?}     {"kind": "test_over", "id", "outcome"?}
     {"kind": "phase", "id", "when", "outcome": passed|failed|skipped|rerun, "duration", "file", "line", "name", …}
     {"kind": "broken", "file", "line", "column", "type", "message"}
 
@@ -53,6 +53,7 @@ class Reader:
         self.broken: list[Diagnostic] = []
         self.collected: list[str] | None = None
         self.running: list[str] = []
+        self.begun_at: dict[str, tuple[str, int]] = {}
         self.inside: dict[str, str] = {}
         self.ends: list[Row] = []
         self.starts, self.torn, self.forged = 0, 0, ""
@@ -95,6 +96,9 @@ class Reader:
     def _test_start(self, row: Row) -> None:
         if row["id"] not in self.running:
             self.running.append(row["id"])
+        if "line" in row:
+            self.begun_at = {name: self.begun_at[name] for name in self.running if name in self.begun_at}
+            self.begun_at[row["id"]] = (row["file"], row["line"])
 
     def _test_over(self, row: Row) -> None:
         if row["id"] in self.running:
@@ -154,6 +158,7 @@ class Reader:
             ended=ended,
             notes=self._notes(exit_code, stopped),
             running=running,
+            places=self.begun_at,
         )
 
     def _told_inside(self) -> list[TestResult]:

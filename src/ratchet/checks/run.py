@@ -154,7 +154,7 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
             if (found := _found(how, report, said, session.only)) is not None:
                 again = await self._only(target, found)._run(target, folder, log)
                 return _of_those(again, session.only)
-            report = _placed(report, said, session.folder)
+            report = _placed(report, said, session.folder) if report.running else report
             if not session.only:
                 report = complete(report, target, Project(session.folder))
             return msgspec.structs.replace(report, output=said) if said else report
@@ -255,7 +255,7 @@ def _conclude(
     if report.status is ReportStatus.CRASHED and how.name == COMMAND and not parsed.running and not results.signal:
         note = f"what it printed holds no results that could be trusted; it ended with {results.exit_code}"
         return msgspec.structs.replace(report, status=ReportStatus.UNKNOWN, notes=[*report.notes, note])
-    return _located(names_running(report), how, session.folder)
+    return _located(names_running(report, parsed.places), how, session.folder)
 
 
 def _located(report: Report, how: Runner, folder: Path) -> Report:
@@ -296,19 +296,34 @@ def _of_those(report: Report, asked: list[TestResult]) -> Report:
     return msgspec.structs.replace(report, tests=kept, totals=totals_of(kept), status=status)
 
 
+# What Python prints when it is told to end and our reporter is in it.
+_STACK = "Stack (most recent call first):"
+
+
 def _placed(report: Report, said: str, folder: Path) -> Report:
-    """The one test that the runner died in with where it died, if the last words of the runner say so."""
-    lost = [test for test in report.tests if test.id in report.running]
-    if report.status is not ReportStatus.CRASHED or len(lost) != 1 or not (failure := lost[0].failure) or failure.line:
-        return report
+    """The one test that the runner died or hung in with where it did, if the last words of the runner say so; else with
+    where it is written."""
+    lost = [test for test in report.tests if test.id in report.running and test.failure and not test.failure.line]
+    told = said if report.status is ReportStatus.CRASHED else said.rpartition(_STACK)[2] if _STACK in said else ""
+    if len(report.running) == 1:
+        lost = [_at_last_call(test, told, folder) for test in lost]
+    by_id = {test.id: _where_written(test) for test in lost}
+    return msgspec.structs.replace(report, tests=[by_id.get(test.id, test) for test in report.tests])
+
+
+def _at_last_call(test: TestResult, said: str, folder: Path) -> TestResult:
     from ratchet.checks.formats.recover import stacks  # noqa: PLC0415 — many patterns, seldom needed
 
-    frames = stacks.frames(said)
-    known = msgspec.structs.replace(failure, frames=frames, file="")
-    (test,) = relative(Parsed(tests=[msgspec.structs.replace(lost[0], failure=known)]), folder).tests
-    if not test.failure or not test.failure.frames:
-        return report
-    return msgspec.structs.replace(report, tests=[test if each is lost[0] else each for each in report.tests])
+    assert test.failure
+    known = msgspec.structs.replace(test.failure, frames=stacks.frames(said), file="")
+    (placed,) = relative(Parsed(tests=[msgspec.structs.replace(test, failure=known)]), folder).tests
+    return placed if placed.failure and placed.failure.frames else test
+
+
+def _where_written(test: TestResult) -> TestResult:
+    if not test.failure or test.failure.line or not test.line:
+        return test
+    return msgspec.structs.replace(test, failure=msgspec.structs.replace(test.failure, file=test.file, line=test.line))
 
 
 def _only_asked(parsed: Parsed, kept: list[TestResult]) -> Parsed:
