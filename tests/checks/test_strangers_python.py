@@ -377,3 +377,26 @@ def test_tests_that_hang_in_workers_are_told_with_the_lines_they_are_written_at(
         "test_it.py::test_a": ("test_it.py", 4),
         "test_it.py::test_b": ("test_it.py", 8),
     }
+
+
+_MANAGE = "import os, sys\nfrom django.core.management import execute_from_command_line\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "names"),
+    [
+        ({"a/manage.py": _MANAGE, "a/app/tests.py": CASE, "b/manage.py": _MANAGE, "b/app/tests.py": CASE},
+         ["django@a", "django@b"]),
+        ({"a/manage.py": _MANAGE, "a/app/tests.py": CASE, "c/test_c.py": CASE}, ["unittest", "django@a"]),
+        ({"a/pytest.ini": "[pytest]\n", "a/test_a.py": CASE, "c/test_c.py": CASE}, ["unittest", "pytest@a"]),
+        ({"pytest.ini": "[pytest]\n", "tests/test_a.py": CASE, "tests/scenes/one/pytest.ini": "[pytest]\n",
+          "tests/scenes/one/conftest.py": "", "tests/scenes/one/fail.rst": ">>> 1\n2\n"}, ["pytest"]),
+        ({"pytest.ini": "[pytest]\n", "tests/test_a.py": CASE, "tests/slow/pytest.ini": "[pytest]\n",
+          "tests/slow/test_b.py": CASE, "tests/odd/pytest.ini": "[pytest]\npython_files = check*.py\n"},
+         ["pytest", "pytest@tests/odd", "pytest@tests/slow"]),
+    ],
+)  # fmt: skip
+def test_folders_that_say_how_they_are_tested_are_not_tested_twice(
+    files: dict[str, str], names: list[str], tmp_path: Path
+) -> None:
+    assert [target.name for target in detect(lay(tmp_path, files))] == names

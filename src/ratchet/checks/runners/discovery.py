@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from configparser import ConfigParser, Error
 from pathlib import PurePosixPath
 
@@ -123,11 +123,14 @@ def top_of(words: list[str]) -> str:
     return told.get("top") or told.get("start") or "."
 
 
-def by_files(project: Project) -> tuple[str, list[list[str]]] | None:
-    """A file with unittest's tests, and the calls that find all there are: one for each place that they lie in."""
+def by_files(project: Project, others: Iterable[str]) -> tuple[str, list[list[str]]] | None:
+    """A file with unittest's tests, and the calls that find all there are: one for each place that they lie in.
+
+    `others` are folders of which other runners take care.
+    """
     places: dict[str, list[str]] = {}
     for path in project.named(*_PATTERNS):
-        if is_unittests(project.text(path)):
+        if is_unittests(project.text(path)) and not path.startswith(tuple(f"{folder}/" for folder in others)):
             places.setdefault(_place(project, path), []).append(path)
     shown = [place for place in places if is_aside(place)]
     data = [place for place in places if _is_in_tests(project, place)]

@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
 from ratchet.checks.runners import SHIMS, Usual, channel_env, discovery, end_of, joined_path, read_records
 from ratchet.core.report import Diagnostic, TestResult
+from ratchet.core.roles import matches
 
 TESTS = ["tests/**", "test/**", "**/test_*.py", "**/*_test.py", "**/conftest.py"]
 PROTECTED = ["pytest.ini", ".pytest.ini", "tox.ini", "**/sitecustomize.py", "**/usercustomize.py", "**/*.pth"]
@@ -130,13 +131,14 @@ class Pytest(_Python):
     programs = ("pytest", "py.test")
 
     def detect(self, project: Project) -> Iterator[Target]:
-        sure = list(self._evidence(project))
+        sure = list(self.evidence(project))
+        sure = [found for found in sure if not self._is_data(project, found[0])] or sure
         by_name = self._named_files(project, [root for root, _, strength in sure if strength is Strength.CONFIG])
         for root, why, strength in [*sure, *by_name]:
             command = [python_of(project.folder / root, "pytest"), "-m", "pytest"]
             yield self.target(project, root, command, why, strength)
 
-    def _evidence(self, project: Project) -> Iterator[tuple[str, str, Strength]]:
+    def evidence(self, project: Project) -> Iterator[tuple[str, str, Strength]]:
         for path in project.named("**/pytest.ini", "**/.pytest.ini"):
             yield root_of(path), f"there is a {path}", Strength.CONFIG
         for path in project.named("**/pytest.toml", "**/.pytest.toml"):
@@ -158,6 +160,16 @@ class Pytest(_Python):
             if re.search(r"(?m)^pytest\b", project.text(path)):
                 root = root_of(path).removesuffix("requirements") or "."
                 yield root.rstrip("/") or ".", f"{path} names pytest", Strength.DEPENDENCY
+
+    @staticmethod
+    def _is_data(project: Project, root: str) -> bool:
+        """Whether it lies below a project's tests and has nothing that pytest would take: they run pytest on it."""
+        above = PurePosixPath(root).parts[:-1]
+        texts = [project.text(path) for path in under(root, "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini")]
+        return bool({"test", "tests", "testing"} & {*above}) and not (
+            any("python_files" in text or "--doctest" in text for text in texts)
+            or any(matches(path, pattern) for path in project.inside(root) for pattern in under(root, *_TEST_FILE))
+        )
 
     def _named_files(self, project: Project, sure: list[str]) -> Iterator[tuple[str, str, Strength]]:
         """A test file outside of every folder that is configured."""
@@ -217,7 +229,7 @@ class Unittest(_Python):
         if called := discovery.as_called(project):
             path, calls = called
             yield self._calling(project, calls, f"{path} runs unittest's tests", Strength.SCRIPT)
-        elif found := discovery.by_files(project):
+        elif found := discovery.by_files(project, list(_others(project))):
             path, calls = found
             yield self._calling(project, calls, f"{path} has unittest's tests", Strength.PATTERN)
 
@@ -247,6 +259,12 @@ class Unittest(_Python):
         top = _top(words)
         path = [] if top == "." else ["env", f"PYTHONPATH={top}"]
         return [*path, *words[: words.index("unittest") + 1], test.id]
+
+
+def _others(project: Project) -> Iterator[str]:
+    """The folders that say by themselves that it is not unittest that runs their tests."""
+    yield from (target.root for target in Django().detect(project))
+    yield from (root for root, _, strength in Pytest().evidence(project) if strength is Strength.CONFIG)
 
 
 _TWIN = re.compile(r" \(\d+\)$")  # of tests that have one name the second and further ones are numbered
