@@ -400,3 +400,21 @@ def test_folders_that_say_how_they_are_tested_are_not_tested_twice(
     files: dict[str, str], names: list[str], tmp_path: Path
 ) -> None:
     assert [target.name for target in detect(lay(tmp_path, files))] == names
+
+
+def _environment(folder: Path, *modules: str) -> str:
+    """A virtual environment as far as detection looks at it."""
+    python = folder / ".venv" / "bin" / "python"
+    lay(folder, {f".venv/lib/python3.11/site-packages/{name}/__init__.py": "" for name in modules})
+    lay(folder, {".venv/pyvenv.cfg": "", ".venv/bin/python": ""})
+    return str(python)
+
+
+def test_the_environment_of_a_repository_is_that_of_the_folders_in_it(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"a/pytest.ini": "[pytest]\n", "a/test_a.py": CASE, "b/manage.py": _MANAGE})
+    python = _environment(folder, "pytest", "django")
+    assert [target.command[0] for target in detect(folder)] == [python, python]
+    lay(folder, {".git/HEAD": ""})
+    assert [target.command[0] for target in detect(folder / "a")] == [python]
+    own = _environment(folder / "a", "pytest")
+    assert [target.command[0] for target in detect(folder)] == [own, python]

@@ -42,9 +42,13 @@ def joined_options(*options: str | None) -> str:
     return " ".join(option for option in options if option)
 
 
-def python_of(folder: Path, module: str = "") -> str:
-    """The interpreter the project is installed in: its own, the active one, ours, the system's; with the module."""
-    places = [folder / ".venv", folder / "venv", folder / "env", *_active()]
+def python_of(folder: Path, module: str = "", top: Path | None = None) -> str:
+    """The interpreter the project is installed in: its own, the active one, ours, the system's; with the module.
+
+    Its own may be that of the whole repository, or of all that is below `top`.
+    """
+    places = [above / name for above in _upward(folder, top) for name in (".venv", "venv", "env")]
+    places += _active()
     found = [place / "bin" / "python" for place in places if (place / "bin" / "python").is_file()]
     if module and (having := [python for python in found if _has(python, module)]):
         return str(having[0])
@@ -52,6 +56,14 @@ def python_of(folder: Path, module: str = "") -> str:
         return str(found[0])
     ours = Path(sys.executable)
     return str(ours) if not module or _has(ours, module) else shutil.which("python3") or str(ours)
+
+
+def _upward(folder: Path, top: Path | None) -> list[Path]:
+    """The folder and those above, to the next repository's at or above the top, and no further than there."""
+    every = [folder, *folder.parents]
+    least = every.index(top) if top in every else 0
+    repository = next((at for at, above in enumerate(every) if at >= least and (above / ".git").exists()), least)
+    return every[: repository + 1]
 
 
 def _active() -> Iterator[Path]:
@@ -135,7 +147,7 @@ class Pytest(_Python):
         sure = [found for found in sure if not self._is_data(project, found[0])] or sure
         by_name = self._named_files(project, [root for root, _, strength in sure if strength is Strength.CONFIG])
         for root, why, strength in [*sure, *by_name]:
-            command = [python_of(project.folder / root, "pytest"), "-m", "pytest"]
+            command = [python_of(project.folder / root, "pytest", project.folder), "-m", "pytest"]
             yield self.target(project, root, command, why, strength)
 
     def evidence(self, project: Project) -> Iterator[tuple[str, str, Strength]]:
@@ -336,7 +348,7 @@ class Django(_Python):
         for path in project.named("**/manage.py"):
             if "django" in project.text(path).lower():
                 root = root_of(path)
-                command = [python_of(project.folder / root, "django"), "manage.py", "test"]
+                command = [python_of(project.folder / root, "django", project.folder), "manage.py", "test"]
                 yield self.target(project, root, command, f"{path} is Django's", Strength.SCRIPT)
         for path in project.named("runtests.py", "run_tests.py"):
             # A reusable app has no manage.py, but a script that hands its arguments to Django's.
