@@ -260,7 +260,7 @@ class Unittest(_Python):
         env = python_env(session)
         if session.only:
             chosen = session.private / "only"
-            chosen.write_text("\n".join(_TWIN.sub("", test.id) for test in session.only))
+            chosen.write_text("\n".join(_dotted(test.id) for test in session.only))
             env["_RATCHET_ONLY"] = str(chosen)
         return [Step(argv=_ours(words), env=env) for words in (target.command, *target.also)]
 
@@ -270,7 +270,7 @@ class Unittest(_Python):
         words = max((target.command, *target.also), key=lambda words: _nearness(words, test.file))
         top = _top(words)
         path = [] if top == "." else ["env", f"PYTHONPATH={top}"]
-        return [*path, *words[: words.index("unittest") + 1], test.id]
+        return [*path, *words[: words.index("unittest") + 1], _dotted(test.id)]
 
 
 def _others(project: Project) -> Iterator[str]:
@@ -280,6 +280,13 @@ def _others(project: Project) -> Iterator[str]:
 
 
 _TWIN = re.compile(r" \(\d+\)$")  # of tests that have one name the second and further ones are numbered
+_HOOK = re.compile(r"(?:setUp|tearDown)(?:Class|Module) \((.+)\)$")
+
+
+def _dotted(name: str) -> str:
+    """What can be asked for: of what failed before or after a class or module all of that."""
+    hook = _HOOK.match(name)
+    return hook[1] if hook else _TWIN.sub("", name)
 
 
 def _ours(words: list[str]) -> list[str]:
@@ -369,10 +376,16 @@ class Django(_Python):
         # Its parallel runner has a result class of its own, which would leave ours without results.
         options = ["--testrunner", "_ratchet_unittest.DjangoRunner", "--parallel", "1", "--noinput"]
         command = _without_labels(target.command) if session.only else target.command
-        return [Step(argv=[*command, *options, *[test.id for test in session.only]], env=python_env(session))]
+        labels = [_label(test.id) for test in session.only]
+        return [Step(argv=[*command, *options, *dict.fromkeys(labels)], env=python_env(session))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return [*_without_labels(target.command), test.id]
+        return [*_without_labels(target.command), _label(test.id)]
+
+
+def _label(name: str) -> str:
+    """As Django takes it: files it does not take, but modules."""
+    return name.removesuffix(".py").replace("/", ".") if name.endswith(".py") else _dotted(name)
 
 
 class _Wrapped(_Python):
