@@ -418,3 +418,15 @@ def test_the_environment_of_a_repository_is_that_of_the_folders_in_it(tmp_path: 
     assert [target.command[0] for target in detect(folder / "a")] == [python]
     own = _environment(folder / "a", "pytest")
     assert [target.command[0] for target in detect(folder)] == [own, python]
+
+
+@pytest.mark.parametrize("runs", ["pytest", "unittest"])
+def test_programs_of_the_projects_environment_are_found_as_if_it_were_active(runs: str, tmp_path: Path) -> None:
+    text = CASE.replace("self.assertEqual(1, 2)", "self.assertEqual(__import__('subprocess').call(['its-own']), 0)")
+    folder = lay(tmp_path / "it", {"test_it.py": text, ".venv/pyvenv.cfg": "", ".venv/bin/its-own": "#!/bin/sh\n"})
+    python = folder / ".venv" / "bin" / "python"
+    (folder / ".venv" / "bin" / "its-own").chmod(0o755)
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    report = run(folder, detect(folder, command=f"{python} -m {runs}"), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert report.status is ReportStatus.PASSED

@@ -26,16 +26,25 @@ _PLUGIN = "-p _ratchet_pytest --continue-on-collection-errors --maxfail=0"
 _TEST_FILE = ("**/test_*.py", "**/*_test.py")
 
 
-def python_env(session: Session) -> dict[str, str]:
+def python_env(session: Session, command: list[str]) -> dict[str, str]:
     """Our reporters on the path of every Python below, whoever starts it."""
-    return channel_env(session) | {"PYTHONPATH": joined_path(str(SHIMS), session.env.get("PYTHONPATH"))}
+    path = {"PYTHONPATH": joined_path(str(SHIMS), session.env.get("PYTHONPATH"))}
+    return channel_env(session) | path | _activated(session, command)
 
 
-def pytest_env(session: Session) -> dict[str, str]:
+def _activated(session: Session, command: list[str]) -> dict[str, str]:
+    """As if the environment of that interpreter were active: tests start programs that are installed with it."""
+    place = Path(command[0]).parent
+    if not (place.parent / "pyvenv.cfg").is_file() or place.parent == Path(sys.prefix):
+        return {}
+    return {"VIRTUAL_ENV": str(place.parent), "PATH": joined_path(str(place), session.env.get("PATH"))}
+
+
+def pytest_env(session: Session, command: list[str]) -> dict[str, str]:
     """Everything goes in by the environment, so it reaches pytest through `make test`, scripts and wrappers too."""
     options = joined_options(session.env.get("PYTEST_ADDOPTS"), _PLUGIN)
     part = {"_RATCHET_PART": "1"} if session.only else {}
-    return python_env(session) | {"PYTEST_ADDOPTS": options} | part
+    return python_env(session, command) | {"PYTEST_ADDOPTS": options} | part
 
 
 def joined_options(*options: str | None) -> str:
@@ -193,7 +202,9 @@ class Pytest(_Python):
             yield ".", f"{own[0]} is named like a pytest file", Strength.PATTERN
 
     def launch(self, target: Target, session: Session) -> list[Step]:
-        return [Step(argv=[*target.command, *[test.id for test in session.only]], env=pytest_env(session))]
+        return [
+            Step(argv=[*target.command, *[test.id for test in session.only]], env=pytest_env(session, target.command))
+        ]
 
     def strange(self, said: str, asked: list[TestResult]) -> list[TestResult]:
         """What pytest does not find, for which it would run nothing of the rest."""
@@ -257,7 +268,7 @@ class Unittest(_Python):
 
         The tests asked for are picked from all that are found: not every one of them can be loaded by its name.
         """
-        env = python_env(session)
+        env = python_env(session, target.command)
         if session.only:
             chosen = session.private / "only"
             chosen.write_text("\n".join(_dotted(test.id) for test in session.only))
@@ -377,7 +388,7 @@ class Django(_Python):
         options = ["--testrunner", "_ratchet_unittest.DjangoRunner", "--parallel", "1", "--noinput"]
         command = _without_labels(target.command) if session.only else target.command
         labels = [_label(test.id) for test in session.only]
-        return [Step(argv=[*command, *options, *dict.fromkeys(labels)], env=python_env(session))]
+        return [Step(argv=[*command, *options, *dict.fromkeys(labels)], env=python_env(session, target.command))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         return [*_without_labels(target.command), _label(test.id)]
@@ -409,7 +420,7 @@ class Tox(_Wrapped):
     file = "tox.ini"
 
     def launch(self, target: Target, session: Session) -> list[Step]:
-        env = pytest_env(session)
+        env = pytest_env(session, target.command)
         # tox hides the environment from what it runs: each name has to be let through.
         through = [
             "-x",
@@ -425,4 +436,4 @@ class Nox(_Wrapped):
 
     def launch(self, target: Target, session: Session) -> list[Step]:
         chosen = ["--", *[test.id for test in session.only]] if session.only else []
-        return [Step(argv=[*target.command, *chosen], env=pytest_env(session))]
+        return [Step(argv=[*target.command, *chosen], env=pytest_env(session, target.command))]
