@@ -292,7 +292,7 @@ def load(folder: Path, *, environ: Mapping[str, str] | None = None, flags: Seque
 
 
 # Set by us for children, or read elsewhere: not keys of the configuration.
-_NOT_SETTINGS = frozenset({"RATCHET_ROLE", "RATCHET_ACTION", "RATCHET_TOKEN", "RATCHET_SERVER"})
+_NOT_SETTINGS = frozenset({"RATCHET_ROLE", "RATCHET_ACTION", "RATCHET_TOKEN", "RATCHET_SERVER", "RATCHET_TEST_CACHE"})
 
 
 def _file(path: Path) -> tuple[dict[str, Any], dict[str, str]]:

@@ -93,6 +93,11 @@ def test_an_unknown_variable_names_the_nearest(tmp_path: Path) -> None:
     refused(ratchet("config", "show", cwd=place, RATCHET_TDD_ATEMPTS="3"), "RATCHET_TDD_ATTEMPTS")
 
 
+def test_where_our_own_tests_keep_toolchains_is_no_setting(tmp_path: Path) -> None:
+    place = make_repository(tmp_path / "p", SMALL)
+    assert ratchet("config", "validate", cwd=place, RATCHET_TEST_CACHE=str(tmp_path)).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [

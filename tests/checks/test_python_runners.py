@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.checks.detect import detect
-from ratchet.core.report import Report, ReportStatus
+from ratchet.core.report import Report, ReportStatus, TestResult, TestStatus
 from tests.checks.support import CACHE, chosen, red, run, statuses
 
 TOOLS = CACHE / "venv" / "bin"
@@ -197,24 +197,60 @@ def test_environments_of_their_own_let_our_reporter_in(name: str, tmp_path: Path
     assert report.status is ReportStatus.PASSED
 
 
+_MANAGE = (
+    "import os, sys\nfrom django.core.management import execute_from_command_line\n"
+    "os.environ['DJANGO_SETTINGS_MODULE'] = 'settings'\nexecute_from_command_line(sys.argv)\n"
+)
+_SETTINGS = "SECRET_KEY = 'x'\nINSTALLED_APPS = ['shop']\nDATABASES = {}\n"
+_DJANGO = {"manage.py": _MANAGE, "settings.py": _SETTINGS, "shop/__init__.py": ""}
+
+
 @pytest.mark.toolchain
 def test_django_runs_its_own_tests_through_our_result(tmp_path: Path) -> None:
     python = tool("python")
-    manage = (
-        "import os, sys\nfrom django.core.management import execute_from_command_line\n"
-        "os.environ['DJANGO_SETTINGS_MODULE'] = 'settings'\nexecute_from_command_line(sys.argv)\n"
-    )
     tests = (
         "from django.test import SimpleTestCase\n\n\nclass It(SimpleTestCase):\n"
         "    def test_pass(self):\n        pass\n\n    def test_fail(self):\n        self.assertEqual(1 + 2, 4)\n"
     )
-    settings = "SECRET_KEY = 'x'\nINSTALLED_APPS = ['shop']\nDATABASES = {}\n"
-    files = {"manage.py": manage, "settings.py": settings, "shop/__init__.py": "", "shop/tests.py": tests}
-    folder = lay(tmp_path / "it", files)
+    folder = lay(tmp_path / "it", _DJANGO | {"shop/tests.py": tests})
     report = run(folder, detect(folder, command=f"{python} manage.py test"))
     assert statuses(report) == {"shop.tests.It.test_pass": "passed", "shop.tests.It.test_fail": "failed"}
     assert red(report) == {"shop.tests.It.test_fail": ("shop/tests.py", 9, "4", "3")}
     assert report.status is ReportStatus.FAILED
+
+
+_TORN_DOWN = """
+from unittest import TestCase
+
+
+class It(TestCase):
+    @classmethod
+    def tearDownClass(cls):
+        raise OSError("full")
+
+    def test_pass(self):
+        pass
+
+
+class Other(TestCase):
+    def test_other(self):
+        pass
+"""
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize("runs", ["manage.py test", "-m unittest"])
+def test_a_file_or_what_failed_after_a_class_can_be_asked_for(runs: str, tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", _DJANGO | {"shop/test_it.py": _TORN_DOWN})
+    targets = detect(folder, command=f"{tool('python')} {runs}")
+    whole = run(folder, targets)
+    names = {"shop.test_it.It.test_pass": "passed", "shop.test_it.Other.test_other": "passed"}
+    after = {"tearDownClass (shop.test_it.It)": "error"}
+    assert statuses(whole) == names | after
+    file = TestResult(id="shop/test_it.py", file="shop/test_it.py", status=TestStatus.TODO)
+    assert statuses(run(folder, targets, only={targets[0].name: [file]})) == statuses(whole)
+    torn = run(folder, targets, only=chosen(whole, *after))
+    assert statuses(torn) == {"shop.test_it.It.test_pass": "passed"} | after
 
 
 @pytest.mark.parametrize("config", ["pytest.ini", "it/below/pytest.ini"])

@@ -268,3 +268,165 @@ def test_a_signal_that_kills_unittest_leaves_the_place_behind(tmp_path: Path) ->
     report = run(lay(tmp_path / "it", {"test_it.py": text}))
     assert report.status is ReportStatus.CRASHED
     assert red(report) == {"test_it.It.test_it": ("test_it.py", 6, None, None)}
+
+
+def test_unittests_tests_in_several_places_all_run(tmp_path: Path) -> None:
+    files = {
+        "tests/test_a.py": CASE, "tests/unit/test_a.py": CASE, "tools/b_test.py": CASE, "tools/test_c.py": CASE,
+        "it/__init__.py": "", "it/tests/__init__.py": "", "it/tests/test_d.py": CASE,
+        "it/tests/support/scene/test_data.py": CASE, "examples/test_shown.py": CASE,
+    }  # fmt: skip
+    folder = lay(tmp_path / "it", files)
+    report = run(folder)
+    places = {"tests/test_a.py", "tests/unit/test_a.py", "tools/b_test.py", "tools/test_c.py", "it/tests/test_d.py"}
+    assert {test.file for test in report.tests} == places
+    assert (len(report.tests), report.status, report.notes) == (5, ReportStatus.FAILED, [])
+    (target,) = detect(folder)
+    for test in report.tests:
+        alone = run(folder, only=chosen(report, test.id))
+        assert test.file in {each.file for each in alone.tests} and alone.status is ReportStatus.FAILED
+    repeats = [runner("unittest").again(target, test)[:2] for test in sorted(report.tests, key=lambda test: test.file)]
+    assert repeats == [
+        target.command[:2],  # in the package
+        ["env", "PYTHONPATH=tests"],
+        ["ratchet", "test"],  # of two that have one name
+        ["env", "PYTHONPATH=tools"],
+        ["env", "PYTHONPATH=tools"],
+    ]
+
+
+@pytest.mark.parametrize("ends", ["os._exit(0)", "os.abort()"])
+def test_one_of_several_places_that_dies_is_not_made_good_by_the_next(ends: str, tmp_path: Path) -> None:
+    dies = CASE.replace("class It", "def tearDownModule():\n    import os\n    " + ends + "\n\n\nclass It")
+    folder = lay(
+        tmp_path / "it", {"a/test_a.py": dies.replace("1, 2", "1, 1"), "b/test_b.py": CASE.replace("1, 2", "1, 1")}
+    )
+    report = run(folder)
+    assert (report.status, report.totals.passed) == (ReportStatus.CRASHED, 2)
+
+
+def test_all_calls_of_unittest_that_a_project_makes_are_made(tmp_path: Path) -> None:
+    makefile = "test:\n\tpython -m unittest discover -s a\n\tpython -m unittest discover -s b\n"
+    files = {"Makefile": makefile, "a/test_a.py": CASE, "b/test_b.py": CASE, "c/test_c.py": CASE}
+    report = run(lay(tmp_path / "it", files))
+    assert [test.file for test in report.tests] == ["a/test_a.py", "b/test_b.py"]
+    told = detect(tmp_path / "it", command=f"{sys.executable} -m unittest discover -s c")
+    assert [test.file for test in run(tmp_path / "it", told).tests] == ["c/test_c.py"]
+
+
+_OWN_ITEMS = """
+import pytest
+
+
+class Own(pytest.Item):
+    def runtest(self):
+        assert 1 == 2
+
+
+def pytest_collection_modifyitems(session, items):
+    for name in (".::project", "test_it.py::made"):
+        items.append(Own.from_parent(session, name=name, nodeid=name))
+"""
+
+
+@pytest.mark.parametrize("name", [".::project", "test_it.py::made"])
+def test_a_name_that_pytest_gave_and_does_not_take_runs_all_the_same(name: str, tmp_path: Path) -> None:
+    tests = "def test_a():\n    assert 0\n\n\ndef test_b():\n    assert 0\n"
+    folder = lay(tmp_path / "it", {"conftest.py": _OWN_ITEMS, "test_it.py": tests, "test_other.py": tests})
+    whole = run(folder)
+    assert len(whole.tests) == 6 and statuses(whole)[name] == "failed"
+    alone = run(folder, only=chosen(whole, name))
+    assert (statuses(alone), alone.status) == ({name: "failed"}, ReportStatus.FAILED)
+    both = run(folder, only=chosen(whole, name, "test_other.py::test_b"))
+    assert set(statuses(both)) == {name, "test_other.py::test_b"}
+    gone = TestResult(id="test_it.py::test_gone", file="test_it.py", status=TestStatus.TODO)
+    assert run(folder, only={"pytest": [gone]}).status is ReportStatus.NO_TESTS
+
+
+_HANGS = """
+import threading
+import unittest
+
+
+def waits():
+    threading.Event().wait()
+
+
+class It(unittest.TestCase):
+    def test_it(self):
+        waits()
+"""
+
+
+@pytest.mark.parametrize("runs", ["pytest", "unittest"])
+def test_a_test_that_hangs_is_told_with_the_line_where_it_does(runs: str, tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"test_it.py": _HANGS})
+    targets = detect(folder, command=f"{sys.executable} -m {runs} {'' if runs == 'unittest' else '-s'}")
+    report = run(folder, targets, silence_s=4, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert report.status is ReportStatus.TIMEOUT
+    (test,) = report.tests
+    assert (test.file, test.line, test.failure and test.failure.line) == ("test_it.py", 11, 7)
+    assert test.failure and [frame.function for frame in test.failure.frames] == ["test_it", "waits"]
+
+
+def test_tests_that_hang_in_workers_are_told_with_the_lines_they_are_written_at(tmp_path: Path) -> None:
+    tests = "import threading\n\n\ndef test_a():\n    threading.Event().wait()\n\n\ndef test_b():\n    test_a()\n"
+    folder = lay(tmp_path / "it", {"test_it.py": tests, "pytest.ini": "[pytest]\naddopts = -p xdist -n 2\n"})
+    report = run(folder, silence_s=8, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert {name: at[:2] for name, at in red(report).items()} == {
+        "test_it.py::test_a": ("test_it.py", 4),
+        "test_it.py::test_b": ("test_it.py", 8),
+    }
+
+
+_MANAGE = "import os, sys\nfrom django.core.management import execute_from_command_line\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "names"),
+    [
+        ({"a/manage.py": _MANAGE, "a/app/tests.py": CASE, "b/manage.py": _MANAGE, "b/app/tests.py": CASE},
+         ["django@a", "django@b"]),
+        ({"a/manage.py": _MANAGE, "a/app/tests.py": CASE, "c/test_c.py": CASE}, ["unittest", "django@a"]),
+        ({"a/pytest.ini": "[pytest]\n", "a/test_a.py": CASE, "c/test_c.py": CASE}, ["unittest", "pytest@a"]),
+        ({"pytest.ini": "[pytest]\n", "tests/test_a.py": CASE, "tests/scenes/one/pytest.ini": "[pytest]\n",
+          "tests/scenes/one/conftest.py": "", "tests/scenes/one/fail.rst": ">>> 1\n2\n"}, ["pytest"]),
+        ({"pytest.ini": "[pytest]\n", "tests/test_a.py": CASE, "tests/slow/pytest.ini": "[pytest]\n",
+          "tests/slow/test_b.py": CASE, "tests/odd/pytest.ini": "[pytest]\npython_files = check*.py\n"},
+         ["pytest", "pytest@tests/odd", "pytest@tests/slow"]),
+    ],
+)  # fmt: skip
+def test_folders_that_say_how_they_are_tested_are_not_tested_twice(
+    files: dict[str, str], names: list[str], tmp_path: Path
+) -> None:
+    assert [target.name for target in detect(lay(tmp_path, files))] == names
+
+
+def _environment(folder: Path, *modules: str) -> str:
+    """A virtual environment as far as detection looks at it."""
+    python = folder / ".venv" / "bin" / "python"
+    lay(folder, {f".venv/lib/python3.11/site-packages/{name}/__init__.py": "" for name in modules})
+    lay(folder, {".venv/pyvenv.cfg": "", ".venv/bin/python": ""})
+    return str(python)
+
+
+def test_the_environment_of_a_repository_is_that_of_the_folders_in_it(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"a/pytest.ini": "[pytest]\n", "a/test_a.py": CASE, "b/manage.py": _MANAGE})
+    python = _environment(folder, "pytest", "django")
+    assert [target.command[0] for target in detect(folder)] == [python, python]
+    lay(folder, {".git/HEAD": ""})
+    assert [target.command[0] for target in detect(folder / "a")] == [python]
+    own = _environment(folder / "a", "pytest")
+    assert [target.command[0] for target in detect(folder)] == [own, python]
+
+
+@pytest.mark.parametrize("runs", ["pytest", "unittest"])
+def test_programs_of_the_projects_environment_are_found_as_if_it_were_active(runs: str, tmp_path: Path) -> None:
+    text = CASE.replace("self.assertEqual(1, 2)", "self.assertEqual(__import__('subprocess').call(['its-own']), 0)")
+    folder = lay(tmp_path / "it", {"test_it.py": text, ".venv/pyvenv.cfg": "", ".venv/bin/its-own": "#!/bin/sh\n"})
+    python = folder / ".venv" / "bin" / "python"
+    (folder / ".venv" / "bin" / "its-own").chmod(0o755)
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    report = run(folder, detect(folder, command=f"{python} -m {runs}"), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert report.status is ReportStatus.PASSED

@@ -29,11 +29,13 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     `tests`, `sources` and `protected` are globs relative to the repository; `setup` are commands that make the
     folder ready, named for people and never run by us on the host. `builds` are commands without which the tests would
-    try what was built last time: they are run before each run.
+    try what was built last time: they are run before each run. `also` are further calls of the runner, which finds a
+    part of the tests with each.
     """
 
     runner: str
     command: list[str]
+    also: list[list[str]] = []
     root: str = "."
     language: str = ""
     tests: list[str]

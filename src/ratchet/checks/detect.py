@@ -56,6 +56,7 @@ def _configured(project: Project, words: list[str], tests: list[str] | None, nam
     return msgspec.structs.replace(
         like,
         command=words,
+        also=[],
         root=".",
         tests=tests or like.tests,
         why="configured",

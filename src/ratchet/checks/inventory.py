@@ -85,6 +85,11 @@ def unanswered(report: Report, asked: Iterable[str], known: list[str]) -> Report
     return msgspec.structs.replace(report, status=status, notes=[*report.notes, *notes])
 
 
+def is_one_of(test: str, names: list[str]) -> bool:
+    """Whether it was asked for by its name, or by that of what it is in."""
+    return any(test == name or _is_below(test, name) for name in names)
+
+
 def _is_below(test: str, name: str) -> bool:
     """Whether this is a test in the folder, file, class or group of that name, or one of its sets of values."""
     return test.startswith(name) and test[len(name) :].lstrip(" ")[:1] in tuple("/:>[.")

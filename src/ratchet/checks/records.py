@@ -1,7 +1,7 @@
 """What our own reporters write, whatever the runner: one JSON record a line, between a start and an end with a nonce.
 
     {"kind": "start", "nonce", "version", "root"?}     {"kind": "collected", "ids"}     {"kind": "end", "nonce", "exit"}
-    {"kind": "test_start", "id"}              {"kind": "test_over", "id", "outcome"?}
+    {"kind": "test_start", "id", "file"?, "line"?}     {"kind": "test_over", "id", "outcome"?}
     {"kind": "phase", "id", "when", "outcome": passed|failed|skipped|rerun, "duration", "file", "line", "name", …}
     {"kind": "broken", "file", "line", "column", "type", "message"}
 
@@ -53,8 +53,10 @@ class Reader:
         self.broken: list[Diagnostic] = []
         self.collected: list[str] | None = None
         self.running: list[str] = []
+        self.begun_at: dict[str, tuple[str, int]] = {}
         self.inside: dict[str, str] = {}
-        self.started, self.end, self.torn, self.forged = False, None, 0, ""  # type: bool, Row | None, int, str
+        self.ends: list[Row] = []
+        self.starts, self.torn, self.forged = 0, 0, ""
 
     def take(self, line: bytes) -> None:
         try:
@@ -64,7 +66,7 @@ class Reader:
             self.torn += 1
 
     def _start(self, row: Row) -> None:
-        self.started = self.started or row["nonce"] == self.nonce
+        self.starts += row["nonce"] == self.nonce
         root = row.get("root")
         if root and self.folder and os.path.realpath(root) != os.path.realpath(self.folder):
             self.root = os.path.realpath(root)
@@ -85,7 +87,7 @@ class Reader:
 
     def _end(self, row: Row) -> None:
         if row["nonce"] == self.nonce:
-            self.end = row
+            self.ends.append(row)
 
     def _collected(self, row: Row) -> None:
         self.collected = self.collected or []
@@ -94,6 +96,9 @@ class Reader:
     def _test_start(self, row: Row) -> None:
         if row["id"] not in self.running:
             self.running.append(row["id"])
+        if "line" in row:
+            self.begun_at = {name: self.begun_at[name] for name in self.running if name in self.begun_at}
+            self.begun_at[row["id"]] = (row["file"], row["line"])
 
     def _test_over(self, row: Row) -> None:
         if row["id"] in self.running:
@@ -142,7 +147,7 @@ class Reader:
     def parsed(self, *, exit_code: int | None, stopped: bool) -> Parsed:
         running = [name for name in self.running if not any(other.startswith(f"{name}::") for other in self.running)]
         # A runner that outlived the process of a test may well say its end: the test's is still missing.
-        ended = self.started and self.end is not None and not running
+        ended = self.starts > 0 and len(self.ends) >= self.starts and not running
         died = _of_dead(self.broken, running)
         cut = not ended or any(error.type == CRASHED for error in self.broken)
         return Parsed(
@@ -153,6 +158,7 @@ class Reader:
             ended=ended,
             notes=self._notes(exit_code, stopped),
             running=running,
+            places=self.begun_at,
         )
 
     def _told_inside(self) -> list[TestResult]:
@@ -170,11 +176,13 @@ class Reader:
     def _notes(self, exit_code: int | None, stopped: bool) -> list[str]:
         """Where the channels contradict each other. Each note makes the run inconsistent, whatever its exit code."""
         notes = [f"{self.torn} unreadable records"] if self.torn else []
-        if self.end and self.collected is not None:
+        if self.ends and self.collected is not None:
             unrun = [name for name in self.collected if name not in self.tests]
             notes += [f"{len(unrun)} collected tests did not run, {unrun[0]} first"] if unrun else []
-        if self.end and not stopped and self.end.get("exit") not in (None, exit_code):
-            notes.append(f"the runner ended with {self.end['exit']}, the command with {exit_code}")
+        told = [row.get("exit") for row in self.ends]
+        said = next(filter(None, told), told[0] if told else None)
+        if not stopped and said not in (None, exit_code):
+            notes.append(f"the runner ended with {said}, the command with {exit_code}")
         if self.forged:
             notes.append(f"reported as passed although it raised: {self.forged}")
         return notes

@@ -15,12 +15,24 @@ import msgspec
 from ratchet.checks import Results, Runner, Session, Step, Target
 from ratchet.checks.bodies import with_bodies
 from ratchet.checks.formats import Parsed
-from ratchet.checks.inventory import complete
+from ratchet.checks.inventory import complete, is_one_of
 from ratchet.checks.paths import relative
 from ratchet.checks.project import Project
 from ratchet.checks.registry import runner
 from ratchet.checks.runners import compiler, upward
-from ratchet.core.report import INTERRUPT, Report, ReportStatus, TestResult, conclude, merge, names_running
+from ratchet.core.report import (
+    INTERRUPT,
+    RED,
+    Report,
+    ReportStatus,
+    TestResult,
+    TestStatus,
+    broken,
+    conclude,
+    merge,
+    names_running,
+    totals_of,
+)
 from ratchet.process import Finished, ProgramMissing
 
 T = TypeVar("T")
@@ -139,9 +151,10 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
             said = _tail(session, steps, log, began) if report.status is not ReportStatus.PASSED else ""
             if absent := _absent(report, said):
                 return _cannot(target, f"{absent}; install what is missing{_prepared(target)}", said)
-            if found := _found(how, report, said, session.only):
-                return await self._only(target, found)._run(target, folder, log)
-            report = _placed(report, said, session.folder)
+            if (found := _found(how, report, said, session.only)) is not None:
+                again = await self._only(target, found)._run(target, folder, log)
+                return _of_those(again, session.only)
+            report = _placed(report, said, session.folder) if report.running else report
             if not session.only:
                 report = complete(report, target, Project(session.folder))
             return msgspec.structs.replace(report, output=said) if said else report
@@ -242,7 +255,7 @@ def _conclude(
     if report.status is ReportStatus.CRASHED and how.name == COMMAND and not parsed.running and not results.signal:
         note = f"what it printed holds no results that could be trusted; it ended with {results.exit_code}"
         return msgspec.structs.replace(report, status=ReportStatus.UNKNOWN, notes=[*report.notes, note])
-    return _located(names_running(report), how, session.folder)
+    return _located(names_running(report, parsed.places), how, session.folder)
 
 
 def _located(report: Report, how: Runner, folder: Path) -> Report:
@@ -254,27 +267,63 @@ def _located(report: Report, how: Runner, folder: Path) -> Report:
     return msgspec.structs.replace(report, tests=tests)
 
 
-def _found(how: Runner, report: Report, said: str, asked: list[TestResult]) -> list[TestResult]:
-    """The rest of what was asked for, if the runner ran nothing because there is no such test as some of it."""
+def _found(how: Runner, report: Report, said: str, asked: list[TestResult]) -> list[TestResult] | None:
+    """What to run in place of what was asked for, if the runner ran nothing because it does not know some of it: the
+    rest, and around a test that it once named so all of its file; empty for everything, None for nothing."""
     if report.tests or not asked or not (strange := getattr(how, "strange", None)):
-        return []
+        return None
     unfound = strange(said, asked)
-    return [test for test in asked if test not in unfound] if unfound else []
+    rest = [test for test in asked if test not in unfound]
+    around = [_around(test) for test in unfound if "::" in test.id and test.status is not TestStatus.TODO]
+    if not unfound or not (rest or around):
+        return None
+    return [] if any(not test.id for test in around) else [*rest, *around]
+
+
+def _around(test: TestResult) -> TestResult:
+    file = test.id.partition("::")[0].strip("./") and test.id.partition("::")[0]
+    return TestResult(id=file, file=file, status=TestStatus.TODO)
+
+
+def _of_those(report: Report, asked: list[TestResult]) -> Report:
+    """Without what was run only because it lies around. It cannot fail a run in which it was not asked for."""
+    names = [test.id for test in asked]
+    kept = [test for test in report.tests if is_one_of(test.id, names)]
+    if len(kept) == len(report.tests) or report.status not in (ReportStatus.PASSED, ReportStatus.FAILED):
+        return report
+    red = any(test.status in RED for test in kept) or broken(report)
+    status = ReportStatus.FAILED if red else ReportStatus.PASSED if kept else ReportStatus.NO_TESTS
+    return msgspec.structs.replace(report, tests=kept, totals=totals_of(kept), status=status)
+
+
+# What Python prints when it is told to end and our reporter is in it.
+_STACK = "Stack (most recent call first):"
 
 
 def _placed(report: Report, said: str, folder: Path) -> Report:
-    """The one test that the runner died in with where it died, if the last words of the runner say so."""
-    lost = [test for test in report.tests if test.id in report.running]
-    if report.status is not ReportStatus.CRASHED or len(lost) != 1 or not (failure := lost[0].failure) or failure.line:
-        return report
+    """The one test that the runner died or hung in with where it did, if the last words of the runner say so; else with
+    where it is written."""
+    lost = [test for test in report.tests if test.id in report.running and test.failure and not test.failure.line]
+    told = said if report.status is ReportStatus.CRASHED else said.rpartition(_STACK)[2] if _STACK in said else ""
+    if len(report.running) == 1:
+        lost = [_at_last_call(test, told, folder) for test in lost]
+    by_id = {test.id: _where_written(test) for test in lost}
+    return msgspec.structs.replace(report, tests=[by_id.get(test.id, test) for test in report.tests])
+
+
+def _at_last_call(test: TestResult, said: str, folder: Path) -> TestResult:
     from ratchet.checks.formats.recover import stacks  # noqa: PLC0415 — many patterns, seldom needed
 
-    frames = stacks.frames(said)
-    known = msgspec.structs.replace(failure, frames=frames, file="")
-    (test,) = relative(Parsed(tests=[msgspec.structs.replace(lost[0], failure=known)]), folder).tests
-    if not test.failure or not test.failure.frames:
-        return report
-    return msgspec.structs.replace(report, tests=[test if each is lost[0] else each for each in report.tests])
+    assert test.failure
+    known = msgspec.structs.replace(test.failure, frames=stacks.frames(said), file="")
+    (placed,) = relative(Parsed(tests=[msgspec.structs.replace(test, failure=known)]), folder).tests
+    return placed if placed.failure and placed.failure.frames else test
+
+
+def _where_written(test: TestResult) -> TestResult:
+    if not test.failure or test.failure.line or not test.line:
+        return test
+    return msgspec.structs.replace(test, failure=msgspec.structs.replace(test.failure, file=test.file, line=test.line))
 
 
 def _only_asked(parsed: Parsed, kept: list[TestResult]) -> Parsed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from signal import Signals
 
@@ -340,19 +340,22 @@ def _death(report: Report) -> str:
     return "died" if report.exit_code is None else f"died (exit code {report.exit_code})"
 
 
-def names_running(report: Report) -> Report:
-    """A test that was running when the run was stopped or died gets a result of its own: it is the first suspect."""
+def names_running(report: Report, places: Mapping[str, tuple[str, int]] | None = None) -> Report:
+    """A test that was running when the run was stopped or died gets a result of its own: it is the first suspect.
+    `places` says of each where it is written, as far as that is known."""
     if report.status not in (ReportStatus.TIMEOUT, ReportStatus.CRASHED) or not report.running:
         return report
     hung = report.status is ReportStatus.TIMEOUT
     how = "was still running when the time ran out" if hung else f"was running when the runner {_death(report)}"
     kind = "Hung" if hung else "Crashed"
     known = {test.id for test in report.tests}
+    at = places or {}
     lost = [
         TestResult(
             id=name,
             status=TestStatus.ERROR,
-            file=name.partition("::")[0] if _IN_FILE.match(name) else "",
+            file=at[name][0] if name in at else name.partition("::")[0] if _IN_FILE.match(name) else "",
+            line=at[name][1] if name in at else 0,
             name=name.rpartition("::")[2] if "::" in name else "",
             failure=Failure(type=kind, message=f"{name} {how}"),
         )

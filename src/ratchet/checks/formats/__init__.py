@@ -28,6 +28,7 @@ class Parsed(msgspec.Struct, kw_only=True):
     partial: bool = False
     notes: list[str] = []
     running: list[str] = []
+    places: dict[str, tuple[str, int]] = {}
 
 
 def load_all() -> None:

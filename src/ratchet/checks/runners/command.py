@@ -51,7 +51,7 @@ class AnyCommand(Usual):
         return False
 
     def launch(self, target: Target, session: Session) -> list[Step]:
-        return [Step(argv=target.command, env=pytest_env(session) | {"CI": "1"})]
+        return [Step(argv=target.command, env=pytest_env(session, target.command) | {"CI": "1"})]
 
     def parse(self, results: Results) -> Parsed:
         """Records, if a runner we have a reporter in wrote some; of mere text only what is sure."""

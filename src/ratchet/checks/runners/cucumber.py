@@ -75,7 +75,7 @@ class Behave(Usual):
     def _target(self, project: Project, root: str, why: str) -> Target:
         return Target(
             runner=self.name,
-            command=[python_of(project.folder / root, "behave"), "-m", "behave"],
+            command=[python_of(project.folder / root, "behave", project.folder), "-m", "behave"],
             root=root,
             language="python",
             tests=under(root, *_TESTS),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from configparser import ConfigParser, Error
+from pathlib import PurePosixPath
 
-from ratchet.checks.project import Project, root_of
+from ratchet.checks.project import Project, is_aside, root_of
 
 _UNITTEST = re.compile(
     r"(?m)^\s*import unittest\b(?!\.mock)|^\s*from unittest import (?!mock\b)|^class \w+\(.*TestCase\b.*\):"
@@ -51,12 +51,26 @@ def is_pytests(text: str) -> bool:
     )
 
 
-def as_called(project: Project) -> tuple[str, list[str]] | None:
+def as_called(project: Project) -> tuple[str, list[list[str]]] | None:
     """The file that says how unittest is called here, and with what; one that picks single modules says too little."""
     if project.has(".stestr.conf"):
-        return ".stestr.conf", _stestr(project.text(".stestr.conf"))
-    calls = ((path, words) for path in CALLERS for words in _calls(project.text(path)))
-    return next(((path, words) for path, words in calls if _is_whole(project, words)), None)
+        return ".stestr.conf", [_stestr(project.text(".stestr.conf"))]
+    told = ((path, [words for words in _calls(project.text(path)) if _is_whole(project, words)]) for path in CALLERS)
+    return next(((path, list(_apart(calls))) for path, calls in told if calls), None)
+
+
+def _apart(calls: list[list[str]]) -> Iterator[list[str]]:
+    """Those that look into other folders than the ones before: the same is often called in several ways."""
+    seen: list[str] = []
+    for words in calls:
+        start = searched(words).get("start", ".").rstrip("/")
+        if not any(_is_in(start, other) or _is_in(other, start) for other in seen):
+            seen.append(start)
+            yield words
+
+
+def _is_in(inner: str, outer: str) -> bool:
+    return outer == "." or f"{inner}/".startswith(f"{outer}/")
 
 
 def _calls(text: str) -> Iterator[list[str]]:
@@ -109,22 +123,40 @@ def top_of(words: list[str]) -> str:
     return told.get("top") or told.get("start") or "."
 
 
-def by_files(project: Project) -> tuple[str, list[str]] | None:
-    """A file with unittest's tests, and how most of those that are named alike and lie in one place are found."""
-    kinds = {"test*.py": list(_tests(project, "**/test*.py")), "*_test.py": list(_tests(project, "**/*_test.py"))}
-    pattern, paths = max(kinds.items(), key=lambda kind: len(kind[1]))
-    if not paths:
-        return None
-    places = Counter(_place(project, path) for path in paths)
-    place = next(iter(places)) if "." not in places else "."
+def by_files(project: Project, others: Iterable[str]) -> tuple[str, list[list[str]]] | None:
+    """A file with unittest's tests, and the calls that find all there are: one for each place that they lie in.
+
+    `others` are folders of which other runners take care.
+    """
+    places: dict[str, list[str]] = {}
+    for path in project.named(*_PATTERNS):
+        if is_unittests(project.text(path)) and not path.startswith(tuple(f"{folder}/" for folder in others)):
+            places.setdefault(_place(project, path), []).append(path)
+    shown = [place for place in places if is_aside(place)]
+    data = [place for place in places if _is_in_tests(project, place)]
+    left = [place for place in places if place not in {*shown, *data}] or list(places)
+    calls = [words for place in left for words in _finding(place, places[place])]
+    return (places[left[0]][0], calls) if calls else None
+
+
+_PATTERNS = ("**/test*.py", "**/*_test.py")
+_SURELY_TESTS = re.compile(r"(?:.*/)?tests?(?:_.*)?\.py")
+
+
+def _finding(place: str, paths: list[str]) -> list[list[str]]:
+    """How discovery is called, which takes one pattern at a time."""
+    ends = [path for path in paths if path.endswith("_test.py") and not _SURELY_TESTS.fullmatch(path)]
+    starts = [path for path in paths if path not in ends and (not ends or _SURELY_TESTS.fullmatch(path))]
     start = [] if place == "." else ["-s", place]
-    named = [] if pattern == "test*.py" else ["-p", pattern]
-    first = next(path for path in paths if _place(project, path) == place)
-    return first, ["discover", *start, *named] if start or named else []
+    named: list[list[str]] = [[]] if starts else []
+    named += [["-p", "*_test.py"]] if ends else []
+    return [["discover", *start, *words] if start or words else [] for words in named]
 
 
-def _tests(project: Project, pattern: str) -> Iterator[str]:
-    return (path for path in project.named(pattern) if is_unittests(project.text(path)))
+def _is_in_tests(project: Project, place: str) -> bool:
+    """Whether it lies in a package of tests and is none itself: what they try things out on."""
+    above = PurePosixPath(place).parents
+    return any(folder.name in ("test", "tests") and project.has(f"{folder}/__init__.py") for folder in above)
 
 
 def _place(project: Project, path: str) -> str:

@@ -7,14 +7,17 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+
+import msgspec
 
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
 from ratchet.checks.runners import SHIMS, Usual, channel_env, discovery, end_of, joined_path, read_records
 from ratchet.core.report import Diagnostic, TestResult
+from ratchet.core.roles import matches
 
 TESTS = ["tests/**", "test/**", "**/test_*.py", "**/*_test.py", "**/conftest.py"]
 PROTECTED = ["pytest.ini", ".pytest.ini", "tox.ini", "**/sitecustomize.py", "**/usercustomize.py", "**/*.pth"]
@@ -23,25 +26,38 @@ _PLUGIN = "-p _ratchet_pytest --continue-on-collection-errors --maxfail=0"
 _TEST_FILE = ("**/test_*.py", "**/*_test.py")
 
 
-def python_env(session: Session) -> dict[str, str]:
+def python_env(session: Session, command: list[str]) -> dict[str, str]:
     """Our reporters on the path of every Python below, whoever starts it."""
-    return channel_env(session) | {"PYTHONPATH": joined_path(str(SHIMS), session.env.get("PYTHONPATH"))}
+    path = {"PYTHONPATH": joined_path(str(SHIMS), session.env.get("PYTHONPATH"))}
+    return channel_env(session) | path | _activated(session, command)
 
 
-def pytest_env(session: Session) -> dict[str, str]:
+def _activated(session: Session, command: list[str]) -> dict[str, str]:
+    """As if the environment of that interpreter were active: tests start programs that are installed with it."""
+    place = Path(command[0]).parent
+    if not (place.parent / "pyvenv.cfg").is_file() or place.parent == Path(sys.prefix):
+        return {}
+    return {"VIRTUAL_ENV": str(place.parent), "PATH": joined_path(str(place), session.env.get("PATH"))}
+
+
+def pytest_env(session: Session, command: list[str]) -> dict[str, str]:
     """Everything goes in by the environment, so it reaches pytest through `make test`, scripts and wrappers too."""
     options = joined_options(session.env.get("PYTEST_ADDOPTS"), _PLUGIN)
     part = {"_RATCHET_PART": "1"} if session.only else {}
-    return python_env(session) | {"PYTEST_ADDOPTS": options} | part
+    return python_env(session, command) | {"PYTEST_ADDOPTS": options} | part
 
 
 def joined_options(*options: str | None) -> str:
     return " ".join(option for option in options if option)
 
 
-def python_of(folder: Path, module: str = "") -> str:
-    """The interpreter the project is installed in: its own, the active one, ours, the system's; with the module."""
-    places = [folder / ".venv", folder / "venv", folder / "env", *_active()]
+def python_of(folder: Path, module: str = "", top: Path | None = None) -> str:
+    """The interpreter the project is installed in: its own, the active one, ours, the system's; with the module.
+
+    Its own may be that of the whole repository, or of all that is below `top`.
+    """
+    places = [above / name for above in _upward(folder, top) for name in (".venv", "venv", "env")]
+    places += _active()
     found = [place / "bin" / "python" for place in places if (place / "bin" / "python").is_file()]
     if module and (having := [python for python in found if _has(python, module)]):
         return str(having[0])
@@ -49,6 +65,14 @@ def python_of(folder: Path, module: str = "") -> str:
         return str(found[0])
     ours = Path(sys.executable)
     return str(ours) if not module or _has(ours, module) else shutil.which("python3") or str(ours)
+
+
+def _upward(folder: Path, top: Path | None) -> list[Path]:
+    """The folder and those above, to the next repository's at or above the top, and no further than there."""
+    every = [folder, *folder.parents]
+    least = every.index(top) if top in every else 0
+    repository = next((at for at, above in enumerate(every) if at >= least and (above / ".git").exists()), least)
+    return every[: repository + 1]
 
 
 def _active() -> Iterator[Path]:
@@ -128,13 +152,14 @@ class Pytest(_Python):
     programs = ("pytest", "py.test")
 
     def detect(self, project: Project) -> Iterator[Target]:
-        sure = list(self._evidence(project))
+        sure = list(self.evidence(project))
+        sure = [found for found in sure if not self._is_data(project, found[0])] or sure
         by_name = self._named_files(project, [root for root, _, strength in sure if strength is Strength.CONFIG])
         for root, why, strength in [*sure, *by_name]:
-            command = [python_of(project.folder / root, "pytest"), "-m", "pytest"]
+            command = [python_of(project.folder / root, "pytest", project.folder), "-m", "pytest"]
             yield self.target(project, root, command, why, strength)
 
-    def _evidence(self, project: Project) -> Iterator[tuple[str, str, Strength]]:
+    def evidence(self, project: Project) -> Iterator[tuple[str, str, Strength]]:
         for path in project.named("**/pytest.ini", "**/.pytest.ini"):
             yield root_of(path), f"there is a {path}", Strength.CONFIG
         for path in project.named("**/pytest.toml", "**/.pytest.toml"):
@@ -157,6 +182,16 @@ class Pytest(_Python):
                 root = root_of(path).removesuffix("requirements") or "."
                 yield root.rstrip("/") or ".", f"{path} names pytest", Strength.DEPENDENCY
 
+    @staticmethod
+    def _is_data(project: Project, root: str) -> bool:
+        """Whether it lies below a project's tests and has nothing that pytest would take: they run pytest on it."""
+        above = PurePosixPath(root).parts[:-1]
+        texts = [project.text(path) for path in under(root, "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini")]
+        return bool({"test", "tests", "testing"} & {*above}) and not (
+            any("python_files" in text or "--doctest" in text for text in texts)
+            or any(matches(path, pattern) for path in project.inside(root) for pattern in under(root, *_TEST_FILE))
+        )
+
     def _named_files(self, project: Project, sure: list[str]) -> Iterator[tuple[str, str, Strength]]:
         """A test file outside of every folder that is configured."""
         paths = [path for path in project.named(*_TEST_FILE) if not path.startswith(tuple(f"{root}/" for root in sure))]
@@ -167,7 +202,9 @@ class Pytest(_Python):
             yield ".", f"{own[0]} is named like a pytest file", Strength.PATTERN
 
     def launch(self, target: Target, session: Session) -> list[Step]:
-        return [Step(argv=[*target.command, *[test.id for test in session.only]], env=pytest_env(session))]
+        return [
+            Step(argv=[*target.command, *[test.id for test in session.only]], env=pytest_env(session, target.command))
+        ]
 
     def strange(self, said: str, asked: list[TestResult]) -> list[TestResult]:
         """What pytest does not find, for which it would run nothing of the rest."""
@@ -180,7 +217,9 @@ class Pytest(_Python):
         return parsed if begun else _unbegun(results, parsed)
 
 
-_UNFOUND = re.compile(r"(?m)^ERROR: (?:file or directory )?not found: (?P<name>.+)$")
+_UNFOUND = re.compile(
+    r"(?m)^ERROR: (?:(?:file or directory )?not found|\w+ argument cannot contain :: selection parts): (?P<name>.+)$"
+)
 # What keeps pytest from beginning, before anybody could listen to it: a conftest.py, or its configuration.
 _CONFTEST = re.compile(r"(?m)^(?P<type>\w+) while loading conftest '(?P<file>.+)'\.$")
 _RAISED = re.compile(r"(?m)^E +(?P<type>[\w.]+)(?:: (?P<message>.*))?$")
@@ -210,13 +249,16 @@ class Unittest(_Python):
     name = "unittest"
 
     def detect(self, project: Project) -> Iterator[Target]:
-        before = [python_of(project.folder), "-m", "unittest"]
         if called := discovery.as_called(project):
-            path, words = called
-            yield self.target(project, ".", [*before, *words], f"{path} runs unittest's tests", Strength.SCRIPT)
-        elif found := discovery.by_files(project):
-            path, words = found
-            yield self.target(project, ".", [*before, *words], f"{path} has unittest's tests", Strength.PATTERN)
+            path, calls = called
+            yield self._calling(project, calls, f"{path} runs unittest's tests", Strength.SCRIPT)
+        elif found := discovery.by_files(project, list(_others(project))):
+            path, calls = found
+            yield self._calling(project, calls, f"{path} has unittest's tests", Strength.PATTERN)
+
+    def _calling(self, project: Project, calls: list[list[str]], why: str, strength: Strength) -> Target:
+        first, *others = [[python_of(project.folder), "-m", "unittest", *words] for words in calls]
+        return msgspec.structs.replace(self.target(project, ".", first, why, strength), also=others)
 
     def recognises(self, words: list[str]) -> bool:
         return "unittest" in words
@@ -226,22 +268,51 @@ class Unittest(_Python):
 
         The tests asked for are picked from all that are found: not every one of them can be loaded by its name.
         """
-        at = target.command.index("unittest")
-        argv = [*target.command[:at], "_ratchet_unittest", *target.command[at + 1 :]]
-        env = python_env(session)
+        env = python_env(session, target.command)
         if session.only:
             chosen = session.private / "only"
-            chosen.write_text("\n".join(test.id for test in session.only))
+            chosen.write_text("\n".join(_dotted(test.id) for test in session.only))
             env["_RATCHET_ONLY"] = str(chosen)
-        return [Step(argv=argv, env=env)]
+        return [Step(argv=_ours(words), env=env) for words in (target.command, *target.also)]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        if test.name.endswith("(doctest)"):  # only who loads all of them can pick this one
+        if test.name.endswith("(doctest)") or _TWIN.search(test.id):  # only who loads all of them can pick this one
             return ["ratchet", "test", test.id]
-        at = target.command.index("unittest") + 1
-        top = discovery.top_of(target.command[at:])
+        words = max((target.command, *target.also), key=lambda words: _nearness(words, test.file))
+        top = _top(words)
         path = [] if top == "." else ["env", f"PYTHONPATH={top}"]
-        return [*path, *target.command[:at], test.id]
+        return [*path, *words[: words.index("unittest") + 1], _dotted(test.id)]
+
+
+def _others(project: Project) -> Iterator[str]:
+    """The folders that say by themselves that it is not unittest that runs their tests."""
+    yield from (target.root for target in Django().detect(project))
+    yield from (root for root, _, strength in Pytest().evidence(project) if strength is Strength.CONFIG)
+
+
+_TWIN = re.compile(r" \(\d+\)$")  # of tests that have one name the second and further ones are numbered
+_HOOK = re.compile(r"(?:setUp|tearDown)(?:Class|Module) \((.+)\)$")
+
+
+def _dotted(name: str) -> str:
+    """What can be asked for: of what failed before or after a class or module all of that."""
+    hook = _HOOK.match(name)
+    return hook[1] if hook else _TWIN.sub("", name)
+
+
+def _ours(words: list[str]) -> list[str]:
+    at = words.index("unittest")
+    return [*words[:at], "_ratchet_unittest", *words[at + 1 :]]
+
+
+def _top(words: list[str]) -> str:
+    return discovery.top_of(words[words.index("unittest") + 1 :])
+
+
+def _nearness(words: list[str], file: str) -> int:
+    """How much of the file's path is that of the folder the call looks into."""
+    top = _top(words).rstrip("/")
+    return len(top) if file.startswith(f"{top}/") else 0 if top == "." else -1
 
 
 # What a reusable app says in place of a manage.py, with the settings that are its tests' own.
@@ -295,7 +366,7 @@ class Django(_Python):
         for path in project.named("**/manage.py"):
             if "django" in project.text(path).lower():
                 root = root_of(path)
-                command = [python_of(project.folder / root, "django"), "manage.py", "test"]
+                command = [python_of(project.folder / root, "django", project.folder), "manage.py", "test"]
                 yield self.target(project, root, command, f"{path} is Django's", Strength.SCRIPT)
         for path in project.named("runtests.py", "run_tests.py"):
             # A reusable app has no manage.py, but a script that hands its arguments to Django's.
@@ -316,10 +387,16 @@ class Django(_Python):
         # Its parallel runner has a result class of its own, which would leave ours without results.
         options = ["--testrunner", "_ratchet_unittest.DjangoRunner", "--parallel", "1", "--noinput"]
         command = _without_labels(target.command) if session.only else target.command
-        return [Step(argv=[*command, *options, *[test.id for test in session.only]], env=python_env(session))]
+        labels = [_label(test.id) for test in session.only]
+        return [Step(argv=[*command, *options, *dict.fromkeys(labels)], env=python_env(session, target.command))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return [*_without_labels(target.command), test.id]
+        return [*_without_labels(target.command), _label(test.id)]
+
+
+def _label(name: str) -> str:
+    """As Django takes it: files it does not take, but modules."""
+    return name.removesuffix(".py").replace("/", ".") if name.endswith(".py") else _dotted(name)
 
 
 class _Wrapped(_Python):
@@ -343,7 +420,7 @@ class Tox(_Wrapped):
     file = "tox.ini"
 
     def launch(self, target: Target, session: Session) -> list[Step]:
-        env = pytest_env(session)
+        env = pytest_env(session, target.command)
         # tox hides the environment from what it runs: each name has to be let through.
         through = [
             "-x",
@@ -359,4 +436,4 @@ class Nox(_Wrapped):
 
     def launch(self, target: Target, session: Session) -> list[Step]:
         chosen = ["--", *[test.id for test in session.only]] if session.only else []
-        return [Step(argv=[*target.command, *chosen], env=pytest_env(session))]
+        return [Step(argv=[*target.command, *chosen], env=pytest_env(session, target.command))]

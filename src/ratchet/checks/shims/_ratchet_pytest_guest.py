@@ -3,8 +3,11 @@
 It is loaded from outside with `-p`, imports only what pytest has loaded anyway, and must never break the host.
 """
 
+import faulthandler
 import json
 import os
+import signal
+import sys
 import time
 
 import pytest
@@ -54,10 +57,21 @@ def pytest_configure(config):
         _nonce = os.environ.pop("_RATCHET_NONCE", "")
         _leave_children_alone()
         _out = open(path, "a", encoding="utf-8", errors="backslashreplace")
+        _tell_where_it_ends()
         _say({"kind": "start", "nonce": _nonce, "version": pytest.__version__, "root": _root})
         config.pluginmanager.register(_Guest(), "_ratchet_guest")
         if os.environ.pop("_RATCHET_PART", ""):
             _ask_no_coverage(config)
+
+
+def _tell_where_it_ends():
+    """Who is told to end because it takes too long leaves its stack behind. What a test forks does not."""
+    try:
+        # What is printed during a test is captured; now it is not.
+        faulthandler.register(signal.SIGTERM, file=os.dup(sys.stderr.fileno()), all_threads=False, chain=True)
+        os.register_at_fork(after_in_child=lambda: faulthandler.unregister(signal.SIGTERM))
+    except Exception:  # no stderr that has a number, or no such signals
+        pass
 
 
 def _ask_no_coverage(config):
@@ -273,10 +287,11 @@ class _Guest:
     def pytest_deselected(self, items):
         _say({"kind": "deselected", "count": len(items)})
 
-    def pytest_runtest_logstart(self, nodeid):
+    def pytest_runtest_logstart(self, nodeid, location):
         global _comparison
         _comparison = None
-        _write(f'{{"kind": "test_start", "id": {_text(nodeid)}}}')
+        file, line = _text(str(location[0])), 0 if location[1] is None else location[1] + 1
+        _write(f'{{"kind": "test_start", "id": {_text(nodeid)}, "file": {file}, "line": {line}}}')
 
     def pytest_runtest_logreport(self, report):
         extra, context = getattr(report, "_ratchet", None) or {}, getattr(report, "context", None)
