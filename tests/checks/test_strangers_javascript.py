@@ -10,7 +10,7 @@ import pytest
 
 from ratchet.checks.detect import detect
 from ratchet.checks.runners import unskipped
-from ratchet.checks.runners.javascript import unloaded
+from ratchet.checks.runners.javascript.printed import unloaded
 from ratchet.checks.scripts import commands, options_only, plain, start_of
 from ratchet.core.report import ReportStatus, TestResult, TestStatus
 from ratchet.surfaces.results import again

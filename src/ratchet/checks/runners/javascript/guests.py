@@ -1,0 +1,156 @@
+"""Runners with a reporter of ours inside: jest, vitest, mocha, jasmine and playwright."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from ratchet.checks import Results, Session, Step, Strength, Target
+from ratchet.checks.formats import Parsed
+from ratchet.checks.project import Project
+from ratchet.checks.runners import SHIMS, read_records
+from ratchet.checks.runners.javascript import TESTS, Script, preloaded, unattended
+from ratchet.checks.runners.javascript.choice import (
+    all_named,
+    by_name,
+    chosen_by,
+    escaped,
+    files_of,
+    names_of,
+    pattern_of,
+)
+from ratchet.checks.runners.javascript.printed import FOUND_NONE, text_of, unloaded
+from ratchet.core.report import TestResult
+
+
+class Vitest(Script):
+    name = package = "vitest"
+    covers_below = True
+    configs = tuple(
+        f"{stem}.{end}" for stem in ("vitest.config", "vitest.workspace") for end in ("js", "mjs", "ts", "mts", "cjs")
+    )
+    arguments = ("run",)
+    valued = frozenset(
+        ("-c", "--config", "-r", "--root", "--dir", "--environment", "--pool", "--mode", "--project", "--workspace",
+         "--testTimeout", "--reporter", "--outputFile", "--shard", "--maxWorkers", "--retry", "--tsconfig")
+    )  # fmt: skip
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        program, given = self.parts(target, session)
+        given = ["run", *(word for word in given if word not in ("run", "--run", "watch", "dev"))]
+        options = [f"--reporter={SHIMS / '_ratchet_vitest.mjs'}", "--reporter=default", "--includeTaskLocation"]
+        argv = [*program, *given, *options, *chosen_by(session.only, "-t")]
+        return [Step(argv=argv, env=unattended(session) | preloaded(session, "_ratchet_vitest_inside.cjs"))]
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        return self.alone(target, "run", test.file or test.id, *by_name("-t", test))
+
+
+class Jest(Script):
+    name = package = "jest"
+    covers_below = True
+    configs = tuple(f"jest.config.{end}" for end in ("js", "mjs", "ts", "cjs", "json"))
+    valued = frozenset(
+        ("-c", "--config", "--env", "--testEnvironment", "-w", "--maxWorkers", "--rootDir", "--testTimeout", "--shard",
+         "--selectProjects", "--ignoreProjects", "--projects", "--reporters", "--outputFile", "--coverageReporters")
+    )  # fmt: skip
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        program, given = self.parts(target, session)
+        options = [f"--reporters={SHIMS / '_ratchet_jest.cjs'}", "--reporters=default", "--testLocationInResults"]
+        named = ["-t", pattern_of(session.only)] if session.only and all_named(session.only) else []
+        files = ["--coverage=false", "--runTestsByPath", *files_of(session.only)] if session.only else []
+        return [Step(argv=[*program, *given, *options, *named, *files], env=unattended(session))]
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        return self.alone(target, test.file, *by_name("-t", test))
+
+
+class Mocha(Script):
+    name = package = "mocha"
+    programs = ("mocha", "_mocha")
+    configs = tuple(f".mocharc.{end}" for end in ("js", "cjs", "mjs", "json", "jsonc", "yml", "yaml"))
+    valued = frozenset(
+        ("-r", "--require", "-R", "--reporter", "-O", "--reporter-option", "--reporter-options", "-t", "--timeout",
+         "-u", "--ui", "--extension", "--config", "--package", "-s", "--slow", "-j", "--jobs", "--retries", "--ignore",
+         "--exclude", "--import", "--loader", "--experimental-loader", "-n", "--node-option", "--file")
+    )  # fmt: skip
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        program, given = self.parts(target, session)
+        named = ["-g", pattern_of(session.only)] if session.only and all_named(session.only) else []
+        reporter = ["--reporter", str(SHIMS / "_ratchet_mocha.cjs")]
+        argv = [*program, *_without_reporter(given), *reporter, *named, *files_of(session.only)]
+        return [Step(argv=argv, env=unattended(session))]
+
+    def parse(self, results: Results) -> Parsed:
+        """A file that does not load ends mocha before it has a reporter: the error is in what it printed."""
+        parsed = read_records(results)
+        if parsed.tests or parsed.running or parsed.ended or results.stopped:
+            return parsed
+        text = text_of(results)
+        if FOUND_NONE.search(text):
+            return Parsed(ended=True)
+        error = unloaded(text)
+        return Parsed(collection_errors=[error], ended=True) if error else parsed
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        return self.alone(target, test.file, *by_name("-g", test))
+
+
+def _without_reporter(words: list[str]) -> list[str]:
+    """mocha has one reporter, and it is ours."""
+    options = ("-R", "--reporter")
+    before = ["", *words]
+    kept = zip(words, before, strict=False)
+    return [word for word, last in kept if last not in options and not word.startswith(("-R", "--reporter"))]
+
+
+class Jasmine(Script):
+    name = package = "jasmine"
+    configs = tuple(f"spec/support/jasmine.{end}" for end in ("json", "js", "mjs", "cjs"))
+    tests = (*TESTS, "spec/**")
+    valued = frozenset(("--config", "--helper", "--require", "--reporter", "--parallel"))
+
+    def detect(self, project: Project) -> Iterator[Target]:
+        for target in super().detect(project):
+            root = target.root.removesuffix("spec/support").rstrip("/") or "."
+            yield target if root == target.root else self.target(project, root, target.why, target.strength)
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        program, given = self.parts(target, session)
+        given = [word for word in given if not word.startswith(("--reporter", "--parallel"))]
+        names = [" ".join(names_of(test)) for test in session.only]
+        named = [f"--filter=^(?:{'|'.join(map(re.escape, names))})$"] if names and all_named(session.only) else []
+        reporter = f"--reporter={SHIMS / '_ratchet_jasmine.cjs'}"
+        return [Step(argv=[*program, *given, reporter, *named, *files_of(session.only)], env=unattended(session))]
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        name = escaped(" ".join(names_of(test)))
+        return self.alone(target, f"--filter={name}", *([test.file] if test.file else []))
+
+
+class Playwright(Script):
+    name = "playwright"
+    family = "playwright"
+    package = "@playwright/test"
+    configs = tuple(f"playwright.config.{end}" for end in ("js", "mjs", "ts", "mts", "cjs"))
+    arguments = ("test",)
+
+    def detect(self, project: Project) -> Iterator[Target]:
+        """What the test script starts is surer than a configuration: that may be of tests that run beside it."""
+        for target in super().detect(project):
+            aside = target.strength is Strength.CONFIG
+            yield msgspec.structs.replace(target, strength=Strength.DEPENDENCY) if aside else target
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        program, given = self.parts(target, session)
+        given = ["test", *(word for word in given if word != "test" and not word.startswith("--reporter"))]
+        places = [f"{test.file}:{test.line}" if test.line else test.file for test in session.only]
+        reporters = f"--reporter={SHIMS / '_ratchet_playwright.cjs'},line"
+        return [Step(argv=[*program, *given, reporters, *places], env=unattended(session))]
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        return self.alone(target, "test", f"{test.file}:{test.line}")
