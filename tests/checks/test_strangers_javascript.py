@@ -72,10 +72,40 @@ def test_all_that_a_script_starts_of_a_runner_is_run(script: str, command: list[
     assert detect(tmp_path)[0].command == command
 
 
-def test_what_a_script_starts_with_other_options_is_said_to_be_left_out(tmp_path: Path) -> None:
-    lay(tmp_path, {"package.json": package(scripts={"test": "mocha -r a b && mocha -r c d && mocha -r a e"})})
+def test_what_a_script_starts_with_other_options_is_another_command_of_the_same_target(tmp_path: Path) -> None:
+    script = "mocha -r a b && mocha -r c d && mocha -r a e && mocha -r c"
+    lay(tmp_path, {"package.json": package(scripts={"test": script})})
     (target,) = detect(tmp_path)
-    assert target.why.endswith("; `mocha -r c d` in its script is left out; set test.command to run it too")
+    assert [target.command, *target.also] == [["mocha", "-r", "c"], ["mocha", "-r", "a", "b", "e"]]
+
+
+_MODE = """
+const { test } = require('node:test');
+const assert = require('node:assert');
+test('one', () => {});
+test('two', () => assert.equal(process.env.MODE, 'b'));
+"""
+
+
+def test_a_script_that_starts_its_runner_twice_has_passed_when_both_have(tmp_path: Path) -> None:
+    needs("node")
+    script = "MODE=a node --test a.test.js && MODE=b node --test a.test.js b.test.js"
+    files = dict.fromkeys(("a.test.js", "b.test.js"), _MODE)
+    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": script}), **files})
+    report = run(folder)
+    assert statuses(report) == {
+        "a.test.js::one": "passed", "a.test.js::two": "failed", "a.test.js::one (2)": "passed",
+        "a.test.js::two (2)": "passed", "b.test.js::one": "passed", "b.test.js::two": "passed",
+    }  # fmt: skip
+    assert (report.status, report.totals.failed, report.exit_code) == (ReportStatus.FAILED, 1, 1)
+    alone = run(folder, only=chosen(report, "b.test.js::two"))
+    assert statuses(alone) == {"b.test.js::two": "passed"}
+    second = run(folder, only=chosen(report, "a.test.js::two (2)"))
+    assert statuses(second) == {"a.test.js::two (2)": "passed"}
+    tests = {test.id: test for test in report.tests}
+    assert again(tests["b.test.js::two"], detect(folder)).startswith("env MODE=b node --test ")
+    assert again(tests["a.test.js::one"], detect(folder)).startswith("env MODE=a node --test ")
+    assert again(tests["a.test.js::one (2)"], detect(folder)).startswith("env MODE=b node --test ")
 
 
 BUILT = {"test/a.js": "import a from '../dist/a.js';\n"}

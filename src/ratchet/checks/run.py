@@ -14,13 +14,14 @@ import msgspec
 
 from ratchet.checks import Results, Runner, Session, Step, Target
 from ratchet.checks.bodies import with_bodies
+from ratchet.checks.commands import marked, shared
 from ratchet.checks.formats import Parsed
 from ratchet.checks.inventory import complete
 from ratchet.checks.paths import relative
 from ratchet.checks.project import Project
 from ratchet.checks.registry import runner
 from ratchet.checks.runners import compiler, upward
-from ratchet.core.report import INTERRUPT, Report, ReportStatus, TestResult, conclude, merge, names_running
+from ratchet.core.report import INTERRUPT, Report, ReportStatus, TestResult, conclude, merge, names_running, together
 from ratchet.process import Finished, ProgramMissing
 
 T = TypeVar("T")
@@ -110,10 +111,21 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
         wanted = [target for target in self.targets if not self.only or target.name in self.only]
         reports: list[Report] = []
         for target in wanted:
-            reports.append(await self._run(target, folder, log))
+            reports.append(await self._target(target, folder, log))
             if reports[-1].status is ReportStatus.INTERRUPTED:
                 break
         return reports
+
+    async def _target(self, target: Target, folder: Path, log: Path) -> Report:
+        """All that is to run of a target, as one report."""
+        reports: list[Report] = []
+        for command, tests in shared(target, self.only.get(target.name, [])):
+            report = await self._only(target, tests)._run(command, folder, log)
+            reports.append(marked(report, target, tests))
+            # What was not built for the first command is not there for the others.
+            if reports[-1].status is ReportStatus.INTERRUPTED or (target.builds and not reports[-1].tests):
+                break
+        return together(reports)
 
     async def _run(self, target: Target, folder: Path, log: Path) -> Report:
         how = runner(target.runner)

@@ -8,6 +8,8 @@ from fnmatch import fnmatch
 from pathlib import PurePosixPath
 from typing import Any
 
+from ratchet.core.roles import matches as fits
+
 _TOKEN = re.compile(r"""(?P<end>&&|\|\||[;|&\n])|(?P<word>(?:\d?>&\d|'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\&|;])+)""")
 _PIECE = re.compile(r"""'(?P<hard>[^']*)'|"(?P<soft>(?:\\.|[^"\\])*)"|\\(?P<one>.)|(?P<bare>[^'"\\]+)""")
 _SETTING = re.compile(r"[A-Za-z_]\w*=.*")
@@ -96,6 +98,11 @@ def options_only(arguments: list[str], valued: Collection[str]) -> list[str]:
     """Arguments without the files among them: what follows an option in `valued` is its value."""
     after = ["", *arguments]
     return [word for word, before in zip(arguments, after, strict=False) if word.startswith("-") or before in valued]
+
+
+def names(word: str, path: str) -> bool:
+    """Whether a word of a command means this file: by its name, by a pattern, or by a folder around it."""
+    return fits(path, word) or path.startswith(f"{word.rstrip('/')}/")
 
 
 def _expanded(

@@ -13,7 +13,7 @@ from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
 from ratchet.checks.runners import SHIMS, Usual, channel_env, read_records, unskipped, upward
 from ratchet.checks.runners.javascript.choice import files_of
-from ratchet.checks.scripts import Matches, commands, options_only, plain, start_of
+from ratchet.checks.scripts import Matches, commands, names, options_only, plain, start_of
 
 TESTS = (
     "test/**", "tests/**", "**/__tests__/**", "**/*.test.*", "**/*.spec.*", "**/*-test.*", "**/*_test.*", "**/test.*js",
@@ -68,10 +68,11 @@ class Script(Usual):
         return start_of(words, self.programs or (self.name,))
 
     def target(self, project: Project, root: str, why: str, strength: Strength) -> Target:
-        command, tests = self.command(project, root), under(root, *self.tests)
+        (command, *others), tests = self.commands(project, root), under(root, *self.tests)
         return Target(
             runner=self.name,
             command=command,
+            also=others,
             root=root,
             language="javascript",
             tests=tests,
@@ -79,14 +80,14 @@ class Script(Usual):
             protected=under(root, *self.configs),
             setup=_setup(project, root),
             builds=builds(project, root, command, tests, self.recognises),
-            why="; ".join([why, *self._left_out(project, root)]),
+            why=why,
             strength=strength,
         )
 
-    def command(self, project: Project, root: str) -> list[str]:
+    def commands(self, project: Project, root: str) -> list[list[str]]:
         """What the script gives the runner: its options and files are often nowhere else."""
         found = self._started(project, root)
-        return self._together(found) if found else [self.name, *self.arguments]
+        return self._together(found) if found else [[self.name, *self.arguments]]
 
     def _started(self, project: Project, root: str) -> list[list[str]]:
         folder = project.folder / root
@@ -95,21 +96,27 @@ class Script(Usual):
         )
         return [plain(script, self.start(script) or 0) for script in scripts]
 
-    def _left_out(self, project: Project, root: str) -> list[str]:
-        """What the script starts with other options, which one command cannot do, too."""
-        split = [self._split(words) for words in self._started(project, root)]
-        if not all(files for _, files in split):
-            return []
-        others = [[*options, *files] for options, files in split if options != split[0][0]]
-        return [f"`{' '.join(words)}` in its script is left out; set test.command to run it too" for words in others]
+    def _together(self, found: list[list[str]]) -> list[list[str]]:
+        """One command for all that a script starts with the same options, one after the other: that without files, for
+        it runs them all, or the first with the files of the others. Those without files come first."""
+        alike: dict[tuple[str, ...], list[list[str]]] = {}
+        for words in found:
+            alike.setdefault(tuple(self._split(words)[0]), []).append(words)
+        joined = [self._joined(each) for each in alike.values()]
+        return sorted(joined, key=lambda words: bool(self._split(words)[1]))
 
-    def _together(self, found: list[list[str]]) -> list[str]:
-        """One command for all that a script starts one after the other: the one without files, for it runs them all, or
-        the first with the files of those that differ from it in nothing else."""
-        split = [self._split(words) for words in found]
-        whole = [words for words, (_, files) in zip(found, split, strict=True) if not files]
-        alike = [files for options, files in split if options == split[0][0]]
-        return whole[0] if whole else list(dict.fromkeys([*found[0], *(file for files in alike[1:] for file in files)]))
+    def _joined(self, found: list[list[str]]) -> list[str]:
+        files = [self._split(words)[1] for words in found]
+        whole = [words for words, given in zip(found, files, strict=True) if not given]
+        return whole[0] if whole else list(dict.fromkeys([*found[0], *(file for given in files[1:] for file in given)]))
+
+    def takes(self, command: list[str], file: str) -> bool:
+        """Whether a command runs this file: one that names none may run any."""
+        given = self._split(command)[1]
+        return not given or any(self.means(word.removeprefix("./"), file) for word in given)
+
+    def means(self, word: str, file: str) -> bool:
+        return names(word, file)
 
     def _split(self, words: list[str]) -> tuple[list[str], list[str]]:
         """The program with its options, and the files it is given."""

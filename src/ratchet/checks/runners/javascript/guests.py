@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 import msgspec
 
@@ -24,6 +25,9 @@ from ratchet.checks.runners.javascript.choice import (
 from ratchet.checks.runners.javascript.printed import FOUND_NONE, text_of, unloaded
 from ratchet.core.report import TestResult
 
+# Of what was asked for another command, or another project of the same, may have all.
+_QUIETLY = ["--passWithNoTests"]
+
 
 class Vitest(Script):
     name = package = "vitest"
@@ -37,11 +41,14 @@ class Vitest(Script):
          "--testTimeout", "--reporter", "--outputFile", "--shard", "--maxWorkers", "--retry", "--tsconfig")
     )  # fmt: skip
 
+    def means(self, word: str, file: str) -> bool:
+        return word in file
+
     def launch(self, target: Target, session: Session) -> list[Step]:
         program, given = self.parts(target, session)
         given = ["run", *(word for word in given if word not in ("run", "--run", "watch", "dev"))]
         options = [f"--reporter={SHIMS / '_ratchet_vitest.mjs'}", "--reporter=default", "--includeTaskLocation"]
-        argv = [*program, *given, *options, *chosen_by(session.only, "-t")]
+        argv = [*program, *given, *options, *(_QUIETLY if session.only else []), *chosen_by(session.only, "-t")]
         return [Step(argv=argv, env=unattended(session) | preloaded(session, "_ratchet_vitest_inside.cjs"))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
@@ -57,11 +64,16 @@ class Jest(Script):
          "--selectProjects", "--ignoreProjects", "--projects", "--reporters", "--outputFile", "--coverageReporters")
     )  # fmt: skip
 
+    def means(self, word: str, file: str) -> bool:
+        with suppress(re.error):
+            return bool(re.search(word, file))
+        return word in file
+
     def launch(self, target: Target, session: Session) -> list[Step]:
         program, given = self.parts(target, session)
         options = [f"--reporters={SHIMS / '_ratchet_jest.cjs'}", "--reporters=default", "--testLocationInResults"]
         named = ["-t", pattern_of(session.only)] if session.only and all_named(session.only) else []
-        files = ["--coverage=false", "--runTestsByPath", *files_of(session.only)] if session.only else []
+        files = ["--coverage=false", *_QUIETLY, "--runTestsByPath", *files_of(session.only)] if session.only else []
         return [Step(argv=[*program, *given, *options, *named, *files], env=unattended(session))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:

@@ -34,9 +34,9 @@ class Node(Script):
     def start(self, words: list[str]) -> int | None:
         return super().start(words) if "--test" in words else None
 
-    def command(self, project: Project, root: str) -> list[str]:
-        words = super().command(project, root)
-        return words if "--test" in words else self._program(project, root) or ["node", "--test"]
+    def commands(self, project: Project, root: str) -> list[list[str]]:
+        found = super().commands(project, root)
+        return found if "--test" in found[0] else [self._program(project, root) or ["node", "--test"]]
 
     def _program(self, project: Project, root: str) -> list[str]:
         """A script may start the one file that has all the tests, without a word that they are tests."""
