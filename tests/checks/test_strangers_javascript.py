@@ -14,7 +14,7 @@ from ratchet.checks.runners.javascript.printed import unloaded
 from ratchet.checks.scripts import commands, options_only, plain, start_of
 from ratchet.core.report import ReportStatus, TestResult, TestStatus
 from ratchet.surfaces.results import again
-from tests.checks.support import NPM, chosen, needs, run, statuses
+from tests.checks.support import NPM, chosen, needs, red, run, statuses
 from tests.checks.test_detect import lay, package
 
 
@@ -336,6 +336,86 @@ def test_what_one_of_nodes_tests_left_behind_is_told_with_its_error(tmp_path: Pa
     (error,) = report.collection_errors
     assert (report.status, error.file, error.line, error.type) == (ReportStatus.FAILED, "a.test.js", 2, "TypeError")
     assert 'late (Test "a" at' in error.message
+
+
+# As vitest was before its third version: it tells plain tasks, and refuses options that came later.
+_OLD_VITEST = """#!/usr/bin/env node
+if (process.argv.includes('--includeTaskLocation')) throw new Error('Unknown option');
+const path = process.argv.find((word) => word.startsWith('--reporter=/')).slice('--reporter='.length);
+const at = (name) => require('node:path').resolve(name);
+const file = (name, result) => ({ type: 'suite', filepath: at(name), name, result, tasks: [] });
+const add = (suite, task) => suite.tasks.push({ suite, mode: 'run', ...task });
+const good = file('a.test.js', { state: 'pass' });
+const bad = file('b.test.js', { state: 'fail', errors: [new TypeError('no')] });
+const dead = file('c.test.js');
+const root = { type: 'suite', name: '', tasks: [] };
+const inner = { type: 'suite', name: 's', tasks: [], suite: root };
+good.tasks.push(root);
+root.tasks.push(inner);
+add(root, { type: 'test', name: 'one', result: { state: 'pass', retryCount: 1 }, location: { line: 7 } });
+add(root, { type: 'test', name: 'later', mode: 'todo' });
+const thrown = { name: 'AssertionError', message: 'm', expected: 'undefined', actual: 'undefined' };
+add(inner, { type: 'test', name: 'two', result: { state: 'fail', errors: [thrown] } });
+add(dead, { type: 'test', name: 'before', result: { state: 'pass' } });
+add(dead, { type: 'test', name: 'never' });
+const vitest = { version: '2.1.9', config: {}, state: { idMap: new Map([['1', good]]) } };
+import(path).then(({ default: Reporter }) => {
+  const reporter = new Reporter();
+  reporter.onInit(vitest);
+  reporter.onCollected([good, bad, ...(process.env.DIES ? [dead] : [])]);
+  reporter.onTaskUpdate([['1', good.result]]);
+  reporter.onFinished([good, bad, ...(process.env.DIES ? [dead] : [])], []);
+  process.exitCode = vitest.config.includeTaskLocation ? 1 : 3;
+});
+"""
+# The third says only at the end that a file has ended which could not be loaded; and that may never come.
+_CUT_VITEST = """#!/usr/bin/env node
+const path = process.argv.find((word) => word.startsWith('--reporter=/')).slice('--reporter='.length);
+const file = {
+  moduleId: require('node:path').resolve('b.test.js'), state: () => 'failed', errors: () => [new TypeError('no')],
+  children: { allSuites: () => [] },
+};
+import(path).then(({ default: Reporter }) => {
+  const reporter = new Reporter();
+  reporter.onInit({ version: '3.2.4', config: {} });
+  reporter.onTestModuleQueued(file);
+  reporter.onTestModuleCollected(file);
+  process.exit(1);
+});
+"""
+
+
+def with_vitest(folder: Path, program: str) -> Path:
+    lay(folder, {"package.json": package(scripts={"test": "vitest run"}), "node_modules/.bin/vitest": program})
+    (folder / "node_modules/.bin/vitest").chmod(0o755)
+    return folder
+
+
+def test_vitest_before_its_third_version_tells_all_the_same(tmp_path: Path) -> None:
+    needs("node")
+    report = run(with_vitest(tmp_path / "it", _OLD_VITEST))
+    assert statuses(report) == {"a.test.js::one": "passed", "a.test.js::later": "todo", "a.test.js::s > two": "failed"}
+    assert (report.status, report.exit_code) == (ReportStatus.FAILED, 1)
+    assert [(error.file, error.type, error.message) for error in report.collection_errors] == [
+        ("b.test.js", "TypeError", "no")
+    ]
+    tests = {test.name: test for test in report.tests}
+    assert (tests["one"].line, tests["one"].attempts, red(report)["a.test.js::s > two"][2:]) == (7, 2, (None, None))
+
+
+def test_of_a_file_whose_worker_died_nothing_is_said_that_is_not_known(tmp_path: Path) -> None:
+    needs("node")
+    report = run(with_vitest(tmp_path / "it", _OLD_VITEST), DIES="1")
+    assert report.status is ReportStatus.CRASHED
+    assert statuses(report).get("c.test.js::before") == "passed"
+    assert "c.test.js::never" not in statuses(report)
+
+
+def test_a_file_that_vitest_could_not_load_is_told_though_the_run_never_ended(tmp_path: Path) -> None:
+    needs("node")
+    report = run(with_vitest(tmp_path / "it", _CUT_VITEST))
+    assert [(error.file, error.message) for error in report.collection_errors] == [("b.test.js", "no")]
+    assert report.status is ReportStatus.CRASHED
 
 
 def test_of_what_was_skipped_for_the_sake_of_others_only_what_was_asked_for_is_told() -> None:

@@ -47,7 +47,7 @@ class Vitest(Script):
     def launch(self, target: Target, session: Session) -> list[Step]:
         program, given = self.parts(target, session)
         given = ["run", *(word for word in given if word not in ("run", "--run", "watch", "dev"))]
-        options = [f"--reporter={SHIMS / '_ratchet_vitest.mjs'}", "--reporter=default", "--includeTaskLocation"]
+        options = [f"--reporter={SHIMS / '_ratchet_vitest.mjs'}", "--reporter=default"]
         argv = [*program, *given, *options, *(_QUIETLY if session.only else []), *chosen_by(session.only, "-t")]
         return [Step(argv=argv, env=unattended(session) | preloaded(session, "_ratchet_vitest_inside.cjs"))]
 
