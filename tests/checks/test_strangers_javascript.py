@@ -239,15 +239,47 @@ def test_a_runner_that_is_not_installed_is_not_a_crash(tmp_path: Path) -> None:
 
 def test_a_module_that_mocha_does_not_find_is_a_file_that_does_not_load() -> None:
     said = "ERROR: Error [ERR_MODULE_NOT_FOUND]: Cannot find module '/w/index.js' imported from /w/test/a.js\n"
-    error = unloaded(f"\n{said}    at x (node:a:1:2)\n")
+    error = unloaded(f"\n{said}    at x (node:a:1:2)\n", "mocha")
     assert error
     assert (error.file, error.type, error.code) == ("/w/test/a.js", "Error", "ERR_MODULE_NOT_FOUND")
 
 
 def test_of_a_file_that_mocha_cannot_load_the_kind_of_error_is_said_once() -> None:
-    error = unloaded("\nError: Cannot find module './b'\nRequire stack:\n- /w/a.js\n    at f (/w/a.js:3:1)\n")
+    error = unloaded("\nError: Cannot find module './b'\nRequire stack:\n- /w/a.js\n    at f (/w/a.js:3:1)\n", "mocha")
     assert error
     assert (error.type, error.message) == ("Error", "Cannot find module './b'")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("Error: While loading /w/b.js: SyntaxError: Unexpected token ';'\n    at f (/w/node_modules/b/a.js:1:2)\n",
+         ("/w/b.js", 0, "SyntaxError", "Unexpected token ';'")),
+        ("\n Exception during run: SyntaxError[ @/w/b.js ]: Unexpected token ';'\n    at f (node:internal/a:1:2)\n",
+         ("/w/b.js", 0, "SyntaxError", "Unexpected token ';'")),
+        ("\n Exception during run: TypeError: top\n    at file:///w/b.js:2:8\n", ("/w/b.js", 2, "TypeError", "top")),
+        ("\n Exception during run: SyntaxError: The module './a' has no 'b'\n    at f (node:internal/a:1:2)\n",
+         ("", 0, "SyntaxError", "The module './a' has no 'b'")),
+    ],
+)  # fmt: skip
+def test_how_runners_that_load_all_files_first_say_that_one_does_not(
+    said: str, told: tuple[str, int, str, str]
+) -> None:
+    error = unloaded(said, "mocha")
+    assert error
+    assert (error.file, error.line, error.type, error.message) == told
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize("runner", ["mocha", "jasmine"])
+def test_a_module_that_is_not_there_is_an_error_of_the_file_that_imports_it(runner: str, tmp_path: Path) -> None:
+    needs(runner)
+    files = {"spec/a.mjs": "it('a', () => {});", "spec/b.mjs": "import './gone.mjs';\nit('b', () => {});"}
+    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": f"{runner} spec/*.mjs"}), **files})
+    installed(folder)
+    report = run(folder)
+    (error,) = report.collection_errors
+    assert (report.status, error.file, error.tool) == (ReportStatus.FAILED, "spec/b.mjs", runner)
 
 
 ODD = """'a (b) [c] "q" $1 + 2?'"""

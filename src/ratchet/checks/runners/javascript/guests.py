@@ -80,7 +80,21 @@ class Jest(Script):
         return self.alone(target, test.file, *by_name("-t", test))
 
 
-class Mocha(Script):
+class _LoadsAll(Script):
+    """A runner that loads every file before it has a reporter: the error of one that does not load is in the text."""
+
+    def parse(self, results: Results) -> Parsed:
+        parsed = read_records(results)
+        if parsed.tests or parsed.running or parsed.ended or results.stopped:
+            return parsed
+        text = text_of(results)
+        if FOUND_NONE.search(text):
+            return Parsed(ended=True)
+        error = unloaded(text, self.name)
+        return Parsed(collection_errors=[error], ended=True) if error else parsed
+
+
+class Mocha(_LoadsAll):
     name = package = "mocha"
     programs = ("mocha", "_mocha")
     configs = tuple(f".mocharc.{end}" for end in ("js", "cjs", "mjs", "json", "jsonc", "yml", "yaml"))
@@ -97,17 +111,6 @@ class Mocha(Script):
         argv = [*program, *_without_reporter(given), *reporter, *named, *files_of(session.only)]
         return [Step(argv=argv, env=unattended(session))]
 
-    def parse(self, results: Results) -> Parsed:
-        """A file that does not load ends mocha before it has a reporter: the error is in what it printed."""
-        parsed = read_records(results)
-        if parsed.tests or parsed.running or parsed.ended or results.stopped:
-            return parsed
-        text = text_of(results)
-        if FOUND_NONE.search(text):
-            return Parsed(ended=True)
-        error = unloaded(text)
-        return Parsed(collection_errors=[error], ended=True) if error else parsed
-
     def again(self, target: Target, test: TestResult) -> list[str]:
         return self.alone(target, test.file, *by_name("-g", test))
 
@@ -120,7 +123,7 @@ def _without_reporter(words: list[str]) -> list[str]:
     return [word for word, last in kept if last not in options and not word.startswith(("-R", "--reporter"))]
 
 
-class Jasmine(Script):
+class Jasmine(_LoadsAll):
     name = package = "jasmine"
     configs = tuple(f"spec/support/jasmine.{end}" for end in ("json", "js", "mjs", "cjs"))
     tests = (*TESTS, "spec/**")

@@ -24,17 +24,34 @@ _NOT_THERE = re.compile(
 )
 
 
-def unloaded(text: str) -> Diagnostic | None:
+# Jasmine and mocha say which file it was, where node does not.
+_LOADING = re.compile(
+    r"^(?:Error: While loading (?P<file>\S+): (?P<type>\w*Error)|(?P<kind>\w*Error)\[ @(?P<at>\S+) \]): (?P<said>.*)"
+)
+_BEFORE = re.compile(r"(?m)^\s*Exception during run: ")
+
+
+def unloaded(text: str, tool: str) -> Diagnostic | None:
     from ratchet.checks.formats import recover  # noqa: PLC0415 — many patterns, seldom needed
 
-    found, absent = recover.failure(text), _NOT_THERE.search(text)
+    text = _BEFORE.sub("", text)
+    found, absent, loading = recover.failure(text), _NOT_THERE.search(text), _LOADING.match(first(text))
     if absent and not found.file:
         kind, code, said, file = absent.group("type", "code", "said", "file")
-        return Diagnostic(file=file, type=kind, code=code, message=said, tool="mocha")
-    if found.type or found.file:
-        said = re.sub(rf"^{re.escape(found.type)}(?: \[\w+\])?: ", "", first(text)) if found.type else first(text)
-        return Diagnostic(file=found.file, line=found.line, type=found.type, message=said, tool="mocha")
+        return Diagnostic(file=file, type=kind, code=code, message=said, tool=tool)
+    if loading and not found.file:
+        file, kind = loading["file"] or loading["at"], loading["type"] or loading["kind"]
+        return Diagnostic(file=file, type=kind, message=loading["said"], tool=tool)
+    kind, said = _parts(first(text))
+    if kind or found.type or found.file:
+        return Diagnostic(file=found.file, line=found.line, type=found.type or kind, message=said, tool=tool)
     return None
+
+
+def _parts(line: str) -> tuple[str, str]:
+    """The kind of an error, and what it says."""
+    match = re.match(r"(\w*(?:Error|Exception))(?: \[\w+\])?: ", line)
+    return (match[1], line[match.end() :]) if match else ("", line)
 
 
 def first(text: str) -> str:
