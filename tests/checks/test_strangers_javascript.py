@@ -37,6 +37,7 @@ def plainly(program: str, **scripts: str) -> list[str]:
         ("eslint --env mocha . ; mocha -t 5s | tee log", "mocha", ["mocha", "-t", "5s"]),
         ("mocha test/**/*.js 'lib/**/*.js' 2>&1", "mocha", ["mocha", "test/*/*.js", "lib/**/*.js"]),
         ("eslint --plugin jest .", "jest", []),
+        (r'uvu test "\.test\.(ts|js)$"', "uvu", ["uvu", "test", r"\.test\.(ts|js)$"]),
     ],
 )  # fmt: skip
 def test_a_script_is_read_as_a_shell_would(script: str, program: str, command: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Runners with a reporter of ours inside: jest, vitest, mocha, jasmine and playwright."""
+"""Runners with a reporter of ours inside: jest, vitest, mocha, jasmine, uvu, lab and playwright."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from ratchet.checks.runners.javascript.choice import (
     pattern_of,
 )
 from ratchet.checks.runners.javascript.printed import FOUND_NONE, text_of, unloaded
+from ratchet.checks.scripts import is_started
 from ratchet.core.report import TestResult
 
 # Of what was asked for another command, or another project of the same, may have all.
@@ -145,6 +146,76 @@ class Jasmine(_LoadsAll):
     def again(self, target: Target, test: TestResult) -> list[str]:
         name = escaped(" ".join(names_of(test)))
         return self.alone(target, f"--filter={name}", *([test.file] if test.file else []))
+
+
+class Uvu(_LoadsAll):
+    """It has no reporters and no way to choose a test: the guest does both."""
+
+    name = package = "uvu"
+    valued = frozenset(("-r", "--require", "-i", "--ignore", "-C", "--cwd"))
+
+    def start(self, words: list[str]) -> int | None:
+        return _at_the_start(words, super().start(words))
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        program, given = self.parts(target, session)
+        given = [word for word in given if word not in ("-b", "--bail")]
+        wanted = [
+            f"{test.file}::{' > '.join(names_of(test))}" if names_of(test) else test.file for test in session.only
+        ]
+        chosen = {"_RATCHET_ONLY": msgspec.json.encode(wanted).decode()} if wanted else {}
+        env = unattended(session) | chosen | preloaded(session, "_ratchet_uvu.cjs")
+        return [Step(argv=[*program, *given, *_folder_and_pattern(files_of(session.only))], env=env)]
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        return self.alone(target, *_folder_and_pattern([test.file]))
+
+
+def _folder_and_pattern(files: list[str]) -> list[str]:
+    """How uvu is given files: a folder, and what their names below it match."""
+    return [".", f"^({'|'.join(map(escaped, files))})$"] if files else []
+
+
+def _at_the_start(words: list[str], at: int | None) -> int | None:
+    return at if at is not None and is_started(words, at) else None
+
+
+class Lab(_LoadsAll):
+    """Besides its tests it measures, lints and checks types: those fail where only some of the tests run."""
+
+    name = "lab"
+    package = "@hapi/lab"
+    configs = tuple(f".labrc.{end}" for end in ("js", "cjs"))
+    valued = frozenset(
+        ("-a", "--assert", "-e", "--environment", "-I", "--globals", "-i", "--id", "-m", "--timeout", "-M", "-P",
+         "--context-timeout", "--pattern", "-T", "--transform", "--seed", "-p", "--require", "--types-test")
+    )  # fmt: skip
+
+    def start(self, words: list[str]) -> int | None:
+        return _at_the_start(words, super().start(words))
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        program, given = self.parts(target, session)
+        named = ["-g", pattern_of(session.only)] if session.only and all_named(session.only) else []
+        reporter = ["-r", str(SHIMS / "_ratchet_lab.cjs")]
+        argv = [*program, *_without_measures(given), *reporter, *named, *files_of(session.only)]
+        return [Step(argv=argv, env=unattended(session))]
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        plainly = msgspec.structs.replace(target, command=_without_measures(target.command))
+        return self.alone(plainly, *by_name("-g", test), test.file)
+
+
+_MEASURES = re.compile(
+    r"(?P<valued>-[rotn]|--(?:reporter|output|threshold|linter|coverage-(?:path|exclude|pattern)|lint-options"
+    r"|lint-(?:errors|warnings)-threshold))|-[cLYC]+|--(?:coverage|coverage-all|coverage-flat|lint|types|bail)"
+)
+
+
+def _without_measures(words: list[str]) -> list[str]:
+    found = [_MEASURES.fullmatch(word) for word in ["", *words]]
+    pairs = zip(words, found[1:], found, strict=False)
+    return [word for word, own, last in pairs if not own and not (last and last["valued"])]
 
 
 class Playwright(Script):

@@ -28,12 +28,14 @@ _NOT_THERE = re.compile(
 _LOADING = re.compile(
     r"^(?:Error: While loading (?P<file>\S+): (?P<type>\w*Error)|(?P<kind>\w*Error)\[ @(?P<at>\S+) \]): (?P<said>.*)"
 )
-_BEFORE = re.compile(r"(?m)^\s*Exception during run: ")
+_BEFORE = re.compile(r"(?m)^\s*(?:Exception during run: |Error requiring file: (?P<file>\S+)\n)")
 
 
 def unloaded(text: str, tool: str) -> Diagnostic | None:
     from ratchet.checks.formats import recover  # noqa: PLC0415 — many patterns, seldom needed
 
+    before = _BEFORE.search(text)
+    named = (before["file"] if before else "") or ""
     text = _BEFORE.sub("", text)
     found, absent, loading = recover.failure(text), _NOT_THERE.search(text), _LOADING.match(first(text))
     if absent and not found.file:
@@ -44,7 +46,8 @@ def unloaded(text: str, tool: str) -> Diagnostic | None:
         return Diagnostic(file=file, type=kind, message=loading["said"], tool=tool)
     kind, said = _parts(first(text))
     if kind or found.type or found.file:
-        return Diagnostic(file=found.file, line=found.line, type=found.type or kind, message=said, tool=tool)
+        file, line = (found.file, found.line) if found.file else (named, 0)
+        return Diagnostic(file=file, line=line, type=found.type or kind, message=said, tool=tool)
     return None
 
 
