@@ -443,7 +443,7 @@ def _unknown(name: str, folder: Path) -> TestResult:
 
 
 def _owner(test: TestResult, targets: list[Target]) -> Target:
-    named = [target for target in targets if target.name == test.target]
+    named = [target for target in targets if target.has(test)]
     inside = [target for target in targets if target.root != "." and f"{test.id}/".startswith(f"{target.root}/")]
     extension = Path(test.file.partition("::")[0]).suffix
     fitting = [target for target in targets if any(glob.endswith(extension) for glob in target.tests if extension)]

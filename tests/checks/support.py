@@ -24,7 +24,7 @@ _PROGRAMS = {"go": "go", "cargo": "cargo", "bats": "bats", "ctest": "ctest", "rs
              "gradle": "gradle", "busted": "busted", "eunit": "rebar3", "common_test": "rebar3",
              "cabal": "cabal", "testthat": "Rscript", "dune": "dune"}  # fmt: skip
 _PACKAGES = {"mocha": "mocha", "jest": "jest", "vitest": "vitest", "playwright": "@playwright/test", "bun": "bun",
-             "deno": "deno", "ava": "ava", "jasmine": "jasmine"}  # fmt: skip
+             "deno": "deno", "ava": "ava", "jasmine": "jasmine", "uvu": "uvu", "lab": "@hapi/lab"}  # fmt: skip
 
 
 def needs(runner: str) -> None:

@@ -10,11 +10,11 @@ import pytest
 
 from ratchet.checks.detect import detect
 from ratchet.checks.runners import unskipped
-from ratchet.checks.runners.javascript import unloaded
+from ratchet.checks.runners.javascript.printed import unloaded
 from ratchet.checks.scripts import commands, options_only, plain, start_of
 from ratchet.core.report import ReportStatus, TestResult, TestStatus
 from ratchet.surfaces.results import again
-from tests.checks.support import NPM, chosen, needs, run, statuses
+from tests.checks.support import NPM, chosen, needs, red, run, statuses
 from tests.checks.test_detect import lay, package
 
 
@@ -37,6 +37,7 @@ def plainly(program: str, **scripts: str) -> list[str]:
         ("eslint --env mocha . ; mocha -t 5s | tee log", "mocha", ["mocha", "-t", "5s"]),
         ("mocha test/**/*.js 'lib/**/*.js' 2>&1", "mocha", ["mocha", "test/*/*.js", "lib/**/*.js"]),
         ("eslint --plugin jest .", "jest", []),
+        (r'uvu test "\.test\.(ts|js)$"', "uvu", ["uvu", "test", r"\.test\.(ts|js)$"]),
     ],
 )  # fmt: skip
 def test_a_script_is_read_as_a_shell_would(script: str, program: str, command: list[str]) -> None:
@@ -72,10 +73,40 @@ def test_all_that_a_script_starts_of_a_runner_is_run(script: str, command: list[
     assert detect(tmp_path)[0].command == command
 
 
-def test_what_a_script_starts_with_other_options_is_said_to_be_left_out(tmp_path: Path) -> None:
-    lay(tmp_path, {"package.json": package(scripts={"test": "mocha -r a b && mocha -r c d && mocha -r a e"})})
+def test_what_a_script_starts_with_other_options_is_another_command_of_the_same_target(tmp_path: Path) -> None:
+    script = "mocha -r a b && mocha -r c d && mocha -r a e && mocha -r c"
+    lay(tmp_path, {"package.json": package(scripts={"test": script})})
     (target,) = detect(tmp_path)
-    assert target.why.endswith("; `mocha -r c d` in its script is left out; set test.command to run it too")
+    assert [target.command, *target.also] == [["mocha", "-r", "c"], ["mocha", "-r", "a", "b", "e"]]
+
+
+_MODE = """
+const { test } = require('node:test');
+const assert = require('node:assert');
+test('one', () => {});
+test('two', () => assert.equal(process.env.MODE, 'b'));
+"""
+
+
+def test_a_script_that_starts_its_runner_twice_has_passed_when_both_have(tmp_path: Path) -> None:
+    needs("node")
+    script = "MODE=a node --test a.test.js && MODE=b node --test a.test.js b.test.js"
+    files = dict.fromkeys(("a.test.js", "b.test.js"), _MODE)
+    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": script}), **files})
+    report = run(folder)
+    assert statuses(report) == {
+        "a.test.js::one": "passed", "a.test.js::two": "failed", "a.test.js::one (2)": "passed",
+        "a.test.js::two (2)": "passed", "b.test.js::one": "passed", "b.test.js::two": "passed",
+    }  # fmt: skip
+    assert (report.status, report.totals.failed, report.exit_code) == (ReportStatus.FAILED, 1, 1)
+    alone = run(folder, only=chosen(report, "b.test.js::two"))
+    assert statuses(alone) == {"b.test.js::two": "passed"}
+    second = run(folder, only=chosen(report, "a.test.js::two (2)"))
+    assert statuses(second) == {"a.test.js::two (2)": "passed"}
+    tests = {test.id: test for test in report.tests}
+    assert again(tests["b.test.js::two"], detect(folder)).startswith("env MODE=b node --test ")
+    assert again(tests["a.test.js::one"], detect(folder)).startswith("env MODE=a node --test ")
+    assert again(tests["a.test.js::one (2)"], detect(folder)).startswith("env MODE=b node --test ")
 
 
 BUILT = {"test/a.js": "import a from '../dist/a.js';\n"}
@@ -209,15 +240,47 @@ def test_a_runner_that_is_not_installed_is_not_a_crash(tmp_path: Path) -> None:
 
 def test_a_module_that_mocha_does_not_find_is_a_file_that_does_not_load() -> None:
     said = "ERROR: Error [ERR_MODULE_NOT_FOUND]: Cannot find module '/w/index.js' imported from /w/test/a.js\n"
-    error = unloaded(f"\n{said}    at x (node:a:1:2)\n")
+    error = unloaded(f"\n{said}    at x (node:a:1:2)\n", "mocha")
     assert error
     assert (error.file, error.type, error.code) == ("/w/test/a.js", "Error", "ERR_MODULE_NOT_FOUND")
 
 
 def test_of_a_file_that_mocha_cannot_load_the_kind_of_error_is_said_once() -> None:
-    error = unloaded("\nError: Cannot find module './b'\nRequire stack:\n- /w/a.js\n    at f (/w/a.js:3:1)\n")
+    error = unloaded("\nError: Cannot find module './b'\nRequire stack:\n- /w/a.js\n    at f (/w/a.js:3:1)\n", "mocha")
     assert error
     assert (error.type, error.message) == ("Error", "Cannot find module './b'")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("Error: While loading /w/b.js: SyntaxError: Unexpected token ';'\n    at f (/w/node_modules/b/a.js:1:2)\n",
+         ("/w/b.js", 0, "SyntaxError", "Unexpected token ';'")),
+        ("\n Exception during run: SyntaxError[ @/w/b.js ]: Unexpected token ';'\n    at f (node:internal/a:1:2)\n",
+         ("/w/b.js", 0, "SyntaxError", "Unexpected token ';'")),
+        ("\n Exception during run: TypeError: top\n    at file:///w/b.js:2:8\n", ("/w/b.js", 2, "TypeError", "top")),
+        ("\n Exception during run: SyntaxError: The module './a' has no 'b'\n    at f (node:internal/a:1:2)\n",
+         ("", 0, "SyntaxError", "The module './a' has no 'b'")),
+    ],
+)  # fmt: skip
+def test_how_runners_that_load_all_files_first_say_that_one_does_not(
+    said: str, told: tuple[str, int, str, str]
+) -> None:
+    error = unloaded(said, "mocha")
+    assert error
+    assert (error.file, error.line, error.type, error.message) == told
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize("runner", ["mocha", "jasmine"])
+def test_a_module_that_is_not_there_is_an_error_of_the_file_that_imports_it(runner: str, tmp_path: Path) -> None:
+    needs(runner)
+    files = {"spec/a.mjs": "it('a', () => {});", "spec/b.mjs": "import './gone.mjs';\nit('b', () => {});"}
+    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": f"{runner} spec/*.mjs"}), **files})
+    installed(folder)
+    report = run(folder)
+    (error,) = report.collection_errors
+    assert (report.status, error.file, error.tool) == (ReportStatus.FAILED, "spec/b.mjs", runner)
 
 
 ODD = """'a (b) [c] "q" $1 + 2?'"""
@@ -306,6 +369,86 @@ def test_what_one_of_nodes_tests_left_behind_is_told_with_its_error(tmp_path: Pa
     (error,) = report.collection_errors
     assert (report.status, error.file, error.line, error.type) == (ReportStatus.FAILED, "a.test.js", 2, "TypeError")
     assert 'late (Test "a" at' in error.message
+
+
+# As vitest was before its third version: it tells plain tasks, and refuses options that came later.
+_OLD_VITEST = """#!/usr/bin/env node
+if (process.argv.includes('--includeTaskLocation')) throw new Error('Unknown option');
+const path = process.argv.find((word) => word.startsWith('--reporter=/')).slice('--reporter='.length);
+const at = (name) => require('node:path').resolve(name);
+const file = (name, result) => ({ type: 'suite', filepath: at(name), name, result, tasks: [] });
+const add = (suite, task) => suite.tasks.push({ suite, mode: 'run', ...task });
+const good = file('a.test.js', { state: 'pass' });
+const bad = file('b.test.js', { state: 'fail', errors: [new TypeError('no')] });
+const dead = file('c.test.js');
+const root = { type: 'suite', name: '', tasks: [] };
+const inner = { type: 'suite', name: 's', tasks: [], suite: root };
+good.tasks.push(root);
+root.tasks.push(inner);
+add(root, { type: 'test', name: 'one', result: { state: 'pass', retryCount: 1 }, location: { line: 7 } });
+add(root, { type: 'test', name: 'later', mode: 'todo' });
+const thrown = { name: 'AssertionError', message: 'm', expected: 'undefined', actual: 'undefined' };
+add(inner, { type: 'test', name: 'two', result: { state: 'fail', errors: [thrown] } });
+add(dead, { type: 'test', name: 'before', result: { state: 'pass' } });
+add(dead, { type: 'test', name: 'never' });
+const vitest = { version: '2.1.9', config: {}, state: { idMap: new Map([['1', good]]) } };
+import(path).then(({ default: Reporter }) => {
+  const reporter = new Reporter();
+  reporter.onInit(vitest);
+  reporter.onCollected([good, bad, ...(process.env.DIES ? [dead] : [])]);
+  reporter.onTaskUpdate([['1', good.result]]);
+  reporter.onFinished([good, bad, ...(process.env.DIES ? [dead] : [])], []);
+  process.exitCode = vitest.config.includeTaskLocation ? 1 : 3;
+});
+"""
+# The third says only at the end that a file has ended which could not be loaded; and that may never come.
+_CUT_VITEST = """#!/usr/bin/env node
+const path = process.argv.find((word) => word.startsWith('--reporter=/')).slice('--reporter='.length);
+const file = {
+  moduleId: require('node:path').resolve('b.test.js'), state: () => 'failed', errors: () => [new TypeError('no')],
+  children: { allSuites: () => [] },
+};
+import(path).then(({ default: Reporter }) => {
+  const reporter = new Reporter();
+  reporter.onInit({ version: '3.2.4', config: {} });
+  reporter.onTestModuleQueued(file);
+  reporter.onTestModuleCollected(file);
+  process.exit(1);
+});
+"""
+
+
+def with_vitest(folder: Path, program: str) -> Path:
+    lay(folder, {"package.json": package(scripts={"test": "vitest run"}), "node_modules/.bin/vitest": program})
+    (folder / "node_modules/.bin/vitest").chmod(0o755)
+    return folder
+
+
+def test_vitest_before_its_third_version_tells_all_the_same(tmp_path: Path) -> None:
+    needs("node")
+    report = run(with_vitest(tmp_path / "it", _OLD_VITEST))
+    assert statuses(report) == {"a.test.js::one": "passed", "a.test.js::later": "todo", "a.test.js::s > two": "failed"}
+    assert (report.status, report.exit_code) == (ReportStatus.FAILED, 1)
+    assert [(error.file, error.type, error.message) for error in report.collection_errors] == [
+        ("b.test.js", "TypeError", "no")
+    ]
+    tests = {test.name: test for test in report.tests}
+    assert (tests["one"].line, tests["one"].attempts, red(report)["a.test.js::s > two"][2:]) == (7, 2, (None, None))
+
+
+def test_of_a_file_whose_worker_died_nothing_is_said_that_is_not_known(tmp_path: Path) -> None:
+    needs("node")
+    report = run(with_vitest(tmp_path / "it", _OLD_VITEST), DIES="1")
+    assert report.status is ReportStatus.CRASHED
+    assert statuses(report).get("c.test.js::before") == "passed"
+    assert "c.test.js::never" not in statuses(report)
+
+
+def test_a_file_that_vitest_could_not_load_is_told_though_the_run_never_ended(tmp_path: Path) -> None:
+    needs("node")
+    report = run(with_vitest(tmp_path / "it", _CUT_VITEST))
+    assert [(error.file, error.message) for error in report.collection_errors] == [("b.test.js", "no")]
+    assert report.status is ReportStatus.CRASHED
 
 
 def test_of_what_was_skipped_for_the_sake_of_others_only_what_was_asked_for_is_told() -> None:

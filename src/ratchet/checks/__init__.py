@@ -29,8 +29,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     `tests`, `sources` and `protected` are globs relative to the repository; `setup` are commands that make the
     folder ready, named for people and never run by us on the host. `builds` are commands without which the tests would
-    try what was built last time: they are run before each run. `also` are further calls of the runner, which finds a
-    part of the tests with each.
+    try what was built last time: they are run before each run. `also` are commands that start the same runner for other
+    tests, or in another way, as the project's own script does after the first.
     """
 
     runner: str
@@ -49,6 +49,10 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         return self.runner if self.root == "." else f"{self.runner}@{self.root}"
+
+    def has(self, test: TestResult) -> bool:
+        """Whether it is said to be of this target, by one of its commands maybe."""
+        return test.target.partition("#")[0] == self.name
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +105,8 @@ class Runner(Protocol):
 
     It may have more: `covers_below`, if it runs what lies in folders below it; `asked(tests, only)`, those of the
     results that were asked for; `located(test, folder)`, a test that never ended with where it is written;
-    `strange(said, asked)`, which of those asked for it does not know.
+    `strange(said, asked)`, which of those asked for it does not know; `takes(command, file)`, whether a command would
+    run the tests of a file, if it gives targets more than one.
     """
 
     name: str

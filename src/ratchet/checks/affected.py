@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from ratchet.checks import Target, packages
 from ratchet.checks.imports import ANYTHING, SCRIPTS, imports
 from ratchet.checks.project import Project, under
+from ratchet.checks.scripts import names
 from ratchet.core.report import TestResult, TestStatus
 from ratchet.core.roles import matches
 
@@ -94,16 +95,17 @@ def _is_test_file(path: str, target: Target) -> bool:
 
 
 def _taken(files: list[str], target: Target, every: list[str]) -> list[str]:
-    """Those that the command takes, if it names some: what else lies beside them may be no test."""
-    words = [word.removeprefix("./") for word in target.command[1:] if not word.startswith("-")]
-    named = [word for word in words if any(_is_meant(path, word) for path in every)]
-    if target.language != "javascript" or not any(_is_meant(path, word) for word in named for path in files):
+    """Those that a command takes, if it names some: what else lies beside them may be no test."""
+    if target.language != "javascript":
         return files
-    return [path for path in files if any(_is_meant(path, word) for word in named)]
+    taken = {path for words in [target.command, *target.also] for path in _taken_by(words, files, every)}
+    return [path for path in files if path in taken]
 
 
-def _is_meant(path: str, word: str) -> bool:
-    return matches(path, word) or path.startswith(f"{word.rstrip('/')}/")
+def _taken_by(command: list[str], files: list[str], every: list[str]) -> list[str]:
+    words = [word.removeprefix("./") for word in command[1:] if not word.startswith("-")]
+    named = [word for word in words if any(names(word, path) for path in every)]
+    return [path for path in files if any(names(word, path) for word in named)] or files
 
 
 def _reached(project: Project, changed: Iterable[str]) -> set[str]:

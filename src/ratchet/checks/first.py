@@ -60,7 +60,7 @@ def _by_imports(target: Target, ground: Ground) -> set[str] | None:
 
 def _failed(target: Target, ground: Ground, targets: list[Target]) -> set[str]:
     own = "" if target.root == "." else f"{target.root}/"
-    ours = [test for test in ground.failing if len(targets) == 1 or test.target in ("", target.name)]
+    ours = [test for test in ground.failing if len(targets) == 1 or not test.target or target.has(test)]
     return {test.id.removeprefix(own) for test in ours}
 
 

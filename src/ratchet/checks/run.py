@@ -14,6 +14,7 @@ import msgspec
 
 from ratchet.checks import Results, Runner, Session, Step, Target
 from ratchet.checks.bodies import with_bodies
+from ratchet.checks.commands import marked, shared
 from ratchet.checks.formats import Parsed
 from ratchet.checks.inventory import complete, is_one_of
 from ratchet.checks.paths import relative
@@ -31,6 +32,7 @@ from ratchet.core.report import (
     conclude,
     merge,
     names_running,
+    together,
     totals_of,
 )
 from ratchet.process import Finished, ProgramMissing
@@ -122,10 +124,21 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
         wanted = [target for target in self.targets if not self.only or target.name in self.only]
         reports: list[Report] = []
         for target in wanted:
-            reports.append(await self._run(target, folder, log))
+            reports.append(await self._target(target, folder, log))
             if reports[-1].status is ReportStatus.INTERRUPTED:
                 break
         return reports
+
+    async def _target(self, target: Target, folder: Path, log: Path) -> Report:
+        """All that is to run of a target, as one report."""
+        reports: list[Report] = []
+        for command, tests in shared(target, self.only.get(target.name, [])):
+            report = await self._only(target, tests)._run(command, folder, log)
+            reports.append(marked(report, target, tests))
+            # What was not built for the first command is not there for the others.
+            if reports[-1].status is ReportStatus.INTERRUPTED or (target.builds and not reports[-1].tests):
+                break
+        return together(reports)
 
     async def _run(self, target: Target, folder: Path, log: Path) -> Report:
         how = runner(target.runner)

@@ -8,6 +8,8 @@ from fnmatch import fnmatch
 from pathlib import PurePosixPath
 from typing import Any
 
+from ratchet.core.roles import matches as fits
+
 _TOKEN = re.compile(r"""(?P<end>&&|\|\||[;|&\n])|(?P<word>(?:\d?>&\d|'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\&|;])+)""")
 _PIECE = re.compile(r"""'(?P<hard>[^']*)'|"(?P<soft>(?:\\.|[^"\\])*)"|\\(?P<one>.)|(?P<bare>[^'"\\]+)""")
 _SETTING = re.compile(r"[A-Za-z_]\w*=.*")
@@ -81,6 +83,12 @@ def start_of(words: list[str], programs: Collection[str]) -> int | None:
     return next((at for at, word in enumerate(words) if _stem(word) in programs), None)
 
 
+def is_started(words: list[str], at: int) -> bool:
+    """Whether the word there is the program, and no argument of another: only wrappers and settings stand before it."""
+    starters = {*_WRAPPERS, "npx", "node", "exec", *_MANAGERS}
+    return all(_stem(word) in starters or word.startswith("-") or _SETTING.fullmatch(word) for word in words[:at])
+
+
 def plain(words: list[str], at: int) -> list[str]:
     """The command with its settings and without its wrappers; a program from `node_modules` by its bare name."""
     settings = [word for word in words[:at] if _SETTING.fullmatch(word)]
@@ -96,6 +104,11 @@ def options_only(arguments: list[str], valued: Collection[str]) -> list[str]:
     """Arguments without the files among them: what follows an option in `valued` is its value."""
     after = ["", *arguments]
     return [word for word, before in zip(arguments, after, strict=False) if word.startswith("-") or before in valued]
+
+
+def names(word: str, path: str) -> bool:
+    """Whether a word of a command means this file: by its name, by a pattern, or by a folder around it."""
+    return fits(path, word) or path.startswith(f"{word.rstrip('/')}/")
 
 
 def _expanded(
@@ -170,7 +183,9 @@ def _unquoted(piece: re.Match[str]) -> str:
     bare = piece.group("bare")
     if bare is not None:
         return bare
-    return piece.group("hard") or re.sub(r"\\(.)", r"\1", piece.group("soft") or "") or piece.group("one") or ""
+    # Between double quotes a shell leaves every other backslash where it is.
+    soft = re.sub(r'\\([$`"\\\n])', r"\1", piece.group("soft") or "")
+    return piece.group("hard") or soft or piece.group("one") or ""
 
 
 def _without_redirection(words: list[str]) -> list[str]:

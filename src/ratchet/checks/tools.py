@@ -22,7 +22,7 @@ from ratchet.checks.runners.python import python_of
 _PYTHON = ("pytest", "_pytest", "py.py", "pluggy", "iniconfig", "xdist", "django/test", "sitecustomize.py",
            "usercustomize.py")  # fmt: skip
 _NODE = re.compile(
-    r"(?:@(?:jest|vitest|playwright)/[\w.-]+|(?:jest|babel-jest|ts-jest|vitest|vite-node|mocha|chai|expect|ava|tap|tape|uvu"
+    r"(?:@(?:jest|vitest|playwright)/[\w.-]+|@hapi/lab|(?:jest|babel-jest|ts-jest|vitest|vite-node|mocha|chai|expect|ava|tap|tape|uvu"
     r"|jasmine|karma|playwright|c8|nyc)(?:-[\w.-]+)?)"
 )
 _PHP = ("vendor/phpunit", "vendor/pestphp", "vendor/bin/phpunit", "vendor/bin/pest")

@@ -84,7 +84,8 @@ def gist(failure: Failure) -> list[str]:
 class TestResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """`id` is the runner's own name for the test, verbatim: what to pass back to run it alone.
 
-    In a report of several targets, `target` says whose it is, and ids and files start at the repository.
+    In a report of several targets, `target` says whose it is, and ids and files start at the repository. Where a target
+    has several commands, a number behind its name says which of them ran the test.
     `attempts` above one on a passed test means flaky: it failed before it passed, on the same tree.
     `body` is a digest of the test's source without its name: the same test is found again under another one.
     """
@@ -405,6 +406,41 @@ def merge(reports: list[Report]) -> Report:
     )
 
 
+def together(reports: list[Report]) -> Report:
+    """What several commands of one target came to, as one report. A test that two of them ran is two tests."""
+    if len(reports) == 1:
+        return reports[0]
+    heard = [report for report in reports if report.status is not ReportStatus.NO_TESTS] or reports[:1]
+    tests = _apart([test for report in heard for test in report.tests])
+    return msgspec.structs.replace(
+        heard[0],
+        status=min((report.status for report in heard), key=_GRAVITY.index),
+        exit_code=next((report.exit_code for report in heard if report.exit_code), heard[0].exit_code),
+        signal=next((report.signal for report in heard if report.signal), None),
+        duration_s=round(sum(report.duration_s for report in reports), 3),
+        totals=totals_of(tests),
+        tests=tests,
+        collection_errors=list(dict.fromkeys(error for report in heard for error in report.collection_errors)),
+        compile_errors=list(dict.fromkeys(error for report in heard for error in report.compile_errors)),
+        reported=dict(sum((Counter(report.reported) for report in heard), Counter())),
+        notes=[f"`{' '.join(report.command)}`: {note}" for report in heard for note in report.notes],
+        running=[name for report in heard for name in report.running],
+        output="".join(report.output for report in heard if report.status not in _QUIET),
+    )
+
+
+def _apart(tests: list[TestResult]) -> list[TestResult]:
+    """With a number behind each id that came before."""
+    known: set[str] = set()
+    found: list[TestResult] = []
+    for test in tests:
+        names = (f"{test.id} ({number})" if number > 1 else test.id for number in range(1, len(tests) + 1))
+        own = next(name for name in names if name not in known)
+        known.add(own)
+        found.append(test if own == test.id else msgspec.structs.replace(test, id=own))
+    return found
+
+
 def name_of(report: Report) -> str:
     """The target's name: the runner, and its folder when that is not the repository itself."""
     return report.runner if report.root == "." else f"{report.runner}@{report.root}"
@@ -423,7 +459,8 @@ def _from_repository(report: Report) -> Report:
 
     def moved(test: TestResult) -> TestResult:
         failure = moved_failure(test.failure) if test.failure else None
-        return msgspec.structs.replace(test, id=path(test.id), file=path(test.file), failure=failure, target=name)
+        of = test.target or name
+        return msgspec.structs.replace(test, id=path(test.id), file=path(test.file), failure=failure, target=of)
 
     def moved_error(error: Diagnostic) -> Diagnostic:
         return msgspec.structs.replace(error, file=path(error.file))

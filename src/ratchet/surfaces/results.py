@@ -11,6 +11,7 @@ from contextlib import suppress
 import msgspec
 
 from ratchet.checks import Target
+from ratchet.checks.commands import having
 from ratchet.checks.formats.text import plain
 from ratchet.checks.registry import runner
 from ratchet.core.packet import around_difference
@@ -213,13 +214,13 @@ def _diff(expected: str, actual: str, paint: Paint) -> Iterator[str]:
 
 def again(test: TestResult, targets: list[Target]) -> str:
     """The plain command that runs this test alone."""
-    named = [target for target in targets if target.name == test.target] or targets[:1]
+    named = [target for target in targets if target.has(test)] or targets[:1]
     if not named:
         return ""
     target = named[0]
     prefix = "" if target.root == "." else f"{target.root}/"
     own = _own(test, prefix)
-    said = runner(target.runner).again(target, own)
+    said = runner(target.runner).again(having(target, own)[0], own)
     words = said[2] if said[:2] == ["sh", "-c"] else shlex.join(said)  # the first is a line for a shell already
     return words if target.root == "." else f"(cd {shlex.quote(target.root)} && {words})"
 
@@ -232,6 +233,7 @@ def _own(test: TestResult, prefix: str) -> TestResult:
         suite=test.suite,
         file=test.file.removeprefix(prefix),
         line=test.line,
+        target=test.target,
     )
 
 

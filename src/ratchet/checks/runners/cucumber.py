@@ -40,9 +40,9 @@ class Cucumber(Script):
             if target.strength is Strength.SCRIPT or not _has_tests(project.json(*under(target.root, "package.json"))):
                 yield target
 
-    def command(self, project: Project, root: str) -> list[str]:
-        found = super().command(project, root)
-        return ["cucumber-js"] if found == [self.name] else found
+    def commands(self, project: Project, root: str) -> list[list[str]]:
+        found = super().commands(project, root)
+        return [["cucumber-js"]] if found == [[self.name]] else found
 
     def launch(self, target: Target, session: Session) -> list[Step]:
         program, given = self.parts(target, session)

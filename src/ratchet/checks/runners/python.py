@@ -273,12 +273,16 @@ class Unittest(_Python):
             chosen = session.private / "only"
             chosen.write_text("\n".join(_dotted(test.id) for test in session.only))
             env["_RATCHET_ONLY"] = str(chosen)
-        return [Step(argv=_ours(words), env=env) for words in (target.command, *target.also)]
+        return [Step(argv=_ours(target.command), env=env)]
+
+    def takes(self, command: list[str], file: str) -> bool:
+        top = _top(command).rstrip("/")
+        return top == "." or file.startswith(f"{top}/")
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         if test.name.endswith("(doctest)") or _TWIN.search(test.id):  # only who loads all of them can pick this one
             return ["ratchet", "test", test.id]
-        words = max((target.command, *target.also), key=lambda words: _nearness(words, test.file))
+        words = target.command
         top = _top(words)
         path = [] if top == "." else ["env", f"PYTHONPATH={top}"]
         return [*path, *words[: words.index("unittest") + 1], _dotted(test.id)]
@@ -307,12 +311,6 @@ def _ours(words: list[str]) -> list[str]:
 
 def _top(words: list[str]) -> str:
     return discovery.top_of(words[words.index("unittest") + 1 :])
-
-
-def _nearness(words: list[str], file: str) -> int:
-    """How much of the file's path is that of the folder the call looks into."""
-    top = _top(words).rstrip("/")
-    return len(top) if file.startswith(f"{top}/") else 0 if top == "." else -1
 
 
 # What a reusable app says in place of a manage.py, with the settings that are its tests' own.

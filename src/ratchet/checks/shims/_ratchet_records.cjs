@@ -44,7 +44,7 @@ function relative(file) {
 function frames(stack) {
   const found = [];
   for (const line of String(stack ?? '').replace(ANSI, '').split('\n')) {
-    const match = /^\s*at (?:(.*?) \()?((?:file:\/\/)?[^()\s][^()]*?):(\d+):(\d+)\)?$/.exec(line);
+    const match = /^\s*at (?:async (?=\/|file:))?(?:(.*?) \()?((?:file:\/\/)?[^()\s][^()]*?):(\d+):(\d+)\)?$/.exec(line);
     if (!match || match[2].startsWith('node:')) continue;
     const file = relative(match[2]);
     if (file.startsWith('..') || path.isAbsolute(file) || file.includes('node_modules')) continue;
@@ -61,14 +61,34 @@ function failure(error) {
     message: clip(error.message ?? show(error)),
     frames: frames(error.stack),
   };
+  const wanted = error.expected ?? error.expects; // the latter is uvu's
   if ('expected' in error || 'actual' in error) {
-    if (error.expected !== undefined || error.actual !== undefined) {
-      found.expected = show(error.expected);
+    if (wanted !== undefined || error.actual !== undefined) {
+      found.expected = show(wanted);
       found.actual = show(error.actual);
     }
     if (error.operator) found.operator = String(error.operator);
   }
   return found;
+}
+
+const texts = new Map();
+
+// Where a title stands in a file; nothing if that is not sure.
+function lineOf(file, title) {
+  if (!texts.has(file)) {
+    let text = '';
+    try {
+      text = fs.readFileSync(path.resolve(ROOT, file), 'utf8');
+    } catch {}
+    texts.set(file, text);
+  }
+  const text = texts.get(file);
+  const found = ['\'', '"', '`'].flatMap((quote) => {
+    const at = text.indexOf(quote + title + quote);
+    return at < 0 ? [] : [at, ...(text.includes(quote + title + quote, at + 1) ? [at] : [])];
+  });
+  return found.length === 1 ? text.slice(0, found[0]).split('\n').length : 0;
 }
 
 function start(version) {
@@ -79,4 +99,4 @@ function end(exit) {
   say({ kind: 'end', nonce: NONCE, exit });
 }
 
-module.exports = { say, clip, show, relative, frames, failure, start, end, ROOT };
+module.exports = { say, clip, show, relative, frames, failure, lineOf, start, end, ROOT };

@@ -10,7 +10,9 @@ function failure(error) {
     .filter((frame) => !frame.file.startsWith('..') && !frame.file.includes('node_modules'))
     .reverse();
   const found = { type: error.name ?? 'Error', message: clip(error.message), frames: stacks.length ? stacks : frames(error.stack) };
-  if (error.expected !== undefined || error.actual !== undefined) {
+  // The first version tells what nothing was compared with as this word, twice.
+  const isCompared = (error.expected !== undefined || error.actual !== undefined) && !(error.expected === 'undefined' && error.actual === 'undefined');
+  if (isCompared) {
     found.expected = show(error.expected);
     found.actual = show(error.actual);
     if (error.operator) found.operator = String(error.operator);
@@ -36,9 +38,81 @@ function broken(file, error) {
   say({ kind: 'broken', tool: 'vitest', file: at?.file ?? file, ...place, type: told.type, message: told.message });
 }
 
+// Before its third version vitest tells in plain tasks: here they are as they are told since.
+function testOf(task, file) {
+  const { state, errors, duration, retryCount, note } = task.result ?? {};
+  return {
+    name: task.name, parent: suiteOf(task.suite, file), module: { moduleId: file.filepath }, location: task.location,
+    options: { mode: task.mode }, diagnostic: () => ({ duration, retryCount }),
+    result: () => ({ state: { pass: 'passed', fail: 'failed' }[state] ?? 'skipped', errors, note }),
+  };
+}
+
+// What is outside of every suite is in one without a name, or in the file.
+function suiteOf(suite, file) {
+  return suite && suite.name && suite !== file ? { type: 'suite', name: suite.name, parent: suiteOf(suite.suite, file) } : null;
+}
+
+function* below(task) {
+  for (const each of task.tasks ?? []) {
+    yield each;
+    yield* below(each);
+  }
+}
+
+const FINAL = new Set(['pass', 'fail', 'skip', 'todo']);
+
+function moduleOf(file) {
+  const errorsOf = (task) => ({ errors: () => task.result?.errors ?? [] });
+  return {
+    moduleId: file.filepath, ...errorsOf(file), state: () => (file.result?.state === 'fail' ? 'failed' : 'passed'),
+    children: { allSuites: () => [...below(file)].filter((task) => task.type === 'suite').map(errorsOf) },
+  };
+}
+
 export default class RatchetReporter {
   onInit(vitest) {
     start(vitest?.version);
+    this.vitest = vitest;
+    this.isOld = !(Number.parseInt(vitest?.version, 10) >= 3);
+    // Where a test is written: no option of the command line in every version.
+    for (const each of [vitest, ...(vitest?.projects ?? [])]) if (each?.config) each.config.includeTaskLocation = true;
+  }
+
+  onCollected(files) {
+    for (const file of this.isOld ? files ?? [] : []) {
+      say({ kind: 'test_start', id: relative(file.filepath) });
+      if (file.result?.state === 'fail') this.tellFile(file);
+    }
+  }
+
+  onTaskUpdate(packs) {
+    for (const [id, result] of this.isOld ? packs ?? [] : []) {
+      const task = this.vitest.state.idMap.get(id);
+      if (task?.filepath && (result?.state === 'pass' || result?.state === 'fail')) this.tellFile(task);
+    }
+  }
+
+  // Of a file whose worker died there is no end, and nothing is known of the tests that have none.
+  tellFile(file) {
+    if (ended.has(file.filepath)) return;
+    if (!FINAL.has(file.result?.state ?? file.mode)) {
+      for (const task of below(file)) if (task.type !== 'suite' && FINAL.has(task.result?.state)) this.onTestCaseResult(testOf(task, file));
+      return;
+    }
+    for (const task of below(file)) if (task.type !== 'suite') this.onTestCaseResult(testOf(task, file));
+    this.onTestModuleEnd(moduleOf(file));
+  }
+
+  onFinished(files, errors) {
+    if (!this.isOld) return;
+    for (const file of files ?? []) this.tellFile(file);
+    this.onTestRunEnd([], errors);
+  }
+
+  onTestModuleCollected(module) {
+    // Vitest 3 tells the end of a file that could not be loaded only with that of the run, which another may hang.
+    if (module.state?.() === 'failed') this.onTestModuleEnd(module);
   }
 
   // A test that never lets go of its worker is announced from inside only, and not by every vitest: the file always is.
@@ -88,7 +162,6 @@ export default class RatchetReporter {
 
   onTestRunEnd(modules, errors, reason) {
     try {
-      // Vitest 3 does not tell the end of a file that could not be loaded.
       for (const module of modules ?? []) if (module.state?.() === 'failed') this.onTestModuleEnd(module);
       for (const error of errors ?? []) broken('', error);
     } catch {}

@@ -2,7 +2,7 @@
 'use strict';
 try {
   const { isMainThread } = require('node:worker_threads');
-  const isWorker = !isMainThread || /[\\/]vitest[\\/]dist[\\/]workers[\\/]/.test(process.argv[1] ?? '');
+  const isWorker = !isMainThread || /[\\/](?:vitest[\\/]dist[\\/]workers|tinypool[\\/]dist)[\\/]/.test(process.argv[1] ?? '');
   if (process.env._RATCHET_REPORT && isWorker) {
     // Programs that the tests start are none of ours.
     process.env.NODE_OPTIONS = (process.env.NODE_OPTIONS ?? '').replace(`--require=${__filename}`, '').trim();
@@ -12,8 +12,10 @@ try {
 
     const idOf = (test) => {
       const names = [test.name];
-      for (let suite = test.suite; suite && suite !== test.file; suite = suite.suite) names.unshift(suite.name);
-      return `${relative(test.file.filepath)}::${names.join(' > ')}`;
+      let suite = test.suite;
+      // The first version has no file at a test, and a suite without a name around all of them.
+      for (; suite && suite !== test.file && suite.name && !suite.filepath; suite = suite.suite) names.unshift(suite.name);
+      return `${relative((test.file ?? suite?.file ?? suite)?.filepath)}::${names.join(' > ')}`;
     };
 
     const follow = (state) => {

@@ -103,7 +103,7 @@ def _detect(suite: Suite, *, as_json: bool) -> int:
         show(f"{target.name} ({target.language or 'any language'}): {target.why}")
         for words in target.builds:
             show(f"  first:  {' '.join(words)}")
-        for words in (target.command, *target.also):
+        for words in [target.command, *target.also]:
             show(f"  run:    {' '.join(words)}")
         show(f"  tests:  {' '.join(target.tests) or '-'}")
         show(f"  source: {' '.join(target.sources) or '-'}")

@@ -11,7 +11,8 @@ from ratchet.checks import Results, Session, Step, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project
 from ratchet.checks.runners import parser, read
-from ratchet.checks.runners.javascript import Script, files_of, names_of, unattended
+from ratchet.checks.runners.javascript import Script, unattended
+from ratchet.checks.runners.javascript.choice import files_of, names_of
 from ratchet.core.report import RED, Diagnostic, TestResult
 
 _tap = parser("tap")

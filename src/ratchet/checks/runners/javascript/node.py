@@ -1,0 +1,102 @@
+"""Node's own runner, with a reporter of ours inside."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from ratchet.checks import Results, Session, Step, Strength, Target
+from ratchet.checks.formats import Parsed
+from ratchet.checks.project import Project, under
+from ratchet.checks.runners import SHIMS, read_records
+from ratchet.checks.runners.javascript import Script, importing, preloaded, unattended
+from ratchet.checks.runners.javascript.choice import all_named, escaped, files_of, names_of
+from ratchet.checks.runners.javascript.printed import FOUND_NONE, text_of
+from ratchet.checks.scripts import commands, options_only, plain, start_of
+from ratchet.core.report import TestResult
+
+
+class Node(Script):
+    name = "node"
+    covers_below = True
+    programs = ("node", "tsx")
+    valued = frozenset(
+        ("--import", "-r", "--require", "--loader", "--experimental-loader", "-C", "--conditions", "--test-concurrency",
+         "--test-timeout", "--env-file", "--test-reporter", "--test-reporter-destination", "--test-shard")
+    )  # fmt: skip
+
+    def detect(self, project: Project) -> Iterator[Target]:
+        yield from super().detect(project)
+        for manifest, path in importing(project, "node:test").items():
+            yield self.target(project, manifest, f"{path} imports node:test", Strength.DEPENDENCY)
+
+    def start(self, words: list[str]) -> int | None:
+        return super().start(words) if "--test" in words else None
+
+    def commands(self, project: Project, root: str) -> list[list[str]]:
+        found = super().commands(project, root)
+        return found if "--test" in found[0] else [self._program(project, root) or ["node", "--test"]]
+
+    def _program(self, project: Project, root: str) -> list[str]:
+        """A script may start the one file that has all the tests, without a word that they are tests."""
+        for words in commands(project.json(*under(root, "package.json"))):
+            at = start_of(words, self.programs)
+            given = words[at + 1 :] if at is not None else []
+            files = [word for word in given if word not in options_only(given, self.valued)]
+            if at is not None and files and _leads_to(project, under(root, files[0].removeprefix("./"))[0]):
+                own = plain(words, at)
+                return [*own[: own.index(files[0])], "--test", files[0]]
+        return []
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        program, given = self.parts(target, session)
+        at = given.index("--test") + 1
+        ours = [f"--test-reporter={SHIMS / '_ratchet_node.mjs'}", "--test-reporter-destination=stdout"]
+        theirs = ["--test-reporter=spec", "--test-reporter-destination=stdout"]
+        parts = [part for test in session.only for part in _to_be_named(test, session.folder)]
+        names = [f"--test-name-pattern=^{re.escape(part)}$" for part in dict.fromkeys(parts)]
+        names = names if all_named(session.only) else []
+        rest = [name for word in given[at:] for name in _expanded(word, session.folder)]
+        argv = [*program, *given[:at], *ours, *theirs, *names, *rest, *files_of(session.only)]
+        return [Step(argv=argv, env=unattended(session) | preloaded(session, "_ratchet_node_inside.cjs"))]
+
+    def parse(self, results: Results) -> Parsed:
+        parsed = read_records(results)
+        nothing = not parsed.ended and not parsed.tests and not parsed.running and not results.stopped
+        return Parsed(ended=True) if nothing and FOUND_NONE.search(text_of(results)) else parsed
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        at = target.command.index("--test") + 1
+        options = options_only(target.command[at:], self.valued)
+        return [*target.command[:at], f"--test-name-pattern={escaped(test.name)}", *options, test.file]
+
+
+def _leads_to(project: Project, path: str) -> bool:
+    """Whether a program, or a file that it imports, has tests of node's."""
+    from ratchet.checks.imports import imports  # noqa: PLC0415 — many patterns, seldom needed
+
+    places = [path, f"{path}.js", f"{path}/index.js"]
+    files = [each for place in places if place in project.known for each in (place, *imports(project, place))]
+    return any(re.search(r"""["']node:test["']""", project.text(file)) for file in files)
+
+
+def _to_be_named(test: TestResult, folder: Path) -> list[str]:
+    """The test's name, and those of the tests around it, which run only if named too.
+
+    A suite that is named runs all it holds, and needs no naming.
+    """
+    *around, name = names_of(test) or [""]
+    text = Project(folder).text(test.file) if around else ""
+    return [*(part for part in around if not _is_suite(part, text)), name]
+
+
+def _is_suite(name: str, text: str) -> bool:
+    return bool(re.search(rf"""(?:describe|suite)\b.{{0,20}}\(\s*[`'"]{re.escape(name)}[`'"]""", text))
+
+
+def _expanded(word: str, folder: Path) -> list[str]:
+    """The files of a pattern: node 20 takes none, a later one the same."""
+    if word.startswith("-") or "*" not in word:
+        return [word]
+    return sorted(path.relative_to(folder).as_posix() for path in folder.glob(word)) or [word]
