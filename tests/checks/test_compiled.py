@@ -9,7 +9,10 @@ import pytest
 from ratchet.checks.detect import detect
 from ratchet.checks.registry import runner
 from ratchet.checks.runners.jvm import died
-from ratchet.core.report import ReportStatus, TestResult, TestStatus
+from ratchet.core.report import Report, ReportStatus, TestResult, TestStatus
+from ratchet.suite import Outcome
+from ratchet.surfaces.paint import painter
+from ratchet.surfaces.results import view
 from tests.checks.support import chosen, needs, red, run, statuses
 from tests.checks.test_detect import lay
 
@@ -19,6 +22,10 @@ GO_MOD = {"go.mod": "module example.com/it\n\ngo 1.18\n"}
 def typed(name: str) -> TestResult:
     """An id as a user types it, who has run nothing before."""
     return TestResult(id=name, status=TestStatus.TODO, file=name.partition("::")[0])
+
+
+def shown(report: Report) -> str:
+    return "\n".join(view(Outcome(report=report, targets=[]), painter(colour=False)))
 
 
 def go_test(package: str, body: str) -> str:
@@ -69,7 +76,83 @@ def test_what_testmain_says_after_the_tests_is_told_of_its_folder(tmp_path: Path
     text = 'package one\n\nimport ("os"; "testing")\n\nfunc TestMain(m *testing.M) { m.Run(); os.Exit(3) }\n'
     folder = lay(tmp_path / "it", GO_MOD | {"one/it_test.go": text + "func TestA(t *testing.T) {}\n"})
     report = run(folder)
-    assert [error.file for error in report.collection_errors] == ["one"]
+    (error,) = report.collection_errors
+    assert (report.status, error.file) == (ReportStatus.FAILED, "one")
+    assert error.message.startswith("the package failed after its tests")
+    assert "one went wrong outside of its tests" in shown(report)
+
+
+SUBTESTS = """func TestA(t *testing.T) {
+	for _, name := range []string{"x", "y", "z"} {
+		t.Run(name, func(t *testing.T) { t.Run("deep", func(t *testing.T) {}) })
+	}
+}
+func TestB(t *testing.T) { t.Run("x", func(t *testing.T) {}) }
+func TestAB(t *testing.T) {}
+"""
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize(
+    ("asked", "ran"),
+    [
+        (["one.TestA", "two.TestB"], "one.TestA/x/deep one.TestA/y/deep one.TestA/z/deep two.TestB/x"),
+        (["one.TestA/x", "one.TestA/y/deep", "two.TestA/z"], "one.TestA/x/deep one.TestA/y/deep two.TestA/z/deep"),
+        (["one.TestA/x", "one.TestB/x", "one.TestAB"], "one.TestA/x/deep one.TestAB one.TestB/x"),
+        (["one.TestA/x", "one.TestA/z", "two.TestA/x", "two.TestA/z"],
+         "one.TestA/x/deep one.TestA/z/deep two.TestA/x/deep two.TestA/z/deep"),
+        (["two.TestB", "two.TestB/x"], "two.TestB/x"),
+    ],
+)  # fmt: skip
+def test_of_gos_tests_those_that_are_chosen_are_run_and_no_others_of_their_names(
+    asked: list[str], ran: str, tmp_path: Path
+) -> None:
+    needs("go")
+    files = {f"{name}/it_test.go": go_test(name, SUBTESTS) for name in ("one", "two")}
+    folder = lay(tmp_path / "it", GO_MOD | files)
+    report = run(folder, only={"go": [typed(f"example.com/it/{name}") for name in asked]})
+    names = [test.id.removeprefix("example.com/it/") for test in report.tests]
+    assert report.status is ReportStatus.PASSED
+    assert len(names) == len(set(names))
+    assert sorted(name for name in names if not any(each.startswith(f"{name}/") for each in names)) == ran.split()
+
+
+@pytest.mark.toolchain
+def test_a_go_test_that_is_run_for_several_inside_it_has_failed_if_it_failed_once(tmp_path: Path) -> None:
+    needs("go")
+    body = """func TestA(t *testing.T) {
+	t.Run("x", func(t *testing.T) { t.Run("one", func(t *testing.T) { t.Error("got 1, want 2") }) })
+	t.Run("y", func(t *testing.T) { t.Run("one", func(t *testing.T) {}) })
+}
+"""
+    folder = lay(tmp_path / "it", GO_MOD | {"it_test.go": go_test("it", body)})
+    names = [f"example.com/it.TestA/{name}/one" for name in "xy"]
+    report = run(folder, only={"go": [typed(name) for name in names]})
+    assert statuses(report) == {
+        "example.com/it.TestA": "failed",
+        "example.com/it.TestA/x": "failed",
+        "example.com/it.TestA/x/one": "failed",
+        "example.com/it.TestA/y": "passed",
+        "example.com/it.TestA/y/one": "passed",
+    }
+
+
+@pytest.mark.toolchain
+def test_a_go_test_that_panics_in_another_package_is_run_again_in_its_own(tmp_path: Path) -> None:
+    needs("go")
+    files = {
+        "lib/lib.go": 'package lib\n\nfunc Get() int { panic("no") }\n',
+        "lib/lib_test.go": go_test("lib", "func TestA(t *testing.T) {}\n"),
+        "app/it_test.go": 'package app\n\nimport ("testing"; "example.com/it/lib")\n\n'
+        "func TestA(t *testing.T) { lib.Get() }\n",
+    }
+    folder = lay(tmp_path / "it", GO_MOD | files)
+    report = run(folder)
+    name = "example.com/it/app.TestA"
+    assert red(report) == {name: ("lib/lib.go", 3, None, None)}
+    assert {test.id: test.file for test in report.tests}[name] == "app/it_test.go"
+    assert statuses(run(folder, only=chosen(report, name))) == {name: "failed"}
+    assert runner("go").again(detect(folder)[0], chosen(report, name)["go"][0])[-1] == "./app"
 
 
 def crate(name: str, more: str = "") -> str:
