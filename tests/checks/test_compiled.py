@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from ratchet.checks.detect import detect
 from ratchet.checks.registry import runner
+from ratchet.checks.run import TestRun, allowed_environment
 from ratchet.checks.runners.jvm import died
 from ratchet.core.report import Report, ReportStatus, TestResult, TestStatus
 from ratchet.suite import Outcome
 from ratchet.surfaces.paint import painter
 from ratchet.surfaces.results import view
-from tests.checks.support import chosen, needs, red, run, statuses
+from tests.checks.support import chosen, environment, needs, red, run, statuses
 from tests.checks.test_detect import lay
 
 GO_MOD = {"go.mod": "module example.com/it\n\ngo 1.18\n"}
+
+
+def output_of(*words: str) -> str:
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 
 def typed(name: str) -> TestResult:
@@ -214,6 +221,48 @@ def test_a_rust_test_that_kills_a_program_is_named_also_when_others_run_after_it
     assert (report.status, report.running) == (ReportStatus.CRASHED, ["aborts"])
     assert red(report) == {"aborts": ("tests/it.rs", 2, None, None)}
     assert statuses(report)["later"] == "passed"
+
+
+HOST = "x86_64-unknown-linux-gnu"
+BY_ENVIRONMENT = {"CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER": "sh tools/wrap"}
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize(
+    ("settings", "env"),
+    [
+        ("[target.'cfg(unix)']\nrunner = 'tools/wrap'\n[target.'cfg(windows)']\nrunner = 'wine'\n", {}),
+        ("[target.'cfg(unix)']\nrunner = ['tools/wrap']\n", {}),
+        (f"[target.{HOST}]\nrunner = ['sh', 'tools/wrap']\n[target.'cfg(unix)']\nrunner = 'false'\n", {}),
+        (f"[build]\ntarget = '{HOST}'\n[target.{HOST}]\nrunner = 'tools/wrap'\n", {}),
+        ("", BY_ENVIRONMENT),
+        (f"[target.{HOST}]\nrunner = 'false'\n", BY_ENVIRONMENT | {"CARGO_BUILD_TARGET": HOST}),
+    ],
+)
+def test_what_the_project_has_its_rust_tests_started_with_still_starts_them(
+    settings: str, env: dict[str, str], tmp_path: Path
+) -> None:
+    needs("cargo")
+    if f"host: {HOST}\n" not in output_of("rustc", "-vV"):
+        pytest.skip("it is written for another machine")
+    wrap = '#!/bin/sh\necho started $* >> "$HERE/started"\nTOLD=yes exec "$@"\n'
+    body = '#[test]\nfn told() { assert_eq!(std::env::var("TOLD").as_deref(), Ok("yes")); }\n'
+    files = {"Cargo.toml": crate("a"), "src/lib.rs": body, ".cargo/config.toml": settings, "tools/wrap": wrap}
+    folder = lay(tmp_path / "it", files)
+    (folder / "tools/wrap").chmod(0o755)
+    tests = TestRun(targets=detect(folder), timeout_s=120, env=environment(folder) | {"HERE": str(tmp_path)} | env)
+    report = asyncio.run(tests.run(folder, log=tmp_path / "log"))
+    assert (report.status, statuses(report)) == (ReportStatus.PASSED, {"told": "passed"})
+    (row,) = (tmp_path / "started").read_text().splitlines()
+    assert row.startswith("started /")
+
+
+def test_settings_of_cargos_targets_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*BY_ENVIRONMENT, "CARGO_BUILD_TARGET", "CARGO_REGISTRY_TOKEN"):
+        monkeypatch.setenv(name, "x")
+    assert {*BY_ENVIRONMENT, "CARGO_BUILD_TARGET"} == {
+        name for name, value in allowed_environment().items() if value == "x"
+    }
 
 
 CMAKE = """cmake_minimum_required(VERSION 3.16)
