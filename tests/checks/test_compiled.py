@@ -377,3 +377,14 @@ def test_what_automakes_check_says_is_read_and_one_test_is_made_alone(tmp_path: 
 def test_a_makefiles_check_is_run_where_it_has_no_test(tmp_path: Path) -> None:
     assert detect(lay(tmp_path / "a", {"Makefile": "check:\n\ttrue\n"}))[0].command == ["make", "check"]
     assert detect(lay(tmp_path / "b", {"Makefile": "check: a\ntest:\n\ttrue\n"}))[0].command == ["make", "test"]
+
+
+@pytest.mark.toolchain
+def test_of_dunes_programs_those_in_the_folders_of_the_chosen_are_run(tmp_path: Path) -> None:
+    needs("dune")
+    files = {f"{name}/dune": f"(test (name {name}_it))\n" for name in ("one", "two")}
+    files |= {f"{name}/{name}_it.ml": 'let () = failwith "no"\n' for name in ("one", "two")}
+    folder = lay(tmp_path / "it", {"dune-project": "(lang dune 2.0)\n"} | files)
+    report = run(folder)
+    assert statuses(report) == {"one_it": "failed", "two_it": "failed"}
+    assert statuses(run(folder, only=chosen(report, "two_it"))) == {"two_it": "failed"}
