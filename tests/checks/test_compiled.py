@@ -89,6 +89,29 @@ def test_what_testmain_says_after_the_tests_is_told_of_its_folder(tmp_path: Path
     assert "one went wrong outside of its tests" in shown(report)
 
 
+@pytest.mark.toolchain
+@pytest.mark.parametrize(
+    ("files", "place"),
+    [
+        ({"go.mod": "module example.com/it\n\nnonsense 1\n", "it_test.go": "package it\n"}, ("go.mod", 3)),
+        (GO_MOD | {"it.go": 'package it\n\nimport _ "no/such"\n', "it_test.go": "package it\n"}, ("it.go", 3)),
+    ],
+)
+def test_what_go_cannot_even_load_is_an_error_with_its_place_and_no_crash(
+    files: dict[str, str], place: tuple[str, int], tmp_path: Path
+) -> None:
+    needs("go")
+    report = run(lay(tmp_path / "it", files))
+    assert report.status is ReportStatus.FAILED
+    assert [(error.file, error.line) for error in report.compile_errors] == [place]
+
+
+def test_modules_in_folders_that_go_passes_over_are_not_run(tmp_path: Path) -> None:
+    names = ("_bench/go.mod", "testdata/it/go.mod", "vendor/x/go.mod", "tools/go.mod")
+    lay(tmp_path, GO_MOD | dict.fromkeys(names, "module x\n"))
+    assert [target.name for target in detect(tmp_path)] == ["go", "go@tools"]
+
+
 SUBTESTS = """func TestA(t *testing.T) {
 	for _, name := range []string{"x", "y", "z"} {
 		t.Run(name, func(t *testing.T) { t.Run("deep", func(t *testing.T) {}) })

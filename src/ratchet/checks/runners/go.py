@@ -18,6 +18,8 @@ _go_json = parser("go_json")
 
 _CHANNEL = "go{}.json"
 _NAME = re.compile(r"(.*?)\.((?:Test|Example|Fuzz|Benchmark)[^/.]*(?:/.*|$))")
+_PASSED_OVER = re.compile(r"(?:^|/)(?:[_.][^/]+|testdata|vendor)(?:/|$)")  # by `./...` too
+_ABSENT = "no required module provides package"  # a project that is not set up
 _LOGS = re.compile(r"\.Logf?\(")
 _FUNCTION = re.compile(r"(?m)^func ((?:Test|Example|Fuzz|Benchmark)\w*)\(")
 _ID = re.compile(r"(.+?)\.((?:Test|Example|Fuzz|Benchmark).*)", re.S)
@@ -29,6 +31,8 @@ class Go(Usual):
     def detect(self, project: Project) -> Iterator[Target]:
         for path in project.named("**/go.mod"):
             root = root_of(path)
+            if _PASSED_OVER.search(root):
+                continue
             yield Target(
                 runner=self.name,
                 command=["go", "test", "./..."],
@@ -65,11 +69,13 @@ class Go(Usual):
         parsed.tests = _once(parsed.tests)
         parsed.compile_errors = list(dict.fromkeys(parsed.compile_errors))
         vague = [error for error in parsed.compile_errors if not error.line]
-        if results.exit_code and vague:
+        unloaded = not parsed.tests and not parsed.ended and not results.stopped
+        if results.exit_code and (vague or unloaded):
             # Before Go 1.24 what did not compile was told on stderr only; the stream says no more than that it failed.
             with end_of(results) as stream:
-                exact = compiler(stream).compile_errors
+                exact = [error for error in compiler(stream).compile_errors if _ABSENT not in error.message]
             parsed.compile_errors = [error for error in parsed.compile_errors if error.line] + (exact or vague)
+            parsed.ended = parsed.ended or bool(exact)
         places = _Places(results.folder)
         parsed.tests = [places.placed(test) for test in parsed.tests]
         parsed.collection_errors = list(dict.fromkeys(map(places.folder_of, parsed.collection_errors)))
