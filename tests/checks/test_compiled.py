@@ -204,6 +204,11 @@ mod tests {
     #[should_panic(expected = "boom")]
     fn panics() { panic!("other"); }
 }
+
+/// ```
+/// assert_eq!(NAME::one(), 1);
+/// ```
+pub fn two() {}
 """
 WORKSPACE = {
     "Cargo.toml": '[workspace]\nmembers = ["a", "b"]\nresolver = "2"\n',
@@ -211,7 +216,8 @@ WORKSPACE = {
     "a/src/lib.rs": LIBRARY.replace("NAME", "a"),
     "b/Cargo.toml": crate("b", '[[test]]\nname = "own-one"\nharness = false\n'),
     "b/src/lib.rs": LIBRARY.replace("NAME", "b"),
-    "b/tests/it.rs": "#[test]\nfn same() { assert_eq!(b::one(), 1); }\n",
+    "b/tests/it.rs": "#[test]\nfn same() { assert_eq!(b::one(), 1); }\n#[test]\n"
+    'fn errs() -> Result<(), String> { Err("bad".into()) }\n',
     "b/tests/own-one.rs": 'fn main() { assert_eq!(std::env::args().count(), 1); println!("fine"); }\n',
 }
 
@@ -224,15 +230,19 @@ def test_tests_of_a_cargo_workspace_are_told_apart_placed_and_run_alone(tmp_path
     places = {"tests::same": (9, "2", "1"), "tests::errs": (11, None, None), "tests::panics": (14, '"boom"', '"other"')}
     unit = {f"{name} {test}": (f"{name}/src/lib.rs", *at) for name in "ab" for test, at in places.items()}
     docs = {f"{name}/src/lib.rs - one (line 1)": (f"{name}/src/lib.rs", 1, "2", "1") for name in "ab"}
-    assert red(report) == unit | docs
-    assert statuses(report) == dict.fromkeys(red(report), "failed") | {"b::it same": "passed", "b::own-one": "passed"}
+    assert red(report) == unit | docs | {"b::it errs": ("b/tests/it.rs", 4, None, None)}
+    green = ["b::it same", "b::own-one", *(f"{name}/src/lib.rs - two (line 17)" for name in "ab")]
+    assert statuses(report) == dict.fromkeys(red(report), "failed") | dict.fromkeys(green, "passed")
+    assert not any("stack backtrace" in test.stdout for test in report.tests)
     for name in ("b tests::same", "b::it same", "b::own-one"):
         assert list(statuses(run(folder, only=chosen(report, name)))) == [name]
         assert list(statuses(run(folder, only={"cargo": [typed(name)]}))) == [name]
     again = runner("cargo").again(detect(folder)[0], chosen(report, "b::it same")["cargo"][0])
     assert again == ["cargo", "test", "--package", "b", "--test", "it", "same", "--", "--exact"]
     example = "a/src/lib.rs - one (line 1)"
-    assert statuses(run(folder, only={"cargo": [typed(example)]}))[example] == "failed"
+    ran = statuses(run(folder, only={"cargo": [typed(example)]}))
+    assert ran[example] == "failed"
+    assert all(name.endswith("(line 1)") for name in ran)
 
 
 @pytest.mark.toolchain
@@ -295,7 +305,14 @@ find_package(GTest REQUIRED)
 include(GoogleTest)
 add_executable(each each.cpp)
 target_link_libraries(each GTest::gtest_main)
-gtest_discover_tests(each)
+gtest_discover_tests(each PROPERTIES SKIP_RETURN_CODE 77)
+add_executable(long long.cpp)
+target_link_libraries(long GTest::gtest_main)
+add_test(NAME long COMMAND long)
+add_executable(longer longer.cpp)
+target_link_libraries(longer GTest::gtest_main)
+add_test(NAME longer COMMAND longer)
+add_test(NAME silent COMMAND sh -c "kill -SEGV $$")
 add_executable(whole whole.cpp)
 target_link_libraries(whole GTest::gtest_main)
 add_test(NAME all.of.it COMMAND whole)
@@ -307,9 +324,15 @@ EACH = """#include <gtest/gtest.h>
 #include <cstdlib>
 TEST(Each, Aborts) { abort(); }
 TEST(Each, Leaves) { exit(0); }
+TEST(Each, Skips) { exit(77); }
 class P : public ::testing::TestWithParam<int> {};
 TEST_P(P, Small) { EXPECT_LT(GetParam(), 8); }
 INSTANTIATE_TEST_SUITE_P(All, P, ::testing::Values(1, 8));
+"""
+LONG = """#include <gtest/gtest.h>
+#include <string>
+TEST(NAME, First) { puts(std::string(COUNT, 'x').c_str()); }
+TEST(NAME, Second) {}
 """
 WHOLE = "#include <gtest/gtest.h>\nTEST(Whole, Ok) {}\nTEST(Whole, Bad) { EXPECT_EQ(1, 2); }\n"
 
@@ -317,11 +340,21 @@ WHOLE = "#include <gtest/gtest.h>\nTEST(Whole, Ok) {}\nTEST(Whole, Bad) { EXPECT
 @pytest.mark.toolchain
 def test_what_ctest_and_googletest_say_of_one_test_is_joined_and_nothing_is_lost(tmp_path: Path) -> None:
     needs("ctest")
-    folder = lay(tmp_path / "it", {"CMakeLists.txt": CMAKE, "each.cpp": EACH, "whole.cpp": WHOLE})
+    long = {
+        f"{name.lower()}.cpp": LONG.replace("NAME", name).replace("COUNT", count)
+        for name, count in {"Long": "2000", "Longer": "400000"}.items()
+    }
+    folder = lay(tmp_path / "it", {"CMakeLists.txt": CMAKE, "each.cpp": EACH, "whole.cpp": WHOLE} | long)
     report = run(folder, timeout_s=300)
     assert statuses(report) == {
         "Each.Aborts": "error",
         "Each.Leaves": "error",  # ctest itself says that it passed
+        "Each.Skips": "skipped",
+        "Long.First": "passed",
+        "Long.Second": "passed",
+        "Longer.First": "passed",  # of its output ctest keeps too little to name it
+        "Longer.Second": "passed",
+        "silent": "failed",
         "All/P.Small/0": "passed",
         "All/P.Small/1": "failed",
         "Whole.Ok": "passed",
@@ -330,8 +363,11 @@ def test_what_ctest_and_googletest_say_of_one_test_is_joined_and_nothing_is_lost
         "doctest": "failed",
     }
     assert red(report)["doctest"] == ("/w/a.cpp", 4, "3", "2")
-    for name in ("Whole.Bad", "All/P.Small/1"):
-        assert statuses(run(folder, only=chosen(report, name))) == {name: "failed"}
+    assert {test.failure.message for test in report.tests if test.failure and test.id == "silent"} == {
+        "ctest says: Exception: SegFault"
+    }
+    for name in ("Whole.Bad", "All/P.Small/1", "Long.Second"):
+        assert statuses(run(folder, only=chosen(report, name))) == {name: statuses(report)[name]}
     line = runner("ctest").again(detect(folder)[0], chosen(report, "Whole.Bad")["ctest"][0])[-1]
     one = "env GTEST_FILTER=Whole.Bad ctest --test-dir build -R '^all\\.of\\.it$' --output-on-failure"
     assert line == f"cmake -S . -B build && cmake --build build && {one}"
@@ -353,7 +389,8 @@ def test_javas_tests_are_asked_for_as_their_runners_can_be(name: str, method: st
     folder = lay(tmp_path, {"pom.xml": "<project/>", "build.gradle": "", "src/test/java/ATest.java": ""})
     targets = {target.runner: target for target in detect(folder)}
     test = TestResult(id=name, name=method, suite=["x.CalcTest"] if method else [], status=TestStatus.FAILED)
-    assert f"-Dtest={words}" in runner("maven").again(targets["maven"], test)
+    none = ["-DfailIfNoTests=false", "-Dsurefire.failIfNoSpecifiedTests=false"]  # in the modules without it
+    assert runner("maven").again(targets["maven"], test)[-3:] == [f"-Dtest={words}", *none]
     assert runner("gradle").again(targets["gradle"], test)[-2:] == ["--tests", words.replace("#", ".")]
 
 
@@ -364,6 +401,20 @@ def test_a_virtual_machine_that_leaves_in_the_midst_of_its_tests_is_a_crash_that
     )
     assert [(part.ended, part.running) for part in died(said * 2)] == [(False, ["x.CalcTest"])]
     assert died("[ERROR] There are test failures.\n") == []
+
+
+def test_a_class_that_ended_its_virtual_machine_makes_a_run_a_crash_although_others_have_results(
+    tmp_path: Path,
+) -> None:
+    said = "[ERROR] The forked VM terminated without properly ...\n[ERROR] Crashed tests:\n[ERROR] x.CalcTest\n"
+    document = '<testsuite tests="1"><testcase classname="x.ATest" name="a"/></testsuite>'
+    made = f"mkdir -p target/surefire-reports\necho '{document}' > target/surefire-reports/TEST-x.ATest.xml\n"
+    files = {"pom.xml": "<project/>", "mvnw": f"#!/bin/sh\n{made}cat said\nexit 1\n", "said": said}
+    folder = lay(tmp_path / "it", files | {"src/test/java/x/ATest.java": ""})
+    (folder / "mvnw").chmod(0o755)
+    report = run(folder)
+    assert (report.status, report.running) == (ReportStatus.CRASHED, ["x.CalcTest"])
+    assert statuses(report) == {"x.ATest#a": "passed", "x.CalcTest": "error"}
 
 
 MAKEFILE = """TESTS = one two.sh three.tap
