@@ -17,7 +17,7 @@ import msgspec
 from ratchet import config
 from ratchet.checks import Target
 from ratchet.checks.detect import detect
-from ratchet.checks.inventory import heard, missing, unanswered, without
+from ratchet.checks.inventory import besides, heard, missing, unanswered, without
 from ratchet.checks.project import Project
 from ratchet.checks.run import Perform, TestRun, allowed_environment, awaited
 from ratchet.core.compare import Delta, compare
@@ -139,7 +139,8 @@ class Suite:
         if choice.ids or choice.failed:
             # A hook that failed in set-up is no test, and says nothing where it passes.
             asked = choice.ids or [test.id for test in _red(last) if test.phase == "call"]
-            report = unanswered(report, asked, [test.id for test in last.tests] if last else [])
+            known = [test.id for test in last.tests] if last else []
+            report = besides(unanswered(report, asked, known), asked)
         if choice.ref:
             return self._elsewhere(report, choice.ref, log)
         return self.conclude(report, whole=not only and report.status not in _NOT_WHOLE, log=log)

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from ratchet.checks.detect import detect
 from ratchet.checks.registry import runner
+from ratchet.checks.run import TestRun, allowed_environment
 from ratchet.checks.runners.jvm import died
-from ratchet.core.report import ReportStatus, TestResult, TestStatus
-from tests.checks.support import chosen, needs, red, run, statuses
+from ratchet.core.report import Report, ReportStatus, TestResult, TestStatus
+from ratchet.suite import Outcome
+from ratchet.surfaces.paint import painter
+from ratchet.surfaces.results import view
+from tests.checks.support import chosen, environment, needs, red, run, statuses
 from tests.checks.test_detect import lay
 
 GO_MOD = {"go.mod": "module example.com/it\n\ngo 1.18\n"}
 
 
+def output_of(*words: str) -> str:
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
 def typed(name: str) -> TestResult:
     """An id as a user types it, who has run nothing before."""
     return TestResult(id=name, status=TestStatus.TODO, file=name.partition("::")[0])
+
+
+def shown(report: Report) -> str:
+    return "\n".join(view(Outcome(report=report, targets=[]), painter(colour=False)))
 
 
 def go_test(package: str, body: str) -> str:
@@ -69,7 +83,106 @@ def test_what_testmain_says_after_the_tests_is_told_of_its_folder(tmp_path: Path
     text = 'package one\n\nimport ("os"; "testing")\n\nfunc TestMain(m *testing.M) { m.Run(); os.Exit(3) }\n'
     folder = lay(tmp_path / "it", GO_MOD | {"one/it_test.go": text + "func TestA(t *testing.T) {}\n"})
     report = run(folder)
-    assert [error.file for error in report.collection_errors] == ["one"]
+    (error,) = report.collection_errors
+    assert (report.status, error.file) == (ReportStatus.FAILED, "one")
+    assert error.message.startswith("the package failed after its tests")
+    assert "one went wrong outside of its tests" in shown(report)
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize(
+    ("files", "place"),
+    [
+        ({"go.mod": "module example.com/it\n\nnonsense 1\n", "it_test.go": "package it\n"}, ("go.mod", 3)),
+        (GO_MOD | {"it.go": 'package it\n\nimport _ "no/such"\n', "it_test.go": "package it\n"}, ("it.go", 3)),
+    ],
+)
+def test_what_go_cannot_even_load_is_an_error_with_its_place_and_no_crash(
+    files: dict[str, str], place: tuple[str, int], tmp_path: Path
+) -> None:
+    needs("go")
+    report = run(lay(tmp_path / "it", files))
+    assert report.status is ReportStatus.FAILED
+    assert [(error.file, error.line) for error in report.compile_errors] == [place]
+
+
+def test_modules_in_folders_that_go_passes_over_are_not_run(tmp_path: Path) -> None:
+    names = ("_bench/go.mod", "testdata/it/go.mod", "vendor/x/go.mod", "tools/go.mod")
+    lay(tmp_path, GO_MOD | dict.fromkeys(names, "module x\n"))
+    assert [target.name for target in detect(tmp_path)] == ["go", "go@tools"]
+
+
+SUBTESTS = """func TestA(t *testing.T) {
+	for _, name := range []string{"x", "y", "z"} {
+		t.Run(name, func(t *testing.T) { t.Run("deep", func(t *testing.T) {}) })
+	}
+}
+func TestB(t *testing.T) { t.Run("x", func(t *testing.T) {}) }
+func TestAB(t *testing.T) {}
+"""
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize(
+    ("asked", "ran"),
+    [
+        (["one.TestA", "two.TestB"], "one.TestA/x/deep one.TestA/y/deep one.TestA/z/deep two.TestB/x"),
+        (["one.TestA/x", "one.TestA/y/deep", "two.TestA/z"], "one.TestA/x/deep one.TestA/y/deep two.TestA/z/deep"),
+        (["one.TestA/x", "one.TestB/x", "one.TestAB"], "one.TestA/x/deep one.TestAB one.TestB/x"),
+        (["one.TestA/x", "one.TestA/z", "two.TestA/x", "two.TestA/z"],
+         "one.TestA/x/deep one.TestA/z/deep two.TestA/x/deep two.TestA/z/deep"),
+        (["two.TestB", "two.TestB/x"], "two.TestB/x"),
+    ],
+)  # fmt: skip
+def test_of_gos_tests_those_that_are_chosen_are_run_and_no_others_of_their_names(
+    asked: list[str], ran: str, tmp_path: Path
+) -> None:
+    needs("go")
+    files = {f"{name}/it_test.go": go_test(name, SUBTESTS) for name in ("one", "two")}
+    folder = lay(tmp_path / "it", GO_MOD | files)
+    report = run(folder, only={"go": [typed(f"example.com/it/{name}") for name in asked]})
+    names = [test.id.removeprefix("example.com/it/") for test in report.tests]
+    assert report.status is ReportStatus.PASSED
+    assert len(names) == len(set(names))
+    assert sorted(name for name in names if not any(each.startswith(f"{name}/") for each in names)) == ran.split()
+
+
+@pytest.mark.toolchain
+def test_a_go_test_that_is_run_for_several_inside_it_has_failed_if_it_failed_once(tmp_path: Path) -> None:
+    needs("go")
+    body = """func TestA(t *testing.T) {
+	t.Run("x", func(t *testing.T) { t.Run("one", func(t *testing.T) { t.Error("got 1, want 2") }) })
+	t.Run("y", func(t *testing.T) { t.Run("one", func(t *testing.T) {}) })
+}
+"""
+    folder = lay(tmp_path / "it", GO_MOD | {"it_test.go": go_test("it", body)})
+    names = [f"example.com/it.TestA/{name}/one" for name in "xy"]
+    report = run(folder, only={"go": [typed(name) for name in names]})
+    assert statuses(report) == {
+        "example.com/it.TestA": "failed",
+        "example.com/it.TestA/x": "failed",
+        "example.com/it.TestA/x/one": "failed",
+        "example.com/it.TestA/y": "passed",
+        "example.com/it.TestA/y/one": "passed",
+    }
+
+
+@pytest.mark.toolchain
+def test_a_go_test_that_panics_in_another_package_is_run_again_in_its_own(tmp_path: Path) -> None:
+    needs("go")
+    files = {
+        "lib/lib.go": 'package lib\n\nfunc Get() int { panic("no") }\n',
+        "lib/lib_test.go": go_test("lib", "func TestA(t *testing.T) {}\n"),
+        "app/it_test.go": 'package app\n\nimport ("testing"; "example.com/it/lib")\n\n'
+        "func TestA(t *testing.T) { lib.Get() }\n",
+    }
+    folder = lay(tmp_path / "it", GO_MOD | files)
+    report = run(folder)
+    name = "example.com/it/app.TestA"
+    assert red(report) == {name: ("lib/lib.go", 3, None, None)}
+    assert {test.id: test.file for test in report.tests}[name] == "app/it_test.go"
+    assert statuses(run(folder, only=chosen(report, name))) == {name: "failed"}
+    assert runner("go").again(detect(folder)[0], chosen(report, name)["go"][0])[-1] == "./app"
 
 
 def crate(name: str, more: str = "") -> str:
@@ -91,6 +204,11 @@ mod tests {
     #[should_panic(expected = "boom")]
     fn panics() { panic!("other"); }
 }
+
+/// ```
+/// assert_eq!(NAME::one(), 1);
+/// ```
+pub fn two() {}
 """
 WORKSPACE = {
     "Cargo.toml": '[workspace]\nmembers = ["a", "b"]\nresolver = "2"\n',
@@ -98,7 +216,8 @@ WORKSPACE = {
     "a/src/lib.rs": LIBRARY.replace("NAME", "a"),
     "b/Cargo.toml": crate("b", '[[test]]\nname = "own-one"\nharness = false\n'),
     "b/src/lib.rs": LIBRARY.replace("NAME", "b"),
-    "b/tests/it.rs": "#[test]\nfn same() { assert_eq!(b::one(), 1); }\n",
+    "b/tests/it.rs": "#[test]\nfn same() { assert_eq!(b::one(), 1); }\n#[test]\n"
+    'fn errs() -> Result<(), String> { Err("bad".into()) }\n',
     "b/tests/own-one.rs": 'fn main() { assert_eq!(std::env::args().count(), 1); println!("fine"); }\n',
 }
 
@@ -111,15 +230,19 @@ def test_tests_of_a_cargo_workspace_are_told_apart_placed_and_run_alone(tmp_path
     places = {"tests::same": (9, "2", "1"), "tests::errs": (11, None, None), "tests::panics": (14, '"boom"', '"other"')}
     unit = {f"{name} {test}": (f"{name}/src/lib.rs", *at) for name in "ab" for test, at in places.items()}
     docs = {f"{name}/src/lib.rs - one (line 1)": (f"{name}/src/lib.rs", 1, "2", "1") for name in "ab"}
-    assert red(report) == unit | docs
-    assert statuses(report) == dict.fromkeys(red(report), "failed") | {"b::it same": "passed", "b::own-one": "passed"}
+    assert red(report) == unit | docs | {"b::it errs": ("b/tests/it.rs", 4, None, None)}
+    green = ["b::it same", "b::own-one", *(f"{name}/src/lib.rs - two (line 17)" for name in "ab")]
+    assert statuses(report) == dict.fromkeys(red(report), "failed") | dict.fromkeys(green, "passed")
+    assert not any("stack backtrace" in test.stdout for test in report.tests)
     for name in ("b tests::same", "b::it same", "b::own-one"):
         assert list(statuses(run(folder, only=chosen(report, name)))) == [name]
         assert list(statuses(run(folder, only={"cargo": [typed(name)]}))) == [name]
     again = runner("cargo").again(detect(folder)[0], chosen(report, "b::it same")["cargo"][0])
     assert again == ["cargo", "test", "--package", "b", "--test", "it", "same", "--", "--exact"]
     example = "a/src/lib.rs - one (line 1)"
-    assert statuses(run(folder, only={"cargo": [typed(example)]}))[example] == "failed"
+    ran = statuses(run(folder, only={"cargo": [typed(example)]}))
+    assert ran[example] == "failed"
+    assert all(name.endswith("(line 1)") for name in ran)
 
 
 @pytest.mark.toolchain
@@ -133,6 +256,48 @@ def test_a_rust_test_that_kills_a_program_is_named_also_when_others_run_after_it
     assert statuses(report)["later"] == "passed"
 
 
+HOST = "x86_64-unknown-linux-gnu"
+BY_ENVIRONMENT = {"CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER": "sh tools/wrap"}
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize(
+    ("settings", "env"),
+    [
+        ("[target.'cfg(unix)']\nrunner = 'tools/wrap'\n[target.'cfg(windows)']\nrunner = 'wine'\n", {}),
+        ("[target.'cfg(unix)']\nrunner = ['tools/wrap']\n", {}),
+        (f"[target.{HOST}]\nrunner = ['sh', 'tools/wrap']\n[target.'cfg(unix)']\nrunner = 'false'\n", {}),
+        (f"[build]\ntarget = '{HOST}'\n[target.{HOST}]\nrunner = 'tools/wrap'\n", {}),
+        ("", BY_ENVIRONMENT),
+        (f"[target.{HOST}]\nrunner = 'false'\n", BY_ENVIRONMENT | {"CARGO_BUILD_TARGET": HOST}),
+    ],
+)
+def test_what_the_project_has_its_rust_tests_started_with_still_starts_them(
+    settings: str, env: dict[str, str], tmp_path: Path
+) -> None:
+    needs("cargo")
+    if f"host: {HOST}\n" not in output_of("rustc", "-vV"):
+        pytest.skip("it is written for another machine")
+    wrap = '#!/bin/sh\necho started $* >> "$HERE/started"\nTOLD=yes exec "$@"\n'
+    body = '#[test]\nfn told() { assert_eq!(std::env::var("TOLD").as_deref(), Ok("yes")); }\n'
+    files = {"Cargo.toml": crate("a"), "src/lib.rs": body, ".cargo/config.toml": settings, "tools/wrap": wrap}
+    folder = lay(tmp_path / "it", files)
+    (folder / "tools/wrap").chmod(0o755)
+    tests = TestRun(targets=detect(folder), timeout_s=120, env=environment(folder) | {"HERE": str(tmp_path)} | env)
+    report = asyncio.run(tests.run(folder, log=tmp_path / "log"))
+    assert (report.status, statuses(report)) == (ReportStatus.PASSED, {"told": "passed"})
+    (row,) = (tmp_path / "started").read_text().splitlines()
+    assert row.startswith("started /")
+
+
+def test_settings_of_cargos_targets_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*BY_ENVIRONMENT, "CARGO_BUILD_TARGET", "CARGO_REGISTRY_TOKEN"):
+        monkeypatch.setenv(name, "x")
+    assert {*BY_ENVIRONMENT, "CARGO_BUILD_TARGET"} == {
+        name for name, value in allowed_environment().items() if value == "x"
+    }
+
+
 CMAKE = """cmake_minimum_required(VERSION 3.16)
 project(it CXX)
 enable_testing()
@@ -140,7 +305,14 @@ find_package(GTest REQUIRED)
 include(GoogleTest)
 add_executable(each each.cpp)
 target_link_libraries(each GTest::gtest_main)
-gtest_discover_tests(each)
+gtest_discover_tests(each PROPERTIES SKIP_RETURN_CODE 77)
+add_executable(long long.cpp)
+target_link_libraries(long GTest::gtest_main)
+add_test(NAME long COMMAND long)
+add_executable(longer longer.cpp)
+target_link_libraries(longer GTest::gtest_main)
+add_test(NAME longer COMMAND longer)
+add_test(NAME silent COMMAND sh -c "kill -SEGV $$")
 add_executable(whole whole.cpp)
 target_link_libraries(whole GTest::gtest_main)
 add_test(NAME all.of.it COMMAND whole)
@@ -152,9 +324,15 @@ EACH = """#include <gtest/gtest.h>
 #include <cstdlib>
 TEST(Each, Aborts) { abort(); }
 TEST(Each, Leaves) { exit(0); }
+TEST(Each, Skips) { exit(77); }
 class P : public ::testing::TestWithParam<int> {};
 TEST_P(P, Small) { EXPECT_LT(GetParam(), 8); }
 INSTANTIATE_TEST_SUITE_P(All, P, ::testing::Values(1, 8));
+"""
+LONG = """#include <gtest/gtest.h>
+#include <string>
+TEST(NAME, First) { puts(std::string(COUNT, 'x').c_str()); }
+TEST(NAME, Second) {}
 """
 WHOLE = "#include <gtest/gtest.h>\nTEST(Whole, Ok) {}\nTEST(Whole, Bad) { EXPECT_EQ(1, 2); }\n"
 
@@ -162,11 +340,21 @@ WHOLE = "#include <gtest/gtest.h>\nTEST(Whole, Ok) {}\nTEST(Whole, Bad) { EXPECT
 @pytest.mark.toolchain
 def test_what_ctest_and_googletest_say_of_one_test_is_joined_and_nothing_is_lost(tmp_path: Path) -> None:
     needs("ctest")
-    folder = lay(tmp_path / "it", {"CMakeLists.txt": CMAKE, "each.cpp": EACH, "whole.cpp": WHOLE})
+    long = {
+        f"{name.lower()}.cpp": LONG.replace("NAME", name).replace("COUNT", count)
+        for name, count in {"Long": "2000", "Longer": "400000"}.items()
+    }
+    folder = lay(tmp_path / "it", {"CMakeLists.txt": CMAKE, "each.cpp": EACH, "whole.cpp": WHOLE} | long)
     report = run(folder, timeout_s=300)
     assert statuses(report) == {
         "Each.Aborts": "error",
         "Each.Leaves": "error",  # ctest itself says that it passed
+        "Each.Skips": "skipped",
+        "Long.First": "passed",
+        "Long.Second": "passed",
+        "Longer.First": "passed",  # of its output ctest keeps too little to name it
+        "Longer.Second": "passed",
+        "silent": "failed",
         "All/P.Small/0": "passed",
         "All/P.Small/1": "failed",
         "Whole.Ok": "passed",
@@ -175,8 +363,11 @@ def test_what_ctest_and_googletest_say_of_one_test_is_joined_and_nothing_is_lost
         "doctest": "failed",
     }
     assert red(report)["doctest"] == ("/w/a.cpp", 4, "3", "2")
-    for name in ("Whole.Bad", "All/P.Small/1"):
-        assert statuses(run(folder, only=chosen(report, name))) == {name: "failed"}
+    assert {test.failure.message for test in report.tests if test.failure and test.id == "silent"} == {
+        "ctest says: Exception: SegFault"
+    }
+    for name in ("Whole.Bad", "All/P.Small/1", "Long.Second"):
+        assert statuses(run(folder, only=chosen(report, name))) == {name: statuses(report)[name]}
     line = runner("ctest").again(detect(folder)[0], chosen(report, "Whole.Bad")["ctest"][0])[-1]
     one = "env GTEST_FILTER=Whole.Bad ctest --test-dir build -R '^all\\.of\\.it$' --output-on-failure"
     assert line == f"cmake -S . -B build && cmake --build build && {one}"
@@ -198,7 +389,8 @@ def test_javas_tests_are_asked_for_as_their_runners_can_be(name: str, method: st
     folder = lay(tmp_path, {"pom.xml": "<project/>", "build.gradle": "", "src/test/java/ATest.java": ""})
     targets = {target.runner: target for target in detect(folder)}
     test = TestResult(id=name, name=method, suite=["x.CalcTest"] if method else [], status=TestStatus.FAILED)
-    assert f"-Dtest={words}" in runner("maven").again(targets["maven"], test)
+    none = ["-DfailIfNoTests=false", "-Dsurefire.failIfNoSpecifiedTests=false"]  # in the modules without it
+    assert runner("maven").again(targets["maven"], test)[-3:] == [f"-Dtest={words}", *none]
     assert runner("gradle").again(targets["gradle"], test)[-2:] == ["--tests", words.replace("#", ".")]
 
 
@@ -209,6 +401,20 @@ def test_a_virtual_machine_that_leaves_in_the_midst_of_its_tests_is_a_crash_that
     )
     assert [(part.ended, part.running) for part in died(said * 2)] == [(False, ["x.CalcTest"])]
     assert died("[ERROR] There are test failures.\n") == []
+
+
+def test_a_class_that_ended_its_virtual_machine_makes_a_run_a_crash_although_others_have_results(
+    tmp_path: Path,
+) -> None:
+    said = "[ERROR] The forked VM terminated without properly ...\n[ERROR] Crashed tests:\n[ERROR] x.CalcTest\n"
+    document = '<testsuite tests="1"><testcase classname="x.ATest" name="a"/></testsuite>'
+    made = f"mkdir -p target/surefire-reports\necho '{document}' > target/surefire-reports/TEST-x.ATest.xml\n"
+    files = {"pom.xml": "<project/>", "mvnw": f"#!/bin/sh\n{made}cat said\nexit 1\n", "said": said}
+    folder = lay(tmp_path / "it", files | {"src/test/java/x/ATest.java": ""})
+    (folder / "mvnw").chmod(0o755)
+    report = run(folder)
+    assert (report.status, report.running) == (ReportStatus.CRASHED, ["x.CalcTest"])
+    assert statuses(report) == {"x.ATest#a": "passed", "x.CalcTest": "error"}
 
 
 MAKEFILE = """TESTS = one two.sh three.tap
@@ -245,3 +451,14 @@ def test_what_automakes_check_says_is_read_and_one_test_is_made_alone(tmp_path: 
 def test_a_makefiles_check_is_run_where_it_has_no_test(tmp_path: Path) -> None:
     assert detect(lay(tmp_path / "a", {"Makefile": "check:\n\ttrue\n"}))[0].command == ["make", "check"]
     assert detect(lay(tmp_path / "b", {"Makefile": "check: a\ntest:\n\ttrue\n"}))[0].command == ["make", "test"]
+
+
+@pytest.mark.toolchain
+def test_of_dunes_programs_those_in_the_folders_of_the_chosen_are_run(tmp_path: Path) -> None:
+    needs("dune")
+    files = {f"{name}/dune": f"(test (name {name}_it))\n" for name in ("one", "two")}
+    files |= {f"{name}/{name}_it.ml": 'let () = failwith "no"\n' for name in ("one", "two")}
+    folder = lay(tmp_path / "it", {"dune-project": "(lang dune 2.0)\n"} | files)
+    report = run(folder)
+    assert statuses(report) == {"one_it": "failed", "two_it": "failed"}
+    assert statuses(run(folder, only=chosen(report, "two_it"))) == {"two_it": "failed"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.checks import Target
-from ratchet.checks.inventory import complete, heard, missing, unanswered, without
+from ratchet.checks.inventory import besides, complete, heard, missing, unanswered, without
 from ratchet.checks.project import Project
 from ratchet.core.report import Diagnostic, Report, ReportStatus, TestResult, TestStatus
 
@@ -95,3 +95,22 @@ def test_a_hook_that_no_longer_fails_is_answered_by_the_tests_of_its_suite() -> 
     report = Report(runner="mocha", status=ReportStatus.PASSED, tests=tests)
     for name in ('a.js::s > "before all" hook for "t"', 'a.js::"after each" hook: x'):
         assert unanswered(report, [name], [name]).status is ReportStatus.PASSED
+
+
+@pytest.mark.parametrize(
+    ("asked", "more"),
+    [
+        ("x.ATest#small{int}[1]", ["1 test was run"]),
+        ("x.ATest#small", []),
+        ("small{int}[1]", []),
+        ("a_test.go", []),
+        ("p.TestA/x", ["2 tests were run"]),
+    ],
+)
+def test_who_asks_for_one_test_and_gets_more_is_told(asked: str, more: list[str]) -> None:
+    rows = ["p.TestA", "p.TestA/x", "p.TestA/x/deep", "p.TestB", "p.TestC"]
+    rows = ["x.ATest#small{int}[1]", "x.ATest#small{int}[2]"] if "small" in asked else rows
+    tests = [TestResult(id=name, file="a_test.go", status=TestStatus.PASSED) for name in rows]
+    report = besides(Report(runner="r", status=ReportStatus.PASSED, tests=tests), [asked])
+    assert report.status is ReportStatus.PASSED
+    assert report.notes == [f"{what} besides: r cannot be asked for less" for what in more]

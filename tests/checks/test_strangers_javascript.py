@@ -127,12 +127,30 @@ BUILT = {"test/a.js": "import a from '../dist/a.js';\n"}
         ({"test": "tsc && mocha"}, {**BUILT, "tsconfig.json": '{"compilerOptions": {"noEmit": true}}'}, []),
         ({"test": "mocha && tsc"}, BUILT, []),
         ({"test": "eslint . && mocha"}, BUILT, []),
+        ({"test": "tsc -w && mocha"}, BUILT, []),
+        ({"test": "vite && mocha"}, BUILT, []),
+        ({"test": "vite build && mocha"}, BUILT, [["vite", "build"]]),
+        ({"test": "npx tsc && mocha"}, BUILT, [["npx", "tsc"]]),
+        ({"test": "tsc -p a.json && mocha"}, {**BUILT, "a.json": '{"compilerOptions": {"noEmit": true}}'}, []),
+        ({"test": "tsc && mocha"}, {"test/a.js": "require('../index.js')\n", "index.js": "require('./dist/a')\n"},
+         [["tsc"]]),
+        ({"test": "tsc && mocha"}, {"test/a.js": "require('../made/a')\n", ".gitignore": "/made/\n"}, [["tsc"]]),
+        ({"test": "tsc && mocha"}, {"test/a.js": "require('../coverage/a')\n", ".gitignore": "coverage\n"}, []),
     ],
 )  # fmt: skip
 def test_what_the_tests_use_is_built_first_as_the_script_does(
     scripts: dict[str, str], files: dict[str, str], builds: list[list[str]], tmp_path: Path
 ) -> None:
     lay(tmp_path, {"package.json": package(scripts=scripts), **files})
+    assert [target.builds for target in detect(tmp_path)] == [builds]
+
+
+@pytest.mark.parametrize(("main", "builds"), [("./dist/a.js", [["tsc"]]), ("src/a.js", [])])
+def test_who_imports_the_package_itself_uses_what_is_built_if_its_entry_lies_there(
+    main: str, builds: list[list[str]], tmp_path: Path
+) -> None:
+    table = package(name="it", main=main, scripts={"test": "tsc && mocha"})
+    lay(tmp_path, {"package.json": table, "test/a.js": "import a from 'it';\n"})
     assert [target.builds for target in detect(tmp_path)] == [builds]
 
 

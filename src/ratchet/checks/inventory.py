@@ -90,6 +90,24 @@ def is_one_of(test: str, names: list[str]) -> bool:
     return any(test == name or _is_below(test, name) for name in names)
 
 
+def besides(report: Report, asked: Iterable[str]) -> Report:
+    """The report of tests that were asked for, and how many more were run: not every runner can be asked for one."""
+    names = set(asked)
+    unasked = [test for test in report.tests if test.id not in names and test.file not in names]
+    exact = names <= {test.id for test in report.tests}
+    if not exact or len(unasked) * len(names) > _COMPARED_MAX:
+        return report
+    more = [
+        test.id for test in unasked if not any(_is_below(test.id, name) or _is_below(name, test.id) for name in names)
+    ]
+    what = "1 test was" if len(more) == 1 else f"{len(more)} tests were"
+    note = f"{what} run besides: {report.runner} cannot be asked for less"
+    return msgspec.structs.replace(report, notes=[*report.notes, note]) if more else report
+
+
+_COMPARED_MAX = 1_000_000
+
+
 def _is_below(test: str, name: str) -> bool:
     """Whether this is a test in the folder, file, class or group of that name, or one of its sets of values."""
     return test.startswith(name) and test[len(name) :].lstrip(" ")[:1] in tuple("/:>[.")

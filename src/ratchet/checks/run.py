@@ -49,6 +49,7 @@ ALLOWED = (
     "HEX_HOME", "BUNDLE_GEMFILE", "BUNDLE_PATH", "PERL5LIB", "ERL_LIBS", "CABAL_DIR", "R_LIBS", "R_LIBS_USER",
     "MAVEN_OPTS", "GRADLE_USER_HOME", "DOTNET_ROOT", "LD_LIBRARY_PATH", "XDG_CACHE_HOME",
 )  # fmt: skip
+_ALLOWED_TOO = re.compile(r"CARGO_BUILD_TARGET|CARGO_TARGET_\w+_(?:RUNNER|LINKER|RUSTFLAGS)")
 # As little as can be: all of it reaches the code under test. Tests about colours fail under NO_COLOR and on a dumb
 # terminal, and pytest's own messages are others under CI, which therefore is set only for runners that would else
 # watch or write snapshots.
@@ -411,4 +412,4 @@ def _end_of(path: Path, began: int) -> str:
 
 
 def allowed_environment() -> dict[str, str]:
-    return {name: os.environ[name] for name in ALLOWED if name in os.environ}
+    return {name: value for name, value in os.environ.items() if name in ALLOWED or _ALLOWED_TOO.fullmatch(name)}

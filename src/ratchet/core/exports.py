@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from ratchet.core.report import RED, Diagnostic, Failure, Frame, Report, TestResult, TestStatus, broken
+from ratchet.core.report import RED, Diagnostic, Failure, Frame, Report, TestResult, TestStatus, broken, trouble
 
 _SKIPPED = {TestStatus.SKIPPED, TestStatus.XFAILED, TestStatus.TODO}
 # As pytest and node write them, and we read them.
@@ -162,7 +162,11 @@ def github(report: Report, *, inside: str = ".") -> Iterable[str]:
     """Workflow commands that put each failure at its line in the change. `inside` is where in the repository it ran."""
     for error in broken(report):
         yield _annotation(
-            _below(inside, error.file), error.line, error.type or "does not load", error.message, column=error.column
+            _below(inside, error.file),
+            error.line,
+            error.type or trouble(error, report),
+            error.message,
+            column=error.column,
         )
     for test in report.tests:
         if test.status in RED:

@@ -485,6 +485,18 @@ def broken(report: Report) -> list[Diagnostic]:
     return [*report.collection_errors, *report.compile_errors]
 
 
+def is_beside(error: Diagnostic, report: Report) -> bool:
+    """Whether there are results of its file, or of its folder, as which Go's packages are told of."""
+    return not error.file or any(
+        error.file in (test.file, test.file.rpartition("/")[0] or ".") for test in report.tests if test.file
+    )
+
+
+def trouble(error: Diagnostic, report: Report) -> str:
+    """A file whose tests have results was loaded: what is told of it happened beside them."""
+    return "went wrong outside of its tests" if is_beside(error, report) else "does not load"
+
+
 _NOISE = [
     (re.compile(r"0x[0-9a-fA-F]+"), "0x"),  # object addresses
     (re.compile(r"(?:/[\w.+@%~-]+)+/"), "/"),  # folders: a workspace has another path each time

@@ -25,6 +25,8 @@ from ratchet.core.report import (
     TestStatus,
     broken,
     gist,
+    is_beside,
+    trouble,
     wanted,
 )
 from ratchet.suite import Outcome
@@ -76,9 +78,9 @@ def _broken(report: Report, paint: Paint) -> Iterator[str]:
     alike: dict[tuple[str, str, str], list[Diagnostic]] = {}
     for error in broken(report):
         alike.setdefault((_trouble(error, report), error.type, error.message), []).append(error)
-    for (trouble, kind, message), (error, *others) in alike.items():
+    for (what, kind, message), (error, *others) in alike.items():
         place = ":".join(str(part) for part in (error.file, error.line, error.column) if part)
-        yield f"{paint(Tone.BAD, '✘')} {place or 'the run'} {trouble}{_nor(others)}"
+        yield f"{paint(Tone.BAD, '✘')} {place or 'the run'} {what}{_nor(others)}"
         said = _tame(f"{kind}: {message}").strip(": \n").splitlines()
         yield from (f"    {_short(line)}".rstrip() for line in said[:_OUTPUT_LINES])
         yield ""
@@ -91,14 +93,7 @@ def _nor(others: list[Diagnostic]) -> str:
 
 
 def _trouble(error: Diagnostic, report: Report) -> str:
-    """A file whose tests have results was loaded: what is told of it happened beside them."""
-    if error in report.compile_errors:
-        return "does not compile"
-    return "went wrong outside of its tests" if _is_beside(error, report) else "does not load"
-
-
-def _is_beside(error: Diagnostic, report: Report) -> bool:
-    return not error.file or any(test.file == error.file for test in report.tests)
+    return "does not compile" if error in report.compile_errors else trouble(error, report)
 
 
 # What moves a terminal's cursor, rings or hides; colours of our own are put on afterwards.
@@ -264,7 +259,7 @@ def _delta(outcome: Outcome) -> Iterator[str]:
 def _summary(report: Report, known: list[str], paint: Paint) -> str:
     totals, outside = report.totals, report.collection_errors
     old = sum(test.status in RED and test.id in known for test in report.tests)
-    beside = sum(_is_beside(error, report) for error in outside)
+    beside = sum(is_beside(error, report) for error in outside)
     named = {
         "failed": totals.failed,
         "errors": totals.errors,

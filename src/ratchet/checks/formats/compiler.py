@@ -43,6 +43,7 @@ _ONE_LINE: list[tuple[str, str, str]] = [
     ("ld", "undefined reference", rf"(?:^|[ :]){_F}:{_L}: (?P<message>undefined reference to .*)"),
     ("ld", "undefined reference", r"(?:^|[ :])(?P<file>[^\s:()]+\.\w+):\([^)]*\): (?P<message>undefined reference to .*)"),
     ("go", ".go:", rf"^(?:vet: |typecheck: )?(?:\./)?(?P<file>[^\s:]+\.go):{_L}:(?:{_C}:)? {_M}"),
+    ("go", "/go.", rf"^(?P<file>/\S*/go\.(?:mod|work)):{_L}:(?:{_C}:)? {_M}"),
     ("nim", ".nim(", rf"^{_F}\({_L}, {_C}\) Error: {_M}"),
     ("php", " on line ", r"^(?:PHP )?(?P<type>(?:Parse|Fatal) error): +(?P<message>.+?) in (?P<file>\S+\.php\w?) on line " + _L),
     ("php", ".php:", rf"^(?:PHP )?(?P<type>(?:Parse|Fatal) error): +(?P<message>.+?) in {_F}:{_L}$"),

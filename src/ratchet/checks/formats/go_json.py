@@ -14,6 +14,7 @@ from ratchet.core.report import Diagnostic, Failure, TestResult, TestStatus
 _STATUS = {"pass": TestStatus.PASSED, "fail": TestStatus.FAILED, "skip": TestStatus.SKIPPED}
 _ACTIONS = {*_STATUS, "start", "run", "output"}  # `go tool test2json` alone knows no package
 _FRAMING = re.compile(r"^\s*(?:=== (?:RUN|PAUSE|CONT|NAME)|--- (?:PASS|FAIL|SKIP|BENCH):)")
+_AFTERWARDS = "the package failed after its tests"
 _BUILD_FAILED = re.compile(r"^FAIL\s+(\S+) \[(build failed|setup failed)\]")
 _SIGNAL = re.compile(r"^(SIG[A-Z]{2,8}): [a-z]", re.M)
 # What `testing` says of a test by itself is said in its own file.
@@ -41,6 +42,7 @@ class _Package:
         self.run = 1
         self.failed = False
         self.red = False
+        self.tests = False
         self.output = Ends(8 << 10)
 
 
@@ -165,6 +167,7 @@ class Events:
         if status is TestStatus.FAILED:
             told = explained(output, plain(errors.text()) if errors else "")
             failure = told if told.message else Failure(message=_silent(inside=full in self.around))
+        self.packages[package].tests = True
         self.packages[package].red |= failure is not None
         if failure:
             self.around |= {full[: len(full) - len(name)] + above for above in _above(name)}
@@ -228,9 +231,9 @@ class Events:
             self.unbuilt[name] = True
             return None
         at = recover.failure(output)
-        return Diagnostic(
-            file=at.file or name, line=at.line, type=_kind(output), message=clip(output.strip(), 4000), tool="go"
-        )
+        said = clip(output.strip(), 4000)
+        message = "\n".join([" ".join([_AFTERWARDS, *_end(output)]), said]) if known.tests else said
+        return Diagnostic(file=at.file or name, line=at.line, type=_kind(output), message=message, tool="go")
 
 
 def explained(output: str, said: str = "") -> Failure:

@@ -11,13 +11,15 @@ import msgspec
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import Usual, compiler, end_of, parser, read
-from ratchet.core.report import Diagnostic, Failure, TestResult
+from ratchet.checks.runners import Usual, compiler, end_of, joined, parser, read
+from ratchet.core.report import RED, Diagnostic, Failure, TestResult
 
 _go_json = parser("go_json")
 
-_CHANNEL = "go.json"
+_CHANNEL = "go{}.json"
 _NAME = re.compile(r"(.*?)\.((?:Test|Example|Fuzz|Benchmark)[^/.]*(?:/.*|$))")
+_PASSED_OVER = re.compile(r"(?:^|/)(?:[_.][^/]+|testdata|vendor)(?:/|$)")  # by `./...` too
+_ABSENT = "no required module provides package"  # a project that is not set up
 _LOGS = re.compile(r"\.Logf?\(")
 _FUNCTION = re.compile(r"(?m)^func ((?:Test|Example|Fuzz|Benchmark)\w*)\(")
 _ID = re.compile(r"(.+?)\.((?:Test|Example|Fuzz|Benchmark).*)", re.S)
@@ -29,6 +31,8 @@ class Go(Usual):
     def detect(self, project: Project) -> Iterator[Target]:
         for path in project.named("**/go.mod"):
             root = root_of(path)
+            if _PASSED_OVER.search(root):
+                continue
             yield Target(
                 runner=self.name,
                 command=["go", "test", "./..."],
@@ -47,26 +51,34 @@ class Go(Usual):
 
     def launch(self, target: Target, session: Session) -> list[Step]:
         words = target.command
-        # -count=1: a cached result is a result of another run.
-        only = [_read(test) for test in session.only]
-        named = [test for test in only if test.id != test.file]  # the others stand for their packages
         flags, every = _flags(words)
-        options = ["-json", "-count=1", *(["-run", _pattern(named)] if named else [])]
-        packages = list(dict.fromkeys(map(_package, only)))
-        wanted = packages if only and all(packages) else every
-        return [Step(argv=[*words[:2], *flags, *options, *wanted], channel=_CHANNEL)]
+        runs = _runs([_read(test) for test in session.only], every)
+        # -count=1: a cached result is a result of another run.
+        options = [*words[:2], *flags, "-json", "-count=1"]
+        return [
+            Step(
+                argv=[*options, *(["-run", pattern] if pattern else []), *packages],
+                channel=_CHANNEL.format(number or ""),
+            )
+            for number, (pattern, packages) in enumerate(runs.items())
+        ]
 
     def parse(self, results: Results) -> Parsed:
-        parsed = read(results.private / _CHANNEL, _go_json)
+        parts = [read(path, _go_json) for path in sorted(results.private.glob(_CHANNEL.format("*")))]
+        parsed = joined(parts) if parts else Parsed(ended=False)
+        parsed.tests = _once(parsed.tests)
+        parsed.compile_errors = list(dict.fromkeys(parsed.compile_errors))
         vague = [error for error in parsed.compile_errors if not error.line]
-        if results.exit_code and vague:
+        unloaded = not parsed.tests and not parsed.ended and not results.stopped
+        if results.exit_code and (vague or unloaded):
             # Before Go 1.24 what did not compile was told on stderr only; the stream says no more than that it failed.
             with end_of(results) as stream:
-                exact = compiler(stream).compile_errors
+                exact = [error for error in compiler(stream).compile_errors if _ABSENT not in error.message]
             parsed.compile_errors = [error for error in parsed.compile_errors if error.line] + (exact or vague)
+            parsed.ended = parsed.ended or bool(exact)
         places = _Places(results.folder)
         parsed.tests = [places.placed(test) for test in parsed.tests]
-        parsed.collection_errors = [places.folder_of(error) for error in parsed.collection_errors]
+        parsed.collection_errors = list(dict.fromkeys(map(places.folder_of, parsed.collection_errors)))
         return parsed
 
     def located(self, test: TestResult, folder: Path) -> TestResult:
@@ -79,7 +91,8 @@ class Go(Usual):
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         package = _package(test) or "./..."
-        return [*target.command[:2], *_flags(target.command)[0], "-run", _pattern([test]), package]
+        name = test.name or _parted(test.id)[1]
+        return [*target.command[:2], *_flags(target.command)[0], "-run", *_patterns([name]), package]
 
 
 class _Places:
@@ -100,14 +113,11 @@ class _Places:
         failure = test.failure
         if failure:
             failure = self._unlogged(place, test.stdout, failure)
-            file = self._inside(place, failure.file)
-            failure = msgspec.structs.replace(failure, file=file)
-            test = msgspec.structs.replace(test, file=file, failure=failure)
-        if test.file:
-            return test
+            failure = msgspec.structs.replace(failure, file=self._inside(place, failure.file))
         if package not in self.known:
             self.known[package] = dict(self._written(place))
-        file, line = self.known[package].get(test.name.partition("/")[0], ("", 0))
+        told = (failure.file if failure else test.file, test.line)
+        file, line = self.known[package].get(test.name.partition("/")[0], told)
         return msgspec.structs.replace(test, file=file, line=line, failure=failure)
 
     def folder_of(self, error: Diagnostic) -> Diagnostic:
@@ -173,9 +183,10 @@ def _flags(words: list[str]) -> tuple[list[str], list[str]]:
 
 def _package(test: TestResult) -> str:
     """The package as an argument: the folder of the test's file when that is known, else its import path."""
-    if test.file:
+    if test.file.endswith("_test.go"):
         return f"./{root_of(test.file)}" if "/" in test.file else "."
-    return test.suite[0] if test.suite else _parted(test.id)[0]
+    package = test.suite[0].partition(" ")[0] if test.suite else _parted(test.id)[0]
+    return "" if package == "command-line-arguments" else package
 
 
 def _parted(id: str) -> tuple[str, str]:
@@ -184,10 +195,43 @@ def _parted(id: str) -> tuple[str, str]:
     return (found[1], found[2]) if found else ("", re.split(r"::|\.(?=[A-Z])", id)[-1])
 
 
-def _pattern(tests: list[TestResult]) -> str:
-    """Go matches each part between slashes by itself."""
-    names = [test.name or _parted(test.id)[1] for test in tests]
-    if len(names) == 1:
-        return "/".join(f"^{re.escape(part)}$" for part in names[0].split("/"))
-    tops = dict.fromkeys(name.split("/")[0] for name in names)
-    return "^(" + "|".join(re.escape(name) for name in tops) + ")$"
+def _runs(tests: list[TestResult], every: list[str]) -> dict[str, list[str]]:
+    """The packages of each pattern. One pattern for all of them would run others of these names too."""
+    names: dict[str, list[str]] = {}
+    for test in tests:
+        is_package = test.id == test.file
+        names.setdefault(_package(test), []).append("" if is_package else test.name or _parted(test.id)[1])
+    runs: dict[str, list[str]] = {}
+    for package, chosen in names.items():
+        for pattern in _patterns(chosen):
+            runs.setdefault(pattern, []).extend([package] if package else every)
+    return runs or {"": every}
+
+
+def _patterns(names: list[str]) -> list[str]:
+    """Go matches each part between slashes by itself: only tests that lie in the same one have a pattern together."""
+    if "" in names:
+        return [""]
+    inside: dict[str, list[str]] = {}
+    for name in names:
+        around, _, last = name.rpartition("/")
+        if not any(f"{name}/".startswith(f"{other}/") for other in names if other != name):
+            inside.setdefault(around, []).append(re.escape(last))
+    return ["/".join([*_exactly(around), _one_of(lasts)]) for around, lasts in inside.items()]
+
+
+def _exactly(name: str) -> list[str]:
+    return [f"^{re.escape(part)}$" for part in name.split("/") if part]
+
+
+def _one_of(words: list[str]) -> str:
+    return f"^{words[0]}$" if len(words) == 1 else f"^({'|'.join(dict.fromkeys(words))})$"
+
+
+def _once(tests: list[TestResult]) -> list[TestResult]:
+    """A test that was run once more for another inside it is one, and has failed if it did once."""
+    found: dict[str, TestResult] = {}
+    for test in tests:
+        if test.id not in found or (test.status in RED and found[test.id].status not in RED):
+            found[test.id] = test
+    return list(found.values())

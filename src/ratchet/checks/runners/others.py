@@ -258,7 +258,7 @@ class TestThat(Usual):
 
 
 class Dune(Zig):
-    """OCaml: what the programs print that `dune test` runs. All of them: it knows no tests inside of one."""
+    """OCaml: what the programs print that `dune test` runs, all those of a folder: it knows no tests inside of one."""
 
     name = family = "dune"
     language = "ocaml"
@@ -277,7 +277,9 @@ class Dune(Zig):
     def launch(self, target: Target, session: Session) -> list[Step]:
         # What has passed is else not run again, and each library tells but its first failure.
         env = {"OUNIT_VERBOSE": "true", "ALCOTEST_SHOW_ERRORS": "true", "ALCOTEST_COLOR": "never"}
-        return [Step(argv=[*target.command, "--force"], env=env)]
+        # A folder is the least that it can be asked for.
+        folders = list(dict.fromkeys(root_of(test.file) if test.file else "." for test in session.only))
+        return [Step(argv=[*target.command, "--force", *([] if "." in folders else folders)], env=env)]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         program = ["dune", "exec", f"./{test.file.removesuffix('.ml')}.exe"]

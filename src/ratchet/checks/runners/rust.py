@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,7 @@ case "$CARGO_PKG_NAME/${program##*/}" in
 PLAIN) shift OURS ;;
 *) export RUSTC_BOOTSTRAP=1 ;;
 esac
-"$program" "$@"
+RUNNER"$program" "$@"
 code=$?
 printf '\\n{"reason":"ratchet-ended","code":%d}\\n' $code
 exit $code
@@ -78,11 +80,14 @@ class Cargo(Usual):
         whole = not tests and not docs
         words = _of_packages(words, [test.name for test in packages])
         manifests = _Manifests(session.folder)
-        build = ["--no-fail-fast", "--message-format=json", "--config", _starting(target, session, manifests)]
+        starting = _starting(target, session, manifests)
+        settings = [word for setting in starting.settings for word in ("--config", setting)]
+        build = ["--no-fail-fast", "--message-format=json", *settings]
         groups = {("--tests",): []} if whole else _by_program(tests, manifests, apart=_is_apart(target))
         steps = [
             Step(
                 argv=[*_beside(words, which), *which, *build, "--", *_OURS, *ours, *_exactly(names)],
+                env=starting.env,
                 channel=_EVENTS.format(number or ""),
             )
             for number, (which, names) in enumerate(groups.items())
@@ -180,13 +185,83 @@ def _parts(table: dict[str, Any]) -> list[dict[str, Any]]:
     return [part for part in found if isinstance(part, dict)]
 
 
-def _starting(target: Target, session: Session, manifests: _Manifests) -> str:
-    """The setting that has every test program started by a script of ours."""
-    script = session.private / "start"
+class _Starting(msgspec.Struct, kw_only=True):
+    """What has every test program started by a script of ours: settings of cargo's, and of its environment."""
+
+    settings: list[str] = []
+    env: dict[str, str] = {}
+
+
+def _starting(target: Target, session: Session, manifests: _Manifests) -> _Starting:
+    """With whatever the project has them started by: our script starts that.
+
+    Cargo takes what is said of a machine before what is said of a `cfg`, and of those no two that hold. It wants a
+    value of the sort that is there already; where it joins two lists to one, the project's own is started twice.
+    """
     plain = "|".join(shlex.quote(name).replace("-*'", "-'*") for name in manifests.plain) or "-"
     text = _START.replace("APART", "true" if _is_apart(target) else "false").replace("PLAIN", plain)
-    script.write_text(text.replace("OURS", str(len(_OURS))))
-    return f'target."cfg(all())".runner=["sh", "{script}"]'
+    text = text.replace("OURS", str(len(_OURS)))
+    own = _own_runners(session)
+    machines = {_variable(key): words for key, (_, words) in own.items() if not key.startswith("cfg(")}
+    machines |= {name: value.split() for name, value in session.env.items() if _BY_ENV.fullmatch(name)}
+    cfgs = {key: value for key, value in own.items() if key.startswith("cfg(")}
+    rest = f"not(any({', '.join(key[4:-1] for key in cfgs)}))" if cfgs else "all()"
+    cfgs[f"cfg({rest})"] = (False, [])
+    scripts = {key: str(_script(session, f"start{n}", text, words)) for n, (key, (_, words)) in enumerate(cfgs.items())}
+    return _Starting(
+        settings=[
+            _setting(key, f"sh {scripts[key]}" if is_text else ["sh", scripts[key]])
+            for key, (is_text, _) in cfgs.items()
+        ],
+        env={name: f"sh {_script(session, name, text, words)}" for name, words in machines.items()},
+    )
+
+
+def _setting(key: str, value: str | list[str]) -> str:
+    """In TOML, whose text and lists are written as JSON's are."""
+    return f"target.{json.dumps(key)}.runner={json.dumps(value)}"
+
+
+_BY_ENV = re.compile(r"CARGO_TARGET_\w+_RUNNER")
+
+
+def _variable(key: str) -> str:
+    return f"CARGO_TARGET_{re.sub(r'[-.]', '_', key).upper()}_RUNNER"
+
+
+def _script(session: Session, name: str, text: str, words: list[str]) -> Path:
+    path = session.private / name
+    path.write_text(text.replace("RUNNER", f"{shlex.join(words)} " if words else ""))
+    return path
+
+
+def _own_runners(session: Session) -> dict[str, tuple[bool, list[str]]]:
+    """What cargo's files say here, the nearest first: whether it is text, and its words."""
+    home = Path(session.env.get("CARGO_HOME") or Path(session.env.get("HOME", "/")) / ".cargo")
+    places = [*(folder / ".cargo" for folder in (session.folder, *session.folder.parents)), home]
+    found: dict[str, tuple[bool, list[str]]] = {}
+    for place in places:
+        for key, table in _settings(place).items():
+            value = table.get("runner") if isinstance(table, dict) else None
+            words = value.split() if isinstance(value, str) else list(map(str, value or []))
+            if words:
+                found.setdefault(key, (isinstance(value, str), [_program(words[0], place.parent), *words[1:]]))
+    return found
+
+
+def _program(word: str, folder: Path) -> str:
+    """Where its path leads from: the folder that the settings are in, not that which a test is started in."""
+    return str(folder / word) if "/" in word else word
+
+
+def _settings(place: Path) -> dict[str, Any]:
+    for path in (place / "config", place / "config.toml"):
+        try:
+            table = tomllib.loads(path.read_text("utf-8")).get("target")
+        except (OSError, ValueError):
+            continue
+        return table if isinstance(table, dict) else {}
+    return {}
 
 
 def _is_apart(target: Target) -> bool:
