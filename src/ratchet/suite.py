@@ -234,26 +234,27 @@ class Suite:
     @contextmanager
     def _workspace(self, commit: str) -> Iterator[Path]:
         assert self.repo
-        from ratchet.places import open_workspaces, recipe_of  # noqa: PLC0415 — all there is about workspaces
+        from ratchet.places import open_workspaces, recipe_of, stand_ins  # noqa: PLC0415 — all about workspaces
+        from ratchet.workspace.standins import standing_in  # noqa: PLC0415
 
         slug, workspaces = f"test-{secrets.token_hex(4)}", open_workspaces(self.config)
         wanted = self.config.workspace
-        made = workspaces.create(
-            slug,
-            repo=self.repo,
-            commit=commit,
-            kind=wanted.kind,
-            on=wanted.on,
-            recipe=recipe_of(self.config),
-            owner=this_process(),
-        )
-        if isinstance(made, Refused):
-            raise EnvironmentCannot(f"no workspace: {made.reason}", hint=made.hint)
-        try:
-            yield made.path
-        finally:
-            workspaces.destroy(slug)
-            git("update-ref", "-d", f"refs/heads/ratchet/{slug}", cwd=self.repo)
+        with standing_in(workspaces.source(self.repo), stand_ins()) as source:
+            made = workspaces.create(
+                slug,
+                repo=source,
+                commit=commit,
+                kind=wanted.kind,
+                on=wanted.on,
+                recipe=recipe_of(self.config),
+                owner=this_process(),
+            )
+            if isinstance(made, Refused):
+                raise EnvironmentCannot(f"no workspace: {made.reason}", hint=made.hint)
+            try:
+                yield made.path
+            finally:
+                workspaces.destroy(slug)
 
     # --- remembering -----------------------------------------------------------------------------------------
 

@@ -169,7 +169,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     add(
         "--isolated",
         action="store_true",
-        help="in a fresh workspace with the uncommitted changes; nothing here changes",
+        help="in a fresh workspace with the uncommitted changes; nothing changes here, nor in .git",
     )
     add("--ref", default="", metavar="REV", help="in a fresh workspace at this revision")
     add("--timeout", type=float, metavar="S", help="stop the run after so many seconds")
