@@ -86,7 +86,11 @@ class Suite:
         if not hasattr(self, "_targets"):
             tests = self.config.test
             self._targets = detect(
-                self.folder, command=tests.command, tests=tests.paths or None, runner_name=tests.runner
+                self.folder,
+                command=tests.command,
+                tests=tests.paths or None,
+                runner_name=tests.runner,
+                report=tests.report,
             )
         return self._targets
 

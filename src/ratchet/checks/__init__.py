@@ -29,7 +29,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     `tests`, `sources` and `protected` are globs relative to the repository; `setup` are commands that make the
     folder ready, named for people and never run by us on the host. `builds` are commands without which the tests would
-    try what was built last time: they are run before each run.
+    try what was built last time: they are run before each run. `report` is the glob of the files a configured command
+    leaves its results in.
     """
 
     runner: str
@@ -40,6 +41,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     sources: list[str] = []
     protected: list[str]
     setup: list[str] = []
+    report: str = ""
     builds: list[list[str]] = []
     why: str
     strength: Strength = Strength.PATTERN

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import re
 from importlib import import_module
+from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
@@ -88,6 +89,29 @@ def _status(parsed: Parsed, totals: Totals, *, is_counted: bool) -> ReportStatus
     return ReportStatus.INCONSISTENT if is_denied else ReportStatus.PASSED
 
 
+def read_document(path: Path) -> Parsed | None:
+    """A file that a runner left as its report, in whatever format; None when nothing in it is known."""
+    with path.open("rb") as stream:
+        begins = stream.read(1000).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    read = {name: _opened(name, path) for name in _FORMATS if name.endswith(_ENDINGS.get(begins, ("",)))}
+    # Whole ones first: what one format says in full may be a fragment to another.
+    known = {name: parsed for name, parsed in read.items() if _found(parsed) or any(parsed.reported.values())}
+    whole = {name: parsed for name, parsed in known.items() if parsed.ended} or known
+    return whole[_fullest(whole)] if whole else None
+
+
+_ENDINGS = {b"<": ("junit", "trx", "_xml"), b"{": ("json", "events", "messages"), b"[": ("json",)}
+
+
+def _opened(name: str, path: Path) -> Parsed:
+    with path.open("rb") as stream:
+        return _parse(name, stream)
+
+
+def _fullest(read: dict[str, Parsed]) -> str:
+    return max(read, key=lambda name: (_red(read[name]), _found(read[name]), len(read[name].reported)))
+
+
 def _best(content: bytes) -> tuple[str, Parsed]:
     """Every parser reads it; the one that found most failures knows it best, for that is what the log is about: a line
     of one runner may look like a passing test of another. The unknown log has its compiler errors.
@@ -99,7 +123,7 @@ def _best(content: bytes) -> tuple[str, Parsed]:
     read["text"] = msgspec.structs.replace(unknown, tests=unknown.tests or _named(content))
     whole = {name: parsed for name, parsed in read.items() if _is_document(name, parsed)} if _begins(content) else {}
     known = {name: parsed for name, parsed in whole.items() if _found(parsed)} or whole or read
-    name = max(known, key=lambda name: (_red(known[name]), _found(known[name]), len(known[name].reported)))
+    name = _fullest(known)
     return name, known[name]
 
 

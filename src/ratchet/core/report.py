@@ -247,7 +247,7 @@ def conclude(
         notes=notes,
         running=running,
     )
-    if not timed_out and _is_counts_only(told):
+    if not timed_out and ended and _is_counts_only(told):
         return _from_counts(told)
     found = _contradictions(told, is_cut=bool(timed_out) or not ended, is_damaged=partial and ended)
     status = status_of(

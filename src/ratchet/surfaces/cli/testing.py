@@ -104,6 +104,8 @@ def _detect(suite: Suite, *, as_json: bool) -> int:
         for words in target.builds:
             show(f"  first:  {' '.join(words)}")
         show(f"  run:    {' '.join(target.command)}")
+        if target.report:
+            show(f"  report: {target.report}")
         show(f"  tests:  {' '.join(target.tests) or '-'}")
         show(f"  source: {' '.join(target.sources) or '-'}")
         if target.setup:
