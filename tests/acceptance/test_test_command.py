@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from ratchet import config
+from ratchet.core.report import Report, ReportStatus, TestResult, TestStatus, merge
+from ratchet.suite import Suite
 from tests.support import RATCHET, git, make_repository, quick_environment, ratchet
 
 GREEN = "def test_one():\n    assert 1 == 1\n"
@@ -461,6 +464,27 @@ def test_a_repository_that_nobody_may_write_to_is_tested_in_isolation(tmp_path: 
         pytest.skip(done.stderr)
     assert "PASSED  1 passed" in done.stdout, done.stdout + done.stderr
     assert not (folder / ".ratchet").exists()
+
+
+def result(name: str, status: TestStatus, phase: str = "call") -> TestResult:
+    return TestResult(id=f"a.js::s > {name}", name=name, file="a.js", status=status, phase=phase)
+
+
+def test_a_hook_that_was_mended_is_no_longer_red_nor_are_the_tests_it_kept_from_running_forgotten(
+    tmp_path: Path,
+) -> None:
+    """mocha tells of a hook only when it fails, and then of none of its tests."""
+    suite = Suite(make_repository(tmp_path / "it", {"a.js": ""}), config.Config())
+    hook = result('"before all" hook for "one"', TestStatus.ERROR, "setup")
+    red = merge([Report(runner="mocha", status=ReportStatus.FAILED, tests=[hook])])
+    suite.conclude(red, whole=True, log=tmp_path / "log")
+    told = Report(runner="mocha", status=ReportStatus.PASSED, tests=[result("one", TestStatus.PASSED)])
+    suite.conclude(told, whole=False, log=tmp_path / "log")  # of other tests: nothing is known of the hook
+    assert hook in (suite.last() or red).tests
+    suite.conclude(told, whole=False, log=tmp_path / "log", asked=[hook.id])
+    last = suite.last()
+    assert last and [test.name for test in last.tests] == ["one"]
+    assert (last.status, last.totals.passed, last.totals.errors) == (ReportStatus.PASSED, 1, 0)
 
 
 LOUD = """def test_loud(capfd):
