@@ -16,7 +16,7 @@ import msgspec
 
 from ratchet import config
 from ratchet.checks import Target
-from ratchet.checks.detect import detect
+from ratchet.checks.detect import detect, left_out
 from ratchet.checks.inventory import heard, missing, unanswered, without
 from ratchet.checks.project import Project
 from ratchet.checks.run import Perform, TestRun, allowed_environment, awaited
@@ -118,8 +118,9 @@ class Suite:
     async def run(self, choice: Choice, *, timeout_s: float | None = None, perform: Perform = awaited) -> Outcome:
         targets = self.targets()
         if not targets:
+            others = [f"; {path} is left out ({why})" for path, why in left_out(self.folder).items()]
             raise NoTests(
-                f"no tests were found in {self.folder}",
+                f"no tests were found in {self.folder}{''.join(others[:1])}",
                 hint='say how to run them: [test] command = "…" in ratchet.toml, or --set test.command=…',
             )
         last = self.last() if choice.ids or choice.failed else None

@@ -39,6 +39,16 @@ def detect(
     return sorted(kept, key=lambda target: (target.root.count("/") + (target.root != "."), target.root, target.runner))
 
 
+def left_out(folder: Path) -> dict[str, str]:
+    """The folders of others that hold tests, and why they are not run unless somebody asks for them there."""
+    found = {path: (why, detect(folder / path)) for path, why in sorted(Project(folder).left_out.items())}
+    return {
+        path: f"{why}, with tests of {', '.join(sorted({target.runner for target in targets}))}"
+        for path, (why, targets) in found.items()
+        if targets
+    }
+
+
 def _glob(report: str) -> str:
     try:
         list(Path(os.devnull).glob(report.lstrip("/"))) if report else None

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from ratchet import config
+from ratchet.checks.detect import left_out
 from ratchet.checks.run import at_once
 from ratchet.core.report import RED, Report, ReportStatus, broken
 from ratchet.errors import NoTests, UsageError
@@ -110,6 +111,9 @@ def _detect(suite: Suite, *, as_json: bool) -> int:
         show(f"  source: {' '.join(target.sources) or '-'}")
         if target.setup:
             show(f"  set-up: {' && '.join(target.setup)}")
+    if not as_json and not suite.config.test.command:
+        for path, why in left_out(suite.folder).items():
+            show(f"left out: {path} ({why})")
     if not targets:
         say(f"no tests were found in {suite.folder}")
     return 0 if targets else 2
