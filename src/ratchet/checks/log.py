@@ -23,6 +23,7 @@ from ratchet.core.report import (
     TestResult,
     TestStatus,
     Totals,
+    disagreements,
     totals_of,
     totals_reported,
 )
@@ -38,7 +39,7 @@ _DOCUMENTS = (
 )  # fmt: skip
 _FORMATS = (
     *_DOCUMENTS, "tap", "go_json", "go_text", "cargo", "dart_json", "teamcity", "minitest", "exunit", "gleam", "zig",
-    "nim", "cucumber_messages",
+    "nim", "cucumber_messages", "console",
 )  # fmt: skip
 # What CI systems put before every line.
 _STAMP = re.compile(
@@ -65,13 +66,22 @@ def read_log(content: bytes) -> Report:
     totals = totals_reported(parsed.reported) if is_counted else totals_of(parsed.tests)
     return Report(
         runner=f"log of {name}" if name in _FORMATS and (parsed.tests or is_counted) else PLAIN_LOG,
-        status=_status(parsed, totals, is_counted=is_counted),
+        status=ReportStatus.INCONSISTENT
+        if name == "console" and _denied(parsed)
+        else _status(parsed, totals, is_counted=is_counted),
         totals=totals,
         reported=parsed.reported,
         tests=parsed.tests,
         collection_errors=parsed.collection_errors,
         compile_errors=parsed.compile_errors,
+        notes=_denied(parsed) if name == "console" else [],
         output=_last_words(plain(clean[-_END_BYTES:].decode("utf-8", "replace"))),
+    )
+
+
+def _denied(parsed: Parsed) -> list[str]:
+    return disagreements(
+        totals_of(parsed.tests), parsed.reported, len(parsed.collection_errors + parsed.compile_errors)
     )
 
 
@@ -123,7 +133,9 @@ def _best(content: bytes) -> tuple[str, Parsed]:
     read["text"] = msgspec.structs.replace(unknown, tests=unknown.tests or _named(content))
     whole = {name: parsed for name, parsed in read.items() if _is_document(name, parsed)} if _begins(content) else {}
     known = {name: parsed for name, parsed in whole.items() if _found(parsed)} or whole or read
-    name = _fullest(known)
+    # A list of tests with a summary is no other runner's log that looks like it.
+    listed = read["console"].ended or read["console"].reported
+    name = "console" if known is read and listed else _fullest(known)
     return name, known[name]
 
 

@@ -23,7 +23,7 @@ from ratchet.checks.runners import (
 from ratchet.checks.runners.python import pytest_env
 from ratchet.core.report import TestResult
 
-_unknown = parser("unknown")
+_unknown, _console = parser("unknown"), parser("console")
 
 TESTS = ["test/**", "tests/**", "spec/**", "**/test_*", "**/*_test.*", "**/*.test.*", "**/*.spec.*"]
 
@@ -74,7 +74,8 @@ class AnyCommand(Usual):
         parsed = read_records(results)
         if parsed.tests or parsed.ended or parsed.collection_errors:
             return parsed
-        return read_log(results, _unknown)
+        listed = read_log(results, _console)
+        return listed if listed.ended and listed.reported else read_log(results, _unknown)
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         """All of them: nobody knows how to name one to it."""
