@@ -326,7 +326,13 @@ class Factory:
     def targets(self, part: str = "") -> list[Target]:
         """Those of the whole repository, or of the folder `part` of it."""
         tests = self.config.test
-        found = detect(self.repo.root, command=tests.command, tests=tests.paths or None, runner_name=tests.runner)
+        found = detect(
+            self.repo.root,
+            command=tests.command,
+            tests=tests.paths or None,
+            runner_name=tests.runner,
+            report=tests.report,
+        )
         if not found:
             raise UsageError(
                 f"no test command found for {self.repo.root}",

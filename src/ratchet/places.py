@@ -38,6 +38,11 @@ def clones() -> Path:
     return _own_folder("XDG_CACHE_HOME", ".cache") / "clones"
 
 
+def stand_ins() -> Path:
+    """Where the git folders of isolated test runs are kept."""
+    return _own_folder("XDG_CACHE_HOME", ".cache") / "stand-ins"
+
+
 def token_file() -> Path:
     """Where this user's server keeps its token, so that the same user's commands find it."""
     return user_state() / "server-token"

@@ -7,7 +7,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -16,13 +16,13 @@ import msgspec
 
 from ratchet import config
 from ratchet.checks import Target
-from ratchet.checks.detect import detect
+from ratchet.checks.detect import detect, left_out
 from ratchet.checks.inventory import besides, heard, missing, unanswered, without
 from ratchet.checks.project import Project
 from ratchet.checks.run import Perform, TestRun, allowed_environment, awaited
 from ratchet.core.compare import Delta, compare
 from ratchet.core.flaky import History, remember, settle
-from ratchet.core.report import RED, Report, ReportStatus, TestResult, TestStatus, broken, merge
+from ratchet.core.report import RED, Report, ReportStatus, TestResult, TestStatus, broken, totals_of
 from ratchet.core.watching import Known
 from ratchet.errors import EnvironmentCannot, GitFailed, NoTests, UsageError
 from ratchet.files import make_private_dir, make_state_dir
@@ -86,7 +86,11 @@ class Suite:
         if not hasattr(self, "_targets"):
             tests = self.config.test
             self._targets = detect(
-                self.folder, command=tests.command, tests=tests.paths or None, runner_name=tests.runner
+                self.folder,
+                command=tests.command,
+                tests=tests.paths or None,
+                runner_name=tests.runner,
+                report=tests.report,
             )
         return self._targets
 
@@ -114,8 +118,9 @@ class Suite:
     async def run(self, choice: Choice, *, timeout_s: float | None = None, perform: Perform = awaited) -> Outcome:
         targets = self.targets()
         if not targets:
+            others = [f"; {path} is left out ({why})" for path, why in left_out(self.folder).items()]
             raise NoTests(
-                f"no tests were found in {self.folder}",
+                f"no tests were found in {self.folder}{''.join(others[:1])}",
                 hint='say how to run them: [test] command = "…" in ratchet.toml, or --set test.command=…',
             )
         last = self.last() if choice.ids or choice.failed else None
@@ -143,7 +148,8 @@ class Suite:
             report = besides(unanswered(report, asked, known), asked)
         if choice.ref:
             return self._elsewhere(report, choice.ref, log)
-        return self.conclude(report, whole=not only and report.status not in _NOT_WHOLE, log=log)
+        asked = choice.ids or ([test.id for test in _red(last)] if choice.failed else [])
+        return self.conclude(report, whole=not only and report.status not in _NOT_WHOLE, log=log, asked=asked)
 
     def environment(self) -> dict[str, str]:
         """What the tests' processes get of ours."""
@@ -235,31 +241,35 @@ class Suite:
     @contextmanager
     def _workspace(self, commit: str) -> Iterator[Path]:
         assert self.repo
-        from ratchet.places import open_workspaces, recipe_of  # noqa: PLC0415 — all there is about workspaces
+        from ratchet.places import open_workspaces, recipe_of, stand_ins  # noqa: PLC0415 — all about workspaces
+        from ratchet.workspace.standins import standing_in  # noqa: PLC0415
 
         slug, workspaces = f"test-{secrets.token_hex(4)}", open_workspaces(self.config)
         wanted = self.config.workspace
-        made = workspaces.create(
-            slug,
-            repo=self.repo,
-            commit=commit,
-            kind=wanted.kind,
-            on=wanted.on,
-            recipe=recipe_of(self.config),
-            owner=this_process(),
-        )
-        if isinstance(made, Refused):
-            raise EnvironmentCannot(f"no workspace: {made.reason}", hint=made.hint)
-        try:
-            yield made.path
-        finally:
-            workspaces.destroy(slug)
-            git("update-ref", "-d", f"refs/heads/ratchet/{slug}", cwd=self.repo)
+        with standing_in(workspaces.source(self.repo), stand_ins()) as source:
+            made = workspaces.create(
+                slug,
+                repo=source,
+                commit=commit,
+                kind=wanted.kind,
+                on=wanted.on,
+                recipe=recipe_of(self.config),
+                owner=this_process(),
+            )
+            if isinstance(made, Refused):
+                raise EnvironmentCannot(f"no workspace: {made.reason}", hint=made.hint)
+            try:
+                yield made.path
+            finally:
+                workspaces.destroy(slug)
 
     # --- remembering -----------------------------------------------------------------------------------------
 
-    def conclude(self, report: Report, *, whole: bool, log: Path, tree: str = "") -> Outcome:
-        """What a run means beside the last one, which it then replaces. `tree` names the content it ran on."""
+    def conclude(
+        self, report: Report, *, whole: bool, log: Path, tree: str = "", asked: Collection[str] = ()
+    ) -> Outcome:
+        """What a run means beside the last one, which it then replaces. `tree` names the content it ran on, `asked` are
+        the tests that were chosen."""
         last = self.last()
         if whole:
             report = self._complete(report)
@@ -274,7 +284,9 @@ class Suite:
             log=str(log),
         )
         if whole or last:
-            self._remember("last.json", msgspec.json.encode(report if whole else _updated(last or report, report)))
+            self._remember(
+                "last.json", msgspec.json.encode(report if whole else _updated(last or report, report, asked))
+            )
         return self._with_forgotten(outcome)
 
     def _renamed(self, renamed: list[tuple[str, str]]) -> list[str]:
@@ -451,10 +463,21 @@ def _owner(test: TestResult, targets: list[Target]) -> Target:
     return (named or sorted(inside, key=lambda target: -len(target.root)) or fitting or targets)[0]
 
 
-def _updated(last: Report, report: Report) -> Report:
+def _updated(last: Report, report: Report, asked: Collection[str]) -> Report:
     """The last whole report with the newer results in it: what --failed goes by."""
     newer = {test.id: test for test in report.tests}
-    return merge([msgspec.structs.replace(last, tests=[newer.get(test.id, test) for test in last.tests])])
+    mended = {test.id for test in last.tests if test.id in asked and _is_mended(test, report)}
+    kept = {test.id: newer.get(test.id, test) for test in last.tests if test.id not in mended}
+    tests = list((kept | newer).values())
+    status = ReportStatus.FAILED if any(test.status in RED for test in tests) else ReportStatus.PASSED
+    status = status if last.status in _TOLD and not broken(last) else last.status
+    return msgspec.structs.replace(last, tests=tests, totals=totals_of(tests), status=status)
+
+
+def _is_mended(test: TestResult, report: Report) -> bool:
+    """A hook tells of itself only when it fails: that it does not, its tests say."""
+    told = any(newer.file == test.file and newer.suite[: len(test.suite)] == test.suite for newer in report.tests)
+    return test.phase != "call" and told and test.id not in {newer.id for newer in report.tests}
 
 
 def _untracked(folder: Path) -> list[str]:

@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from ratchet import config
+from ratchet.core.report import Report, ReportStatus, TestResult, TestStatus, merge
+from ratchet.suite import Suite
 from tests.support import RATCHET, git, make_repository, quick_environment, ratchet
 
 GREEN = "def test_one():\n    assert 1 == 1\n"
@@ -405,6 +408,102 @@ def test_isolated_runs_see_uncommitted_work_and_leave_no_trace_here(tmp_path: Pa
     assert fingerprint(folder) == before
     assert git("branch", "--list", cwd=folder) == branches
     assert git("worktree", "list", cwd=folder).count("\n") == 0
+
+
+COMMITS = """import subprocess
+
+
+def test_commits():
+    for words in (["add", "-A"], ["commit", "-qm", "x", "--allow-empty"], ["branch", "other"], ["tag", "v9"]):
+        subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=e", *words], check=True)
+
+
+def test_the_history_is_there():
+    said = subprocess.run(["git", "describe", "--tags", "main"], capture_output=True, text=True, check=True).stdout
+    assert said == "v1\\n", said
+    assert subprocess.run(["git", "rev-parse", "-q", "--verify", "v9"]).returncode in (0, 1)
+"""
+
+
+def times(folder: Path) -> dict[str, tuple[int, str]]:
+    """When everything was written, and what. Git gives an object that it would have written again the time of day, so
+    that nobody prunes it: of objects only the content counts."""
+    return {
+        str(path): (
+            0 if path.is_file() and "objects" in path.parts else path.lstat().st_mtime_ns,
+            hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "",
+        )
+        for path in [folder, *folder.rglob("*")]
+    }
+
+
+def test_an_isolated_run_writes_nothing_into_the_repository_not_even_where_its_tests_commit(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", {"test_it.py": COMMITS})
+    git("tag", "v1", cwd=folder)
+    before = times(folder / ".git")
+    for _ in range(2):  # what the tests of the first have done is not there in the second
+        done = ratchet("test", "--isolated", cwd=folder, XDG_CACHE_HOME=str(tmp_path / "cache"))
+        assert "PASSED  2 passed" in done.stdout, done.stdout + done.stderr
+    assert times(folder / ".git") == before
+    ratchet("test", "--ref", "HEAD", cwd=folder, XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert times(folder / ".git") == before
+
+
+def test_a_repository_that_nobody_may_write_to_is_tested_in_isolation(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", {"test_it.py": GREEN})
+    frozen = f"mount --bind {folder} {folder} && mount -o remount,ro,bind {folder} && cd {folder} && ! touch x && exec "
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", f"{frozen} {' '.join(RATCHET)} test --isolated"],
+        cwd=folder,
+        env=quick_environment() | {"HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "unshare" in done.stderr or "mount:" in done.stderr:
+        pytest.skip(done.stderr)
+    assert "PASSED  1 passed" in done.stdout, done.stdout + done.stderr
+    assert not (folder / ".ratchet").exists()
+
+
+def result(name: str, status: TestStatus, phase: str = "call") -> TestResult:
+    return TestResult(id=f"a.js::s > {name}", name=name, file="a.js", status=status, phase=phase)
+
+
+def test_a_hook_that_was_mended_is_no_longer_red_nor_are_the_tests_it_kept_from_running_forgotten(
+    tmp_path: Path,
+) -> None:
+    """mocha tells of a hook only when it fails, and then of none of its tests."""
+    suite = Suite(make_repository(tmp_path / "it", {"a.js": ""}), config.Config())
+    hook = result('"before all" hook for "one"', TestStatus.ERROR, "setup")
+    red = merge([Report(runner="mocha", status=ReportStatus.FAILED, tests=[hook])])
+    suite.conclude(red, whole=True, log=tmp_path / "log")
+    told = Report(runner="mocha", status=ReportStatus.PASSED, tests=[result("one", TestStatus.PASSED)])
+    suite.conclude(told, whole=False, log=tmp_path / "log")  # of other tests: nothing is known of the hook
+    assert hook in (suite.last() or red).tests
+    suite.conclude(told, whole=False, log=tmp_path / "log", asked=[hook.id])
+    last = suite.last()
+    assert last and [test.name for test in last.tests] == ["one"]
+    assert (last.status, last.totals.passed, last.totals.errors) == (ReportStatus.PASSED, 1, 0)
+
+
+LOUD = """def test_loud(capfd):
+    with capfd.disabled():
+        print("the first words")
+        for _ in range(30):
+            print("x" * 1_000_000)
+        print("the last words")
+"""
+
+
+def test_of_a_flood_of_output_beginning_and_end_are_kept(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", {"test_it.py": LOUD})
+    assert ratchet("test", cwd=folder).returncode == 0
+    log = folder / ".ratchet" / "tests" / "all" / "last.log"
+    said = log.read_text()
+    assert "the first words" in said and "the last words" in said and len(said) < 5_000_000
+    left = re.search(r"\n\[ratchet left out (\d+) bytes here\]\n", said)
+    assert left and 30_000_000 < len(said) - len(left[0]) + int(left[1]) < 30_010_000
 
 
 LINKS = """import os

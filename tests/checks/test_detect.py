@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from ratchet.checks import registry
-from ratchet.checks.detect import detect
+from ratchet.checks.detect import detect, left_out
 from ratchet.checks.project import Project
 from ratchet.core.report import ReportStatus
 from ratchet.core.roles import Role, Scope, matches
 from ratchet.errors import ConfigError
 from tests.checks.support import run, statuses
+from tests.support import ratchet
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "runner"
 
@@ -204,3 +205,56 @@ def test_an_environment_that_is_first_on_the_path_is_the_active_one(
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "env/bin"), prepend=os.pathsep)
     assert [target.command[0] for target in detect(folder)] == [str(tmp_path / "env/bin/python")]
+
+
+SPEC = "describe 'x' do\n  it('y') {}\nend\n"
+
+
+def test_what_others_wrote_is_not_taken_for_the_projects_tests_and_it_is_said(tmp_path: Path) -> None:
+    lay(
+        tmp_path,
+        {
+            "go.mod": "module it\n",
+            "it_test.go": "package it\n",
+            ".gitmodules": '[submodule "lib"]\n\tpath = libs/json\n\turl = ../json\n',
+            "libs/json/package.json": package(scripts={"test": "jest"}),
+            "tests/unity/docs/license.txt": "",
+            "tests/unity/test/spec/a_spec.rb": SPEC,
+            "tests/unit/license.py": "",
+            "tests/unit/licenses/MIT": "",
+            "tests/unit/spec/d_spec.rb": SPEC,
+            "tests/frame/COPYING": "",
+            "tests/frame/Cargo.toml": "[package]\nname='a'\n",
+            "external/tool/pyproject.toml": "[tool.pytest.ini_options]\n",
+            "third-party/x/spec/b_spec.rb": SPEC,
+            "cloned/.git/HEAD": "",
+            "cloned/spec/c_spec.rb": SPEC,
+            ".git/HEAD": "",
+        },
+    )
+    assert found(tmp_path) == {
+        "go": "there is a go.mod",
+        "rspec": "tests/unit/spec/d_spec.rb is named like a spec",
+    }
+    assert left_out(tmp_path) == {
+        "cloned": "a git repository of its own, with tests of rspec",
+        "external": "a folder for the code of others, with tests of pytest",
+        "libs/json": "a git submodule, with tests of jest",
+        "tests/frame": "another project inside tests, it has a COPYING, with tests of cargo",
+        "tests/unity": "another project inside tests, it has a docs/license.txt, with tests of rspec",
+        "third-party": "a folder for the code of others, with tests of rspec",
+    }
+    assert list(found(tmp_path / "tests" / "unity")) == ["rspec"]  # asked for
+
+
+def test_a_folder_that_holds_only_repositories_has_the_tests_of_all_of_them(tmp_path: Path) -> None:
+    lay(tmp_path, {"a/.git/HEAD": "", "a/spec/a_spec.rb": SPEC, "b/.git/HEAD": "", "b/go.mod": "module b\n"})
+    assert set(found(tmp_path)) == {"rspec", "go@b"} or set(found(tmp_path)) == {"rspec@a", "go@b"}
+
+
+def test_where_only_others_have_tests_it_is_said_where(tmp_path: Path) -> None:
+    lay(tmp_path, {"vendor/x/spec/b_spec.rb": SPEC})
+    done = ratchet("test", cwd=tmp_path)
+    assert done.returncode == 2 and "vendor is left out" in done.stderr
+    shown = ratchet("test", "--detect", cwd=tmp_path)
+    assert "left out: vendor (a folder for the code of others, with tests of rspec)" in shown.stdout

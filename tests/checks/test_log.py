@@ -103,7 +103,7 @@ def of_github(text: str, before: str, end: str) -> bytes:
     ("text", "red"),
     [
         (GO, ["example.com/calc.TestNeg"]),
-        (JEST, ["calc \u203a negates", "calc \u203a subtracts"]),
+        (JEST, ["test/calc.test.js::calc > negates", "test/calc.test.js::calc > subtracts"]),
         (CARGO, ["tests::negates"]),
         (PYTEST, ["tests/test_calc.py::test_neg", "tests/test_more.py::test_db"]),
     ],

@@ -190,6 +190,18 @@ def test_a_packet_says_what_is_new_known_flaky_or_hung_and_names_what_it_leaves_
     assert "… and 3 more failures: hung, known, new" in said
 
 
+def test_a_module_that_takes_many_files_along_is_told_once() -> None:
+    broken = [Diagnostic(file=f"test_{n}.py", line=2, type="ImportError", message="no lib") for n in range(12)]
+    other = Diagnostic(file="test_x.py", line=1, type="SyntaxError", message="invalid syntax")
+    said = packet(Report(runner="r", status=ReportStatus.FAILED, collection_errors=[*broken, other]))
+    assert said.startswith("failed: 0 failed, 0 errors, 0 passed, 0 skipped of 0 tests, 13 files not loaded (r)")
+    beside = Diagnostic(file="", type="PluginError", message="at the end")
+    told = packet(Report(runner="r", status=ReportStatus.FAILED, collection_errors=[other, beside]))
+    assert "of 0 tests, 1 file not loaded, 1 error outside of tests (r)" in told
+    assert said.count("no lib") == 1 and "test_x.py:1: SyntaxError: invalid syntax" in said
+    assert "test_0.py:2: ImportError: no lib\n  the same for test_1.py, test_2.py, test_3.py and 8 more" in said
+
+
 def test_of_a_group_and_its_tests_the_test_is_told() -> None:
     group = TestResult(
         id="TestSub", status=TestStatus.FAILED, failure=Failure(message="a subtest failed", file="a", line=1)

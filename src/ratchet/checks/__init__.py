@@ -30,7 +30,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     `tests`, `sources` and `protected` are globs relative to the repository; `setup` are commands that make the
     folder ready, named for people and never run by us on the host. `builds` are commands without which the tests would
     try what was built last time: they are run before each run. `also` are commands that start the same runner for other
-    tests, or in another way, as the project's own script does after the first.
+    tests, or in another way, as the project's own script does after the first. `report` is the glob of the files a
+    configured command leaves its results in.
     """
 
     runner: str
@@ -42,6 +43,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     sources: list[str] = []
     protected: list[str]
     setup: list[str] = []
+    report: str = ""
     builds: list[list[str]] = []
     why: str
     strength: Strength = Strength.PATTERN

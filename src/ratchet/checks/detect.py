@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -12,13 +13,20 @@ from ratchet.checks import Runner, Strength, Target
 from ratchet.checks.project import Project, is_aside
 from ratchet.checks.registry import runner, runners
 from ratchet.checks.run import COMMAND
+from ratchet.errors import ConfigError
 
 
-def detect(folder: Path, *, command: str = "", tests: list[str] | None = None, runner_name: str = "") -> list[Target]:
-    """Every target of the project, the repository's own first. A command from the configuration always wins."""
+def detect(
+    folder: Path, *, command: str = "", tests: list[str] | None = None, runner_name: str = "", report: str = ""
+) -> list[Target]:
+    """Every target of the project, the repository's own first. A command from the configuration always wins; one that
+    leaves a `report` is read by that, whatever it starts."""
     project = Project(folder)
     if command:
-        return [_configured(project, _words(command), tests, runner_name)]
+        configured = _configured(project, _words(command), tests, runner_name or (COMMAND if report else ""))
+        return [msgspec.structs.replace(configured, report=_glob(report))]
+    if report:
+        raise ConfigError("test.report is set without test.command", hint="say what writes it", key="test.report")
     names = [runner_name] if runner_name else list(runners())
     found = [target for name in names for target in _surest(runner(name), project)]
     kept = _one_of_each_family(found)
@@ -29,6 +37,25 @@ def detect(folder: Path, *, command: str = "", tests: list[str] | None = None, r
     if tests:
         kept = [msgspec.structs.replace(target, tests=tests) for target in kept]
     return sorted(kept, key=lambda target: (target.root.count("/") + (target.root != "."), target.root, target.runner))
+
+
+def left_out(folder: Path) -> dict[str, str]:
+    """The folders of others that hold tests, and why they are not run unless somebody asks for them there."""
+    found = {path: (why, detect(folder / path)) for path, why in sorted(Project(folder).left_out.items())}
+    return {
+        path: f"{why}, with tests of {', '.join(sorted({target.runner for target in targets}))}"
+        for path, (why, targets) in found.items()
+        if targets
+    }
+
+
+def _glob(report: str) -> str:
+    try:
+        list(Path(os.devnull).glob(report.lstrip("/"))) if report else None
+    except (ValueError, NotImplementedError) as error:
+        hint = 'as in "build/**/*.xml"'
+        raise ConfigError(f"test.report is no path or glob: {error}", hint=hint, key="test.report") from error
+    return report
 
 
 # Signs that mean something to a shell outside of quotes, and a variable before the program.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import re
 from importlib import import_module
+from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
@@ -22,6 +23,7 @@ from ratchet.core.report import (
     TestResult,
     TestStatus,
     Totals,
+    disagreements,
     totals_of,
     totals_reported,
 )
@@ -37,7 +39,7 @@ _DOCUMENTS = (
 )  # fmt: skip
 _FORMATS = (
     *_DOCUMENTS, "tap", "go_json", "go_text", "cargo", "dart_json", "teamcity", "minitest", "exunit", "gleam", "zig",
-    "nim", "cucumber_messages",
+    "nim", "cucumber_messages", "console",
 )  # fmt: skip
 # What CI systems put before every line.
 _STAMP = re.compile(
@@ -64,13 +66,22 @@ def read_log(content: bytes) -> Report:
     totals = totals_reported(parsed.reported) if is_counted else totals_of(parsed.tests)
     return Report(
         runner=f"log of {name}" if name in _FORMATS and (parsed.tests or is_counted) else PLAIN_LOG,
-        status=_status(parsed, totals, is_counted=is_counted),
+        status=ReportStatus.INCONSISTENT
+        if name == "console" and _denied(parsed)
+        else _status(parsed, totals, is_counted=is_counted),
         totals=totals,
         reported=parsed.reported,
         tests=parsed.tests,
         collection_errors=parsed.collection_errors,
         compile_errors=parsed.compile_errors,
+        notes=_denied(parsed) if name == "console" else [],
         output=_last_words(plain(clean[-_END_BYTES:].decode("utf-8", "replace"))),
+    )
+
+
+def _denied(parsed: Parsed) -> list[str]:
+    return disagreements(
+        totals_of(parsed.tests), parsed.reported, len(parsed.collection_errors + parsed.compile_errors)
     )
 
 
@@ -88,6 +99,29 @@ def _status(parsed: Parsed, totals: Totals, *, is_counted: bool) -> ReportStatus
     return ReportStatus.INCONSISTENT if is_denied else ReportStatus.PASSED
 
 
+def read_document(path: Path) -> Parsed | None:
+    """A file that a runner left as its report, in whatever format; None when nothing in it is known."""
+    with path.open("rb") as stream:
+        begins = stream.read(1000).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    read = {name: _opened(name, path) for name in _FORMATS if name.endswith(_ENDINGS.get(begins, ("",)))}
+    # Whole ones first: what one format says in full may be a fragment to another.
+    known = {name: parsed for name, parsed in read.items() if _found(parsed) or any(parsed.reported.values())}
+    whole = {name: parsed for name, parsed in known.items() if parsed.ended} or known
+    return whole[_fullest(whole)] if whole else None
+
+
+_ENDINGS = {b"<": ("junit", "trx", "_xml"), b"{": ("json", "events", "messages"), b"[": ("json",)}
+
+
+def _opened(name: str, path: Path) -> Parsed:
+    with path.open("rb") as stream:
+        return _parse(name, stream)
+
+
+def _fullest(read: dict[str, Parsed]) -> str:
+    return max(read, key=lambda name: (_red(read[name]), _found(read[name]), len(read[name].reported)))
+
+
 def _best(content: bytes) -> tuple[str, Parsed]:
     """Every parser reads it; the one that found most failures knows it best, for that is what the log is about: a line
     of one runner may look like a passing test of another. The unknown log has its compiler errors.
@@ -99,7 +133,9 @@ def _best(content: bytes) -> tuple[str, Parsed]:
     read["text"] = msgspec.structs.replace(unknown, tests=unknown.tests or _named(content))
     whole = {name: parsed for name, parsed in read.items() if _is_document(name, parsed)} if _begins(content) else {}
     known = {name: parsed for name, parsed in whole.items() if _found(parsed)} or whole or read
-    name = max(known, key=lambda name: (_red(known[name]), _found(known[name]), len(known[name].reported)))
+    # A list of tests with a summary is no other runner's log that looks like it.
+    listed = read["console"].ended or read["console"].reported
+    name = "console" if known is read and listed else _fullest(known)
     return name, known[name]
 
 

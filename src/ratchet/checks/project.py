@@ -7,6 +7,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -16,9 +17,15 @@ from ratchet.core.roles import matches
 # Dependencies, build results and caches: never a place of the project's own tests.
 _SKIPPED = {
     "node_modules", "bower_components", "vendor", "target", "build", "dist", "out", "venv", "env", "site-packages",
-    "__pycache__", "_build", "deps", "zig-cache", "zig-out", "coverage", "htmlcov", "third_party", "testdata",
-    "fixtures", "__fixtures__",
+    "__pycache__", "_build", "deps", "zig-cache", "zig-out", "coverage", "htmlcov", "testdata", "fixtures",
+    "__fixtures__",
 }  # fmt: skip
+_OTHERS = {
+    "vendor", "deps", "third_party", "third-party", "thirdparty", "3rdparty", "external", "externals", "extern",
+}  # fmt: skip
+_TESTS = {"tests", "test", "spec", "specs", "testing"}
+_LICENCE = re.compile(r"(?:(?:un)?licen[cs]e|copying)(?:[-.](?:mit|apache|bsd)[\w.-]*)?(?:\.(?:txt|md|rst))?", re.I)
+_SUBMODULE = re.compile(r"(?m)^\s*path\s*=\s*(.+?)/?\s*$")
 # Whole projects that lie below a project's tests are what it tests with, not what it is tested by.
 _DATA_OF_TESTS = {"projects", "data", "examples"}
 # Below these lie projects beside the project. They count where there is nothing else.
@@ -41,13 +48,16 @@ class Project:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._texts: dict[str, str] = {}
+        self._left_out: dict[str, str] = {}
 
     @cached_property
     def files(self) -> list[str]:
         found: list[str] = []
         for top, folders, names in os.walk(self.folder):
-            folders[:] = sorted(name for name in folders if not self._is_skipped(top, name))
             above = Path(top).relative_to(self.folder).as_posix()
+            folders[:] = sorted(
+                name for name in folders if not self._is_anothers(above, name) and not self._is_skipped(top, name)
+            )
             found += [name if above == "." else f"{above}/{name}" for name in sorted(names)]
             if len(found) > _FILES_MAX:
                 break
@@ -56,6 +66,47 @@ class Project:
     @cached_property
     def known(self) -> set[str]:
         return set(self.files)
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The folders that others wrote, and how that is known."""
+        return self._left_out if self.files is not None else {}
+
+    def _is_anothers(self, above: str, name: str) -> bool:
+        path = name if above == "." else f"{above}/{name}"
+        why = "" if name.startswith(".") else self._whose(path, name)
+        if why:
+            self._left_out[path] = why
+        return bool(why)
+
+    def _whose(self, path: str, name: str) -> str:
+        """Why a folder is not the project's own; empty when it is."""
+        if name in _OTHERS:
+            return "a folder for the code of others"
+        if path in self._submodules:
+            return "a git submodule"
+        if self._is_repository and (self.folder / path / ".git").exists():
+            return "a git repository of its own"
+        inside = next((part for part in PurePosixPath(path).parts[:-1] if part in _TESTS), "")
+        licence = self._licence(path) if inside else ""
+        return f"another project inside {inside}, it has a {licence}" if licence else ""
+
+    def _licence(self, path: str) -> str:
+        for below in ("", "docs/", "doc/"):
+            with suppress(OSError):
+                names = sorted(place.name for place in (self.folder / path / below).iterdir())
+                if found := next(filter(_LICENCE.fullmatch, names), ""):
+                    return f"{below}{found}"
+        return ""
+
+    @cached_property
+    def _submodules(self) -> set[str]:
+        return set(_SUBMODULE.findall(self.text(".gitmodules")))
+
+    @cached_property
+    def _is_repository(self) -> bool:
+        """A folder that only holds repositories is theirs together."""
+        return any((place / ".git").exists() for place in (self.folder, *self.folder.parents))
 
     @staticmethod
     def _is_skipped(top: str, name: str) -> bool:

@@ -40,6 +40,7 @@ from ratchet.process import Finished, ProgramMissing
 T = TypeVar("T")
 COMMAND = "command"
 _TAIL_BYTES = 8_000
+_KEPT_HEAD, _KEPT_TAIL = 1 << 20, 3 << 20
 # What a test process gets from our environment. Secrets of the factory and of agents are not on the list.
 ALLOWED = (
     "CI", "PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ", "VIRTUAL_ENV", "PYTEST_ADDOPTS",
@@ -125,7 +126,9 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
         wanted = [target for target in self.targets if not self.only or target.name in self.only]
         reports: list[Report] = []
         for target in wanted:
+            began = log.stat().st_size if log.exists() else 0
             reports.append(await self._target(target, folder, log))
+            shorten(log, began)
             if reports[-1].status is ReportStatus.INTERRUPTED:
                 break
         return reports
@@ -409,6 +412,20 @@ def _end_of(path: Path, began: int) -> str:
     with path.open("rb") as file:
         file.seek(max(began, path.stat().st_size - _TAIL_BYTES))
         return file.read().decode(errors="replace")
+
+
+def shorten(log: Path, began: int) -> None:
+    """Of a flood beginning and end stay: it has been read, and would lie there until the next run."""
+    size = log.stat().st_size if log.exists() else 0
+    left_out = size - began - _KEPT_HEAD - _KEPT_TAIL
+    if left_out <= 0:
+        return
+    with log.open("r+b") as file:
+        file.seek(size - _KEPT_TAIL)
+        tail = file.read(_KEPT_TAIL)
+        file.seek(began + _KEPT_HEAD)
+        file.write(f"\n[ratchet left out {left_out} bytes here]\n".encode() + tail)
+        file.truncate()
 
 
 def allowed_environment() -> dict[str, str]:

@@ -20,6 +20,8 @@ _NAME_CHARS = 300
 _NAMES_MAX = 8
 _OUTPUT_LINES = 10
 _SUSPECTS_MAX = 5
+_DIAGNOSTICS_MAX = 10
+_ALIKE_MAX = 3
 Again = Callable[[TestResult], str]
 # The lines of each changed file, first and last; a file without any is changed as a whole.
 Changed = Mapping[str, list[tuple[int, int]]]
@@ -92,7 +94,7 @@ def packet(
     marks = _marks(delta, flaky, known)
     head = [
         *_head(report, red, delta, marks, concerned=only is not None),
-        *(_diagnostic(error) for error in broken(report)[:10]),
+        *_diagnostics(broken(report)),
     ]
     suspects = _suspects(red, changed or {})
     for count, detail, limit in _steps(len(groups)):
@@ -146,7 +148,34 @@ def _counts(report: Report) -> str:
     seldom = {"xfailed": "expected to fail", "xpassed": "unexpectedly passed", "todo": "to do"}
     named = {name: name for name in ("failed", "errors", "passed", "skipped")}
     named |= {name: words for name, words in seldom.items() if totals[name]}
-    return f"{', '.join(f'{totals[name]} {words}' for name, words in named.items())} of {totals['tests']} tests"
+    counts = f"{', '.join(f'{totals[name]} {words}' for name, words in named.items())} of {totals['tests']} tests"
+    loaded = {test.file for test in report.tests} | {""}
+    beside = sum(error.file in loaded for error in report.collection_errors)
+    more = {
+        "file@ not compiled": len({error.file for error in report.compile_errors}),
+        "file@ not loaded": len({error.file for error in report.collection_errors} - loaded),
+        "error@ outside of tests": beside,
+    }
+    return counts + "".join(f", {n} {what.replace('@', 's'[: n != 1])}" for what, n in more.items() if n)
+
+
+def _diagnostics(errors: list[Diagnostic]) -> list[str]:
+    """One module that does not load takes many files along: what is wrong is told once."""
+    alike: dict[tuple[str, str], list[Diagnostic]] = {}
+    for error in errors:
+        alike.setdefault((error.type, error.message), []).append(error)
+    groups = list(alike.values())
+    left = sum(len(group) for group in groups[_DIAGNOSTICS_MAX:])
+    told = [_diagnostic(first) + nor(others, "\n  ") for first, *others in groups[:_DIAGNOSTICS_MAX]]
+    return [*told, *([f"… and {left} more errors of files"] if left else [])]
+
+
+def nor(others: list[Diagnostic], sign: str = "; ") -> str:
+    """For which files the same is to be said."""
+    files = list(dict.fromkeys(error.file for error in others if error.file))
+    more = f" and {len(files) - _ALIKE_MAX} more" if len(files) > _ALIKE_MAX else ""
+    names = ", ".join(_clipped(file, _NAME_CHARS) for file in files[:_ALIKE_MAX])
+    return f"{sign}the same for {names}{more}" if files else ""
 
 
 def _diagnostic(error: Diagnostic) -> str:

@@ -248,7 +248,7 @@ def conclude(
         notes=notes,
         running=running,
     )
-    if not timed_out and _is_counts_only(told):
+    if not timed_out and ended and _is_counts_only(told):
         return _from_counts(told)
     found = _contradictions(told, is_cut=bool(timed_out) or not ended, is_damaged=partial and ended)
     status = status_of(
@@ -268,7 +268,7 @@ def _is_counts_only(told: Report) -> bool:
 
 def _contradictions(told: Report, *, is_cut: bool, is_damaged: bool) -> list[str]:
     """What speaks against believing the records. A run that was cut off cannot have agreed with its own totals."""
-    found = [*told.notes, *([] if is_cut else _disagreements(told.totals, told.reported, len(broken(told))))]
+    found = [*told.notes, *([] if is_cut else disagreements(told.totals, told.reported, len(broken(told))))]
     return [*found, "the runner's results are damaged: only a part could be read"] if is_damaged else found
 
 
@@ -305,7 +305,7 @@ def _from_counts(report: Report) -> Report:
     return msgspec.structs.replace(report, totals=totals, status=status, notes=notes)
 
 
-def _disagreements(totals: Totals, reported: dict[str, int], broken_files: int) -> list[str]:
+def disagreements(totals: Totals, reported: dict[str, int], broken_files: int) -> list[str]:
     """Where the runner's own counts cannot be squared with its records, however it counts what lies in between."""
     quiet = {0, totals.todo, totals.xfailed, totals.todo + totals.xfailed}
     fair = {

@@ -14,7 +14,7 @@ from ratchet.checks import Target
 from ratchet.checks.commands import having
 from ratchet.checks.formats.text import plain
 from ratchet.checks.registry import runner
-from ratchet.core.packet import around_difference
+from ratchet.core.packet import around_difference, nor
 from ratchet.core.report import (
     RED,
     Diagnostic,
@@ -34,7 +34,6 @@ from ratchet.surfaces.paint import Paint, Tone
 
 _FAILURES_MAX = 20
 _OUTPUT_LINES = 12
-_ALIKE_MAX = 3
 _VALUE_CHARS = 20_000
 _BESIDE_CHARS = 160
 _LINE_CHARS = 400
@@ -80,16 +79,10 @@ def _broken(report: Report, paint: Paint) -> Iterator[str]:
         alike.setdefault((_trouble(error, report), error.type, error.message), []).append(error)
     for (what, kind, message), (error, *others) in alike.items():
         place = ":".join(str(part) for part in (error.file, error.line, error.column) if part)
-        yield f"{paint(Tone.BAD, '✘')} {place or 'the run'} {what}{_nor(others)}"
+        yield f"{paint(Tone.BAD, '✘')} {place or 'the run'} {what}{nor(others)}"
         said = _tame(f"{kind}: {message}").strip(": \n").splitlines()
         yield from (f"    {_short(line)}".rstrip() for line in said[:_OUTPUT_LINES])
         yield ""
-
-
-def _nor(others: list[Diagnostic]) -> str:
-    files = list(dict.fromkeys(error.file for error in others))
-    more = f" and {len(files) - _ALIKE_MAX} more" if len(files) > _ALIKE_MAX else ""
-    return f"; the same for {', '.join(files[:_ALIKE_MAX])}{more}" if files else ""
 
 
 def _trouble(error: Diagnostic, report: Report) -> str:

@@ -16,6 +16,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     `owner_pid` is 0 when no process owns it; `kept_until` is how long it stays although its owner is gone. `layer` is
     the folder of the writable layer, `on` where that is (ram or disk); `held_by` keeps an unprivileged mount alive.
+    `store` is where its trees are kept, if not in the repository's `.ratchet`.
     """
 
     id: str
@@ -37,6 +38,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     layer: str = ""
     on: str = "disk"
     held_by: Holder | None = None
+    store: str = ""
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):

@@ -62,14 +62,16 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """The developer's repository: its folder, and the git folder that holds objects and branches."""
+    """The developer's repository: its folder, and the git folder that holds objects and branches. `apart` is where we
+    keep what is ours of it, where that may not be in it."""
 
     root: str
     git_dir: str
+    apart: str = ""
 
     @property
-    def store(self) -> Path:
-        return Path(self.root) / ".ratchet" / "trees.git"
+    def store(self) -> str:
+        return f"{self.apart or f'{self.root}/.ratchet'}/trees.git"
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True):
@@ -280,11 +282,11 @@ def _whole(place: str) -> Base | None:
 
 
 def _trees(source: Source, index: Path, folder: Path) -> Trees:
-    return Trees(store=source.store, index=index, folder=folder, borrow=Path(source.git_dir) / "objects")
+    return Trees(store=Path(source.store), index=index, folder=folder, borrow=Path(source.git_dir) / "objects")
 
 
 def _kept(source: Source, place: str) -> str:
-    return f"{source.root}/.ratchet/trees.git/bases/{place.rsplit('/', 1)[1]}"
+    return f"{source.store}/bases/{place.rsplit('/', 1)[1]}"
 
 
 def _keep_tree(source: Source, base: Base) -> None:

@@ -96,7 +96,7 @@ class Workspaces:
         self,
         slug: str,
         *,
-        repo: Path,
+        repo: Path | Source,
         commit: str,
         kind: str = "auto",
         on: str = "auto",
@@ -116,7 +116,7 @@ class Workspaces:
         order = Order(
             name=f"{self.root}/{slug}",
             slug=slug,
-            source=self.source(repo),
+            source=repo if isinstance(repo, Source) else self.source(repo),
             commit=check_commit(commit),
             kind=self.choose(kind, place),
             place=place,
@@ -204,6 +204,7 @@ class Workspaces:
             kept_until=order.kept_until,
             layer=home if order.kind in OVERLAYS else "",
             on="ram" if home != order.name else "disk",
+            store=order.source.store if order.source.apart else "",
         )
 
     @contextmanager

@@ -58,7 +58,7 @@ class GitWorkspace(ABC):
     @cached_property
     def trees(self) -> Trees:
         return Trees(
-            store=Path(self.record.repo) / ".ratchet" / "trees.git",
+            store=Path(self.record.store or f"{self.record.repo}/.ratchet/trees.git"),
             index=self.home / "trees.index",
             folder=self.path,
             borrow=Path(self.record.git_dir) / "objects",

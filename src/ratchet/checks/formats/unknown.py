@@ -38,13 +38,13 @@ _VERDICT = re.compile(r"^(OK|FAILED)(?: \((.*)\))?$")
 
 def parse(stream: BinaryIO) -> Parsed:
     """No tests, only `reported`, and only if every summary in the output says the same; `ended` says that there was one."""
-    reader = _Unknown()
+    reader = Scan()
     for line in lines(stream):
         reader.line(line)
     return reader.parsed()
 
 
-class _Unknown:
+class Scan:
     def __init__(self) -> None:
         self.found: list[dict[str, int]] = []
         self.ran: int | None = None
@@ -72,7 +72,7 @@ class _Unknown:
 
     def _unittest(self, match: re.Match[str]) -> None:
         counts = {"tests": self.ran or 0, "failed": 0}
-        pairs = {word: int(n) for word, n in re.findall(r"(\w+)=(\d{1,9})", match.group(2) or "")}
+        pairs = {word: int(n) for word, n in re.findall(r"([a-z][a-z ]*)=(\d{1,9})", match.group(2) or "")}
         counts["failed"] = pairs.get("failures", 0)
         counts["errors"] = pairs.get("errors", 0)
         counts["skipped"] = pairs.get("skipped", 0)

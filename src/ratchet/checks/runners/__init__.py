@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO
+
+import msgspec
 
 from ratchet.checks import Results, Session, Target, records
 from ratchet.checks.formats import Parsed
@@ -77,6 +79,34 @@ def read(path: Path, parse: Parser) -> Parsed:
             return parse(stream)
     except FileNotFoundError:
         return Parsed(ended=False)
+
+
+FILES_BEFORE = "files-before"
+Marks = dict[str, tuple[int, ...]]
+
+
+def note_files(session: Session, pattern: str) -> None:
+    """Remember which report files lie there from earlier runs, so that none of them is taken for this one's."""
+    kept = [pattern, _marks(session.folder, pattern)]
+    (session.private / FILES_BEFORE).write_bytes(msgspec.json.encode(kept))
+
+
+def new_files(results: Results) -> tuple[str, list[Path]]:
+    """The pattern, and the files that were written since. No clock is asked: it may jump, and some round it."""
+    pattern, before = msgspec.json.decode((results.private / FILES_BEFORE).read_bytes(), type=tuple[str, Marks])
+    now = _marks(results.folder, pattern)
+    return pattern, [Path(path) for path, mark in sorted(now.items()) if before.get(path) != mark]
+
+
+def _marks(folder: Path, pattern: str) -> Marks:
+    found: Marks = {}
+    top, below = (Path("/"), pattern.lstrip("/")) if pattern.startswith("/") else (folder, pattern)
+    for path in top.glob(below):
+        with suppress(OSError):
+            stat = path.stat()
+            if path.is_file():
+                found[str(path)] = stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size
+    return found
 
 
 def joined(parts: Iterable[Parsed]) -> Parsed:

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from ratchet.checks import Results, Session, Step, Strength, Target
-from ratchet.checks.formats import Parsed
+from ratchet.checks.formats import Parsed, distinct
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import Usual, parser, read_log, read_records
+from ratchet.checks.runners import (
+    FILES_BEFORE,
+    Usual,
+    compiler,
+    joined,
+    new_files,
+    note_files,
+    parser,
+    read_log,
+    read_records,
+)
 from ratchet.checks.runners.python import pytest_env
+from ratchet.core.report import TestResult
 
-_unknown = parser("unknown")
+_unknown, _console = parser("unknown"), parser("console")
 
 TESTS = ["test/**", "tests/**", "spec/**", "**/test_*", "**/*_test.*", "**/*.test.*", "**/*.spec.*"]
 
@@ -51,11 +63,44 @@ class AnyCommand(Usual):
         return False
 
     def launch(self, target: Target, session: Session) -> list[Step]:
+        note_files(session, target.report) if target.report else None
         return [Step(argv=target.command, env=pytest_env(session, target.command) | {"CI": "1"})]
 
     def parse(self, results: Results) -> Parsed:
-        """Records, if a runner we have a reporter in wrote some; of mere text only what is sure."""
+        """The report it was said to write; else records, if a runner we have a reporter in wrote some; of mere text
+        only what is sure."""
+        if (results.private / FILES_BEFORE).exists():
+            return _reported(results)
         parsed = read_records(results)
         if parsed.tests or parsed.ended or parsed.collection_errors:
             return parsed
-        return read_log(results, _unknown)
+        listed = read_log(results, _console)
+        return listed if listed.ended and listed.reported else read_log(results, _unknown)
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        """All of them: nobody knows how to name one to it."""
+        return target.command
+
+
+def _reported(results: Results) -> Parsed:
+    """Without a report nothing is known but what the compiler said."""
+    pattern, files = new_files(results)
+    parts = [_document(path, results.folder) for path in files]
+    if not parts:
+        errors = read_log(results, compiler).compile_errors if results.exit_code else []
+        return Parsed(
+            compile_errors=errors, ended=bool(errors), notes=[f"nothing was written to {pattern}"] * (not errors)
+        )
+    parsed = joined(parts)
+    if parsed.reported.get("tests") and not parsed.tests:
+        parsed.notes = [*parsed.notes, f"{pattern} counts {parsed.reported['tests']} tests and holds none"]
+    parsed.tests, parsed.ended = distinct(parsed.tests), parsed.ended and not results.stopped
+    return parsed
+
+
+def _document(path: Path, folder: Path) -> Parsed:
+    from ratchet.checks.log import read_document  # noqa: PLC0415 — every format there is
+
+    parsed = read_document(path)
+    name = path.relative_to(folder) if path.is_relative_to(folder) else path
+    return parsed or Parsed(ended=False, notes=[f"{name} holds no results that are known"])

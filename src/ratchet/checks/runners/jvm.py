@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import Usual, compiler, end_of, joined, junit, read
+from ratchet.checks.runners import Usual, compiler, end_of, joined, junit, new_files, note_files, read
 from ratchet.core.report import TestResult
-
-_STAMP = "began"
 
 
 class _Jvm(Usual):
@@ -45,15 +43,14 @@ class _Jvm(Usual):
             )
 
     def launch(self, target: Target, session: Session) -> list[Step]:
-        (session.private / _STAMP).touch()
+        note_files(session, self.reports)
         return [Step(argv=[*target.command, *self.options, *self.chosen(session.only)])]
 
     def chosen(self, tests: list[TestResult]) -> list[str]:
         raise NotImplementedError
 
     def parse(self, results: Results) -> Parsed:
-        began = (results.private / _STAMP).stat().st_mtime - 1
-        files = sorted(path for path in results.folder.glob(self.reports) if path.stat().st_mtime >= began)
+        _, files = new_files(results)
         parts = [read(path, junit) for path in files]
         if results.exit_code:
             with end_of(results) as stream:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from ratchet import config
+from ratchet.checks.detect import left_out
 from ratchet.checks.run import at_once
 from ratchet.core.report import RED, Report, ReportStatus, broken
 from ratchet.errors import NoTests, UsageError
@@ -105,10 +106,15 @@ def _detect(suite: Suite, *, as_json: bool) -> int:
             show(f"  first:  {' '.join(words)}")
         for words in [target.command, *target.also]:
             show(f"  run:    {' '.join(words)}")
+        if target.report:
+            show(f"  report: {target.report}")
         show(f"  tests:  {' '.join(target.tests) or '-'}")
         show(f"  source: {' '.join(target.sources) or '-'}")
         if target.setup:
             show(f"  set-up: {' && '.join(target.setup)}")
+    if not as_json and not suite.config.test.command:
+        for path, why in left_out(suite.folder).items():
+            show(f"left out: {path} ({why})")
     if not targets:
         say(f"no tests were found in {suite.folder}")
     return 0 if targets else 2
@@ -170,7 +176,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     add(
         "--isolated",
         action="store_true",
-        help="in a fresh workspace with the uncommitted changes; nothing here changes",
+        help="in a fresh workspace with the uncommitted changes; nothing changes here, nor in .git",
     )
     add("--ref", default="", metavar="REV", help="in a fresh workspace at this revision")
     add("--timeout", type=float, metavar="S", help="stop the run after so many seconds")
