@@ -15,6 +15,7 @@ def parse(stream: BinaryIO) -> Parsed:
     """The tests in the order they ran. Whatever the tests print before the document is skipped."""
     document, whole = loose.document(stream, mark="stats")
     stats = loose.table(document, "stats")
+    is_mochas = not {"tests", "passes", "failures"}.isdisjoint(stats)
     lists = {
         TestStatus.PASSED: loose.tables(document, "passes"),
         TestStatus.FAILED: loose.tables(document, "failures"),
@@ -23,8 +24,8 @@ def parse(stream: BinaryIO) -> Parsed:
     return Parsed(
         tests=distinct(_in_order(document, lists)),
         reported=_reported(stats),
-        ended=whole,
-        partial=bool(document) and not whole,
+        ended=whole and is_mochas,
+        partial=is_mochas and not whole,
     )
 
 
