@@ -811,3 +811,77 @@ ok 5 - falls for a reason # EXPECTED FAILURE bug 12
         ("falls for a reason", "xfailed", "bug 12"),
     ]
     assert result.ended
+
+
+def test_a_test_of_nodes_that_is_still_to_do_may_fail() -> None:
+    document = """<testsuites><testcase name="falls" classname="test" file="/p/a.js">
+<skipped type="todo" message="later"/><failure type="testCodeFailure" message="no">Error: no</failure></testcase>
+</testsuites>"""
+    (test,) = read(junit.parse, document).tests
+    assert test.status is TestStatus.TODO and test.failure and test.failure.message == "no"
+
+
+def test_boosts_junit_says_where_and_what_in_a_list() -> None:
+    failure = only_failure("""<testcase name="a">
+<failure message="failure" type="assertion error"><![CDATA[
+ASSERTION FAILURE:
+- file   : tests/car.cpp
+- line   : 50
+- message: check speed() == 3 has failed [2 != 3]
+- context:
+  - 'gear=1'
+
+]]></failure></testcase>""")
+    assert (failure.file, failure.line) == ("tests/car.cpp", 50)
+    assert failure.message == "check speed() == 3 has failed [2 != 3]\n- context:\n  - 'gear=1'"
+    assert (failure.expected, failure.actual) == ("3", "2")
+
+
+def test_an_exception_under_boost_is_placed_at_the_last_checkpoint() -> None:
+    failure = only_failure("""<testcase name="a">
+<error message="unexpected exception" type="uncaught exception"><![CDATA[
+UNCAUGHT EXCEPTION:
+- file: unknown location
+- line: 0
+
+
+EXCEPTION STACK TRACE: --------------
+std::runtime_error: no petrol
+-------------------------------------
+
+Last checkpoint:
+- message: ""
+- file: tests/car.cpp
+- line: 73
+
+
+]]></error></testcase>""")
+    assert (failure.message, failure.file, failure.line) == ("std::runtime_error: no petrol", "tests/car.cpp", 73)
+
+
+def test_a_traceback_without_a_message_is_told_by_its_end() -> None:
+    failure = only_failure("""<testcase name="a">
+<failure type="exceptions.AssertionError" message="">Traceback (most recent call last):
+  File "/usr/lib/python2.7/unittest/case.py", line 331, in run
+    testMethod()
+  File "/p/test_car.py", line 5, in test_adds
+    assert add(1) == 3
+AssertionError: too little:
+1
+-------------------- &gt;&gt; begin captured stdout &lt;&lt; ---------------------
+noise
+</failure></testcase>""")
+    assert (failure.message, failure.file, failure.line) == ("AssertionError: too little:\n1", "/p/test_car.py", 5)
+
+
+def test_the_insides_of_node_are_no_place_of_a_tap_failure() -> None:
+    document = """not ok 1 - SyntaxError: no
+  ---
+    name: SyntaxError
+    message: no
+    at: 'compileSourceTextModule (node:internal/modules/esm/utils:346:16)'
+  ...
+1..1
+"""
+    (test,) = read(tap.parse, document).tests
+    assert test.failure and (test.file, test.failure.file) == ("", "")

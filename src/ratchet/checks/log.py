@@ -37,13 +37,13 @@ _DOCUMENTS = (
 )  # fmt: skip
 _FORMATS = (
     *_DOCUMENTS, "tap", "go_json", "go_text", "cargo", "dart_json", "teamcity", "minitest", "exunit", "gleam", "zig",
-    "nim", "cucumber_messages",
+    "nim", "cucumber_messages", "mocha_text",
 )  # fmt: skip
 # What CI systems put before every line.
 _STAMP = re.compile(
     rb"^(?:[^\t\n]{1,100}\t[^\t\n]{1,100}\t)?\xef?\xbb?\xbf?(?:\[?\d{4}-\d\d-\d\dT[\d:.]+Z?\]?) ?", re.M
 )
-# How runners name a failed test in plain text: pytest, unittest, go, jest/vitest/mocha lists, ctest, TAP-less others.
+# How runners name a failed test in plain text: pytest, unittest, go, jest/vitest/mocha lists, ctest, deno, others.
 _NAMED = (
     re.compile(r"^(?:FAILED|ERROR) (?P<id>\S+::\S.*?)(?: - (?P<why>.*))?$"),
     re.compile(r"^(?:FAIL|ERROR): (?P<id>\S+ \(\S+\))$"),
@@ -51,6 +51,7 @@ _NAMED = (
     re.compile(r"^\s*[\u2715\u2717\u00d7\u2716] (?P<id>.+?)(?: \(?\d+ ?m?s\)?)?$"),
     re.compile(r"^\s*\u25cf (?P<id>\S.* \u203a .*\S)$"),
     re.compile(r"^\s*\d+ - (?P<id>\S+) \((?P<why>Failed|Timeout|SEGFAULT|Not Run)\)"),
+    re.compile(r"^(?P<id>\S.*?) => (?P<why>(?:\./|file:///)\S+\.[cm]?[jt]sx?:\d+:\d+)$"),
     re.compile(r"^rspec (?P<id>\./\S+) # (?P<why>.*)$"),
     re.compile(r"^\[ERROR\]\s+(?P<id>[\w$.]+[.#]\w+):\d+ (?P<why>.*)$"),
 )

@@ -8,6 +8,7 @@ from typing import BinaryIO
 import msgspec
 
 from ratchet.checks.formats import Parsed, recover, yamlish
+from ratchet.checks.formats.recover.stacks import is_foreign
 from ratchet.checks.formats.text import Ends, lines
 from ratchet.core.report import Diagnostic, Failure, TestResult, TestStatus
 
@@ -354,7 +355,7 @@ def _place(fields: dict[str, str]) -> tuple[str, int]:
     """`location` (node), `at.file`/`at.fileName` (tap), `file` and `line` (Perl, old tap)."""
     if match := re.match(r"^(?:file://)?(.+?):(\d{1,9})(?::\d+)?$", fields.get("location", "")):
         return match.group(1), int(match.group(2))
-    if (match := _AT.search(fields.get("at", ""))) and "node_modules/" not in match.group(1):
+    if (match := _AT.search(fields.get("at", ""))) and not is_foreign(match.group(1)):
         return match.group(1), int(match.group(2))
     file = fields.get("at.file") or fields.get("at.fileName") or fields.get("file") or ""
     line = fields.get("at.line") or fields.get("at.lineNumber") or fields.get("line") or ""
