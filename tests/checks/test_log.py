@@ -152,3 +152,68 @@ def test_any_bytes_can_be_read(content: bytes) -> None:
 def test_a_document_without_cases_says_no_more_than_it_counts(document: str, status: ReportStatus, tests: int) -> None:
     report = read_log(document.encode())
     assert (report.status, report.totals.tests) == (status, tests)
+
+
+MOCHA = """
+
+  Car
+    1) drives
+    \u2713 waits
+
+  1 passing (5ms)
+  3 failing
+
+  1) Car
+       drives
+         fast:
+
+      AssertionError [ERR_ASSERTION]: Expected values to be strictly equal:
+
+1 !== 2
+
+      + expected - actual
+
+      -1
+      +2
+
+      at Context.<anonymous> (test/car.js:5:14)
+
+  2) single:
+     Error: boom
+      at Context.<anonymous> (test/one.js:9:14)
+
+  3) Car
+       "before each" hook for "waits":
+     TypeError: no
+      at Context.<anonymous> (test/car.js:2:3)
+
+npm ERR! code 3
+  4) of something else
+"""
+
+
+def test_mochas_list_of_failures_has_titles_above_titles() -> None:
+    report = read_log(MOCHA.encode())
+    assert [(test.id, test.status.value, test.phase) for test in report.tests] == [
+        ("Car drives fast", "failed", "call"),
+        ("single", "failed", "call"),
+        ('Car "before each" hook for "waits"', "error", "setup"),
+    ]
+    first, second, _ = (test.failure for test in report.tests)
+    assert first and (first.expected, first.actual, first.file, first.line) == ("2", "1", "test/car.js", 5)
+    assert second and (second.message, second.file) == ("Error: boom", "test/one.js")
+    assert (report.runner, report.reported) == ("log of mocha_text", {"passed": 1, "failed": 3})
+
+
+def test_deno_names_each_failure_with_its_place() -> None:
+    log = """running 2 tests from ./a_test.ts
+adds ... FAILED (2ms)
+waits ... ok (0ms)
+
+ FAILURES
+
+adds => ./a_test.ts:3:6
+
+FAILED | 1 passed | 1 failed (12ms)
+"""
+    assert failing(read_log(log.encode())) == ["adds"]

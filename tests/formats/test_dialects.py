@@ -30,6 +30,7 @@ from ratchet.checks.formats import (
     trx,
     unknown,
 )
+from ratchet.checks.log import read_log
 from ratchet.core.exports import ctrf
 from ratchet.core.report import RED, Failure, Report, ReportStatus, TestResult, TestStatus, totals_of
 
@@ -710,3 +711,177 @@ def test_what_boost_could_not_place_has_no_file() -> None:
 </TestCase></TestSuite></TestLog>"""
     (test,) = read(cpp_xml.parse, document).tests
     assert test.failure and test.failure.file == ""
+
+
+def test_what_jest_tells_its_reporters_is_the_same_in_other_words() -> None:
+    why = "Error: expect(received).toBe(expected)\n\nExpected: 3\nReceived: 2\n    at a.test.js:4:5"
+    rows = [
+        {"title": "adds", "fullName": "car adds", "ancestorTitles": ["car"], "status": "failed",
+         "failureMessages": [why]},
+        {"title": "waits", "fullName": "car waits", "ancestorTitles": ["car"], "status": "pending"},
+    ]  # fmt: skip
+    files = [
+        {"testFilePath": "/p/a.test.js", "testResults": rows, "failureMessage": "adds"},
+        {"testFilePath": "/p/b.test.js", "testResults": [], "failureMessage": "Cannot find module './c'"},
+        {"testFilePath": "/p/d.test.js", "testResults": [], "failureMessage": None},
+        {"testFilePath": "/p/e.test.js", "testResults": rows[1:], "testExecError": {"message": "the worker died"}},
+    ]
+    result = read(jest_json.parse, json.dumps({"numTotalTests": 2, "numFailedTests": 1, "testResults": files}))
+    assert [(test.id, test.status.value) for test in result.tests] == [
+        ("/p/a.test.js::car adds", "failed"),
+        ("/p/a.test.js::car waits", "skipped"),
+        ("/p/e.test.js::car waits", "skipped"),
+    ]
+    assert [(error.file, error.message) for error in result.collection_errors] == [
+        ("/p/b.test.js", "Cannot find module './c'"),
+        ("/p/e.test.js", "the worker died"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("parse", "document"),
+    [
+        (mocha_json.parse, '{"exist": {"/a": true}, "stats": {"/a": {"isFile": true}}}'),
+        (dotnet_xml.parse, "<assembly><id>site-source</id><formats><format>zip</format></formats></assembly>"),
+        (trx.parse, "<TestResult><TestSuite name='m' result='failed'/></TestResult>"),
+        (tap.parse, "running 2 tests from ./a.ts\nadds ... ok (2ms)\n\nok | 2 passed | 0 failed (12ms)\n"),
+    ],
+)
+def test_a_document_that_only_shares_a_word_says_nothing(parse: Callable[[BinaryIO], Parsed], document: str) -> None:
+    result = read(parse, document)
+    assert (result.tests, result.ended) == ([], False)
+
+
+def test_what_boost_logs_outside_of_a_case_is_an_error_beside_the_tests() -> None:
+    bad = "<Error file='a.cpp' line='12'><![CDATA[check 4 == 3 has failed]]></Error>"
+    result = read(cpp_xml.parse, f"<TestLog>{bad}</TestLog>")
+    assert [(error.file, error.line, error.message) for error in result.collection_errors] == [
+        ("a.cpp", 12, "check 4 == 3 has failed")
+    ]
+    damaged = read(cpp_xml.parse, f"\x00<TestLog><TestSuite name='m'>{bad}</TestSuite></TestLog>")
+    assert len(damaged.collection_errors) == 1
+
+
+def test_boosts_report_of_results_names_the_cases_and_why_it_does_not_say() -> None:
+    document = """<TestResult><TestSuite name="m" result="failed" test_cases_passed="1" test_cases_failed="1"
+ test_cases_skipped="1" test_cases_aborted="1"><TestSuite name="s" result="failed">
+<TestCase name="a" result="passed"></TestCase><TestCase name="b" result="failed"/></TestSuite>
+<TestCase name="c" result="skipped"/><TestCase name="d" result="aborted"/></TestSuite></TestResult>"""
+    result = read(cpp_xml.parse, document)
+    assert [(test.id, test.status.value) for test in result.tests] == [
+        ("s/a", "passed"),
+        ("s/b", "failed"),
+        ("c", "skipped"),
+        ("d", "error"),
+    ]
+    assert result.reported == {"passed": 1, "failed": 2, "skipped": 1}
+    assert read_log(document.encode()).runner == "log of cpp_xml"
+
+
+def test_a_suite_of_nodes_without_tests_is_no_test_and_a_failure_that_was_expected_is_one() -> None:
+    document = """TAP version 13
+ok 1 - empty
+  ---
+  duration_ms: 1
+  type: 'suite'
+  ...
+ok 2 - waits # SKIP
+  ---
+  duration_ms: 1
+  type: 'suite'
+  ...
+not ok 3 - throws
+  ---
+  duration_ms: 1
+  type: 'suite'
+  error: 'boom'
+  ...
+ok 4 - falls # EXPECTED FAILURE
+  ---
+  duration_ms: 1
+  type: 'test'
+  ...
+ok 5 - falls for a reason # EXPECTED FAILURE bug 12
+1..5
+"""
+    result = read(tap.parse, document)
+    assert [(test.id, test.status.value, test.reason) for test in result.tests] == [
+        ("throws", "failed", ""),
+        ("falls", "xfailed", ""),
+        ("falls for a reason", "xfailed", "bug 12"),
+    ]
+    assert result.ended
+
+
+def test_a_test_of_nodes_that_is_still_to_do_may_fail() -> None:
+    document = """<testsuites><testcase name="falls" classname="test" file="/p/a.js">
+<skipped type="todo" message="later"/><failure type="testCodeFailure" message="no">Error: no</failure></testcase>
+</testsuites>"""
+    (test,) = read(junit.parse, document).tests
+    assert test.status is TestStatus.TODO and test.failure and test.failure.message == "no"
+
+
+def test_boosts_junit_says_where_and_what_in_a_list() -> None:
+    failure = only_failure("""<testcase name="a">
+<failure message="failure" type="assertion error"><![CDATA[
+ASSERTION FAILURE:
+- file   : tests/car.cpp
+- line   : 50
+- message: check speed() == 3 has failed [2 != 3]
+- context:
+  - 'gear=1'
+
+]]></failure></testcase>""")
+    assert (failure.file, failure.line) == ("tests/car.cpp", 50)
+    assert failure.message == "check speed() == 3 has failed [2 != 3]\n- context:\n  - 'gear=1'"
+    assert (failure.expected, failure.actual) == ("3", "2")
+
+
+def test_an_exception_under_boost_is_placed_at_the_last_checkpoint() -> None:
+    failure = only_failure("""<testcase name="a">
+<error message="unexpected exception" type="uncaught exception"><![CDATA[
+UNCAUGHT EXCEPTION:
+- file: unknown location
+- line: 0
+
+
+EXCEPTION STACK TRACE: --------------
+std::runtime_error: no petrol
+-------------------------------------
+
+Last checkpoint:
+- message: ""
+- file: tests/car.cpp
+- line: 73
+
+
+]]></error></testcase>""")
+    assert (failure.message, failure.file, failure.line) == ("std::runtime_error: no petrol", "tests/car.cpp", 73)
+
+
+def test_a_traceback_without_a_message_is_told_by_its_end() -> None:
+    failure = only_failure("""<testcase name="a">
+<failure type="exceptions.AssertionError" message="">Traceback (most recent call last):
+  File "/usr/lib/python2.7/unittest/case.py", line 331, in run
+    testMethod()
+  File "/p/test_car.py", line 5, in test_adds
+    assert add(1) == 3
+AssertionError: too little:
+1
+-------------------- &gt;&gt; begin captured stdout &lt;&lt; ---------------------
+noise
+</failure></testcase>""")
+    assert (failure.message, failure.file, failure.line) == ("AssertionError: too little:\n1", "/p/test_car.py", 5)
+
+
+def test_the_insides_of_node_are_no_place_of_a_tap_failure() -> None:
+    document = """not ok 1 - SyntaxError: no
+  ---
+    name: SyntaxError
+    message: no
+    at: 'compileSourceTextModule (node:internal/modules/esm/utils:346:16)'
+  ...
+1..1
+"""
+    (test,) = read(tap.parse, document).tests
+    assert test.failure and (test.file, test.failure.file) == ("", "")

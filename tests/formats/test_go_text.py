@@ -114,3 +114,7 @@ def test_gotestsums_list_names_the_package_and_a_test_is_counted_once() -> None:
 def test_the_log_of_a_run_that_failed_has_those_that_passed_too() -> None:
     report = read_log(VERBOSE.encode())
     assert (report.status, report.totals.tests, report.totals.failed) == (ReportStatus.FAILED, 5, 2)
+
+
+def test_a_binary_that_was_told_to_frame_its_lines_for_test2json_reads_the_same() -> None:
+    assert told(read("".join(f"\x16{row}\n" for row in VERBOSE.splitlines()))) == told(read(VERBOSE))

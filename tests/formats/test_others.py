@@ -253,3 +253,59 @@ def test_each_root_tells_whose_document_it_is(document: str, tests: list[tuple[s
 @pytest.mark.parametrize("document", [json.dumps(GINKGO), ROBOT])
 def test_a_log_may_be_one_of_them(document: str) -> None:
     assert read_log(document.encode()).runner in {"log of other_json", "log of other_xml"}
+
+
+def test_a_robot_suite_whose_teardown_failed_fails_the_tests_in_it() -> None:
+    document = """<robot><suite name="Cars"><suite name="Minus" source="/p/minus.robot">
+<test name="Runs" line="6"><status status="PASS"/></test>
+<test name="Waits"><status status="SKIP"/></test>
+<test name="Falls"><status status="FAIL">no</status></test>
+<kw name="Cleanup" type="TEARDOWN"><kw><status status="FAIL">gone</status></kw><status status="FAIL">gone</status></kw>
+<status status="FAIL"/></suite>
+<suite name="Plus"><test name="Runs"><status status="PASS"/></test>
+<kw name="Cleanup" type="TEARDOWN"><status status="PASS"/></kw></suite></suite></robot>"""
+    parsed = read_xml(document)
+    assert told(parsed) == [
+        ("Cars.Minus.Runs", ERROR),
+        ("Cars.Minus.Waits", SKIPPED),
+        ("Cars.Minus.Falls", FAILED),
+        ("Cars.Plus.Runs", PASSED),
+    ]
+    torn = parsed.tests[0]
+    assert torn.failure and torn.failure.message == "the teardown of the suite failed: gone"
+    assert (torn.phase, torn.failure.file, torn.failure.line) == ("teardown", "/p/minus.robot", 6)
+
+
+TESTNG = """<testng-results ignored="1" total="5" passed="1" failed="1" skipped="1"><reporter-output/>
+<suite name="All"><groups><group name="g"><method name="adds" class="a.CarTest"/></group></groups>
+<test name="Fast"><class name="a.CarTest">
+<test-method status="PASS" is-config="true" signature="setUp()" name="setUp"/>
+<test-method status="PASS" signature="adds(int)" name="adds" duration-ms="12">
+<params><param index="0"><value><![CDATA[1]]></value></param><param index="1"><value is-null="true"/></param></params>
+</test-method>
+<test-method status="FAIL" name="adds"><params><param index="0"><value>2</value></param></params>
+<exception class="java.lang.AssertionError"><message><![CDATA[expected [3] but found [2]]]></message>
+<full-stacktrace><![CDATA[java.lang.AssertionError: expected [3] but found [2]
+	at org.testng.Assert.fail(Assert.java:93)
+	at a.CarTest.adds(CarTest.java:17)]]></full-stacktrace></exception></test-method>
+<test-method status="SKIP" name="drives" retried="true"><exception class="a.Odd"><message>x</message></exception>
+</test-method>
+<test-method status="SKIP" name="drives"><exception class="a.Odd"><message>no petrol</message></exception></test-method>
+<test-method status="FAIL" is-config="true" name="tearDown"><exception class="a.Odd"><message>stuck</message>
+</exception></test-method>
+</class></test></suite></testng-results>"""
+
+
+def test_testng_tells_methods_with_their_arguments_and_configurations_that_failed() -> None:
+    parsed = read_xml(TESTNG)
+    assert told(parsed) == [
+        ("a.CarTest.adds(1, null)", PASSED),
+        ("a.CarTest.adds(2)", FAILED),
+        ("a.CarTest.drives", SKIPPED),
+        ("a.CarTest.tearDown", ERROR),
+    ]
+    first, bad, waits, config = parsed.tests
+    assert (first.name, first.suite, first.duration_s) == ("adds(1, null)", ["a.CarTest"], 0.012)
+    assert bad.failure and (bad.failure.expected, bad.failure.actual, bad.failure.line) == ("3", "2", 17)
+    assert (waits.reason, waits.attempts, config.phase) == ("no petrol", 2, "teardown")
+    assert parsed.reported == {"passed": 1, "failed": 1, "skipped": 1}

@@ -21,6 +21,7 @@ VALUES = [
     ("testng", "expected [4] but found [5]", "4", "5"),
     ("kotlin", "Expected <4>, actual <5>.", "4", "5"),
     ("hamcrest", "\nExpected: is <4>\n     but: was <5>", "4", "5"),
+    ("hamcrest old", "\nExpected: is <4>\n     got: <5>\n", "4", "5"),
     ("assertj", "\nexpected: 4\n but was: 5", "4", "5"),
     ("assertj old", "\nExpecting:\n <5>\nto be equal to:\n <4>\nbut was not.", "4", "5"),
     ("scalatest", "5 did not equal 4 (CalcSpec.scala:9)", "4", "5"),

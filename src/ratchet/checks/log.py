@@ -39,13 +39,13 @@ _DOCUMENTS = (
 )  # fmt: skip
 _FORMATS = (
     *_DOCUMENTS, "tap", "go_json", "go_text", "cargo", "dart_json", "teamcity", "minitest", "exunit", "gleam", "zig",
-    "nim", "cucumber_messages", "console",
+    "nim", "cucumber_messages", "console", "mocha_text",
 )  # fmt: skip
 # What CI systems put before every line.
 _STAMP = re.compile(
     rb"^(?:[^\t\n]{1,100}\t[^\t\n]{1,100}\t)?\xef?\xbb?\xbf?(?:\[?\d{4}-\d\d-\d\dT[\d:.]+Z?\]?) ?", re.M
 )
-# How runners name a failed test in plain text: pytest, unittest, go, jest/vitest/mocha lists, ctest, TAP-less others.
+# How runners name a failed test in plain text: pytest, unittest, go, jest/vitest/mocha lists, ctest, deno, others.
 _NAMED = (
     re.compile(r"^(?:FAILED|ERROR) (?P<id>\S+::\S.*?)(?: - (?P<why>.*))?$"),
     re.compile(r"^(?:FAIL|ERROR): (?P<id>\S+ \(\S+\))$"),
@@ -53,6 +53,7 @@ _NAMED = (
     re.compile(r"^\s*[\u2715\u2717\u00d7\u2716] (?P<id>.+?)(?: \(?\d+ ?m?s\)?)?$"),
     re.compile(r"^\s*\u25cf (?P<id>\S.* \u203a .*\S)$"),
     re.compile(r"^\s*\d+ - (?P<id>\S+) \((?P<why>Failed|Timeout|SEGFAULT|Not Run)\)"),
+    re.compile(r"^(?P<id>\S.*?) => (?P<why>(?:\./|file:///)\S+\.[cm]?[jt]sx?:\d+:\d+)$"),
     re.compile(r"^rspec (?P<id>\./\S+) # (?P<why>.*)$"),
     re.compile(r"^\[ERROR\]\s+(?P<id>[\w$.]+[.#]\w+):\d+ (?P<why>.*)$"),
 )
@@ -133,9 +134,10 @@ def _best(content: bytes) -> tuple[str, Parsed]:
     read["text"] = msgspec.structs.replace(unknown, tests=unknown.tests or _named(content))
     whole = {name: parsed for name, parsed in read.items() if _is_document(name, parsed)} if _begins(content) else {}
     known = {name: parsed for name, parsed in whole.items() if _found(parsed)} or whole or read
-    # A list of tests with a summary is no other runner's log that looks like it.
-    listed = read["console"].ended or read["console"].reported
-    name = "console" if known is read and listed else _fullest(known)
+    # A list of tests with a summary is no other runner's log that looks like it; but its failures alone may be whole.
+    listed = read["console"]
+    is_list = listed.ended or (listed.reported and not read["mocha_text"].ended)
+    name = "console" if known is read and is_list else _fullest(known)
     return name, known[name]
 
 

@@ -1,6 +1,7 @@
 """What the test libraries of C and C++ (and AUnit) write as XML of their own, where nobody asked them for JUnit's.
 
-Boost.Test's log, QtTest, CppUnit, CUnit, UnitTest++, Check, and the Test.xml of ctest. A root tells which it is.
+Boost.Test's log and its results, QtTest, CppUnit, CUnit, UnitTest++, Check, and the Test.xml of ctest. A root tells
+which it is.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import BinaryIO
 from ratchet.checks.formats import Parsed, recover
 from ratchet.checks.formats.text import clip
 from ratchet.checks.formats.trees import Dialect, Tree, read
-from ratchet.core.report import Failure, TestResult, TestStatus
+from ratchet.core.report import RED, Diagnostic, Failure, TestResult, TestStatus
 
 _PLACED = re.compile(r"^(?P<file>.+?)[(:](?P<line>\d{1,9})\)? ?: (?P<message>.*)$", re.S)
 
@@ -26,8 +27,15 @@ def _dialects(parsed: Parsed) -> dict[str, Dialect]:
     def added(test: TestResult) -> None:
         parsed.tests.append(test)
 
-    def boost(case: Tree, around: list[Tree]) -> None:
-        added(_boost(case, [tree.get("name") for tree in around if tree.name == "TestSuite"]))
+    def boost(tree: Tree, around: list[Tree]) -> None:
+        if tree.name == "TestCase":
+            added(_boost(tree, _suites(around)))
+        else:  # a fixture's, or a log that names no cases
+            parsed.collection_errors.append(_beside(tree))
+
+    def boosts_results(case: Tree, around: list[Tree]) -> None:
+        parsed.reported = _boosts_counts(around[1]) if len(around) > 1 else {}
+        added(_boosts_result(case, _suites(around)))
 
     def qt(function: Tree, around: list[Tree]) -> None:
         parsed.tests += _qt(function, around[0].get("name"))
@@ -62,7 +70,8 @@ def _dialects(parsed: Parsed) -> dict[str, Dialect]:
             added(_ctest(tree))
 
     return {
-        "TestLog": Dialect(frozenset({"TestCase"}), boost),
+        "TestLog": Dialect(frozenset({"TestCase", *_BOOST_RED}), boost),
+        "TestResult": Dialect(frozenset({"TestCase"}), boosts_results),
         "TestCase": Dialect(frozenset({"TestFunction"}), qt),
         "TestRun": Dialect(frozenset({"FailedTest", "Test", "Statistics"}), cppunit),
         "testsuites": Dialect(frozenset({"title", "test"}), check),
@@ -72,9 +81,16 @@ def _dialects(parsed: Parsed) -> dict[str, Dialect]:
     }
 
 
+_BOOST_RED = ("Error", "FatalError", "Exception")
+
+
+def _suites(around: list[Tree]) -> list[str]:
+    return [tree.get("name") for tree in around if tree.name == "TestSuite"]
+
+
 def _boost(case: Tree, suites: list[str]) -> TestResult:
     """By its path below the module, as `--run_test` takes it."""
-    bad = case.first("Error", "FatalError", "Exception")
+    bad = case.first(*_BOOST_RED)
     status = TestStatus.ERROR if bad and bad.name == "Exception" else TestStatus.FAILED if bad else TestStatus.PASSED
     return TestResult(
         id="/".join([*suites[1:], case.get("name")]),
@@ -97,6 +113,31 @@ def _boost_failure(bad: Tree) -> Failure:
     return recover.failure(
         message, message=message, file="" if file == "unknown location" else file, line=_whole(at.get("line"))
     )
+
+
+def _beside(bad: Tree) -> Diagnostic:
+    found = _boost_failure(bad)
+    return Diagnostic(file=found.file, line=found.line, type=bad.name, message=found.message, tool="boost")
+
+
+_BOOST = {"passed": TestStatus.PASSED, "failed": TestStatus.FAILED, "skipped": TestStatus.SKIPPED}
+
+
+def _boosts_result(case: Tree, suites: list[str]) -> TestResult:
+    status = _BOOST.get(case.get("result"), TestStatus.ERROR)
+    return TestResult(
+        id="/".join([*suites[1:], case.get("name")]),
+        name=case.get("name"),
+        suite=suites[1:],
+        status=status,
+        failure=Failure(message=case.get("result") or "failed") if status in RED else None,
+    )
+
+
+def _boosts_counts(module: Tree) -> dict[str, int]:
+    told = {word: _whole(module.get(f"test_cases_{word}")) for word in ("passed", "failed", "skipped")}
+    told["failed"] += _whole(module.get("test_cases_aborted"))
+    return told if "test_cases_passed" in module.attributes else {}
 
 
 _QT_RED = ("fail", "xpass")

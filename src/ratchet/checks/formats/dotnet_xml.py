@@ -44,6 +44,7 @@ class _DotNet:
         self.path: list[str] = []
         self.suite = ""
         self.closed = False
+        self.counted = False
 
     def start(self, name: str, attributes: dict[str, str], /) -> None:
         self.path.append(name)
@@ -88,7 +89,8 @@ class _DotNet:
         elif self.outside is not None and name in ("error", "properties", "reason", "failure", "test-suite"):
             self._tell(self.outside)
         elif (name in _ROOTS or name.endswith("test-suite")) and not self.path:
-            self.closed = True
+            # Maven and others have assemblies too.
+            self.closed = name != "assembly" or self.counted
 
     def _said(self, name: str) -> str:
         return plain(self.texts[name].text()).strip("\r\n ") if name in self.texts else ""
@@ -102,6 +104,7 @@ class _DotNet:
             words |= {"inconclusive": "skipped"}
         for key, word in words.items():
             if attributes.get(key, "").isdecimal():
+                self.counted = True
                 self.reported[word] += int(attributes[key][:9])
 
     def _finish(self, case: dict[str, str]) -> None:

@@ -38,6 +38,7 @@ class _Gleam:
         self.kind = ""
         self.fields: dict[str, str] = {}
         self.body = Ends()
+        self.is_list = False
 
     def line(self, line: str) -> None:
         if match := _SUM.match(line):
@@ -49,13 +50,20 @@ class _Gleam:
             self.kind = match.group("kind")
         elif match := _TEST.match(line):
             self.name = match.group("name")
-        elif (match := _OLD.match(line)) and match.group("name"):
-            self._settle()
-            self.name, self.kind = match.group("name"), match.group("kind") or ""
+        elif match := _OLD.match(line):
+            self._old(match)
         elif self.name or self.at[0]:
             self._inside(line)
         elif not self.reported:
             self.scan.line(line)
+
+    def _old(self, match: re.Match[str]) -> None:
+        """Numbered below a headline; other runners number their failures too."""
+        if not match.group("name"):
+            self.is_list = True
+        elif self.is_list and "." in match.group("name"):
+            self._settle()
+            self.name, self.kind = match.group("name"), match.group("kind") or ""
 
     def _inside(self, line: str) -> None:
         self.body.add(line + "\n")

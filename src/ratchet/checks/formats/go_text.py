@@ -36,7 +36,8 @@ _WAITING = 200_000  # lines of a package that is not named yet; of more only the
 def parse(stream: BinaryIO) -> Parsed:
     """Every test that is named; without `-v` those are the failed ones. A binary run by itself has no package."""
     plainly, summed = _Plain(), _Summed()
-    for line in lines(stream):
+    for raw in lines(stream):
+        line = raw.replace("\x16", "")  # marks what the test's binary says itself, for test2json
         plainly.line(line)
         summed.line(line)
     return summed.parsed() if summed.tests else plainly.parsed()

@@ -1,4 +1,4 @@
-"""jest's `--json`, and the same document from vitest's json reporter."""
+"""jest's `--json`, the same document from vitest's json reporter, and what jest tells its own reporters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def parse(stream: BinaryIO) -> Parsed:
     document, whole = loose.document(stream, mark="testResults")
     files = loose.tables(document, "testResults")
     return Parsed(
-        tests=distinct([_test(file, row) for file in files for row in loose.tables(file, "assertionResults")]),
+        tests=distinct([_test(file, row) for file in files for row in _rows(file)]),
         collection_errors=[_broken(file) for file in files if _failed_to_load(file)],
         reported=_reported(document),
         ended=whole,
@@ -49,10 +49,18 @@ def _reported(document: loose.Table) -> dict[str, int]:
     return reported
 
 
+def _rows(file: loose.Table) -> list[loose.Table]:
+    return loose.tables(file, "assertionResults") or loose.tables(file, "testResults")
+
+
+def _path(file: loose.Table) -> str:
+    return loose.text(file, "name") or loose.text(file, "testFilePath")
+
+
 def _test(file: loose.Table, row: loose.Table) -> TestResult:
     status = _STATUS.get(loose.text(row, "status"), TestStatus.ERROR)
     failure = _failure(row) if status in {TestStatus.FAILED, TestStatus.ERROR} else None
-    path = loose.text(file, "name")
+    path = _path(file)
     name = loose.text(row, "title")
     return TestResult(
         id=f"{path}::{loose.text(row, 'fullName') or name}",
@@ -90,16 +98,22 @@ def _type(body: str) -> str:
 
 
 def _failed_to_load(file: loose.Table) -> bool:
-    return file.get("status") == "failed" and not loose.tables(file, "assertionResults") and "message" in file
+    if "testFilePath" in file:
+        return bool(_thrown(file)) or (not _rows(file) and bool(loose.text(file, "failureMessage")))
+    return file.get("status") == "failed" and not _rows(file) and "message" in file
+
+
+def _thrown(file: loose.Table) -> str:
+    return loose.text(file, "testExecError") or loose.text(loose.table(file, "testExecError"), "message")
 
 
 def _broken(file: loose.Table) -> Diagnostic:
-    message = loose.text(file, "message")
+    message = loose.text(file, "message") or loose.text(file, "failureMessage") or _thrown(file)
     found = next(iter(compiler.diagnostics(message)), None)
     at = recover.failure(message)
     return Diagnostic(
-        file=loose.text(file, "name") or (found.file if found else ""),
-        line=found.line if found else at.line if at.file == loose.text(file, "name") else 0,
+        file=_path(file) or (found.file if found else ""),
+        line=found.line if found else at.line if at.file == _path(file) else 0,
         column=found.column if found else 0,
         type=found.type if found else at.type,
         message=clip(found.message if found and found.type else message.strip(), 4000),

@@ -15,6 +15,7 @@ def parse(stream: BinaryIO) -> Parsed:
     """The tests in the order they ran. Whatever the tests print before the document is skipped."""
     document, whole = loose.document(stream, mark="stats")
     stats = loose.table(document, "stats")
+    is_mochas = not {"tests", "passes", "failures"}.isdisjoint(stats)
     lists = {
         TestStatus.PASSED: loose.tables(document, "passes"),
         TestStatus.FAILED: loose.tables(document, "failures"),
@@ -23,8 +24,8 @@ def parse(stream: BinaryIO) -> Parsed:
     return Parsed(
         tests=distinct(_in_order(document, lists)),
         reported=_reported(stats),
-        ended=whole,
-        partial=bool(document) and not whole,
+        ended=whole and is_mochas,
+        partial=is_mochas and not whole,
     )
 
 
@@ -52,7 +53,7 @@ def _key(row: loose.Table) -> tuple[str, str]:
 
 def _test(row: loose.Table, status: TestStatus) -> TestResult:
     title, full, file = loose.text(row, "title"), loose.text(row, "fullTitle"), loose.text(row, "file")
-    hook = _HOOK.match(title)
+    phase = hook_phase(title)
     err = loose.table(row, "err")
     failure = _failure(err) if status in {TestStatus.FAILED, TestStatus.ERROR} else None
     above = full.removesuffix(title).strip()
@@ -62,12 +63,18 @@ def _test(row: loose.Table, status: TestStatus) -> TestResult:
         suite=[above] if above else [],
         file=file,
         line=failure.line if failure and failure.file == file else 0,
-        status=TestStatus.ERROR if hook and failure else status,
+        status=TestStatus.ERROR if phase and failure else status,
         duration_s=round(loose.number(row, "duration") / 1000, 6),
-        phase={"before": "setup", "after": "teardown"}[hook.group(1)] if hook else "call",
+        phase=phase or "call",
         attempts=1 + loose.whole(row, "currentRetry"),
         failure=failure,
     )
+
+
+def hook_phase(title: str) -> str:
+    """The phase that a hook with this title belongs to; of a test, none."""
+    hook = _HOOK.match(title)
+    return {"before": "setup", "after": "teardown"}[hook.group(1)] if hook else ""
 
 
 def _failure(err: loose.Table) -> Failure:

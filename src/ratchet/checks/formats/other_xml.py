@@ -1,12 +1,15 @@
 """XML of runners that nobody here starts, as others keep it. A root tells which it is.
 
-Robot Framework's output, FPCUnit, MbUnit, GLib's gtester, and the results of Android's compatibility suite.
+Robot Framework's output, TestNG's results, FPCUnit, MbUnit, GLib's gtester, and Android's compatibility suite.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import BinaryIO
+
+import msgspec
 
 from ratchet.checks.formats import Parsed, recover
 from ratchet.checks.formats.trees import Dialect, Tree, read
@@ -22,9 +25,22 @@ def _dialects(parsed: Parsed) -> dict[str, Dialect]:
     def robot(tree: Tree, around: list[Tree]) -> None:
         if tree.name == "test":
             parsed.tests.append(_robot(tree, [suite for suite in around if suite.name == "suite"]))
+        elif tree.name == "kw":
+            above = [suite.get("name") for suite in around if suite.name == "suite"]
+            _tear_down(tree, above, parsed.tests)
         elif around[-1].name == "total" and tree.text == "All Tests":
             words = {"pass": "passed", "fail": "failed", "skip": "skipped"}
             parsed.reported = {word: int(n) for key, word in words.items() if (n := tree.get(key)).isdecimal()}
+
+    retries: Counter[str] = Counter()
+
+    def testng(method: Tree, around: list[Tree]) -> None:
+        parsed.reported = _testng_counts(around[0])
+        test = _testng(method, around[-1].get("name"), attempts=1 + retries[_signed(method, around[-1].get("name"))])
+        if method.get("retried") == "true":
+            retries[test.id] += 1
+        elif method.get("is-config") != "true" or test.status in RED:
+            parsed.tests.append(test)
 
     def fpcunit(tree: Tree, around: list[Tree]) -> None:
         parsed.tests.append(_fpcunit(tree, [name for suite in around if (name := suite.get("Name"))]))
@@ -39,7 +55,8 @@ def _dialects(parsed: Parsed) -> dict[str, Dialect]:
         parsed.tests.append(_gtester(tree, around[-1].get("path")))
 
     return {
-        "robot": Dialect(frozenset({"test", "stat"}), robot),
+        "robot": Dialect(frozenset({"test", "stat", "kw"}), robot),
+        "testng-results": Dialect(frozenset({"test-method"}), testng),
         "TestResults": Dialect(frozenset({"Test"}), fpcunit),
         "report-result": Dialect(frozenset({"run"}), mbunit),
         "Result": Dialect(frozenset({"Test"}), android),
@@ -69,6 +86,66 @@ def _robot(test: Tree, suites: list[Tree]) -> TestResult:
         reason=told.text if status is TestStatus.SKIPPED else "",
         failure=_keyword(told.text, file, line) if status in RED else None,
     )
+
+
+def _tear_down(keyword: Tree, above: list[str], tests: list[TestResult]) -> None:
+    """Robot tells it after the tests, which have failed with it; those are the last that were told."""
+    told = next(iter(keyword.all("status")[-1:]), keyword)
+    if keyword.get("type").upper() != "TEARDOWN" or told.get("status") != "FAIL":
+        return
+    for index in range(len(tests) - 1, -1, -1):
+        test = tests[index]
+        if test.suite[: len(above)] != above:
+            return
+        if test.status is TestStatus.PASSED:
+            message = f"the teardown of the suite failed: {told.text}".removesuffix(": ")
+            failure = Failure(message=message, file=test.file, line=test.line)
+            tests[index] = msgspec.structs.replace(test, status=TestStatus.ERROR, phase="teardown", failure=failure)
+
+
+_TESTNG = {"PASS": TestStatus.PASSED, "FAIL": TestStatus.FAILED, "SKIP": TestStatus.SKIPPED}
+_AFTER = re.compile(r"(?i)after|tear_?down|clean")
+
+
+def _testng_counts(root: Tree) -> dict[str, int]:
+    words = ("passed", "failed", "skipped")  # the total has those that are switched off too
+    return {word: _whole(root.get(word)) for word in words if root.get(word)}
+
+
+def _signed(method: Tree, group: str) -> str:
+    params = method.first("params")
+    values = [value for param in params.all("param") for value in param.all("value")] if params else []
+    told = ["null" if value.get("is-null") == "true" else value.text for value in values]
+    arguments = f"({', '.join(told)})" if told else ""
+    return f"{group}.{method.get('name')}{arguments}"
+
+
+def _testng(method: Tree, group: str, *, attempts: int) -> TestResult:
+    """With its arguments. A configuration is told only if it failed."""
+    key, bad = _signed(method, group), method.first("exception")
+    status, is_config = _TESTNG.get(method.get("status"), TestStatus.ERROR), method.get("is-config") == "true"
+    status = TestStatus.ERROR if is_config and status is TestStatus.FAILED else status
+    why = bad.said("message") if bad else ""
+    failure = _thrown(bad, why) if status in RED else None
+    return TestResult(
+        id=key,
+        name=key.removeprefix(f"{group}."),
+        suite=[group],
+        status=status,
+        phase=("teardown" if _AFTER.match(method.get("name")) else "setup") if is_config else "call",
+        file=failure.file if failure else "",
+        duration_s=_seconds(method.get("duration-ms")) / 1000,
+        attempts=attempts,
+        reason=why if status is TestStatus.SKIPPED else "",
+        failure=failure,
+    )
+
+
+def _thrown(bad: Tree | None, why: str) -> Failure:
+    if not bad:
+        return Failure(message="failed")
+    stack = bad.said("full-stacktrace") or bad.said("short-stacktrace")
+    return recover.failure(stack, message=why or bad.get("class"), type=bad.get("class"))
 
 
 def _keyword(message: str, file: str, line: int) -> Failure:

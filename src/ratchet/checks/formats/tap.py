@@ -8,18 +8,21 @@ from typing import BinaryIO
 import msgspec
 
 from ratchet.checks.formats import Parsed, recover, yamlish
+from ratchet.checks.formats.recover.stacks import is_foreign
 from ratchet.checks.formats.text import Ends, lines
 from ratchet.core.report import Diagnostic, Failure, TestResult, TestStatus
 
-# `go test` says of a package that it is ok, in the same word.
+# `go test` says of a package that it is ok, and deno of a run, in the same word.
 _POINT = re.compile(
-    r"^(?P<not>not )?ok(?=[\s#]|$)(?!\s+\S+\s+(?:[\d.]+s|\(cached\))(?:\s|$))"
+    r"^(?P<not>not )?ok(?=[\s#]|$)(?!\s+\S+\s+(?:[\d.]+s|\(cached\))(?:\s|$))(?! \| \d+ passed)"
     r"(?:[ \t]+(?P<number>\d{1,9})\b)?(?P<rest>.*)$"
 )
 _NUMBERED = re.compile(r"^(?:(?:not )?ok \d|1\.\.\d)")
 _OPENS = re.compile(r"\{\s*(?:#\s*time=[\d.]+\s*m?s\s*)?$")
 _PLAN = re.compile(r"^1\.\.(?P<last>\d{1,9})(?P<rest>\s*(?:#.*)?)$")
-_DIRECTIVE = re.compile(r"(?:^|\s)#\s*(?P<word>skip|todo)(?:ped|ping)?(?![^\W_])\S*(?P<reason>.*)$", re.I)
+_DIRECTIVE = re.compile(
+    r"(?:^|\s)#\s*(?P<word>skip|todo|expected failure)(?:ped|ping)?(?![^\W_])\S*(?P<reason>.*)$", re.I
+)
 _TIME = re.compile(r"\s*#\s*(?:time=(?P<ms>[\d.]{1,12})\s*(?P<unit>ms|s)?|in (?P<bats>\d{1,9}) ?ms)\s*\{?\s*$")
 _PROVE = re.compile(r"^(?P<file>\S+\.(?:t|pl|bats|js|mjs|sh)) \.{2,} ?(?:skipped: (?P<skipped>.*))?$")
 _SUMMARY = re.compile(r"^# (?P<word>tests|pass|fail|cancelled|skip|skipped|todo)\s+(?P<count>\d{1,9})$")
@@ -28,6 +31,7 @@ _AT = re.compile(r"(?:file://)?([^\s()]+?):(\d{1,9}):\d+\)?$")
 _ESCAPED = re.compile(r"\\([#\\])")
 _DASH = re.compile(r"^\s*-(?:\s+|$)")
 _WORDS = {"tests": "tests", "pass": "passed", "fail": "failed", "skip": "skipped", "skipped": "skipped", "todo": "todo"}
+_DIRECTED = {"skip": TestStatus.SKIPPED, "todo": TestStatus.TODO, "expected failure": TestStatus.XFAILED}
 _DEEPEST = 50
 
 
@@ -238,6 +242,8 @@ class _Tap:
         if named and point.depth == 0 and (self.folded or self.file):
             level.tests = [*level.tests[: -len(named)], self._fold(point, named)]
         # node counts a test that has subtests, and does not count a suite.
+        elif not named and point.fields.get("type") == "suite" and point.good:
+            pass  # a suite without tests is none
         elif not named or (point.fields.get("type") != "suite" and "duration_ms" in point.fields):
             level.tests.append(self._test(point, failing_child=any(c.failure for c in named)))
         elif point.status is TestStatus.FAILED and not any(child.failure for child in named):
@@ -324,7 +330,7 @@ def _described(match: re.Match[str]) -> tuple[str, TestStatus, str, float]:
     status = TestStatus.FAILED if match.group("not") else TestStatus.PASSED
     reason = ""
     if "#" in rest and (directive := _DIRECTIVE.search(rest)):
-        status = TestStatus.SKIPPED if directive.group("word").lower() == "skip" else TestStatus.TODO
+        status = _DIRECTED[directive.group("word").lower()]
         reason, rest = directive.group("reason").strip(), rest[: directive.start()]
     name = _DASH.sub("", rest, count=1).strip()
     name = _ESCAPED.sub(r"\1", name) if "\\" in name else name
@@ -349,7 +355,7 @@ def _place(fields: dict[str, str]) -> tuple[str, int]:
     """`location` (node), `at.file`/`at.fileName` (tap), `file` and `line` (Perl, old tap)."""
     if match := re.match(r"^(?:file://)?(.+?):(\d{1,9})(?::\d+)?$", fields.get("location", "")):
         return match.group(1), int(match.group(2))
-    if (match := _AT.search(fields.get("at", ""))) and "node_modules/" not in match.group(1):
+    if (match := _AT.search(fields.get("at", ""))) and not is_foreign(match.group(1)):
         return match.group(1), int(match.group(2))
     file = fields.get("at.file") or fields.get("at.fileName") or fields.get("file") or ""
     line = fields.get("at.line") or fields.get("at.lineNumber") or fields.get("line") or ""

@@ -117,7 +117,7 @@ def read(stream: BinaryIO, dialects: Callable[[Parsed], Mapping[str, Dialect]]) 
 
     def anew() -> Mapping[str, Dialect]:
         # A fault in the document begins it anew.
-        parsed.tests, parsed.reported = [], {}
+        parsed.tests, parsed.collection_errors, parsed.reported = [], [], {}
         return dialects(parsed)
 
     handler = Trees(anew)

@@ -72,7 +72,7 @@ class _Trx:
         self.closed = False
 
     def start(self, name: str, attributes: dict[str, str], /) -> None:
-        if name in _RESULTS:
+        if name in _RESULTS and (name != "TestResult" or "testName" in attributes):
             if self.open:
                 self.open[-1].rows += 1
             self.open.append(_Result(attributes))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import dropwhile
 from textwrap import dedent
 
 from ratchet.checks.formats import compiler, recover
@@ -32,6 +33,8 @@ def status_of(case: dict[str, str], children: list[Child]) -> TestStatus:
         skipped = children[names.index("skipped")].attributes
         if BAD.isdisjoint(names):
             return _skipped(skipped)
+        if skipped.get("type") == "todo":  # node tells how it failed all the same
+            return TestStatus.TODO
         # Catch2 marks what may fail; a test that was skipped for any other reason cannot have failed.
         if "mayfail" in skipped.get("message", ""):
             return TestStatus.XFAILED
@@ -79,7 +82,17 @@ def by_words(status: str, result: str) -> TestStatus:
     return found or TestStatus.PASSED
 
 
-_VAGUE = {"", "failure", "failed", "error", "fail", "testcodefailure", "exception", "not specified"}
+_VAGUE = {
+    "",
+    "failure",
+    "failed",
+    "error",
+    "fail",
+    "testcodefailure",
+    "exception",
+    "not specified",
+    "unexpected exception",
+}
 _LONGEST_VAGUE = max(map(len, _VAGUE))
 
 
@@ -142,9 +155,25 @@ _TELLING = re.compile(
 
 def _before_stack(body: str) -> str:
     """What a failure without a message says before it lists its stack."""
+    if body.startswith(("Traceback (most ", "ASSERTION FAILURE:", "UNCAUGHT EXCEPTION:")):
+        return _last_word(body) or body
     body = _GO_FRAMING.sub("", body) if "=== " in body else body.removeprefix("Failure:\n")
     found = _STACK.search(body)
     return _PLACE_LINE.sub("", (body[: found.start()] if found else body).removeprefix("FAILED:\n")).strip()
+
+
+_BOOST = re.compile(r"^(?:- message: |EXCEPTION STACK TRACE: -+\n)(?P<said>.+?)(?=\n-{9}|\Z)", re.S | re.M)
+
+
+def _last_word(body: str) -> str:
+    """What was raised, at the end of Python's traceback, and what Boost says of it in its list."""
+    if not body.startswith("Traceback"):
+        found = _BOOST.search(body)
+        return found["said"].strip() if found else ""
+    # nose puts what was printed below.
+    rows = body.partition("\n-------------------- >> begin captured ")[0].split("\n")
+    last = max((at for at, row in enumerate(rows) if row.lstrip().startswith('File "')), default=len(rows))
+    return "\n".join(dropwhile(lambda row: row[:1] in ("", " ", "\t"), rows[last + 1 :])).strip()
 
 
 def _unfolded(message: str, body: str) -> str:

@@ -18,6 +18,7 @@ _PLACES = [
         "== [File] - ",
         re.compile(r"== \[File\] - (?P<file>(?!unknown location)[^\n]+?)\s+== \[Line\] -\s*(?P<line>\d+)"),
     ),
+    ("- line", re.compile(r"- file *: (?P<file>(?!unknown location)[^\n]+)\n- line *: *(?P<line>\d+)")),
     (".php", re.compile(r" in (?P<file>\S+\.phpt?)\((?P<line>\d+)\)")),
     (" at line ", re.compile(r" in (?P<file>\S+) at line (?P<line>\d+)$", re.M)),
     (" (line ", re.compile(r"(?P<file>[^\s:()]+\.\w+) \(line (?P<line>\d+)\)")),

@@ -37,6 +37,7 @@ _COMPARISONS: list[tuple[str, str, str]] = [
     ("assertj size", "size:", r"[Ee]xpected size: ?<?(?P<e>\d+)>? but was: ?<?(?P<a>\d+)>?"),
     ("mbunit", "]]!=[[", r"\[\[(?P<e>[^\n]*?)\]\]!=\[\[(?P<a>[^\n]*?)\]\]"),
     ("hamcrest", "but:", r"Expected: (?:is )?(?P<e>[^\n]+)\n\s*but: (?:was )?(?P<a>[^\n]+)"),
+    ("hamcrest old", " got:", r"Expected: (?:is )?(?P<e>[^\n]+)\n\s+got: (?P<a>[^\n]+)"),
     ("assertj", "Expecting actual", rf"Expecting actual:\n{_A}\n\s*to be equal to:\s*\n{_E}(?:\n|$)"),
     ("assertj old", "Expecting", r"Expecting:?\n\s*<(?P<a>[^\n]*)>\n\s*to be equal to:\s*\n\s*<(?P<e>[^\n]*)>"),
     ("assertj 3", "but was", rf"expected:{_E}\n\s*but was ?:{_A}(?:\n|$)"),
