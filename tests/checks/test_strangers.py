@@ -39,7 +39,7 @@ from tests.checks.test_detect import found, lay, package
          {"vitest@a", "vitest@b"}),
         ({"package.json": package(scripts={"test": "vitest"}), "a/vitest.config.ts": ""}, {"vitest"}),
         ({"package.json": package(scripts={"test": "turbo test"}), "a/package.json": package(scripts={"test": "uvu"}),
-          "b/package.json": package(scripts={"test": "jest"})}, {"command@a", "jest@b"}),
+          "b/package.json": package(scripts={"test": "jest"})}, {"uvu@a", "jest@b"}),
         ({"meson.build": "project('a')\nsubdir('t')\n", "t/meson.build": "test('a', exe)\n"}, {"meson"}),
         ({".busted": "return {}\n", "spec/a_spec.lua": ""}, {"busted"}),
         ({"a.nimble": "", "tests/t1.nim": ""}, {"nim"}),
