@@ -453,6 +453,20 @@ def test_half_of_uvus_summary_says_nothing() -> None:
     assert read(unknown.parse, "  Total:     3\n  Passed:    2\n").reported == {}
 
 
+def test_what_junits_own_console_says_is_counted_and_what_only_resembles_it_is_not() -> None:
+    red = "JUnit version 4.13.2\n..E.EI\nTime: 0.015\nThere were 2 failures:\n1) boom(SumTest)\n"
+    assert read(unknown.parse, f"{red}\nFAILURES!!!\nTests run: 3,  Failures: 2\n\n").reported == {
+        "tests": 3,
+        "failed": 2,
+    }
+    assert read(unknown.parse, "JUnit version 4.13.2\n.\nTime: 0\n\nOK (1 test)\n").reported == {
+        "tests": 1,
+        "failed": 0,
+    }
+    assert read(unknown.parse, "OK (1 test)\n").reported == {}
+    assert read(unknown.parse, f"{red}Tests run: 3,  Failures: 2\nJUnit version 4\nOK (9 tests)\n").reported == {}
+
+
 def test_failures_are_the_same_only_if_all_of_their_text_is() -> None:
     """What was read once is known again by how it begins and how long it is, and then compared."""
     said = [f"{'x' * 300}\n\tat com.acme.A.b(A.java:{line})" for line in (1, 2, 1)]

@@ -33,6 +33,9 @@ _SINGLE = re.compile(
 )
 _COLUMN = re.compile(r"^ {2}(?P<w>Total|Passed|Skipped): {2,}(?P<n>\d{1,9})$")
 _UNITTEST = re.compile(r"^Ran (\d{1,9}) tests? in [\d.]+s$")
+_JUNIT_END = re.compile(
+    r"^(?:OK \((?P<ok>\d{1,9}) tests?\)|Tests run: (?P<ran>\d{1,9}), {1,2}Failures: (?P<failed>\d{1,9}))$"
+)
 _VERDICT = re.compile(r"^(OK|FAILED)(?: \((.*)\))?$")
 
 
@@ -51,6 +54,7 @@ class Scan:
         self.single: dict[str, int] = {}
         self.column: dict[str, int] = {}
         self.timed = False
+        self.junit = False
         self.spoilt = False
         self.scan = compiler.Scan()
 
@@ -61,6 +65,11 @@ class Scan:
             self.ran = int(match.group(1))
         elif self.ran is not None and (match := _VERDICT.match(line)):
             self._unittest(match)
+        elif line.startswith("JUnit version "):
+            self.junit = True
+        elif self.junit and (match := _JUNIT_END.match(line)):
+            counts = {"tests": int(match["ok"] or match["ran"]), "failed": int(match["failed"] or 0)}
+            self.found = [*self.found, counts][-50:]
         elif match := _SINGLE.match(line):
             self._single(match)
         elif match := _COLUMN.match(line):
