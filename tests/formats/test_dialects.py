@@ -899,3 +899,10 @@ def test_the_insides_of_node_are_no_place_of_a_tap_failure() -> None:
 """
     (test,) = read(tap.parse, document).tests
     assert test.failure and (test.file, test.failure.file) == ("", "")
+
+
+def test_words_that_boost_also_uses_are_a_message_elsewhere() -> None:
+    failure = only_failure(
+        '<testcase name="a"><error message="Unexpected exception" type="E">details of the stack</error></testcase>'
+    )
+    assert failure.message == "Unexpected exception"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -309,3 +310,14 @@ def test_testng_tells_methods_with_their_arguments_and_configurations_that_faile
     assert bad.failure and (bad.failure.expected, bad.failure.actual, bad.failure.line) == ("3", "2", 17)
     assert (waits.reason, waits.attempts, config.phase) == ("no petrol", 2, "teardown")
     assert parsed.reported == {"passed": 1, "failed": 1, "skipped": 1}
+
+
+@pytest.mark.parametrize("unit", ["<suite name='s'>", "<suite name='s'><test name='t'><status status='PASS'/></test>"])
+def test_suites_that_never_end_cost_no_memory(unit: str) -> None:
+    document = "<robot>" + unit * 5_000
+    tracemalloc.start()
+    parsed = read_xml(document)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert parsed.partial and most < 24 << 20
+    assert all(len(test.suite) <= 100 for test in parsed.tests)

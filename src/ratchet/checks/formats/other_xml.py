@@ -23,11 +23,12 @@ def parse(stream: BinaryIO) -> Parsed:
 
 def _dialects(parsed: Parsed) -> dict[str, Dialect]:
     def robot(tree: Tree, around: list[Tree]) -> None:
+        suites = [suite for suite in around if suite.name == "suite"]
         if tree.name == "test":
-            parsed.tests.append(_robot(tree, [suite for suite in around if suite.name == "suite"]))
-        elif tree.name == "kw":
-            above = [suite.get("name") for suite in around if suite.name == "suite"]
-            _tear_down(tree, above, parsed.tests)
+            _begin(suites, len(parsed.tests))
+            parsed.tests.append(_robot(tree, suites))
+        elif tree.name == "kw" and suites:
+            _tear_down(tree, suites[-1], parsed.tests)
         elif around[-1].name == "total" and tree.text == "All Tests":
             words = {"pass": "passed", "fail": "failed", "skip": "skipped"}
             parsed.reported = {word: int(n) for key, word in words.items() if (n := tree.get(key)).isdecimal()}
@@ -88,17 +89,25 @@ def _robot(test: Tree, suites: list[Tree]) -> TestResult:
     )
 
 
-def _tear_down(keyword: Tree, above: list[str], tests: list[TestResult]) -> None:
-    """Robot tells it after the tests, which have failed with it; those are the last that were told."""
+_FIRST = " first"  # no attribute's name: which of the tests is a suite's first
+
+
+def _begin(suites: list[Tree], first: int) -> None:
+    for suite in reversed(suites):
+        if _FIRST in suite.attributes:
+            break
+        suite.attributes[_FIRST] = str(first)
+
+
+def _tear_down(keyword: Tree, suite: Tree, tests: list[TestResult]) -> None:
+    """Robot tells it after the tests of the suite, which have failed with it."""
     told = next(iter(keyword.all("status")[-1:]), keyword)
     if keyword.get("type").upper() != "TEARDOWN" or told.get("status") != "FAIL":
         return
-    for index in range(len(tests) - 1, -1, -1):
+    message = f"the teardown of the suite failed: {told.text}".removesuffix(": ")
+    for index in range(int(suite.attributes.pop(_FIRST, len(tests))), len(tests)):
         test = tests[index]
-        if test.suite[: len(above)] != above:
-            return
         if test.status is TestStatus.PASSED:
-            message = f"the teardown of the suite failed: {told.text}".removesuffix(": ")
             failure = Failure(message=message, file=test.file, line=test.line)
             tests[index] = msgspec.structs.replace(test, status=TestStatus.ERROR, phase="teardown", failure=failure)
 

@@ -11,6 +11,7 @@ from ratchet.checks.formats import Parsed, distinct
 from ratchet.checks.formats.text import Ends, plain
 from ratchet.checks.formats.xml import Reader
 
+_LEVELS = 100  # deeper than this no case is told where it stands
 _NODES = 2000  # of one case; what comes after them is not kept
 
 
@@ -69,10 +70,12 @@ class Trees:
         self._around: list[Tree] = []
         self._open: list[Tree] = []
         self._nodes = 0
+        self._deep = Tree("", {})  # stands for every element down there, of which nothing is told
         self.closed = False
 
     def start(self, name: str, attributes: dict[str, str], /) -> None:
-        tree = Tree(name, attributes)
+        is_deep = len(self._around) > _LEVELS or len(self._open) > _LEVELS
+        tree = self._deep if is_deep else Tree(name, attributes)
         if self._dialect is None:
             self._dialect = self._dialects.get(name)
             self._around = [tree] if self._dialect else []
@@ -85,7 +88,7 @@ class Trees:
         self._nodes += 1
         # Robot Framework says last how a case ended.
         is_near = len(self._open) == 1 and self._nodes < 50 * _NODES
-        if self._open and (self._nodes < _NODES or is_near):
+        if self._open and tree is not self._deep and (self._nodes < _NODES or is_near):
             self._open[-1].children.append(tree)
         self._open.append(tree)
         self.reader.listen()
@@ -108,7 +111,7 @@ class Trees:
         if not self._open:
             self.reader.listen(False)
             self._nodes = 0
-            dialect.take(tree, self._around)
+            dialect.take(tree, self._around[:_LEVELS])
 
 
 def read(stream: BinaryIO, dialects: Callable[[Parsed], Mapping[str, Dialect]]) -> Parsed:

@@ -82,17 +82,7 @@ def by_words(status: str, result: str) -> TestStatus:
     return found or TestStatus.PASSED
 
 
-_VAGUE = {
-    "",
-    "failure",
-    "failed",
-    "error",
-    "fail",
-    "testcodefailure",
-    "exception",
-    "not specified",
-    "unexpected exception",
-}
+_VAGUE = {"", "failure", "failed", "error", "fail", "testcodefailure", "exception", "not specified"}
 _LONGEST_VAGUE = max(map(len, _VAGUE))
 
 
@@ -127,7 +117,7 @@ def told_of(name: str, bad: Child) -> Texts:
 
 
 def failure(message: str, kind: str, body: str) -> Failure:
-    if _is_vague(message) or message.startswith("thread '"):
+    if _is_vague(message) or message.startswith("thread '") or body.startswith("UNCAUGHT EXCEPTION:\n"):
         message = _before_stack(body) or message
     elif (head := _TITLE.match(body)) and _TITLED.match(message):
         message = dedent(_CODE.split(body[head.end() :], maxsplit=1)[0]).strip() or message
