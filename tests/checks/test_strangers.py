@@ -469,3 +469,13 @@ def test_test_units_tests_are_told_and_run_alone(tmp_path: Path) -> None:
     assert red(report)["ItTest#test_fails"] == ("test/test_it.rb", 4, "4", "3")
     for name, status in every.items():
         assert statuses(run(folder, only=chosen(report, name))) == {name: status}
+
+
+@pytest.mark.parametrize(("exit_code", "status"), [(1, ReportStatus.FAILED), (0, ReportStatus.UNKNOWN)])
+def test_a_command_that_could_not_compile_has_failed_and_is_no_riddle(
+    exit_code: int, status: ReportStatus, tmp_path: Path
+) -> None:
+    makefile = f"test:\n\t@echo \"A.java:3: error: ';' expected\"\n\t@exit {exit_code}\n"
+    report = run(lay(tmp_path / "it", {"Makefile": makefile}))
+    assert report.status is status
+    assert [(error.file, error.line) for error in report.compile_errors] == [("A.java", 3)]

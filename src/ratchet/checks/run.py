@@ -270,6 +270,8 @@ def _conclude(
         running=parsed.running,
     )
     if report.status is ReportStatus.CRASHED and how.name == COMMAND and not parsed.running and not results.signal:
+        if parsed.compile_errors and results.exit_code and not parsed.tests:
+            return msgspec.structs.replace(report, status=ReportStatus.FAILED, notes=parsed.notes)
         note = f"what it printed holds no results that could be trusted; it ended with {results.exit_code}"
         return msgspec.structs.replace(report, status=ReportStatus.UNKNOWN, notes=[*report.notes, note])
     return _located(names_running(report, parsed.places), how, session.folder)
