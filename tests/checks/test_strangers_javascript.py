@@ -10,7 +10,7 @@ import pytest
 
 from ratchet.checks.detect import detect
 from ratchet.checks.runners import unskipped
-from ratchet.checks.runners.javascript.printed import unloaded
+from ratchet.checks.runners.javascript.printed import before_any, unloaded
 from ratchet.checks.scripts import commands, options_only, plain, start_of
 from ratchet.core.report import ReportStatus, TestResult, TestStatus
 from ratchet.surfaces.results import again
@@ -287,6 +287,58 @@ def test_how_runners_that_load_all_files_first_say_that_one_does_not(
     error = unloaded(said, "mocha")
     assert error
     assert (error.file, error.line, error.type, error.message) == told
+
+
+def test_a_file_that_does_not_compile_before_it_is_loaded_is_a_compile_error() -> None:
+    said = "\n Exception during run: test/b.ts(1,7): error TS2322: Type 'string' is not assignable to type 'number'.\n"
+    parsed = before_any(said, "mocha")
+    assert parsed
+    assert [(error.file, error.line, error.column, error.code) for error in parsed.compile_errors] == [
+        ("test/b.ts", 1, 7, "TS2322")
+    ]
+
+
+@pytest.mark.toolchain
+def test_of_mochas_configuration_only_the_files_are_left_out_when_some_are_asked_for(tmp_path: Path) -> None:
+    needs("mocha")
+    files = {f"t/{name}.js": "it('one', () => { if (!globalThis.set) throw 1; });" for name in "abc"}
+    config = '{"spec": ["t/*.js"], "require": ["./set.js"]}'
+    folder = lay(tmp_path / "it", {
+        "package.json": package(scripts={"test": "mocha"}), ".mocharc.json": config, "set.js": "globalThis.set = 1;",
+        **files,
+    })  # fmt: skip
+    installed(folder)
+    assert len(run(folder).tests) == 3
+    alone = run(folder, only={"mocha": [TestResult(id="t/b.js", file="t/b.js", status=TestStatus.TODO)]})
+    assert statuses(alone) == {"t/b.js::one": "passed"}
+    assert alone.tests[0].line == 1
+
+
+@pytest.mark.toolchain
+def test_a_file_in_two_of_jests_projects_is_told_twice_and_not_more(tmp_path: Path) -> None:
+    needs("jest")
+    projects = [{"displayName": name, "testMatch": ["<rootDir>/*.test.js"]} for name in ("one", "two")]
+    folder = lay(tmp_path / "it", {
+        "package.json": package(scripts={"test": "jest"}, jest={"projects": projects}),
+        "a.test.js": "test('a', () => {});", "b.test.js": "test('b', () => { throw new Error('b'); });",
+    })  # fmt: skip
+    installed(folder)
+    assert statuses(run(folder)) == {
+        "a.test.js::a": "passed", "a.test.js::a (2)": "passed", "b.test.js::b": "failed", "b.test.js::b (2)": "failed",
+    }  # fmt: skip
+
+
+@pytest.mark.toolchain
+def test_what_does_not_compile_for_jest_has_its_place(tmp_path: Path) -> None:
+    needs("jest")
+    thrown = "exports.process = () => { throw new Error('a.test.ts:2:7 - error TS2322: Type string is not'); };"
+    folder = lay(tmp_path / "it", {
+        "package.json": package(scripts={"test": "jest"}, jest={"transform": {"test.ts$": "<rootDir>/compile.js"}}),
+        "a.test.ts": "test('a', () => {});", "compile.js": thrown,
+    })  # fmt: skip
+    installed(folder)
+    (error,) = run(folder).collection_errors
+    assert (error.file, error.line, error.column) == ("a.test.ts", 2, 7)
 
 
 @pytest.mark.toolchain
