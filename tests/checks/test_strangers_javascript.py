@@ -249,6 +249,33 @@ def test_programs_that_nodes_tests_start_are_left_alone(tmp_path: Path) -> None:
     assert report.status is ReportStatus.PASSED, report.tests
 
 
+def test_a_reporter_in_the_script_of_nodes_tests_is_replaced_by_ours(tmp_path: Path) -> None:
+    needs("node")
+    script = "node --test --test-reporter dot --test-reporter-destination=stdout --test-reporter=tap a.test.js"
+    test = "require('node:test')('a', () => {});\n"
+    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": script}), "a.test.js": test})
+    assert statuses(run(folder)) == {"a.test.js::a": "passed"}
+
+
+# What tsx does: the text that is run is another one, with its lines put together.
+_LOADER = """
+import { register } from 'node:module';
+const source = `import test from 'node:test';test('a', () => {});`;
+const load = `export const load = (url, context, next) => url.endsWith('.test.ts')
+  ? { format: 'module', shortCircuit: true, source: ${JSON.stringify(source)} } : next(url, context);`;
+register('data:text/javascript,' + encodeURIComponent(load));
+"""
+
+
+def test_a_test_in_typescript_has_the_line_that_was_written(tmp_path: Path) -> None:
+    needs("node")
+    folder = lay(tmp_path / "it", {
+        "package.json": package(scripts={"test": "node --import ./load.mjs --test a.test.ts"}), "load.mjs": _LOADER,
+        "a.test.ts": "import test from 'node:test';\n\ntype A = 1;\ntest('a', () => {});\n",
+    })  # fmt: skip
+    assert [(test.id, test.line) for test in run(folder).tests] == [("a.test.ts::a", 4)]
+
+
 def test_a_runner_that_is_not_installed_is_not_a_crash(tmp_path: Path) -> None:
     folder = lay(tmp_path / "it", {"test_a.py": "def test_a(): pass\n"})
     targets = detect(folder, command="python3 -S -m pytest", runner_name="pytest")
@@ -326,6 +353,34 @@ def test_a_file_in_two_of_jests_projects_is_told_twice_and_not_more(tmp_path: Pa
     assert statuses(run(folder)) == {
         "a.test.js::a": "passed", "a.test.js::a (2)": "passed", "b.test.js::b": "failed", "b.test.js::b (2)": "failed",
     }  # fmt: skip
+
+
+@pytest.mark.toolchain
+def test_a_file_in_two_of_vitests_projects_has_ended_in_both(tmp_path: Path) -> None:
+    needs("vitest")
+    projects = [{"test": {"name": name, "include": ["*.test.js"]}} for name in ("one", "two")]
+    folder = lay(tmp_path / "it", {
+        "package.json": package(scripts={"test": "vitest run"}),
+        "vitest.config.js": f"export default {{ test: {{ projects: {projects} }} }};",
+        "a.test.js": "import { test } from 'vitest'; test('a', () => {});",
+    })  # fmt: skip
+    installed(folder)
+    report = run(folder)
+    assert (report.status, statuses(report)) == (
+        ReportStatus.PASSED,
+        {"a.test.js::a": "passed", "a.test.js::a (2)": "passed"},
+    )
+
+
+def test_tap_before_its_eighteenth_version_is_told_in_its_own_word_to_measure_nothing(tmp_path: Path) -> None:
+    for version, word in (("16.3.10", "--no-coverage"), ("21.0.1", "--disable-coverage")):
+        program = f"#!/bin/sh\ncase \"$*\" in *{word}*) printf 'ok 1 - a\\n1..1\\n';; *) exit 1;; esac\n"
+        folder = lay(tmp_path / version, {
+            "package.json": package(scripts={"test": "tap"}), "node_modules/.bin/tap": program,
+            "node_modules/tap/package.json": package(version=version),
+        })  # fmt: skip
+        (folder / "node_modules/.bin/tap").chmod(0o755)
+        assert run(folder).status is ReportStatus.PASSED
 
 
 @pytest.mark.toolchain

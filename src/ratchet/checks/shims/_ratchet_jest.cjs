@@ -27,7 +27,7 @@ function failure(result) {
   return found;
 }
 
-const COMPILED = /^\s*\S+\.[cm]?tsx?:(\d+):(\d+) - error TS\d+: /m;
+const COMPILED = /^\s*(?:\w+: )?\S+\.[cm]?tsx?:(\d+):(\d+) - error TS\d+: /m;
 const OUTCOME = { passed: 'passed', failed: 'failed', pending: 'skipped', skipped: 'skipped', todo: 'skipped', disabled: 'skipped' };
 
 class RatchetReporter {
