@@ -356,6 +356,20 @@ def test_a_file_in_two_of_jests_projects_is_told_twice_and_not_more(tmp_path: Pa
 
 
 @pytest.mark.toolchain
+def test_one_of_denos_tests_runs_alone_and_a_step_with_its_test(tmp_path: Path) -> None:
+    needs("deno")
+    steps = "Deno.test('s', async (t) => { await t.step('two', () => { throw new Error('b'); }); });\n"
+    files = {"deno.json": "{}", "a_test.ts": "Deno.test('a', () => { throw new Error('a'); });\n" + steps}
+    folder = lay(tmp_path / "it", files)
+    report = run(folder)
+    whole = {"a_test.ts::a": "failed", "a_test.ts::s": "failed", "a_test.ts::s > two": "failed"}
+    assert statuses(report) == whole
+    assert statuses(run(folder, only=chosen(report, "a_test.ts::a"))) == {"a_test.ts::a": "failed"}
+    assert statuses(run(folder, only=chosen(report, "a_test.ts::s > two"))).get("a_test.ts::s > two") == "failed"
+    assert statuses(run(folder, only=chosen(report, *whole))) == whole
+
+
+@pytest.mark.toolchain
 def test_a_file_in_two_of_vitests_projects_has_ended_in_both(tmp_path: Path) -> None:
     needs("vitest")
     projects = [{"test": {"name": name, "include": ["*.test.js"]}} for name in ("one", "two")]
