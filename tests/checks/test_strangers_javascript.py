@@ -197,9 +197,10 @@ def test_a_runner_that_finds_no_files_has_no_tests(tmp_path: Path) -> None:
 
 
 @pytest.mark.toolchain
-def test_mocha_that_finds_no_files_has_no_tests(tmp_path: Path) -> None:
-    needs("mocha")
-    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": "mocha --color"})})
+@pytest.mark.parametrize("script", ["mocha --color", "ava"])
+def test_a_runner_from_a_package_that_finds_no_files_has_no_tests(script: str, tmp_path: Path) -> None:
+    needs(script.partition(" ")[0])
+    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": script})})
     installed(folder)
     assert run(folder).status is ReportStatus.NO_TESTS
 

@@ -112,7 +112,7 @@ class Ava(Tape):
             reported={},
             notes=[],
             partial=False,
-            ended=bool(told) or bool(lost),
+            ended=bool(told) or bool(lost) or parsed.reported.get("tests") == 0,
         )
 
     def again(self, target: Target, test: TestResult) -> list[str]:
