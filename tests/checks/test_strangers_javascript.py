@@ -10,7 +10,7 @@ import pytest
 
 from ratchet.checks.detect import detect
 from ratchet.checks.runners import unskipped
-from ratchet.checks.runners.javascript.printed import unloaded
+from ratchet.checks.runners.javascript.printed import before_any, unloaded
 from ratchet.checks.scripts import commands, options_only, plain, start_of
 from ratchet.core.report import ReportStatus, TestResult, TestStatus
 from ratchet.surfaces.results import again
@@ -197,9 +197,10 @@ def test_a_runner_that_finds_no_files_has_no_tests(tmp_path: Path) -> None:
 
 
 @pytest.mark.toolchain
-def test_mocha_that_finds_no_files_has_no_tests(tmp_path: Path) -> None:
-    needs("mocha")
-    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": "mocha --color"})})
+@pytest.mark.parametrize("script", ["mocha --color", "ava"])
+def test_a_runner_from_a_package_that_finds_no_files_has_no_tests(script: str, tmp_path: Path) -> None:
+    needs(script.partition(" ")[0])
+    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": script})})
     installed(folder)
     assert run(folder).status is ReportStatus.NO_TESTS
 
@@ -249,6 +250,33 @@ def test_programs_that_nodes_tests_start_are_left_alone(tmp_path: Path) -> None:
     assert report.status is ReportStatus.PASSED, report.tests
 
 
+def test_a_reporter_in_the_script_of_nodes_tests_is_replaced_by_ours(tmp_path: Path) -> None:
+    needs("node")
+    script = "node --test --test-reporter dot --test-reporter-destination=stdout --test-reporter=tap a.test.js"
+    test = "require('node:test')('a', () => {});\n"
+    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": script}), "a.test.js": test})
+    assert statuses(run(folder)) == {"a.test.js::a": "passed"}
+
+
+# What tsx does: the text that is run is another one, with its lines put together.
+_LOADER = """
+import { register } from 'node:module';
+const source = `import test from 'node:test';test('a', () => {});`;
+const load = `export const load = (url, context, next) => url.endsWith('.test.ts')
+  ? { format: 'module', shortCircuit: true, source: ${JSON.stringify(source)} } : next(url, context);`;
+register('data:text/javascript,' + encodeURIComponent(load));
+"""
+
+
+def test_a_test_in_typescript_has_the_line_that_was_written(tmp_path: Path) -> None:
+    needs("node")
+    folder = lay(tmp_path / "it", {
+        "package.json": package(scripts={"test": "node --import ./load.mjs --test a.test.ts"}), "load.mjs": _LOADER,
+        "a.test.ts": "import test from 'node:test';\n\ntype A = 1;\ntest('a', () => {});\n",
+    })  # fmt: skip
+    assert [(test.id, test.line) for test in run(folder).tests] == [("a.test.ts::a", 4)]
+
+
 def test_a_runner_that_is_not_installed_is_not_a_crash(tmp_path: Path) -> None:
     folder = lay(tmp_path / "it", {"test_a.py": "def test_a(): pass\n"})
     targets = detect(folder, command="python3 -S -m pytest", runner_name="pytest")
@@ -287,6 +315,100 @@ def test_how_runners_that_load_all_files_first_say_that_one_does_not(
     error = unloaded(said, "mocha")
     assert error
     assert (error.file, error.line, error.type, error.message) == told
+
+
+def test_a_file_that_does_not_compile_before_it_is_loaded_is_a_compile_error() -> None:
+    said = "\n Exception during run: test/b.ts(1,7): error TS2322: Type 'string' is not assignable to type 'number'.\n"
+    parsed = before_any(said, "mocha")
+    assert parsed
+    assert [(error.file, error.line, error.column, error.code) for error in parsed.compile_errors] == [
+        ("test/b.ts", 1, 7, "TS2322")
+    ]
+
+
+@pytest.mark.toolchain
+def test_of_mochas_configuration_only_the_files_are_left_out_when_some_are_asked_for(tmp_path: Path) -> None:
+    needs("mocha")
+    files = {f"t/{name}.js": "it('one', () => { if (!globalThis.set) throw 1; });" for name in "abc"}
+    config = '{"spec": ["t/*.js"], "require": ["./set.js"]}'
+    folder = lay(tmp_path / "it", {
+        "package.json": package(scripts={"test": "mocha"}), ".mocharc.json": config, "set.js": "globalThis.set = 1;",
+        **files,
+    })  # fmt: skip
+    installed(folder)
+    assert len(run(folder).tests) == 3
+    alone = run(folder, only={"mocha": [TestResult(id="t/b.js", file="t/b.js", status=TestStatus.TODO)]})
+    assert statuses(alone) == {"t/b.js::one": "passed"}
+    assert alone.tests[0].line == 1
+
+
+@pytest.mark.toolchain
+def test_a_file_in_two_of_jests_projects_is_told_twice_and_not_more(tmp_path: Path) -> None:
+    needs("jest")
+    projects = [{"displayName": name, "testMatch": ["<rootDir>/*.test.js"]} for name in ("one", "two")]
+    folder = lay(tmp_path / "it", {
+        "package.json": package(scripts={"test": "jest"}, jest={"projects": projects}),
+        "a.test.js": "test('a', () => {});", "b.test.js": "test('b', () => { throw new Error('b'); });",
+    })  # fmt: skip
+    installed(folder)
+    assert statuses(run(folder)) == {
+        "a.test.js::a": "passed", "a.test.js::a (2)": "passed", "b.test.js::b": "failed", "b.test.js::b (2)": "failed",
+    }  # fmt: skip
+
+
+@pytest.mark.toolchain
+def test_one_of_denos_tests_runs_alone_and_a_step_with_its_test(tmp_path: Path) -> None:
+    needs("deno")
+    steps = "Deno.test('s', async (t) => { await t.step('two', () => { throw new Error('b'); }); });\n"
+    files = {"deno.json": "{}", "a_test.ts": "Deno.test('a', () => { throw new Error('a'); });\n" + steps}
+    folder = lay(tmp_path / "it", files)
+    report = run(folder)
+    whole = {"a_test.ts::a": "failed", "a_test.ts::s": "failed", "a_test.ts::s > two": "failed"}
+    assert statuses(report) == whole
+    assert statuses(run(folder, only=chosen(report, "a_test.ts::a"))) == {"a_test.ts::a": "failed"}
+    assert statuses(run(folder, only=chosen(report, "a_test.ts::s > two"))).get("a_test.ts::s > two") == "failed"
+    assert statuses(run(folder, only=chosen(report, *whole))) == whole
+
+
+@pytest.mark.toolchain
+def test_a_file_in_two_of_vitests_projects_has_ended_in_both(tmp_path: Path) -> None:
+    needs("vitest")
+    projects = [{"test": {"name": name, "include": ["*.test.js"]}} for name in ("one", "two")]
+    folder = lay(tmp_path / "it", {
+        "package.json": package(scripts={"test": "vitest run"}),
+        "vitest.config.js": f"export default {{ test: {{ projects: {projects} }} }};",
+        "a.test.js": "import { test } from 'vitest'; test('a', () => {});",
+    })  # fmt: skip
+    installed(folder)
+    report = run(folder)
+    assert (report.status, statuses(report)) == (
+        ReportStatus.PASSED,
+        {"a.test.js::a": "passed", "a.test.js::a (2)": "passed"},
+    )
+
+
+def test_tap_before_its_eighteenth_version_is_told_in_its_own_word_to_measure_nothing(tmp_path: Path) -> None:
+    for version, word in (("16.3.10", "--no-coverage"), ("21.0.1", "--disable-coverage")):
+        program = f"#!/bin/sh\ncase \"$*\" in *{word}*) printf 'ok 1 - a\\n1..1\\n';; *) exit 1;; esac\n"
+        folder = lay(tmp_path / version, {
+            "package.json": package(scripts={"test": "tap"}), "node_modules/.bin/tap": program,
+            "node_modules/tap/package.json": package(version=version),
+        })  # fmt: skip
+        (folder / "node_modules/.bin/tap").chmod(0o755)
+        assert run(folder).status is ReportStatus.PASSED
+
+
+@pytest.mark.toolchain
+def test_what_does_not_compile_for_jest_has_its_place(tmp_path: Path) -> None:
+    needs("jest")
+    thrown = "exports.process = () => { throw new Error('a.test.ts:2:7 - error TS2322: Type string is not'); };"
+    folder = lay(tmp_path / "it", {
+        "package.json": package(scripts={"test": "jest"}, jest={"transform": {"test.ts$": "<rootDir>/compile.js"}}),
+        "a.test.ts": "test('a', () => {});", "compile.js": thrown,
+    })  # fmt: skip
+    installed(folder)
+    (error,) = run(folder).collection_errors
+    assert (error.file, error.line, error.column) == ("a.test.ts", 2, 7)
 
 
 @pytest.mark.toolchain

@@ -83,6 +83,14 @@ def test_omissions_are_skips_in_rubys_older_summary() -> None:
     assert read(unknown.parse, said).reported == {"tests": 606, "failed": 1, "errors": 0, "skipped": 3}
 
 
+def test_the_tally_of_node_tap_is_not_what_the_last_point_said() -> None:
+    said = b"# Subtest: a.js\n    not ok 1 - x\n      ---\n      type: TypeError\n      ...\n    \n    1..1\n"
+    tally = b"    # failed 1 test\n    # time=12.5ms\nnot ok 1 - a.js # time=12.5ms\n1..1\n# failed 1 of 1 tests\n"
+    (test,) = tap.parse(io.BytesIO(said + tally)).tests
+    assert test.failure
+    assert (test.failure.type, test.failure.message) == ("TypeError", "x")
+
+
 def test_tap_that_bails_out_has_not_ended_and_keeps_what_came_before() -> None:
     result = read(tap.parse, "1..3\nok 1 - a\nBail out! the database is gone\n")
     assert not result.ended

@@ -28,6 +28,10 @@ _PROVE = re.compile(r"^(?P<file>\S+\.(?:t|pl|bats|js|mjs|sh)) \.{2,} ?(?:skipped
 _SUMMARY = re.compile(r"^# (?P<word>tests|pass|fail|cancelled|skip|skipped|todo)\s+(?P<count>\d{1,9})$")
 _TEST_FILE = re.compile(r"^[^\s>]+\.(?:test|spec)\.[cm]?[jt]sx?$")
 _AT = re.compile(r"(?:file://)?([^\s()]+?):(\d{1,9}):\d+\)?$")
+# What node-tap says of all the points so far is nothing that the last one said.
+_TALLY = re.compile(
+    r"^# (?:time=[\d.]{1,12}m?s|failed \d{1,9}(?: of \d{1,9})? tests?|No coverage generated|\{ total: .*\})$"
+)
 _ESCAPED = re.compile(r"\\([#\\])")
 _DASH = re.compile(r"^\s*-(?:\s+|$)")
 _WORDS = {"tests": "tests", "pass": "passed", "fail": "failed", "skip": "skipped", "skipped": "skipped", "todo": "todo"}
@@ -147,7 +151,7 @@ class _Tap:
         elif (match := _SUMMARY.match(text)) and line == text:
             word = _WORDS.get(match.group("word"), "")
             self.reported.update({word: int(match.group("count"))} if word else {})
-        elif self.point:
+        elif self.point and not _TALLY.match(text):
             self.point.body = self.point.body or Ends()
             self.point.body.add(text.removeprefix("#").removeprefix(" ") + "\n")
 
@@ -386,7 +390,7 @@ def _failure(point: _Point, failing_child: bool) -> Failure:
     return recover.failure(
         whole,
         message=message or _trimmed(body) or point.name or f"not ok {point.number}",
-        type=next((fields[key] for key in ("name", "error.name") if fields.get(key, "").endswith("Error")), ""),
+        type=next((fields[key] for key in ("name", "error.name", "type") if fields.get(key, "").endswith("Error")), ""),
         file=file,
         line=line,
         expected=expected,

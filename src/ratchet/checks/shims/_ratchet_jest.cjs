@@ -27,12 +27,13 @@ function failure(result) {
   return found;
 }
 
+const COMPILED = /^\s*(?:\w+: )?\S+\.[cm]?tsx?:(\d+):(\d+) - error TS\d+: /m;
 const OUTCOME = { passed: 'passed', failed: 'failed', pending: 'skipped', skipped: 'skipped', todo: 'skipped', disabled: 'skipped' };
 
 class RatchetReporter {
   onRunStart() {
     start();
-    this.told = new Map(); // for each name in a file of a project how its tests ended: several may have one name
+    this.told = new Map(); // for each name in a file how its tests ended: several may have one name, and several projects
   }
 
   onTestCaseStart(test, info) {
@@ -47,7 +48,8 @@ class RatchetReporter {
   }
 
   known(test, result) {
-    const key = `${test.context?.config?.id} ${idOf(test, result)}`;
+    // Of which project a test is, jest says only with its file.
+    const key = idOf(test, result);
     if (!this.told.has(key)) this.told.set(key, []);
     return this.told.get(key);
   }
@@ -70,7 +72,8 @@ class RatchetReporter {
     try {
       // Here only are skipped and to-do tests told, and what failed after it passed, by something it left behind.
       for (const result of results.testResults ?? []) {
-        const before = this.known(test, result).shift();
+        const known = this.known(test, result);
+        const [before] = known.splice(Math.max(0, known.indexOf(result.status)), 1);
         const late = before === 'passed' && result.status === 'failed';
         if (before === undefined || late) this.tell(test, result, late);
       }
@@ -79,7 +82,7 @@ class RatchetReporter {
         // The stack is the error's alone; the file's message tells of its tests' failures, too.
         const stack = /\n\s+at /.test(error.stack ?? '') ? error.stack : '';
         const text = clip(stack || results.failureMessage || error.message || error);
-        const at = /\((\d+):(\d+)\)/.exec(text);
+        const at = /\((\d+):(\d+)\)/.exec(text) ?? COMPILED.exec(text);
         const frame = frames(text).at(-1);
         const line = at ? Number(at[1]) : frame?.line ?? 0;
         say({

@@ -1,6 +1,6 @@
 // A guest in mocha: a reporter that writes records as they happen.
 'use strict';
-const { say, clip, relative, failure, start, end } = require('./_ratchet_records.cjs');
+const { say, clip, relative, failure, lineOf, start, end } = require('./_ratchet_records.cjs');
 
 function titles(test) {
   return test.titlePath ? test.titlePath() : [test.title];
@@ -21,7 +21,7 @@ module.exports = function RatchetReporter(runner) {
   const phase = (test, outcome, more) => {
     const record = {
       kind: 'phase', id: idOf(test), when: 'call', last: true, outcome, duration: (test.duration ?? 0) / 1000,
-      file: fileOf(test), line: more?.frames?.at(-1)?.line ?? 0, name: test.title, suite: titles(test).slice(0, -1), ...more,
+      file: fileOf(test), line: lineOf(fileOf(test), test.title) || (more?.frames?.at(-1)?.line ?? 0), name: test.title, suite: titles(test).slice(0, -1), ...more,
     };
     // What a test left behind can fail it after it passed: that is still the same test.
     say(told.has(test) && outcome === 'failed' ? { ...record, when: 'teardown', last: false } : record);

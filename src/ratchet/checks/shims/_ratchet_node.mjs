@@ -1,6 +1,6 @@
 // A guest in node:test: a reporter that writes records as they happen.
 import { createRequire } from 'node:module';
-const { say, clip, relative, failure, start, end } = createRequire(import.meta.url)('./_ratchet_records.cjs');
+const { say, clip, relative, failure, lineOf, start, end } = createRequire(import.meta.url)('./_ratchet_records.cjs');
 
 const path = []; // the names of the tests and suites around the one that is told, by nesting
 const stderr = new Map();
@@ -11,6 +11,11 @@ function idOf(data, names) {
   return `${relative(data.file)}::${names.join(' > ')}`;
 }
 
+// The line of a file that was made JavaScript on its way here may be that of what came of it.
+function written(data) {
+  return (/\.[cm]?tsx?$/.test(data.file ?? '') && lineOf(relative(data.file), data.name)) || (data.line ?? 0);
+}
+
 function told(data, outcome) {
   const error = data.details?.error;
   const cause = error?.cause ?? error;
@@ -18,7 +23,7 @@ function told(data, outcome) {
   const record = {
     kind: 'phase', id: idOf(data, names), when: 'call', last: true, outcome,
     duration: (data.details?.duration_ms ?? 0) / 1000,
-    file: relative(data.file), line: data.line ?? 0, name: data.name, suite: names.slice(0, -1),
+    file: relative(data.file), line: written(data), name: data.name, suite: names.slice(0, -1),
   };
   if (data.skip !== undefined && data.skip !== false) {
     record.outcome = 'skipped';

@@ -4,6 +4,11 @@ const { say, clip, show, relative, frames, start, end, ROOT } = createRequire(im
 
 const ended = new Set();
 
+// A file may be of several projects, and its types a test by themselves.
+function keyOf(module) {
+  return `${module.project?.name ?? ''} ${module.task?.meta?.typecheck ?? ''} ${module.moduleId}`;
+}
+
 function failure(error) {
   const stacks = (error.stacks ?? [])
     .map((frame) => ({ file: relative(frame.file), line: frame.line, function: frame.method ?? '' }))
@@ -65,7 +70,7 @@ const FINAL = new Set(['pass', 'fail', 'skip', 'todo']);
 function moduleOf(file) {
   const errorsOf = (task) => ({ errors: () => task.result?.errors ?? [] });
   return {
-    moduleId: file.filepath, ...errorsOf(file), state: () => (file.result?.state === 'fail' ? 'failed' : 'passed'),
+    moduleId: file.filepath, project: { name: file.projectName }, ...errorsOf(file), state: () => (file.result?.state === 'fail' ? 'failed' : 'passed'),
     children: { allSuites: () => [...below(file)].filter((task) => task.type === 'suite').map(errorsOf) },
   };
 }
@@ -95,7 +100,7 @@ export default class RatchetReporter {
 
   // Of a file whose worker died there is no end, and nothing is known of the tests that have none.
   tellFile(file) {
-    if (ended.has(file.filepath)) return;
+    if (ended.has(keyOf(moduleOf(file)))) return;
     if (!FINAL.has(file.result?.state ?? file.mode)) {
       for (const task of below(file)) if (task.type !== 'suite' && FINAL.has(task.result?.state)) this.onTestCaseResult(testOf(task, file));
       return;
@@ -148,8 +153,8 @@ export default class RatchetReporter {
   }
 
   onTestModuleEnd(module) {
-    if (ended.has(module.moduleId)) return;
-    ended.add(module.moduleId);
+    if (ended.has(keyOf(module))) return;
+    ended.add(keyOf(module));
     try {
       const file = relative(module.moduleId);
       say({ kind: 'test_over', id: file });

@@ -11,7 +11,7 @@ import msgspec
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project
-from ratchet.checks.runners import SHIMS, read_records
+from ratchet.checks.runners import SHIMS, read_records, upward
 from ratchet.checks.runners.javascript import TESTS, Script, preloaded, unattended
 from ratchet.checks.runners.javascript.choice import (
     all_named,
@@ -22,7 +22,7 @@ from ratchet.checks.runners.javascript.choice import (
     names_of,
     pattern_of,
 )
-from ratchet.checks.runners.javascript.printed import FOUND_NONE, text_of, unloaded
+from ratchet.checks.runners.javascript.printed import before_any, text_of
 from ratchet.checks.scripts import is_started
 from ratchet.core.report import TestResult
 
@@ -88,11 +88,7 @@ class _LoadsAll(Script):
         parsed = read_records(results)
         if parsed.tests or parsed.running or parsed.ended or results.stopped:
             return parsed
-        text = text_of(results)
-        if FOUND_NONE.search(text):
-            return Parsed(ended=True)
-        error = unloaded(text, self.name)
-        return Parsed(collection_errors=[error], ended=True) if error else parsed
+        return before_any(text_of(results), self.name) or parsed
 
 
 class Mocha(_LoadsAll):
@@ -109,11 +105,33 @@ class Mocha(_LoadsAll):
         program, given = self.parts(target, session)
         named = ["-g", pattern_of(session.only)] if session.only and all_named(session.only) else []
         reporter = ["--reporter", str(SHIMS / "_ratchet_mocha.cjs")]
-        argv = [*program, *_without_reporter(given), *reporter, *named, *files_of(session.only)]
-        return [Step(argv=argv, env=unattended(session))]
+        given, env = _without_specs(_without_reporter(given), session)
+        argv = [*program, *given, *reporter, *named, *files_of(session.only)]
+        return [Step(argv=argv, env=unattended(session) | env)]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         return self.alone(target, test.file, *by_name("-g", test))
+
+
+def _without_specs(given: list[str], session: Session) -> tuple[list[str], dict[str, str]]:
+    """For some of the files the project's configuration without its own, which would be run with them."""
+    options = upward(session.folder, "node_modules/mocha/lib/cli/options.cjs", "node_modules/mocha/lib/cli/options.js")
+    if not files_of(session.only) or not options or {"--no-config", "--no-package"} & set(given):
+        return given, {}
+    rest, config = _taken_out(given, "--config")
+    rest, package = _taken_out(rest, "--package")
+    told = msgspec.json.encode({"options": str(options), "config": config, "pkg": package}).decode()
+    ours = ["--config", str(SHIMS / "_ratchet_mocharc.cjs"), "--no-package"]
+    return [*rest, *ours], {"_RATCHET_MOCHARC": told}
+
+
+def _taken_out(words: list[str], option: str) -> tuple[list[str], str]:
+    """The words without an option, and its value."""
+    joined = next((word for word in words if word.startswith(f"{option}=")), "")
+    if joined:
+        return [word for word in words if word != joined], joined.partition("=")[2]
+    at = words.index(option) if option in words else len(words)
+    return [*words[:at], *words[at + 2 :]], "".join(words[at + 1 : at + 2])
 
 
 def _without_reporter(words: list[str]) -> list[str]:

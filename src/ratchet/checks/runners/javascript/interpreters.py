@@ -12,7 +12,7 @@ from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project
 from ratchet.checks.runners import end_of, junit, read
 from ratchet.checks.runners.javascript import Script, importing, unattended
-from ratchet.checks.runners.javascript.choice import all_named, chosen_by, escaped, files_of, pattern_of
+from ratchet.checks.runners.javascript.choice import all_named, chosen_by, escaped, files_of, names_of
 from ratchet.checks.runners.javascript.printed import first
 from ratchet.core.report import Diagnostic, TestResult
 
@@ -41,8 +41,9 @@ def _with_file(test: TestResult) -> TestResult:
     file = test.file or (test.suite[0] if test.suite else "") or test.id.partition("::")[0]
     if not re.search(r"\.[cm]?[jt]sx?$", file):
         return test
-    suite = test.suite[1:] if test.suite and test.suite[0] == file else test.suite
-    return msgspec.structs.replace(test, file=file.removeprefix("./"), suite=suite)
+    file = file.removeprefix("./")
+    suite = test.suite[1:] if test.suite and test.suite[0].removeprefix("./") == file else test.suite
+    return msgspec.structs.replace(test, file=file, suite=suite)
 
 
 class Bun(_ByJUnit):
@@ -93,7 +94,10 @@ class Deno(_ByJUnit):
         program, given = self.parts(target, session)
         given = ["test", *(word for word in given if word != "test")]
         option = f"--junit-path={session.private / 'junit.xml'}"
-        names = [f"--filter=/{pattern_of(session.only)}/"] if session.only and all_named(session.only) else []
+        # A step runs with its test only.
+        tops = dict.fromkeys(" > ".join(names_of(test)).partition(" > ")[0] for test in session.only)
+        pattern = "|".join(f"^{escaped(name)}$" for name in tops)
+        names = [f"--filter=/{pattern}/"] if session.only and all_named(session.only) else []
         return [Step(argv=[*program, *given, option, *names, *files_of(session.only)], env=unattended(session))]
 
     def broken(self, text: str) -> Iterator[tuple[str, str]]:
@@ -101,7 +105,7 @@ class Deno(_ByJUnit):
             yield match.group(1).removeprefix("./"), first(text[match.end() :])
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return ["deno", "test", f"--filter={test.name}", test.file]
+        return ["deno", "test", f"--filter={test.name.partition(' > ')[0]}", test.file]
 
 
 def _before_test(words: list[str], at: int | None) -> int | None:

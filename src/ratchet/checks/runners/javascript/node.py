@@ -51,6 +51,7 @@ class Node(Script):
 
     def launch(self, target: Target, session: Session) -> list[Step]:
         program, given = self.parts(target, session)
+        given = _without_reporters(given)
         at = given.index("--test") + 1
         ours = [f"--test-reporter={SHIMS / '_ratchet_node.mjs'}", "--test-reporter-destination=stdout"]
         theirs = ["--test-reporter=spec", "--test-reporter-destination=stdout"]
@@ -70,6 +71,13 @@ class Node(Script):
         at = target.command.index("--test") + 1
         options = options_only(target.command[at:], self.valued)
         return [*target.command[:at], f"--test-name-pattern={escaped(test.name)}", *options, test.file]
+
+
+def _without_reporters(words: list[str]) -> list[str]:
+    """Ours and one for people are enough, each with a place: a script's own has its place after it, or none at all."""
+    named = [re.fullmatch(r"--test-reporter(?:-destination)?(=.*)?", word) for word in ["", *words]]
+    pairs = zip(words, named[1:], named, strict=False)
+    return [word for word, own, last in pairs if not own and not (last and not last[1])]
 
 
 def _leads_to(project: Project, path: str) -> bool:

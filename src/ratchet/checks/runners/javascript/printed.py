@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import io
 import re
 
 from ratchet.checks import Results
+from ratchet.checks.formats import Parsed
 from ratchet.checks.formats.text import plain
-from ratchet.checks.runners import end_of
+from ratchet.checks.runners import compiler, end_of
 from ratchet.core.report import Diagnostic
 
 # How runners say that there are no tests, before there is a reporter.
+_COMPILED = re.compile(r": error TS\d+: ")
 FOUND_NONE = re.compile(r"(?m)^(?:Error: No test files found\b|Could not find '.*'$)")
+
+
+def before_any(text: str, tool: str) -> Parsed | None:
+    """What is told by a runner that ended before it had a reporter: no files, or one that did not compile or load."""
+    if FOUND_NONE.search(text):
+        return Parsed(ended=True)
+    if _COMPILED.search(text):
+        errors = compiler(io.BytesIO(_BEFORE.sub("", text).encode())).compile_errors
+        return Parsed(compile_errors=errors, ended=bool(errors))
+    error = unloaded(text, tool)
+    return Parsed(collection_errors=[error], ended=True) if error else None
 
 
 def text_of(results: Results) -> str:

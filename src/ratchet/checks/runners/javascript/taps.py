@@ -10,7 +10,7 @@ import msgspec
 from ratchet.checks import Results, Session, Step, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project
-from ratchet.checks.runners import parser, read
+from ratchet.checks.runners import parser, read, upward
 from ratchet.checks.runners.javascript import Script, unattended
 from ratchet.checks.runners.javascript.choice import files_of, names_of
 from ratchet.core.report import RED, Diagnostic, TestResult
@@ -53,7 +53,7 @@ class Tap(Tape):
         program, given = self.parts(target, session)
         given = [word for word in given if not word.startswith(("-R", "--reporter"))]
         # A coverage that is not whole is an error to tap, and it never is when some of the tests run.
-        options = ["--reporter=tap", "--disable-coverage", "--no-bail"]
+        options = ["--reporter=tap", _unmeasured(session), "--no-bail"]
         return [
             Step(argv=[*program, *given, *options, *files_of(session.only)], env=unattended(session), channel=_CHANNEL)
         ]
@@ -62,6 +62,13 @@ class Tap(Tape):
         parsed = super().parse(results)
         parsed.tests = [_in_its_file(test) for test in parsed.tests]
         return parsed
+
+
+def _unmeasured(session: Session) -> str:
+    """How tap is told to measure no coverage: since its eighteenth version in another word."""
+    found = upward(session.folder, "node_modules/tap/package.json")
+    version = re.search(r'"version":\s*"(\d+)', found.read_text("utf-8", "replace")) if found else None
+    return "--no-coverage" if version and int(version[1]) < 18 else "--disable-coverage"
 
 
 def _in_its_file(test: TestResult) -> TestResult:
@@ -105,7 +112,7 @@ class Ava(Tape):
             reported={},
             notes=[],
             partial=False,
-            ended=bool(told) or bool(lost),
+            ended=bool(told) or bool(lost) or parsed.reported.get("tests") == 0,
         )
 
     def again(self, target: Target, test: TestResult) -> list[str]:
