@@ -121,12 +121,13 @@ export default class RatchetReporter {
   }
 
   // A test that never lets go of its worker is announced from inside only, and not by every vitest: the file always is.
+  // One that could not be loaded is told as over before it starts.
   onTestModuleStart(module) {
-    say({ kind: 'test_start', id: relative(module.moduleId) });
+    if (!ended.has(keyOf(module))) say({ kind: 'test_start', id: relative(module.moduleId) });
   }
 
   onTestModuleQueued(module) {
-    say({ kind: 'test_start', id: relative(module.moduleId) });
+    this.onTestModuleStart(module);
   }
 
   onTestCaseReady(test) {
