@@ -256,6 +256,7 @@ class Suite:
 
         slug, workspaces = f"test-{secrets.token_hex(4)}", open_workspaces(self.config)
         wanted = self.config.workspace
+        workspaces.collect("test-")  # of runs that were killed: they hold memory
         with standing_in(workspaces.source(self.repo), stand_ins()) as source:
             made = workspaces.create(
                 slug,

@@ -525,6 +525,22 @@ def test_a_run_whose_results_were_taken_away_says_so(tmp_path: Path) -> None:
     assert "! what it wrote its results to was removed while it ran" in done.stdout
 
 
+def test_the_workspace_of_an_isolated_run_that_was_killed_goes_with_the_next_one(tmp_path: Path) -> None:
+    waits = f"def test_it():\n    open({str(tmp_path / 'go')!r}).read()\n"
+    folder = make_repository(tmp_path / "it", {"test_it.py": waits})
+    os.mkfifo(tmp_path / "go")
+    place = ("--set", f"workspace.root={tmp_path / 'workspaces'}")
+    words = [*RATCHET, "test", "--isolated", *place]
+    first = subprocess.Popen(words, cwd=folder, env=quick_environment(), stdout=subprocess.DEVNULL)
+    with first, (tmp_path / "go").open("w"):  # opened when the test runs
+        first.kill()
+        first.wait()
+    assert len(list((tmp_path / "workspaces").glob("test-*"))) == 1
+    lay(folder, {"test_it.py": GREEN})
+    assert ratchet("test", "--isolated", *place, cwd=folder).returncode == 0
+    assert not list((tmp_path / "workspaces").glob("test-*"))
+
+
 LOUD = """def test_loud(capfd):
     with capfd.disabled():
         print("the first words")
