@@ -67,7 +67,7 @@ def view(outcome: Outcome, paint: Paint) -> Iterator[str]:
 def _is_explained(report: Report) -> bool:
     """Whether what is told of the tests says it all; of a crash only its place does, else the runner's last words."""
     if report.status is ReportStatus.CRASHED:
-        return any(test.failure and test.failure.file for test in report.tests if test.id in report.running)
+        return any(test.failure and test.failure.frames for test in report.tests if test.id in report.running)
     unknown = report.status is ReportStatus.NO_TESTS and bool(report.notes)
     return unknown or any(test.status in RED for test in report.tests) or bool(broken(report))
 
