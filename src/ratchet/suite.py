@@ -8,7 +8,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -125,8 +125,7 @@ class Suite:
             )
         last = self.last() if choice.ids or choice.failed else None
         only = self._chosen(choice, targets, last)
-        log = make_private_dir(self.state) / "last.log"
-        log.unlink(missing_ok=True)
+        log = self._own_log()
         tests = TestRun(
             targets=targets,
             timeout_s=timeout_s or self.config.test.timeout_s,
@@ -138,9 +137,12 @@ class Suite:
         if not only and (why := _idle(choice, last)):
             report = Report(runner="none", status=ReportStatus.NO_TESTS, notes=[why])
             return Outcome(report=report, targets=targets, idle=True)
-        with self._place(choice, targets) as folder:
-            report = await tests.run(folder, log=log)
-            report = await self._rerun(report, tests, folder, log, choice.rerun_failures)
+        try:
+            with self._place(choice, targets) as folder:
+                report = await tests.run(folder, log=log)
+                report = await self._rerun(report, tests, folder, log, choice.rerun_failures)
+        finally:
+            log = _keep_log(log)
         if choice.ids or choice.failed:
             # A hook that failed in set-up is no test, and says nothing where it passes.
             asked = choice.ids or [test.id for test in _red(last) if test.phase == "call"]
@@ -150,6 +152,14 @@ class Suite:
             return self._elsewhere(report, choice.ref, log)
         asked = choice.ids or ([test.id for test in _red(last)] if choice.failed else [])
         return self.conclude(report, whole=not only and report.status not in _NOT_WHOLE, log=log, asked=asked)
+
+    def _own_log(self) -> Path:
+        """Two runs at once must not read each other's output. What a killed one left goes."""
+        folder = make_private_dir(self.state)
+        for path in folder.glob(f"{_RUNNING}*.log"):
+            if not _is_running(path):
+                path.unlink(missing_ok=True)
+        return folder / f"{_RUNNING}{os.getpid()}-{secrets.token_hex(3)}.log"
 
     def environment(self) -> dict[str, str]:
         """What the tests' processes get of ours."""
@@ -246,6 +256,7 @@ class Suite:
 
         slug, workspaces = f"test-{secrets.token_hex(4)}", open_workspaces(self.config)
         wanted = self.config.workspace
+        workspaces.collect("test-")  # of runs that were killed: they hold memory
         with standing_in(workspaces.source(self.repo), stand_ins()) as source:
             made = workspaces.create(
                 slug,
@@ -383,6 +394,22 @@ class Suite:
             return msgspec.json.decode((self.state / name).read_bytes(), type=kind)
         except (OSError, msgspec.DecodeError):
             return None
+
+
+_RUNNING = "running-"
+
+
+def _is_running(log: Path) -> bool:
+    """Where nobody can tell, it is."""
+    pid = log.name.removeprefix(_RUNNING).partition("-")[0]
+    return Path("/proc", pid).exists() or not Path("/proc/self").exists()
+
+
+def _keep_log(log: Path) -> Path:
+    """Under the name people know; what ended last is there."""
+    with suppress(FileNotFoundError):
+        return log.replace(log.with_name("last.log"))
+    return log
 
 
 def keep(path: Path, content: bytes) -> None:

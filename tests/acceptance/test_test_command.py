@@ -487,6 +487,60 @@ def test_a_hook_that_was_mended_is_no_longer_red_nor_are_the_tests_it_kept_from_
     assert (last.status, last.totals.passed, last.totals.errors) == (ReportStatus.PASSED, 1, 0)
 
 
+TURNS = """#!/bin/sh
+if mkdir first 2>/dev/null; then
+    echo "2 examples, 1 failure"
+    touch printed
+    read -r _ < go
+    exit 1
+fi
+echo "1 example, 0 failures"
+"""
+
+
+def test_two_runs_at_once_do_not_read_each_others_output(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", {"run-tests": TURNS})
+    (folder / "run-tests").chmod(0o755)
+    os.mkfifo(folder / "go")
+    words = [*RATCHET, "test", "--set", "test.command=./run-tests"]
+    with subprocess.Popen(words, cwd=folder, env=quick_environment(), stdout=subprocess.PIPE, text=True) as first:
+        with (folder / "go").open("w") as go:  # opened when the first one has printed and waits
+            second = subprocess.run(
+                words, cwd=folder, env=quick_environment(), capture_output=True, text=True, check=False
+            )
+            go.write("on\n")
+        said, _ = first.communicate()
+    assert "PASSED  1 passed" in second.stdout
+    assert "FAILED  1 failed, 1 passed" in said, said
+    kept = sorted(path.name for path in (folder / ".ratchet" / "tests" / "all").iterdir())
+    assert [name for name in kept if name.endswith(".log")] == ["last.log"]
+
+
+def test_a_run_whose_results_were_taken_away_says_so(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    removes = f"import shutil\n\n\ndef test_it():\n    shutil.rmtree({str(tmp_path / 'tmp')!r})\n"
+    folder = make_repository(tmp_path / "it", {"test_it.py": removes})
+    done = ratchet("test", cwd=folder, TMPDIR=str(tmp_path / "tmp"))
+    assert done.returncode == 1 and "CRASHED" in done.stdout
+    assert "! what it wrote its results to was removed while it ran" in done.stdout
+
+
+def test_the_workspace_of_an_isolated_run_that_was_killed_goes_with_the_next_one(tmp_path: Path) -> None:
+    waits = f"def test_it():\n    open({str(tmp_path / 'go')!r}).read()\n"
+    folder = make_repository(tmp_path / "it", {"test_it.py": waits})
+    os.mkfifo(tmp_path / "go")
+    place = ("--set", f"workspace.root={tmp_path / 'workspaces'}")
+    words = [*RATCHET, "test", "--isolated", *place]
+    first = subprocess.Popen(words, cwd=folder, env=quick_environment(), stdout=subprocess.DEVNULL)
+    with first, (tmp_path / "go").open("w"):  # opened when the test runs
+        first.kill()
+        first.wait()
+    assert len(list((tmp_path / "workspaces").glob("test-*"))) == 1
+    lay(folder, {"test_it.py": GREEN})
+    assert ratchet("test", "--isolated", *place, cwd=folder).returncode == 0
+    assert not list((tmp_path / "workspaces").glob("test-*"))
+
+
 LOUD = """def test_loud(capfd):
     with capfd.disabled():
         print("the first words")

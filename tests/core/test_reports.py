@@ -202,6 +202,17 @@ def test_a_module_that_takes_many_files_along_is_told_once() -> None:
     assert "test_0.py:2: ImportError: no lib\n  the same for test_1.py, test_2.py, test_3.py and 8 more" in said
 
 
+def test_an_id_that_is_only_a_number_is_told_with_the_name() -> None:
+    for name, told in (
+        ("x adds", "a_spec.rb[1:1] (x adds)"),
+        ("a_spec.rb[1:1]", "a_spec.rb[1:1]"),
+        ("", "a_spec.rb[1:1]"),
+    ):
+        test = TestResult(id="a_spec.rb[1:1]", name=name, status=TestStatus.FAILED, failure=Failure(message="no"))
+        said = packet(Report(runner="rspec", status=ReportStatus.FAILED, tests=[test]))
+        assert said.splitlines()[2] == told
+
+
 def test_of_a_group_and_its_tests_the_test_is_told() -> None:
     group = TestResult(
         id="TestSub", status=TestStatus.FAILED, failure=Failure(message="a subtest failed", file="a", line=1)

@@ -164,6 +164,8 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
                 return _cannot(target, f"{error.message.strip()}; {error.hint}{_prepared(target)}")
             if unbuilt := _unbuilt(target, building, finished, log=log, began=began):
                 return unbuilt
+            if not session.private.exists():
+                return _robbed(target, finished[-1], _end_of(log, began))
             report = _conclude(target, how, session, finished[len(building) :], log=log, began=began)
             said = _tail(session, steps, log, began) if report.status is not ReportStatus.PASSED else ""
             if absent := _absent(report, said):
@@ -401,6 +403,13 @@ def _cannot(target: Target, why: str, said: str = "") -> Report:
         notes=[why],
         output=said,
     )
+
+
+def _robbed(target: Target, last: Finished, said: str) -> Report:
+    why = "what it wrote its results to was removed while it ran"
+    cut = last.timed_out or last.silent
+    status = ReportStatus.INTERRUPTED if last.interrupted else ReportStatus.TIMEOUT if cut else ReportStatus.CRASHED
+    return msgspec.structs.replace(_cannot(target, why, said), status=status, exit_code=last.exit_code)
 
 
 def _tail(session: Session, steps: list[Step], log: Path, began: int) -> str:

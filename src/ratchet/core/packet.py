@@ -189,7 +189,7 @@ def _told(cluster: Cluster, marks: Mapping[str, str], detail: int, limit: int) -
     failure = test.failure or Failure()
     place = f" at {failure.file}:{failure.line}" if failure.file else ""
     mark = f" ({marks[test.id]})" if test.id in marks else ""
-    lines = [f"{_clipped(test.id, _NAME_CHARS)}{place}{mark}", f"  {_message(failure, limit)}"]
+    lines = [f"{_clipped(title(test), _NAME_CHARS)}{place}{mark}", f"  {_message(failure, limit)}"]
     lines += [f"  {name:<9} {value}" for name, value in _values(failure, limit)]
     shown = {3: 3, 2: 3, 1: 1, 0: 0}[detail]
     frames = failure.frames[-shown:] if shown else []
@@ -201,6 +201,12 @@ def _told(cluster: Cluster, marks: Mapping[str, str], detail: int, limit: int) -
         names = ", ".join(_clipped(other.id, _NAME_CHARS // 3) for other in others[:2])
         lines.append(f"  the same in {len(others)} more: {names}{', …' if len(others) > 2 else ''}")
     return "\n".join(line for line in lines if line.strip())
+
+
+def title(test: TestResult) -> str:
+    """The id, and the name where the id does not say it: RSpec's are numbers."""
+    says = re.sub(r"\W|_", "", test.name)
+    return test.id if not says or says in re.sub(r"\W|_", "", test.id) else f"{test.id} ({test.name})"
 
 
 def _values(failure: Failure, limit: int) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from ratchet.checks import Target
 from ratchet.checks.commands import having
 from ratchet.checks.formats.text import plain
 from ratchet.checks.registry import runner
-from ratchet.core.packet import around_difference, nor
+from ratchet.core.packet import around_difference, nor, title
 from ratchet.core.report import (
     RED,
     Diagnostic,
@@ -67,7 +67,7 @@ def view(outcome: Outcome, paint: Paint) -> Iterator[str]:
 def _is_explained(report: Report) -> bool:
     """Whether what is told of the tests says it all; of a crash only its place does, else the runner's last words."""
     if report.status is ReportStatus.CRASHED:
-        return any(test.failure and test.failure.file for test in report.tests if test.id in report.running)
+        return any(test.failure and test.failure.frames for test in report.tests if test.id in report.running)
     unknown = report.status is ReportStatus.NO_TESTS and bool(report.notes)
     return unknown or any(test.status in RED for test in report.tests) or bool(broken(report))
 
@@ -103,6 +103,7 @@ def _tamed(test: TestResult) -> TestResult:
     return msgspec.structs.replace(
         test,
         id=_tame(test.id),
+        name=_tame(test.name),
         stdout=_tame(test.stdout),
         stderr=_tame(test.stderr),
         failure=msgspec.structs.replace(
@@ -120,8 +121,8 @@ def _failure(test: TestResult, outcome: Outcome, paint: Paint) -> Iterator[str]:
     shown = _tamed(test)
     failure = shown.failure or Failure()
     mark = "known" if test.id in outcome.known else "flaky" if test.id in outcome.flaky else ""
-    title = shown.id.replace("\n", "\\n")
-    yield f"{paint(Tone.BAD, '✘')} {title}{f'  ({mark})' if mark else ''}"
+    name = title(shown).replace("\n", "\\n")
+    yield f"{paint(Tone.BAD, '✘')} {name}{f'  ({mark})' if mark else ''}"
     head, *rest = gist(failure) or [""]
     yield f"    {_short(': '.join(filter(None, (failure.type, head))))}"
     yield from (f"    {_short(line)}" for line in rest[:_OUTPUT_LINES])

@@ -415,20 +415,24 @@ class Workspaces:
 
     def gc(self, *, spare: str = "", now: str = "") -> list[str]:
         """Remove what nobody owns any more: orphans past their time, half-made ones, homes and bases of neither."""
-        removed = []
-        for slug in self._slugs():
-            name = f"{self.root}/{slug}"
-            if slug == spare:
-                continue
-            with suppress(OSError, RatchetError):  # one must not spare the rest
-                if self._collect(name, now or _now()):
-                    removed.append(slug)
+        removed = self.collect("", spare=spare, now=now)
         self._sweep_ram()
         for git_dir in {base.git_dir for base in self.bases.list()}:
             unregister_lost(git_dir)
         sweep_tries(self._places(str(self.ram)))
         self.bases.sweep()
         self.bases.evict()
+        return removed
+
+    def collect(self, prefix: str, *, spare: str = "", now: str = "") -> list[str]:
+        """Remove those called so that nobody owns any more."""
+        removed = []
+        for slug in self._slugs():
+            if slug == spare or not slug.startswith(prefix):
+                continue
+            with suppress(OSError, RatchetError):  # one must not spare the rest
+                if self._collect(f"{self.root}/{slug}", now or _now()):
+                    removed.append(slug)
         return removed
 
     def _collect(self, name: str, now: str) -> bool:
