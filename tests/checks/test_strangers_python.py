@@ -459,3 +459,17 @@ def test_an_environment_that_poetry_hatch_or_pipenv_keep_elsewhere_is_the_projec
     lay(environments.with_name("shop-00000000-py3.11"), {"pyvenv.cfg": "", "bin/python": "", ".project": "/other"})
     (target,) = detect(folder)
     assert target.command[0] == str(environments / "bin" / "python")
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("pyproject.toml", '[tool.poetry.group.dev.dependencies]\npytest = "^8"\n'),
+        ("Pipfile", '[dev-packages]\npytest = "*"\n'),
+        ("setup.cfg", "[options.extras_require]\ntest =\n    pytest>=6\n    coverage\n"),
+        ("setup.py", "from setuptools import setup\nsetup(extras_require={'test': ['pytest>=6']})\n"),
+    ],
+)
+def test_pytest_is_a_dependency_wherever_dependencies_are_named(file: str, text: str, tmp_path: Path) -> None:
+    (target,) = detect(lay(tmp_path, {file: text, "tests/test_a.py": CASE}))
+    assert (target.runner, target.why) == ("pytest", f"{file} names pytest as a dependency")

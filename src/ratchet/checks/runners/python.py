@@ -187,13 +187,14 @@ class Pytest(_Python):
         for path in project.named("**/pyproject.toml"):
             if "pytest" in project.toml(path).get("tool", {}):
                 yield root_of(path), f"{path} configures pytest", Strength.CONFIG
-            elif re.search(r"""["']pytest\b""", project.text(path)):
-                yield root_of(path), f"{path} names pytest as a dependency", Strength.DEPENDENCY
         for path, marker in [(path, "[pytest]") for path in project.named("**/tox.ini")] + [
             (path, "[tool:pytest]") for path in project.named("**/setup.cfg")
         ]:
             if marker in project.text(path):
                 yield root_of(path), f"{path} configures pytest", Strength.CONFIG
+        for path in project.named("**/pyproject.toml", "**/Pipfile", "**/setup.cfg", "**/setup.py"):
+            if _NAMES_PYTEST.search(project.text(path)):
+                yield root_of(path), f"{path} names pytest as a dependency", Strength.DEPENDENCY
         for path in project.named("conftest.py", "tests/conftest.py", "test/conftest.py"):
             yield ".", f"there is a {path}", Strength.CONFIG
         for path in project.named("**/requirements*.txt", "requirements/*.txt"):
@@ -236,6 +237,8 @@ class Pytest(_Python):
         return parsed if begun else _unbegun(results, parsed)
 
 
+# As one of a list, as a key of its own, or on a line of its own.
+_NAMES_PYTEST = re.compile(r"""(?m)["']pytest\b|^\s*pytest\s*(?:[=<>~!;].*)?$""")
 _UNFOUND = re.compile(
     r"(?m)^ERROR: (?:(?:file or directory )?not found|\w+ argument cannot contain :: selection parts): (?P<name>.+)$"
 )
