@@ -55,6 +55,21 @@ def test_where_any_file_may_be_a_test_all_are_run(option: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("pytest.ini", "[pytest]\ntestpaths =\n    pack*/checks\n    more\nnorecursedirs = bench .git\n"),
+        ("tox.ini", "[pytest]\ntestpaths = packages/checks more\nnorecursedirs = b*h\n"),
+        ("pyproject.toml", '[tool.pytest.ini_options]\ntestpaths = ["packages", "more"]\nnorecursedirs = ["bench"]\n'),
+    ],
+)
+def test_files_that_pytest_is_told_not_to_look_at_are_not_run(file: str, text: str, tmp_path: Path) -> None:
+    files = {file: text, "conftest.py": "", "shop.py": ""}
+    places = ("packages/checks/test_a.py", "more/test_b.py", "more/bench/test_c.py", "other/test_d.py")
+    tests = dict.fromkeys(places, f"import shop\n\n\n{TEST}")
+    assert reached(tmp_path, files | tests, "shop.py") == ["more/test_b.py", "packages/checks/test_a.py"]
+
+
+@pytest.mark.parametrize(
     "imported",
     [
         "require('..')",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import sys
 from pathlib import Path
 
@@ -432,3 +434,42 @@ def test_programs_of_the_projects_environment_are_found_as_if_it_were_active(run
     python.chmod(0o755)
     report = run(folder, detect(folder, command=f"{python} -m {runs}"), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     assert report.status is ReportStatus.PASSED
+
+
+@pytest.mark.parametrize(
+    ("file", "place"),
+    [
+        ("pyproject.toml", ".cache/pypoetry/virtualenvs/shop-{key}-py3.11"),
+        ("pyproject.toml", ".local/share/hatch/env/virtual/shop/{key}/hatch-test.py3.11"),
+        ("Pipfile", ".local/share/virtualenvs/shop-{key}"),
+    ],
+)
+def test_an_environment_that_poetry_hatch_or_pipenv_keep_elsewhere_is_the_projects(
+    file: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "XDG_CACHE_HOME", "XDG_DATA_HOME", "WORKON_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    folder = lay(tmp_path / "shop", {file: "", "pytest.ini": "[pytest]\n"})
+    key = base64.urlsafe_b64encode(hashlib.sha256(str(folder).encode()).digest()).decode()[:8]
+    environments = tmp_path / "home" / place.format(key=key)
+    lay(environments, {"pyvenv.cfg": "", "bin/python": "", ".project": str(folder)})
+    lay(environments, {"lib/python3.11/site-packages/pytest/__init__.py": ""})
+    lay(environments.with_name("shop-00000000-py3.11"), {"pyvenv.cfg": "", "bin/python": "", ".project": "/other"})
+    (target,) = detect(folder)
+    assert target.command[0] == str(environments / "bin" / "python")
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("pyproject.toml", '[tool.poetry.group.dev.dependencies]\npytest = "^8"\n'),
+        ("Pipfile", '[dev-packages]\npytest = "*"\n'),
+        ("setup.cfg", "[options.extras_require]\ntest =\n    pytest>=6\n    coverage\n"),
+        ("setup.py", "from setuptools import setup\nsetup(extras_require={'test': ['pytest>=6']})\n"),
+    ],
+)
+def test_pytest_is_a_dependency_wherever_dependencies_are_named(file: str, text: str, tmp_path: Path) -> None:
+    (target,) = detect(lay(tmp_path, {file: text, "tests/test_a.py": CASE}))
+    assert (target.runner, target.why) == ("pytest", f"{file} names pytest as a dependency")

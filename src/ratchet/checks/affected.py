@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from ratchet.checks import Target, packages
+from ratchet.checks import Target, packages, pytest_ini
 from ratchet.checks.imports import ANYTHING, SCRIPTS, imports
 from ratchet.checks.project import Project, under
 from ratchet.checks.scripts import names
@@ -43,7 +43,8 @@ def _of_target(project: Project, target: Target, changed: list[str]) -> list[Tes
     if _is_set_up_by(project, prefix, reached):
         return []
     own = [path.removeprefix(prefix) for path in sorted(reached) if _is_test_file(path, target)]
-    own = _taken(own, target, [path.removeprefix(prefix) for path in project.inside(target.root)])
+    every = [path.removeprefix(prefix) for path in project.inside(target.root)]
+    own = _taken(own, target, every, pytest_ini.places(project, target.root))
     return [TestResult(id=path, file=path, status=TestStatus.TODO) for path in own] or None
 
 
@@ -94,8 +95,10 @@ def _is_test_file(path: str, target: Target) -> bool:
     return any(matches(path, glob) for glob in target.tests)
 
 
-def _taken(files: list[str], target: Target, every: list[str]) -> list[str]:
+def _taken(files: list[str], target: Target, every: list[str], told: dict[str, list[str]]) -> list[str]:
     """Those that a command takes, if it names some: what else lies beside them may be no test."""
+    if target.runner == "pytest":
+        return [path for path in files if pytest_ini.is_looked_at(told, path)]
     if target.language != "javascript":
         return files
     taken = {path for words in [target.command, *target.also] for path in _taken_by(words, files, every)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 import re
 import shutil
@@ -56,8 +58,9 @@ def python_of(folder: Path, module: str = "", top: Path | None = None) -> str:
 
     Its own may be that of the whole repository, or of all that is below `top`.
     """
-    places = [above / name for above in _upward(folder, top) for name in (".venv", "venv", "env")]
-    places += _active()
+    above = _upward(folder, top)
+    places = [place / name for place in above for name in (".venv", "venv", "env")]
+    places += [*_active(), *(kept for place in above for kept in _kept_elsewhere(place))]
     found = [place / "bin" / "python" for place in places if (place / "bin" / "python").is_file()]
     if module and (having := [python for python in found if _has(python, module)]):
         return str(having[0])
@@ -75,10 +78,26 @@ def _upward(folder: Path, top: Path | None) -> list[Path]:
     return every[: repository + 1]
 
 
+def _kept_elsewhere(folder: Path) -> Iterator[Path]:
+    """The environments that poetry, hatch and pipenv have made for this folder: by its path they are found again."""
+    home = Path(os.environ.get("HOME") or "/")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
+    shared = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+    if (folder / "pyproject.toml").is_file():
+        key = base64.urlsafe_b64encode(hashlib.sha256(os.fsencode(folder)).digest()).decode()[:8]
+        yield from sorted((cache / "pypoetry" / "virtualenvs").glob(f"*-{key}-py3.*"), reverse=True)
+        yield from sorted((shared / "hatch" / "env" / "virtual").glob(f"*/{key}/*"), reverse=True)
+    if (folder / "Pipfile").is_file():
+        listed = Path(os.environ.get("WORKON_HOME") or shared / "virtualenvs").glob("*/.project")
+        yield from (path.parent for path in listed if path.read_text(errors="replace").strip() == str(folder))
+
+
 def _active() -> Iterator[Path]:
     """The environment that was activated, as a shell says it, or Conda, or only by being first on the path."""
     yield from (Path(os.environ[name]) for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if os.environ.get(name))
-    first = Path(shutil.which("python") or sys.executable).parent.parent
+    if not (program := shutil.which("python")):
+        return
+    first = Path(program).parent.parent
     if (first / "pyvenv.cfg").exists() or (first / "conda-meta").exists():
         yield first
 
@@ -168,13 +187,14 @@ class Pytest(_Python):
         for path in project.named("**/pyproject.toml"):
             if "pytest" in project.toml(path).get("tool", {}):
                 yield root_of(path), f"{path} configures pytest", Strength.CONFIG
-            elif re.search(r"""["']pytest\b""", project.text(path)):
-                yield root_of(path), f"{path} names pytest as a dependency", Strength.DEPENDENCY
         for path, marker in [(path, "[pytest]") for path in project.named("**/tox.ini")] + [
             (path, "[tool:pytest]") for path in project.named("**/setup.cfg")
         ]:
             if marker in project.text(path):
                 yield root_of(path), f"{path} configures pytest", Strength.CONFIG
+        for path in project.named("**/pyproject.toml", "**/Pipfile", "**/setup.cfg", "**/setup.py"):
+            if _NAMES_PYTEST.search(project.text(path)):
+                yield root_of(path), f"{path} names pytest as a dependency", Strength.DEPENDENCY
         for path in project.named("conftest.py", "tests/conftest.py", "test/conftest.py"):
             yield ".", f"there is a {path}", Strength.CONFIG
         for path in project.named("**/requirements*.txt", "requirements/*.txt"):
@@ -217,6 +237,8 @@ class Pytest(_Python):
         return parsed if begun else _unbegun(results, parsed)
 
 
+# As one of a list, as a key of its own, or on a line of its own.
+_NAMES_PYTEST = re.compile(r"""(?m)["']pytest\b|^\s*pytest\s*(?:[=<>~!;].*)?$""")
 _UNFOUND = re.compile(
     r"(?m)^ERROR: (?:(?:file or directory )?not found|\w+ argument cannot contain :: selection parts): (?P<name>.+)$"
 )

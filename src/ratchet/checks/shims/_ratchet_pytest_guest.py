@@ -262,6 +262,49 @@ def _passed(report):
     return None
 
 
+def _phase(report, duration):
+    file, line, name = report.location
+    return {
+        "kind": "phase",
+        "id": report.nodeid,
+        "when": report.when,
+        "outcome": report.outcome,
+        "duration": duration,
+        "file": file,
+        "line": 0 if line is None else line + 1,
+        "name": name,
+    }
+
+
+def _circumstances(report, context):
+    """Whether it was expected to fail, why it was skipped, which part of a test it is."""
+    found = {}
+    if hasattr(report, "wasxfail"):
+        found["xfail"] = _clip(report.wasxfail)
+    if report.skipped and isinstance(report.longrepr, tuple):
+        found["reason"] = _clip(report.longrepr[2]).removeprefix("Skipped: ")
+    if context is not None:
+        found["subtest"] = _clip(getattr(context, "msg", "") or getattr(context, "kwargs", ""))
+    return found
+
+
+def _failed(report, extra):
+    """What is told of a failure besides what was raised."""
+    if not report.failed:
+        return {}
+    found = {"stdout": report.capstdout[-4000:], "stderr": report.capstderr[-4000:]}
+    text = report.longrepr if isinstance(report.longrepr, str) else ""
+    if text.startswith("[XPASS(strict)]"):
+        why = text.partition("] ")[2]
+        said = "passed although it was expected to fail"
+        found.update(type="UnexpectedSuccess", message=f"{said}: {why}" if why else said)
+    elif not extra and " crashed while running " in str(report.longrepr):
+        found["type"] = "Crashed"  # xdist tells it of a worker
+    if not extra.get("message") and "message" not in found:
+        found["message"] = _clip(getattr(report.longrepr, "reprcrash", None) or report.longrepr)
+    return found
+
+
 class _Guest:
     """Tells of the session it is registered with, and of no other."""
 
@@ -307,36 +350,7 @@ class _Guest:
         if report.when == "teardown":
             _told.discard(report.nodeid)
             _called.discard(report.nodeid)
-        record = {
-            "kind": "phase",
-            "id": report.nodeid,
-            "when": report.when,
-            "outcome": report.outcome,
-            "duration": duration,
-            "file": report.location[0],
-            "line": 0 if report.location[1] is None else report.location[1] + 1,
-            "name": report.location[2],
-        }
-        if hasattr(report, "wasxfail"):
-            record["xfail"] = _clip(report.wasxfail)
-        if report.skipped and isinstance(report.longrepr, tuple):
-            record["reason"] = _clip(report.longrepr[2]).removeprefix("Skipped: ")
-        if context is not None:
-            record["subtest"] = _clip(getattr(context, "msg", "") or getattr(context, "kwargs", ""))
-        record.update(extra)
-        if report.failed and isinstance(report.longrepr, str) and report.longrepr.startswith("[XPASS(strict)]"):
-            why = report.longrepr.partition("] ")[2]
-            said = "passed although it was expected to fail"
-            record.update(type="UnexpectedSuccess", message=f"{said}: {why}" if why else said)
-        if report.failed and not extra and " crashed while running " in str(report.longrepr):
-            record["type"] = "Crashed"  # xdist tells it of a worker
-        if report.failed:
-            record["message"] = record.get("message") or _clip(
-                getattr(report.longrepr, "reprcrash", None) or report.longrepr
-            )
-            record["stdout"] = report.capstdout[-4000:]
-            record["stderr"] = report.capstderr[-4000:]
-        _say(record)
+        _say(_phase(report, duration) | _circumstances(report, context) | extra | _failed(report, extra))
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session, exitstatus):
