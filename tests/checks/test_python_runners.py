@@ -31,7 +31,8 @@ def tool(name: str) -> str:
 
 
 def quietly(folder: Path) -> Report:
-    return run(folder, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    # On a machine with much to do a worker that replaces a dead one took a minute and more.
+    return run(folder, timeout_s=240, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
 
 
 def test_results_of_workers_are_complete_and_a_dead_worker_names_its_test(tmp_path: Path) -> None:
