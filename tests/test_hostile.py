@@ -133,7 +133,7 @@ def test_other_parts_of_those_files_are() -> None:
     assert not touches_runner("package.json", b'{"version": "1"}', b'{"version": "2"}')
 
 
-@pytest.mark.parametrize("kind", ["auto", "worktree", pytest.param("copy", marks=pytest.mark.certify)])
+@pytest.mark.parametrize("kind", ["auto", *(pytest.param(kind, marks=pytest.mark.certify) for kind in KINDS[1:])])
 @pytest.mark.parametrize(
     "mess",
     [
