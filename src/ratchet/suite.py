@@ -29,6 +29,7 @@ from ratchet.files import make_private_dir, make_state_dir
 from ratchet.process import ProgramMissing, this_process
 from ratchet.workspace import Refused
 from ratchet.workspace.git import git, text
+from ratchet.workspace.uncommitted import lay_over, untracked
 
 T = TypeVar("T")
 # The report of a run that ended as one of these names everything that failed in it.
@@ -186,7 +187,7 @@ class Suite:
         except GitFailed as error:
             raise UsageError(f"there is no revision {since!r}", hint="git log names them") from error
         known = {os.fsdecode(name) for name in out.split(b"\0") if name}
-        return sorted(known.union(_untracked(self.folder)))
+        return sorted(known.union(untracked(self.folder)))
 
     def changes(self) -> dict[str, list[tuple[int, int]]]:
         """The uncommitted changes, or the last commit when there are none: which lines of which file."""
@@ -199,7 +200,7 @@ class Suite:
                 out = git("diff", "--no-ext-diff", "--no-color", "-U0", "--relative", since, "--", cwd=self.folder)
             except GitFailed:
                 return {}
-            found = changed_lines(out.decode(errors="replace")) | {name: [] for name in _untracked(self.folder)}
+            found = changed_lines(out.decode(errors="replace")) | {name: [] for name in untracked(self.folder)}
             if found:
                 return found
         return {}
@@ -236,7 +237,7 @@ class Suite:
             raise UsageError(f"there is no revision {choice.ref or 'HEAD'!r}", hint="git log names them") from error
         with self._workspace(commit) as folder:
             if not choice.ref:
-                _lay_over(self.repo, folder)
+                lay_over(self.repo, folder)
             inside = folder / self.folder.relative_to(self.repo)
             borrow_dependencies(self.folder, inside, targets)
             yield inside
@@ -361,7 +362,7 @@ class Suite:
             return secrets.token_hex(8)
         seen = hashlib.sha256(text("rev-parse", "HEAD", cwd=self.repo).encode())
         seen.update(git("diff", "--no-ext-diff", "--binary", "HEAD", cwd=self.repo))
-        for name in _untracked(self.repo):
+        for name in untracked(self.repo):
             path = self.repo / name
             if path.is_file():
                 seen.update(os.fsencode(name) + b"\0" + hashlib.sha256(path.read_bytes()).digest())
@@ -505,55 +506,6 @@ def _is_mended(test: TestResult, report: Report) -> bool:
     """A hook tells of itself only when it fails: that it does not, its tests say."""
     told = any(newer.file == test.file and newer.suite[: len(test.suite)] == test.suite for newer in report.tests)
     return test.phase != "call" and told and test.id not in {newer.id for newer in report.tests}
-
-
-def _untracked(folder: Path) -> list[str]:
-    """The files that git neither knows nor ignores; without installed dependencies, which nobody here has written."""
-    out = git("ls-files", "-z", "--others", "--exclude-standard", cwd=folder)
-    names = [os.fsdecode(name) for name in out.split(b"\0") if name]
-    environments = tuple(name.removesuffix(_MARKER) for name in names if name.endswith(f"/{_MARKER}"))
-    return [name for name in names if not name.startswith(environments) and "node_modules" not in Path(name).parts]
-
-
-_MARKER = "pyvenv.cfg"  # a virtual environment may have any name
-
-
-def _lay_over(source: Path, workspace: Path) -> None:
-    """The uncommitted changes, untracked files included, over a fresh checkout."""
-    out = git("status", "--porcelain", "-z", "--untracked-files=no", "--no-renames", cwd=source)
-    names = [os.fsdecode(row[3:]) for row in out.split(b"\0") if row]
-    for name in [*names, *_untracked(source)]:
-        here, there = source / name, workspace / name
-        if here.is_symlink() or not here.is_dir():
-            _put(here, there)
-        elif (here / ".git").exists():
-            _lay_nested(here, there)
-        elif there.is_symlink() or there.is_file():
-            there.unlink()
-
-
-def _lay_nested(source: Path, workspace: Path) -> None:
-    """A submodule that has moved on, or a repository inside of ours: all that its developer sees in it."""
-    _clear(workspace)
-    listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=source)
-    for name in filter(None, listed.split(b"\0")):
-        path = name.decode(errors="surrogateescape")
-        _put(source / path, workspace / path)
-
-
-def _put(here: Path, there: Path) -> None:
-    """As it is here, or gone; never through a link that stood there, which may lead back to the developer's files."""
-    _clear(there)
-    if here.is_symlink() or here.is_file():
-        there.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(here, there, follow_symlinks=False)
-
-
-def _clear(there: Path) -> None:
-    if there.is_dir() and not there.is_symlink():
-        shutil.rmtree(there)
-    else:
-        there.unlink(missing_ok=True)
 
 
 def borrow_dependencies(source: Path, workspace: Path, targets: list[Target]) -> None:
