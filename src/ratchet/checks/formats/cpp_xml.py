@@ -20,65 +20,73 @@ _PLACED = re.compile(r"^(?P<file>.+?)[(:](?P<line>\d{1,9})\)? ?: (?P<message>.*)
 
 def parse(stream: BinaryIO) -> Parsed:
     """Each test by the name that its library prints."""
-    return read(stream, _dialects)
+    return read(stream, lambda parsed: _Libraries(parsed).dialects())
 
 
-def _dialects(parsed: Parsed) -> dict[str, Dialect]:
-    def added(test: TestResult) -> None:
-        parsed.tests.append(test)
+class _Libraries:
+    """What the elements of each library's document add to what is known."""
 
-    def boost(tree: Tree, around: list[Tree]) -> None:
+    def __init__(self, parsed: Parsed) -> None:
+        self.parsed = parsed
+
+    def dialects(self) -> dict[str, Dialect]:
+        return {
+            "TestLog": Dialect(frozenset({"TestCase", *_BOOST_RED}), self.boost),
+            "TestResult": Dialect(frozenset({"TestCase"}), self.boosts_results),
+            "TestCase": Dialect(frozenset({"TestFunction"}), self.qt),
+            "TestRun": Dialect(frozenset({"FailedTest", "Test", "Statistics"}), self.cppunit),
+            "testsuites": Dialect(frozenset({"title", "test"}), self.check),
+            "CUNIT_TEST_RUN_REPORT": Dialect(
+                frozenset({"SUITE_NAME", "CUNIT_RUN_TEST_RECORD", "FAILURE_REASON"}), self.cunit
+            ),
+            "unittest-results": Dialect(frozenset({"test"}), self.unittestpp),
+            "Site": Dialect(frozenset({"Test"}), self.ctest),
+        }
+
+    def added(self, test: TestResult) -> None:
+        self.parsed.tests.append(test)
+
+    def boost(self, tree: Tree, around: list[Tree]) -> None:
         if tree.name == "TestCase":
-            added(_boost(tree, _suites(around)))
+            self.added(_boost(tree, _suites(around)))
         else:  # a fixture's, or a log that names no cases
-            parsed.collection_errors.append(_beside(tree))
+            self.parsed.collection_errors.append(_beside(tree))
 
-    def boosts_results(case: Tree, around: list[Tree]) -> None:
-        parsed.reported = _boosts_counts(around[1]) if len(around) > 1 else {}
-        added(_boosts_result(case, _suites(around)))
+    def boosts_results(self, case: Tree, around: list[Tree]) -> None:
+        self.parsed.reported = _boosts_counts(around[1]) if len(around) > 1 else {}
+        self.added(_boosts_result(case, _suites(around)))
 
-    def qt(function: Tree, around: list[Tree]) -> None:
-        parsed.tests += _qt(function, around[0].get("name"))
+    def qt(self, function: Tree, around: list[Tree]) -> None:
+        self.parsed.tests += _qt(function, around[0].get("name"))
 
-    def cppunit(tree: Tree, around: list[Tree]) -> None:
+    def cppunit(self, tree: Tree, around: list[Tree]) -> None:
         if tree.name == "Statistics":
-            parsed.reported = _counts(tree)
+            self.parsed.reported = _counts(tree)
         elif around[-1].name in _CPPUNIT:
-            added(_cppunit(tree, _CPPUNIT[around[-1].name]))
+            self.added(_cppunit(tree, _CPPUNIT[around[-1].name]))
 
-    def check(tree: Tree, around: list[Tree]) -> None:
+    def check(self, tree: Tree, around: list[Tree]) -> None:
         if tree.name == "title":
             around[-1].words.add(tree.text)
         elif around[-1].name == "suite":
-            added(_check(tree, around[-1].text))
+            self.added(_check(tree, around[-1].text))
 
-    def cunit(tree: Tree, around: list[Tree]) -> None:
+    def cunit(self, tree: Tree, around: list[Tree]) -> None:
         if tree.name == "SUITE_NAME":
             around[-1].words.add(tree.text)
-        elif (test := _cunit(tree, around[-1].text)).id not in {other.id for other in parsed.tests[-1:]}:
+        elif (test := _cunit(tree, around[-1].text)).id not in {other.id for other in self.parsed.tests[-1:]}:
             # It tells every assertion that failed, one after the other.
-            added(test)
+            self.added(test)
 
-    def unittestpp(tree: Tree, around: list[Tree]) -> None:
+    def unittestpp(self, tree: Tree, around: list[Tree]) -> None:
         root = around[0].attributes
         words = {"tests": "tests", "failedtests": "failed"}
-        parsed.reported = {words[key]: _whole(root[key]) for key in words if key in root}
-        added(_unittestpp(tree))
+        self.parsed.reported = {words[key]: _whole(root[key]) for key in words if key in root}
+        self.added(_unittestpp(tree))
 
-    def ctest(tree: Tree, around: list[Tree]) -> None:
+    def ctest(self, tree: Tree, around: list[Tree]) -> None:
         if around[-1].name == "Testing":
-            added(_ctest(tree))
-
-    return {
-        "TestLog": Dialect(frozenset({"TestCase", *_BOOST_RED}), boost),
-        "TestResult": Dialect(frozenset({"TestCase"}), boosts_results),
-        "TestCase": Dialect(frozenset({"TestFunction"}), qt),
-        "TestRun": Dialect(frozenset({"FailedTest", "Test", "Statistics"}), cppunit),
-        "testsuites": Dialect(frozenset({"title", "test"}), check),
-        "CUNIT_TEST_RUN_REPORT": Dialect(frozenset({"SUITE_NAME", "CUNIT_RUN_TEST_RECORD", "FAILURE_REASON"}), cunit),
-        "unittest-results": Dialect(frozenset({"test"}), unittestpp),
-        "Site": Dialect(frozenset({"Test"}), ctest),
-    }
+            self.added(_ctest(tree))
 
 
 _BOOST_RED = ("Error", "FatalError", "Exception")
