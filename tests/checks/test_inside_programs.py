@@ -251,3 +251,33 @@ def test_what_is_inside_a_program_of_automakes_is_told_unless_the_project_uses_t
     makefile = folder / "t" / "Makefile.am"
     makefile.write_text(makefile.read_text() + "TESTS_ENVIRONMENT = CALM=1\n")
     assert statuses(run(folder)) == {"t/check_test": "passed", "t/boost_test": "failed", "t/script.sh": "passed"}
+
+
+TWO = """#include <gtest/gtest.h>
+#include <unistd.h>
+#include <fstream>
+void meet(const char *mine, const char *other) {
+  alarm(60);
+  std::ofstream(mine).put('x');
+  while (access(other, F_OK)) usleep(1000);
+}
+TEST(Two, A) { meet("a", "b"); }
+TEST(Two, B) { meet("b", "a"); }
+"""
+DISCOVERED = """cmake_minimum_required(VERSION 3.16)
+project(two CXX)
+enable_testing()
+find_package(GTest REQUIRED)
+include(GoogleTest)
+add_executable(two two.cpp)
+target_link_libraries(two GTest::gtest_main)
+gtest_discover_tests(two)
+"""
+
+
+@pytest.mark.toolchain
+def test_two_tests_of_one_googletest_program_at_once_both_leave_their_results(tmp_path: Path) -> None:
+    needs("ctest")
+    folder = lay(tmp_path / "it", {"CMakeLists.txt": DISCOVERED, "two.cpp": TWO})
+    report = run(folder, detect(folder, command="ctest -j2"), timeout_s=300)
+    assert statuses(report) == {"Two.A": "passed", "Two.B": "passed"}
