@@ -18,6 +18,7 @@ from ratchet.core.report import wanted
 VALUES = [
     ("junit 4", "expected:<4> but was:<5>", "4", "5"),
     ("junit 5", "sums ==> expected: <4> but was: <5>", "4", "5"),
+    ("junit 5 in lines", "expected: <4\n6> but was: <4\n5>\n\tat x.Y.z(Y.java:3)", "4\n6", "4\n5"),
     ("testng", "expected [4] but found [5]", "4", "5"),
     ("kotlin", "Expected <4>, actual <5>.", "4", "5"),
     ("hamcrest", "\nExpected: is <4>\n     but: was <5>", "4", "5"),
