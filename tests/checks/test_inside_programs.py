@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from ratchet.checks.detect import detect
+from ratchet.checks.formats import c_text
 from ratchet.checks.registry import runner
-from ratchet.core.report import Report, ReportStatus
+from ratchet.core.report import Failure, Report, ReportStatus, TestResult
 from tests.checks.support import chosen, needs, red, run, statuses
 from tests.checks.test_compiled import typed
 from tests.checks.test_detect import lay
@@ -281,3 +282,131 @@ def test_two_tests_of_one_googletest_program_at_once_both_leave_their_results(tm
     folder = lay(tmp_path / "it", {"CMakeLists.txt": DISCOVERED, "two.cpp": TWO})
     report = run(folder, detect(folder, command="ctest -j2"), timeout_s=300)
     assert statuses(report) == {"Two.A": "passed", "Two.B": "passed"}
+
+
+CMOCKA = """[==========] Running 4 test(s).
+[ RUN      ] passes
+[       OK ] passes
+[ RUN      ] fails
+[  ERROR   ] --- 0x3 != 0x4
+[   LINE   ] --- /w/cm.c:9: error: Failure!
+[  FAILED  ] fails
+[ RUN      ] is_skipped
+[  SKIPPED ] is_skipped
+[ RUN      ] passes
+Could not run test: Test setup failed
+[  ERROR   ] passes
+[==========] 4 test(s) run.
+[  PASSED  ] 1 test(s).
+[  FAILED  ] 1 test(s), listed below:
+[  FAILED  ] fails
+"""
+UNITY = """un.c:8:test_passes:PASS
+un.c:5:test_fails:FAIL: Expected 4 Was 3:sums
+un.c:6:test_is_skipped:IGNORE: not today
+
+-----------------------
+3 Tests 1 Failures 1 Ignored
+FAIL
+"""
+QT = """********* Start testing of Shop *********
+PASS   : Shop::initTestCase()
+FAIL!  : Shop::fails() Compared values are not the same
+   Actual   (1 + 2): 3
+   Expected (4)    : 4
+   Loc: [qt.cpp(5)]
+FAIL!  : Shop::rows(two: more) 'n < 2' returned FALSE. ()
+   Loc: [qt.cpp(7)]
+SKIP   : Shop::isSkipped() not today
+   Loc: [qt.cpp(8)]
+XFAIL  : Shop::expected() known
+   Loc: [qt.cpp(9)]
+PASS   : Shop::expected()
+QDEBUG : Shop::last() said
+PASS   : Shop::last()
+Totals: 3 passed, 2 failed, 1 skipped, 0 blacklisted, 8ms
+********* Finished testing of Shop *********
+"""
+CUNIT = """     CUnit - A unit testing framework for C - Version 2.1-3
+
+Suite: sums
+  Test: passes ...passed
+  Test: fails ...FAILED
+    1. cu.c:3  - CU_ASSERT_EQUAL(1 + 2,4)
+
+Run Summary:    Type  Total    Ran Passed Failed Inactive
+              suites      1      1    n/a      0        0
+               tests      2      2      1      1        0
+"""
+PRINTED = {
+    CMOCKA: ["passes passed", "fails failed cm.c:9 0x4 0x3", "is_skipped skipped", "passes #2 error"],
+    UNITY: ["test_passes passed", "test_fails failed un.c:5 4 3", "test_is_skipped skipped"],
+    QT: [
+        "Shop::initTestCase() passed",
+        "Shop::fails() failed qt.cpp:5 4 3",
+        "Shop::rows(two: more) failed qt.cpp:7",
+        "Shop::isSkipped() skipped",
+        "Shop::expected() xfailed",
+        "Shop::last() passed",
+    ],
+    CUNIT: ["sums::passes passed", "sums::fails failed cu.c:3"],
+}
+
+
+def told(test: TestResult) -> str:
+    failure = test.failure or Failure()
+    place = f"{Path(failure.file).name}:{failure.line}" if failure.line else ""
+    return " ".join(filter(None, [test.id, test.status, place, failure.expected, failure.actual]))
+
+
+@pytest.mark.parametrize(("text", "tests"), PRINTED.items(), ids=["cmocka", "unity", "qt", "cunit"])
+def test_what_a_library_without_a_channel_prints_is_read_if_its_own_sum_agrees(text: str, tests: list[str]) -> None:
+    parsed = c_text.printed(text)
+    assert ([told(test) for test in parsed.tests], parsed.ended) == (tests, True)
+    without = "\n".join(row for row in text.splitlines() if "fails" not in row)
+    assert not c_text.printed(without).tests
+
+
+def test_cmockas_test_that_ends_its_program_is_named() -> None:
+    parsed = c_text.printed(CMOCKA[: CMOCKA.index("[  SKIPPED ]")])
+    assert told(parsed.tests[-1]) == "is_skipped error"
+    assert parsed.ended
+
+
+def test_googletests_output_is_not_taken_for_cmockas() -> None:
+    text = "[==========] Running 1 test from 1 test suite.\n[ RUN      ] A.B\n[       OK ] A.B (0 ms)\n"
+    assert not c_text.printed(text).tests
+
+
+PRINTS = """cmake_minimum_required(VERSION 3.16)
+project(it NONE)
+enable_testing()
+add_test(NAME cmocka COMMAND sh -c "cat ${CMAKE_SOURCE_DIR}/cmocka.txt; exit 2")
+add_test(NAME unity COMMAND sh -c "cat ${CMAKE_SOURCE_DIR}/unity.txt; exit 1")
+add_test(NAME torn COMMAND sh -c "head -n 7 ${CMAKE_SOURCE_DIR}/qt.txt; kill -SEGV $$")
+add_test(NAME calm COMMAND sh -c "cat ${CMAKE_SOURCE_DIR}/qt.txt")
+"""
+
+
+@pytest.mark.toolchain
+def test_tests_that_a_program_of_ctests_prints_are_told_where_it_failed_as_they_say(tmp_path: Path) -> None:
+    needs("ctest")
+    texts = {"cmocka.txt": CMOCKA, "unity.txt": UNITY, "qt.txt": QT, "CMakeLists.txt": PRINTS}
+    report = run(lay(tmp_path / "it", texts))
+    assert statuses(report) == {
+        "cmocka::passes": "passed",
+        "cmocka::fails": "failed",
+        "cmocka::is_skipped": "skipped",
+        "cmocka::passes #2": "error",
+        "unity::test_passes": "passed",
+        "unity::test_fails": "failed",
+        "unity::test_is_skipped": "skipped",
+        "torn::Shop::initTestCase()": "passed",
+        "torn::Shop::fails()": "failed",
+        "torn::Shop::rows(two: more)": "failed",
+        "torn": "error",
+        "calm": "passed",  # by what it prints it has failed, and ctest says that it has not
+    }
+    said = {test.id: test.failure for test in report.tests if test.failure}
+    assert said["torn"].message == "the program ended before it had told of all its tests"
+    assert (said["unity::test_fails"].expected, said["unity::test_fails"].actual) == ("4", "3")

@@ -24,8 +24,8 @@ _PARSERS = {
     "catch2": junit,
     "gtest": parser("gtest_json"),
 }
-_SIGNALLED = re.compile(r"\bSIG[A-Z]{2,5}\b|Received signal")
-SAYS = re.compile(r"^\d+%: Checks: (\d+),")  # Check's, in any case
+_SIGNALLED = re.compile(r"\bSIG[A-Z]{2,5}\b|Received signal|^was running when its program ended")
+_SAYS = re.compile(r"(?m)^\d+%: Checks: (\d+),")  # Check's, in any case
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -58,28 +58,33 @@ def programs(private: Path) -> dict[str, Program]:
         return {}
 
 
+_PRINTS = Program("text", "")
+
+
 class Ends(msgspec.Struct, frozen=True):
     """What is known of a program beside its library's file: how it ended, where the build system says more than that it
-    failed, and of its output the lines that `SAYS` knows."""
+    failed; how many tests Check says there were; and the tests that were printed, of a library without a file."""
 
     how: str = ""
-    said: list[str] = []
-
-    def checks(self) -> int:
-        return sum(int(match[1]) for row in self.said if (match := SAYS.search(row)))
+    checks: int = 0
+    printed: Parsed | None = None
 
 
-def refined(whole: Parsed, known: dict[str, Program], ends: dict[str, Ends]) -> Parsed:
+def ends(how: str, output: str) -> Ends:
+    return Ends(how, sum(map(int, _SAYS.findall(output))), _printed(output))
+
+
+def refined(whole: Parsed, known: dict[str, Program], ended: dict[str, Ends]) -> Parsed:
     """With the tests inside in place of those of these programs."""
     tests: list[TestResult] = []
     for test in whole.tests:
-        program, end = known.get(test.id), ends.get(test.id, Ends())
-        parsed = read(Path(program.file), _PARSERS[program.library]) if program else Parsed()
-        inner = _told(test, program, parsed, end) if program else []
+        program, end = known.get(test.id), ended.get(test.id, Ends())
+        parsed = read(Path(program.file), _PARSERS[program.library]) if program else end.printed or Parsed()
+        inner = _told(test, program or _PRINTS, parsed, end)
         if program and test.status is TestStatus.PASSED and _left_early(program, parsed):
             tests.append(_beside(test, "its program ended before its tests had"))
         else:
-            tests += _instead(test, inner, end.how) if inner else [test]
+            tests += _instead(test, inner, end.how if parsed.ended else "torn") if inner else [test]
     reported = whole.reported if len(tests) == len(whole.tests) else {}
     return msgspec.structs.replace(whole, tests=tests, reported=reported)
 
@@ -104,7 +109,7 @@ def _told(test: TestResult, program: Program, parsed: Parsed, end: Ends) -> list
     if not found or (test.status not in RED and (red or test.status is not TestStatus.PASSED or not parsed.ended)):
         return []
     # In several parts, it writes each over the one before.
-    cut = library == "check" and end.checks() > len(found)
+    cut = library == "check" and end.checks > len(found)
     if program.part and len(found) == 1:
         return [msgspec.structs.replace(found[0], id=test.id, name=test.name, suite=test.suite)]
     return [] if cut else [_below(test.id, library, each) for each in found]
@@ -144,8 +149,20 @@ def _instead(test: TestResult, inner: list[TestResult], how: str) -> Iterator[Te
     for each in inner:
         alone = each in red and len(red) == 1 and not each.stdout
         yield msgspec.structs.replace(each, stdout=test.stdout) if alone else each
-    if test.status in RED and (not red or (how not in ("", "Failed") and not told)):
+    if test.status not in RED:
+        return
+    if not red:
         yield _beside(test, "the program failed, and none of the tests that it told of did")
+    elif how not in ("", "Failed") and not told:
+        lost = Failure(type="Crashed", message="the program ended before it had told of all its tests")
+        yield _beside(msgspec.structs.replace(test, failure=_sanitized(test) or lost), "")
+
+
+def _sanitized(test: TestResult) -> Failure | None:
+    """What a sanitizer said, which is more than what the tests before it did."""
+    from ratchet.checks.formats import recover  # noqa: PLC0415 — many patterns, seldom needed
+
+    return recover.sanitizer(test.stdout)
 
 
 def _beside(test: TestResult, why: str) -> TestResult:
@@ -170,6 +187,21 @@ def _shim() -> Any:
     return shim
 
 
+def _printed(text: str) -> Parsed | None:
+    """The tests that a program of a library without another channel printed."""
+    if not _PRINTED.search(text):
+        return None
+    from ratchet.checks.formats import c_text  # noqa: PLC0415 — seldom needed
+
+    return c_text.printed(text)
+
+
+# One line that each of them prints: cmocka, Unity, QtTest, CUnit.
+_PRINTED = re.compile(
+    r"(?m)^\[=+\] .*\btest\(s\)|^\d+ Tests \d+ Failures|^\*+ Start testing of |^ +CUnit - A unit testing framework"
+)
+
+
 def library(test: TestResult) -> str:
     """Of a test inside a program the library, which is in how it is named."""
     if not is_inside(test):
@@ -177,7 +209,7 @@ def library(test: TestResult) -> str:
     below = test.id[len(test.suite[0]) + 2 :]
     if len(test.suite) == 3 and below == "::".join([*test.suite[1:], test.name]):
         return "check"
-    if test.file and below == "/".join([*test.suite[1:], test.name]):
+    if test.line and below == "/".join([*test.suite[1:], test.name]):
         return "boost"
     if len(test.suite) == 2 and below in (test.name, f"{test.suite[1]}.{test.name}"):
         return "catch2" if below == test.name else "gtest"

@@ -60,8 +60,10 @@ def logged(whole: Parsed, results: Results) -> Parsed:
     known: dict[str, inside.Program] = {}
     ends: dict[str, inside.Ends] = {}
     for test, log in zip(whole.tests, logs, strict=True):
-        if log and (program := _program(results.private / "inside", log)):
-            known[test.id], ends[test.id] = program, inside.Ends("", _text(log).splitlines())
+        if log:
+            ends[test.id] = inside.ends("", _text(log))
+            if program := _program(results.private / "inside", log):
+                known[test.id] = program
     refined = inside.refined(whole, known, ends)
     refined.tests = [_from_project(test, results.folder) for test in refined.tests]
     return refined

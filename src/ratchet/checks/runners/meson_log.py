@@ -60,8 +60,10 @@ def results(build: Path, folder: Path, private: Path) -> Parsed:
     known: dict[str, inside.Program] = {}
     ends: dict[str, inside.Ends] = {}
     for test in whole.tests:
-        if (row := rows.get(test.name)) and (program := programs.get(plain_name(row.name))):
-            known[test.id], ends[test.id] = program, inside.Ends(row.how, row.stdout.splitlines())
+        if row := rows.get(test.name):
+            ends[test.id] = inside.ends(row.how, row.stdout)
+            if program := programs.get(plain_name(row.name)):
+                known[test.id] = program
     refined = inside.refined(whole, known, ends)
     refined.tests = [_from_folder(test, f"{os.path.relpath(folder, build)}{os.sep}") for test in refined.tests]
     return refined

@@ -38,7 +38,7 @@ _automake = parser("automake")
 
 _PASSED_BYTES = "300000"  # of the output of those that pass, as much as of those that fail
 _SOURCE = "ratchet-source"  # in a build of ours: the folder it is of
-_RAN = re.compile(r"\[ RUN      \] (\S+\.\S+?)(?:<|$)")  # GoogleTest's; cmocka's looks alike, and has no dot
+_RAN = re.compile(r"(?m)\[ RUN      \] (\S+\.\S+?)$")  # GoogleTest's; cmocka's looks alike, and has no dot
 _CASE = re.compile(r'<testcase name="([^"]*)"')
 _HOW = re.compile(
     r"(?m)^ *\d+/\d+ Test +#\d+: (.+?) \.*\**(Failed|Timeout|Not Run|Exception: \w+|Subprocess (?:aborted|killed))"
@@ -132,12 +132,11 @@ class CTest(_Native):
             how = dict(_HOW.findall(stream.read().decode(errors="replace")))
         whole.tests = [_explained(test, how.get(test.name, "")) for test in whole.tests]
         known = inside.programs(results.private)
-        said = _said(results.private / "ctest.xml")
-        ends = {name: inside.Ends(how.get(name, ""), rows) for name, rows in said.items()}
+        ends, ran = _outputs(results.private / "ctest.xml", how)
         whole = inside.refined(whole, {name: each for name, each in known.items() if each.library != "gtest"}, ends)
         files = [*(results.private / "gtest").glob("*.json"), *(results.private / "inside").glob("*.json")]
         finer = joined(read(path, _gtest_json) for path in sorted(files))
-        return _refined(whole, finer.tests, _ran(said) if files else {})
+        return _refined(whole, finer.tests, ran if files else {})
 
     asked = staticmethod(unskipped)
 
@@ -325,26 +324,32 @@ def _refined(whole: Parsed, finer: list[TestResult], ran: dict[str, list[str]]) 
     )
 
 
-def _said(path: Path) -> dict[str, list[str]]:
-    """For each of ctest's tests what its program printed of the tests inside."""
-    found: dict[str, list[str]] = {}
-    name = ""
-    if not path.exists():
-        return found
+_OUTPUT_BYTES = 1 << 20  # ctest itself keeps less of each
+
+
+def _outputs(path: Path, how: dict[str, str]) -> tuple[dict[str, inside.Ends], dict[str, list[str]]]:
+    """What each program's output says of the tests inside: of all libraries, and which GoogleTest's has begun."""
+    ends: dict[str, inside.Ends] = {}
+    ran: dict[str, list[str]] = {}
+    for name, output in _texts(path) if path.exists() else ():
+        if begun := _RAN.findall(output):
+            ran[name] = begun
+        else:
+            ends[name] = inside.ends(how.get(name, ""), output)
+    return ends, ran
+
+
+def _texts(path: Path) -> Iterator[tuple[str, str]]:
+    name, said, size = "", list[str](), 0
     with path.open("rb") as stream:
         for row in lines(stream):
             if case := _CASE.search(row):
-                name = html.unescape(case.group(1))
+                yield name, html.unescape("\n".join(said))
+                name, said, size = html.unescape(case.group(1)), [], 0
             text = row.rpartition("<system-out>")[2]
-            if _RAN.search(row) or inside.SAYS.search(text):
-                found.setdefault(name, []).append(html.unescape(text))
-    return found
-
-
-def _ran(said: dict[str, list[str]]) -> dict[str, list[str]]:
-    """The tests of GoogleTest that each says it has begun."""
-    begun = {name: [match[1] for row in rows if (match := _RAN.search(row))] for name, rows in said.items()}
-    return {name: tests for name, tests in begun.items() if tests}
+            if (size := size + len(text)) < _OUTPUT_BYTES:
+                said.append(text.removesuffix("</system-out>"))
+    yield name, html.unescape("\n".join(said))
 
 
 def _of_ctest(test: TestResult, name: str) -> TestResult:
