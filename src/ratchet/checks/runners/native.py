@@ -29,6 +29,7 @@ from ratchet.checks.runners import (
     parser,
     read,
     read_log,
+    switches,
     unskipped,
 )
 from ratchet.core.report import RED, Failure, TestResult, TestStatus
@@ -73,13 +74,17 @@ class _Native(Usual):
                 continue
             tops.append(root)
             if said := self._said(project, root):
-                yield self.target(root, f"{said} has tests")
+                yield self.target(root, f"{said} has tests", self.switched(project, root))
 
     def _said(self, project: Project, root: str) -> str:
         below = [path for path in project.named(f"**/{self.manifest}", "**/*.cmake") if path in project.inside(root)]
         return next((path for path in below if self.marker.search(project.text(path))), "")
 
-    def target(self, root: str, why: str) -> Target:
+    def switched(self, project: Project, root: str) -> list[str]:
+        """What its set-up has to be told, for there to be tests."""
+        return []
+
+    def target(self, root: str, why: str, options: list[str]) -> Target:
         return Target(
             runner=self.name,
             command=[self.programs[0]] if self.name == "ctest" else [self.programs[0], "test"],
@@ -88,7 +93,7 @@ class _Native(Usual):
             tests=under(root, *_TESTS),
             sources=under(root, *_SOURCES),
             protected=[],
-            setup=list(self.setup),
+            setup=[" ".join([self.setup[0], *options]), *self.setup[1:]],
             why=why,
             strength=self.strength,
         )
@@ -106,10 +111,12 @@ class CTest(_Native):
     manifest = "CMakeLists.txt"
     project = re.compile(r"(?im)^\s*project\s*\(|enable_testing")
     marker = _ENABLED
+    switched = staticmethod(switches.of_cmake)
     setup = ("cmake -S . -B build", "cmake --build build")
 
     def launch(self, target: Target, session: Session) -> list[Step]:
-        build = build_folder(session)
+        build, project = build_folder(session), Project(session.folder)
+        ours = session.folder not in build.parents
         jobs = str(os.cpu_count() or 1)
         output = ["--test-dir", str(build), "--output-junit", str(session.private / "ctest.xml"), "--output-on-failure"]
         output += ["--test-output-size-passed", _PASSED_BYTES]
@@ -117,7 +124,7 @@ class CTest(_Native):
         env |= {"BOOST_TEST_COLOR_OUTPUT": "no"} | _filtered(session.only)
         chosen = [_ctest_name(test) if _is_googles(test) else test.id for test in session.only]
         return [
-            Step(argv=["cmake", "-S", ".", "-B", str(build)]),
+            Step(argv=["cmake", "-S", ".", "-B", str(build), *(switches.of_cmake(project) if ours else [])]),
             Step(argv=["cmake", "--build", str(build), "--parallel", jobs], needs=True),
             Step(
                 argv=inside.started(session.private, "ctest", [*target.command, *output], chosen), env=env, needs=True
@@ -145,7 +152,7 @@ class CTest(_Native):
         one = ["ctest", "--test-dir", "build", "-R", f"^{re.escape(_ctest_name(test))}$", "--output-on-failure"]
         inner = [f"{name}={value}" for name, value in (_filtered([test]) | inside.filters(test)).items()]
         words = [*(["env", *inner] if inner else []), *one]
-        return ["sh", "-c", " && ".join([*self.setup, shlex.join(words)])]
+        return ["sh", "-c", " && ".join([*(target.setup or self.setup), shlex.join(words)])]
 
 
 class Meson(_Native):
@@ -156,6 +163,7 @@ class Meson(_Native):
     manifest = "meson.build"
     project = re.compile(r"(?m)^\s*project\s*\(")
     marker = re.compile(r"(?m)^\s*test\s*\(")
+    switched = staticmethod(switches.of_meson)
     setup = ("meson setup build",)
     strength = Strength.SCRIPT  # where there is CMake too, it is tried first
 
@@ -164,11 +172,12 @@ class Meson(_Native):
         build = own if (own / "meson-info").is_dir() else build_folder(session)
         (session.private / "build").write_text(str(build))
         known = (build / "meson-info").is_dir()
+        options = [] if build == own else switches.of_meson(Project(session.folder))
         chosen = [_meson_name(test) + _meson_inner(test) for test in session.only]
         # Left by the last run, it would be taken for this one's if meson writes none.
         meson_log.forget(build)
         return [
-            Step(argv=["meson", "setup", *(["--reconfigure"] if known else []), str(build)]),
+            Step(argv=["meson", "setup", *(["--reconfigure"] if known else []), *options, str(build)]),
             Step(argv=["meson", "compile", "-C", str(build)], needs=True),
             Step(
                 argv=inside.started(session.private, "meson", [*target.command, "-C", str(build)], chosen), needs=True
@@ -189,7 +198,7 @@ class Meson(_Native):
     def again(self, target: Target, test: TestResult) -> list[str]:
         inner = [f"{name}={value}" for name, value in inside.filters(test).items()]
         one = [*(["env", *inner] if inner else []), "meson", "test", "-C", "build", _meson_name(test)]
-        return ["sh", "-c", " && ".join([*self.setup, shlex.join(one)])]
+        return ["sh", "-c", " && ".join([*(target.setup or self.setup), shlex.join(one)])]
 
 
 class Automake(Usual):
