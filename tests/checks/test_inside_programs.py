@@ -86,7 +86,7 @@ int main(int, char **argv) {
 """
 CMAKE = """cmake_minimum_required(VERSION 3.16)
 project(shop C CXX)
-enable_testing()
+include(CTest)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(CHECK REQUIRED IMPORTED_TARGET check)
 add_executable(check_test check_test.c)
@@ -109,6 +109,7 @@ add_test(NAME loud COMMAND boost_test --log_level=test_suite --run_test=sums/pas
 set_tests_properties(loud PROPERTIES PASS_REGULAR_EXPRESSION "Entering test case")
 add_test(NAME own.log COMMAND boost_test --logger=HRF,all,stdout --run_test=sums/passes)
 add_test(NAME catch COMMAND catch_test)
+file(WRITE ${CMAKE_BINARY_DIR}/CTestCustom.cmake [[set(CTEST_CUSTOM_PRE_TEST "echo {it}")]])
 add_test(NAME other COMMAND sh -c "env | grep -E 'CK_|BOOST_TEST_LOGGER|BAZEL' && exit 1; exit 0")
 """
 PROGRAMS = {"boost_test.cpp": BOOST, "check_test.c": CHECK}
