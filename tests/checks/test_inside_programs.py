@@ -411,3 +411,27 @@ def test_tests_that_a_program_of_ctests_prints_are_told_where_it_failed_as_they_
     said = {test.id: test.failure for test in report.tests if test.failure}
     assert said["torn"].message == "the program ended before it had told of all its tests"
     assert (said["unity::test_fails"].expected, said["unity::test_fails"].actual) == ("4", "3")
+
+
+HANGING = """cmake_minimum_required(VERSION 3.16)
+project(shop CXX)
+enable_testing()
+add_executable(boost_test boost_test.cpp)
+target_link_libraries(boost_test boost_unit_test_framework)
+add_test(NAME boost COMMAND boost_test)
+add_test(NAME dies COMMAND sh -c "kill -ABRT $$")
+add_test(NAME hangs COMMAND tail -f /dev/null)
+add_test(NAME after COMMAND boost_test)
+"""
+
+
+@pytest.mark.toolchain
+def test_a_run_of_ctest_that_is_cut_off_tells_what_was_done_and_what_was_running(tmp_path: Path) -> None:
+    needs("ctest")
+    has_libraries()
+    folder = lay(tmp_path / "it", {"CMakeLists.txt": HANGING, "boost_test.cpp": BOOST})
+    run(folder, only={"ctest": [typed("dies")]}, timeout_s=300)  # so that it is built
+    report = run(folder, timeout_s=8)
+    assert report.status is ReportStatus.TIMEOUT
+    assert statuses(report) == below("boost", INSIDE_BOOST) | {"dies": "error", "hangs": "error"}
+    assert report.running == ["hangs"]
