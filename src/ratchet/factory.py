@@ -16,8 +16,9 @@ from ratchet import proof, repository
 from ratchet.agents import Agent, Said, open_agent
 from ratchet.checks import Target
 from ratchet.checks.detect import detect
+from ratchet.checks.environment import allowed_environment
 from ratchet.checks.gates import detect_gates
-from ratchet.checks.run import TestRun, allowed_environment
+from ratchet.checks.run import TestRun
 from ratchet.config import Config
 from ratchet.core import events as ev
 from ratchet.core import trailers

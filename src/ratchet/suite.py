@@ -17,9 +17,10 @@ import msgspec
 from ratchet import config
 from ratchet.checks import Target
 from ratchet.checks.detect import detect, left_out
+from ratchet.checks.environment import allowed_environment
 from ratchet.checks.inventory import besides, heard, missing, unanswered, without
 from ratchet.checks.project import Project
-from ratchet.checks.run import Perform, TestRun, allowed_environment, awaited
+from ratchet.checks.run import Perform, TestRun, awaited
 from ratchet.core.compare import Delta, compare
 from ratchet.core.flaky import History, remember, settle
 from ratchet.core.report import RED, Report, ReportStatus, TestResult, TestStatus, broken, totals_of

@@ -21,9 +21,10 @@ import msgspec
 
 from ratchet.checks import Target
 from ratchet.checks.editable import editable_folders
+from ratchet.checks.environment import allowed_environment
 from ratchet.checks.first import Ground, first_of
 from ratchet.checks.impact import Impact, read_recorded
-from ratchet.checks.run import TestRun, allowed_environment
+from ratchet.checks.run import TestRun
 from ratchet.checks.warm import QUICK, Warm
 from ratchet.core import watching
 from ratchet.core.report import Report, ReportStatus, TestResult, broken, merge

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 import tempfile
@@ -15,6 +14,7 @@ import msgspec
 from ratchet.checks import Results, Runner, Session, Step, Target
 from ratchet.checks.bodies import with_bodies
 from ratchet.checks.commands import marked, shared
+from ratchet.checks.environment import FIXED
 from ratchet.checks.formats import Parsed
 from ratchet.checks.inventory import complete, is_one_of
 from ratchet.checks.paths import relative
@@ -41,26 +41,6 @@ T = TypeVar("T")
 COMMAND = "command"
 _TAIL_BYTES = 8_000
 _KEPT_HEAD, _KEPT_TAIL = 1 << 20, 3 << 20
-# What a test process gets from our environment. Secrets of the factory and of agents are not on the list.
-ALLOWED = (
-    "CI", "PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ", "VIRTUAL_ENV", "PYTEST_ADDOPTS",
-    "PYTHONPATH", "PYTEST_DISABLE_PLUGIN_AUTOLOAD", "DJANGO_SETTINGS_MODULE",
-    "NODE_PATH", "NODE_OPTIONS", "JAVA_HOME", "GOPATH", "GOROOT", "GOFLAGS", "GOPROXY", "GOCACHE", "GOMODCACHE",
-    "CARGO_HOME", "RUSTUP_HOME", "CARGO_TARGET_DIR", "RUSTFLAGS", "GEM_HOME", "GEM_PATH", "RUBYLIB", "MIX_HOME",
-    "HEX_HOME", "BUNDLE_GEMFILE", "BUNDLE_PATH", "PERL5LIB", "ERL_LIBS", "CABAL_DIR", "R_LIBS", "R_LIBS_USER",
-    "MAVEN_OPTS", "GRADLE_USER_HOME", "DOTNET_ROOT", "LD_LIBRARY_PATH", "XDG_CACHE_HOME",
-)  # fmt: skip
-_ALLOWED_TOO = re.compile(r"CARGO_BUILD_TARGET|CARGO_TARGET_\w+_(?:RUNNER|LINKER|RUSTFLAGS)")
-# As little as can be: all of it reaches the code under test. Tests about colours fail under NO_COLOR and on a dumb
-# terminal, and pytest's own messages are others under CI, which therefore is set only for runners that would else
-# watch or write snapshots.
-FIXED = {
-    "PYTHONHASHSEED": "0",
-    "PYTHONUNBUFFERED": "1",
-    "RUST_BACKTRACE": "1",
-    # Python takes byte code for current by the second and the size: a file put back that fast would run as the old one.
-    "PYTHONDONTWRITEBYTECODE": "1",
-}
 
 
 class Perform(Protocol):
@@ -437,7 +417,3 @@ def shorten(log: Path, began: int) -> None:
         file.seek(began + _KEPT_HEAD)
         file.write(f"\n[ratchet left out {left_out} bytes here]\n".encode() + tail)
         file.truncate()
-
-
-def allowed_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name in ALLOWED or _ALLOWED_TOO.fullmatch(name)}

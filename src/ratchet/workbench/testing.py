@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from ratchet.checks.editable import editable_folders
-from ratchet.checks.run import allowed_environment
+from ratchet.checks.environment import allowed_environment
 from ratchet.config import Config
 from ratchet.core.packet import changed_lines
 from ratchet.suite import Suite
