@@ -17,7 +17,8 @@ import msgspec
 from ratchet import config
 from ratchet.checks import Target
 from ratchet.checks.detect import detect, left_out
-from ratchet.checks.environment import allowed_environment
+from ratchet.checks.editable import Origin
+from ratchet.checks.environment import whole_environment
 from ratchet.checks.inventory import besides, heard, missing, unanswered, without
 from ratchet.checks.project import Project
 from ratchet.checks.run import Perform, TestRun, awaited
@@ -134,6 +135,7 @@ class Suite:
             silence_s=self.config.test.silence_s,
             env=self.environment(),
             only=only,
+            origin=Origin(root=self.repo or self.folder, inside=self.inside),
             perform=perform,
         )
         if not only and (why := _idle(choice, last)):
@@ -165,7 +167,7 @@ class Suite:
 
     def environment(self) -> dict[str, str]:
         """What the tests' processes get of ours."""
-        return allowed_environment()
+        return whole_environment()
 
     def _chosen(self, choice: Choice, targets: list[Target], last: Report | None) -> dict[str, list[TestResult]]:
         """For each target the tests to run; empty for all of all."""

@@ -14,6 +14,7 @@ import msgspec
 from ratchet.checks import Results, Runner, Session, Step, Target
 from ratchet.checks.bodies import with_bodies
 from ratchet.checks.commands import marked, shared
+from ratchet.checks.editable import Origin
 from ratchet.checks.environment import FIXED
 from ratchet.checks.formats import Parsed
 from ratchet.checks.inventory import complete, is_one_of
@@ -81,7 +82,8 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
     """Satisfies `Checks`: every target is run, and the report is theirs together.
 
     `only` maps a target's name to the tests to run; a target that is not in it is left out, unless it is empty.
-    `channels` is where the private folders are made, the system's temporary folder when empty.
+    `channels` is where the private folders are made, the system's temporary folder when empty. `origin` is the tree
+    that the targets were found in, where another one is run.
     """
 
     targets: list[Target]
@@ -90,7 +92,12 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str]
     only: dict[str, list[TestResult]] = {}
     channels: str = ""
+    origin: Origin | None = None
     perform: Perform = awaited
+
+    def surroundings(self, folder: Path, env: Mapping[str, str]) -> dict[str, str]:
+        """The environment of a command in the folder: nothing in it leads back to the developer's tree."""
+        return self.origin.led(env, self.targets, folder) if self.origin else dict(env)
 
     async def run(self, folder: Path, *, log: Path, env: Mapping[str, str] | None = None) -> Report:
         tests = msgspec.structs.replace(self, env={**self.env, **env}) if env else self
@@ -131,7 +138,7 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
                 folder=folder / target.root,
                 private=Path(private),
                 nonce=secrets.token_hex(16),
-                env=self.env | FIXED,
+                env=FIXED | self.surroundings(folder, self.env) | {"PWD": str(folder / target.root)},
                 only=self.only.get(target.name, []),
             )
             building = [Step(argv=_program(words, session.folder), needs=True) for words in target.builds]
