@@ -250,7 +250,7 @@ class Factory:
             commit=state.started.base_commit,
             kind=self.config.workspace.kind,
             on=self.config.workspace.on,
-            recipe=recipe_of(self.config),
+            recipe=recipe_of(self.config, self.repo.root),
             owner=this_process(),
         )
         if isinstance(made, Refused):

@@ -268,7 +268,7 @@ class Suite:
                 commit=commit,
                 kind=wanted.kind,
                 on=wanted.on,
-                recipe=recipe_of(self.config),
+                recipe=recipe_of(self.config, self.repo),
                 owner=this_process(),
             )
             if isinstance(made, Refused):
