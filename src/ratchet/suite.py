@@ -8,13 +8,13 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from ratchet import config
+from ratchet import config, memory
 from ratchet.checks import Target
 from ratchet.checks.detect import detect, left_out
 from ratchet.checks.inventory import besides, heard, missing, unanswered, without
@@ -25,7 +25,6 @@ from ratchet.core.flaky import History, remember, settle
 from ratchet.core.report import RED, Report, ReportStatus, TestResult, TestStatus, broken, totals_of
 from ratchet.core.watching import Known
 from ratchet.errors import EnvironmentCannot, GitFailed, NoTests, UsageError
-from ratchet.files import make_private_dir, make_state_dir
 from ratchet.process import ProgramMissing, this_process
 from ratchet.workspace import Refused
 from ratchet.workspace.git import git, text
@@ -108,11 +107,7 @@ class Suite:
 
     @property
     def state(self) -> Path:
-        if self.repo and (top := _state_in(self.repo)):
-            return make_private_dir(top / "tests" / ("all" if self.inside == "." else _slug(self.inside)))
-        from ratchet.places import user_state  # noqa: PLC0415 — brings all there is about workspaces
-
-        return make_private_dir(user_state() / "tests" / _slug(str(self.folder)))
+        return memory.place_of(self.folder, self.repo)
 
     # --- running ---------------------------------------------------------------------------------------------
 
@@ -126,7 +121,7 @@ class Suite:
             )
         last = self.last() if choice.ids or choice.failed else None
         only = self._chosen(choice, targets, last)
-        log = self._own_log()
+        log = memory.own_log(self.state)
         tests = TestRun(
             targets=targets,
             timeout_s=timeout_s or self.config.test.timeout_s,
@@ -143,7 +138,7 @@ class Suite:
                 report = await tests.run(folder, log=log)
                 report = await self._rerun(report, tests, folder, log, choice.rerun_failures)
         finally:
-            log = _keep_log(log)
+            log = memory.keep_log(log)
         if choice.ids or choice.failed:
             # A hook that failed in set-up is no test, and says nothing where it passes.
             asked = choice.ids or [test.id for test in _red(last) if test.phase == "call"]
@@ -153,14 +148,6 @@ class Suite:
             return self._elsewhere(report, choice.ref, log)
         asked = choice.ids or ([test.id for test in _red(last)] if choice.failed else [])
         return self.conclude(report, whole=not only and report.status not in _NOT_WHOLE, log=log, asked=asked)
-
-    def _own_log(self) -> Path:
-        """Two runs at once must not read each other's output. What a killed one left goes."""
-        folder = make_private_dir(self.state)
-        for path in folder.glob(f"{_RUNNING}*.log"):
-            if not _is_running(path):
-                path.unlink(missing_ok=True)
-        return folder / f"{_RUNNING}{os.getpid()}-{secrets.token_hex(3)}.log"
 
     def environment(self) -> dict[str, str]:
         """What the tests' processes get of ours."""
@@ -313,7 +300,7 @@ class Suite:
     def _remember(self, name: str, content: bytes) -> None:
         """For the next run. What this one found is told even where there is no room for that."""
         try:
-            keep(self.state / name, content)
+            memory.keep(self.state / name, content)
         except OSError as error:
             self._forgotten = error.strerror or str(error)
 
@@ -379,13 +366,13 @@ class Suite:
         return self._read("known.json", dict[str, Known]) or {}
 
     def keep_known(self, known: dict[str, Known]) -> None:
-        keep(self.state / "known.json", msgspec.json.encode(known))
+        memory.keep(self.state / "known.json", msgspec.json.encode(known))
 
     def save_baseline(self, report: Report) -> list[str]:
         """From now on these failures are known: they are shown, and no longer make the answer no. Nor are files missed
         that have no results now."""
         red = sorted(test.id for test in report.tests if test.status in RED)
-        keep(self.state / "baseline.json", msgspec.json.encode(red))
+        memory.keep(self.state / "baseline.json", msgspec.json.encode(red))
         self._keep_inventory(heard(report, Project(self.folder)))
         return red
 
@@ -397,53 +384,12 @@ class Suite:
             return None
 
 
-_RUNNING = "running-"
-
-
-def _is_running(log: Path) -> bool:
-    """Where nobody can tell, it is."""
-    pid = log.name.removeprefix(_RUNNING).partition("-")[0]
-    return Path("/proc", pid).exists() or not Path("/proc/self").exists()
-
-
-def _keep_log(log: Path) -> Path:
-    """Under the name people know; what ended last is there."""
-    with suppress(FileNotFoundError):
-        return log.replace(log.with_name("last.log"))
-    return log
-
-
-def keep(path: Path, content: bytes) -> None:
-    """Whole or not at all, but not synced: what is lost in a power cut is made again by the next run."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(name).replace(path)
-    finally:
-        Path(name).unlink(missing_ok=True)
-
-
-def _state_in(repo: Path) -> Path | None:
-    """None where the repository cannot be written to: it is tested all the same, and remembered with those without."""
-    try:
-        folder = make_state_dir(repo)
-    except OSError:
-        return None
-    return folder if os.access(folder, os.W_OK) else None
-
-
 def _repository(folder: Path) -> Path | None:
     try:
         root = Path(text("rev-parse", "--show-toplevel", "HEAD^{commit}", cwd=folder).rpartition("\n")[0])
     except (GitFailed, ProgramMissing):
         return None
     return root
-
-
-def _slug(name: str) -> str:
-    tail = "".join(c if c.isalnum() else "-" for c in name)[-40:].strip("-")
-    return f"{tail}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _idle(choice: Choice, last: Report | None) -> str:
