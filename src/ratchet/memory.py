@@ -9,26 +9,28 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from ratchet.errors import DiskFull
 from ratchet.files import make_private_dir, make_state_dir
+from ratchet.workspace.git import is_full
 
 _RUNNING = "running-"
 
 
 def place_of(folder: Path, repo: Path | None) -> Path:
-    """In the repository's `.ratchet`, without git in the user's own folder."""
+    """In the repository's `.ratchet`, without git in the user's own folder, without that in the temporary one."""
     if repo and (top := _state_in(repo)):
         inside = folder.relative_to(repo).as_posix()
         return make_private_dir(top / "tests" / ("all" if inside == "." else _slug(inside)))
-    from ratchet.places import user_state  # noqa: PLC0415 — brings all there is about workspaces
+    from ratchet.places import remade  # noqa: PLC0415 — brings all there is about workspaces
 
-    return make_private_dir(user_state() / "tests" / _slug(str(folder)))
+    return make_private_dir(remade() / "tests" / _slug(str(folder)))
 
 
 def _state_in(repo: Path) -> Path | None:
     """None where the repository cannot be written to: it is tested all the same, and remembered with those without."""
     try:
         folder = make_state_dir(repo)
-    except OSError:
+    except (OSError, DiskFull):
         return None
     return folder if os.access(folder, os.W_OK) else None
 
@@ -50,7 +52,12 @@ def keep(path: Path, content: bytes) -> None:
 
 
 def own_log(folder: Path) -> Path:
-    """Two runs at once must not read each other's output. What a killed one left goes."""
+    """Two runs at once must not read each other's output. What a killed one left goes. A runner that cannot print dies:
+    where there is no room, it prints elsewhere."""
+    if is_full(folder):
+        from ratchet.places import remade  # noqa: PLC0415 — see above
+
+        folder = remade() / "tests" / "without-room"
     for path in make_private_dir(folder).glob(f"{_RUNNING}*.log"):
         if not _is_running(path):
             path.unlink(missing_ok=True)

@@ -6,6 +6,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -25,9 +26,9 @@ from ratchet.core.flaky import History, remember, settle
 from ratchet.core.report import RED, Report, ReportStatus, TestResult, TestStatus, broken, totals_of
 from ratchet.core.watching import Known
 from ratchet.errors import EnvironmentCannot, GitFailed, NoTests, UsageError
-from ratchet.process import ProgramMissing, this_process
+from ratchet.process import ProgramMissing, confined, this_process
 from ratchet.workspace import Refused
-from ratchet.workspace.git import git, text
+from ratchet.workspace.git import look, text
 from ratchet.workspace.uncommitted import lay_over, untracked
 
 T = TypeVar("T")
@@ -35,6 +36,9 @@ T = TypeVar("T")
 _TOLD = (ReportStatus.PASSED, ReportStatus.FAILED)
 # Such a run says nothing of the tests it did not reach, and is not what the next one is compared with.
 _NOT_WHOLE = (ReportStatus.ERROR, ReportStatus.INTERRUPTED)
+_CUT = (ReportStatus.TIMEOUT, ReportStatus.CRASHED)
+SAY_HOW = 'say how to run them: [test] command = "…" in ratchet.toml, or --set test.command=…'
+_HUGE_BYTES = 16 << 20
 _SHARED = ("node_modules", ".venv", "venv", "vendor", "deps")
 
 
@@ -117,7 +121,7 @@ class Suite:
             others = [f"; {path} is left out ({why})" for path, why in left_out(self.folder).items()]
             raise NoTests(
                 f"no tests were found in {self.folder}{''.join(others[:1])}",
-                hint='say how to run them: [test] command = "…" in ratchet.toml, or --set test.command=…',
+                hint=SAY_HOW,
             )
         last = self.last() if choice.ids or choice.failed else None
         only = self._chosen(choice, targets, last)
@@ -143,7 +147,7 @@ class Suite:
             # A hook that failed in set-up is no test, and says nothing where it passes.
             asked = choice.ids or [test.id for test in _red(last) if test.phase == "call"]
             known = [test.id for test in last.tests] if last else []
-            report = besides(unanswered(report, asked, known), asked)
+            report = besides(unanswered(report, asked, known), asked) if only else _all_were_run(report, last)
         if choice.ref:
             return self._elsewhere(report, choice.ref, log)
         asked = choice.ids or ([test.id for test in _red(last)] if choice.failed else [])
@@ -168,9 +172,9 @@ class Suite:
 
     def _changed(self, since: str) -> list[str]:
         if not self.repo:
-            raise UsageError("--affected needs a git repository", hint="run all tests: ratchet test")
+            raise UsageError("--affected needs a git repository", hint=_no_repository(self.folder))
         try:
-            out = git("diff", "--name-only", "-z", "--relative", since, "--", cwd=self.folder)
+            out = look("diff", "--name-only", "-z", "--relative", since, "--", cwd=self.folder)
         except GitFailed as error:
             raise UsageError(f"there is no revision {since!r}", hint="git log names them") from error
         known = {os.fsdecode(name) for name in out.split(b"\0") if name}
@@ -184,8 +188,8 @@ class Suite:
 
         for since in ("HEAD", "HEAD~1"):
             try:
-                out = git("diff", "--no-ext-diff", "--no-color", "-U0", "--relative", since, "--", cwd=self.folder)
-            except GitFailed:
+                out = look("diff", "--no-ext-diff", "--no-color", "-U0", "--relative", since, "--", cwd=self.folder)
+            except EnvironmentCannot:
                 return {}
             found = changed_lines(out.decode(errors="replace")) | {name: [] for name in untracked(self.folder)}
             if found:
@@ -233,13 +237,18 @@ class Suite:
     def _copied(self) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="ratchet-isolated-") as place:
             folder = Path(place) / self.folder.name
-            shutil.copytree(self.folder, folder, symlinks=True)
+            try:
+                shutil.copytree(self.folder, folder, symlinks=True, ignore=shutil.ignore_patterns(".ratchet"))
+            except shutil.Error as error:
+                (path, _, why), *_ = error.args[0]
+                raise EnvironmentCannot(f"{path} cannot be copied: {why}", hint="run without --isolated") from error
             yield folder
 
     @contextmanager
     def _workspace(self, commit: str) -> Iterator[Path]:
         assert self.repo
         from ratchet.places import open_workspaces, recipe_of, stand_ins  # noqa: PLC0415 — all about workspaces
+        from ratchet.workspace.sandbox import let_in  # noqa: PLC0415
         from ratchet.workspace.standins import standing_in  # noqa: PLC0415
 
         slug, workspaces = f"test-{secrets.token_hex(4)}", open_workspaces(self.config)
@@ -258,7 +267,8 @@ class Suite:
             if isinstance(made, Refused):
                 raise EnvironmentCannot(f"no workspace: {made.reason}", hint=made.hint)
             try:
-                yield made.path
+                with confined(let_in(made)):
+                    yield made.path
             finally:
                 workspaces.destroy(slug)
 
@@ -272,7 +282,7 @@ class Suite:
         last = self.last()
         if whole:
             report = self._complete(report)
-        delta = compare(last, report) if last and whole else None
+        delta = _delta(last, report) if last and whole else None
         outcome = Outcome(
             report=report,
             targets=self.targets(),
@@ -283,9 +293,8 @@ class Suite:
             log=str(log),
         )
         if whole or last:
-            self._remember(
-                "last.json", msgspec.json.encode(report if whole else _updated(last or report, report, asked))
-            )
+            kept = _reached(last, report) if whole else _updated(last or report, report, asked)
+            self._remember("last.json", msgspec.json.encode(kept))
         return self._with_forgotten(outcome)
 
     def _renamed(self, renamed: list[tuple[str, str]]) -> list[str]:
@@ -344,15 +353,17 @@ class Suite:
         return sorted(again | ((set(history.flaky()) | flipped) & seen))
 
     def _tree(self) -> str:
-        """The content the tests ran on; a name that never repeats where there is no git to ask."""
+        """The content the tests ran on; a name that never repeats where git cannot be asked."""
         if not self.repo:
             return secrets.token_hex(8)
-        seen = hashlib.sha256(text("rev-parse", "HEAD", cwd=self.repo).encode())
-        seen.update(git("diff", "--no-ext-diff", "--binary", "HEAD", cwd=self.repo))
-        for name in untracked(self.repo):
-            path = self.repo / name
-            if path.is_file():
-                seen.update(os.fsencode(name) + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+        try:
+            seen = hashlib.sha256(text("rev-parse", "HEAD", cwd=self.repo).encode())
+            seen.update(look("diff", "--no-ext-diff", "--binary", "HEAD", cwd=self.repo))
+            names = untracked(self.repo)
+        except EnvironmentCannot:
+            return secrets.token_hex(8)
+        for name in names:
+            seen.update(os.fsencode(name) + b"\0" + _mark_of(self.repo / name))
         return seen.hexdigest()[:16]
 
     def last(self) -> Report | None:
@@ -384,12 +395,33 @@ class Suite:
             return None
 
 
+def _mark_of(path: Path) -> bytes:
+    """What tells a file's content from another; of a huge one, which nobody waits for, when it was written."""
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            return b""
+        if found.st_size > _HUGE_BYTES:
+            return f"{found.st_size} {found.st_mtime_ns}".encode()
+        return hashlib.sha256(path.read_bytes()).digest()
+    except OSError:
+        return b""
+
+
 def _repository(folder: Path) -> Path | None:
     try:
         root = Path(text("rev-parse", "--show-toplevel", "HEAD^{commit}", cwd=folder).rpartition("\n")[0])
     except (GitFailed, ProgramMissing):
         return None
     return root
+
+
+def _no_repository(folder: Path) -> str:
+    """What to do about it; git refuses what belongs to another user, as in many containers, and is not asked why."""
+    owned = next((place for place in (folder, *folder.parents) if (place / ".git").exists()), None)
+    if owned and owned.stat().st_uid != os.getuid():
+        return f"if you trust it, which is another user's: git config --global --add safe.directory {owned}"
+    return "run all tests: ratchet test"
 
 
 def _idle(choice: Choice, last: Report | None) -> str:
@@ -446,6 +478,27 @@ def _updated(last: Report, report: Report, asked: Collection[str]) -> Report:
     status = ReportStatus.FAILED if any(test.status in RED for test in tests) else ReportStatus.PASSED
     status = status if last.status in _TOLD and not broken(last) else last.status
     return msgspec.structs.replace(last, tests=tests, totals=totals_of(tests), status=status)
+
+
+def _delta(last: Report, report: Report) -> Delta:
+    """What a run that was cut off did not reach is not gone."""
+    delta = compare(last, report)
+    return msgspec.structs.replace(delta, missing=[]) if report.status in _CUT else delta
+
+
+def _reached(last: Report | None, report: Report) -> Report:
+    """A whole run, to be remembered. Of what one that was cut off did not reach, the last word still holds."""
+    if not last or report.status not in _CUT:
+        return report
+    tests = list(({test.id: test for test in last.tests} | {test.id: test for test in report.tests}).values())
+    return msgspec.structs.replace(report, tests=tests, totals=totals_of(tests))
+
+
+def _all_were_run(report: Report, last: Report | None) -> Report:
+    """Why --failed did not choose."""
+    why = "a file was broken" if last and broken(last) else "the last run did not name what failed"
+    note = f"all tests were run: {why if last else 'no earlier run is known'}"
+    return msgspec.structs.replace(report, notes=[*report.notes, note])
 
 
 def _is_mended(test: TestResult, report: Report) -> bool:
