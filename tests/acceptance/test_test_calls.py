@@ -115,3 +115,20 @@ def test_who_has_no_home_and_no_root_tests_what_belongs_to_others(python: str, o
     apart = test("--isolated", "test_it.py")
     assert "PASSED  1 passed" in apart.stdout, apart
     assert {path.name for path in folder.iterdir()} <= {".git", ".ratchet", "test_it.py"}
+
+
+MANY = "import pytest\n\n\n@pytest.mark.parametrize('n', range(25))\ndef test_many(n):\n    assert n == -1\n"
+
+
+def test_of_many_failures_all_are_named_and_what_is_new_is_told_from_what_is_known(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", {"test_it.py": MANY})
+    said = ratchet("test", "--save-baseline", cwd=folder).stdout.splitlines()
+    assert said[-3] == "✘ test_it.py::test_many[24]  AssertionError: assert 24 == -1"
+    assert said[-1].startswith("FAILED  25 failed, 25 of them known") and said[-1].endswith(
+        "; nothing that was not known"
+    )
+    (folder / "test_new.py").write_text(RED)
+    done = ratchet("test", "--baseline", cwd=folder)
+    since, end = done.stdout.splitlines()[-2:]
+    assert (done.returncode, since) == (1, "since last time: 1 newly failing, 25 still failing")
+    assert end.startswith("FAILED  26 failed, 25 of them known") and "nothing" not in end

@@ -57,9 +57,10 @@ def test(arguments: Arguments) -> int:
         say(f"{len(outcome.known)} failures are known from now on")
     if arguments.github:
         _annotate(outcome, suite.inside, as_json=arguments.json)
-    _print(outcome, arguments)
+    code = exit_code(outcome, forgive=arguments.baseline or arguments.save_baseline)
+    _print(outcome, arguments, forgiven=code == 0 and outcome.report.status is ReportStatus.FAILED)
     _export(outcome, arguments, began_ms)  # last: a disk that is full by now takes nothing that was found
-    return exit_code(outcome, forgive=arguments.baseline or arguments.save_baseline)
+    return code
 
 
 async def _attended(argv: Sequence[str], **how: Any) -> Finished:
@@ -165,7 +166,7 @@ def _write(path: Path, content: bytes) -> None:
         raise UsageError(f"{path} cannot be written: {error.strerror}", hint="check the path") from error
 
 
-def _print(outcome: Outcome, arguments: Arguments) -> None:
+def _print(outcome: Outcome, arguments: Arguments, *, forgiven: bool) -> None:
     from ratchet.core.packet import packet  # noqa: PLC0415 — see `_load_the_rest`
     from ratchet.surfaces.paint import painter  # noqa: PLC0415
     from ratchet.surfaces.results import again, view  # noqa: PLC0415
@@ -183,7 +184,7 @@ def _print(outcome: Outcome, arguments: Arguments) -> None:
         )
         show(told)
     else:
-        for line in view(outcome, painter(colour=sys.stdout.isatty())):
+        for line in view(outcome, painter(colour=sys.stdout.isatty()), forgiven=forgiven):
             show(line)
 
 
