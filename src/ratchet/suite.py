@@ -24,6 +24,7 @@ from ratchet.checks.run import Perform, TestRun, allowed_environment, awaited
 from ratchet.core.compare import Delta, compare
 from ratchet.core.flaky import History, remember, settle
 from ratchet.core.report import RED, Report, ReportStatus, TestResult, TestStatus, broken, totals_of
+from ratchet.core.roles import matches
 from ratchet.core.watching import Known
 from ratchet.errors import EnvironmentCannot, GitFailed, NoTests, UsageError
 from ratchet.process import ProgramMissing, confined, this_process
@@ -36,7 +37,7 @@ T = TypeVar("T")
 _TOLD = (ReportStatus.PASSED, ReportStatus.FAILED)
 # Such a run says nothing of the tests it did not reach, and is not what the next one is compared with.
 _NOT_WHOLE = (ReportStatus.ERROR, ReportStatus.INTERRUPTED)
-_CUT = (ReportStatus.TIMEOUT, ReportStatus.CRASHED)
+_CUT = (ReportStatus.TIMEOUT, ReportStatus.CRASHED, ReportStatus.UNKNOWN)
 SAY_HOW = 'say how to run them: [test] command = "…" in ratchet.toml, or --set test.command=…'
 _HUGE_BYTES = 16 << 20
 _SHARED = ("node_modules", ".venv", "venv", "vendor", "deps")
@@ -191,10 +192,15 @@ class Suite:
                 out = look("diff", "--no-ext-diff", "--no-color", "-U0", "--relative", since, "--", cwd=self.folder)
             except EnvironmentCannot:
                 return {}
-            found = changed_lines(out.decode(errors="replace")) | {name: [] for name in untracked(self.folder)}
+            found = changed_lines(out.decode(errors="replace")) | {name: [] for name in self._new_code()}
             if found:
                 return found
         return {}
+
+    def _new_code(self) -> list[str]:
+        """What git does not know may be anything, a report written here too: only what could be code counts."""
+        globs = [glob for target in self.targets() for glob in (*target.tests, *target.sources)]
+        return [name for name in untracked(self.folder) if any(matches(name, glob) for glob in globs)]
 
     async def _rerun(self, report: Report, tests: TestRun, folder: Path, log: Path, times: int) -> Report:
         """Run what failed again, at most so often. What then passes is flaky, and stays marked so."""
@@ -481,7 +487,7 @@ def _updated(last: Report, report: Report, asked: Collection[str]) -> Report:
 
 
 def _delta(last: Report, report: Report) -> Delta:
-    """What a run that was cut off did not reach is not gone."""
+    """What a run that was cut off did not reach, or did not name, is not gone."""
     delta = compare(last, report)
     return msgspec.structs.replace(delta, missing=[]) if report.status in _CUT else delta
 

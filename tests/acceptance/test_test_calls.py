@@ -75,7 +75,10 @@ def test_what_a_run_that_died_did_not_reach_is_neither_gone_nor_forgotten(tmp_pa
     ratchet("test", cwd=folder)
     (folder / "test_a.py").write_text(CRASHES)
     crashed = ratchet("test", cwd=folder)
-    assert "since last time: 1 newly failing\n" in crashed.stdout and crashed.stdout.count("CRASHED") == 1
+    assert "! 1 more test was not reached\n" in crashed.stdout
+    assert "since last time: 1 newly failing\nCRASHED" in crashed.stdout
+    unknown = ratchet("test", "--set", "test.command=true", cwd=folder).stdout
+    assert "gone" not in unknown and "hint: where it can write JUnit XML" in unknown
     (folder / "test_a.py").write_text(files["test_a.py"])
     assert "since last time: 1 still failing, 1 fixed\n" in ratchet("test", cwd=folder).stdout
 
@@ -115,6 +118,12 @@ def test_who_has_no_home_and_no_root_tests_what_belongs_to_others(python: str, o
     apart = test("--isolated", "test_it.py")
     assert "PASSED  1 passed" in apart.stdout, apart
     assert {path.name for path in folder.iterdir()} <= {".git", ".ratchet", "test_it.py"}
+
+
+def test_the_suspects_of_a_packet_are_code_and_no_reports_that_lie_about(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", {"test_it.py": RED})
+    lay(folder, {"junit.xml": "<testsuites/>", "helper.py": "x = 1\n"})
+    assert "\nsuspects: helper.py (changed)\n" in ratchet("test", "--packet", cwd=folder).stdout
 
 
 MANY = "import pytest\n\n\n@pytest.mark.parametrize('n', range(25))\ndef test_many(n):\n    assert n == -1\n"

@@ -36,6 +36,12 @@ _BRIEF_MAX = 80
 _BRIEF_CHARS = 160
 
 
+_HINTS = {
+    ReportStatus.TIMEOUT: "--timeout S, or timeout_s and silence_s of [test] in ratchet.toml, give it longer",
+    ReportStatus.UNKNOWN: "where it can write JUnit XML, TAP or JSON, name the file: [test] report in ratchet.toml",
+}
+
+
 def view(outcome: Outcome, paint: Paint, *, forgiven: bool = False) -> Iterator[str]:
     """`forgiven`: what failed is known, and was said to be no reason against it."""
     report = outcome.report
@@ -56,6 +62,8 @@ def view(outcome: Outcome, paint: Paint, *, forgiven: bool = False) -> Iterator[
     if report.output and not _is_explained(report):
         said = [line for line in tame(report.output).splitlines() if line.strip()]
         yield from (paint(Tone.DIM, f"  | {short(line)}") for line in said[-_OUTPUT_LINES:])
+    if hint := _HINTS.get(report.status):
+        yield paint(Tone.DIM, f"  hint: {hint}")
     yield from _delta(outcome)
     yield _summary(report, outcome.known, paint, forgiven=forgiven)
 

@@ -181,11 +181,18 @@ def _print(outcome: Outcome, arguments: Arguments, *, forgiven: bool) -> None:
             known=outcome.known,
             changed=outcome.changed,
             again=lambda test: again(test, outcome.targets),
+            whole=_whole(arguments),
         )
         show(told)
     else:
         for line in view(outcome, painter(colour=sys.stdout.isatty()), forgiven=forgiven):
             show(line)
+
+
+def _whole(arguments: Arguments) -> str:
+    """What was run is asked for again: a file of ours is nobody's to read."""
+    words = ["ratchet", "test", "--json", *(["--isolated"] if arguments.isolated else []), *arguments.tests]
+    return shlex.join(words + (["--ref", arguments.ref] if arguments.ref else []))
 
 
 def _declare(parser: argparse.ArgumentParser) -> None:
