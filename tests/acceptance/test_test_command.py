@@ -200,9 +200,17 @@ def test_stuck():
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_who_interrupts_is_told_what_was_found_until_then(number: signal.Signals, tmp_path: Path) -> None:
-    folder = lay(tmp_path / "it", {"test_it.py": STUCK, "test_more.py": GREEN})
+@pytest.mark.parametrize(
+    ("number", "text", "first", "last"),
+    [
+        (signal.SIGINT, STUCK, "✘ test_it.py::test_bad\n", "INTERRUPTED  1 failed in"),
+        (signal.SIGTERM, STUCK.replace("1 == 2", "True"), "! interrupted in", "INTERRUPTED  1 passed in"),
+    ],
+)
+def test_who_interrupts_is_told_what_was_found_until_then(
+    number: signal.Signals, text: str, first: str, last: str, tmp_path: Path
+) -> None:
+    folder = lay(tmp_path / "it", {"test_it.py": text, "test_more.py": GREEN})
     os.mkfifo(folder / "reached")
     running = subprocess.Popen(
         [*RATCHET, "test"], cwd=folder, env=quick_environment(), stdout=subprocess.PIPE, text=True
@@ -211,10 +219,10 @@ def test_who_interrupts_is_told_what_was_found_until_then(number: signal.Signals
     running.send_signal(number)
     said, _ = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert said.startswith("✘ test_it.py::test_bad\n")
+    assert said.startswith(first)
     note, end = said.splitlines()[-2:]
     assert note == "! interrupted in test_it.py::test_stuck: these are the results up to then"
-    assert end.startswith("INTERRUPTED  1 failed in")
+    assert end.startswith(last)
 
 
 def test_json_junit_ctrf_and_annotations_tell_the_same(tmp_path: Path) -> None:
