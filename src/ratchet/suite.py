@@ -20,7 +20,7 @@ from ratchet.checks import Target
 from ratchet.checks.detect import detect, left_out
 from ratchet.checks.editable import Origin
 from ratchet.checks.environment import whole_environment
-from ratchet.checks.inventory import besides, heard, missing, unanswered, without
+from ratchet.checks.inventory import besides, files_in, heard, missing, unanswered, without
 from ratchet.checks.project import Project
 from ratchet.checks.run import Perform, TestRun, awaited
 from ratchet.core.compare import Delta, compare
@@ -454,13 +454,26 @@ def _by_target(ids: list[str], targets: list[Target], last: Report | None, folde
     known = {test.id: test for test in (last.tests if last else [])}
     chosen: dict[str, list[TestResult]] = {}
     whole = {target.name for target in targets if target.root != "." and target.root in {n.rstrip("/") for n in ids}}
-    for name in ids:
+    for name in _named(ids, targets, folder):
         test = known.get(name) or _unknown(name, folder)
         target = _owner(test, targets)
         prefix = "" if target.root == "." else f"{target.root}/"
         own = msgspec.structs.replace(test, id=test.id.removeprefix(prefix), file=test.file.removeprefix(prefix))
         chosen.setdefault(target.name, []).append(own)
     return {name: tests for name, tests in chosen.items() if name not in whole} | {name: [] for name in whole}
+
+
+# They take files, packages and modules, and no folders.
+_NO_FOLDERS = ("unittest", "go")
+
+
+def _named(ids: list[str], targets: list[Target], folder: Path) -> Iterator[str]:
+    """The ids; in place of a folder its test files, where the runner does not know what to do with one."""
+    for name in ids:
+        place = name.rstrip("/")
+        target = _owner(_unknown(place, folder), targets)
+        inside = target.runner in _NO_FOLDERS and place != target.root and (folder / place).is_dir()
+        yield from (files_in(Project(folder), place, target) if inside else ()) or [name]
 
 
 def _unknown(name: str, folder: Path) -> TestResult:

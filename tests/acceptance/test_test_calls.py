@@ -126,6 +126,18 @@ def test_the_suspects_of_a_packet_are_code_and_no_reports_that_lie_about(tmp_pat
     assert "\nsuspects: helper.py (changed)\n" in ratchet("test", "--packet", cwd=folder).stdout
 
 
+CASE = "import unittest\n\n\nclass Case(unittest.TestCase):\n    def test_it(self):\n        self.assertEqual(1, {})\n"
+
+
+def test_a_folder_stands_for_its_tests_also_where_the_runner_takes_none(tmp_path: Path) -> None:
+    files = {f"{name}/tests/test_{name}.py": CASE.format(n) for n, name in enumerate(["one", "two"])}
+    folder = lay(tmp_path / "it", files)
+    for place in ("one", "one/tests/"):
+        done = ratchet("test", place, cwd=folder)
+        assert done.stdout.startswith("✘ test_one.Case.test_it\n    AssertionError: 1 != 0\n")
+        assert "FAILED  1 failed in" in done.stdout
+
+
 MANY = "import pytest\n\n\n@pytest.mark.parametrize('n', range(25))\ndef test_many(n):\n    assert n == -1\n"
 
 
