@@ -60,8 +60,9 @@ def test_detect_can_be_followed_by_hand_and_says_what_to_do_where_nothing_is_fou
     files = {"apps/one/pytest.ini": "[pytest]\n", "apps/one/test_it.py": RED}
     _, place, run, *_ = ratchet("test", "--detect", cwd=lay(tmp_path / "it", files)).stdout.splitlines()
     assert place == "  in:     apps/one" and run.startswith("  run:    ")
-    quoted = ratchet("test", "--detect", "--set", "test.command=check 'a b'", cwd=tmp_path).stdout.splitlines()[1]
-    assert quoted == "  run:    check 'a b'"
+    for command in ("check 'a b'", "\"check 'a b'\""):  # the second as it stands in ratchet.toml
+        said = ratchet("test", "--detect", "--set", f"test.command={command}", cwd=tmp_path).stdout
+        assert said.splitlines()[1] == "  run:    check 'a b'"
     none = ratchet("test", "--detect", cwd=lay(tmp_path / "none", {"readme.txt": ""}))
     assert none.returncode == 2 and "hint: say how to run them: [test] command" in none.stderr
 
