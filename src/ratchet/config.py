@@ -359,8 +359,8 @@ def _set(table: dict[str, Any], key: str, value: str, sources: dict[str, str], s
             table[last] = msgspec.json.decode(value) if value.startswith("[") else shlex.split(value)
         except (msgspec.DecodeError, ValueError) as error:
             raise ConfigError(f"{source} is not a list: {error}", hint="write words, or a JSON list") from error
-    else:
-        table[last] = value
+    else:  # quoted as in the file it is the same
+        table[last] = value[1:-1] if re.fullmatch(r"\"[^\"]*\"|'[^']*'", value) else value
     sources[key] = source
 
 

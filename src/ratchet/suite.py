@@ -17,6 +17,7 @@ import msgspec
 
 from ratchet import config, memory
 from ratchet.checks import Target
+from ratchet.checks.chosen import by_target
 from ratchet.checks.detect import detect, left_out
 from ratchet.checks.editable import Origin
 from ratchet.checks.environment import whole_environment
@@ -25,7 +26,7 @@ from ratchet.checks.project import Project
 from ratchet.checks.run import Perform, TestRun, awaited
 from ratchet.core.compare import Delta, compare
 from ratchet.core.flaky import History, remember, settle
-from ratchet.core.report import RED, Report, ReportStatus, TestResult, TestStatus, broken, totals_of
+from ratchet.core.report import RED, Report, ReportStatus, TestResult, broken, totals_of
 from ratchet.core.roles import matches
 from ratchet.core.watching import Known
 from ratchet.errors import EnvironmentCannot, GitFailed, NoTests, UsageError
@@ -163,10 +164,10 @@ class Suite:
     def _chosen(self, choice: Choice, targets: list[Target], last: Report | None) -> dict[str, list[TestResult]]:
         """For each target the tests to run; empty for all of all."""
         if choice.ids:
-            return _by_target(choice.ids, targets, last, self.folder)
+            return by_target(choice.ids, targets, last, self.folder)
         if choice.failed:
             # A file that did not load has no test that could be named.
-            return _by_target([test.id for test in _red(last)], targets, last, self.folder)
+            return by_target([test.id for test in _red(last)], targets, last, self.folder)
         if choice.affected:
             from ratchet.checks.affected import affected  # noqa: PLC0415 — rarely asked for
 
@@ -210,7 +211,7 @@ class Suite:
             red = [test for test in report.tests if test.status in RED and test.attempts <= times]
             if not red or report.status is not ReportStatus.FAILED:
                 break
-            only = _by_target([test.id for test in red], tests.targets, report, folder)
+            only = by_target([test.id for test in red], tests.targets, report, folder)
             again = await msgspec.structs.replace(tests, only=only).run(folder, log=log)
             report = settle(report, again)
             if again.status is ReportStatus.INTERRUPTED:
@@ -427,35 +428,6 @@ def _idle(choice: Choice, last: Report | None) -> str:
 
 def _red(last: Report | None) -> list[TestResult]:
     return [test for test in last.tests if test.status in RED] if last and not broken(last) else []
-
-
-def _by_target(ids: list[str], targets: list[Target], last: Report | None, folder: Path) -> dict[str, list[TestResult]]:
-    """Each id with the target it belongs to, as that target names it. The folder of a target stands for all of it."""
-    known = {test.id: test for test in (last.tests if last else [])}
-    chosen: dict[str, list[TestResult]] = {}
-    whole = {target.name for target in targets if target.root != "." and target.root in {n.rstrip("/") for n in ids}}
-    for name in ids:
-        test = known.get(name) or _unknown(name, folder)
-        target = _owner(test, targets)
-        prefix = "" if target.root == "." else f"{target.root}/"
-        own = msgspec.structs.replace(test, id=test.id.removeprefix(prefix), file=test.file.removeprefix(prefix))
-        chosen.setdefault(target.name, []).append(own)
-    return {name: tests for name, tests in chosen.items() if name not in whole} | {name: [] for name in whole}
-
-
-def _unknown(name: str, folder: Path) -> TestResult:
-    """What only the user told us of: before the colons stands a file in most runners' ids, but not in all."""
-    file = name.partition("::")[0]
-    named = "::" in name or (folder / file).exists()
-    return TestResult(id=name, status=TestStatus.TODO, file=file if named else "")
-
-
-def _owner(test: TestResult, targets: list[Target]) -> Target:
-    named = [target for target in targets if target.has(test)]
-    inside = [target for target in targets if target.root != "." and f"{test.id}/".startswith(f"{target.root}/")]
-    extension = Path(test.file.partition("::")[0]).suffix
-    fitting = [target for target in targets if any(glob.endswith(extension) for glob in target.tests if extension)]
-    return (named or sorted(inside, key=lambda target: -len(target.root)) or fitting or targets)[0]
 
 
 def _updated(last: Report, report: Report, asked: Collection[str]) -> Report:

@@ -60,8 +60,9 @@ def test_detect_can_be_followed_by_hand_and_says_what_to_do_where_nothing_is_fou
     files = {"apps/one/pytest.ini": "[pytest]\n", "apps/one/test_it.py": RED}
     _, place, run, *_ = ratchet("test", "--detect", cwd=lay(tmp_path / "it", files)).stdout.splitlines()
     assert place == "  in:     apps/one" and run.startswith("  run:    ")
-    quoted = ratchet("test", "--detect", "--set", "test.command=check 'a b'", cwd=tmp_path).stdout.splitlines()[1]
-    assert quoted == "  run:    check 'a b'"
+    for command in ("check 'a b'", "\"check 'a b'\""):  # the second as it stands in ratchet.toml
+        said = ratchet("test", "--detect", "--set", f"test.command={command}", cwd=tmp_path).stdout
+        assert said.splitlines()[1] == "  run:    check 'a b'"
     none = ratchet("test", "--detect", cwd=lay(tmp_path / "none", {"readme.txt": ""}))
     assert none.returncode == 2 and "hint: say how to run them: [test] command" in none.stderr
 
@@ -124,6 +125,18 @@ def test_the_suspects_of_a_packet_are_code_and_no_reports_that_lie_about(tmp_pat
     folder = make_repository(tmp_path / "it", {"test_it.py": RED})
     lay(folder, {"junit.xml": "<testsuites/>", "helper.py": "x = 1\n"})
     assert "\nsuspects: helper.py (changed)\n" in ratchet("test", "--packet", cwd=folder).stdout
+
+
+CASE = "import unittest\n\n\nclass Case(unittest.TestCase):\n    def test_it(self):\n        self.assertEqual(1, {})\n"
+
+
+def test_a_folder_stands_for_its_tests_also_where_the_runner_takes_none(tmp_path: Path) -> None:
+    files = {f"{name}/tests/test_{name}.py": CASE.format(n) for n, name in enumerate(["one", "two"])}
+    folder = lay(tmp_path / "it", files)
+    for place in ("one", "one/tests/"):
+        done = ratchet("test", place, cwd=folder)
+        assert done.stdout.startswith("✘ test_one.Case.test_it\n    AssertionError: 1 != 0\n")
+        assert "FAILED  1 failed in" in done.stdout
 
 
 MANY = "import pytest\n\n\n@pytest.mark.parametrize('n', range(25))\ndef test_many(n):\n    assert n == -1\n"
