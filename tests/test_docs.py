@@ -42,8 +42,8 @@ def test_the_page_about_tests_names_every_option_status_and_key() -> None:
     (usage,) = re.findall(r"usage: ratchet test .*?\n\n", generated()["docs/reference/cli.md"], re.DOTALL)
     for option in set(re.findall(r"\[(--?[\w-]+)", usage)) - {"-h"}:
         assert f"{option} " in page or f"{option}`" in page, option
-    for name in ReportStatus:
-        assert f"`{name}`" in page, name
+    for status in ReportStatus:
+        assert f"`{status}`" in page, status
     for name in set(Tests.__struct_fields__) - {"env", "paths"}:  # these two are for runs of the factory
         assert re.search(rf"^ +{name} = ", page, re.MULTILINE), name
 
