@@ -21,6 +21,7 @@ from ratchet.checks.runners.javascript.choice import (
     files_of,
     names_of,
     pattern_of,
+    project_of,
 )
 from ratchet.checks.runners.javascript.printed import before_any, text_of
 from ratchet.checks.scripts import is_started
@@ -48,12 +49,14 @@ class Vitest(Script):
     def launch(self, target: Target, session: Session) -> list[Step]:
         program, given = self.parts(target, session)
         given = ["run", *(word for word in given if word not in ("run", "--run", "watch", "dev"))]
-        options = [f"--reporter={SHIMS / '_ratchet_vitest.mjs'}", "--reporter=default"]
+        options = [f"--reporter={SHIMS / '_ratchet_vitest.mjs'}", "--reporter=default", "--coverage.enabled=false"]
         argv = [*program, *given, *options, *(_QUIETLY if session.only else []), *chosen_by(session.only, "-t")]
         return [Step(argv=argv, env=unattended(session) | preloaded(session, "_ratchet_vitest_inside.cjs"))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return self.alone(target, "run", test.file or test.id, *by_name("-t", test))
+        project = project_of(test)
+        among = [f"--project={project}"] if project else []
+        return self.alone(target, "run", *among, test.file or test.id, *by_name("-t", test))
 
 
 class Jest(Script):
@@ -72,13 +75,16 @@ class Jest(Script):
 
     def launch(self, target: Target, session: Session) -> list[Step]:
         program, given = self.parts(target, session)
-        options = [f"--reporters={SHIMS / '_ratchet_jest.cjs'}", "--reporters=default", "--testLocationInResults"]
+        reporters = [f"--reporters={SHIMS / '_ratchet_jest.cjs'}", "--reporters=default"]
+        options = [*reporters, "--testLocationInResults", "--coverage=false"]
         named = ["-t", pattern_of(session.only)] if session.only and all_named(session.only) else []
-        files = ["--coverage=false", *_QUIETLY, "--runTestsByPath", *files_of(session.only)] if session.only else []
+        files = [*_QUIETLY, "--runTestsByPath", *files_of(session.only)] if session.only else []
         return [Step(argv=[*program, *given, *options, *named, *files], env=unattended(session))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return self.alone(target, test.file, *by_name("-t", test))
+        project = project_of(test)
+        among = ["--selectProjects", project] if project else []
+        return self.alone(target, test.file, *among, *by_name("-t", test))
 
 
 class _LoadsAll(Script):
@@ -242,6 +248,11 @@ class Playwright(Script):
     package = "@playwright/test"
     configs = tuple(f"playwright.config.{end}" for end in ("js", "mjs", "ts", "mts", "cjs"))
     arguments = ("test",)
+    valued = frozenset(
+        ("-c", "--config", "-g", "--grep", "-G", "--grep-invert", "-j", "--workers", "--project", "--retries",
+         "--shard", "--timeout", "--global-timeout", "--max-failures", "--repeat-each", "--output", "--trace", "--tsconfig",
+         "--browser", "--reporter", "--name")
+    )  # fmt: skip
 
     def detect(self, project: Project) -> Iterator[Target]:
         """What the test script starts is surer than a configuration: that may be of tests that run beside it."""
