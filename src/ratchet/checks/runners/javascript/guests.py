@@ -250,8 +250,8 @@ class Playwright(Script):
     arguments = ("test",)
     valued = frozenset(
         ("-c", "--config", "-g", "--grep", "-G", "--grep-invert", "-j", "--workers", "--project", "--retries",
-         "--shard", "--timeout", "--global-timeout", "--max-failures", "--repeat-each", "--output", "--trace", "--tsconfig",
-         "--browser", "--reporter", "--name")
+         "--shard", "--timeout", "--global-timeout", "--max-failures", "--repeat-each", "--output", "--trace",
+         "--tsconfig", "--browser", "--reporter", "--name")
     )  # fmt: skip
 
     def detect(self, project: Project) -> Iterator[Target]:

@@ -1,0 +1,88 @@
+"""JavaScript's packages and scripts as other people have them: monorepos, commands that nobody knows, one test again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ratchet.checks.detect import detect
+from ratchet.core.report import ReportStatus, TestResult, TestStatus
+from ratchet.surfaces.results import again
+from tests.checks.support import needs, red, run
+from tests.checks.test_detect import lay, package
+from tests.checks.test_strangers_javascript import installed
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["nx run-many --targets=test:lint,test:lib,build", "npx nx affected -t test:lib", "turbo run lint test:lib",
+     "lerna run test:lib --stream", "npm run test:lib --workspaces --if-present", "npm test && pnpm -r test:lib",
+     "pnpm --filter './packages/*' run test:lib", "yarn workspaces foreach -A run test:lib",
+     "bun run --filter '*' test:lib", "cross-env CI=1 npm run test:lib -ws"],
+)  # fmt: skip
+def test_what_a_monorepo_has_its_packages_run_is_run_there_as_they_say(script: str, tmp_path: Path) -> None:
+    lay(tmp_path, {
+        "package.json": package(scripts={"test": script}), "vitest.config.js": "",
+        "packages/a/package.json": package(scripts={"test": "vitest --ui", "test:lib": "vitest --dir x"}),
+        "packages/b/package.json": package(scripts={"test:lib": "mocha lib"}),
+        "packages/c/package.json": package(scripts={"lint": "eslint"}),
+    })  # fmt: skip
+    found = {target.root: target.command for target in detect(tmp_path)}
+    assert found == {"packages/a": ["vitest", "--dir", "x"], "packages/b": ["mocha", "lib"]}
+
+
+def test_what_denos_configuration_is_beside_a_package_that_tests_otherwise_is_no_runner(tmp_path: Path) -> None:
+    files = {"package.json": package(scripts={"test": "vitest"}), "deno.json": '{"name": "@a/b"}'}
+    assert [target.runner for target in detect(lay(tmp_path / "published", files))] == ["vitest"]
+    files["deno.json"] = '{"tasks": {"test": "deno test -A"}}'
+    assert [target.runner for target in detect(lay(tmp_path / "tested", files))] == ["deno"]
+
+
+TAP = (
+    "TAP version 13\n# a\nok 1 - one\nnot ok 2 - two\n"
+    "  ---\n    at: t.js:3:1\n    expected: 1\n    actual: 2\n  ...\n1..2\n"
+)
+
+
+def test_a_script_that_nobody_knows_and_that_prints_tap_is_read_unless_it_prints_two(tmp_path: Path) -> None:
+    files = {"package.json": package(scripts={"test": "echo built; cat out; false"}), "out": TAP}
+    report = run(lay(tmp_path / "one", files))
+    assert [str(test.status) for test in report.tests] == ["passed", "failed"]
+    assert [*red(report).values()] == [("t.js", 3, "1", "2")]
+    twice = run(lay(tmp_path / "two", files | {"out": TAP + TAP}))
+    assert (twice.status, twice.tests) == (ReportStatus.UNKNOWN, [])
+    cut = run(lay(tmp_path / "cut", files | {"out": TAP.removesuffix("1..2\n")}))
+    assert (cut.status, len(cut.tests)) == (ReportStatus.UNKNOWN, 2)
+
+
+@pytest.mark.parametrize("runner", ["bun", "jest", "vitest", "mocha", "lab"])
+def test_the_command_for_one_test_means_no_other_whose_name_holds_its_own(runner: str, tmp_path: Path) -> None:
+    script = {"bun": "bun test"}.get(runner, runner)
+    folder = lay(tmp_path, {"package.json": package(scripts={"test": script})})
+    test = TestResult(id="a.test.js::s > b.", file="a.test.js", suite=["s"], name="b.", status=TestStatus.FAILED)
+    assert r"'^s b\.$'" in again(msgspec.structs.replace(test, target=runner), detect(folder))
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize("runner", ["jest", "vitest"])
+def test_a_measure_that_is_not_reached_is_no_failure_of_the_tests(runner: str, tmp_path: Path) -> None:
+    needs(runner)
+    folder = lay(tmp_path / "it", {
+        "package.json": package(scripts={"test": runner}),
+        "jest.config.json": '{"collectCoverage": true, "coverageThreshold": {"global": {"functions": 100}}}',
+        "vitest.config.js": "export default { test: { globals: true, coverage: { enabled: true, provider: 'x' } } };",
+        "a.js": "exports.a = () => 1;\nexports.b = () => 2;\n",
+        "a.test.js": "test('a', () => { expect(require('./a.js').a()).toBe(1); });",
+    })  # fmt: skip
+    (folder / {"jest": "vitest.config.js", "vitest": "jest.config.json"}[runner]).unlink()
+    installed(folder)
+    assert run(folder).status is ReportStatus.PASSED
+
+
+def test_two_of_playwrights_configurations_are_two_commands(tmp_path: Path) -> None:
+    lay(tmp_path, {"package.json": package(scripts={"test": "playwright test -c a.ts && playwright test -c b.ts"})})
+    (target,) = detect(tmp_path)
+    both = [["playwright", "test", "-c", "a.ts"], ["playwright", "test", "-c", "b.ts"]]
+    assert [target.command, *target.also] == both
