@@ -1,4 +1,4 @@
-"""JavaScript's packages and scripts as other people have them: monorepos, commands that nobody knows, one test again."""
+"""JavaScript's packages and scripts as other people have them: monorepos, unknown commands, one test again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from ratchet.checks.detect import detect
 from ratchet.core.report import ReportStatus, TestResult, TestStatus
 from ratchet.surfaces.results import again
-from tests.checks.support import needs, red, run
+from tests.checks.support import needs, red, run, statuses
 from tests.checks.test_detect import lay, package
 from tests.checks.test_strangers_javascript import installed
 
@@ -86,3 +86,55 @@ def test_two_of_playwrights_configurations_are_two_commands(tmp_path: Path) -> N
     (target,) = detect(tmp_path)
     both = [["playwright", "test", "-c", "a.ts"], ["playwright", "test", "-c", "b.ts"]]
     assert [target.command, *target.also] == both
+
+
+AVA = {
+    "package.json": package(type="module", scripts={"test": "ava"}),
+    "test.js": "import test from 'ava';\nconst same = (t) =>\n  t.true(false);\n\ntest('a', (t) => {\n  same(t);\n});\n"
+    "test.beforeEach((t) => { if (t.title.includes('b')) throw new RangeError('b'); });\ntest('b', () => {});\n",
+    "dies.test.js": "import test from 'ava';\n\ntest('a', (t) => t.pass());\ntest('dies', () => process.exit(0));\n",
+    "unread.test.js": "import test from 'ava';\ntest('c' () => {});\n",
+}
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize("threads", [True, False])
+def test_what_ava_hears_from_its_workers_is_told_with_its_place(threads: bool, tmp_path: Path) -> None:
+    needs("ava")
+    config = f"export default {{ workerThreads: {str(threads).lower()} }};"
+    folder = lay(tmp_path / "it", AVA | {"ava.config.js": config})
+    installed(folder)
+    report = run(folder)
+    assert red(report) == {
+        "test.js::a": ("test.js", 3, "true", "false"),
+        "test.js::beforeEach hook for b": ("test.js", 8, None, None),
+        "dies.test.js::dies": ("dies.test.js", 4, None, None),
+    }
+    (test,) = [test for test in report.tests if test.id == "test.js::a"]
+    assert [frame.line for frame in test.failure.frames if test.failure] == [6, 3]  # type: ignore[union-attr]
+    (error,) = report.collection_errors
+    assert (error.file, error.line, error.column, error.type) == ("unread.test.js", 2, 10, "SyntaxError")
+    hook = next(test for test in report.tests if "hook" in test.id)
+    assert again(hook, detect(folder)) == "npx ava test.js --match=b"
+
+
+@pytest.mark.toolchain
+def test_mochas_tests_of_one_title_have_each_its_line(tmp_path: Path) -> None:
+    needs("mocha")
+    suites = "for (const each of ['s', 't']) {\n  describe(each, () => {\n    it('a', () => {});\n  });\n}\n"
+    text = suites + "it('a', () => {});\n"
+    folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": "mocha"}), "test/a.js": text})
+    installed(folder)
+    assert [test.line for test in run(folder).tests] == [6, 3, 3]
+
+
+def test_what_tape_asserts_is_named_with_its_test_and_is_no_path(tmp_path: Path) -> None:
+    said = "TAP version 13\nok 1 g\nok 2 ./g\n# two\nok 3 g\n\n1..3\n# tests 3\n# pass  3\n\n# ok\n"
+    folder = lay(tmp_path / "it", {
+        "package.json": package(scripts={"test": "tape test/*.js"}), "said": said,
+        "node_modules/.bin/tape": "#!/bin/sh\ncat said\n",
+    })  # fmt: skip
+    (folder / "node_modules/.bin/tape").chmod(0o755)
+    report = run(folder)
+    assert statuses(report) == {"g": "passed", "./g": "passed", "two > g": "passed"}
+    assert [(test.suite, test.name) for test in report.tests[1:]] == [([], "./g"), (["two"], "g")]

@@ -24,7 +24,7 @@ from ratchet.checks.runners import (
 from ratchet.checks.runners.python import pytest_env
 from ratchet.core.report import TestResult
 
-_unknown, _console, _tap = parser("unknown"), parser("console"), parser("tap")
+_unknown, _console, _tap = parser("unknown"), parser("console"), parser("tap", "parse_titled")
 
 TESTS = ["test/**", "tests/**", "spec/**", "**/test_*", "**/*_test.*", "**/*.test.*", "**/*.spec.*"]
 

@@ -1,4 +1,4 @@
-"""Runners with a reporter of ours inside: jest, vitest, mocha, jasmine, uvu, lab and playwright."""
+"""Runners with a reporter of ours inside: jest, vitest, mocha, jasmine, ava, uvu, lab and playwright."""
 
 from __future__ import annotations
 
@@ -202,6 +202,33 @@ def _folder_and_pattern(files: list[str]) -> list[str]:
 
 def _at_the_start(words: list[str], at: int | None) -> int | None:
     return at if at is not None and is_started(words, at) else None
+
+
+class Ava(_LoadsAll):
+    name = package = "ava"
+    configs = tuple(f"ava.config.{end}" for end in ("js", "cjs", "mjs"))
+    valued = frozenset(("-c", "--concurrency", "--config", "-T", "--timeout", "--node-arguments", "-m", "--match"))
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        program, given = self.parts(target, session)
+        titles = [word for test in session.only for word in _by_title(test)]
+        given = [word for word in given if word not in ("--tap", "-t", "--fail-fast")]
+        argv = [*program, *given, *(titles if all(map(_by_title, session.only)) else []), *files_of(session.only)]
+        return [Step(argv=argv, env=unattended(session) | preloaded(session, "_ratchet_ava.cjs"))]
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        return self.alone(target, test.file or test.id, *_by_title(test))
+
+
+def _by_title(test: TestResult) -> list[str]:
+    """A title that matches itself: a star would match more, and an exclamation mark everything else.
+
+    A hook runs for the test that it names, or for all.
+    """
+    *_, title = names_of(test) or [""]
+    title = re.sub(r"^(?:before|after)(?:Each)?(?:\.always)? hook(?: for |$)", "", title)
+    literal = title.replace("\\", "\\\\").replace("*", "\\*").removeprefix("!")
+    return [f"--match={literal}"] if literal else []
 
 
 class Lab(_LoadsAll):
