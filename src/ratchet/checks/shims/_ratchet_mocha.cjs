@@ -18,8 +18,8 @@ function idOf(test) {
 // Where a test is written is known while its file is loaded, and that comes after this.
 const lines = new WeakMap();
 try {
-  const loaded = Object.keys(require.cache).find((each) => /[\\/]mocha[\\/]lib[\\/]suite\.c?js$/.test(each));
-  const { prototype } = require(loaded);
+  const loaded = Object.keys(require.cache).find((each) => /[\\/]mocha[\\/]lib[\\/]mocha\.c?js$/.test(each));
+  const { prototype } = require(loaded).Suite;
   const { addTest } = prototype;
   prototype.addTest = function (test) {
     const at = frames(new Error().stack).filter((frame) => frame.file === fileOf(test)).at(-1);
