@@ -138,3 +138,43 @@ def test_what_tape_asserts_is_named_with_its_test_and_is_no_path(tmp_path: Path)
     report = run(folder)
     assert statuses(report) == {"g": "passed", "./g": "passed", "two > g": "passed"}
     assert [(test.suite, test.name) for test in report.tests[1:]] == [([], "./g"), (["two"], "g")]
+
+
+UNREAD = "\nit('c' () => {});\n"
+
+
+@pytest.mark.toolchain
+def test_files_that_mocha_cannot_load_do_not_hide_the_others(tmp_path: Path) -> None:
+    needs("mocha")
+    folder = lay(tmp_path / "it", {
+        "package.json": package(scripts={"test": "mocha"}), "test/a.js": "it('a', () => {});",
+        "test/b.js": UNREAD, "test/c.js": "require('nothing');",
+    })  # fmt: skip
+    installed(folder)
+    report = run(folder)
+    assert (report.status, statuses(report)) == (ReportStatus.FAILED, {"test/a.js::a": "passed"})
+    assert [(error.file, error.line) for error in report.collection_errors] == [("test/b.js", 2), ("test/c.js", 1)]
+    lay(folder, {"test/a.js": "require('../lib.js');", "lib.js": UNREAD})
+    report = run(folder)
+    assert (report.status, report.tests) == (ReportStatus.FAILED, [])
+
+
+@pytest.mark.toolchain
+def test_playwrights_projects_tell_values_and_a_broken_file_does_not_hide_the_others(tmp_path: Path) -> None:
+    needs("playwright")
+    take = "const { test, expect } = require('@playwright/test');\n"
+    same = "test('same', ({}, info) => {\n  expect({ at: info.project.name }).toEqual({ at: 'one' });\n});\n"
+    folder = lay(tmp_path / "it", {
+        "package.json": package(scripts={"test": "playwright test"}),
+        "playwright.config.js": "module.exports = { projects: [{ name: 'one' }, { name: 'two' }] };",
+        "a.spec.js": take + same, "b.spec.js": take + "test('b', ( => {});\n",
+    })  # fmt: skip
+    installed(folder)
+    report = run(folder)
+    assert statuses(report) == {"[one] a.spec.js::same": "passed", "[two] a.spec.js::same": "failed"}
+    values = ('Object {\n  "at": "one",\n}', 'Object {\n  "at": "two",\n}')
+    assert red(report) == {"[two] a.spec.js::same": ("a.spec.js", 3, *values)}
+    assert again(report.tests[1], detect(folder)) == "npx playwright test --project=two a.spec.js:2"
+    (error,) = report.collection_errors
+    assert (error.file, error.line, error.type) == ("b.spec.js", 2, "SyntaxError")
+    assert error.message.startswith("b.spec.js: Unexpected token")

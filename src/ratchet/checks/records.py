@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os.path
+import re
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -232,6 +233,7 @@ def _of_dead(broken: list[Diagnostic], running: list[str]) -> dict[str, TestResu
 
 def _nameable(name: str, status: TestStatus, failure: Failure | None) -> TestResult:
     file, _, path = name.partition("::")
+    file = re.sub(r"^\[[^\]]*\] ", "", file)  # playwright's project
     *suite, own = path.split(" > ")
     return TestResult(id=name, name=own, suite=suite, file=file, status=status, failure=failure)
 
@@ -283,13 +285,23 @@ def _status(row: Row) -> TestStatus:
 def _failure(row: Row) -> Failure:
     frames = [msgspec.convert(frame, Frame) for frame in row.get("frames", [])]
     message = row.get("message", "")
+    expected, actual = row.get("expected"), row.get("actual")
+    if expected is None and actual is None and "\n- Expected" in message:
+        expected, actual = _sides(message)
     return Failure(
         type=row.get("type", ""),
         message=f"[{row['subtest']}] {message}" if row.get("subtest") else message,
-        expected=row.get("expected"),
-        actual=row.get("actual"),
+        expected=expected,
+        actual=actual,
         operator=row.get("operator", ""),
         file=frames[-1].file if frames else row.get("file", ""),
         line=frames[-1].line if frames else row.get("line", 0),
         frames=frames,
     )
+
+
+def _sides(message: str) -> tuple[str | None, str | None]:
+    """Both values of a difference that a message holds: not every runner hands them over."""
+    from ratchet.checks.formats.recover import values  # noqa: PLC0415 — many patterns, seldom needed
+
+    return values.sides(values.diff(message))

@@ -118,6 +118,10 @@ class Mocha(_LoadsAll):
     def again(self, target: Target, test: TestResult) -> list[str]:
         return self.alone(target, test.file, *by_name("-g", test))
 
+    def without(self, target: Target, files: list[str], _asked: list[TestResult]) -> Target | None:
+        ignored = [f"--ignore={file}" for file in files if f"--ignore={file}" not in target.command]
+        return msgspec.structs.replace(target, command=[*target.command, *ignored]) if ignored else None
+
 
 def _without_specs(given: list[str], session: Session) -> tuple[list[str], dict[str, str]]:
     """For some of the files the project's configuration without its own, which would be run with them."""
@@ -295,4 +299,20 @@ class Playwright(Script):
         return [Step(argv=[*program, *given, reporters, *places], env=unattended(session))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return self.alone(target, "test", f"{test.file}:{test.line}")
+        project = re.match(r"\[([^\]]+)\] ", test.id)
+        among = [f"--project={project[1]}"] if project else []
+        return self.alone(target, "test", *among, f"{test.file}:{test.line}" if test.line else test.file or test.id)
+
+    def without(self, target: Target, files: list[str], asked: list[TestResult]) -> Target | None:
+        """Files are given to it as patterns, of which one that matches is enough."""
+        given = self._split(target.command)[1]
+        unlike = [word for word in given if word.startswith(_UNLIKE)]
+        if asked or given != unlike:
+            return None
+        before = unlike[0][len(_UNLIKE) : -3].split("|") if unlike else []
+        names = [*before, *(escaped(file) for file in files if escaped(file) not in before)]
+        command = [*(word for word in target.command if word not in unlike), f"{_UNLIKE}{'|'.join(names)})$)"]
+        return msgspec.structs.replace(target, command=command) if len(names) > len(before) else None
+
+
+_UNLIKE = "^(?!.*/(?:"
