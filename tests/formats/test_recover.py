@@ -32,6 +32,27 @@ VALUES = [
     ("pytest", "assert 5 == 4\n +  where 5 = add(2, 2)", "4", "5"),
     ("unittest", "AssertionError: 5 != 4", "4", "5"),
     ("jest", "expect(received).toBe(expected)\n\nExpected: 4\nReceived: 5\n", "4", "5"),
+    (
+        "bun",
+        'expect(received).toEqual(expected)\n\n  {\n-   "a": 2,\n+   "a": 1,\n  }\n\n'
+        "- Expected  - 1\n+ Received  + 1\n\n      at a.test.ts:13:42\n",
+        '{\n  "a": 2,\n}',
+        '{\n  "a": 1,\n}',
+    ),
+    (
+        "bun more",
+        'expect(received).toEqual(expected)\n\n  {\n    "a": 1,\n+   "b": 2,\n  }\n\n'
+        "- Expected  - 0\n+ Received  + 1\n",
+        '{\n  "a": 1,\n}',
+        '{\n  "a": 1,\n  "b": 2,\n}',
+    ),
+    (
+        "bun contains",
+        "expect(received).toContain(expected)\n\nExpected to contain: 3\nReceived: [ 1, 2 ]\n",
+        "3",
+        "[ 1, 2 ]",
+    ),
+    ("jest contains", "Expected value: 3\nReceived array: [1, 2]\n", "3", "[1, 2]"),
     ("chai", "AssertionError: expected 5 to equal 4", "4", "5"),
     ("node", "Expected values to be strictly equal:\n\n5 !== 4\n", "4", "5"),
     ("vitest", "- Expected\n+ Received\n\n- 4\n+ 5\n", "4", "5"),
