@@ -188,7 +188,7 @@ test('boost', boost)
 test('one', boost, args: ['--run_test=sums/fails'])
 test('check', executable('check_test', 'check_test.c', dependencies: dependency('check')), suite: 'slow')
 test('plain', find_program('true'))
-test('dies', find_program('sh'), args: ['-c', 'kill -SEGV $$'])
+test('dies', find_program('sh'), args: ['-c', 'echo error: none; kill -SEGV $$'])
 test('hangs', find_program('tail'), args: ['-f', '/dev/null'], timeout: 1)
 test('points', find_program('sh'), args: ['-c', 'echo 1..2; echo ok 1 - a; echo not ok 2 - b'], protocol: 'tap')
 test('expected', find_program('false'), should_fail: true)
@@ -223,6 +223,8 @@ def test_what_is_inside_a_program_of_mesons_is_told_and_how_the_others_ended(tmp
         assert statuses(run(folder, only=chosen(report, name))) == {name: statuses(report)[name]}
         assert statuses(run(folder, only={"meson": [typed(name)]})) == {name: statuses(report)[name]}
     assert "2 - b" not in again(report, "shop / points::2 - b", folder)[-1]
+    (folder / "check_test.c").write_text("int main(void) { return x; }\n")
+    assert [(error.file, error.line) for error in run(folder).compile_errors] == [("check_test.c", 1)]
 
 
 MAKE = {
@@ -384,6 +386,7 @@ project(it NONE)
 enable_testing()
 add_test(NAME cmocka COMMAND sh -c "cat ${CMAKE_SOURCE_DIR}/cmocka.txt; exit 2")
 add_test(NAME unity COMMAND sh -c "cat ${CMAKE_SOURCE_DIR}/unity.txt; exit 1")
+add_test(NAME dies COMMAND sh -c "echo error: none; kill -SEGV $$")
 add_test(NAME torn COMMAND sh -c "head -n 7 ${CMAKE_SOURCE_DIR}/qt.txt; kill -SEGV $$")
 add_test(NAME calm COMMAND sh -c "cat ${CMAKE_SOURCE_DIR}/qt.txt")
 """
@@ -402,6 +405,7 @@ def test_tests_that_a_program_of_ctests_prints_are_told_where_it_failed_as_they_
         "unity::test_passes": "passed",
         "unity::test_fails": "failed",
         "unity::test_is_skipped": "skipped",
+        "dies": "failed",
         "torn::Shop::initTestCase()": "passed",
         "torn::Shop::fails()": "failed",
         "torn::Shop::rows(two: more)": "failed",
@@ -409,6 +413,7 @@ def test_tests_that_a_program_of_ctests_prints_are_told_where_it_failed_as_they_
         "calm": "passed",  # by what it prints it has failed, and ctest says that it has not
     }
     said = {test.id: test.failure for test in report.tests if test.failure}
+    assert said["dies"].message == "ctest says: Exception: SegFault"
     assert said["torn"].message == "the program ended before it had told of all its tests"
     assert (said["unity::test_fails"].expected, said["unity::test_fails"].actual) == ("4", "3")
 

@@ -186,12 +186,14 @@ class Meson(_Native):
         ]
 
     def parse(self, results: Results) -> Parsed:
+        build = Path((results.private / "build").read_text())
         if len(results.exit_codes) < 3 and not results.stopped:
-            return self.unbuilt(results)
+            parsed = self.unbuilt(results)
+            parsed.compile_errors = meson_log.from_folder(parsed.compile_errors, build, results.folder)
+            return parsed
         with end_of(results) as stream:
             if stream.read().rstrip().endswith((b"No tests defined.", b"No suitable tests defined.")):
                 return Parsed(ended=True)
-        build = Path((results.private / "build").read_text())
         return meson_log.results(build, results.folder, results.private)
 
     asked = staticmethod(unskipped)
@@ -260,7 +262,8 @@ _TESTS_OF_MAKE = re.compile(r"(?m)^(?:dist_|nodist_)?(?:check_)?(?:TESTS|SCRIPTS
 
 def _explained(test: TestResult, how: str) -> TestResult:
     """How a program ended is on the console only: Failed, Timeout, Exception: SegFault."""
-    if test.status not in RED or not how or (test.failure and test.failure.message):
+    told = test.failure and test.failure.message and (test.failure.file or how == "Failed")
+    if test.status not in RED or not how or told:
         return test
     failure = msgspec.structs.replace(
         test.failure or Failure(), type=how.partition(":")[0], message=f"ctest says: {how}"
