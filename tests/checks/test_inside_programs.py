@@ -252,6 +252,7 @@ def test_what_is_inside_a_program_of_automakes_is_told_unless_the_project_uses_t
     assert red(report)["t/boost_test::sums/fails"] == ("t/boost_test.cpp", 10, "4", "3")
     one = "t/boost_test::sums/fails"
     assert statuses(run(folder, only=chosen(report, one))) == {one: "failed"}
+    assert statuses(run(shutil.copytree(folder, tmp_path / "copy", symlinks=True))) == statuses(report)
     makefile = folder / "t" / "Makefile.am"
     makefile.write_text(makefile.read_text() + "TESTS_ENVIRONMENT = CALM=1\n")
     assert statuses(run(folder)) == {"t/check_test": "passed", "t/boost_test": "failed", "t/script.sh": "passed"}
