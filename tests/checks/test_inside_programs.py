@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from ratchet.checks.detect import detect
-from ratchet.checks.formats import c_text
+from ratchet.checks.formats import Parsed, c_text
 from ratchet.checks.registry import runner
-from ratchet.core.report import Failure, Report, ReportStatus, TestResult
+from ratchet.checks.runners import inside
+from ratchet.core.report import Failure, Report, ReportStatus, TestResult, TestStatus
 from tests.checks.support import chosen, needs, red, run, statuses
 from tests.checks.test_compiled import typed
 from tests.checks.test_detect import lay
@@ -441,3 +442,20 @@ def test_a_run_of_ctest_that_is_cut_off_tells_what_was_done_and_what_was_running
     assert report.status is ReportStatus.TIMEOUT
     assert statuses(report) == below("boost", INSIDE_BOOST) | {"dies": "error", "hangs": "error"}
     assert report.running == ["hangs"]
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("", "error"),
+        ('<TestLog><TestSuite name="a"><TestCase name="b">', "error"),
+        ('<TestLog><TestSuite name="a"></TestSuite></TestLog>ase name="b">', "passed"),
+    ],
+)
+def test_a_program_that_passed_left_early_unless_a_child_of_it_wrote_over_its_file(
+    tmp_path: Path, text: str, status: str
+) -> None:
+    (tmp_path / "it").write_text(text)
+    whole = Parsed(tests=[TestResult(id="it", name="it", status=TestStatus.PASSED)], ended=True)
+    found = inside.refined(whole, {"it": inside.Program("boost", str(tmp_path / "it"))}, {})
+    assert [test.status for test in found.tests] == [status]
