@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.checks.log import read_log
+from ratchet.checks.log import LOG_MAX_BYTES, read_end, read_log
 from ratchet.core.compare import failing
 from ratchet.core.packet import clusters
 from ratchet.core.report import RED, ReportStatus
+from tests.formats.golden import fixtures, named
 
 FIXTURES = Path(__file__).parents[1] / "formats" / "fixtures"
 
@@ -217,3 +219,107 @@ adds => ./a_test.ts:3:6
 FAILED | 1 passed | 1 failed (12ms)
 """
     assert failing(read_log(log.encode())) == ["adds"]
+
+
+SHORT = """tests/test_a.py F..                              [100%]
+
+=================================== FAILURES ===================================
+__________________________________ TestK.test_m _________________________________
+
+    def test_m(self):
+>       assert add(1, 2) == 4
+E       assert 3 == 4
+E        +  where 3 = add(1, 2)
+
+tests/test_a.py:9: AssertionError
+=========================== short test summary info ============================
+FAILED tests/test_a.py::TestK::test_m - assert 3 == 4
+========================= 1 failed, 2 passed in 0.02s ==========================
+"""
+UNLOADED = """
+==================================== ERRORS ====================================
+_______________________ ERROR collecting tests/test_c.py _______________________
+tests/test_c.py:1: in <module>
+    import nothing_here
+E   ModuleNotFoundError: No module named 'nothing_here'
+=========================== short test summary info ============================
+ERROR tests/test_c.py
+!!!!!!!!!!!!!!!!!!!! Interrupted: 1 error during collection !!!!!!!!!!!!!!!!!!!!
+=============================== 1 error in 0.10s ===============================
+"""
+
+
+def test_what_pytest_tells_of_its_failures_is_read_though_only_their_names_follow_it() -> None:
+    report = read_log(SHORT.encode())
+    (test,) = report.tests
+    assert test.failure and (test.failure.file, test.failure.line) == ("tests/test_a.py", 9)
+    assert (test.failure.expected, test.failure.actual, test.failure.type) == ("4", "3", "AssertionError")
+    unloaded = read_log(UNLOADED.encode())
+    assert unloaded.status is ReportStatus.FAILED
+    assert [(error.file, error.type) for error in unloaded.collection_errors] == [
+        ("tests/test_c.py", "ModuleNotFoundError")
+    ]
+
+
+def _of_buildkite(row: str, _n: int) -> str:
+    return f"\x1b_bk;t=1700000000000\x07{row}"
+
+
+def _of_teamcity(row: str, n: int) -> str:
+    return f"[03:04:{n % 60:02d}] :\t [Step 1/2] {row}"
+
+
+PREFIXES: dict[str, Callable[[str, int], str]] = {
+    "gitlab": lambda row, n: f"2026-01-02T03:04:05.{n:06d}Z 01O {row}",
+    "azure": lambda row, n: f"2026-01-02T03:04:05.{n:07d}Z {row}",
+    "jenkins": lambda row, n: f"[2026-01-02T03:04:05.{n:03d}Z] {row}",
+    "timestamper": lambda row, n: f"03:04:{n % 60:02d}  {row}",
+    "teamcity": _of_teamcity,
+    "buildkite": _of_buildkite,
+    "compose": lambda row, _n: f"web-1  | {row}",
+    "colours": lambda row, _n: f"\x1b[0K\x1b[31m{row}\x1b[0m",
+}
+
+
+@pytest.mark.parametrize("system", PREFIXES)
+def test_failures_of_several_runners_are_found_in_one_log_of_any_system(system: str) -> None:
+    rows = f"Building\n\n{GO}\nnext\n{CARGO}\nnext\n{SHORT}\nDone\n".splitlines()
+    report = read_log("\n".join(PREFIXES[system](row, n) for n, row in enumerate(rows)).encode())
+    found = {"example.com/calc.TestNeg", "tests::negates", "tests/test_a.py::TestK::test_m"}
+    assert report.status is ReportStatus.FAILED and set(failing(report)) == found
+    assert all(test.failure and test.failure.file for test in report.tests if test.status in RED)
+
+
+def test_a_long_line_that_gitlab_cut_is_whole_again() -> None:
+    log = "2026-01-02T03:04:05.000001Z 01O FAILED t.py::test_\n2026-01-02T03:04:05.000002Z 01O+a - no\n"
+    assert failing(read_log(log.encode())) == ["t.py::test_a"]
+
+
+def test_what_powershell_wrote_is_read() -> None:
+    assert failing(read_log(SHORT.encode("utf-16"))) == ["tests/test_a.py::TestK::test_m"]
+
+
+@pytest.mark.parametrize("path", [path for path in fixtures() if b"</" in path.read_bytes()[:4000]], ids=named)
+def test_a_document_that_breaks_off_tells_of_no_success(path: Path) -> None:
+    content = path.read_bytes().rstrip()
+    for size in range(0, len(content) - 8, max(1, len(content) // 20)):
+        assert read_log(content[:size]).status is not ReportStatus.PASSED
+
+
+@pytest.mark.parametrize(
+    "log",
+    ["ok 1 - a\nok 2 - b\n", "1..3\nok 1 - a\nok 2 - b\n", "  [OK] adds\n  [OK] negates\n", "test a ... ok\n"],
+    ids=["tap without a plan", "tap that stops", "nim", "cargo that stops"],
+)
+def test_tests_that_passed_are_not_all_where_nothing_says_so(log: str) -> None:
+    report = read_log(log.encode())
+    assert report.status is ReportStatus.INCONSISTENT and report.notes
+
+
+def test_of_a_log_that_is_larger_than_what_is_read_its_end_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "ci.log"
+    with path.open("wb") as stream:
+        stream.truncate(LOG_MAX_BYTES)
+        stream.seek(0, 2)
+        stream.write(b"\n" + SHORT.encode())
+    assert len(content := read_end(path)) == LOG_MAX_BYTES and content.endswith(SHORT.encode())

@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable
-from typing import BinaryIO
+from typing import BinaryIO, ClassVar
 
 from ratchet.checks.formats import Parsed, distinct, recover, unknown
 from ratchet.checks.formats.text import Ends, lines
@@ -50,7 +50,7 @@ def parse(stream: BinaryIO) -> Parsed:
             for dialect in dialects:
                 dialect.line(line)
     told = totals.parsed()
-    read = [dialect.parsed(told) for dialect in dialects if dialect.tests]
+    read = [dialect.parsed(told) for dialect in dialects if dialect.tests or dialect.unloaded]
     return max(read, key=lambda parsed: (parsed.ended, len(parsed.tests)), default=Parsed())
 
 
@@ -158,13 +158,18 @@ _COLLECTING = "ERROR collecting "
 
 
 class _Pytest(Dialect):
-    sign = re.compile(rb"\.py::\S+ (?:PASS|FAIL|ERR|SKIP|XFAIL|XPASS)|^\[gw\d+\]", re.M)
+    """With `-v` each test has a line; without it those that failed have one at the end, below what is told of them."""
+
+    sign = re.compile(rb"\.py::\S+ (?:PASS|FAIL|ERR|SKIP|XFAIL|XPASS)|^\[gw\d+\]|^(?:FAILED|ERROR) \S+\.py\b", re.M)
     _ROW = re.compile(
         r"^(?P<id>\S+?\.py::.+?) (?P<word>PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)(?: \(.*\))?(?:\s+\[ *\d+%\])?$"
         r"|^\[gw\d+\](?: \[ *\d+%\])? (?P<word1>PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) (?P<id1>\S+?\.py::.+?)\s*$"
     )
     _SUB = re.compile(r"^SUBFAILED(?:[(\[].*?[)\]])? (?P<id>\S+?\.py::.+?)(?: - .*)?$")
     _HEAD = re.compile(r"^_{3,} (?:ERROR at (?:setup|teardown) of )?(?P<name>\S.*?) _{3,}$")
+    _SHORT = re.compile(r"^(?P<word>FAILED|ERROR) (?P<id>\S+?\.py::.+?)(?: - (?P<why>.*))?$")
+    _SUM = re.compile(r"^(?:=+ )?(?P<counts>\d+ [a-z]+(?:, \d+ [a-z ]+)*) in [\d.]+s(?: \([\d:]+\))?(?: =+)?$")
+    _COUNTED: ClassVar = {"failed": "failed", "passed": "passed", "error": "errors", "errors": "errors"}
 
     joint = "::"
 
@@ -173,13 +178,19 @@ class _Pytest(Dialect):
         self.known: dict[str, _Test] = {}
         self.loading: _Test | None = None
         self.twice: dict[str, int] = {}
+        self.told: dict[str, list[_Test]] = {}  # what is told of tests whose files are not known yet
 
     def line(self, line: str) -> None:
         if match := self._ROW.match(line):
             self._row(match["id"] or match["id1"], match["word"] or match["word1"])
         elif match := self._HEAD.match(line):
             self._over()
-            self.about = self.red.get(match["name"]) or self._file(match["name"])
+            self.about = self.red.get(match["name"]) or self._file(match["name"]) or self._unplaced(match["name"])
+        elif (match := self._SHORT.match(line)) and match["id"] not in self.known:
+            self._short(match["id"], match["word"], match["why"] or "")
+        elif match := self._SUM.match(line):
+            self._over()
+            self._sum(match["counts"])
         elif (match := self._SUB.match(line)) and match["id"] in self.known:
             self._worse(self.known[match["id"]], TestStatus.FAILED)
         elif line.startswith("==="):
@@ -191,6 +202,32 @@ class _Pytest(Dialect):
         """What is told of a file that could not be loaded, which is no test."""
         self.loading = _Test("", TestStatus.ERROR, file=name.removeprefix(_COLLECTING)) if _COLLECTING in name else None
         return self.loading
+
+    def _unplaced(self, name: str) -> _Test:
+        found = _Test(name, TestStatus.FAILED)
+        self.told.setdefault(name, []).append(found)
+        return found
+
+    def _short(self, name: str, word: str, why: str) -> None:
+        self._row(name, word)
+        if made := self.known.get(name):
+            told = self.told.get(self.title(made), [])
+            made.said, made.why = (told.pop(0).said, "") if told else (made.said, why)
+
+    def _sum(self, counts: str) -> None:
+        """A log may hold several runs."""
+        for count, word in re.findall(r"(\d{1,9}) ([a-z]+)", counts):
+            if key := self._COUNTED.get(word):
+                self.reported[key] = self.reported.get(key, 0) + int(count)
+
+    def parsed(self, told: Parsed) -> Parsed:
+        """Where only those that failed are named, it is whole if these are as many as the summary says."""
+        whole = super().parsed(told)
+        if not self.reported or any(test.status not in (TestStatus.FAILED, TestStatus.ERROR) for test in whole.tests):
+            return whole
+        said = self.reported.get("failed", 0) + self.reported.get("errors", 0)
+        whole.ended = said == len(whole.tests) + len(whole.collection_errors)
+        return whole
 
     def _over(self) -> None:
         if self.loading:
