@@ -49,7 +49,7 @@ def test_a_recorded_output_bears_the_sign_of_its_format(path: Path) -> None:
 @settings(max_examples=150, deadline=None)
 @given(pieces=st.lists(st.sampled_from(PIECES), max_size=12))
 def test_nothing_is_found_where_the_sign_is_missing(name: str, pieces: list[bytes]) -> None:
-    content = uncoloured(b"".join(pieces))
+    content = uncoloured(b"\n".join(pieces))
     assert MODULES[name].SIGN.search(content) or not found(name, content)
 
 
