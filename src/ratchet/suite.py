@@ -187,7 +187,7 @@ class Suite:
         except GitFailed as error:
             raise UsageError(f"there is no revision {since!r}", hint="git log names them") from error
         known = {os.fsdecode(name) for name in out.split(b"\0") if name}
-        return sorted(known.union(untracked(self.folder)))
+        return sorted(known.union(untracked(self.folder)) - self._exported(self.folder))
 
     def changes(self) -> dict[str, list[tuple[int, int]]]:
         """The uncommitted changes, or the last commit when there are none: which lines of which file."""
@@ -201,9 +201,27 @@ class Suite:
             except GitFailed:
                 return {}
             found = changed_lines(out.decode(errors="replace")) | {name: [] for name in untracked(self.folder)}
-            if found:
-                return found
+            if theirs := {name: found[name] for name in found.keys() - self._exported(self.folder)}:
+                return theirs
         return {}
+
+    def wrote(self, path: Path, content: bytes) -> None:
+        """A report that was asked for is in the repository now: nobody changed anything there."""
+        if self.repo and path.resolve().is_relative_to(self.repo):
+            known = self._read("exports.json", dict[str, str]) or {}
+            name = path.resolve().relative_to(self.repo).as_posix()
+            known = {name: hashlib.sha256(content).hexdigest()} | {key: known[key] for key in known if key != name}
+            self._remember("exports.json", msgspec.json.encode(dict(list(known.items())[:_EXPORTS_MAX])))
+
+    def _exported(self, folder: Path) -> set[str]:
+        """What we wrote below a folder and what is still as we wrote it, seen from there."""
+        known = self._read("exports.json", dict[str, str]) or {}
+        paths = {self.repo / name: digest for name, digest in known.items()} if self.repo else {}
+        return {
+            path.relative_to(folder).as_posix()
+            for path, digest in paths.items()
+            if path.is_relative_to(folder) and path.is_file() and _digest(path) == digest
+        }
 
     async def _rerun(self, report: Report, tests: TestRun, folder: Path, log: Path, times: int) -> Report:
         """Run what failed again, at most so often. What then passes is flaky, and stays marked so."""
@@ -361,11 +379,13 @@ class Suite:
         if not self.repo:
             return secrets.token_hex(8)
         seen = hashlib.sha256(text("rev-parse", "HEAD", cwd=self.repo).encode())
-        seen.update(git("diff", "--no-ext-diff", "--binary", "HEAD", cwd=self.repo))
+        ours = self._exported(self.repo)
+        others = [f":(top,exclude,literal){name}" for name in sorted(ours)]
+        seen.update(git("diff", "--no-ext-diff", "--binary", "HEAD", "--", ":/", *others, cwd=self.repo))
         for name in untracked(self.repo):
             path = self.repo / name
-            if path.is_file():
-                seen.update(os.fsencode(name) + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+            if path.is_file() and name not in ours:
+                seen.update(os.fsencode(name) + b"\0" + _digest(path).encode())
         return seen.hexdigest()[:16]
 
     def last(self) -> Report | None:
@@ -398,6 +418,11 @@ class Suite:
 
 
 _RUNNING = "running-"
+_EXPORTS_MAX = 50
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _is_running(log: Path) -> bool:

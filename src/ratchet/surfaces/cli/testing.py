@@ -48,7 +48,7 @@ def test(arguments: Arguments) -> int:
         if arguments.json:
             show_json(Report(runner="none", status=ReportStatus.NO_TESTS, notes=[error.message]))
         raise
-    _export(outcome, arguments, began_ms, inside=suite.inside)
+    _export(outcome, arguments, began_ms, suite)
     if arguments.save_baseline:
         outcome = msgspec.structs.replace(outcome, known=suite.save_baseline(outcome.report))
         say(f"{len(outcome.known)} failures are known from now on")
@@ -120,27 +120,28 @@ def _detect(suite: Suite, *, as_json: bool) -> int:
     return 0 if targets else 2
 
 
-def _export(outcome: Outcome, arguments: Arguments, began_ms: int, *, inside: str) -> None:
+def _export(outcome: Outcome, arguments: Arguments, began_ms: int, suite: Suite) -> None:
     if not (arguments.junit or arguments.ctrf or arguments.github):
         return
     from ratchet.core import exports  # noqa: PLC0415 — brings half of the XML library along
 
     if arguments.junit:
-        _write(arguments.junit, exports.junit(outcome.report).encode())
+        _write(suite, arguments.junit, exports.junit(outcome.report).encode())
     if arguments.ctrf:
         table = exports.ctrf(outcome.report, start_ms=began_ms, stop_ms=round(time.time() * 1000))
-        _write(arguments.ctrf, msgspec.json.format(msgspec.json.encode(table), indent=2))
+        _write(suite, arguments.ctrf, msgspec.json.format(msgspec.json.encode(table), indent=2))
     if arguments.github:
         # GitHub reads both streams; JSON must have its own to itself.
-        for line in exports.github(outcome.report, inside=inside):
+        for line in exports.github(outcome.report, inside=suite.inside):
             (say if arguments.json else show)(line)
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(suite: Suite, path: Path, content: bytes) -> None:
     try:
         path.write_bytes(content)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}", hint="check the path") from error
+    suite.wrote(path, content)
 
 
 def _print(outcome: Outcome, arguments: Arguments) -> None:
