@@ -323,3 +323,16 @@ def test_of_a_log_that_is_larger_than_what_is_read_its_end_is_read(tmp_path: Pat
         stream.seek(0, 2)
         stream.write(b"\n" + SHORT.encode())
     assert len(content := read_end(path)) == LOG_MAX_BYTES and content.endswith(SHORT.encode())
+
+
+@pytest.mark.parametrize("text", ["jobs:\n  test: unit\n", "export default {\n  test: {\n  },\n}\n"])
+def test_a_configuration_that_is_printed_is_no_failed_test(text: str) -> None:
+    report = read_log(text.encode())
+    assert (report.status, report.tests) == (ReportStatus.UNKNOWN, [])
+
+
+def test_a_traceback_below_a_point_of_tap_says_what_was_raised() -> None:
+    told = '# Traceback (most recent call last):\n#   File "test_a.py", line 3, in test_a\n# ValueError: no\n'
+    (test,) = read_log(f"1..1\nnot ok 1 - a\n{told}".encode()).tests
+    assert test.failure and (test.failure.type, test.failure.message) == ("ValueError", "ValueError: no")
+    assert (test.failure.file, test.failure.line) == ("test_a.py", 3)

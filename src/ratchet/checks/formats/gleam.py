@@ -50,7 +50,7 @@ class _Gleam:
             self._settle()
             self.at = (match.group("file"), int(match.group("line")))
             self.kind = match.group("kind")
-        elif match := _TEST.match(line):
+        elif self.at[0] and (match := _TEST.match(line)):
             self.name = match.group("name")
         elif match := _OLD.match(line):
             self._old(match)

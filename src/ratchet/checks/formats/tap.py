@@ -414,6 +414,8 @@ def _sides(fields: dict[str, str]) -> tuple[str | None, str | None]:
 
 
 def _trimmed(body: str) -> str:
+    if body.startswith("Traceback (most recent call last):"):
+        return body.rstrip().rpartition("\n")[2]
     return "\n".join(row for row in body.splitlines() if not row.startswith("Looks like you "))
 
 
