@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
 
-from ratchet.checks.formats import Parsed, junit
+from ratchet.checks.formats import Parsed, bazel_events, junit, open_test_xml, other_xml, xcresult_json
 from ratchet.core.report import RED, ReportStatus, conclude
 
 PASSED = '<testcase classname="c" name="p"/>'
@@ -90,3 +91,49 @@ def test_a_document_that_is_torn_or_denies_itself_does_not_pass(document: str) -
 def test_the_encoding_hides_nothing(encoding: str) -> None:
     document = f'<?xml version="1.0" encoding="{encoding}"?><testsuite>{FAILED.format("<failure/>")}</testsuite>'
     assert [test.status in RED for test in read(document, encoding).tests] == [True]
+
+
+def test_a_second_document_that_breaks_off_is_not_the_end_in_any_xml() -> None:
+    whole = "<robot><suite name='s'><test name='a'><status status='PASS'/></test></suite></robot>"
+    parsed = other_xml.parse(io.BytesIO(f"{whole}{whole.removesuffix('</suite></robot>')}".encode()))
+    assert verdict(parsed) is ReportStatus.CRASHED
+
+
+def test_a_case_of_xcode_has_not_passed_where_it_failed_on_a_device() -> None:
+    devices = [
+        {"nodeType": "Device", "name": name, "result": result} for name, result in (("a", "Passed"), ("b", "Failed"))
+    ]
+    case = {"nodeType": "Test Case", "name": "t()", "result": "Passed", "children": devices}
+    parsed = xcresult_json.parse(io.BytesIO(json.dumps({"testNodes": [case]}).encode()))
+    assert [test.status in RED for test in parsed.tests] == [True]
+
+
+@pytest.mark.parametrize(
+    ("results", "summary", "end", "status"),
+    [
+        (["PASSED"], "PASSED", True, ReportStatus.PASSED),
+        (["FAILED", "PASSED"], "FLAKY", True, ReportStatus.PASSED),
+        (["FAILED"], "PASSED", True, ReportStatus.INCONSISTENT),
+        (["PASSED"], "FAILED_TO_BUILD", True, ReportStatus.INCONSISTENT),
+        (["PASSED"], "PASSED", False, ReportStatus.INCONSISTENT),
+        (["PASSED"], "PASSED", None, ReportStatus.CRASHED),
+    ],
+)
+def test_bazel_must_say_three_times_that_a_target_passed(
+    results: list[str], summary: str, end: bool | None, status: ReportStatus
+) -> None:
+    """In its last attempt, in its sum, and in that of the build."""
+    rows: list[dict[str, object]] = [
+        {"id": {"testResult": {"label": "//:t", "attempt": at}}, "testResult": {"status": word}}
+        for at, word in enumerate(results)
+    ]
+    rows.append({"id": {"testSummary": {"label": "//:t"}}, "testSummary": {"overallStatus": summary}})
+    rows += [] if end is None else [{"id": {"buildFinished": {}}, "finished": {"overallSuccess": end}}]
+    parsed = bazel_events.parse(io.BytesIO("\n".join(map(json.dumps, rows)).encode()))
+    assert verdict(parsed) is status
+
+
+def test_what_the_junit_platform_started_and_did_not_finish_was_running() -> None:
+    started = '<e:started id="1" name="a()"/><e:finished id="1"><result status="SUCCESSFUL"/></e:finished>'
+    parsed = open_test_xml.parse(io.BytesIO(f'<e:events>{started}<e:started id="2" name="b()"/></e:events>'.encode()))
+    assert (parsed.running, verdict(parsed)) == (["b()"], ReportStatus.CRASHED)

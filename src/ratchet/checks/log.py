@@ -38,7 +38,8 @@ PLAIN_LOG = "log"  # the runner's name where failures were only named, in text
 _WITHIN = " \u203a "  # jest tells a failure twice: in its list, and by its whole name
 _DOCUMENTS = (
     "junit", "trx", "jest_json", "mocha_json", "rspec_json", "playwright_json", "gtest_json", "catch2_xml",
-    "doctest_xml", "dotnet_xml", "cpp_xml", "cucumber_json", "ctrf_json", "allure_json", "other_json", "other_xml",
+    "doctest_xml", "dotnet_xml", "cpp_xml", "cucumber_json", "ctrf_json", "allure_json", "buildkite_json",
+    "xcresult_json", "bazel_events", "open_test_xml", "other_json", "other_xml",
 )  # fmt: skip
 _FORMATS = (
     *_DOCUMENTS, "tap", "go_json", "go_text", "cargo", "dart_json", "teamcity", "minitest", "exunit", "gleam", "zig",

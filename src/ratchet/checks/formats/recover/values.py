@@ -97,7 +97,7 @@ _COMPARISONS: list[tuple[str, str, str]] = [
     ("zig", ", found ", r"expected (?P<e>[^\n]+?), found (?P<a>[^\n]+?)(?:\n|$)"),
     ("want", "ant", r"[Ww]ant(?:ed)?[: =]+(?P<e>[^\n]+?)[,;]? (?:but )?got[: =]+(?P<a>[^\n]+?)(?:\n|$)"),
     ("got", "t", r"(?:[Gg]ot|Actual|Received|=)[: =]* ?(?P<a>[^\n]+?)[,;:]? (?:but )?(?:want(?:ed)?|expect(?:ed|ing)?)[: =]+(?P<e>[^\n]+?)(?:\n|$)"),
-    ("expected got", "xpect", r"[Ee]xpect(?:ed|ing)(?!(?: values?)? to )[: =]+(?P<e>[^\n]+?)(?: ?[,;.]? (?:but )?(?:actual(?:ly)?|got|found|received|[Rr]esult)|(?:[,;]|,? but) (?:it )?(?:was|is))(?: :)?[: =]+(?P<a>[^\n]+?)\.?(?: \(compared using \S+\))?(?:\n|$)"),
+    ("expected got", "xpect", r"[Ee]xpect(?:ed|ing)(?!(?: values?)? to )[: =]+(?P<e>[^\n]+?)(?: ?[,;.]? (?:but )?(?:actual(?:ly)?|got|found|received|[Rr]esult)|(?:[,;]|,? but) (?:it )?(?:was|is))(?: :)?[: =]+(?P<a>[^\n]+?)\.?(?: \(compared using \S+\))?[ \t]*(?:\n|$)"),
     ("nim", "Check failed", r"Check failed: (?P<l>[^\n]+?) (?P<op>==) (?P<e>[^\n]+)\n\s*(?P=l) was (?P<a>[^\n]+)"),
 ]
 # fmt: on
