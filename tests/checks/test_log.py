@@ -1,5 +1,8 @@
 """Logs of other people's runs, in whatever format they are."""
 
+# Lines as they are printed.
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -336,3 +339,63 @@ def test_a_traceback_below_a_point_of_tap_says_what_was_raised() -> None:
     (test,) = read_log(f"1..1\nnot ok 1 - a\n{told}".encode()).tests
     assert test.failure and (test.failure.type, test.failure.message) == ("ValueError", "ValueError: no")
     assert (test.failure.file, test.failure.line) == ("test_a.py", 3)
+
+
+RULE = "=" * 70 + "\n"
+TOLD = {
+    "unittest": (
+        f"..F.\n{RULE}FAIL: test_sub (tests.test_calc.Calc)\n{'-' * 70}\nTraceback (most recent call last):\n"
+        '  File "tests/test_calc.py", line 9, in test_sub\n    self.assertEqual(sub(3, 1), 2)\nAssertionError: 4 != 2\n\n'
+        f"{'-' * 70}\nRan 4 tests in 0.01s\n\nFAILED (failures=1)\n",
+        "tests.test_calc.Calc.test_sub", "tests/test_calc.py", 9, "2",
+    ),
+    "nose": (
+        f".F\n{RULE}ERROR: tests.test_calc.test_sub\n{'-' * 70}\nTraceback (most recent call last):\n"
+        '  File "tests/test_calc.py", line 9, in test_sub\n    sub()\nTypeError: no\n\n'
+        f"{'-' * 70}\nRan 2 tests in 0.01s\n\nFAILED (SKIP=1, errors=1)\n",
+        "tests.test_calc.test_sub", "tests/test_calc.py", 9, None,
+    ),
+    "pytest without a list": (
+        SHORT.replace("FAILED tests/test_a.py::TestK::test_m - assert 3 == 4\n", ""),
+        "tests/test_a.py::TestK::test_m", "tests/test_a.py", 9, "4",
+    ),
+    "jest in colours": (
+        "\x1b[7m PASS \x1b[0m test/a.test.js\n\x1b[7m FAIL \x1b[0m test/calc.test.js\n  \u25cf Console\n\n    console.log\n\n"
+        "  \u25cf calc \u203a subtracts\n\n    expect(received).toBe(expected)\n\n    Expected: 2\n    Received: 4\n\n"
+        "      at Object.<anonymous> (test/calc.test.js:9:3)\n\nTest Suites: 1 failed, 1 passed, 2 total\n"
+        "Tests:       1 failed, 6 passed, 7 total\n",
+        "test/calc.test.js::calc > subtracts", "test/calc.test.js", 9, "2",
+    ),
+    "maven with reruns": (
+        "[ERROR] Tests run: 3, Failures: 1, Errors: 0, Skipped: 0 <<< FAILURE! - in com.acme.CalcTest\n"
+        + "[ERROR] subtracts  Time elapsed: 0.02 s  <<< FAILURE!\norg.opentest4j.AssertionFailedError: expected: <2> but "
+        "was: <4>\n\tat com.acme.CalcTest.subtracts(CalcTest.java:9)\n\n[INFO] \n" * 2,
+        "com.acme.CalcTest > subtracts", "com/acme/CalcTest.java", 9, "2",
+    ),
+    "ant": (
+        "    [junit] Testsuite: com.acme.CalcTest\n    [junit] Testcase: adds took 0.001 sec\n"
+        "    [junit] Testcase: subtracts took 0.002 sec\n    [junit] \tFAILED\n    [junit] expected:<2> but was:<4>\n"
+        "    [junit] junit.framework.AssertionFailedError: expected:<2> but was:<4>\n"
+        "    [junit] \tat com.acme.CalcTest.subtracts(CalcTest.java:9)\n",
+        "com.acme.CalcTest#subtracts", "com/acme/CalcTest.java", 9, "2",
+    ),
+    "ant before 1.7": (
+        "    [junit] Testcase: subtracts(com.acme.CalcTest):\tCaused an ERROR\n    [junit] no\n"
+        "    [junit] java.lang.IllegalStateException: no\n    [junit] \tat com.acme.CalcTest.subtracts(CalcTest.java:9)\n",
+        "com.acme.CalcTest#subtracts", "com/acme/CalcTest.java", 9, None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("runner", TOLD)
+def test_of_a_runner_that_names_only_failures_each_is_found_once_with_its_place(runner: str) -> None:
+    text, name, file, line, expected = TOLD[runner]
+    report = read_log(text.encode())
+    (test,) = report.tests
+    assert (test.id, report.status) == (name, ReportStatus.FAILED) and test.failure
+    assert (test.failure.file, test.failure.line, test.failure.expected) == (file, line, expected)
+
+
+def test_what_a_linter_crosses_out_is_no_test() -> None:
+    log = "\u2716 3 problems (1 error, 2 warnings)\n  \u2716   19:11  Generic type\n  \u2716 is left out (skipped)\n"
+    assert failing(read_log(log.encode())) == []

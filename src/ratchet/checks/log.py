@@ -51,7 +51,10 @@ _NAMED = (
     re.compile(r"^(?:FAILED|ERROR) (?P<id>\S+::\S.*?)(?: - (?P<why>.*))?$"),
     re.compile(r"^(?:FAIL|ERROR): (?P<id>\S+ \(\S+\))$"),
     re.compile(r"^\s*--- FAIL: (?P<id>\S+) \("),
-    re.compile(r"^\s*[\u2715\u2717\u00d7\u2716] (?P<id>.+?)(?: \(?\d+ ?m?s\)?)?$"),
+    re.compile(
+        r"^\s*[\u2715\u2717\u00d7\u2716] (?!\s*\d+:\d+ |\d+ problems? \(|.* \(skipped\)$)"  # linters have crosses too
+        r"(?P<id>.+?)(?: \(?\d+ ?m?s\)?)?$"
+    ),
     re.compile(r"^\s*\u25cf (?P<id>\S.* \u203a .*\S)$"),
     re.compile(r"^\s*\d+ - (?P<id>\S+) \((?P<why>Failed|Timeout|SEGFAULT|Not Run)\)"),
     re.compile(r"^(?P<id>\S.*?) => (?P<why>(?:\./|file:///)\S+\.[cm]?[jt]sx?:\d+:\d+)$"),

@@ -40,7 +40,7 @@ def parse(stream: BinaryIO) -> Parsed:
             for dialect in dialects:
                 dialect.line(line)
     told = totals.parsed()
-    read = [dialect.parsed(told) for dialect in dialects if dialect.tests or dialect.unloaded]
+    read = [parsed for dialect in dialects if (parsed := dialect.parsed(told)).tests or parsed.collection_errors]
     return max(read, key=lambda parsed: (parsed.ended, len(parsed.tests)), default=Parsed())
 
 
@@ -63,19 +63,62 @@ class _Maven(Dialect):
 
     sign = re.compile(rb"<<< (?:FAILURE|ERROR)!")
     _ROW = re.compile(
-        r"^\[ERROR\] (?:(?P<suite>[\w$.]+)\.(?P<name>[\w$]+\S*?) (?:-- |\s*)Time elapsed: .*<<< "
+        r"^(?:\[ERROR\] +)?(?:(?P<suite>[\w$.]+)\.(?P<name>[\w$]+\S*?) (?:-- |\s*)Time elapsed: .*<<< "
         r"(?P<word>FAILURE|ERROR)!"
-        r"|(?P<name1>\S+)\((?P<suite1>[\w$.]+)\)\s+Time elapsed: .*<<< (?P<word1>FAILURE|ERROR)!)$"
+        r"|(?P<name1>\S+?)(?:\((?P<suite1>[\w$.]+)\))?\s+Time elapsed: .*<<< (?P<word1>FAILURE|ERROR)!)$"
     )
+    _CLASS = re.compile(r"^(?:\[\w+\] +)?Tests run: .*<<< (?:FAILURE|ERROR)! -{1,2} in (?P<name>\S+)$")
+    inside = ""
 
     def line(self, line: str) -> None:
-        if match := self._ROW.match(line):
+        if match := self._CLASS.match(line):
+            self.inside, self.about = match["name"], None
+        elif match := self._ROW.match(line):
             word = {"FAILURE": "failed", "ERROR": "error"}[match["word"] or match["word1"]]
-            self.add(match["name"] or match["name1"], word, suite=[match["suite"] or match["suite1"]])
+            suite, name = match["suite"] or match["suite1"] or self.inside, match["name"] or match["name1"]
+            # Surefire may try again what failed.
+            self.about = self.red.get(f"{suite} {name}") or self.add(name, word, suite=[suite])
         elif line.startswith("["):
             self.about = None
         else:
             self.say(line)
+
+    def title(self, test: Test) -> str:
+        return f"{''.join(test.suite)} {test.name}"
+
+
+class _Ant(Dialect):
+    """The junit task tells of a class after all that it printed. Only failures say how they ended."""
+
+    sign = re.compile(rb"\[junit\] Testcase: ")
+    joint = "#"
+    _SUITE = re.compile(r"^\s*\[junit\] Testsuite: (?P<name>\S+)$")
+    _CASE = re.compile(
+        r"^\s*\[junit\] Testcase: (?P<name>\S+?)(?:\((?P<suite>[\w.$]+)\))?(?: took [\d.,]+ sec|:(?P<rest>.*))?$"
+    )
+    _WORD = re.compile(r"^\s*\[junit\]?\s*(?P<word>FAILED|Caused an ERROR)$")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.suite = self.case = ""
+
+    def line(self, line: str) -> None:
+        if match := self._SUITE.match(line):
+            self.suite, self.case, self.about = match["name"], "", None
+        elif match := self._CASE.match(line):
+            self.suite, self.case, self.about = match["suite"] or self.suite, match["name"], None
+            self._end((match["rest"] or "").strip())
+        elif self.case and (match := self._WORD.match(line)):
+            self._end(match["word"])
+        elif not line.lstrip().startswith("[junit]"):
+            self.about = None
+        else:
+            self.say(line.lstrip().removeprefix("[junit]").removeprefix(" "))
+
+    def _end(self, word: str) -> None:
+        if self.case and word in ("FAILED", "Caused an ERROR"):
+            self.add(self.case, "failed" if word == "FAILED" else "error", suite=[self.suite])
+            self.case = ""
 
 
 _CALLED = ("Test command: ", "Working Directory: ", "Test timeout computed to be: ")
@@ -139,10 +182,14 @@ class _Tree(Dialect):
 
 
 class _Jest(_Tree):
-    sign = re.compile(rb"^(?:PASS|FAIL) \S+\.\w+", re.M)
-    _FILE = re.compile(r"^(?:PASS|FAIL) (?P<file>\S+\.\w+)(?: \([\d.]+ m?s\))?$")
+    sign = re.compile(rb"^ ?(?:PASS|FAIL) +\S+\.\w+", re.M)
+    _FILE = re.compile(r"^ ?(?:PASS|FAIL) {1,2}(?P<file>\S+\.\w+)(?: \([\d.]+ m?s\))?$")
     _HEAD = re.compile(r"^  ● (?P<name>\S.*)$")
     _SOURCE = re.compile(r"^ +(?:> *)?(?:\d+ )?\| ?")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listed: set[str] = set()
 
     def line(self, line: str) -> None:
         if match := self._FILE.match(line):
@@ -150,7 +197,7 @@ class _Jest(_Tree):
         elif not self.file:
             return
         elif match := self._HEAD.match(line):
-            self.about = self.red.get(f"{self.file} {match['name']}")
+            self.about = self.red.get(f"{self.file} {match['name']}") or self._unlisted(match["name"])
             if match["name"] == "Test suite failed to run":
                 self.unloaded.append(Diagnostic(file=self.file, type="", message=match["name"]))
         elif line[:1] not in (" ", ""):
@@ -159,9 +206,17 @@ class _Jest(_Tree):
         elif self.about:
             self.say(line) if not self._SOURCE.match(line) else None
         elif match := self._SIGN.match(line):
+            self.listed.add(self.file)
             self.test(len(match["space"]), re.sub(r"^(?:skipped|todo) ", "", match["name"]), match["sign"])
         elif line.strip():
             self.enter(len(line) - len(line.lstrip()), line.strip())
+
+    def _unlisted(self, name: str) -> Test | None:
+        """Of several files jest lists no tests, and tells of those that failed."""
+        if self.file in self.listed or name in ("Console", "Test suite failed to run"):
+            return None
+        *suite, own = name.split(" › ")
+        return self.add(own, "failed", file=self.file, suite=suite)
 
     def title(self, test: Test) -> str:
         return f"{test.file} {' › '.join([*test.suite, test.name])}"
@@ -302,5 +357,5 @@ def _letters(name: str) -> str:
 
 
 _DIALECTS: tuple[type[Dialect], ...] = (
-    Pytest, Unittest, _Jest, _Mocha, _Rspec, _Testdox, _Ctest, _Gradle, _Maven,
+    Pytest, Unittest, _Jest, _Mocha, _Rspec, _Testdox, _Ctest, _Gradle, _Maven, _Ant,
 )  # fmt: skip

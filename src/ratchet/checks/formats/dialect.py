@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from ratchet.checks.formats import Parsed, distinct, recover
 from ratchet.checks.formats.text import Ends
-from ratchet.core.report import Diagnostic, TestResult, TestStatus, disagreements, totals_of
+from ratchet.core.report import RED, Diagnostic, TestResult, TestStatus, disagreements, totals_of
 
 _TESTS_MAX = 200_000
 _WORDS = {
@@ -99,7 +99,8 @@ class Dialect:
             self.about.said.add(f"{line}\n")
 
     def parsed(self, told: Parsed) -> Parsed:
-        """With what the compiler said, and the summary if it is of all tests that are named."""
+        """With what the compiler said, and the summary if it is of all tests that are named. Where only those are that
+        failed, it is whole if they are as many as the summary says."""
         reported = self.counted(self.reported or told.reported)
         tests = distinct([test.result(self.joint) for test in self.tests])
         unbuilt = {base(error.file) for error in told.compile_errors}
@@ -107,6 +108,9 @@ class Dialect:
         is_verbose = any(test.status is TestStatus.PASSED for test in tests)
         files = len(unloaded) + len(told.compile_errors)
         agrees = bool(reported) and not disagreements(totals_of(tests), reported, files)
+        if not is_verbose and all(test.status in RED for test in tests):
+            red = reported.get("failed", 0) + reported.get("errors", 0)
+            agrees = red > 0 and red in (len(tests), len(tests) + len(unloaded))
         return Parsed(
             tests=tests,
             collection_errors=unloaded,

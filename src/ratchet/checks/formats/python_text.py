@@ -15,7 +15,11 @@ _COLLECTING = "ERROR collecting "
 class Pytest(Dialect):
     """With `-v` each test has a line; without it those that failed have one at the end, below what is told of them."""
 
-    sign = re.compile(rb"\.py::\S+ (?:PASS|FAIL|ERR|SKIP|XFAIL|XPASS)|^\[gw\d+\]|^(?:FAILED|ERROR) \S+\.py\b", re.M)
+    sign = re.compile(
+        rb"\.py::\S+ (?:PASS|FAIL|ERR|SKIP|XFAIL|XPASS)|^\[gw\d+\]|^(?:FAILED|ERROR) \S+\.py\b"
+        rb"|^=+ (?:FAILURES|ERRORS) =+\r?$",
+        re.M,
+    )
     _ROW = re.compile(
         r"^(?P<id>\S+?\.py::.+?) (?P<word>PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)(?: \(.*\))?(?:\s+\[ *\d+%\])?$"
         r"|^\[gw\d+\](?: \[ *\d+%\])? (?P<word1>PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) (?P<id1>\S+?\.py::.+?)\s*$"
@@ -23,6 +27,7 @@ class Pytest(Dialect):
     _SUB = re.compile(r"^SUBFAILED(?:[(\[].*?[)\]])? (?P<id>\S+?\.py::.+?)(?: - .*)?$")
     _HEAD = re.compile(r"^_{3,} (?:ERROR at (?:setup|teardown) of )?(?P<name>\S.*?) _{3,}$")
     _SHORT = re.compile(r"^(?P<word>FAILED|ERROR) (?P<id>\S+?\.py::.+?)(?: - (?P<why>.*))?$")
+    _AT = re.compile(r"(?m)^(?P<file>[^\s:]+\.py):\d+: ")
     _SUM = re.compile(r"^(?:=+ )?(?P<counts>\d+ [a-z]+(?:, \d+ [a-z ]+)*) in [\d.]+s(?: \([\d:]+\))?(?: =+)?$")
     _COUNTED: ClassVar = {"failed": "failed", "passed": "passed", "error": "errors", "errors": "errors"}
 
@@ -40,7 +45,8 @@ class Pytest(Dialect):
             self._row(match["id"] or match["id1"], match["word"] or match["word1"])
         elif match := self._HEAD.match(line):
             self._over()
-            self.about = self.red.get(match["name"]) or self._file(match["name"]) or self._unplaced(match["name"])
+            self.about = self.red.get(match["name"]) or self._file(match["name"])
+            self.about = self.about or self._unplaced(match["name"], around=" ERROR at " in line)
         elif (match := self._SHORT.match(line)) and match["id"] not in self.known:
             self._short(match["id"], match["word"], match["why"] or "")
         elif match := self._SUM.match(line):
@@ -58,8 +64,8 @@ class Pytest(Dialect):
         self.loading = Test("", TestStatus.ERROR, file=name.removeprefix(_COLLECTING)) if _COLLECTING in name else None
         return self.loading
 
-    def _unplaced(self, name: str) -> Test:
-        found = Test(name, TestStatus.FAILED)
+    def _unplaced(self, name: str, *, around: bool) -> Test:
+        found = Test(name, TestStatus.ERROR if around else TestStatus.FAILED)
         self.told.setdefault(name, []).append(found)
         return found
 
@@ -76,13 +82,13 @@ class Pytest(Dialect):
                 self.reported[key] = self.reported.get(key, 0) + int(count)
 
     def parsed(self, told: Parsed) -> Parsed:
-        """Where only those that failed are named, it is whole if these are as many as the summary says."""
-        whole = super().parsed(told)
-        if not self.reported or any(test.status not in (TestStatus.FAILED, TestStatus.ERROR) for test in whole.tests):
-            return whole
-        said = self.reported.get("failed", 0) + self.reported.get("errors", 0)
-        whole.ended = said == len(whole.tests) + len(whole.collection_errors)
-        return whole
+        """Some want no list at the end: then of those that failed there is only what is told of them."""
+        for test in [each for told in self.told.values() for each in told] if not self.known else []:
+            at = self._AT.search(test.said.text())
+            *suite, own = re.split(r"\.(?![^\[]*\])", test.name)
+            if made := self.add(own, test.status, file=at["file"] if at else "", suite=suite):
+                made.said = test.said
+        return super().parsed(told)
 
     def _over(self) -> None:
         if self.loading:
@@ -120,32 +126,42 @@ _GRAVE = [*(status for status in TestStatus if status not in (TestStatus.FAILED,
 
 
 class Unittest(Dialect):
-    sign = re.compile(rb" \.\.\. (?:ok|FAIL|ERROR|skipped|expected failure)\b")
+    """nose and Django too. Without `-v` only those that failed are named, above what is told of them."""
+
+    sign = re.compile(rb" \.\.\. (?:ok|FAIL|ERROR|skipped|expected failure)\b|^={70}\r?\n(?:FAIL|ERROR): ", re.M)
     _WORD = r"(?P<word>ok|FAIL|ERROR|skipped|expected failure|unexpected success)(?: .*)?$"
     _WHO = r"(?P<name>\w+) \((?P<where>[\w.]+)\)(?P<sub> (?:\[.*\]|\(.*\)))?"
     _ROW = re.compile(rf"^(?P<space> *){_WHO} \.\.\. {_WORD}")
     _NAME = re.compile(r"^(?P<name>\w+) \((?P<where>[\w.]+)\)$")
     _DOC = re.compile(rf"^.* \.\.\. {_WORD}")
-    _HEAD = re.compile(rf"^(?:FAIL|ERROR): {_WHO}$")
+    _HEAD = re.compile(rf"^(?P<word>FAIL|ERROR): (?:{_WHO}|(?P<whole>\S.*))$")
 
     def __init__(self) -> None:
         super().__init__()
         self.named: re.Match[str] | None = None
         self.parents: set[str] = set()
         self.uncounted = 0
+        self.is_ruled = self.is_listed = False  # below a rule of equal signs; tests have lines of their own
 
     def line(self, line: str) -> None:
         named, self.named = self.named, self._NAME.match(line)
+        is_ruled, self.is_ruled = self.is_ruled, line.startswith("=" * 70)
         if match := self._ROW.match(line):
             self._row(match["name"], match["where"], match["word"], match["sub"] or "")
         elif named and (match := self._DOC.match(line)):
             self._row(named["name"], named["where"], match["word"])
-        elif match := self._HEAD.match(line):
-            self.about = self.red.get(_unittest_name(match["name"], match["where"]) + (match["sub"] or ""))
+        elif is_ruled and (match := self._HEAD.match(line)):
+            self._head(match)
         elif line.startswith(("=====", "Ran ")):
             self.about = None
         elif not line.startswith("-----"):
             self.say(line)
+
+    def _head(self, match: re.Match[str]) -> None:
+        full = match["whole"] or _unittest_name(match["name"], match["where"]) + (match["sub"] or "")
+        self.about = self.red.get(full)
+        if not self.about and not self.is_listed:
+            self.about = self.add(full, match["word"])
 
     def _row(self, name: str, where: str, word: str, sub: str = "") -> None:
         """Hooks are not among those that ran, and of one test's subtests each that failed is a failure."""
@@ -155,7 +171,7 @@ class Unittest(Dialect):
             self.uncounted += full in self.parents
             self.parents.add(full)
         self.add(full + sub, word)
-        self.about = None
+        self.about, self.is_listed = None, True
 
     def counted(self, reported: dict[str, int]) -> dict[str, int]:
         return reported | ({"tests": reported["tests"] + self.uncounted} if "tests" in reported else {})
