@@ -372,6 +372,11 @@ TOLD = {
         "was: <4>\n\tat com.acme.CalcTest.subtracts(CalcTest.java:9)\n\n[INFO] \n" * 2,
         "com.acme.CalcTest > subtracts", "com/acme/CalcTest.java", 9, "2",
     ),
+    "old maven": (
+        "Tests run: 9, Failures: 1, Errors: 0, Skipped: 0, Time elapsed: 6 sec <<< FAILURE!\n\nResults :\n\nFailed tests: \n"
+        "  it subtracts(com.acme.CalcTest): expected:<2> but was:<4>\n\nTests run: 9, Failures: 1, Errors: 0, Skipped: 0\n",
+        "com.acme.CalcTest > it subtracts", "", 0, "2",
+    ),
     "ant": (
         "    [junit] Testsuite: com.acme.CalcTest\n    [junit] Testcase: adds took 0.001 sec\n"
         "    [junit] Testcase: subtracts took 0.002 sec\n    [junit] \tFAILED\n    [junit] expected:<2> but was:<4>\n"

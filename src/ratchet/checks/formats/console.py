@@ -59,16 +59,18 @@ class _Gradle(Dialect):
 
 
 class _Maven(Dialect):
-    """Only failures have a line."""
+    """Only failures have a line; in old versions, in a list at the end."""
 
-    sign = re.compile(rb"<<< (?:FAILURE|ERROR)!")
+    sign = re.compile(rb"<<< (?:FAILURE|ERROR)!|^(?:Failed tests|Tests in error):", re.M)
     _ROW = re.compile(
         r"^(?:\[ERROR\] +)?(?:(?P<suite>[\w$.]+)\.(?P<name>[\w$]+\S*?) (?:-- |\s*)Time elapsed: .*<<< "
         r"(?P<word>FAILURE|ERROR)!"
-        r"|(?P<name1>\S+?)(?:\((?P<suite1>[\w$.]+)\))?\s+Time elapsed: .*<<< (?P<word1>FAILURE|ERROR)!)$"
+        r"|(?!Tests run:)(?P<name1>\S.*?)(?:\((?P<suite1>[\w$.]+)\))?\s+Time elapsed: .*<<< (?P<word1>FAILURE|ERROR)!)$"
     )
     _CLASS = re.compile(r"^(?:\[\w+\] +)?Tests run: .*<<< (?:FAILURE|ERROR)! -{1,2} in (?P<name>\S+)$")
-    inside = ""
+    _LIST = re.compile(r"^(?P<word>Failed tests|Tests in error):(?P<rest>.*)$")
+    _ITEM = re.compile(r"^\s+(?P<name>\S.*?)(?: on instance .+?)?\((?P<suite>[\w.$]+)\)(?:: ?(?P<why>.*))?$")
+    inside = listing = ""
 
     def line(self, line: str) -> None:
         if match := self._CLASS.match(line):
@@ -78,10 +80,23 @@ class _Maven(Dialect):
             suite, name = match["suite"] or match["suite1"] or self.inside, match["name"] or match["name1"]
             # Surefire may try again what failed.
             self.about = self.red.get(f"{suite} {name}") or self.add(name, word, suite=[suite])
-        elif line.startswith("["):
-            self.about = None
+        elif match := self._LIST.match(line):
+            self.listing = "failed" if match["word"] == "Failed tests" else "error"
+            self._item(f" {match['rest']}")
+        elif self.listing and line.startswith(" "):
+            self._item(line)
+        elif line.startswith("[") or self.listing:
+            self.listing, self.about = "", None
         else:
             self.say(line)
+
+    def _item(self, line: str) -> None:
+        match = self._ITEM.match(line)
+        if match and f"{match['suite']} {match['name']}" not in self.red:
+            made = self.add(match["name"], self.listing, suite=[match["suite"]])
+            if made and match["why"]:
+                made.why = match["why"]
+        self.about = None
 
     def title(self, test: Test) -> str:
         return f"{''.join(test.suite)} {test.name}"
