@@ -404,3 +404,34 @@ def test_of_a_runner_that_names_only_failures_each_is_found_once_with_its_place(
 def test_what_a_linter_crosses_out_is_no_test() -> None:
     log = "\u2716 3 problems (1 error, 2 warnings)\n  \u2716   19:11  Generic type\n  \u2716 is left out (skipped)\n"
     assert failing(read_log(log.encode())) == []
+
+
+XCTEST = """Test Suite 'All tests' started at 2026-01-02 03:04:05.678
+Test Case '-[CalcTests.CalcTests testAdds]' started.
+Test Case '-[CalcTests.CalcTests testAdds]' passed (0.001 seconds).
+/work/Tests/CalcTests.swift:17: error: -[CalcTests.CalcTests testFails] : XCTAssertEqual failed: ("5") is not equal to ("4")
+Test Case '-[CalcTests.CalcTests testFails]' failed (0.1 seconds).
+Test Case 'LinuxTests.testSkips' skipped (0.0 seconds)
+Test Suite 'All tests' failed at 2026-01-02 03:04:05.900.
+\t Executed 3 tests, with 1 test skipped and 1 failure (0 unexpected) in 0.1 (0.1) seconds
+\u25c7 Test run started.
+\u25c7 Test "rows" with 2 test cases started.
+\u2714 Test adds() passed after 0.001 seconds.
+\u2718 Test "rows" recorded an issue with 1 argument n \u2192 2 at Rows.swift:41:9: Expectation failed: (n \u2192 2) == 1
+\u2718 Test "rows" with 2 test cases failed after 0.002 seconds with 1 issue.
+\u2718 Test run with 2 tests in 1 suite failed after 0.002 seconds with 1 issue.
+"""
+
+
+def test_xctest_and_swift_testing_are_read_from_one_log() -> None:
+    report = read_log(XCTEST.encode())
+    assert (report.status, report.notes, report.compile_errors) == (ReportStatus.FAILED, [], [])
+    assert {test.id: test.status.value for test in report.tests} == {
+        "CalcTests.CalcTests/testAdds": "passed", "CalcTests.CalcTests/testFails": "failed",
+        "LinuxTests/testSkips": "skipped", "adds()": "passed", "rows": "failed",
+    }  # fmt: skip
+    told = [test.failure for test in report.tests if test.failure]
+    assert [(failure.file, failure.line, failure.expected, failure.actual) for failure in told] == [
+        ("/work/Tests/CalcTests.swift", 17, "4", "5"),
+        ("Rows.swift", 41, "1", "2"),
+    ]

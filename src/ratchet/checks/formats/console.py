@@ -1,6 +1,6 @@
 """What runners print for people, read back: every test where each has a line of its own, else those that failed.
 
-pytest -v, unittest -v, jest --verbose, mocha's spec, RSpec's documentation, PHPUnit's testdox, ctest, Gradle, Maven. It
+pytest, unittest, jest, mocha's spec, RSpec's documentation, PHPUnit's testdox, ctest, Gradle, Maven, Ant, XCTest. It
 has `ended` if there is a summary and the tests agree with it.
 """
 
@@ -16,6 +16,7 @@ from typing import BinaryIO
 from ratchet.checks.formats import Parsed, unknown
 from ratchet.checks.formats.dialect import Dialect, Test
 from ratchet.checks.formats.python_text import Pytest, Unittest
+from ratchet.checks.formats.swift_text import Swift
 from ratchet.checks.formats.text import Ends, lines
 from ratchet.core.report import Diagnostic
 
@@ -372,5 +373,5 @@ def _letters(name: str) -> str:
 
 
 _DIALECTS: tuple[type[Dialect], ...] = (
-    Pytest, Unittest, _Jest, _Mocha, _Rspec, _Testdox, _Ctest, _Gradle, _Maven, _Ant,
+    Pytest, Unittest, _Jest, _Mocha, _Rspec, _Testdox, _Ctest, _Gradle, _Maven, _Ant, Swift,
 )  # fmt: skip
