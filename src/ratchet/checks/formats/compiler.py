@@ -128,6 +128,8 @@ class Scan:
         return self._one_line(row) or self._two_lines(row)
 
     def _one_line(self, row: str) -> bool:
+        if ":" not in row and " line " not in row:  # as in most lines of most logs; no pattern does without
+            return False
         for tool, needle, pattern in _LINE:
             if needle in row and (match := pattern.search(row)):
                 self._add(tool, match.groupdict())
@@ -138,11 +140,11 @@ class Scan:
         done = False
         for index, (tool, first, second) in enumerate(_PAIRS):
             begun = self._open.get(index)
-            if begun and self._row - begun[0] <= _REACH and (match := second.search(row)):
+            if begun and self._row - begun[0] <= _REACH and (match := second.match(row)):
                 self._add(tool, begun[1] | match.groupdict())
                 del self._open[index]
                 done = True
-            elif match := first.search(row):
+            elif match := first.match(row):
                 self._open[index] = (self._row, match.groupdict())
                 self._waits_until = self._row + _REACH
         return done
