@@ -146,8 +146,9 @@ def pytest_assertrepr_compare(config, op, left, right):
 @pytest.hookimpl(hookwrapper=True, trylast=True)
 def pytest_runtest_makereport(item, call):
     global _comparison
-    raised = call.excinfo  # a hook of the project's may take it away
+    before = call.excinfo  # a hook of the project's may take it away; of a TestCase pytest brings it only now
     outcome = yield
+    raised = before if call.excinfo is None else call.excinfo
     if call.when == "setup" and raised is None:
         _comparison = None
     if raised is not None:
