@@ -108,7 +108,7 @@ class Document:
                 self._finish()
             if self.around:
                 self.case, self.children, self.telling = self.around.pop()
-        elif self.child is not None and self.child.name in (name, verdicts.usual(name)):
+        elif self.child is not None and (name == self.child.name or verdicts.usual(name) == self.child.name):
             self.reader.listen(False)
             heard, self.child = self.child.heard(), None
             if self.case is not None:
