@@ -31,7 +31,8 @@ class Tests(_Section, frozen=True, kw_only=True):
     """`command` runs all tests (detected when empty), read as `runner` (told from the command when empty), or by the
     `report` it leaves: a path or glob of files in JUnit, TRX, TAP, CTRF or any other format that is known;
     `paths` are the globs only the auditor may write; `env` names variables that the tests of runs and of test
-    workspaces may see besides the usual ones; `silence_s` is how long a run may say nothing."""
+    workspaces may see besides the usual ones; `timeout_s` is how long a run may take, `silence_s` how long it may
+    say nothing."""
 
     command: str = ""
     runner: str = ""

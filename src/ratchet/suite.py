@@ -465,17 +465,24 @@ def _updated(last: Report, report: Report, asked: Collection[str]) -> Report:
 
 
 def _delta(last: Report, report: Report) -> Delta:
-    """What a run that was cut off did not reach, or did not name, is not gone."""
-    delta = compare(last, report)
-    return msgspec.structs.replace(delta, missing=[]) if report.status in _CUT else delta
+    """What was not reached is not gone."""
+    delta, unreached = compare(last, report), {test.id for test in _unreached(last, report)}
+    return msgspec.structs.replace(delta, missing=[name for name in delta.missing if name not in unreached])
 
 
 def _reached(last: Report | None, report: Report) -> Report:
-    """A whole run, to be remembered. Of what one that was cut off did not reach, the last word still holds."""
-    if not last or report.status not in _CUT:
+    """A whole run, to be remembered. Of what it did not reach, the last word still holds."""
+    if not last or not (unreached := _unreached(last, report)):
         return report
-    tests = list(({test.id: test for test in last.tests} | {test.id: test for test in report.tests}).values())
+    tests = [*report.tests, *unreached]
     return msgspec.structs.replace(report, tests=tests, totals=totals_of(tests))
+
+
+def _unreached(last: Report, report: Report) -> list[TestResult]:
+    """Tests that were there, behind where the run was cut off, or in files that do not load now."""
+    told, files = {test.id for test in report.tests}, {error.file for error in broken(report)}
+    cut = report.status in _CUT
+    return [test for test in last.tests if test.id not in told and (cut or test.file in files)]
 
 
 def _all_were_run(report: Report, last: Report | None) -> Report:

@@ -81,7 +81,10 @@ def test_what_a_run_that_died_did_not_reach_is_neither_gone_nor_forgotten(tmp_pa
     unknown = ratchet("test", "--set", "test.command=true", cwd=folder).stdout
     assert "gone" not in unknown and "hint: where it can write JUnit XML" in unknown
     (folder / "test_a.py").write_text(files["test_a.py"])
-    assert "since last time: 1 still failing, 1 fixed\n" in ratchet("test", cwd=folder).stdout
+    (folder / "test_b.py").write_text("import nowhere\n")
+    assert "since last time: 1 fixed\nFAILED  1 passed, 1 file not loaded" in ratchet("test", cwd=folder).stdout
+    (folder / "test_b.py").write_text(RED)
+    assert "since last time: 1 still failing\n" in ratchet("test", cwd=folder).stdout
 
 
 def test_why_all_tests_run_though_only_the_failed_were_asked_for_is_said(tmp_path: Path) -> None:
