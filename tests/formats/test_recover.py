@@ -283,6 +283,7 @@ COMPILERS = [
     ("ocaml", 'File "a.ml", line 3, characters 5-6:\nError: Unbound value x', "a.ml", 3, 5),
     ("perl", "syntax error at t/a.t line 3, near \"}\"", "t/a.t", 3, 0),
     ("bash", "./a.sh: line 3: syntax error near unexpected token `fi'", "a.sh", 3, 0),
+    ("meson", "bin/meson.build:59:4: ERROR: Problem encountered: no help2man", "bin/meson.build", 59, 4),
     ("cmake", "CMake Error at CMakeLists.txt:3 (add_executable):\n  Cannot find source file:", "CMakeLists.txt", 3, 0),
 ]  # fmt: skip
 
@@ -460,3 +461,8 @@ def test_what_cmake_says_stands_below_the_place() -> None:
         "CMake Error at a/CMakeLists.txt:4 (message):\n  utf8 not found.\n\n\n-- Configuring"
     )
     assert (error.file, error.line, error.message) == ("a/CMakeLists.txt", 4, "utf8 not found.")
+
+
+def test_an_error_of_meson_is_called_mesons() -> None:
+    (error,) = compiler.diagnostics("bin/meson.build:59:4: ERROR: Problem encountered: no help2man")
+    assert error.tool == "meson"

@@ -35,6 +35,7 @@ _ONE_LINE: list[tuple[str, str, str]] = [
     ("scalac", "-- ", rf"^(?:\[error\] )?-- (?:\[(?P<code>E\d+)\] )?(?P<message>[\w ]*Error): {_F}:{_L}:{_C} -*"),
     ("javac", ".java:", rf"^(?:\s*\[javac?\] )?{_F}:{_L}: error: {_M}"),
     ("groovyc", ".groovy: ", rf"^{_F}: {_L}: {_M}"),
+    ("meson", ": ERROR: ", rf"^(?P<file>\S*meson\.(?:build|options)|\S*meson_options\.txt):{_L}:{_C}: ERROR: {_M}"),
     ("esbuild", "ERROR: ", rf"^{_F}:{_L}:{_C}: ERROR: {_M}"),
     ("dart", ".dart:", rf"^{_F}:{_L}:{_C}: Error: {_M}"),
     ("zig", ".zig:", rf"^{_F}:{_L}:{_C}: error: {_M}"),

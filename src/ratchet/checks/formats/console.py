@@ -143,7 +143,7 @@ _CALLED = ("Test command: ", "Working Directory: ", "Test timeout computed to be
 class _Ctest(Dialect):
     sign = re.compile(rb"^ *\d+/\d+ Test +#\d+: ", re.M)
     _ROW = re.compile(
-        r"^\s*\d+/\d+ Test +#(?P<n>\d+): (?P<name>.+?) \.{2,}[. ]*(?:\*\*\*)?"
+        r"^\s*\d+/\d+ Test +#(?P<n>\d+): (?P<name>.+?) \.{2,}[. ]*(?:(?:Subprocess \w+)?\*\*\*)?"
         r"(?P<why>(?P<word>Passed|Failed|Not Run|Skipped|Timeout|Exception|Disabled)\b(?:: \w+)?)"
     )
     _SAID = re.compile(r"^(?P<n>\d+): ?(?P<text>.*)$")
