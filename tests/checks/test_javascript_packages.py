@@ -57,12 +57,14 @@ def test_a_script_that_nobody_knows_and_that_prints_tap_is_read_unless_it_prints
     assert (cut.status, len(cut.tests)) == (ReportStatus.UNKNOWN, 2)
 
 
-@pytest.mark.parametrize("runner", ["bun", "jest", "vitest", "mocha", "lab"])
+@pytest.mark.parametrize("runner", ["bun", "jest", "vitest", "mocha", "lab", "node"])
 def test_the_command_for_one_test_means_no_other_whose_name_holds_its_own(runner: str, tmp_path: Path) -> None:
-    script = {"bun": "bun test"}.get(runner, runner)
+    script = {"bun": "bun test", "node": "node --test"}.get(runner, runner)
     folder = lay(tmp_path, {"package.json": package(scripts={"test": script})})
     test = TestResult(id="a.test.js::s > b.", file="a.test.js", suite=["s"], name="b.", status=TestStatus.FAILED)
-    assert r"'^s b\.$'" in again(msgspec.structs.replace(test, target=runner), detect(folder))
+    assert {"node": r"=^b\.$'"}.get(runner, r"'^s b\.$'") in again(
+        msgspec.structs.replace(test, target=runner), detect(folder)
+    )
 
 
 @pytest.mark.toolchain

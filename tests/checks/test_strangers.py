@@ -34,6 +34,8 @@ from tests.checks.test_detect import found, lay, package
         ({"package.json": package(scripts={"test": "node test"}), "playwright.config.js": ""},
          {"command", "playwright"}),
         ({"package.json": package(scripts={"test": "playwright test"}), "playwright.config.js": ""}, {"playwright"}),
+        ({"package.json": package(scripts={"test": "wtr test"}, devDependencies={"mocha": "*"})}, {"command"}),
+        ({"package.json": package(scripts={"test": "mocha && wtr 'test/**/*.js'"})}, {"mocha"}),
         ({"package.json": package(scripts={"test": "pnpm -r test"}, devDependencies={"vitest": "*"}),
           "a/package.json": package(scripts={"test": "vitest run"}), "b/vitest.config.ts": ""},
          {"vitest@a", "vitest@b"}),

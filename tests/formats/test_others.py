@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.checks.formats import Parsed, junit, other_json, other_xml
+from ratchet.checks.formats import Parsed, junit, other_json, other_xml, tap
 from ratchet.checks.log import read_log
 from ratchet.core.report import Failure, TestStatus
 
@@ -321,3 +321,14 @@ def test_suites_that_never_end_cost_no_memory(unit: str) -> None:
     tracemalloc.stop()
     assert parsed.partial and most < 24 << 20
     assert all(len(test.suite) <= 100 for test in parsed.tests)
+
+
+def test_qunits_values_go_on_over_several_rows() -> None:
+    said = (
+        'TAP version 13\nnot ok 1 a\n  ---\n  message: m\n  actual  : {\n    "a": [\n      1\n    ]\n  }\n'
+        "  expected: [\n    2\n  ]\n  stack: |\n        at x (/w/test/a.js:5:12)\n  ...\n1..1\n# fail 1\n"
+    )
+    (test,) = tap.parse(io.BytesIO(said.encode())).tests
+    assert test.failure
+    assert (test.failure.expected, test.failure.actual) == ("[\n  2\n]", '{\n  "a": [\n    1\n  ]\n}')
+    assert (test.failure.file, test.failure.line, test.failure.message) == ("/w/test/a.js", 5, "m")

@@ -70,7 +70,8 @@ class Node(Script):
     def again(self, target: Target, test: TestResult) -> list[str]:
         at = target.command.index("--test") + 1
         options = options_only(target.command[at:], self.valued)
-        return [*target.command[:at], f"--test-name-pattern={escaped(test.name)}", *options, test.file]
+        named = [f"--test-name-pattern=^{escaped(test.name)}$"] if test.name else []
+        return [*target.command[:at], *named, *options, test.file or test.id]
 
 
 def _without_reporters(words: list[str]) -> list[str]:
