@@ -180,3 +180,18 @@ def test_playwrights_projects_tell_values_and_a_broken_file_does_not_hide_the_ot
     (error,) = report.collection_errors
     assert (error.file, error.line, error.type) == ("b.spec.js", 2, "SyntaxError")
     assert error.message.startswith("b.spec.js: Unexpected token")
+
+
+@pytest.mark.toolchain
+def test_what_mocha_runs_in_parallel_keeps_its_type_and_a_file_that_goes_wrong_is_one(tmp_path: Path) -> None:
+    needs("mocha")
+    folder = lay(tmp_path / "it", {
+        "package.json": package(scripts={"test": "mocha --parallel --jobs 2"}),
+        "test/a.js": "it('a', () => {\n  require('assert').strictEqual(1, 2);\n});", "test/b.js": UNREAD,
+        "test/c.js": "it('c', () => process.exit(0));",
+    })  # fmt: skip
+    installed(folder)
+    report = run(folder)
+    assert red(report) == {"test/a.js::a": ("test/a.js", 2, "2", "1")}
+    assert [test.failure.type for test in report.tests if test.failure] == ["AssertionError"]
+    assert {(error.file, error.line) for error in report.collection_errors} == {("test/b.js", 2), ("test/c.js", 0)}
