@@ -195,3 +195,28 @@ def test_what_mocha_runs_in_parallel_keeps_its_type_and_a_file_that_goes_wrong_i
     assert red(report) == {"test/a.js::a": ("test/a.js", 2, "2", "1")}
     assert [test.failure.type for test in report.tests if test.failure] == ["AssertionError"]
     assert {(error.file, error.line) for error in report.collection_errors} == {("test/b.js", 2), ("test/c.js", 0)}
+
+
+# On jasmine, as jest was before its 27th version, a failure has values of its own, which are empty.
+_OLD_JEST = """#!/usr/bin/env node
+const Reporter = require(process.argv.find((word) => word.startsWith('--reporters=/')).slice('--reporters='.length));
+const reporter = new Reporter({});
+const result = (title, error) => ({
+  title, status: 'failed', failureMessages: ['Error: no\\n    at a.test.js:1:1'],
+  failureDetails: [{ passed: false, matcherName: '', expected: '', actual: '', error }],
+});
+reporter.onRunStart();
+for (const [title, error] of [['a', { matcherResult: { expected: 1, actual: 2 } }], ['b', {}]]) {
+  reporter.onTestCaseResult({ path: require('node:path').resolve('a.test.js') }, result(title, error));
+}
+reporter.onRunComplete();
+process.exitCode = 1;
+"""
+
+
+def test_empty_values_beside_an_error_of_an_old_jest_are_none(tmp_path: Path) -> None:
+    needs("node")
+    program = {"package.json": package(scripts={"test": "jest"}), "node_modules/.bin/jest": _OLD_JEST}
+    folder = lay(tmp_path / "it", program)
+    (folder / "node_modules/.bin/jest").chmod(0o755)
+    assert [values for _, _, *values in red(run(folder)).values()] == [["1", "2"], [None, None]]
