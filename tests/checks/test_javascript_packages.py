@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import msgspec
@@ -220,3 +221,15 @@ def test_empty_values_beside_an_error_of_an_old_jest_are_none(tmp_path: Path) ->
     folder = lay(tmp_path / "it", program)
     (folder / "node_modules/.bin/jest").chmod(0o755)
     assert [values for _, _, *values in red(run(folder)).values()] == [["1", "2"], [None, None]]
+
+
+def test_of_nodes_tests_that_are_forced_to_exit_the_end_is_told(tmp_path: Path) -> None:
+    needs("node")
+    version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout
+    option = " --test-force-exit" if int(version[1:].partition(".")[0]) >= 22 else ""
+    text = "".join(f"require('node:test')('{number}', () => {{}});\n" for number in range(30))
+    folder = lay(
+        tmp_path / "it", {"package.json": package(scripts={"test": f"node --test{option}"}), "a.test.js": text}
+    )
+    report = run(folder)
+    assert (report.status, len({test.name for test in report.tests})) == (ReportStatus.PASSED, 30)

@@ -81,6 +81,18 @@ def test_twins_are_told_apart_by_their_projects_where_they_have_some() -> None:
     assert read(one, one, two | {"id": "b"}) == {"a": "passed", "a (2)": "passed", "b": "passed"}
 
 
+def test_what_a_process_told_of_itself_counts_where_its_runner_never_heard_of_it() -> None:
+    phase: dict[str, object] = {
+        "kind": "phase", "id": "a.js::s > a", "when": "call", "last": True, "outcome": "passed",
+    }  # fmt: skip
+    over: dict[str, object] = {"kind": "test_over", "outcome": "passed", "whole": True}
+    around: list[dict[str, object]] = [{"kind": "start", "nonce": "n"}, phase, {"kind": "end", "nonce": "n"}]
+    assert read(over | {"id": "a.js::b"}, *around) == {"a.js::s > a": "passed", "a.js::b": "passed"}
+    assert read(over | {"id": "main.js::s > a"}, over | {"id": "a.js::a", "whole": False}, *around) == {
+        "a.js::s > a": "passed"
+    }
+
+
 _PERL = """use Test::More tests => 2;
 ok(1, 'alone');
 subtest 'sub' => sub { plan tests => 3; ok(1, 'one'); is(1, 2, 'two'); ok(1, 'three'); };

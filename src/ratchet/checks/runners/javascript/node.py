@@ -53,7 +53,9 @@ class Node(Script):
         program, given = self.parts(target, session)
         given = _without_reporters(given)
         at = given.index("--test") + 1
-        ours = [f"--test-reporter={SHIMS / '_ratchet_node.mjs'}", "--test-reporter-destination=stdout"]
+        # Where two share a place and the end is forced, node does not wait for both. Ours writes nothing there.
+        aside = f"--test-reporter-destination={session.private / 'node'}"
+        ours = [f"--test-reporter={SHIMS / '_ratchet_node.mjs'}", aside]
         theirs = ["--test-reporter=spec", "--test-reporter-destination=stdout"]
         parts = [part for test in session.only for part in _to_be_named(test, session.folder)]
         names = [f"--test-name-pattern=^{re.escape(part)}$" for part in dict.fromkeys(parts)]
