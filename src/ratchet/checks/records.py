@@ -181,8 +181,8 @@ class Reader:
         """Tests that were over before their process died, and of which the runner never heard: a process that is forced
         to exit may lose what it said last, and nobody else notices.
 
-        Where nothing was cut their whole names must be known, and be no other file's: a test is told under the file that
-        it is written in, which need not be that of its process.
+        Where nothing was cut their whole names must be known, and be no other file's: a test is told under the file
+        that it is written in, which need not be that of its process.
         """
         unheard = {name: outcome for name, outcome in self.inside.items() if name not in self.tests}
         if not cut:
