@@ -233,3 +233,32 @@ def test_of_nodes_tests_that_are_forced_to_exit_the_end_is_told(tmp_path: Path) 
     )
     report = run(folder)
     assert (report.status, len({test.name for test in report.tests})) == (ReportStatus.PASSED, 30)
+
+
+_BUN = "import { test } from 'bun:test';\ntest('a', () => {});\n"
+
+
+@pytest.mark.toolchain
+def test_what_bun_cannot_load_has_its_place_and_what_ended_before_it_died_is_told(tmp_path: Path) -> None:
+    needs("bun")
+    files = {"package.json": package(scripts={"test": "bun test"}), "a.test.ts": _BUN}
+    broken = {"b.test.ts": "\ntest('x' () => {});\n", "c.test.ts": f"{_BUN}throw new TypeError('top');\n"}
+    report = run(lay(tmp_path / "broken", files | broken))
+    found = [(error.file, error.line, error.column, error.type, error.message) for error in report.collection_errors]
+    assert found == [
+        ("b.test.ts", 2, 13, "Error", 'Expected ")" but found "=>"'),
+        ("c.test.ts", 3, 11, "TypeError", "top"),
+    ]
+    died = run(lay(tmp_path / "died", files | {"d.test.ts": f"{_BUN}test('dies', () => process.exit(0));\n"}))
+    assert died.status is ReportStatus.CRASHED
+    assert statuses(died) == {"a.test.ts::a": "passed", "d.test.ts::a": "passed", "d.test.ts": "error"}
+
+
+@pytest.mark.toolchain
+def test_what_does_not_compile_for_deno_has_its_place_and_does_not_hide_the_others(tmp_path: Path) -> None:
+    needs("deno")
+    files = {"deno.json": "{}", "a_test.ts": "Deno.test('a', () => {});\n", "b_test.ts": "\nDeno.test('x' () => {});\n"}
+    report = run(lay(tmp_path / "it", files))
+    (error,) = report.collection_errors
+    assert (error.file, error.line, error.column, error.type) == ("b_test.ts", 2, 18, "SyntaxError")
+    assert (report.status, statuses(report)) == (ReportStatus.FAILED, {"a_test.ts::a": "passed"})
