@@ -526,7 +526,7 @@ def test_a_hook_of_cucumbers_that_failed_fails_its_scenario() -> None:
     assert (test.status, test.phase, test.failure and test.failure.message) == (
         TestStatus.FAILED,
         "setup",
-        "Error: no database",
+        "no database",
     )
 
 

@@ -107,6 +107,23 @@ VALUES = [
 ]
 
 
+QUOTED = [
+    ("AssertionError: assert 'it is so' == 'it is not'", "'it is not'", "'it is so'"),
+    ("assert 'a == b' in ['c', 'd < e']", "['c', 'd < e']", "'a == b'"),
+    ("assert [1, 'x in y'] == [2]", "[2]", "[1, 'x in y']"),
+    ("assert it's == 3", "3", "it's"),
+    ("AssertionError: 'a != b' != 'c is not d'", "'c is not d'", "'a != b'"),
+    ('with expansion:\n  "if (b == 10) {\n}"\n  ==\n  "if (b == 11)"\n', '"if (b == 11)"', '"if (b == 10) {\n}"'),
+    ("expected: 250 got: 500 (compared using eql?)", "250", "500"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected", "actual"), QUOTED)
+def test_what_stands_in_quotes_is_no_comparison(text: str, expected: str, actual: str) -> None:
+    found = recover.failure(text)
+    assert (found.expected, found.actual) == (expected, actual)
+
+
 @pytest.mark.parametrize(("text", "expected", "actual"), [row[1:] for row in VALUES], ids=[row[0] for row in VALUES])
 def test_expected_and_actual_are_found_in_the_words_of(text: str, expected: str, actual: str) -> None:
     found = recover.failure(text)
