@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.checks.formats import Parsed, junit, other_json, other_xml, tap
+from ratchet.checks.formats import Parsed, cpp_xml, junit, other_json, other_xml, tap
 from ratchet.checks.log import read_log
 from ratchet.core.report import Failure, TestStatus
 
@@ -332,3 +332,11 @@ def test_qunits_values_go_on_over_several_rows() -> None:
     assert test.failure
     assert (test.failure.expected, test.failure.actual) == ("[\n  2\n]", '{\n  "a": [\n    1\n  ]\n}')
     assert (test.failure.file, test.failure.line, test.failure.message) == ("/w/test/a.js", 5, "m")
+
+
+def test_a_file_of_checks_is_in_the_folder_that_it_names() -> None:
+    test = "<test result='failure'><path>/w/tests</path><fn>a.c:5</fn><id>fails</id><message>no</message></test>"
+    text = f"<testsuites xmlns='http://check.sourceforge.net/ns'><suite><title>S</title>{test}</suite></testsuites>"
+    (found,) = cpp_xml.parse(io.BytesIO(text.encode())).tests
+    assert found.failure
+    assert (found.file, found.failure.file, found.failure.line) == ("/w/tests/a.c", "/w/tests/a.c", 5)

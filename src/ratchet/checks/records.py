@@ -204,6 +204,8 @@ class Reader:
         if self.ends and self.collected is not None:
             unrun = [name for name in self.collected if name not in self.tests]
             notes += [f"{len(unrun)} collected tests did not run, {unrun[0]} first"] if unrun else []
+        elif self.collected and (left := len({*self.collected} - {*self.tests, *self.running, *self.inside})):
+            notes.append(f"{left} more {'test was' if left == 1 else 'tests were'} not reached")
         told = [row.get("exit") for row in self.ends]
         said = next(filter(None, told), told[0] if told else None)
         if not stopped and said not in (None, exit_code):
