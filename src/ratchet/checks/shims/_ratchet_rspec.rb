@@ -16,6 +16,21 @@ class RatchetFormatter
     end
   end
 
+  # One file that does not load keeps RSpec from running all others. It goes on here, without what that file had
+  # come to, and still ends as failed.
+  module Onward
+    def load_file_handling_errors(method, file)
+      was = RSpec.world.wants_to_quit
+      super.tap do
+        if method == :load && RSpec.world.wants_to_quit && !was
+          RSpec.world.wants_to_quit = false
+          RSpec.world.example_groups.reject! { |group| group.metadata[:absolute_file_path] == file }
+        end
+      end
+    end
+  end
+  RSpec::Core::Configuration.prepend(Onward)
+
   def initialize(_output)
     RatchetRecords.start(RSpec::Core::Version::STRING)
     @broken = 0
