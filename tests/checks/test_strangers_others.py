@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.checks.support import needs, run, statuses
+from ratchet.core.report import TestResult, TestStatus
+from tests.checks.support import needs, red, run, statuses
 from tests.checks.test_detect import lay
 
 pytestmark = pytest.mark.toolchain
@@ -22,3 +23,26 @@ def test_a_spec_that_does_not_load_keeps_no_other_from_running(tmp_path: Path) -
     assert statuses(report) == {"spec/a_spec.rb[1:1]": "passed", "spec/a_spec.rb[1:2]": "failed"}
     assert [(error.file, error.line) for error in report.collection_errors] == [("spec/b_spec.rb", 2)]
     assert (report.status, report.exit_code) == ("failed", 1)
+
+
+EXITS = """RSpec.describe "it" do
+  it("fails") { expect(1).to eq 2 }
+  it("waits for it") { pending "later"; raise "not yet" }
+  it("leaves") { exit }
+  it("mocks") { a = double("a"); expect(a).to receive(:b).with(1); a.b(2) }
+end
+"""
+
+
+def test_a_test_of_rubys_that_leaves_is_placed_where_it_is_written_and_not_where_others_failed(tmp_path: Path) -> None:
+    needs("rspec")
+    report = run(lay(tmp_path / "rspec", {".rspec": "", "spec/it_spec.rb": EXITS}))
+    assert report.status == "crashed"
+    assert red(report)["spec/it_spec.rb[1:3]"] == ("spec/it_spec.rb", 4, None, None)
+    report = run(tmp_path / "rspec", only={"rspec": [TestResult(id="spec/it_spec.rb[1:4]", status=TestStatus.TODO)]})
+    assert red(report) == {"spec/it_spec.rb[1:4]": ("spec/it_spec.rb", 5, "(1)", "(2)")}
+    written = "require 'minitest/autorun'\nclass T < Minitest::Test\n  i_suck_and_my_tests_are_order_dependent!\n"
+    bodies = "  def test_a = assert_equal(1, 2)\n  def test_b = exit!(0)\nend\n"
+    report = run(lay(tmp_path / "minitest", {"test/it_test.rb": written + bodies}))
+    assert report.status == "crashed"
+    assert red(report)["T#test_b"] == ("test/it_test.rb", 5, None, None)

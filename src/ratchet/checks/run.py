@@ -173,7 +173,8 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
             if (found := _found(how, report, said, session.only)) is not None:
                 again = await self._only(target, found)._run(target, folder, log)
                 return _of_those(again, session.only)
-            report = _placed(report, said, session.folder) if report.running else report
+            if report.running:
+                report = _placed(report, _last_words(how, said), session.folder)
             if not session.only:
                 report = complete(report, target, Project(session.folder))
             return msgspec.structs.replace(report, output=said) if said else report
@@ -315,6 +316,12 @@ def _of_those(report: Report, asked: list[TestResult]) -> Report:
     red = any(test.status in RED for test in kept) or broken(report)
     status = ReportStatus.FAILED if red else ReportStatus.PASSED if kept else ReportStatus.NO_TESTS
     return msgspec.structs.replace(report, tests=kept, totals=totals_of(kept), status=status)
+
+
+def _last_words(how: Runner, said: str) -> str:
+    """Of what was printed that which can be about how the runner died."""
+    last_words = getattr(how, "last_words", None)
+    return last_words(said) if last_words else said
 
 
 # What Python prints when it is told to end and our reporter is in it.

@@ -10,7 +10,7 @@ defmodule RatchetFormatter do
   end
 
   def handle_cast({:test_started, test}, state) do
-    say(%{kind: "test_start", id: id_of(test)})
+    say(%{kind: "test_start", id: id_of(test), file: relative(test.tags[:file]), line: test.tags[:line] || 0})
     {:noreply, state}
   end
 

@@ -8,6 +8,9 @@ module RatchetMinitest
     end
 
     def prerecord(klass, name)
+      file, line = klass.instance_method(name).source_location
+      RatchetRecords.say(kind: 'test_start', id: "#{klass}##{name}", file: RatchetRecords.relative(file), line: line.to_i)
+    rescue StandardError
       RatchetRecords.say(kind: 'test_start', id: "#{klass}##{name}")
     end
 

@@ -46,7 +46,10 @@ class RatchetFormatter
   end
 
   def example_started(notification)
-    RatchetRecords.say(kind: 'test_start', id: id_of(notification.example))
+    file, line = place_of(notification.example)
+    RatchetRecords.say(kind: 'test_start', id: id_of(notification.example), file: file, line: line)
+  rescue StandardError
+    nil
   end
 
   def example_passed(notification)
@@ -126,7 +129,7 @@ class RatchetFormatter
     expected, actual = error.instance_variable_get(:@ratchet)
     return { expected: show(expected), actual: show(actual) } unless expected.nil? && actual.nil?
 
-    told = /\Aexpected:? (.+?)\n\s*got:? +(.+?)(?:\n\n|\z)/m.match(message)
+    told = /^\s*expected:? (.+?)\n\s*(?:got|received):? +(.+?)(?:\n\n|\z)/m.match(message)
     told ? { expected: told[1].strip, actual: told[2].strip } : {}
   end
 
