@@ -46,3 +46,39 @@ def test_a_test_of_rubys_that_leaves_is_placed_where_it_is_written_and_not_where
     report = run(lay(tmp_path / "minitest", {"test/it_test.rb": written + bodies}))
     assert report.status == "crashed"
     assert red(report)["T#test_b"] == ("test/it_test.rb", 5, None, None)
+
+
+CASES = """<?php
+class CasesTest extends PHPUnit\\Framework\\TestCase {
+    public function testCovers(): void { $this->assertTrue(true); }
+    public function testThrows(): void { $this->expectException(LogicException::class); throw new Error('other'); }
+    public function testLeaves(): void { if (getenv('CI')) { exit(0); } $this->assertTrue(true); }
+}
+"""
+
+
+def test_what_phpunit_calls_risky_has_passed_and_a_test_that_leaves_is_placed(tmp_path: Path) -> None:
+    needs("phpunit")
+    settings = (
+        '<phpunit forceCoversAnnotation="true"><testsuite name="a"><directory>tests</directory></testsuite></phpunit>'
+    )
+    folder = lay(tmp_path / "it", {"phpunit.xml": settings, "tests/CasesTest.php": CASES})
+    report = run(folder)
+    assert statuses(report) == {
+        "CasesTest::testCovers": "passed",
+        "CasesTest::testThrows": "failed",
+        "CasesTest::testLeaves": "passed",
+    }
+    assert red(report)["CasesTest::testThrows"] == ("tests/CasesTest.php", 4, "LogicException", "Error")
+    report = run(folder, CI="true")
+    assert (report.status, statuses(report)["CasesTest::testCovers"]) == ("crashed", "passed")
+    assert red(report)["CasesTest::testLeaves"] == ("tests/CasesTest.php", 5, None, None)
+
+
+def test_a_project_of_phps_that_is_not_set_up_cannot_be_run_and_says_how_to(tmp_path: Path) -> None:
+    needs("phpunit")
+    settings = '<phpunit bootstrap="vendor/autoload.php"/>'
+    report = run(lay(tmp_path / "it", {"phpunit.xml": settings, "composer.json": "{}", "tests/CasesTest.php": CASES}))
+    assert report.status == "error"
+    assert "vendor/autoload.php" in report.notes[0]
+    assert "composer install" in report.notes[0]

@@ -221,7 +221,8 @@ def _is_inside(file: str, folder: Path) -> bool:
 
 
 _TASK = re.compile(
-    r"^[ \t]*(?:(?P<made>(?:Rake|Minitest)::TestTask\.(?:new|create))\b|task\b)[ (]*[:'\"]?(?P<name>(?!do\b)[a-z][\w:]*\w|)",
+    r"^[ \t]*(?:(?P<made>(?:Rake|Minitest)::TestTask\.(?:new|create))\b|task\b)"
+    r"[ (]*[:'\"]?(?P<name>(?!do\b)[a-z][\w:]*\w|)",
     re.M,
 )
 

@@ -70,6 +70,7 @@ _COMPARISONS: list[tuple[str, str, str]] = [
     ("bats-assert", "actual   :", rf"expected :{_E}\n(?:#? *)actual   :{_A}(?:\n|$)"),
     ("bats", "' failed", r"`(?P<shell>\[\[?) \"?(?P<a>[^\n]+?)\"? (?P<op>-eq|-ne|-lt|-le|-gt|-ge|==?|!=|=~) \"?(?P<e>[^\n$\"]+)\"? \]\]?' failed"),
     ("phpunit size", "Failed asserting that", r"actual size (?P<a>\d+) matches expected size (?P<e>\d+)"),
+    ("phpunit exception", "Failed asserting that", r'exception of type "(?P<a>[^"\n]+)" matches expected exception "(?P<e>[^"\n]+)"'),
     ("phpunit unlike", "Failed asserting that", r"Failed asserting that (?P<a>[^\n]+?) (?P<op>is not identical to|is not equal to|is (?:equal to or )?(?:greater|less) than|does not contain|contains|matches PCRE pattern) (?P<e>[^\n]+?)\.?(?:\n|$)"),
     ("phpunit kind", "Failed asserting that", r"Failed asserting that (?P<a>[^\n]+?) is (?P<e>(?:not )?(?:true|false|null|empty)|(?:an instance|of type)[^\n]+?)\.?(?:\n|$)"),
     ("phpunit identical", "Failed asserting that", r"Failed asserting that (?P<a>[^\n]+?) (?:matches expected|is identical to|is equal to) (?P<e>[^\n]+?)\.?(?:\n|$)"),
