@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.checks.detect import detect
 from ratchet.core.report import TestResult, TestStatus
 from tests.checks.support import needs, red, run, statuses
 from tests.checks.test_detect import lay
@@ -82,3 +83,34 @@ def test_a_project_of_phps_that_is_not_set_up_cannot_be_run_and_says_how_to(tmp_
     assert report.status == "error"
     assert "vendor/autoload.php" in report.notes[0]
     assert "composer install" in report.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("files", "command", "setup"),
+    [
+        ({"t/deep/a.t": ""}, ["prove", "-l", "-r", "t"], []),
+        ({"test/a.t": "use Test::More;\n"}, ["prove", "-l", "-r", "test"], []),
+        ({"t/a.t": "", "t/b/t/a.t": "", "A.xs": "", "Makefile.PL": ""}, ["prove", "-l", "-b", "-r", "t"],
+         ["perl Makefile.PL", "make"]),
+    ],
+)  # fmt: skip
+def test_tests_of_perls_are_found_where_they_are_and_what_is_in_c_is_built_first(
+    files: dict[str, str], command: list[str], setup: list[str], tmp_path: Path
+) -> None:
+    (target,) = detect(lay(tmp_path, files))
+    assert (target.runner, target.command, target.setup) == ("prove", command, setup)
+
+
+def test_what_perl_loads_badly_is_told_in_the_project_and_no_name_hides_a_test(tmp_path: Path) -> None:
+    needs("prove")
+    files = {
+        "t/a.t": 'use Test::More tests => 2;\nok(1, "a \\r b");\nok(0);\n',
+        "t/b.t": "use strict;\nuse POSIX 99;\n",
+        "t/c.t": "open(F, '<', $0); <F>;\n\ndie 'no';\n",
+    }
+    report = run(lay(tmp_path / "it", files))
+    assert [(test.status, test.failure and test.failure.line) for test in report.tests] == [
+        (TestStatus.PASSED, None),
+        (TestStatus.FAILED, 3),
+    ]
+    assert [(error.file, error.line) for error in report.collection_errors] == [("t/b.t", 2), ("t/c.t", 3)]
