@@ -298,6 +298,13 @@ def test_settings_of_cargos_targets_reach_it(monkeypatch: pytest.MonkeyPatch) ->
     }
 
 
+def test_where_languages_look_for_what_tests_need_reaches_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = ("BATS_LIB_PATH", "LUA_PATH", "GOTOOLCHAIN", "RUSTUP_TOOLCHAIN", "RUBYOPT", "COMPOSER_HOME")
+    for name in (*places, "GITHUB_TOKEN"):
+        monkeypatch.setenv(name, "x")
+    assert {name for name, value in allowed_environment().items() if value == "x"} == {*places}
+
+
 CMAKE = """cmake_minimum_required(VERSION 3.16)
 project(it CXX)
 enable_testing()
