@@ -114,3 +114,31 @@ def test_what_perl_loads_badly_is_told_in_the_project_and_no_name_hides_a_test(t
         (TestStatus.FAILED, 3),
     ]
     assert [(error.file, error.line) for error in report.collection_errors] == [("t/b.t", 2), ("t/c.t", 3)]
+
+
+LUA = """describe("it", function()
+  it("fails", function() assert.are.equal(1, 2) end)
+  it("leaves", function() if os.getenv("CI") then os.exit(0) end end)
+  describe("around", function()
+    before_each(function() error("not ready") end)
+    it("is never run", function() end)
+  end)
+end)
+"""
+
+
+def test_busted_that_dies_keeps_its_results_and_what_goes_wrong_around_tests_has_a_place(tmp_path: Path) -> None:
+    needs("busted")
+    folder = lay(tmp_path / "it", {".busted": "return {}", "spec/it_spec.lua": LUA})
+    report = run(folder)
+    assert [(error.file, error.line, error.message) for error in report.collection_errors] == [
+        ("spec/it_spec.lua", 5, "not ready")
+    ]
+    report = run(folder, CI="true")
+    assert (report.status, statuses(report)) == (
+        "crashed",
+        {"spec/it_spec.lua::it fails": "failed", "spec/it_spec.lua::it leaves": "error"},
+    )
+    assert red(report)["spec/it_spec.lua::it leaves"] == ("spec/it_spec.lua", 3, None, None)
+    typed = TestResult(id="spec/it_spec.lua::it leaves", status=TestStatus.TODO)
+    assert statuses(run(folder, only={"busted": [typed]})) == {"spec/it_spec.lua::it leaves": "passed"}
