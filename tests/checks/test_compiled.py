@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.checks import Target
 from ratchet.checks.detect import detect
 from ratchet.checks.registry import runner
 from ratchet.checks.run import TestRun, allowed_environment
@@ -47,6 +48,13 @@ def test_a_go_test_is_asked_for_by_its_id_before_anything_ran(tmp_path: Path) ->
     name = "example.com/it/deep/one.TestA"
     assert statuses(run(folder, only={"go": [typed(name)]})) == {name: "passed"}
     assert statuses(run(folder, only={"go": [typed("TestA")]})) == {name: "passed"}
+
+
+def test_options_behind_gos_packages_stay_options_when_one_test_is_run() -> None:
+    command = ["go", "test", "./...", "-v", "-race"]
+    target = Target(runner="go", command=command, tests=[], protected=[], why="")
+    test = TestResult(id="a/b.TestC", status=TestStatus.TODO)
+    assert runner("go").again(target, test) == ["go", "test", "-v", "-race", "-run", "^TestC$", "a/b"]
 
 
 @pytest.mark.toolchain
