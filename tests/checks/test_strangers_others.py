@@ -142,3 +142,11 @@ def test_busted_that_dies_keeps_its_results_and_what_goes_wrong_around_tests_has
     assert red(report)["spec/it_spec.lua::it leaves"] == ("spec/it_spec.lua", 3, None, None)
     typed = TestResult(id="spec/it_spec.lua::it leaves", status=TestStatus.TODO)
     assert statuses(run(folder, only={"busted": [typed]})) == {"spec/it_spec.lua::it leaves": "passed"}
+
+
+def test_nims_compiler_is_heard_and_not_the_script_that_started_it(tmp_path: Path) -> None:
+    needs("nim")
+    package = 'version = "0.1.0"\nauthor = "a"\ndescription = "a"\nlicense = "MIT"\n'
+    task = 'task test, "all":\n  exec "nim c -r --hints:off tests/t1.nim"\n'
+    report = run(lay(tmp_path / "it", {"it.nimble": package + task, "tests/t1.nim": "import unittest\necho nowhere\n"}))
+    assert [(error.file, error.line) for error in report.compile_errors] == [("tests/t1.nim", 2)]

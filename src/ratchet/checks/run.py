@@ -389,6 +389,7 @@ _ABSENT = re.compile(
     r"|Cannot open (?:bootstrap script|file) \"\S*vendor/autoload\.php\"\.?"
     r"|\S*: no required module provides package .*|go: .*: dial tcp: lookup .*"
     r"|\[ERROR\] .*(?:Could not resolve dependencies|could not be resolved|Could not transfer artifact).*"
+    r"|.*Prompt: No local packages\.json found.*"
     r"|make: \*\*\* No rule to make target 'check'.*"
     r"|> Could not resolve all (?:files|artifacts|dependencies) .*"
     r")$"

@@ -172,7 +172,15 @@ class Nim(Zig):
     command = ("nimble", "test")
     tests = ("tests/**",)
     sources = ("**/*.nim",)
+    setup = ("nimble install --depsOnly --accept",)
     text: Parser = staticmethod(parser("nim"))
+
+    def parse(self, results: Results) -> Parsed:
+        """Without what nimble's own script says of a program that did not compile: the compiler has said it."""
+        parsed = super().parse(results)
+        own = [error for error in parsed.compile_errors if not error.file.endswith("/nimscript.nim")]
+        parsed.compile_errors = own or parsed.compile_errors
+        return parsed
 
     def detect(self, project: Project) -> Iterator[Target]:
         for target in super().detect(project):
