@@ -6,7 +6,8 @@ import asyncio
 import hashlib
 import os
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,8 +17,10 @@ from ratchet import proof, repository
 from ratchet.agents import Agent, Said, open_agent
 from ratchet.checks import Target
 from ratchet.checks.detect import detect
+from ratchet.checks.editable import Origin
+from ratchet.checks.environment import allowed_environment
 from ratchet.checks.gates import detect_gates
-from ratchet.checks.run import TestRun, allowed_environment
+from ratchet.checks.run import TestRun
 from ratchet.config import Config
 from ratchet.core import events as ev
 from ratchet.core import trailers
@@ -36,9 +39,10 @@ from ratchet.core.workflow import Workflow
 from ratchet.engine import AbortAsked, Engine, Hold, Watcher, kept
 from ratchet.errors import ArtifactBroken, EnvironmentCannot, LedgerBroken, NotFound, UsageError
 from ratchet.forks import Forks
+from ratchet.isolated import workspace_at
 from ratchet.pacing import Paces
 from ratchet.places import kept_until, open_workspaces, recipe_of, sandbox_settings, store_address, user_state
-from ratchet.process import is_gone, this_process
+from ratchet.process import Confinement, is_gone, this_process
 from ratchet.proof import Claim, Verification
 from ratchet.repository import Repository
 from ratchet.steps import Work, cross
@@ -248,7 +252,7 @@ class Factory:
             commit=state.started.base_commit,
             kind=self.config.workspace.kind,
             on=self.config.workspace.on,
-            recipe=recipe_of(self.config),
+            recipe=recipe_of(self.config, self.repo.root),
             owner=this_process(),
         )
         if isinstance(made, Refused):
@@ -350,7 +354,8 @@ class Factory:
             targets=targets or self.targets(),
             timeout_s=tests.timeout_s,
             silence_s=tests.silence_s,
-            env=allowed_environment(),
+            env=allowed_environment(tests.env),
+            origin=Origin(root=self.repo.root),
         )
 
     def directory(self, run: str) -> RunDirectory:
@@ -433,7 +438,18 @@ class Factory:
         started = started or self._run_of(commit)
         targets = _targets_of(started) if started else self.targets()
         scope = Scope(tests=tuple(_union(target.tests for target in targets)))
-        return await proof.verify_commit(self.repo.root, commit, checks=self.checks(targets), scope=scope)
+        stage = proof.Stage(repo=self.repo.root, checks=self.checks(targets), scope=scope, place=self._place)
+        return await proof.verify_commit(commit, stage)
+
+    @contextmanager
+    def _place(self, commit: str) -> Iterator[tuple[Path, Confinement | None]]:
+        """As a run's tests have it: with its dependencies, in the sandbox."""
+        with workspace_at(commit, self.repo.root, self.config) as made:
+            sandboxes = Sandboxes(made, sandbox_settings(self.config))
+            try:
+                yield made.path, sandboxes.for_tests()
+            finally:
+                sandboxes.close()
 
     def _run_of(self, commit: str) -> ev.RunStarted | None:
         made = trailers.parse(repository.message_of(self.repo.root, commit))

@@ -17,7 +17,7 @@ import pytest
 from ratchet import config
 from ratchet.core.report import Report, ReportStatus, TestResult, TestStatus, merge
 from ratchet.suite import Suite
-from tests.support import RATCHET, git, make_repository, quick_environment, ratchet
+from tests.support import RATCHET, git, install_editable, make_repository, quick_environment, ratchet
 
 GREEN = "def test_one():\n    assert 1 == 1\n"
 RED = "from shop import total\n\n\ndef test_one():\n    assert total([1, 2]) == 4\n\n\ndef test_two():\n    pass\n"
@@ -200,9 +200,17 @@ def test_stuck():
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_who_interrupts_is_told_what_was_found_until_then(number: signal.Signals, tmp_path: Path) -> None:
-    folder = lay(tmp_path / "it", {"test_it.py": STUCK, "test_more.py": GREEN})
+@pytest.mark.parametrize(
+    ("number", "text", "first", "last"),
+    [
+        (signal.SIGINT, STUCK, "✘ test_it.py::test_bad\n", "INTERRUPTED  1 failed in"),
+        (signal.SIGTERM, STUCK.replace("1 == 2", "True"), "! interrupted in", "INTERRUPTED  1 passed in"),
+    ],
+)
+def test_who_interrupts_is_told_what_was_found_until_then(
+    number: signal.Signals, text: str, first: str, last: str, tmp_path: Path
+) -> None:
+    folder = lay(tmp_path / "it", {"test_it.py": text, "test_more.py": GREEN})
     os.mkfifo(folder / "reached")
     running = subprocess.Popen(
         [*RATCHET, "test"], cwd=folder, env=quick_environment(), stdout=subprocess.PIPE, text=True
@@ -211,10 +219,10 @@ def test_who_interrupts_is_told_what_was_found_until_then(number: signal.Signals
     running.send_signal(number)
     said, _ = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert said.startswith("✘ test_it.py::test_bad\n")
-    note, end = said.splitlines()[-2:]
+    assert said.startswith(first)
+    note, left, end = said.splitlines()[-3:]
     assert note == "! interrupted in test_it.py::test_stuck: these are the results up to then"
-    assert end.startswith("INTERRUPTED  1 failed in")
+    assert left == "! 1 more test was not reached" and end.startswith(last)
 
 
 def test_json_junit_ctrf_and_annotations_tell_the_same(tmp_path: Path) -> None:
@@ -435,6 +443,62 @@ def times(folder: Path) -> dict[str, tuple[int, str]]:
         )
         for path in [folder, *folder.rglob("*")]
     }
+
+
+def test_another_revision_is_tested_with_its_own_code_though_the_project_is_installed_from_here(tmp_path: Path) -> None:
+    files = {"src/shop.py": "def total(prices):\n    return 0\n", "tests/test_shop.py": RED.replace("4", "3")}
+    project = make_repository(tmp_path / "it", files)
+    install_editable(project)
+    (project / "src" / "shop.py").write_text(SHOP["shop.py"])
+    git("commit", "-qam", "mended", cwd=project)
+    assert ratchet("test", cwd=project).returncode == 0
+    old = ratchet("test", "--ref", "HEAD~1", cwd=project)
+    assert old.returncode == 1 and "actual:   0" in old.stdout, old.stdout
+    (project / "src" / "shop.py").write_text("def total(prices):\n    return __file__\n")
+    assert ratchet("test", "--ref", "HEAD", cwd=project).returncode == 0
+    changed = ratchet("test", "--isolated", cwd=project, PYTHONPATH=str(project / "src"))
+    assert changed.returncode == 1 and "src/shop.py" in changed.stdout and f"{project}/src" not in changed.stdout
+
+
+PACKAGES = {
+    ".gitignore": "node_modules/\n",
+    "packages/a/package.json": '{"name": "a", "scripts": {"test": "node --test"}, "dependencies": {"b": "*"}}',
+    "packages/a/a.test.js": "const test = require('node:test'); const b = require('b');\n"
+    "test('b', () => require('node:assert').strictEqual(b, 'new'));\n",
+    "packages/b/package.json": '{"name": "b", "main": "b.js"}',
+    "packages/b/b.js": "module.exports = 'old';\n",
+}
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
+def test_another_revision_is_tested_with_its_own_packages_though_they_are_linked_to_here(tmp_path: Path) -> None:
+    project = make_repository(tmp_path / "it", PACKAGES)
+    (project / "packages" / "a" / "node_modules").mkdir()
+    (project / "packages" / "a" / "node_modules" / "b").symlink_to("../../b")
+    (project / "packages" / "b" / "b.js").write_text("module.exports = 'new';\n")
+    git("commit", "-qam", "new", cwd=project)
+    done = [ratchet("test", *more, cwd=project) for more in ([], ["--ref", "HEAD"], ["--ref", "HEAD~1"])]
+    assert [each.returncode for each in done] == [0, 0, 1], done
+    assert "actual:   'old'" in done[2].stdout or "actual:   old" in done[2].stdout
+
+
+SEES = """
+import os
+
+
+def test_sees():
+    assert os.environ["SHOP_URL"] == "here" and "GIT_DIR" not in os.environ and "PYTEST_XDIST_WORKER" not in os.environ
+    assert os.environ["PWD"] == os.getcwd()
+"""
+
+
+def test_tests_see_the_callers_variables_but_not_those_that_name_another_repository_or_runner(tmp_path: Path) -> None:
+    project = make_repository(tmp_path / "it", {"test_it.py": SEES, "inner/nothing.txt": ""})
+    other = make_repository(tmp_path / "other", {"a": ""})
+    seen = {"SHOP_URL": "here", "GIT_DIR": f"{other}/.git", "PYTEST_XDIST_WORKER": "gw3", "PWD": f"{project}/inner"}
+    for more in ([], ["--isolated"]):
+        done = ratchet("test", *more, cwd=project, **seen)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_an_isolated_run_writes_nothing_into_the_repository_not_even_where_its_tests_commit(tmp_path: Path) -> None:

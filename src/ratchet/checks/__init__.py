@@ -107,7 +107,8 @@ class Runner(Protocol):
 
     It may have more: `covers_below`, if it runs what lies in folders below it; `asked(tests, only)`, those of the
     results that were asked for; `located(test, folder)`, a test that never ended with where it is written;
-    `strange(said, asked)`, which of those asked for it does not know; `takes(command, file)`, whether a command would
+    `strange(said, asked)`, which of those asked for it does not know; `without(target, files, asked)`, the target that
+    leaves out files which keep the others from running; `takes(command, file)`, whether a command would
     run the tests of a file, if it gives targets more than one.
     """
 
@@ -140,6 +141,10 @@ class Checks(Protocol):
 
     async def run(self, folder: Path, *, log: Path, env: Mapping[str, str] | None = None) -> Report:
         """`env` is set besides what tests are given anyway."""
+        ...
+
+    def surroundings(self, folder: Path, env: Mapping[str, str]) -> dict[str, str]:
+        """The environment of any command there: nothing in it leads to the developer's tree."""
         ...
 
     def tools(self, folder: Path) -> dict[str, str]:

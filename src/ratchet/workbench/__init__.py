@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ratchet import config, repository
-from ratchet.checks.run import FIXED
+from ratchet.checks.environment import FIXED
 from ratchet.config import Config
 from ratchet.core import api
 from ratchet.core import workbench as wb
@@ -115,7 +115,7 @@ class Workbench:
             commit=commit,
             kind=wanted.kind,
             on=wanted.on,
-            recipe=recipe_of(config.load(source).config),
+            recipe=recipe_of(config.load(source).config, source),
             kept_until=in_s(wb.TTL_MAX_S),
         )
         if isinstance(made, Refused):

@@ -56,7 +56,6 @@ _ONE_LINE: list[tuple[str, str, str]] = [
     ("perl", " line ", rf"^(?P<message>syntax error|Can't locate \S+ in @INC.*?|Global symbol .*?|Bareword .*?) at (?P<file>\S+) line {_L}"),
     ("bash", ": line ", rf"^(?:bash: )?(?P<file>\S+): line {_L}: (?P<message>syntax error.*)"),
     ("lua", ".lua:", rf"^(?:lua\S*: |luac: |Error: )?{_F}:{_L}: (?P<message>.* near .*)"),
-    ("cmake", "CMake Error at", rf"^CMake Error at (?P<file>\S+?):{_L} {_M}"),
 ]
 # fmt: on
 _LINE = [(tool, needle, re.compile(pattern)) for tool, needle, pattern in _ONE_LINE]
@@ -74,6 +73,7 @@ _THEN_MESSAGE: list[tuple[str, str, str]] = [
     ("python", rf'^\s*(?:E\s+)?File "(?P<file>[^"]+)", line {_L}', r"^\s*(?:E\s+)?(?P<type>SyntaxError|IndentationError|TabError): (?P<message>.+)"),
     ("node", rf"^(?:file://)?(?P<file>/\S+\.[cm]?[jt]sx?):{_L}$", r"^(?P<type>SyntaxError): (?P<message>.+)"),
     ("ghc", rf"^(?P<file>\S+\.hs):{_L}:{_C}: error:", r"^\s+(?:• )?(?P<message>\S.+)"),
+    ("cmake", rf"^CMake Error at (?P<file>[^\s:]+):{_L}(?: \(|:)", r"^ +(?P<message>\S.*)"),
     ("ocaml", rf'^File "(?P<file>[^"]+)", lines? {_L}(?:-\d+)?, characters {_C}-\d+:', r"^Error: (?P<message>.+)"),
 ]
 # fmt: on
@@ -113,6 +113,8 @@ class Scan:
         return self._one_line(row) or self._two_lines(row)
 
     def _one_line(self, row: str) -> bool:
+        if ":" not in row and " line " not in row:  # as in most lines of most logs; no pattern does without
+            return False
         for tool, needle, pattern in _LINE:
             if needle in row and (match := pattern.search(row)):
                 self._add(tool, match.groupdict())
@@ -123,11 +125,11 @@ class Scan:
         done = False
         for index, (tool, first, second) in enumerate(_PAIRS):
             begun = self._open.get(index)
-            if begun and self._row - begun[0] <= _REACH and (match := second.search(row)):
+            if begun and self._row - begun[0] <= _REACH and (match := second.match(row)):
                 self._add(tool, begun[1] | match.groupdict())
                 del self._open[index]
                 done = True
-            elif match := first.search(row):
+            elif match := first.match(row):
                 self._open[index] = (self._row, match.groupdict())
         return done
 

@@ -129,6 +129,11 @@ def _unindented(text):
     return "\n".join(line[4:] for line in text.rstrip("\n").split("\n"))
 
 
+def _name(test):
+    # Python says `test_it (module.Class.test_it)`, and its id says the rest.
+    return re.sub(r"^(\w+) \([\w.<>]+\)", r"\1", str(test))
+
+
 def _place(test):
     if own := getattr(test, "_dt_test", None):
         place = {"file": _relative(own.filename or ""), "line": (own.lineno or 0) + 1}
@@ -179,7 +184,7 @@ class Result(unittest.TextTestResult):
     def _tell(self, test, phase):
         try:
             took = time.perf_counter() - self._began
-            record = {"kind": "phase", "id": test.id(), "when": "call", "duration": took, "name": str(test)}
+            record = {"kind": "phase", "id": test.id(), "when": "call", "duration": took, "name": _name(test)}
             record["suite"] = test.id().split(".")[:-1]
             _say(record | _place(test) | phase)
         except Exception:
