@@ -43,9 +43,9 @@ def test_a_test_of_rubys_that_leaves_is_placed_where_it_is_written_and_not_where
     report = run(tmp_path / "rspec", only={"rspec": [TestResult(id="spec/it_spec.rb[1:4]", status=TestStatus.TODO)]})
     assert red(report) == {"spec/it_spec.rb[1:4]": ("spec/it_spec.rb", 5, "(1)", "(2)")}
     written = "require 'minitest/autorun'\nclass T < Minitest::Test\n  i_suck_and_my_tests_are_order_dependent!\n"
-    bodies = "  def test_a = assert_equal(1, 2)\n  def test_b = exit!(0)\nend\n"
+    bodies = "  def test_a = assert_equal(1, 2)\n  def test_b = exit!(0)\n  def teardown = raise('late')\nend\n"
     report = run(lay(tmp_path / "minitest", {"test/it_test.rb": written + bodies}))
-    assert report.status == "crashed"
+    assert (report.status, statuses(report)["T#test_a"]) == ("crashed", "failed")
     assert red(report)["T#test_b"] == ("test/it_test.rb", 5, None, None)
 
 

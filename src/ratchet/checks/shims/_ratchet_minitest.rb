@@ -33,7 +33,7 @@ module RatchetMinitest
       failure = result.failure
       cause = failure.respond_to?(:error) ? failure.error : failure
       found = {
-        outcome: 'failed', error: result.error?, type: cause.class.name, message: RatchetRecords.clip(cause.message),
+        outcome: 'failed', error: failure.is_a?(Minitest::UnexpectedError), type: cause.class.name, message: RatchetRecords.clip(cause.message),
         frames: RatchetRecords.frames(cause.backtrace)
       }
       match = /^Expected: (.*?)\n\s*Actual: (.*)\z/m.match(found[:message])
