@@ -182,7 +182,7 @@ class Suite:
         except GitFailed as error:
             raise UsageError(f"there is no revision {since!r}", hint="git log names them") from error
         known = {os.fsdecode(name) for name in out.split(b"\0") if name}
-        return sorted(known.union(untracked(self.folder)))
+        return sorted(known.union(untracked(self.folder)) - self._exported(self.folder))
 
     def changes(self) -> dict[str, list[tuple[int, int]]]:
         """The uncommitted changes, or the last commit when there are none: which lines of which file."""
@@ -196,14 +196,32 @@ class Suite:
             except EnvironmentCannot:
                 return {}
             found = changed_lines(out.decode(errors="replace")) | {name: [] for name in self._new_code()}
-            if found:
-                return found
+            if theirs := {name: found[name] for name in found.keys() - self._exported(self.folder)}:
+                return theirs
         return {}
 
     def _new_code(self) -> list[str]:
         """What git does not know may be anything, a report written here too: only what could be code counts."""
         globs = [glob for target in self.targets() for glob in (*target.tests, *target.sources)]
         return [name for name in untracked(self.folder) if any(matches(name, glob) for glob in globs)]
+
+    def wrote(self, path: Path) -> None:
+        """A report that was asked for is in the repository now: nobody changed anything there."""
+        if self.repo and path.resolve().is_relative_to(self.repo):
+            known = self._read("exports.json", dict[str, str]) or {}
+            name = path.resolve().relative_to(self.repo).as_posix()
+            known = {name: _mark_of(path).hex()} | {key: known[key] for key in known if key != name}
+            self._remember("exports.json", msgspec.json.encode(dict(list(known.items())[:_EXPORTS_MAX])))
+
+    def _exported(self, folder: Path) -> set[str]:
+        """What we wrote below a folder and what is still as we wrote it, seen from there."""
+        known = self._read("exports.json", dict[str, str]) or {}
+        paths = {self.repo / name: mark for name, mark in known.items()} if self.repo else {}
+        return {
+            path.relative_to(folder).as_posix()
+            for path, mark in paths.items()
+            if path.is_relative_to(folder) and _mark_of(path).hex() == mark
+        }
 
     async def _rerun(self, report: Report, tests: TestRun, folder: Path, log: Path, times: int) -> Report:
         """Run what failed again, at most so often. What then passes is flaky, and stays marked so."""
@@ -346,14 +364,16 @@ class Suite:
         """The content the tests ran on; a name that never repeats where git cannot be asked."""
         if not self.repo:
             return secrets.token_hex(8)
+        ours = self._exported(self.repo)
+        others = [f":(top,exclude,literal){name}" for name in sorted(ours)]
         try:
             seen = hashlib.sha256(text("rev-parse", "HEAD", cwd=self.repo).encode())
-            seen.update(look("diff", "--no-ext-diff", "--binary", "HEAD", cwd=self.repo))
+            seen.update(look("diff", "--no-ext-diff", "--binary", "HEAD", "--", ":/", *others, cwd=self.repo))
             names = untracked(self.repo)
         except EnvironmentCannot:
             return secrets.token_hex(8)
         for name in names:
-            seen.update(os.fsencode(name) + b"\0" + _mark_of(self.repo / name))
+            seen.update(os.fsencode(name) + b"\0" + _mark_of(self.repo / name) if name not in ours else b"")
         return seen.hexdigest()[:16]
 
     def last(self) -> Report | None:
@@ -383,6 +403,9 @@ class Suite:
             return msgspec.json.decode((self.state / name).read_bytes(), type=kind)
         except (OSError, msgspec.DecodeError):
             return None
+
+
+_EXPORTS_MAX = 50
 
 
 def _mark_of(path: Path) -> bytes:

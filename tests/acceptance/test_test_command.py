@@ -341,6 +341,21 @@ def test_an_environment_that_git_was_not_told_to_ignore_is_no_change(tmp_path: P
     assert "suspects: shop.py (changed)\n" in told
 
 
+def test_a_report_that_was_asked_for_is_no_change_of_the_developers(tmp_path: Path) -> None:
+    """Not a suspect, not a reason to run anything, not another tree: on the same one what fails and passes is flaky."""
+    body = "p = pathlib.Path('../seen')\n    seen = p.exists()\n    p.touch()\n    assert seen\n"
+    files = SHOP | {"test_it.py": f"import pathlib\n\n\ndef test_flaky():\n    {body}", "old.xml": "<old/>\n"}
+    folder = make_repository(tmp_path / "it", files)
+    exports = ["--junit", "old.xml", "--ctrf", "new.json"]
+    ratchet("test", *exports, cwd=folder)
+    assert ratchet("test", "--affected", cwd=folder).stdout == "the changes reach no test\n"
+    assert "test_it.py::test_flaky is flaky" in ratchet("test", *exports, cwd=folder).stdout
+    lay(folder, {"shop.py": "def total(prices):\n    return 0\n"})
+    assert "suspects: shop.py (changed)\n" in ratchet("test", "--packet", *exports, cwd=folder).stdout
+    lay(folder, {"old.xml": "<mine/>\n"})
+    assert "suspects: old.xml (changed); shop.py (changed)\n" in ratchet("test", "--packet", cwd=folder).stdout
+
+
 def test_a_file_whose_results_vanish_is_no_pass_until_it_goes_or_is_accepted(tmp_path: Path) -> None:
     """The inventory: what earlier runs found, in `.ratchet/tests/all/inventory.json`."""
     folder = make_repository(tmp_path / "it", {"test_one.py": GREEN, "test_two.py": GREEN})

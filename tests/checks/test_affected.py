@@ -115,3 +115,39 @@ def test_what_the_script_does_not_name_is_not_run_though_it_lies_beside_the_test
 def test_a_change_that_no_test_imports_reaches_none(tmp_path: Path) -> None:
     files = {"package.json": PACKAGE, "lib/main.js": "", "lib/cart.js": "", "test/main.js": "require('../lib/main')\n"}
     assert reached(tmp_path, files, "lib/cart.js") is None
+
+
+def of_package(name: str, runner: str) -> str:
+    return f'{{"name": "{name}", "scripts": {{"test": "{runner}"}}, "devDependencies": {{"jest": "1", "mocha": "1"}}}}'
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ("packages/base/lib/deep.js", {"mocha@packages/base": ["test/all.js"], "jest@packages/user": ["mid.test.js"]}),
+        ("packages/base/data.json", {"mocha@packages/base": [], "jest@packages/user": ["mid.test.js"]}),
+        ("packages/base/test/all.js", {"mocha@packages/base": ["test/all.js"]}),
+        ("packages/user/own.js", {"jest@packages/user": ["own.test.js"]}),
+        ("package-lock.json", {"mocha@packages/base": [], "jest@packages/user": [], "jest@packages/lone": []}),
+        ("README.md", {}),
+    ],
+)
+def test_a_package_reaches_the_tests_of_those_that_import_it(
+    changed: str, expected: dict[str, list[str]], tmp_path: Path
+) -> None:
+    files = {
+        "package.json": '{"name": "all", "scripts": {"test": "npm test -ws"}}', "package-lock.json": "",
+        "README.md": "",
+        "packages/base/package.json": of_package("@shop/base", "mocha"), "packages/base/data.json": "",
+        "packages/base/lib/deep.js": "", "packages/base/test/all.js": "require('@shop/base')\n",
+        "packages/middle/package.json": '{"name": "@shop/middle"}',
+        "packages/middle/index.js": "export * from '@shop/base/lib/x.js'\n",
+        "packages/user/package.json": of_package("@shop/user", "jest"), "packages/user/own.js": "",
+        "packages/user/mid.test.js": "import '@shop/middle'\n", "packages/user/own.test.js": "import './own'\n",
+        "packages/lone/package.json": of_package("@shop/lone", "jest"), "packages/lone/a.test.js": "",
+    }  # fmt: skip
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = affected(tmp_path, detect(tmp_path), [changed])
+    assert {name: [test.file for test in tests] for name, tests in found.items()} == expected

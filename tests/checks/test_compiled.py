@@ -568,3 +568,13 @@ def test_tests_that_a_build_leaves_out_are_made_in_ours_and_not_in_the_projects(
     assert statuses(run(folder)) == {"one": "passed"}
     output_of("cmake", "-S", str(folder), "-B", str(folder / "build"))
     assert run(folder).status is ReportStatus.NO_TESTS
+
+
+def test_a_build_whose_parent_is_not_there_cannot_run_and_did_not_crash(tmp_path: Path) -> None:
+    said = "[FATAL] Non-resolvable parent POM for x:y:1: Cannot access central in offline mode @ line 20, column 11"
+    files = {"pom.xml": "<project/>", "src/test/java/ATest.java": "", "mvnw": f"#!/bin/sh\necho '{said}'\nexit 1\n"}
+    folder = lay(tmp_path / "it", files)
+    (folder / "mvnw").chmod(0o755)
+    report = run(folder)
+    assert report.status is ReportStatus.ERROR
+    assert "Non-resolvable parent POM" in report.notes[0]

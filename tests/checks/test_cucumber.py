@@ -117,3 +117,21 @@ def test_steps_that_do_not_load_are_named(name: str, text: str, says: str, line:
     assert report.status is ReportStatus.FAILED
     (error,) = report.compile_errors + report.collection_errors
     assert (error.file, error.line) == (file if line else "", line) and says in error.message
+
+
+@pytest.mark.toolchain
+@pytest.mark.skipif(
+    not (NPM / "@cucumber/cucumber").exists(), reason="cucumber is not there: scripts/toolchains gets it"
+)
+def test_a_feature_that_is_not_gherkin_is_an_error_with_its_place(tmp_path: Path) -> None:
+    folder = project(tmp_path / "it", "cucumber")
+    lay(folder, {"features/bad.feature": "Feature: bad\n  Scenario: x\n    Given 1 and 1\n  nonsense\n"})
+    (folder / "node_modules").symlink_to(NPM)
+    report = run(folder)
+    (error,) = report.collection_errors
+    assert (report.status, error.file, error.line, error.column) == (
+        ReportStatus.FAILED,
+        "features/bad.feature",
+        4,
+        3,
+    )

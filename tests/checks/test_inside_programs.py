@@ -86,7 +86,7 @@ int main(int, char **argv) {
 """
 CMAKE = """cmake_minimum_required(VERSION 3.16)
 project(shop C CXX)
-enable_testing()
+include(CTest)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(CHECK REQUIRED IMPORTED_TARGET check)
 add_executable(check_test check_test.c)
@@ -109,6 +109,7 @@ add_test(NAME loud COMMAND boost_test --log_level=test_suite --run_test=sums/pas
 set_tests_properties(loud PROPERTIES PASS_REGULAR_EXPRESSION "Entering test case")
 add_test(NAME own.log COMMAND boost_test --logger=HRF,all,stdout --run_test=sums/passes)
 add_test(NAME catch COMMAND catch_test)
+file(WRITE ${CMAKE_BINARY_DIR}/CTestCustom.cmake [[set(CTEST_CUSTOM_PRE_TEST "echo {it}")]])
 add_test(NAME other COMMAND sh -c "env | grep -E 'CK_|BOOST_TEST_LOGGER|BAZEL' && exit 1; exit 0")
 """
 PROGRAMS = {"boost_test.cpp": BOOST, "check_test.c": CHECK}
@@ -187,7 +188,7 @@ test('boost', boost)
 test('one', boost, args: ['--run_test=sums/fails'])
 test('check', executable('check_test', 'check_test.c', dependencies: dependency('check')), suite: 'slow')
 test('plain', find_program('true'))
-test('dies', find_program('sh'), args: ['-c', 'kill -SEGV $$'])
+test('dies', find_program('sh'), args: ['-c', 'echo error: none; kill -SEGV $$'])
 test('hangs', find_program('tail'), args: ['-f', '/dev/null'], timeout: 1)
 test('points', find_program('sh'), args: ['-c', 'echo 1..2; echo ok 1 - a; echo not ok 2 - b'], protocol: 'tap')
 test('expected', find_program('false'), should_fail: true)
@@ -222,6 +223,8 @@ def test_what_is_inside_a_program_of_mesons_is_told_and_how_the_others_ended(tmp
         assert statuses(run(folder, only=chosen(report, name))) == {name: statuses(report)[name]}
         assert statuses(run(folder, only={"meson": [typed(name)]})) == {name: statuses(report)[name]}
     assert "2 - b" not in again(report, "shop / points::2 - b", folder)[-1]
+    (folder / "check_test.c").write_text("int main(void) { return x; }\n")
+    assert [(error.file, error.line) for error in run(folder).compile_errors] == [("check_test.c", 1)]
 
 
 MAKE = {
@@ -249,6 +252,7 @@ def test_what_is_inside_a_program_of_automakes_is_told_unless_the_project_uses_t
     assert red(report)["t/boost_test::sums/fails"] == ("t/boost_test.cpp", 10, "4", "3")
     one = "t/boost_test::sums/fails"
     assert statuses(run(folder, only=chosen(report, one))) == {one: "failed"}
+    assert statuses(run(shutil.copytree(folder, tmp_path / "copy", symlinks=True))) == statuses(report)
     makefile = folder / "t" / "Makefile.am"
     makefile.write_text(makefile.read_text() + "TESTS_ENVIRONMENT = CALM=1\n")
     assert statuses(run(folder)) == {"t/check_test": "passed", "t/boost_test": "failed", "t/script.sh": "passed"}
@@ -383,6 +387,7 @@ project(it NONE)
 enable_testing()
 add_test(NAME cmocka COMMAND sh -c "cat ${CMAKE_SOURCE_DIR}/cmocka.txt; exit 2")
 add_test(NAME unity COMMAND sh -c "cat ${CMAKE_SOURCE_DIR}/unity.txt; exit 1")
+add_test(NAME dies COMMAND sh -c "echo error: none; kill -SEGV $$")
 add_test(NAME torn COMMAND sh -c "head -n 7 ${CMAKE_SOURCE_DIR}/qt.txt; kill -SEGV $$")
 add_test(NAME calm COMMAND sh -c "cat ${CMAKE_SOURCE_DIR}/qt.txt")
 """
@@ -401,6 +406,7 @@ def test_tests_that_a_program_of_ctests_prints_are_told_where_it_failed_as_they_
         "unity::test_passes": "passed",
         "unity::test_fails": "failed",
         "unity::test_is_skipped": "skipped",
+        "dies": "failed",
         "torn::Shop::initTestCase()": "passed",
         "torn::Shop::fails()": "failed",
         "torn::Shop::rows(two: more)": "failed",
@@ -408,5 +414,30 @@ def test_tests_that_a_program_of_ctests_prints_are_told_where_it_failed_as_they_
         "calm": "passed",  # by what it prints it has failed, and ctest says that it has not
     }
     said = {test.id: test.failure for test in report.tests if test.failure}
+    assert said["dies"].message == "ctest says: Exception: SegFault"
     assert said["torn"].message == "the program ended before it had told of all its tests"
     assert (said["unity::test_fails"].expected, said["unity::test_fails"].actual) == ("4", "3")
+
+
+HANGING = """cmake_minimum_required(VERSION 3.16)
+project(shop CXX)
+enable_testing()
+add_executable(boost_test boost_test.cpp)
+target_link_libraries(boost_test boost_unit_test_framework)
+add_test(NAME boost COMMAND boost_test)
+add_test(NAME dies COMMAND sh -c "kill -ABRT $$")
+add_test(NAME hangs COMMAND tail -f /dev/null)
+add_test(NAME after COMMAND boost_test)
+"""
+
+
+@pytest.mark.toolchain
+def test_a_run_of_ctest_that_is_cut_off_tells_what_was_done_and_what_was_running(tmp_path: Path) -> None:
+    needs("ctest")
+    has_libraries()
+    folder = lay(tmp_path / "it", {"CMakeLists.txt": HANGING, "boost_test.cpp": BOOST})
+    run(folder, only={"ctest": [typed("dies")]}, timeout_s=300)  # so that it is built
+    report = run(folder, timeout_s=8)
+    assert report.status is ReportStatus.TIMEOUT
+    assert statuses(report) == below("boost", INSIDE_BOOST) | {"dies": "error", "hangs": "error"}
+    assert report.running == ["hangs"]

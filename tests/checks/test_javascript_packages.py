@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import msgspec
@@ -57,12 +58,14 @@ def test_a_script_that_nobody_knows_and_that_prints_tap_is_read_unless_it_prints
     assert (cut.status, len(cut.tests)) == (ReportStatus.UNKNOWN, 2)
 
 
-@pytest.mark.parametrize("runner", ["bun", "jest", "vitest", "mocha", "lab"])
+@pytest.mark.parametrize("runner", ["bun", "jest", "vitest", "mocha", "lab", "node"])
 def test_the_command_for_one_test_means_no_other_whose_name_holds_its_own(runner: str, tmp_path: Path) -> None:
-    script = {"bun": "bun test"}.get(runner, runner)
+    script = {"bun": "bun test", "node": "node --test"}.get(runner, runner)
     folder = lay(tmp_path, {"package.json": package(scripts={"test": script})})
     test = TestResult(id="a.test.js::s > b.", file="a.test.js", suite=["s"], name="b.", status=TestStatus.FAILED)
-    assert r"'^s b\.$'" in again(msgspec.structs.replace(test, target=runner), detect(folder))
+    assert {"node": r"=^b\.$'"}.get(runner, r"'^s b\.$'") in again(
+        msgspec.structs.replace(test, target=runner), detect(folder)
+    )
 
 
 @pytest.mark.toolchain
@@ -178,3 +181,84 @@ def test_playwrights_projects_tell_values_and_a_broken_file_does_not_hide_the_ot
     (error,) = report.collection_errors
     assert (error.file, error.line, error.type) == ("b.spec.js", 2, "SyntaxError")
     assert error.message.startswith("b.spec.js: Unexpected token")
+
+
+@pytest.mark.toolchain
+def test_what_mocha_runs_in_parallel_keeps_its_type_and_a_file_that_goes_wrong_is_one(tmp_path: Path) -> None:
+    needs("mocha")
+    folder = lay(tmp_path / "it", {
+        "package.json": package(scripts={"test": "mocha --parallel --jobs 2"}),
+        "test/a.js": "it('a', () => {\n  require('assert').strictEqual(1, 2);\n});", "test/b.js": UNREAD,
+        "test/c.js": "it('c', () => process.exit(0));",
+    })  # fmt: skip
+    installed(folder)
+    report = run(folder)
+    assert red(report) == {"test/a.js::a": ("test/a.js", 2, "2", "1")}
+    assert [test.failure.type for test in report.tests if test.failure] == ["AssertionError"]
+    assert {(error.file, error.line) for error in report.collection_errors} == {("test/b.js", 2), ("test/c.js", 0)}
+
+
+# On jasmine, as jest was before its 27th version, a failure has values of its own, which are empty.
+_OLD_JEST = """#!/usr/bin/env node
+const Reporter = require(process.argv.find((word) => word.startsWith('--reporters=/')).slice('--reporters='.length));
+const reporter = new Reporter({});
+const result = (title, error) => ({
+  title, status: 'failed', failureMessages: ['Error: no\\n    at a.test.js:1:1'],
+  failureDetails: [{ passed: false, matcherName: '', expected: '', actual: '', error }],
+});
+reporter.onRunStart();
+for (const [title, error] of [['a', { matcherResult: { expected: 1, actual: 2 } }], ['b', {}]]) {
+  reporter.onTestCaseResult({ path: require('node:path').resolve('a.test.js') }, result(title, error));
+}
+reporter.onRunComplete();
+process.exitCode = 1;
+"""
+
+
+def test_empty_values_beside_an_error_of_an_old_jest_are_none(tmp_path: Path) -> None:
+    needs("node")
+    program = {"package.json": package(scripts={"test": "jest"}), "node_modules/.bin/jest": _OLD_JEST}
+    folder = lay(tmp_path / "it", program)
+    (folder / "node_modules/.bin/jest").chmod(0o755)
+    assert [values for _, _, *values in red(run(folder)).values()] == [["1", "2"], [None, None]]
+
+
+def test_of_nodes_tests_that_are_forced_to_exit_the_end_is_told(tmp_path: Path) -> None:
+    needs("node")
+    version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout
+    option = " --test-force-exit" if int(version[1:].partition(".")[0]) >= 22 else ""
+    text = "".join(f"require('node:test')('{number}', () => {{}});\n" for number in range(30))
+    folder = lay(
+        tmp_path / "it", {"package.json": package(scripts={"test": f"node --test{option}"}), "a.test.js": text}
+    )
+    report = run(folder)
+    assert (report.status, len({test.name for test in report.tests})) == (ReportStatus.PASSED, 30)
+
+
+_BUN = "import { test } from 'bun:test';\ntest('a', () => {});\n"
+
+
+@pytest.mark.toolchain
+def test_what_bun_cannot_load_has_its_place_and_what_ended_before_it_died_is_told(tmp_path: Path) -> None:
+    needs("bun")
+    files = {"package.json": package(scripts={"test": "bun test"}), "a.test.ts": _BUN}
+    broken = {"b.test.ts": "\ntest('x' () => {});\n", "c.test.ts": f"{_BUN}throw new TypeError('top');\n"}
+    report = run(lay(tmp_path / "broken", files | broken))
+    found = [(error.file, error.line, error.column, error.type, error.message) for error in report.collection_errors]
+    assert found == [
+        ("b.test.ts", 2, 13, "Error", 'Expected ")" but found "=>"'),
+        ("c.test.ts", 3, 11, "TypeError", "top"),
+    ]
+    died = run(lay(tmp_path / "died", files | {"d.test.ts": f"{_BUN}test('dies', () => process.exit(0));\n"}))
+    assert died.status is ReportStatus.CRASHED
+    assert statuses(died) == {"a.test.ts::a": "passed", "d.test.ts::a": "passed", "d.test.ts": "error"}
+
+
+@pytest.mark.toolchain
+def test_what_does_not_compile_for_deno_has_its_place_and_does_not_hide_the_others(tmp_path: Path) -> None:
+    needs("deno")
+    files = {"deno.json": "{}", "a_test.ts": "Deno.test('a', () => {});\n", "b_test.ts": "\nDeno.test('x' () => {});\n"}
+    report = run(lay(tmp_path / "it", files))
+    (error,) = report.collection_errors
+    assert (error.file, error.line, error.column, error.type) == ("b_test.ts", 2, 18, "SyntaxError")
+    assert (report.status, statuses(report)) == (ReportStatus.FAILED, {"a_test.ts::a": "passed"})

@@ -34,6 +34,8 @@ from tests.checks.test_detect import found, lay, package
         ({"package.json": package(scripts={"test": "node test"}), "playwright.config.js": ""},
          {"command", "playwright"}),
         ({"package.json": package(scripts={"test": "playwright test"}), "playwright.config.js": ""}, {"playwright"}),
+        ({"package.json": package(scripts={"test": "wtr test"}, devDependencies={"mocha": "*"})}, {"command"}),
+        ({"package.json": package(scripts={"test": "mocha && wtr 'test/**/*.js'"})}, {"mocha"}),
         ({"package.json": package(scripts={"test": "pnpm -r test"}, devDependencies={"vitest": "*"}),
           "a/package.json": package(scripts={"test": "vitest run"}), "b/vitest.config.ts": ""},
          {"vitest@a", "vitest@b"}),
@@ -77,6 +79,18 @@ def test_twins_are_told_apart_by_their_projects_where_they_have_some() -> None:
     one, two = phase | {"project": "one"}, phase | {"project": "two"}
     assert read(two, one, two) == {"a [two]": "passed", "a [one]": "passed", "a [two] (2)": "passed"}
     assert read(one, one, two | {"id": "b"}) == {"a": "passed", "a (2)": "passed", "b": "passed"}
+
+
+def test_what_a_process_told_of_itself_counts_where_its_runner_never_heard_of_it() -> None:
+    phase: dict[str, object] = {
+        "kind": "phase", "id": "a.js::s > a", "when": "call", "last": True, "outcome": "passed",
+    }  # fmt: skip
+    over: dict[str, object] = {"kind": "test_over", "outcome": "passed", "whole": True}
+    around: list[dict[str, object]] = [{"kind": "start", "nonce": "n"}, phase, {"kind": "end", "nonce": "n"}]
+    assert read(over | {"id": "a.js::b"}, *around) == {"a.js::s > a": "passed", "a.js::b": "passed"}
+    assert read(over | {"id": "main.js::s > a"}, over | {"id": "a.js::a", "whole": False}, *around) == {
+        "a.js::s > a": "passed"
+    }
 
 
 _PERL = """use Test::More tests => 2;

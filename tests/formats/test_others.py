@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.checks.formats import Parsed, cpp_xml, junit, other_json, other_xml
+from ratchet.checks.formats import Parsed, cpp_xml, junit, other_json, other_xml, tap
 from ratchet.checks.log import read_log
 from ratchet.core.report import Failure, TestStatus
 
@@ -329,3 +329,14 @@ def test_a_file_of_checks_is_in_the_folder_that_it_names() -> None:
     (found,) = cpp_xml.parse(io.BytesIO(text.encode())).tests
     assert found.failure
     assert (found.file, found.failure.file, found.failure.line) == ("/w/tests/a.c", "/w/tests/a.c", 5)
+
+
+def test_qunits_values_go_on_over_several_rows() -> None:
+    said = (
+        'TAP version 13\nnot ok 1 a\n  ---\n  message: m\n  actual  : {\n    "a": [\n      1\n    ]\n  }\n'
+        "  expected: [\n    2\n  ]\n  stack: |\n        at x (/w/test/a.js:5:12)\n  ...\n1..1\n# fail 1\n"
+    )
+    (test,) = tap.parse(io.BytesIO(said.encode())).tests
+    assert test.failure
+    assert (test.failure.expected, test.failure.actual) == ("[\n  2\n]", '{\n  "a": [\n    1\n  ]\n}')
+    assert (test.failure.file, test.failure.line, test.failure.message) == ("/w/test/a.js", 5, "m")

@@ -120,6 +120,23 @@ VALUES = [
 ]
 
 
+QUOTED = [
+    ("AssertionError: assert 'it is so' == 'it is not'", "'it is not'", "'it is so'"),
+    ("assert 'a == b' in ['c', 'd < e']", "['c', 'd < e']", "'a == b'"),
+    ("assert [1, 'x in y'] == [2]", "[2]", "[1, 'x in y']"),
+    ("assert it's == 3", "3", "it's"),
+    ("AssertionError: 'a != b' != 'c is not d'", "'c is not d'", "'a != b'"),
+    ('with expansion:\n  "if (b == 10) {\n}"\n  ==\n  "if (b == 11)"\n', '"if (b == 11)"', '"if (b == 10) {\n}"'),
+    ("expected: 250 got: 500 (compared using eql?)", "250", "500"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected", "actual"), QUOTED)
+def test_what_stands_in_quotes_is_no_comparison(text: str, expected: str, actual: str) -> None:
+    found = recover.failure(text)
+    assert (found.expected, found.actual) == (expected, actual)
+
+
 @pytest.mark.parametrize(("text", "expected", "actual"), [row[1:] for row in VALUES], ids=[row[0] for row in VALUES])
 def test_expected_and_actual_are_found_in_the_words_of(text: str, expected: str, actual: str) -> None:
     found = recover.failure(text)
@@ -280,6 +297,7 @@ COMPILERS = [
     ("ocaml", 'File "a.ml", line 3, characters 5-6:\nError: Unbound value x', "a.ml", 3, 5),
     ("perl", "syntax error at t/a.t line 3, near \"}\"", "t/a.t", 3, 0),
     ("bash", "./a.sh: line 3: syntax error near unexpected token `fi'", "a.sh", 3, 0),
+    ("meson", "bin/meson.build:59:4: ERROR: Problem encountered: no help2man", "bin/meson.build", 59, 4),
     ("cmake", "CMake Error at CMakeLists.txt:3 (add_executable):\n  Cannot find source file:", "CMakeLists.txt", 3, 0),
 ]  # fmt: skip
 
@@ -457,3 +475,8 @@ def test_what_cmake_says_stands_below_the_place() -> None:
         "CMake Error at a/CMakeLists.txt:4 (message):\n  utf8 not found.\n\n\n-- Configuring"
     )
     assert (error.file, error.line, error.message) == ("a/CMakeLists.txt", 4, "utf8 not found.")
+
+
+def test_an_error_of_meson_is_called_mesons() -> None:
+    (error,) = compiler.diagnostics("bin/meson.build:59:4: ERROR: Problem encountered: no help2man")
+    assert error.tool == "meson"

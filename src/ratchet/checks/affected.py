@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from ratchet.checks import Target, packages, pytest_ini
-from ratchet.checks.imports import ANYTHING, SCRIPTS, imports
+from ratchet.checks.imports import ANYTHING, SCRIPTS, imports, package_of
 from ratchet.checks.project import Project, under
 from ratchet.checks.scripts import names
 from ratchet.core.report import TestResult, TestStatus
@@ -30,22 +30,37 @@ def affected(folder: Path, targets: list[Target], changed: list[str]) -> dict[st
 def _of_target(project: Project, target: Target, changed: list[str]) -> list[TestResult] | None:
     prefix = "" if target.root == "." else f"{target.root}/"
     inside = [path for path in changed if path.startswith(prefix)]
-    if not inside:
+    if not inside and target.language != "javascript":
         return [] if changed and _reaches_out(project, target) else None
     if target.runner in {"go", "cargo"}:
         return _of_packages(project, target, inside, prefix)
     known = project.known
     graphed = all(path.endswith((".py", *SCRIPTS)) and path in known for path in inside)
-    shared = any(PurePosixPath(path).name in _EVERYTHING for path in inside)
+    shared = any(PurePosixPath(path).name in _EVERYTHING for path in inside) or _is_shared(target, changed)
+    if not inside and not shared and not any(path.startswith(prefix) for path in _reached(project, changed)):
+        return None
     if target.runner not in _BY_FILE or shared or not graphed or _tests_are_anywhere(project, target):
         return []
-    reached = _reached(project, inside)
+    reached = _reached(project, changed if target.language == "javascript" else inside)
     if _is_set_up_by(project, prefix, reached):
         return []
-    own = [path.removeprefix(prefix) for path in sorted(reached) if _is_test_file(path, target)]
+    below = [path for path in sorted(reached) if path.startswith(prefix)]
+    own = [path.removeprefix(prefix) for path in below if _is_test_file(path, target)]
     every = [path.removeprefix(prefix) for path in project.inside(target.root)]
     own = _taken(own, target, every, pytest_ini.places(project, target.root))
     return [TestResult(id=path, file=path, status=TestStatus.TODO) for path in own] or None
+
+
+_SHARED = re.compile(
+    r"tsconfig.*\.json|.+\.config\.[cm]?[jt]s|.*lock.*|\.(?:babelrc|swcrc|npmrc).*|pnpm-workspace\.yaml"
+)
+
+
+def _is_shared(target: Target, changed: list[str]) -> bool:
+    """Whether something above a package of JavaScript's changed that its packages may have in common."""
+    above = {parent.as_posix() for parent in PurePosixPath(target.root).parents} if target.root != "." else set()
+    names = [PurePosixPath(path).name for path in changed if PurePosixPath(path).parent.as_posix() in above]
+    return target.language == "javascript" and any(name in _EVERYTHING or _SHARED.fullmatch(name) for name in names)
 
 
 def _tests_are_anywhere(project: Project, target: Target) -> bool:
@@ -113,15 +128,24 @@ def _taken_by(command: list[str], files: list[str], every: list[str]) -> list[st
 
 def _reached(project: Project, changed: Iterable[str]) -> set[str]:
     """The changed files and everything that imports them, directly or not."""
-    importers: dict[str, set[str]] = {}
-    for path in project.files:
-        for imported in imports(project, path):
-            importers.setdefault(imported, set()).add(path)
-    reached, todo = set(changed), list(changed)
+    importers, changed = _importers(project), set(changed)
+    reached, todo = set(changed), [*changed, *(package_of(project, path) for path in changed)]
     if any(path.endswith(SCRIPTS) for path in changed):
         todo.append(ANYTHING)
     while todo:
         for importer in importers.get(todo.pop(), set()) - reached:
             reached.add(importer)
-            todo.append(importer)
+            todo += [importer, package_of(project, importer)]
     return reached
+
+
+def _importers(project: Project) -> dict[str, set[str]]:
+    """Of each file, and each package, who imports it."""
+    if "_importers" not in project.__dict__:
+        found: dict[str, set[str]] = {}
+        for path in project.files:
+            for imported in imports(project, path):
+                found.setdefault(imported, set()).add(path)
+        project.__dict__["_importers"] = found
+    known: dict[str, set[str]] = project.__dict__["_importers"]
+    return known

@@ -6,7 +6,7 @@ import re
 from pathlib import PurePosixPath
 from typing import Any
 
-from ratchet.checks.project import Project
+from ratchet.checks.project import Project, root_of
 
 ANYTHING = "*"
 SCRIPTS = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx")
@@ -97,6 +97,8 @@ def _script_imports(project: Project, path: str) -> set[str]:
     for name in _SCRIPT_IMPORT.findall(text):
         if name.startswith("."):
             found |= _relative(project, PurePosixPath(path).parent, name)
+        elif own := packages(project).get(_package(name)):
+            found.add(own)
         elif not _is_foreign(project, name):
             found.add(ANYTHING)
     return found - {path}
@@ -117,10 +119,33 @@ def _relative(project: Project, folder: PurePosixPath, name: str) -> set[str]:
     return places & project.known or {ANYTHING}
 
 
-def _is_foreign(project: Project, name: str) -> bool:
-    """Whether it is somebody else's package: what nobody asked for is an alias, or a package of this project."""
+def packages(project: Project) -> dict[str, str]:
+    """The packages of this project: their names, and their folders as what is imported when they are. What is built of
+    a package may decide which of its files it hands out: it is all of them."""
+    if "_packages" not in project.__dict__:
+        named = {path: project.json(path).get("name") for path in project.named("**/package.json")}
+        project.__dict__["_packages"] = {
+            name: f"{root_of(path)}/" for path, name in named.items() if isinstance(name, str) and name
+        }
+    found: dict[str, str] = project.__dict__["_packages"]
+    return found
+
+
+def package_of(project: Project, path: str) -> str:
+    """The package that a file is part of, as it is imported; its tests are no part of what others import."""
+    folders = {*packages(project).values()}
+    above = [f"{parent.as_posix()}/" for parent in PurePosixPath(path).parents]
+    return "" if _is_test(path) else next((folder for folder in above if folder in folders), "")
+
+
+def _package(name: str) -> str:
     parts = name.split("/")
-    package = "/".join(parts[:2]) if name.startswith("@") else parts[0]
+    return "/".join(parts[:2]) if name.startswith("@") else parts[0]
+
+
+def _is_foreign(project: Project, name: str) -> bool:
+    """Whether it is somebody else's package: what nobody asked for is an alias."""
+    package = _package(name)
     return ":" in name or package in _BUILT_IN or package in _asked_for(project)
 
 

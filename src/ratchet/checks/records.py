@@ -1,7 +1,7 @@
 """What our own reporters write, whatever the runner: one JSON record a line, between a start and an end with a nonce.
 
     {"kind": "start", "nonce", "version", "root"?}     {"kind": "collected", "ids"}     {"kind": "end", "nonce", "exit"}
-    {"kind": "test_start", "id", "file"?, "line"?}     {"kind": "test_over", "id", "outcome"?}
+    {"kind": "test_start", "id", "file"?, "line"?}     {"kind": "test_over", "id", "outcome"?, "whole"?}
     {"kind": "phase", "id", "when", "outcome": passed|failed|skipped|rerun, "file", "line", "name", "project"?, …}
     {"kind": "broken", "file", "line", "column", "type", "message"}
 
@@ -58,6 +58,7 @@ class Reader:
         self.running: list[str] = []
         self.begun_at: dict[str, tuple[str, int]] = {}
         self.inside: dict[str, str] = {}
+        self.whole: set[str] = set()
         self.ends: list[Row] = []
         self.starts, self.torn, self.forged = 0, 0, ""
 
@@ -108,6 +109,8 @@ class Reader:
             self.running.remove(row["id"])
         if row.get("outcome"):
             self.inside[row["id"]] = row["outcome"]
+        if row.get("whole"):
+            self.whole.add(row["id"])
 
     def _broken(self, row: Row) -> None:
         names = ("file", "line", "column", "type", "message")
@@ -156,7 +159,7 @@ class Reader:
         died = _of_dead(self.broken, running)
         cut = not ended or any(error.type == CRASHED for error in self.broken)
         return Parsed(
-            tests=[*self._named().values(), *(self._told_inside() if cut else []), *died.values()],
+            tests=[*self._named().values(), *self._told_inside(cut=cut), *died.values()],
             collection_errors=[
                 error for error in self.broken if error.file not in {test.file for test in died.values()}
             ],
@@ -174,9 +177,18 @@ class Reader:
                 names |= _numbered({own: f"{plain} [{project}]" for own, project in of.items()})
         return {names[own]: msgspec.structs.replace(test, id=names[own]) for own, test in self.tests.items()}
 
-    def _told_inside(self) -> list[TestResult]:
-        """Tests that were over before their process died, and of which the runner never heard."""
+    def _told_inside(self, *, cut: bool) -> list[TestResult]:
+        """Tests that were over before their process died, and of which the runner never heard: a process that is forced
+        to exit may lose what it said last, and nobody else notices.
+
+        Where nothing was cut their whole names must be known, and be no other file's: a test is told under the file
+        that it is written in, which need not be that of its process.
+        """
         unheard = {name: outcome for name, outcome in self.inside.items() if name not in self.tests}
+        if not cut:
+            heard = {name.partition("::")[2] for name in self.tests}
+            told = [name for name in unheard if name in self.whole and name.partition("::")[2] not in heard]
+            unheard = {name: unheard[name] for name in told}
         return [
             _nameable(
                 name,

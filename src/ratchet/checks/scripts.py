@@ -62,6 +62,17 @@ def _is_for_all(words: list[str]) -> bool:
     return (bool(named) and named[0] in _FOR_ALL) or (words[0] in _MANAGERS and any(map(_ALL.fullmatch, words[1:])))
 
 
+_IN_BROWSERS = {
+    "karma", "wtr", "web-test-runner", "cypress", "testcafe", "nightwatch", "wdio", "testem", "ember", "ng", "aegir",
+    "playwright-test", "airtap", "polendina",
+}  # fmt: skip
+
+
+def is_in_a_browser(table: dict[str, Any]) -> bool:
+    """Whether the test script starts a program that runs tests in browsers: what it depends on runs there too."""
+    return any(start_of(words, _IN_BROWSERS) is not None for words in commands(table))
+
+
 def _told(word: str) -> list[str]:
     names = re.sub(r"^-[-\w]*=", "", word).split(",")
     return ["test" if name in ("t", "tst") else name for name in names]

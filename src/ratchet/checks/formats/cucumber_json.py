@@ -154,6 +154,9 @@ def _failure(step: Step, at: tuple[str, int]) -> Failure:
     head = _STACK.split(said, maxsplit=1)[0].strip()
     message = head if step.status == "failed" and head else f"{step.status}: {step.text}\n{head}".strip()
     found = recover.failure(said, message=message)
+    if found.type:
+        bare = re.sub(rf"^{re.escape(found.type)}(?: \[\w+\])?: ", "", found.message)
+        found = msgspec.structs.replace(found, message=bare)
     if found.file and found.line:
         return found
     return msgspec.structs.replace(found, file=at[0], line=step.line or at[1])

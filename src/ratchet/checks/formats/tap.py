@@ -38,6 +38,8 @@ _WORDS = {"tests": "tests", "pass": "passed", "fail": "failed", "skip": "skipped
 _DIRECTED = {"skip": TestStatus.SKIPPED, "todo": TestStatus.TODO, "expected failure": TestStatus.XFAILED}
 _DEEPEST = 50
 
+SIGN = re.compile(rb"\bok\b|1\.\.0|\bskipped: ")
+
 
 def parse(stream: BinaryIO) -> Parsed:
     """The leaves of the document. It has ended when every plan was kept and nobody bailed out."""
@@ -424,6 +426,8 @@ def _sides(fields: dict[str, str]) -> tuple[str | None, str | None]:
 
 
 def _trimmed(body: str) -> str:
+    if body.startswith("Traceback (most recent call last):"):
+        return body.rstrip().rpartition("\n")[2]
     return "\n".join(row for row in body.splitlines() if not row.startswith("Looks like you "))
 
 

@@ -25,9 +25,21 @@ def read(rows: list[str]) -> dict[str, str]:
         if block := _BLOCK.match(value):
             margin = indent + int(block["after"] or block["before"] or 0)
             fields[name], index = _block(rows, index, indent, margin, folded=value.startswith(">"))
+        elif value in _CLOSED_BY and (end := _closing(rows, index, indent, _CLOSED_BY[value])):
+            fields.setdefault(name, "\n".join([value, *(row[indent:] for row in rows[index : end + 1])]))
+            index = end + 1
         elif value:
             fields.setdefault(name, _unquoted(value))
     return fields
+
+
+_CLOSED_BY = {"{": "}", "[": "]"}
+
+
+def _closing(rows: list[str], index: int, indent: int, sign: str) -> int:
+    """Where a value in brackets ends that goes on in further rows, as QUnit writes them."""
+    margin = " " * indent
+    return next((at for at in range(index, len(rows)) if rows[at].rstrip() == f"{margin}{sign}"), 0)
 
 
 def _block(rows: list[str], index: int, indent: int, margin: int, *, folded: bool) -> tuple[str, int]:

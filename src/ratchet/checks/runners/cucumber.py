@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -100,9 +101,28 @@ def _loaded(parsed: Parsed, results: Results) -> Parsed:
     with end_of(results, 16 << 10) as stream:
         text = stream.read()
     parsed.compile_errors = compiler(io.BytesIO(text)).compile_errors
-    parsed.collection_errors = [] if parsed.compile_errors else _raised(text.decode(errors="replace"))
+    said = text.decode(errors="replace")
+    parsed.collection_errors = [] if parsed.compile_errors else _unread(said) or _raised(said)
     parsed.ended = bool(parsed.compile_errors or parsed.collection_errors)
     return parsed
+
+
+_UNREAD = re.compile(r'(?m)^Parse error in "(?P<file>[^"]+)" \((?P<line>\d{1,9}):(?P<column>\d{1,9})\): (?P<said>.*)$')
+
+
+def _unread(text: str) -> list[Diagnostic]:
+    """Features that are not Gherkin."""
+    return [
+        Diagnostic(
+            file=found["file"],
+            line=int(found["line"]),
+            column=int(found["column"]),
+            type="ParseError",
+            message=found["said"],
+            tool="cucumber",
+        )
+        for found in _UNREAD.finditer(text)
+    ]
 
 
 def _raised(text: str) -> list[Diagnostic]:

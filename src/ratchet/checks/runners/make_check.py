@@ -17,8 +17,9 @@ from ratchet.core.report import RED, TestResult
 
 _LIBRARIES = ("boost", "check", "gtest")
 _OWN = re.compile(r"(?m)^\s*TESTS_ENVIRONMENT\s*[+:?]?=")
-# The folder and the log of a test, as the rule that runs it knows them, in one word.
-_WHICH = '$$(printf %s "$(abs_builddir)/$${log:-$$tst}" | tr / %)'
+# The folder and the log of a test, as the rule that runs it knows them, in one word. What configure calls the folder is
+# where it was then, which in a copy is another place.
+_WHICH = '$$(printf %s "$(CURDIR)/$${log:-$$tst}" | tr / %)'
 
 
 def environment(session: Session) -> list[str]:
@@ -55,7 +56,7 @@ def filters(tests: list[TestResult]) -> dict[str, str]:
 def logged(whole: Parsed, results: Results) -> Parsed:
     """Every test with what its log says of a failure, named from the project."""
     top = f"{results.folder}{os.sep}"
-    logs = [_log(test) for test in whole.tests]
+    logs = [_log(test, results.folder) for test in whole.tests]
     whole.tests = [_logged(test, log, top) for test, log in zip(whole.tests, logs, strict=True)]
     known: dict[str, inside.Program] = {}
     ends: dict[str, inside.Ends] = {}
@@ -82,8 +83,8 @@ def _program(files: Path, log: Path) -> inside.Program | None:
     return inside.Program(found[0], str(files / f"{found[0]}-{which}")) if len(found) == 1 else None
 
 
-def _log(test: TestResult) -> Path | None:
-    place = Path("".join(test.suite), test.name.partition(" ")[0])
+def _log(test: TestResult, folder: Path) -> Path | None:
+    place = Path(folder, "".join(test.suite), test.name.partition(" ")[0])
     return next(
         (path for path in (place.with_suffix(".log"), place.with_name(f"{place.name}.log")) if path.is_file()), None
     )

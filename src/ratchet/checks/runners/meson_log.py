@@ -11,7 +11,7 @@ import msgspec
 
 from ratchet.checks.formats import Parsed
 from ratchet.checks.runners import inside, joined, junit, read
-from ratchet.core.report import RED, Failure, TestResult, TestStatus
+from ratchet.core.report import RED, Diagnostic, Failure, TestResult, TestStatus
 
 # A wrapper's name or a setup's stands behind the first word.
 _JUNIT, _JSON = "testlog*.junit.xml", "testlog*.json"
@@ -99,7 +99,8 @@ def _ended(test: TestResult, row: Row | None) -> TestResult:
     """In JUnit's file a test that ran out of time has no fault."""
     if not row:
         return test
-    if row.result in _RED and not (test.failure and test.failure.message):
+    told = test.failure and test.failure.message and (test.failure.file or row.returncode >= 0)
+    if row.result in _RED and not told:
         status = TestStatus.ERROR if row.result in _ERRORS else TestStatus.FAILED
         failure = msgspec.structs.replace(
             test.failure or Failure(), type=_RED[row.result], message=f"meson says: {row.how}"
@@ -107,6 +108,11 @@ def _ended(test: TestResult, row: Row | None) -> TestResult:
         return msgspec.structs.replace(test, status=status, failure=failure)
     other = _OTHERS.get(row.result)
     return msgspec.structs.replace(test, status=other, failure=None) if other and test.status not in RED else test
+
+
+def from_folder(errors: list[Diagnostic], build: Path, folder: Path) -> list[Diagnostic]:
+    above = f"{os.path.relpath(folder, build)}{os.sep}"
+    return [msgspec.structs.replace(error, file=error.file.removeprefix(above)) for error in errors]
 
 
 def _from_folder(test: TestResult, above: str) -> TestResult:

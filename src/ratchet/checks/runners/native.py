@@ -36,6 +36,7 @@ from ratchet.core.report import RED, Failure, TestResult, TestStatus
 
 _gtest_json = parser("gtest_json")
 _automake = parser("automake")
+_console = parser("console")
 
 _PASSED_BYTES = "300000"  # of the output of those that pass, as much as of those that fail
 _SOURCE = "ratchet-source"  # in a build of ours: the folder it is of
@@ -134,7 +135,7 @@ class CTest(_Native):
     def parse(self, results: Results) -> Parsed:
         if len(results.exit_codes) < 3 and not results.stopped:
             return self.unbuilt(results)
-        whole = read(results.private / "ctest.xml", junit)
+        whole = read(path, junit) if (path := results.private / "ctest.xml").exists() else _cut_off(results)
         with end_of(results) as stream:
             how = dict(_HOW.findall(stream.read().decode(errors="replace")))
         whole.tests = [_explained(test, how.get(test.name, "")) for test in whole.tests]
@@ -185,12 +186,14 @@ class Meson(_Native):
         ]
 
     def parse(self, results: Results) -> Parsed:
+        build = Path((results.private / "build").read_text())
         if len(results.exit_codes) < 3 and not results.stopped:
-            return self.unbuilt(results)
+            parsed = self.unbuilt(results)
+            parsed.compile_errors = meson_log.from_folder(parsed.compile_errors, build, results.folder)
+            return parsed
         with end_of(results) as stream:
             if stream.read().rstrip().endswith((b"No tests defined.", b"No suitable tests defined.")):
                 return Parsed(ended=True)
-        build = Path((results.private / "build").read_text())
         return meson_log.results(build, results.folder, results.private)
 
     asked = staticmethod(unskipped)
@@ -259,7 +262,8 @@ _TESTS_OF_MAKE = re.compile(r"(?m)^(?:dist_|nodist_)?(?:check_)?(?:TESTS|SCRIPTS
 
 def _explained(test: TestResult, how: str) -> TestResult:
     """How a program ended is on the console only: Failed, Timeout, Exception: SegFault."""
-    if test.status not in RED or not how or (test.failure and test.failure.message):
+    told = test.failure and test.failure.message and (test.failure.file or how == "Failed")
+    if test.status not in RED or not how or told:
         return test
     failure = msgspec.structs.replace(
         test.failure or Failure(), type=how.partition(":")[0], message=f"ctest says: {how}"
@@ -331,6 +335,19 @@ def _refined(whole: Parsed, finer: list[TestResult], ran: dict[str, list[str]]) 
     return msgspec.structs.replace(
         whole, tests=[*kept, *(test for name, test in known.items() if name not in heard)], reported={}
     )
+
+
+_START = re.compile(r"^ +Start +\d+: (.+)$")
+
+
+def _cut_off(results: Results) -> Parsed:
+    """Ended before it wrote its file, it has said on the console what was done until then, and what was begun."""
+    parsed = read_log(results, _console)
+    with results.log.open("rb") as stream:
+        stream.seek(results.began)
+        begun = [match[1] for row in lines(stream) if (match := _START.match(row))]
+    done = {test.name for test in parsed.tests}
+    return Parsed(tests=parsed.tests, running=[name for name in begun if name not in done], ended=False)
 
 
 _OUTPUT_BYTES = 1 << 20  # ctest itself keeps less of each

@@ -38,10 +38,11 @@ try {
       return told;
     };
 
-    // Where a file cannot be read as a program is in no stack, and node says it to who asks.
+    // Where a file, or one that it imports, cannot be read as a program is in no stack. Node says it when it loads it, which
+    // without ava goes no further.
     const unreadable = (file) => {
-      const said = String(spawnSync(process.execPath, ['--check', file]).stderr);
-      const [, where, line, caret] = /^(.+):(\d+)\n.*\n( *)\^/m.exec(said) ?? [];
+      const said = String(spawnSync(process.execPath, [file], { timeout: 10_000 }).stderr);
+      const [, where, line, caret] = /^((?:file:|\/).+):(\d+)\n.*\n( *)\^/m.exec(said) ?? [];
       return where ? { file: relative(where), line: Number(line), column: caret.length + 1 } : { file };
     };
 

@@ -13,7 +13,8 @@ function failure(result) {
   const message = text.split(/\n\s+at /)[0];
   const found = { type: /^([A-Za-z]*Error)\b/.exec(text)?.[1] ?? detail.name ?? 'Error', frames: frames(text) };
   found.message = message.replace(/^[A-Za-z]*Error: /, '').trim();
-  const values = detail.matcherResult ?? detail;
+  // Before its 27th version jest ran on jasmine, which has empty values of its own beside the error.
+  const values = detail.matcherResult ?? detail.error?.matcherResult ?? ('passed' in detail ? {} : detail);
   if (values && ('expected' in values || 'actual' in values)) {
     found.expected = show(values.expected);
     found.actual = show(values.actual);

@@ -28,6 +28,14 @@ try {
   };
 } catch {}
 
+// A file that did not load, or took its worker with it, where files are run in parallel.
+function broken(test, error) {
+  const told = failure(error);
+  const [, where, line] = /^(?:file:\/\/)?(\/.+|[A-Za-z]:.+):(\d+)$/m.exec(error.stack ?? '') ?? [];
+  const at = where ? { file: relative(where), line: Number(line) } : told.frames.at(-1) ?? { file: fileOf(test) };
+  say({ kind: 'broken', tool: 'mocha', ...at, type: told.type, message: told.message.split('\n')[0] });
+}
+
 module.exports = function RatchetReporter(runner) {
   start();
   const told = new WeakSet();
@@ -50,6 +58,7 @@ module.exports = function RatchetReporter(runner) {
   runner.on('pass', safely((test) => phase(test, 'passed')));
   runner.on('pending', safely((test) => phase(test, 'skipped')));
   runner.on('fail', safely((test, error) => {
+    if (test.title === 'Uncaught error outside test suite') return broken(test, error);
     // A hook that fails is told in place of the tests around it: an error in set-up, under the hook's own name.
     phase(test, 'failed', { ...failure(error), ...(test.type === 'hook' ? { when: 'setup' } : {}) });
     // The test that a hook was for has been announced, and never ends.

@@ -10,6 +10,6 @@ try {
     const idOf = (test) => `${relative(process.argv[1])}::${test.fullName ?? test.name}`;
     beforeEach((test) => say({ kind: 'test_start', id: idOf(test) }));
     const ended = { true: 'passed', false: 'failed' }; // older ones do not say
-    afterEach((test) => say({ kind: 'test_over', id: idOf(test), outcome: ended[test.passed] }));
+    afterEach((test) => say({ kind: 'test_over', id: idOf(test), outcome: ended[test.passed], whole: test.fullName !== undefined }));
   }
 } catch {}

@@ -50,13 +50,16 @@ def one_of(names):
 
 
 def told(words):
-    """What a command of the build system's says of its tests."""
-    return json.loads(subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout)
+    """What a command of the build system's says of its tests. Before it stands what the project's own files print."""
+    text = subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout.decode(errors="replace")
+    return json.loads(re.sub(r"\A.*?^(?=[{\[]\s*$)", "", text, count=1, flags=re.M | re.S))
 
 
 def ctest(private, command, asked):
     tests = []
-    for test in told([*command, "--show-only=json-v1"])["tests"]:
+    # Asked to write results too, it would leave a file without any.
+    at = command.index("--output-junit") if "--output-junit" in command else len(command)
+    for test in told([*command[:at], *command[at + 2 :], "--show-only=json-v1"])["tests"]:
         properties = {each["name"]: each["value"] for each in test.get("properties", [])}
         env = properties.get("ENVIRONMENT", [])
         judged = any(name in properties for name in ("PASS_REGULAR_EXPRESSION", "FAIL_REGULAR_EXPRESSION", "WILL_FAIL"))
@@ -71,9 +74,14 @@ def shadowed(private, command, tests, plan):
     at = command.index("--test-dir") + 1
     build, shadow = Path(command[at]), private / "ctest"
     shadow.mkdir()
-    for name in ("DartConfiguration.tcl", "CTestCustom.cmake", "CTestCustom.ctest"):
+    for name in ("CTestCustom.cmake", "CTestCustom.ctest"):
         if (build / name).is_file():
             shutil.copy(build / name, shadow / name)
+    if (build / "DartConfiguration.tcl").is_file():
+        # In it the build is named once more, and that is where ctest would go.
+        text = (build / "DartConfiguration.tcl").read_text(errors="surrogateescape")
+        moved = re.sub(r"(?m)^BuildDirectory:.*$", lambda _: f"BuildDirectory: {shadow}", text)
+        (shadow / "DartConfiguration.tcl").write_text(moved, errors="surrogateescape")
     rows = [f"subdirs({bracket(str(build))})"]
     for name, _, env, _ in tests:
         if name in plan:

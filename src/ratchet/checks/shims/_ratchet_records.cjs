@@ -57,7 +57,8 @@ function frames(stack) {
 function failure(error) {
   if (error === null || typeof error !== 'object') return { type: typeof error, message: show(error), frames: [] };
   const found = {
-    type: error.name || error.constructor?.name || 'Error',
+    // One that came from another process has lost its class, and says it in its stack.
+    type: error.name || /^(\w*(?:Error|Exception))\b/.exec(error.stack ?? '')?.[1] || error.constructor?.name || 'Error',
     message: clip(error.message ?? show(error)),
     frames: frames(error.stack),
   };

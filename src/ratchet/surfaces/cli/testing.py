@@ -59,7 +59,7 @@ def test(arguments: Arguments) -> int:
         _annotate(outcome, suite.inside, as_json=arguments.json)
     code = exit_code(outcome, forgive=arguments.baseline or arguments.save_baseline)
     _print(outcome, arguments, forgiven=code == 0 and outcome.report.status is ReportStatus.FAILED)
-    _export(outcome, arguments, began_ms)  # last: a disk that is full by now takes nothing that was found
+    _export(outcome, arguments, began_ms, suite)  # last: a disk that is full by now takes nothing that was found
     return code
 
 
@@ -147,23 +147,24 @@ def _check_writable(path: Path) -> None:
         raise UsageError(f"{path} cannot be written: {why}", hint="name a file in a folder that is there")
 
 
-def _export(outcome: Outcome, arguments: Arguments, began_ms: int) -> None:
+def _export(outcome: Outcome, arguments: Arguments, began_ms: int, suite: Suite) -> None:
     if not (arguments.junit or arguments.ctrf):
         return
     from ratchet.core import exports  # noqa: PLC0415 — brings half of the XML library along
 
     if arguments.junit:
-        _write(arguments.junit, exports.junit(outcome.report).encode())
+        _write(suite, arguments.junit, exports.junit(outcome.report).encode())
     if arguments.ctrf:
         table = exports.ctrf(outcome.report, start_ms=began_ms, stop_ms=round(time.time() * 1000))
-        _write(arguments.ctrf, msgspec.json.format(msgspec.json.encode(table), indent=2))
+        _write(suite, arguments.ctrf, msgspec.json.format(msgspec.json.encode(table), indent=2))
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(suite: Suite, path: Path, content: bytes) -> None:
     try:
         path.write_bytes(content)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}", hint="check the path") from error
+    suite.wrote(path)
 
 
 def _print(outcome: Outcome, arguments: Arguments, *, forgiven: bool) -> None:

@@ -22,6 +22,9 @@ def _value(name: str) -> str:
 _E, _A = _value("e"), _value("a")
 # In prose "to be" says nothing of values: what it was must be one.
 _LITERAL = r"(?:[^\sA-Za-z]|(?:true|false|null|undefined|nil|None|True|False|NaN|Infinity)\b|[A-Z]\w*[{(\[])"
+# What stands in quotes is part of a value, whatever it looks like.
+_WHOLE = r"(?P<a>(?:[^\n'\"]|'(?:[^'\\\n]|\\.)*+'|\"(?:[^\"\\\n]|\\.)*+\")+?)"
+_TEXT = r'"(?:[^"\\]|\\.)*+"'
 _EQUAL = r"(?P<op>===?|!==?|<=|>=|<|>|=~|is not|is|not in|in)"
 
 # Where it comes from, what a text must contain for the search to be worth it, the pattern (e expected, a actual, op operator).
@@ -52,6 +55,7 @@ _COMPARISONS: list[tuple[str, str, str]] = [
     ("cppunit", "- Actual", r"- Expected ?: (?P<e>[^\n]+?)\s*- Actual {0,2}: (?P<a>[^\n]+)"),
     ("gomega", "\nto ", r"Expected\n\s+<[^\n>]+>: (?P<a>[^\n]+)\nto (?P<op>equal|be equivalent to|be identical to|be ==|be numerically [^\n]+?|contain element matching|contain substring)\n\s+<[^\n>]+>: (?P<e>[^\n]+)"),
     ("mocha diff", "+ expected - actual", r"\+ expected - actual\s*?\n\s*\n *-(?P<a>[^\n]+)\n *\+(?P<e>[^\n]+)(?:\n\s*\n|\s*$)"),
+    ("catch2 texts", "with expansion:", rf"with expansion:\n\s*(?P<a>{_TEXT})\s+{_EQUAL}\s+(?P<e>{_TEXT})"),
     ("catch2", "with expansion:", rf"with expansion:\n\s*(?P<a>[^\n]+?) {_EQUAL} (?P<e>[^\n]+)"),
     ("doctest c++", "values: ", rf"values: \w+\( (?P<a>[^\n]+?) {_EQUAL} (?P<e>[^\n]+?) \)(?:\n|$)"),
     ("rust", "right", r"assertion `?(?:failed: `)?\(?left (?P<op>[=!]=) right\)?`(?: failed)?[^\n]*\n\s*left: `?(?P<a>[^\n]*?)`?,?\n\s*right: `?(?P<e>[^\n]*?)`?(?:'?, [^\n]*:\d+:\d+)?(?:\n|$)"),
@@ -91,13 +95,15 @@ _COMPARISONS: list[tuple[str, str, str]] = [
     ("chai be", " to ", rf"[Ee]xpected (?P<a>{_LITERAL}[^\n]*?) to (?P<op>be|include|match)(?: to)? (?P<e>[^\n]+?)\.?(?: // [^\n]*)?(?:\n|$)"),
     ("scalatest", "did not equal", r"(?:^|\n)(?:[\w.]+Exception: )?(?P<a>[^\n]+?) (?P<op>did not equal) (?P<e>[^\n]+?)(?: \([\w.]+:\d+\))?(?:\n|$)"),
     ("munit", "=> Obtained", r"values are not the same\n=> Obtained\n(?P<a>[^\n]+)\n=> Diff[^\n]*\n-[^\n]*\n\+(?P<e>[^\n]+)"),
+    ("unittest texts", "AssertionError: ", rf"(?:^|\n) *(?:E +)?(?P<failed>AssertionError: )(?!assert ){_WHOLE} (?P<op>!=|not (?:less|greater) than(?: or equal to)?|is not|not found in) (?P<e>['\"\[{{(][^\n]*?)(?: : [^\n]*)?(?:\n|$)"),
     ("unittest", "AssertionError: ", r"(?:^|\n) *(?:E +)?(?P<failed>AssertionError: )(?!assert )(?P<a>[^\n]+?) (?P<op>!=|not (?:less|greater) than(?: or equal to)?|is not|not found in) (?P<e>[^\n]+?)(?: : [^\n]*)?(?:\n|$)"),
+    ("pytest texts", "assert ", rf"(?:^|\n)(?:E +(?:AssertionError: )?|AssertionError: )?assert (?!not ){_WHOLE} {_EQUAL} (?P<e>[^\n]+?)(?:\n|$)"),
     ("pytest", "assert ", rf"(?:^|\n)(?:E +(?:AssertionError: )?|AssertionError: )?assert (?!not )(?P<a>[^\n]+?) {_EQUAL} (?P<e>[^\n]+?)(?:\n|$)"),
     ("unity", " Was ", r"Expected (?P<e>[^\n]+?) Was (?P<a>[^\n]+?)\.?(?:\n|$)"),
     ("zig", ", found ", r"expected (?P<e>[^\n]+?), found (?P<a>[^\n]+?)(?:\n|$)"),
     ("want", "ant", r"[Ww]ant(?:ed)?[: =]+(?P<e>[^\n]+?)[,;]? (?:but )?(?:got|have)[: =]+(?P<a>[^\n]+?)(?:\n|$)"),
     ("got", "t", r"(?:[Gg]ot|[Hh]ave(?=:)|Actual|Received|=)[: =]* ?(?P<a>[^\n]+?)[,;:]? (?:but )?(?:want(?:ed)?|expect(?:ed|ing)?)[: =]+(?P<e>[^\n]+?)(?:\n|$)"),
-    ("expected got", "xpect", r"[Ee]xpect(?:ed|ing)(?!(?: values?)? to )[: =]+(?P<e>[^\n]+?)(?: ?[,;.]? (?:but )?(?:actual(?:ly)?|got|found|received|[Rr]esult)|(?:[,;]|,? but) (?:it )?(?:was|is))(?: :)?[: =]+(?P<a>[^\n]+?)\.?(?:\n|$)"),
+    ("expected got", "xpect", r"[Ee]xpect(?:ed|ing)(?!(?: values?)? to )[: =]+(?P<e>[^\n]+?)(?: ?[,;.]? (?:but )?(?:actual(?:ly)?|got|found|received|[Rr]esult)|(?:[,;]|,? but) (?:it )?(?:was|is))(?: :)?[: =]+(?P<a>[^\n]+?)\.?(?: \(compared using \S+\))?[ \t]*(?:\n|$)"),
     ("nim", "Check failed", r"Check failed: (?P<l>[^\n]+?) (?P<op>==) (?P<e>[^\n]+)\n\s*(?P=l) was (?P<a>[^\n]+)"),
 ]
 # fmt: on
@@ -107,6 +113,7 @@ _EXPECTS_NOTHING = {
     "check",
     "cmocka",
     "catch2",
+    "catch2 texts",
     "doctest c++",
     "rust",
     "exunit",
@@ -124,7 +131,9 @@ _EXPECTS_NOTHING = {
     "munit",
     "mbunit",
     "unittest",
+    "unittest texts",
     "pytest",
+    "pytest texts",
     "want",
     "got",
     "nim",

@@ -13,7 +13,7 @@ from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
 from ratchet.checks.runners import SHIMS, Usual, channel_env, read_records, unskipped, upward
 from ratchet.checks.runners.javascript.choice import files_of
-from ratchet.checks.scripts import Matches, commands, handed_on, names, options_only, plain, start_of
+from ratchet.checks.scripts import Matches, commands, handed_on, is_in_a_browser, names, options_only, plain, start_of
 
 TESTS = (
     "test/**", "tests/**", "**/__tests__/**", "**/*.test.*", "**/*.spec.*", "**/*-test.*", "**/*_test.*", "**/test.*js",
@@ -57,7 +57,7 @@ class Script(Usual):
                 yield self.target(
                     project, root, f"the test script of {path} is `{shlex.join(script)}`", Strength.SCRIPT
                 )
-            elif self.package and self.package in dependencies(table):
+            elif self.package and self.package in dependencies(table) and not is_in_a_browser(table):
                 yield self.target(project, root, f"{path} depends on {self.package}", Strength.DEPENDENCY)
 
     def _script(self, table: dict[str, Any], matches: Matches = bool, called: Collection[str] = ()) -> list[str]:

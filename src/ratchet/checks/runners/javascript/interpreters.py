@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import msgspec
 
 from ratchet.checks import Results, Session, Step, Strength, Target
-from ratchet.checks.formats import Parsed
+from ratchet.checks.formats import Parsed, distinct
 from ratchet.checks.project import Project, under
-from ratchet.checks.runners import end_of, junit, read
+from ratchet.checks.runners import junit, read
 from ratchet.checks.runners.javascript import Script, importing, unattended
 from ratchet.checks.runners.javascript.choice import all_named, by_name, chosen_by, escaped, files_of, names_of
-from ratchet.checks.runners.javascript.printed import first
-from ratchet.core.report import Diagnostic, TestResult
+from ratchet.checks.runners.javascript.printed import first, text_of
+from ratchet.core.report import Diagnostic, TestResult, TestStatus
 
 
 class _ByJUnit(Script):
@@ -24,16 +24,36 @@ class _ByJUnit(Script):
 
     def parse(self, results: Results) -> Parsed:
         parsed = read(results.private / "junit.xml", junit)
-        with end_of(results) as stream:
-            text = stream.read().decode(errors="replace")
-        for file, message in self.broken(text):
-            parsed.collection_errors.append(Diagnostic(file=file, message=message, tool=self.name, type="Error"))
-        parsed.ended = parsed.ended or bool(parsed.collection_errors)
+        text = text_of(results)
+        parsed.collection_errors += self.broken(text)
+        if not parsed.tests and not parsed.ended:
+            parsed.tests, parsed.running = self.printed(text)
+        parsed.ended = parsed.ended or (bool(parsed.collection_errors) and not results.stopped)
         parsed.tests = [_with_file(test) for test in parsed.tests]
         return parsed
 
-    def broken(self, _text: str) -> Iterator[tuple[str, str]]:
-        yield from ()
+    def broken(self, _text: str) -> list[Diagnostic]:
+        return []
+
+    def printed(self, _text: str) -> tuple[list[TestResult], list[str]]:
+        """What is known of a run that never came to write its file: the tests that ended, and what was running."""
+        return [], []
+
+    def error(self, file: str, said: str) -> Diagnostic:
+        """From what is printed of a file: the first error, and the place below it."""
+        line = _ERROR.search(said)
+        at = _PLACE.search(said, line.start() if line else 0)
+        row, column = (int(at["line"]), int(at["column"])) if at else (0, 0)
+        kind = (line["type"] if line else "") or "Error"
+        file = file or (at["file"] if at else "")
+        message = line["said"] if line else first(said)
+        return Diagnostic(file=file, line=row, column=column, type=kind, message=message, tool=self.name)
+
+
+_ERROR = re.compile(
+    r"(?m)^(?:error: )?(?:\(in promise\) )?(?:(?P<type>\w+Error|TS\d+)(?: \[ERROR\])?: |(?<=error: ))(?P<said>.+)$"
+)
+_PLACE = re.compile(r"(?m)^ +at (?:.*\()?(?:file://)?(?P<file>/[^\n:]+):(?P<line>\d{1,9}):(?P<column>\d{1,9})\)?$")
 
 
 def _with_file(test: TestResult) -> TestResult:
@@ -68,15 +88,37 @@ class Bun(_ByJUnit):
         options = ["--reporter=junit", f"--reporter-outfile={session.private / 'junit.xml'}"]
         return [Step(argv=[*program, *given, *options, *chosen_by(session.only, "-t")], env=unattended(session))]
 
-    def broken(self, text: str) -> Iterator[tuple[str, str]]:
-        """Files that do not load are in the text only: a file's name, then its error, and no test."""
-        for match in re.finditer(
-            r"(?m)^(\S+\.[cm]?[jt]sx?):\n+# Unhandled error between tests\n-+\n(.*(?:\n.*)?)", text
-        ):
-            yield match.group(1), match.group(2).strip().splitlines()[0]
+    def broken(self, text: str) -> list[Diagnostic]:
+        """Files that do not load are in the text only: a file's name, then its error between lines, and no test."""
+        blocks = re.finditer(
+            r"(?m)^(?P<file>\S+\.[cm]?[jt]sx?):\n+# Unhandled error between tests\n-+\n(?P<said>(?:.*\n)*?)-+$", text
+        )
+        return [self.error(block["file"], block["said"]) for block in blocks]
+
+    def printed(self, text: str) -> tuple[list[TestResult], list[str]]:
+        file, found = "", []
+        for match in _TOLD.finditer(text):
+            file = match["file"] or file
+            if match["how"]:
+                *suite, name = match["name"].split(" > ")
+                named = f"{file}::{match['name']}"
+                status = _ENDS[match["how"]]
+                found.append(TestResult(id=named, name=name, suite=suite, file=file, status=status))
+        return distinct(found), [file] if file and "\nRan " not in text else []
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         return ["bun", "test", test.file, *by_name("-t", test)]
+
+
+_TOLD = re.compile(
+    r"(?m)^(?:(?P<file>\S+\.[cm]?[jt]sx?):|\((?P<how>pass|fail|skip|todo)\) (?P<name>.+?)(?: \[[\d.]+m?s\])?)$"
+)
+_ENDS = {
+    "pass": TestStatus.PASSED,
+    "fail": TestStatus.FAILED,
+    "skip": TestStatus.SKIPPED,
+    "todo": TestStatus.TODO,
+}
 
 
 class Deno(_ByJUnit):
@@ -108,9 +150,16 @@ class Deno(_ByJUnit):
         names = [f"--filter=/{pattern}/"] if session.only and all_named(session.only) else []
         return [Step(argv=[*program, *given, option, *names, *files_of(session.only)], env=unattended(session))]
 
-    def broken(self, text: str) -> Iterator[tuple[str, str]]:
-        for match in re.finditer(r"(?m)^(\./\S+) \(uncaught error\)$", text):
-            yield match.group(1).removeprefix("./"), first(text[match.end() :])
+    def broken(self, text: str) -> list[Diagnostic]:
+        """One that does not compile keeps all others from running."""
+        raised = re.finditer(r"(?m)^\./(?P<file>\S+) \(uncaught error\)\n(?P<said>(?:.+\n)+)", text)
+        found = [self.error(match["file"], match["said"]) for match in raised]
+        unread = re.finditer(r"(?m)^(?:TS\d+ \[ERROR\]|error: SyntaxError): .+\n(?:.+\n)*? +at file://.+$", text)
+        return found or [self.error("", match.group()) for match in unread]
+
+    def without(self, target: Target, files: list[str], _asked: list[TestResult]) -> Target | None:
+        ignored = [f"--ignore={file}" for file in files if f"--ignore={file}" not in target.command]
+        return msgspec.structs.replace(target, command=[*target.command, *ignored]) if ignored else None
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         return ["deno", "test", f"--filter={test.name.partition(' > ')[0]}", test.file]

@@ -53,7 +53,9 @@ class Node(Script):
         program, given = self.parts(target, session)
         given = _without_reporters(given)
         at = given.index("--test") + 1
-        ours = [f"--test-reporter={SHIMS / '_ratchet_node.mjs'}", "--test-reporter-destination=stdout"]
+        # Where two share a place and the end is forced, node does not wait for both. Ours writes nothing there.
+        aside = f"--test-reporter-destination={session.private / 'node'}"
+        ours = [f"--test-reporter={SHIMS / '_ratchet_node.mjs'}", aside]
         theirs = ["--test-reporter=spec", "--test-reporter-destination=stdout"]
         parts = [part for test in session.only for part in _to_be_named(test, session.folder)]
         names = [f"--test-name-pattern=^{re.escape(part)}$" for part in dict.fromkeys(parts)]
@@ -70,7 +72,8 @@ class Node(Script):
     def again(self, target: Target, test: TestResult) -> list[str]:
         at = target.command.index("--test") + 1
         options = options_only(target.command[at:], self.valued)
-        return [*target.command[:at], f"--test-name-pattern={escaped(test.name)}", *options, test.file]
+        named = [f"--test-name-pattern=^{escaped(test.name)}$"] if test.name else []
+        return [*target.command[:at], *named, *options, test.file or test.id]
 
 
 def _without_reporters(words: list[str]) -> list[str]:
