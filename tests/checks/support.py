@@ -22,7 +22,7 @@ NPM = CACHE / "npm" / "node_modules"
 # What each runner needs that may be absent: a program on the path, or a package in the cache.
 _PROGRAMS = {"go": "go", "cargo": "cargo", "bats": "bats", "ctest": "ctest", "rspec": "rspec", "minitest": "ruby",
              "phpunit": "phpunit", "exunit": "mix", "maven": "mvn", "node": "node", "prove": "prove",
-             "gradle": "gradle", "busted": "busted", "eunit": "rebar3", "common_test": "rebar3",
+             "gradle": "gradle", "busted": "busted", "nim": "nimble", "eunit": "rebar3", "common_test": "rebar3",
              "cabal": "cabal", "testthat": "Rscript", "dune": "dune"}  # fmt: skip
 _PACKAGES = {"mocha": "mocha", "jest": "jest", "vitest": "vitest", "playwright": "@playwright/test", "bun": "bun",
              "deno": "deno", "ava": "ava", "jasmine": "jasmine", "uvu": "uvu", "lab": "@hapi/lab"}  # fmt: skip

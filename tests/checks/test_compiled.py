@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.checks import Target
 from ratchet.checks.detect import detect
 from ratchet.checks.environment import allowed_environment
 from ratchet.checks.registry import runner
@@ -48,6 +49,13 @@ def test_a_go_test_is_asked_for_by_its_id_before_anything_ran(tmp_path: Path) ->
     name = "example.com/it/deep/one.TestA"
     assert statuses(run(folder, only={"go": [typed(name)]})) == {name: "passed"}
     assert statuses(run(folder, only={"go": [typed("TestA")]})) == {name: "passed"}
+
+
+def test_options_behind_gos_packages_stay_options_when_one_test_is_run() -> None:
+    command = ["go", "test", "./...", "-v", "-race"]
+    target = Target(runner="go", command=command, tests=[], protected=[], why="")
+    test = TestResult(id="a/b.TestC", status=TestStatus.TODO)
+    assert runner("go").again(target, test) == ["go", "test", "-v", "-race", "-run", "^TestC$", "a/b"]
 
 
 @pytest.mark.toolchain
@@ -297,6 +305,13 @@ def test_settings_of_cargos_targets_reach_it(monkeypatch: pytest.MonkeyPatch) ->
     assert {*BY_ENVIRONMENT, "CARGO_BUILD_TARGET"} == {
         name for name, value in allowed_environment().items() if value == "x"
     }
+
+
+def test_where_languages_look_for_what_tests_need_reaches_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = ("BATS_LIB_PATH", "LUA_PATH", "GOTOOLCHAIN", "RUSTUP_TOOLCHAIN", "RUBYOPT", "COMPOSER_HOME")
+    for name in (*places, "GITHUB_TOKEN"):
+        monkeypatch.setenv(name, "x")
+    assert {name for name, value in allowed_environment().items() if value == "x"} == {*places}
 
 
 CMAKE = """cmake_minimum_required(VERSION 3.16)

@@ -330,6 +330,7 @@ def test_rspecs_shared_examples_aggregates_and_late_hooks_are_told_where_they_ar
     ("rakefile", "command"),
     [
         ("Rake::TestTask.new\n", ["rake", "test"]),
+        ("Rake::TestTask.new do |t|\nend\ntask :default => :test\n", ["rake", "test"]),
         ("Rake::TestTask.new(:unit) { }\ntask default: :unit\n", ["rake", "unit"]),
         ("task 'spec' do\nend\ntask :default => :spec\n", ["rake", "spec"]),
         ("task :lint\ntask :test => :unit\n", ["rake", "test"]),

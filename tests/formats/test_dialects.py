@@ -255,6 +255,31 @@ def test_a_go_test_without_a_word_does_not_blame_a_subtest_it_does_not_have() ->
     assert messages == ["it failed, and says nothing of why", "a subtest failed"]
 
 
+def test_the_panic_of_a_go_test_inside_is_its_own_whichever_go_tells_it() -> None:
+    begun = go(("run", "TestA"), ("run", "TestA/b"), ("run", "TestA/b/c"), ("fail", "TestA/b/c"), ("fail", "TestA/b"))
+    panic = said(
+        "TestA", "panic: boom [recovered, repanicked]", "", "goroutine 8 [running]:", "p.f()", "\t/p/a_test.go:5"
+    )
+    tests = read(go_json.parse, begun + panic + go(("fail", "TestA"), ("fail", ""))).tests
+    assert [(test.name, test.failure and test.failure.message, test.stdout) for test in tests] == [
+        ("TestA/b/c", "boom", "panic: boom [recovered, repanicked]"),
+        ("TestA/b", "a subtest failed", ""),
+        ("TestA", "a subtest failed", ""),
+    ]
+
+
+def test_what_go_prints_below_words_on_lines_of_their_own_are_the_values() -> None:
+    blocks = ("    a_test.go:4: no:", "        Got:", "        a", "        b", "        expected:", "        c")
+    for rows in (blocks, ("something", "got:", "a", "b", "want (unordered):", "c")):
+        failure = failed_go(*rows)
+        assert (failure.expected, failure.actual) == ("c", "a\nb")
+
+
+def test_a_go_test_that_is_skipped_without_a_reason_has_none() -> None:
+    text = go(("run", "TestA")) + said("TestA", "    a_test.go:3: ") + go(("skip", "TestA"), ("pass", ""))
+    assert [test.reason for test in read(go_json.parse, text).tests] == [""]
+
+
 def test_what_go_says_is_an_error_is_told_and_not_what_was_logged_before() -> None:
     error = said("TestA", "    a_test.go:4: got 1, want 2", kind="error")
     failure = failed_go("    a_test.go:3: fine", more=error)

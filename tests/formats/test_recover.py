@@ -83,6 +83,19 @@ VALUES = [
     ("xctest", 'XCTAssertEqual failed: ("5") is not equal to ("4")', "4", "5"),
     ("zig", "expected 4, found 5", "4", "5"),
     ("perl", "Failed test\n         got: '5'\n    expected: '4'", "'4'", "'5'"),
+    ("perl", "Failed test\n         got: 'a\nb'\n    expected: 'a\nc'", "'a\nc'", "'a\nb'"),
+    ("perl", "Failed test 'x'\n  at t/a.t line 7.\n      'abc'\n    doesn't match '(?^:x+)'", "(?^:x+)", "'abc'"),
+    ("perl", "Failed test 'x'\n  at t/a.t line 9.\n    '1'\n        >\n    '2'", "'2'", "'1'"),
+    ("test2", "| GOT | OP | CHECK |\n+-----+----+-------+\n| x   | eq | y     |\n+-----+----+-------+", "y", "x"),
+    ("test2", "| PATH | LNs | GOT | OP | CHECK | LNs |\n+-+\n| [1] | 2 | a | eq | b | 3 |", "b", "a"),
+    ("go", 'want: "x y", have: "z"', '"x y"', '"z"'),
+    ("go", "have: 1, want: 2", "2", "1"),
+    (
+        "phpunit",
+        'Failed asserting that exception of type "E" matches expected exception "L". Message was: "m" at',
+        "L",
+        "E",
+    ),
     ("boost", "check add(2, 2) == 4 failed [5 != 4]", "4", "5"),
     ("qt", "Compared values are not the same\n   Actual   (add(2, 2)): 5\n   Expected (4)        : 4", "4", "5"),
     ("cppunit", "equality assertion failed\n- Expected: 4\n- Actual  : 5", "4", "5"),
@@ -214,6 +227,7 @@ STACKS = [
     ("rust", "panicked at src/a.rs:3:9:\nboom", "src/a.rs", 3),
     ("bats", "(in test file test/a.bats, line 3)\n  `false' failed", "test/a.bats", 3),
     ("perl", "Failed test 'x'\n  at t/a.t line 3.", "t/a.t", 3),
+    ("perl", "Failed test at t/a.t line 6.", "t/a.t", 6),
     ("windows", "   at Acme.A.F() in C:\\project\\A.cs:line 3", "C:\\project\\A.cs", 3),
 ]
 

@@ -162,7 +162,8 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
                 return _of_those(again, session.only)
             if rest := _loadable(how, target, report, session):
                 return _with_unloaded(await self._run(rest, folder, log), report)
-            report = _placed(report, said, session.folder) if report.running else report
+            if report.running:
+                report = _placed(report, _last_words(how, said), session.folder)
             if not session.only:
                 report = complete(report, target, Project(session.folder))
             return msgspec.structs.replace(report, output=said) if said else report
@@ -339,6 +340,12 @@ def _of_those(report: Report, asked: list[TestResult]) -> Report:
     return msgspec.structs.replace(report, tests=kept, totals=totals_of(kept), status=status)
 
 
+def _last_words(how: Runner, said: str) -> str:
+    """Of what was printed that which can be about how the runner died."""
+    last_words = getattr(how, "last_words", None)
+    return last_words(said) if last_words else said
+
+
 # What Python prints when it is told to end and our reporter is in it.
 _STACK = "Stack (most recent call first):"
 
@@ -396,10 +403,12 @@ _ABSENT = re.compile(
     r"|^(?P<needs>"
     r"Could not find .+ in (?:any of the sources|locally installed gems).*"
     r"|Could not find Hex, which is needed .*|Unchecked dependencies for environment \w+:"
-    r"|error: failed to get `.+` as a dependency of .*|error: no matching package (?:named )?.* found"
+    r"|error: failed to get `.+` as a dependency of .*|error: no matching package (?:named .* )?found"
+    r"|Cannot open (?:bootstrap script|file) \"\S*vendor/autoload\.php\"\.?"
     r"|\S*: no required module provides package .*|go: .*: dial tcp: lookup .*"
     r"|\[(?:ERROR|FATAL)\] .*"
     r"(?:Could not resolve dependencies|could not be resolved|Could not transfer artifact|Non-resolvable \w+ POM).*"
+    r"|.*Prompt: No local packages\.json found.*"
     r"|make: \*\*\* No rule to make target 'check'.*"
     r"|> Could not resolve all (?:files|artifacts|dependencies) .*"
     r")$"

@@ -169,6 +169,8 @@ class Events:
         if status is TestStatus.FAILED:
             told = explained(output, plain(errors.text()) if errors else "")
             failure = told if told.message else Failure(message=_silent(inside=full in self.around))
+            if full in self.around and told.type == "panic" and self._hand_down(full, told, output):
+                failure, output = Failure(message=_silent(inside=True)), ""
         self.packages[package].tests = True
         self.packages[package].red |= failure is not None
         if failure:
@@ -187,6 +189,16 @@ class Events:
                 stdout=clip(_without_stacks(output, failure), 8 << 10) if failure else "",
             ),
         )
+
+    def _hand_down(self, full: str, failure: Failure, output: str) -> bool:
+        """Newer Go tells the panic of a test inside after that has failed in silence, as if it were the outermost's."""
+        for index in range(len(self.tests) - 1, -1, -1):
+            test = self.tests[index]
+            if test.id.startswith(f"{full}/") and test.failure == Failure(message=_silent(inside=False)):
+                said = clip(_without_stacks(output, failure), 8 << 10)
+                self.tests[index] = msgspec.structs.replace(test, file=failure.file, failure=failure, stdout=said)
+                return True
+        return False
 
     def _add(self, run: int, test: TestResult) -> None:
         """After its package was over a test is tried again and its last result counts; in one run it is another."""
@@ -253,6 +265,8 @@ def explained(output: str, said: str = "") -> Failure:
     place = _place(told)
     expected, actual = _example(output)
     message, stack, _ = _STACKS.sub("\0", _message(told), count=1).partition("\0")
+    if expected is None:
+        expected, actual = _blocks(message)
     if stack:
         place = None  # the one that printed the stack is not the one that it is about
     return recover.failure(
@@ -268,13 +282,28 @@ def explained(output: str, said: str = "") -> Failure:
 
 _OVERDUE = "test timed out after"
 _RACED = "race detected during execution of test"
-_EXAMPLE = re.compile(r"\Agot:\n(?P<a>.*?)\n?want:\n(?P<e>.*?)\n?\Z", re.S)
+_EXAMPLE = re.compile(r"(?:\A|\n)got:\n(?P<a>.*?)\n?want(?: \(unordered\))?:\n(?P<e>.*?)\n?\Z", re.S)
+_BLOCKS = re.compile(
+    r"(?:\A|\n)[ \t]*(?P<what>expected|want(?:ed)?|got|actual|have)[ \t]*:[ \t]*\n(?P<one>.+?)\n+"
+    r"[ \t]*(?P<other>expected|want(?:ed)?|got|actual|have)[ \t]*:[ \t]*\n(?P<two>.+)\Z",
+    re.S | re.I,
+)
 
 
 def _example(output: str) -> tuple[str | None, str | None]:
     """What an example should have printed and what it printed, each as lines of their own."""
-    found = _EXAMPLE.match(output)
+    found = _EXAMPLE.search(output)
     return (found.group("e"), found.group("a")) if found else (None, None)
+
+
+def _blocks(message: str) -> tuple[str | None, str | None]:
+    """The two values of a message that has each below a word on a line of its own."""
+    found = _BLOCKS.search(message)
+    first, second = (found["what"][0].lower() in "ew", found["other"][0].lower() in "ew") if found else (False, False)
+    if not found or first == second:
+        return None, None
+    one, two = found["one"].strip("\n"), found["two"].strip("\n")
+    return (one, two) if first else (two, one)
 
 
 _LABEL = re.compile(r"(?m)^\t([A-Z][A-Za-z ]*): *\t")
@@ -356,4 +385,4 @@ def _message(output: str) -> str:
 
 
 def _reason(output: str) -> str:
-    return clip(_message(output) or output.strip(), 1000)
+    return clip(_message(output) if _place(output) else output.strip(), 1000)

@@ -57,7 +57,8 @@ def parse_titled(stream: BinaryIO) -> Parsed:
 
 
 def _read(stream: BinaryIO, reader: _Tap) -> Parsed:
-    for line in lines(stream):
+    # What prove dumps was never on a terminal: a name with a carriage return in it is still a name.
+    for line in lines(stream, overwritten=not reader.folded):
         reader.line(line)
     return reader.parsed()
 

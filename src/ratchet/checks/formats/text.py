@@ -19,11 +19,12 @@ _UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def lines(stream: BinaryIO) -> Iterator[str]:
+def lines(stream: BinaryIO, *, overwritten: bool = True) -> Iterator[str]:
     """The stream's lines as a terminal would leave them. What goes beyond the limit of one line is dropped."""
     while raw := stream.readline(LINE_LIMIT):
         # A progress line is written over; only what stands there last was said.
-        yield plain(raw.decode("utf-8", "replace")).rstrip("\r\n").rpartition("\r")[2]
+        line = plain(raw.decode("utf-8", "replace")).rstrip("\r\n")
+        yield line.rpartition("\r")[2] if overwritten else line
         while raw and not raw.endswith(b"\n"):
             raw = stream.readline(LINE_LIMIT)
 

@@ -53,6 +53,10 @@ class ExUnit(Usual):
             parsed.ended = bool(parsed.compile_errors)
         return parsed
 
+    def last_words(self, said: str) -> str:
+        """A machine that halts says nothing: the stacks on the console are those of others that failed before."""
+        return ""
+
     def again(self, target: Target, test: TestResult) -> list[str]:
         return [*target.command, f"{test.file}:{test.line}" if test.line else test.file]
 

@@ -173,12 +173,17 @@ def _text(path: Path) -> str:
 
 
 def _flags(words: list[str]) -> tuple[list[str], list[str]]:
-    """What stands between `go test` and the packages, and the packages."""
+    """What stands beside the packages, which end at the next option, and the packages."""
     rest = words[2:]
-    at = len(rest)
-    while at and (rest[at - 1].startswith(".") or "/" in rest[at - 1].lstrip("-") or "..." in rest[at - 1]):
-        at -= 1
-    return rest[:at], rest[at:]
+    at = max((n + 1 for n, word in enumerate(rest) if _is_package(word)), default=len(rest))
+    begin = at
+    while begin and _is_package(rest[begin - 1]):
+        begin -= 1
+    return [*rest[:begin], *rest[at:]], rest[begin:at]
+
+
+def _is_package(word: str) -> bool:
+    return not word.startswith("-") and (word.startswith(".") or "/" in word or "..." in word)
 
 
 def _package(test: TestResult) -> str:

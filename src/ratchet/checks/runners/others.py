@@ -25,7 +25,7 @@ from ratchet.checks.runners import (
     read_log,
     read_records,
 )
-from ratchet.core.report import TestResult
+from ratchet.core.report import Diagnostic, TestResult
 
 _dart_json = parser("dart_json")
 _gleam = parser("gleam")
@@ -172,7 +172,15 @@ class Nim(Zig):
     command = ("nimble", "test")
     tests = ("tests/**",)
     sources = ("**/*.nim",)
+    setup = ("nimble install --depsOnly --accept",)
     text: Parser = staticmethod(parser("nim"))
+
+    def parse(self, results: Results) -> Parsed:
+        """Without what nimble's own script says of a program that did not compile: the compiler has said it."""
+        parsed = super().parse(results)
+        own = [error for error in parsed.compile_errors if not error.file.endswith("/nimscript.nim")]
+        parsed.compile_errors = own or parsed.compile_errors
+        return parsed
 
     def detect(self, project: Project) -> Iterator[Target]:
         for target in super().detect(project):
@@ -185,7 +193,7 @@ class Nim(Zig):
 
 
 class Busted(_Flagged):
-    """Lua, by the JUnit file of busted."""
+    """Lua, by the JUnit file of busted, and by a guest where it did not come to write that."""
 
     name = family = "busted"
     language = "lua"
@@ -202,16 +210,32 @@ class Busted(_Flagged):
             )
 
     def launch(self, target: Target, session: Session) -> list[Step]:
-        output = ["-o", "junit", f"-Xoutput={session.private / 'junit.xml'}"]
-        names = [f"--filter={_lua_pattern(test.name)}$" for test in session.only if test.name]
-        files = list(dict.fromkeys(test.file for test in session.only if test.file))
-        return [Step(argv=[*target.command, *output, *names, *files])]
+        output = ["-o", str(SHIMS / "_ratchet_busted.lua"), f"-Xoutput={session.private / 'junit.xml'}"]
+        parts = [(test.file, test.name) if test.name else test.id.split("::", 1) for test in session.only]
+        names = [f"--filter={_lua_pattern(name)}$" for _, *rest in parts for name in rest if name]
+        files = list(dict.fromkeys(file for file, *_ in parts if file))
+        return [Step(argv=[*target.command, *output, *names, *files], env=channel_env(session))]
 
     def parse(self, results: Results) -> Parsed:
-        return read(results.private / "junit.xml", junit)
+        if not (results.private / "junit.xml").exists():
+            return read_records(results)
+        parsed = read(results.private / "junit.xml", junit)
+        parsed.collection_errors = [_lua_placed(error) for error in parsed.collection_errors]
+        return parsed
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         return [*target.command, f"--filter={_lua_pattern(test.name)}$", *([test.file] if test.file else [])]
+
+
+_LUA_PLACE = re.compile(r"(?P<file>\S+?\.lua):(?P<line>\d{1,9}): (?P<message>.*?)(?:\nstack traceback:.*)?", re.S)
+
+
+def _lua_placed(error: Diagnostic) -> Diagnostic:
+    """What went wrong around tests is told of the run, and where in the message only."""
+    found = _LUA_PLACE.fullmatch(error.message.strip()) if not error.line else None
+    if not found:
+        return error
+    return msgspec.structs.replace(error, file=found["file"], line=int(found["line"]), message=found["message"])
 
 
 def _lua_pattern(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 
@@ -11,7 +12,7 @@ from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
 from ratchet.checks.runners import Usual, compiler, end_of, junit, parser, read, upward
-from ratchet.core.report import RED, TestResult, TestStatus
+from ratchet.core.report import RED, Failure, TestResult, TestStatus
 
 _teamcity = parser("teamcity")
 
@@ -70,17 +71,39 @@ class PHPUnit(Usual):
             parsed.ended = parsed.ended or bool(parsed.compile_errors)
         return parsed
 
+    def located(self, test: TestResult, folder: Path) -> TestResult:
+        """A test that never ended, by the name of its class, which is that of its file."""
+        case, _, method = test.id.partition(" with data set ")[0].partition("::")
+        project = Project(folder)
+        for path in project.named(f"**/{case.rpartition(chr(92))[2]}.php"):
+            if written := re.search(rf"\bfunction\s+{re.escape(method)}\b", project.text(path)):
+                line = project.text(path).count("\n", 0, written.start()) + 1
+                failure = test.failure and msgspec.structs.replace(test.failure, file=path, line=line)
+                return msgspec.structs.replace(test, file=path, line=line, failure=failure)
+        return test
+
     def again(self, target: Target, test: TestResult) -> list[str]:
         return [*target.command, "--filter", _filter([test])]
 
 
 def _with_risky_passed(tests: list[TestResult], told: list[TestResult], exit_code: int) -> list[TestResult]:
     """A test that asserts nothing passes, unless PHPUnit is told to fail for it: then nothing else has failed."""
-    risky = {(test.file, test.name) for test in told if test.failure and test.failure.type.endswith("RiskyTestError")}
+    risky = {(test.file, test.name) for test in (*told, *tests) if test.failure and _is_risky(test.failure)}
     others = [test for test in tests if test.status in RED and (test.file, test.name) not in risky]
     if not risky or (exit_code and not others):
         return tests
     return [_passed(test) if test.failure and (test.file, test.name) in risky else test for test in tests]
+
+
+# Of a run that died there is no XML, and so no type of them.
+_RISKY = re.compile(r"(?:RiskyTestError|OutputError|CoversAnnotationException|CoveredCode\w*(?:Error|Exception))$")
+_RISKY_SAID = re.compile(
+    r"This test (?:did not perform any assertions|does not have a @covers annotation|printed output:)"
+)
+
+
+def _is_risky(failure: Failure) -> bool:
+    return bool(_RISKY.search(failure.type) or _RISKY_SAID.match(failure.message))
 
 
 def _with_errors(tests: list[TestResult], told: list[TestResult]) -> list[TestResult]:

@@ -80,17 +80,20 @@ class Prove(Usual):
     name = family = "prove"
 
     def detect(self, project: Project) -> Iterator[Target]:
-        roots = dict.fromkeys(root_of(root_of(path)) for path in project.named("**/t/*.t"))
-        for root in roots:
+        for root, (folder, found) in _perl_tests(project).items():
+            # What is written in C is built first, and found there; `lib` is looked into before.
+            built = [file for file in ("Build.PL", "Makefile.PL") if project.has(*under(root, file))]
+            is_built = built and any(project.named(*under(root, "**/*.xs")))
             yield Target(
                 runner=self.name,
-                command=["prove", "-l", "-r", "t"],
+                command=["prove", "-l", *(["-b"] if is_built else []), "-r", folder],
                 root=root,
                 language="perl",
-                tests=under(root, "t/**"),
-                sources=under(root, "**/*.pm", "**/*.pl"),
+                tests=under(root, f"{folder}/**"),
+                sources=under(root, "**/*.pm", "**/*.pl", *(["**/*.xs"] if is_built else [])),
                 protected=[],
-                why=f"there are {PurePosixPath(*under(root, 't'))}/*.t files",
+                setup=_BUILDING[built[0]] if is_built else [],
+                why=f"there are {root_of(found)}/*.t files",
                 strength=Strength.CONFIG,
             )
 
@@ -107,18 +110,33 @@ class Prove(Usual):
         files = sorted(path for path in top.rglob("*") if path.is_file()) if top.exists() else []
         with end_of(results) as stream:
             ends = _ends(stream.read().decode(errors="replace"))
-        parts = [_of_file(path, path.relative_to(top).as_posix(), ends) for path in files]
+        parts = [_of_file(path, path.relative_to(top).as_posix(), ends, results.folder) for path in files]
         return joined(parts) if parts else Parsed(ended=False)
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         return [*target.command[:-1], "-v", test.file]
 
 
+_BUILDING = {"Build.PL": ["perl Build.PL", "./Build"], "Makefile.PL": ["perl Makefile.PL", "make"]}
+_IN_PERL = re.compile(r"^#!.*\bperl\b|^\s*use Test\w*\b", re.M)
+
+
+def _perl_tests(project: Project) -> dict[str, tuple[str, str]]:
+    """By the folder of each distribution that of its tests, and one of them. `test` is others' name for theirs, too."""
+    found: dict[str, tuple[str, str]] = {}
+    for path in project.named("**/*.t"):
+        parts = PurePosixPath(path).parts[:-1]
+        at = next((n for n, part in enumerate(parts) if part in ("t", "test")), None)
+        if at is not None and (parts[at] == "t" or _IN_PERL.search(project.text(path))):
+            found.setdefault("/".join(parts[:at]) or ".", (parts[at], path))
+    return found
+
+
 _SUMMARY = re.compile(
     r"^(?P<file>\S+) +\(Wstat: (?P<wait>\d{1,9})(?: \((?P<how>[^)]*)\))? Tests: \d+ Failed: (?P<failed>\d+)\)$", re.M
 )
 _RESULT = re.compile(r"^Result: \w+$", re.M)
-_DIED = re.compile(r"^(?!#|ok\b|not ok\b)(?P<message>\S.*?) at (?P<file>\S+) line (?P<line>\d{1,9})[.,]", re.M)
+_DIED = re.compile(r"^(?!#|ok\b|not ok\b)(?P<message>\S.*?) at (?P<file>\S+?),? line (?P<line>\d{1,9})[.,]", re.M)
 
 
 def _ends(said: str) -> dict[str, re.Match[str]] | None:
@@ -126,7 +144,7 @@ def _ends(said: str) -> dict[str, re.Match[str]] | None:
     return {match.group("file"): match for match in _SUMMARY.finditer(said)} if _RESULT.search(said) else None
 
 
-def _of_file(path: Path, file: str, ends: dict[str, re.Match[str]] | None) -> Parsed:
+def _of_file(path: Path, file: str, ends: dict[str, re.Match[str]] | None, folder: Path) -> Parsed:
     """A test point has a number and a name in its file only."""
     parsed = read(path, _perl)
     red = any(test.status in RED for test in parsed.tests)
@@ -134,30 +152,34 @@ def _of_file(path: Path, file: str, ends: dict[str, re.Match[str]] | None) -> Pa
     end = ends.get(file) if ends else None
     # Test::More ends with the number of tests that failed: alone that is no death.
     if end and (parsed.notes or not parsed.ended or not red):
-        parsed.collection_errors = [_lost(path, file, end, parsed.notes)]
+        parsed.collection_errors = [_lost(path, file, end, parsed.notes, folder)]
         parsed.notes, parsed.ended, parsed.partial, parsed.running = [], True, False, []
     elif ends is None and not parsed.ended:
         parsed.running = [f"{file}::#{len(parsed.tests) + 1}"]
     return parsed
 
 
-def _last_words(said: str) -> re.Match[str] | None:
+def _last_words(every: list[re.Match[str]], said: str) -> re.Match[str] | None:
     """What killed it comes last, behind warnings; but of what does not compile the first error is meant."""
-    every = list(_DIED.finditer(said))
     errors = [match for match in every if match.group("message") == "syntax error"]
     if "aborted" in said and (first := errors or every[:1]):
         return first[0]
     return every[-1] if every else None
 
 
-def _lost(path: Path, file: str, end: re.Match[str], notes: list[str]) -> Diagnostic:
+def _lost(path: Path, file: str, end: re.Match[str], notes: list[str], folder: Path) -> Diagnostic:
     with path.open("rb") as stream:
         stream.seek(max(0, path.stat().st_size - 100_000))
-        died = _last_words(stream.read().decode(errors="replace"))
+        said = stream.read().decode(errors="replace")
+    every = list(_DIED.finditer(said))
+    died = _last_words(every, said)
+    # One that died in a library of others is told where it used that.
+    later = every[every.index(died) :] if died else []
+    place = next((match for match in later if (folder / match.group("file")).is_relative_to(folder)), None)
     how = (end.group("how") or "exited 0").lower()
     return Diagnostic(
-        file=died.group("file") if died else file,
-        line=int(died.group("line")) if died else 0,
+        file=place.group("file") if place else file,
+        line=int(place.group("line")) if place else 0,
         type="Died" if died else how.partition(" ")[0].rstrip(":").capitalize(),
         message=died.group("message") if died else "; ".join([how, *notes]),
         tool="prove",

@@ -5,12 +5,13 @@ defmodule RatchetFormatter do
   def init(_options) do
     # A test may change the folder of the whole machine: what is relative is so to where we began.
     Process.put(:root, File.cwd!())
+    Process.put(:out, opened(System.get_env("_RATCHET_REPORT")))
     say(%{kind: "start", nonce: System.get_env("_RATCHET_NONCE") || "", version: System.version()})
     {:ok, %{}}
   end
 
   def handle_cast({:test_started, test}, state) do
-    say(%{kind: "test_start", id: id_of(test)})
+    say(%{kind: "test_start", id: id_of(test), file: relative(test.tags[:file]), line: test.tags[:line] || 0})
     {:noreply, state}
   end
 
@@ -111,12 +112,20 @@ defmodule RatchetFormatter do
   defp relative(file), do: Path.relative_to(to_string(file), Process.get(:root))
 
   defp say(record) do
-    case System.get_env("_RATCHET_REPORT") do
-      nil -> :ok
-      path -> File.write(path, [json(record), "\n"], [:append])
-    end
+    out = Process.get(:out)
+    if out, do: :file.write(out, [json(record), "\n"])
   rescue
     _ -> :ok
+  end
+
+  # Raw, and once: we are told without being waited for, and a test may halt the machine before we have written.
+  defp opened(nil), do: nil
+
+  defp opened(path) do
+    case :file.open(path, [:append, :raw]) do
+      {:ok, out} -> out
+      _ -> nil
+    end
   end
 
   # No JSON library can be counted on before Elixir 1.18.

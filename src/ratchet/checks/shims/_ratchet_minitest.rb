@@ -8,6 +8,9 @@ module RatchetMinitest
     end
 
     def prerecord(klass, name)
+      file, line = klass.instance_method(name).source_location
+      RatchetRecords.say(kind: 'test_start', id: "#{klass}##{name}", file: RatchetRecords.relative(file), line: line.to_i)
+    rescue StandardError
       RatchetRecords.say(kind: 'test_start', id: "#{klass}##{name}")
     end
 
@@ -30,7 +33,7 @@ module RatchetMinitest
       failure = result.failure
       cause = failure.respond_to?(:error) ? failure.error : failure
       found = {
-        outcome: 'failed', error: result.error?, type: cause.class.name, message: RatchetRecords.clip(cause.message),
+        outcome: 'failed', error: failure.is_a?(Minitest::UnexpectedError), type: cause.class.name, message: RatchetRecords.clip(cause.message),
         frames: RatchetRecords.frames(cause.backtrace)
       }
       match = /^Expected: (.*?)\n\s*Actual: (.*)\z/m.match(found[:message])

@@ -16,6 +16,21 @@ class RatchetFormatter
     end
   end
 
+  # One file that does not load keeps RSpec from running all others. It goes on here, without what that file had
+  # come to, and still ends as failed.
+  module Onward
+    def load_file_handling_errors(method, file)
+      was = RSpec.world.wants_to_quit
+      super.tap do
+        if method == :load && RSpec.world.wants_to_quit && !was
+          RSpec.world.wants_to_quit = false
+          RSpec.world.example_groups.reject! { |group| group.metadata[:absolute_file_path] == file }
+        end
+      end
+    end
+  end
+  RSpec::Core::Configuration.prepend(Onward)
+
   def initialize(_output)
     RatchetRecords.start(RSpec::Core::Version::STRING)
     @broken = 0
@@ -31,7 +46,10 @@ class RatchetFormatter
   end
 
   def example_started(notification)
-    RatchetRecords.say(kind: 'test_start', id: id_of(notification.example))
+    file, line = place_of(notification.example)
+    RatchetRecords.say(kind: 'test_start', id: id_of(notification.example), file: file, line: line)
+  rescue StandardError
+    nil
   end
 
   def example_passed(notification)
@@ -111,7 +129,7 @@ class RatchetFormatter
     expected, actual = error.instance_variable_get(:@ratchet)
     return { expected: show(expected), actual: show(actual) } unless expected.nil? && actual.nil?
 
-    told = /\Aexpected:? (.+?)\n\s*got:? +(.+?)(?:\n\n|\z)/m.match(message)
+    told = /^\s*expected:? (.+?)\n\s*(?:got|received):? +(.+?)(?:\n\n|\z)/m.match(message)
     told ? { expected: told[1].strip, actual: told[2].strip } : {}
   end
 

@@ -27,17 +27,20 @@ module RatchetTestUnit
     def begin_test(test)
       @faults = []
       @began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      RatchetRecords.say(kind: 'test_start', id: id_of(test))
+      RatchetRecords.say({ kind: 'test_start', id: id_of(test) }.merge(place_of(test)))
+    end
+
+    def place_of(test)
+      file, line = test.method(test.method_name).source_location
+      { file: RatchetRecords.relative(file), line: line.to_i }
     end
 
     def end_test(test)
-      file, line = test.method(test.method_name).source_location
       row = {
         kind: 'phase', id: id_of(test), when: 'call', last: true, outcome: 'passed', name: test.local_name,
-        suite: [test.class.name], file: RatchetRecords.relative(file), line: line.to_i,
-        duration: Process.clock_gettime(Process::CLOCK_MONOTONIC) - @began
+        suite: [test.class.name], duration: Process.clock_gettime(Process::CLOCK_MONOTONIC) - @began
       }
-      RatchetRecords.say(row.merge(outcome))
+      RatchetRecords.say(row.merge(place_of(test), outcome))
     end
 
     def outcome

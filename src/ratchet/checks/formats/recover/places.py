@@ -27,7 +27,7 @@ _PLACES = [
     (" line: ", re.compile(r" line: (?P<line>\d+) (?P<file>\S+\.\w+)$", re.M)),
     ("Error Trace:", re.compile(r"Error Trace:\s*(?P<file>[^\s:]+):(?P<line>\d+)")),
     (".go:", re.compile(r"^\s*(?P<file>[\w./-]+\.go):(?P<line>\d+): ", re.M)),
-    (" line ", re.compile(r"^#?\s*at (?P<file>\S+) line (?P<line>\d+)\.?$", re.M)),
+    (" line ", re.compile(r"^#?\s*(?:Failed (?:\(TODO\) )?test )?at (?P<file>\S+) line (?P<line>\d+)\.?$", re.M)),
     ("[", re.compile(r"\[(?P<file>[^\s\]:]+):(?P<line>\d+)\]")),
     (".nim(", re.compile(r"^\s*(?P<file>\S+\.nim)\((?P<line>\d+), \d+\)", re.M)),
     (
