@@ -6,10 +6,14 @@ import shutil
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ratchet.checks.detect import detect
 from ratchet.core.report import Report, ReportStatus, TestResult, TestStatus
+from ratchet.suite import Outcome
+from ratchet.surfaces.paint import painter
+from ratchet.surfaces.results import view
 from tests.checks.support import CACHE, chosen, red, run, statuses
 
 TOOLS = CACHE / "venv" / "bin"
@@ -31,8 +35,7 @@ def tool(name: str) -> str:
 
 
 def quietly(folder: Path) -> Report:
-    # On a machine with much to do a worker that replaces a dead one took a minute and more.
-    return run(folder, timeout_s=240, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    return run(folder, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
 
 
 def test_results_of_workers_are_complete_and_a_dead_worker_names_its_test(tmp_path: Path) -> None:
@@ -43,6 +46,18 @@ def test_results_of_workers_are_complete_and_a_dead_worker_names_its_test(tmp_pa
     assert report.status is ReportStatus.FAILED
     (crash,) = [test.failure for test in report.tests if test.failure]
     assert (crash.type, crash.line) == ("Crashed", 0)
+    late = Outcome(report=msgspec.structs.replace(report, status=ReportStatus.TIMEOUT), targets=[])
+    assert "stopped in" not in "\n".join(view(late, painter(colour=False)))  # it was stopped when that one was over
+    assert list(tmp_path.glob("pytest-of-*/pytest-0"))  # and those of our own earlier sessions are left alone
+
+
+_DIES_AT_ITS_END = "import os\n\n\ndef pytest_sessionfinish():\n    os._exit(1)\n"
+
+
+def test_a_runner_that_dies_after_its_last_test_does_not_die_in_one(tmp_path: Path) -> None:
+    report = quietly(lay(tmp_path / "it", {"conftest.py": _DIES_AT_ITS_END, "test_it.py": PASS}))
+    assert (report.status, statuses(report)) == (ReportStatus.CRASHED, {"test_it.py::test_pass": "passed"})
+    assert report.notes == ["every test had ended; the runner, which then cleans up, had not"]
 
 
 _IN_WORKERS = """

@@ -1,7 +1,7 @@
 """What our own reporters write, whatever the runner: one JSON record a line, between a start and an end with a nonce.
 
     {"kind": "start", "nonce", "version", "root"?}     {"kind": "collected", "ids"}     {"kind": "end", "nonce", "exit"}
-    {"kind": "test_start", "id", "file"?, "line"?}     {"kind": "test_over", "id", "outcome"?}
+    {"kind": "test_start", "id", "file"?, "line"?}     {"kind": "test_over", "id", "outcome"?}     {"kind": "all_over"}
     {"kind": "phase", "id", "when", "outcome": passed|failed|skipped|rerun, "duration", "file", "line", "name", …}
     {"kind": "broken", "file", "line", "column", "type", "message"}
 
@@ -57,6 +57,7 @@ class Reader:
         self.inside: dict[str, str] = {}
         self.ends: list[Row] = []
         self.starts, self.torn, self.forged = 0, 0, ""
+        self.all_over = False
 
     def take(self, line: bytes) -> None:
         try:
@@ -105,6 +106,9 @@ class Reader:
             self.running.remove(row["id"])
         if row.get("outcome"):
             self.inside[row["id"]] = row["outcome"]
+
+    def _all_over(self, _row: Row) -> None:
+        self.all_over = True
 
     def _broken(self, row: Row) -> None:
         names = ("file", "line", "column", "type", "message")
@@ -179,6 +183,8 @@ class Reader:
         if self.ends and self.collected is not None:
             unrun = [name for name in self.collected if name not in self.tests]
             notes += [f"{len(unrun)} collected tests did not run, {unrun[0]} first"] if unrun else []
+        if self.all_over and not self.ends:
+            notes.append("every test had ended; the runner, which then cleans up, had not")
         told = [row.get("exit") for row in self.ends]
         said = next(filter(None, told), told[0] if told else None)
         if not stopped and said not in (None, exit_code):

@@ -352,10 +352,13 @@ class _Guest:
             _called.discard(report.nodeid)
         _say(_phase(report, duration) | _circumstances(report, context) | extra | _failed(report, extra))
 
-    @pytest.hookimpl(trylast=True)
+    @pytest.hookimpl(hookwrapper=True)
     def pytest_sessionfinish(self, session, exitstatus):
         global _out
-        if _out is not None and not hasattr(session.config, "workerinput"):
+        # Others end now too, and may take long: pytest removes the folders of earlier sessions, however large.
+        _say({"kind": "all_over"})
+        outcome = yield
+        if _out is not None and outcome.excinfo is None and not hasattr(session.config, "workerinput"):
             if said := _short_of_coverage(session.config):
                 _say({"kind": "broken", "type": "Coverage", "message": said, "tool": "pytest-cov"})
             _say(
