@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import msgspec
 import pytest
 
 from ratchet.checks.detect import detect
+from ratchet.checks.runners import SHIMS
 from ratchet.core.report import Report, ReportStatus, TestResult, TestStatus
 from ratchet.suite import Outcome
 from ratchet.surfaces.paint import painter
@@ -283,3 +285,63 @@ def test_names_start_where_pytest_was_started_wherever_its_configuration_is(conf
     plain = detect(tmp_path / "it", command=f"{sys.executable} -m pytest")
     again = run(tmp_path / "it", plain, only=chosen(report, "below/test_it.py::test_bad"))
     assert statuses(again) == {"below/test_it.py::test_bad": "failed"}
+
+
+@pytest.mark.parametrize("guest", ["_ratchet_pytest", "_ratchet_pytest_guest", "_ratchet_unittest"])
+def test_a_guest_speaks_a_python_that_is_old(guest: str) -> None:
+    tree = ast.parse((SHIMS / f"{guest}.py").read_text(), feature_version=(3, 6))
+    # Dictionaries are joined so, and texts cut so, since 3.9 only.
+    new = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr)]
+    called = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    new += [node.lineno for node in called if node.attr in ("removeprefix", "removesuffix")]
+    assert new == []
+
+
+_ALL_KINDS = """
+import unittest
+
+
+class TestIt(unittest.TestCase):
+    def test_equal(self):
+        self.assertEqual(1, 2)
+
+    @unittest.expectedFailure
+    def test_expected(self):
+        self.fail()
+
+    @unittest.skip("later")
+    def test_later(self):
+        pass
+
+    def test_sub(self):
+        with self.subTest(n=1):
+            self.fail("no")
+
+
+class TestNone(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        raise ValueError("none")
+
+    def test_it(self):
+        pass
+"""
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize("version", ["3.6", "3.7", "3.8", "3.9"])
+def test_old_pythons_tell_every_kind_of_result(version: str, tmp_path: Path) -> None:
+    python = next(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"), None)
+    if not python:
+        pytest.skip(f"there is no Python {version}")
+    folder = lay(tmp_path / "it", {"test_it.py": _ALL_KINDS})
+    (target,) = detect(folder)
+    report = run(folder, [msgspec.structs.replace(target, command=[str(python), *target.command[1:]])])
+    assert {name.removeprefix("test_it."): status for name, status in statuses(report).items()} == {
+        "TestIt.test_equal": "failed",
+        "TestIt.test_expected": "xfailed",
+        "TestIt.test_later": "skipped",
+        "TestIt.test_sub": "failed",
+        "TestNone.test_it": "error",
+    }
+    assert red(report)["test_it.TestIt.test_equal"] == ("test_it.py", 7, "2", "1")

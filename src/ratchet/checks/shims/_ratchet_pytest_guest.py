@@ -1,6 +1,7 @@
 """A guest in the user's pytest: writes what happens as JSON lines to the file named by _RATCHET_REPORT.
 
-It is loaded from outside with `-p`, imports only what pytest has loaded anyway, and must never break the host.
+It is loaded from outside with `-p`, imports only what pytest has loaded anyway, and must never break the host, which may
+be as old as Python 3.6.
 """
 
 import faulthandler
@@ -49,7 +50,7 @@ def _clip(text):
 def pytest_configure(config):
     """The first session of the process is the one we were asked about; a plugin's tests start others inside of it."""
     global _out, _root, _nonce
-    _root = _root or str(config.rootpath)
+    _root = _root or str(getattr(config, "rootpath", None) or config.rootdir)  # before pytest 6.1 there was only that
     path = os.environ.pop("_RATCHET_REPORT", "")
     if hasattr(config, "workerinput"):
         _leave_children_alone()
@@ -128,11 +129,11 @@ def _broken(excinfo, file):
         at = {"file": _relative(value.filename or file), "line": value.lineno or 0, "column": value.offset or 0}
         found["message"] = _clip(value.msg)
     if at["file"] == file:
-        return found | at
+        return {**found, **at}
     # It is another file that is broken: the test's own line is the one that asks for it.
     asks = [frame["line"] for frame in frames if frame["file"] == file]
     place = ":".join(str(part) for part in at.values() if part)
-    return found | {"line": asks[-1] if asks else 0, "message": f"{found['message']} ({place})"}
+    return {**found, "line": asks[-1] if asks else 0, "message": f"{found['message']} ({place})"}
 
 
 def pytest_assertrepr_compare(config, op, left, right):
@@ -276,13 +277,17 @@ def _phase(report, duration):
     }
 
 
+def _without(start, text):
+    return text[len(start) :] if text.startswith(start) else text
+
+
 def _circumstances(report, context):
     """Whether it was expected to fail, why it was skipped, which part of a test it is."""
     found = {}
     if hasattr(report, "wasxfail"):
-        found["xfail"] = _clip(report.wasxfail)
+        found["xfail"] = _without("reason: ", _clip(report.wasxfail))
     if report.skipped and isinstance(report.longrepr, tuple):
-        found["reason"] = _clip(report.longrepr[2]).removeprefix("Skipped: ")
+        found["reason"] = _without("Skipped: ", _clip(report.longrepr[2]))
     if context is not None:
         found["subtest"] = _clip(getattr(context, "msg", "") or getattr(context, "kwargs", ""))
     return found
@@ -350,7 +355,7 @@ class _Guest:
         if report.when == "teardown":
             _told.discard(report.nodeid)
             _called.discard(report.nodeid)
-        _say(_phase(report, duration) | _circumstances(report, context) | extra | _failed(report, extra))
+        _say({**_phase(report, duration), **_circumstances(report, context), **extra, **_failed(report, extra)})
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_sessionfinish(self, session, exitstatus):
@@ -359,7 +364,8 @@ class _Guest:
         _say({"kind": "all_over"})
         outcome = yield
         if _out is not None and outcome.excinfo is None and not hasattr(session.config, "workerinput"):
-            if said := _short_of_coverage(session.config):
+            said = _short_of_coverage(session.config)
+            if said:
                 _say({"kind": "broken", "type": "Coverage", "message": said, "tool": "pytest-cov"})
             _say(
                 {

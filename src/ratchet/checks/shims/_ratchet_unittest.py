@@ -1,7 +1,7 @@
 """A guest in the user's unittest or Django run: writes what happens as JSON lines to the file named by _RATCHET_REPORT.
 
 `python -m _ratchet_unittest …` takes the arguments of `python -m unittest …`; Django takes `DjangoRunner` as its test
-runner. Standard library only, and it must never break the host.
+runner. Standard library only, and it must never break the host, which may be as old as Python 3.6.
 """
 
 import faulthandler
@@ -113,10 +113,10 @@ def _doctest(test, found):
     frames = [{"file": _relative(own.filename or ""), "line": (own.lineno or 0) + 1, "function": own.name}]
     said = _EXAMPLE.search(found["message"])
     if not said:
-        return found | {"frames": frames}
+        return {**found, "frames": frames}
     frames[0]["line"] = int(said["line"])
     values = {name: _unindented(said[name]) for name in ("expected", "actual") if said[name] is not None}
-    return found | values | {"frames": frames, "message": f"Failed example: {_unindented(said['example'])}"}
+    return {**found, **values, "frames": frames, "message": f"Failed example: {_unindented(said['example'])}"}
 
 
 _EXAMPLE = re.compile(
@@ -130,9 +130,10 @@ def _unindented(text):
 
 
 def _place(test):
-    if own := getattr(test, "_dt_test", None):
-        place = {"file": _relative(own.filename or ""), "line": (own.lineno or 0) + 1}
-        return place | {"name": f"{own.name} (doctest)"}
+    own = getattr(test, "_dt_test", None)
+    if own:
+        name = f"{own.name} (doctest)"
+        return {"file": _relative(own.filename or ""), "line": (own.lineno or 0) + 1, "name": name}
     try:
         method = getattr(type(test), test._testMethodName)
         code = getattr(method, "__wrapped__", method).__code__
@@ -168,20 +169,20 @@ class Result(unittest.TextTestResult):
         self._began = time.perf_counter()
         self._phase = None
         if type(test).__name__ != "_FailedTest":
-            _say({"kind": "test_start", "id": test.id()} | _place(test))
+            _say({"kind": "test_start", "id": test.id(), **_place(test)})
         super().startTest(test)
 
     def stopTest(self, test):
         super().stopTest(test)
         if type(test).__name__ != "_FailedTest":
-            self._tell(test, (self._phase or {"outcome": "passed"}) | {"last": True})
+            self._tell(test, {**(self._phase or {"outcome": "passed"}), "last": True})
 
     def _tell(self, test, phase):
         try:
             took = time.perf_counter() - self._began
             record = {"kind": "phase", "id": test.id(), "when": "call", "duration": took, "name": str(test)}
             record["suite"] = test.id().split(".")[:-1]
-            _say(record | _place(test) | phase)
+            _say({**record, **_place(test), **phase})
         except Exception:
             pass
 
@@ -192,14 +193,14 @@ class Result(unittest.TextTestResult):
         else:
             self._began = time.perf_counter()
             for each in _never_run(test):
-                self._tell(each, phase | {"when": "setup", "last": True})
+                self._tell(each, {**phase, "when": "setup", "last": True})
 
     def addError(self, test, err):
         try:
             if type(test).__name__ == "_FailedTest":
                 self._broken(test)
             else:
-                self._note(test, {"outcome": "failed", "error": True} | _doctest(test, _failure(err)))
+                self._note(test, {"outcome": "failed", "error": True, **_doctest(test, _failure(err))})
         except Exception:
             pass
         super().addError(test, err)
@@ -222,7 +223,7 @@ class Result(unittest.TextTestResult):
         )
 
     def addFailure(self, test, err):
-        self._note(test, {"outcome": "failed"} | _doctest(test, _failure(err)))
+        self._note(test, {"outcome": "failed", **_doctest(test, _failure(err))})
         super().addFailure(test, err)
 
     def addSkip(self, test, reason):
@@ -234,16 +235,16 @@ class Result(unittest.TextTestResult):
         super().addExpectedFailure(test, err)
 
     def addUnexpectedSuccess(self, test):
-        failure = {"type": "UnexpectedSuccess", "message": "passed although it was expected to fail"}
-        self._note(test, {"outcome": "failed"} | failure)
+        said = "passed although it was expected to fail"
+        self._note(test, {"outcome": "failed", "type": "UnexpectedSuccess", "message": said})
         super().addUnexpectedSuccess(test)
 
     def addSubTest(self, test, subtest, err):
         if err is not None:
             failed = issubclass(err[0], test.failureException)
-            phase = {"outcome": "failed", "error": not failed} | _failure(err)
+            phase = {"outcome": "failed", "error": not failed, **_failure(err)}
             if self._phase is None or self._phase["outcome"] != "failed":
-                self._phase = phase | {"message": f"{subtest._subDescription()} {phase['message']}"}
+                self._phase = {**phase, "message": f"{subtest._subDescription()} {phase['message']}"}
         super().addSubTest(test, subtest, err)
 
 
