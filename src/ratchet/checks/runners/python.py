@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ratchet.checks import Results, Session, Step, Strength, Target
+from ratchet.checks import Results, Session, Step, Strength, Target, pytest_ini
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
 from ratchet.checks.runners import SHIMS, Usual, channel_env, discovery, end_of, joined_path, read_records
@@ -384,8 +384,8 @@ class Django(_Python):
 
     def detect(self, project: Project) -> Iterator[Target]:
         for path in project.named("**/manage.py"):
-            if "django" in project.text(path).lower():
-                root = root_of(path)
+            root = root_of(path)
+            if "django" in project.text(path).lower() and not _has_pytest_above(project, root):
                 command = [python_of(project.folder / root, "django", project.folder), "manage.py", "test"]
                 yield self.target(project, root, command, f"{path} is Django's", Strength.SCRIPT)
         for path in project.named("runtests.py", "run_tests.py"):
@@ -412,6 +412,11 @@ class Django(_Python):
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         return [*_without_labels(target.command), _label(test.id)]
+
+
+def _has_pytest_above(project: Project, root: str) -> bool:
+    above = [folder.as_posix() for folder in PurePosixPath(root).parents]
+    return any(pytest_ini.is_for_django(project, folder) for folder in above)
 
 
 def _label(name: str) -> str:

@@ -1,7 +1,7 @@
 """A guest in the user's pytest: writes what happens as JSON lines to the file named by _RATCHET_REPORT.
 
-It is loaded from outside with `-p`, imports only what pytest has loaded anyway, and must never break the host, which may
-be as old as Python 3.6.
+It is loaded from outside with `-p`, imports only what pytest has loaded anyway, and must never break the host, which
+may be as old as Python 3.6.
 """
 
 import faulthandler
