@@ -345,3 +345,59 @@ def test_old_pythons_tell_every_kind_of_result(version: str, tmp_path: Path) -> 
         "TestNone.test_it": "error",
     }
     assert red(report)["test_it.TestIt.test_equal"] == ("test_it.py", 7, "2", "1")
+
+
+# As pytest-retry and pytest-check do it.
+_OTHER_PLUGINS = """
+import pytest
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    if call.when != "call":
+        return
+    if item.name == "test_tried_again":
+        report.outcome = "retried"
+        item.ihook.pytest_runtest_logreport(report=report)
+        report.outcome = "passed"
+    if item.name == "test_soft":
+        report.outcome = "failed"
+        report.longrepr = "FAILURE: check 1 == 2\\ntest_it.py:17 in test_soft() -> it\\n\\nFAILURE: check 3 == 4"
+"""
+_WITH_PLUGINS = """
+def test_tried_again():
+    assert 1 == 2
+
+
+def test_group():
+    try:
+        assert 3 == 4
+    except AssertionError as error:
+        raise ExceptionGroup("two", [ExceptionGroup("one", [error])])
+
+
+def test_last():
+    assert 5 == 6
+
+def test_soft():
+    pass
+"""
+
+
+def test_what_plugins_make_of_a_failure_is_told_and_all_tests_are_run(tmp_path: Path) -> None:
+    files = {
+        "pytest.ini": "[pytest]\naddopts = --lf --stepwise\n",
+        ".pytest_cache/v/cache/lastfailed": '{"test_it.py::test_last": true}',
+        "conftest.py": _OTHER_PLUGINS,
+        "test_it.py": _WITH_PLUGINS,
+    }
+    report = quietly(lay(tmp_path / "it", files))
+    assert (report.status, report.notes) == (ReportStatus.FAILED, [])
+    assert red(report) == {
+        "test_it.py::test_group": ("test_it.py", 8, "4", "3"),
+        "test_it.py::test_last": ("test_it.py", 14, "6", "5"),
+        "test_it.py::test_soft": ("test_it.py", 17, None, None),
+    }
+    (again,) = [test for test in report.tests if test.attempts > 1]
+    assert (again.id, again.status) == ("test_it.py::test_tried_again", TestStatus.PASSED)

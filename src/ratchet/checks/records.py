@@ -123,8 +123,9 @@ class Reader:
             self.attempts[name] = self.attempts.get(name, 1) + 1
             self.phases.pop(name, None)
             return
-        # A hook in the project turned a failure into a pass; an expected failure is the one honest way to do that.
-        if row["outcome"] == "passed" and row.get("raised") and "xfail" not in row:
+        # A hook in the project turned a failure into a pass. An expected failure is an honest way to do that, and so is
+        # one that was told before the test was tried again.
+        if row["outcome"] == "passed" and row.get("raised") and "xfail" not in row and name not in self.attempts:
             self.forged = self.forged or name
         self.phases.setdefault(name, []).append(row)
         if row["when"] == "teardown" or row.get("last") or row["when"] not in _PHASES:

@@ -7,6 +7,7 @@ may be as old as Python 3.6.
 import faulthandler
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -54,9 +55,11 @@ def pytest_configure(config):
     path = os.environ.pop("_RATCHET_REPORT", "")
     if hasattr(config, "workerinput"):
         _leave_children_alone()
+        _ask_for_all(config)
     if path and not hasattr(config, "workerinput"):
         _nonce = os.environ.pop("_RATCHET_NONCE", "")
         _leave_children_alone()
+        _ask_for_all(config)
         _out = open(path, "a", encoding="utf-8", errors="backslashreplace")
         _tell_where_it_ends()
         _say({"kind": "start", "nonce": _nonce, "version": pytest.__version__, "root": _root})
@@ -73,6 +76,13 @@ def _tell_where_it_ends():
         os.register_at_fork(after_in_child=lambda: faulthandler.unregister(signal.SIGTERM))
     except Exception:  # no stderr that has a number, or no such signals
         pass
+
+
+def _ask_for_all(config):
+    """Who is asked for the tests is asked for all, though its user works at those that failed last."""
+    for name in ("lf", "stepwise", "stepwise_skip"):
+        if getattr(config.option, name, False):
+            setattr(config.option, name, False)
 
 
 def _ask_no_coverage(config):
@@ -169,10 +179,23 @@ def _said(value):
     return "\n".join(lines)
 
 
+def _inside(value, tb):
+    """What was raised in a group: alone it is the failure, of several the first says where."""
+    frames = _frames(tb)
+    inner = getattr(value, "exceptions", None)
+    while isinstance(inner, tuple) and inner:
+        frames += _frames(inner[0].__traceback__)
+        if len(inner) > 1:
+            break
+        value = inner[0]
+        inner = getattr(value, "exceptions", None)
+    return value, frames[-20:]
+
+
 def _failure(excinfo):
     global _comparison
-    value = excinfo.value
-    failure = {"type": type(value).__name__, "message": _clip(_said(value)), "frames": _frames(excinfo.tb)}
+    value, frames = _inside(excinfo.value, excinfo.tb)
+    failure = {"type": type(value).__name__, "message": _clip(_said(value)), "frames": frames}
     if _comparison is not None and isinstance(value, AssertionError):
         op, left, right = _comparison
         # `assert actual == expected` is how nearly everybody writes it; the operator is kept so nobody has to guess.
@@ -269,7 +292,8 @@ def _phase(report, duration):
         "kind": "phase",
         "id": report.nodeid,
         "when": report.when,
-        "outcome": report.outcome,
+        # Plugins that try again have words of their own for it.
+        "outcome": report.outcome if report.outcome in ("passed", "failed", "skipped") else "rerun",
         "duration": duration,
         "file": file,
         "line": 0 if line is None else line + 1,
@@ -306,8 +330,23 @@ def _failed(report, extra):
     elif not extra and " crashed while running " in str(report.longrepr):
         found["type"] = "Crashed"  # xdist tells it of a worker
     if not extra.get("message") and "message" not in found:
-        found["message"] = _clip(getattr(report.longrepr, "reprcrash", None) or report.longrepr)
+        found.update(_softly(str(report.longrepr)) or {})
+        crash = getattr(report.longrepr, "reprcrash", None)
+        found.setdefault("message", _clip(crash or report.longrepr))
     return found
+
+
+_SOFT = re.compile(r"^(?P<file>\S+\.py):(?P<line>\d+) in (?P<function>\w+)", re.M)
+
+
+def _softly(text):
+    """What pytest-check collected while the test went on: nothing was raised, and the text is all there is."""
+    at = text.find("FAILURE: ")
+    if at < 0:
+        return None
+    first = text[at : text.find("FAILURE: ", at + 1)]
+    frames = [{**found.groupdict(), "line": int(found["line"])} for found in _SOFT.finditer(first)]
+    return {"message": _clip(text[at:]), "frames": frames}
 
 
 class _Guest:
