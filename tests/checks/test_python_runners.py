@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from ratchet.checks.runners import SHIMS
 from ratchet.core.report import Report, ReportStatus, TestResult, TestStatus
 from ratchet.suite import Outcome
 from ratchet.surfaces.paint import painter
-from ratchet.surfaces.results import view
+from ratchet.surfaces.results import again, view
 from tests.checks.support import CACHE, chosen, red, run, statuses
 
 TOOLS = CACHE / "venv" / "bin"
@@ -213,6 +214,32 @@ def test_environments_of_their_own_let_our_reporter_in(name: str, tmp_path: Path
     report = run(folder, detect(folder, command=program, runner_name=name), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     assert statuses(report) == {"test_it.py::test_pass": "passed"}
     assert report.status is ReportStatus.PASSED
+
+
+@pytest.mark.toolchain
+def test_a_test_in_two_environments_is_two_and_each_is_run_again_in_its_own(tmp_path: Path) -> None:
+    tool("tox")
+    ini = f"""[tox]
+envlist = test-a, test-b, lint
+[testenv]
+skip_install = true
+allowlist_externals = *
+set_env =
+    test-b: BAD = 1
+pass_env = PYTEST_DISABLE_PLUGIN_AUTOLOAD
+commands = {tool("pytest")} {{posargs}}
+[testenv:lint]
+commands = false
+"""
+    test = "import os\n\n\ndef test_it():\n    assert 'BAD' not in os.environ\n"
+    folder = lay(tmp_path / "it", {"tox.ini": ini, "test_it.py": test})
+    targets = detect(folder, runner_name="tox")
+    env = {"PATH": f"{TOOLS}:{os.environ['PATH']}", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    report = run(folder, targets, **env)
+    assert statuses(report) == {"test_it.py::test_it": "passed", "test_it.py::test_it (2)": "failed"}
+    failed = report.tests[1]
+    assert again(failed, targets) == "tox -e test-b -- test_it.py::test_it"
+    assert statuses(run(folder, targets, only={"tox": [failed]}, **env)) == {"test_it.py::test_it (2)": "failed"}
 
 
 _MANAGE = (

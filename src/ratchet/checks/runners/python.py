@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ratchet.checks import Results, Session, Step, Strength, Target, pytest_ini
+from ratchet.checks import Results, Session, Step, Strength, Target, environments, pytest_ini
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
 from ratchet.checks.runners import SHIMS, Usual, channel_env, discovery, end_of, joined_path, read_records
@@ -104,6 +104,14 @@ def _active() -> Iterator[Path]:
 
 def _has(python: Path, module: str) -> bool:
     return any(python.parent.parent.glob(f"lib/python*/site-packages/{module}"))
+
+
+def _may_have(python: Path, module: str) -> bool:
+    """As the system's may, which keeps some elsewhere, and what stands for any of those that pyenv has."""
+    shims = python.parent.name == "shims" and python.parent.parent.glob(
+        f"versions/*/lib/python*/site-packages/{module}"
+    )
+    return _has(python, module) or any(shims or python.parent.parent.glob(f"lib/python3/dist-packages/{module}"))
 
 
 class _Python(Usual):
@@ -427,22 +435,33 @@ def _label(name: str) -> str:
 class _Wrapped(_Python):
     """A program that makes environments and runs pytest in them: the plugin goes in by the environment."""
 
-    file = ""
+    files: tuple[str, ...] = ()
+    option = ""  # what chooses an environment
 
     def detect(self, project: Project) -> Iterator[Target]:
-        for path in project.named(f"**/{self.file}"):
-            if "pytest" in project.text(path):
-                yield self.target(
-                    project, root_of(path), [self.name], f"{path} runs pytest through {self.name}", Strength.PATTERN
-                )
+        for path in project.named(*(f"**/{file}" for file in self.files)):
+            names = environments.names(project, path)
+            if not names and not (path.endswith(self.files[0]) and "pytest" in project.text(path)):
+                continue
+            first, *others = [[self.name, self.option, name] for name in names] or [[self.name]]
+            root, why = root_of(path), f"{path} runs pytest through {self.name}"
+            python = Path(python_of(project.folder / root, "pytest", project.folder))
+            alone = shutil.which(self.name) and not _may_have(python, "pytest")
+            strength = Strength.ASKED if alone else Strength.PATTERN
+            target = self.target(project, root, first, why, strength)
+            yield msgspec.structs.replace(target, also=others)
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return [*target.command, "--", test.id]
+        return [*target.command, "--", _TWIN.sub("", test.id)]
+
+    def chosen(self, session: Session) -> list[str]:
+        return ["--", *[_TWIN.sub("", test.id) for test in session.only]] if session.only else []
 
 
 class Tox(_Wrapped):
     name = "tox"
-    file = "tox.ini"
+    files = ("tox.ini", "tox.toml", "pyproject.toml")
+    option = "-e"
 
     def launch(self, target: Target, session: Session) -> list[Step]:
         env = pytest_env(session, target.command)
@@ -451,14 +470,13 @@ class Tox(_Wrapped):
             "-x",
             f"testenv.pass_env+={','.join(['PYTHONPATH', 'PYTEST_ADDOPTS', '_RATCHET_PART', *channel_env(session)])}",
         ]
-        chosen = ["--", *[test.id for test in session.only]] if session.only else []
-        return [Step(argv=[*target.command, *through, *chosen], env=env)]
+        return [Step(argv=[*target.command, *through, *self.chosen(session)], env=env)]
 
 
 class Nox(_Wrapped):
     name = "nox"
-    file = "noxfile.py"
+    files = ("noxfile.py",)
+    option = "-s"
 
     def launch(self, target: Target, session: Session) -> list[Step]:
-        chosen = ["--", *[test.id for test in session.only]] if session.only else []
-        return [Step(argv=[*target.command, *chosen], env=pytest_env(session, target.command))]
+        return [Step(argv=[*target.command, *self.chosen(session)], env=pytest_env(session, target.command))]
