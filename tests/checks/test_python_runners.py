@@ -200,6 +200,16 @@ def test_a_command_around_pytest_is_read_all_the_same(tmp_path: Path) -> None:
     assert (report.runner, report.status, report.totals.passed) == ("command", ReportStatus.PASSED, 1)
 
 
+def test_pytest_behind_a_command_that_keeps_our_reporter_out_is_asked_for_its_own_report(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"test_it.py": "def test_it():\n    assert 1 == 2\n"})
+    python = detect(folder)[0].command[0]
+    command = f"env PYTHONPATH=. {python} -m pytest"
+    report = run(folder, detect(folder, command=command, runner_name="command"), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert report.status is ReportStatus.FAILED
+    assert red(report) == {"test_it.py::test_it": ("test_it.py", 2, "2", "1")}
+    assert "keeps our reporter out" in report.notes[0]
+
+
 @pytest.mark.toolchain
 @pytest.mark.parametrize("name", ["tox", "nox"])
 def test_environments_of_their_own_let_our_reporter_in(name: str, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -17,14 +18,14 @@ import msgspec
 from ratchet.checks import Results, Session, Step, Strength, Target, environments, pytest_ini
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import SHIMS, Usual, channel_env, discovery, end_of, joined_path, read_records
+from ratchet.checks.runners import JUNIT, SHIMS, Usual, channel_env, discovery, end_of, joined_path, read_records
 from ratchet.core.report import Diagnostic, TestResult
 from ratchet.core.roles import matches
 
 TESTS = ["tests/**", "test/**", "**/test_*.py", "**/*_test.py", "**/conftest.py"]
 PROTECTED = ["pytest.ini", ".pytest.ini", "tox.ini", "**/sitecustomize.py", "**/usercustomize.py", "**/*.pth"]
 # The whole suite is judged: a project that stops at its first failure would leave the rest unknown.
-_PLUGIN = "-p _ratchet_pytest --continue-on-collection-errors --maxfail=0"
+_WHOLE = "--continue-on-collection-errors --maxfail=0"
 _TEST_FILE = ("**/test_*.py", "**/*_test.py")
 
 
@@ -44,7 +45,9 @@ def _activated(session: Session, command: list[str]) -> dict[str, str]:
 
 def pytest_env(session: Session, command: list[str]) -> dict[str, str]:
     """Everything goes in by the environment, so it reaches pytest through `make test`, scripts and wrappers too."""
-    options = joined_options(session.env.get("PYTEST_ADDOPTS"), _PLUGIN)
+    file = shlex.quote(str(session.private / JUNIT))
+    channel = f"--junitxml={file} -o junit_family=xunit1" if session.barred else "-p _ratchet_pytest"
+    options = joined_options(session.env.get("PYTEST_ADDOPTS"), channel, _WHOLE)
     part = {"_RATCHET_PART": "1"} if session.only else {}
     return python_env(session, command) | {"PYTEST_ADDOPTS": options} | part
 
