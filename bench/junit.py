@@ -37,21 +37,30 @@ TALK = "2026-11-16 01:02:03 INFO OrderService - handled the order number 12345 i
 
 
 class Dialect(NamedTuple):
-    """How a writer spells suites and cases. `{group}` is a suite's name, `{case}` a case's number."""
+    """How a writer spells a document, suites and cases. `{group}` is a suite's name, `{case}` a case's number."""
 
+    root: str = "<testsuites>"
     suite: str = '<testsuite name="{group}" tests="50" failures="0" errors="0" skipped="0" time="1.2">\n'
     case: str = '<testcase name="does_what_test_{case}_says" classname="{group}" time="0.{millis:03}"'
+    close: str = "/>\n"
+    closing: str = "</testcase>\n"
     end: str = "</testsuite>\n"
+    root_end: str = "</testsuites>"
 
 
 GTEST = Dialect(
     case='<testcase name="Does{case}" file="/home/me/shop/orders_test.cc" line="{case}" status="run" '
     'result="completed" time="0.{millis:03}" timestamp="2026-11-16T01:02:03.004" classname="{group}"'
 )
-PYTEST = Dialect(
-    suite='<testsuite name="pytest" errors="0" failures="0" skipped="0" tests="50" time="1.2" hostname="here">',
-    case='<testcase classname="tests.test_orders" name="test_total_{case}" time="0.{millis:03}"',
-    end="</testsuite>",
+PYTEST = Dialect(  # one suite, whose counts are right, and nothing between the cases
+    root='<?xml version="1.0" encoding="utf-8"?><testsuites name="pytest tests"><testsuite name="pytest" errors="0" '
+    'failures="0" skipped="0" time="1.2" timestamp="2026-11-16T01:02:03.004+00:00" hostname="here">',
+    suite="",
+    case='<testcase classname="tests.test_orders{module}" name="test_total_{case}" time="0.{millis:03}"',
+    close=" />",
+    closing="</testcase>",
+    end="",
+    root_end="</testsuite></testsuites>",
 )
 NESTED = Dialect(
     suite='  <testsuite name="orders">\n    <testsuite name="{group}" tests="50">\n      <properties>\n'
@@ -63,18 +72,18 @@ NESTED = Dialect(
 
 def document(content: Callable[[int], str], dialect: Dialect = Dialect()) -> bytes:  # noqa: B008
     """Suites of fifty cases until the size is reached; `content` says what stands in each case."""
-    pieces, size, number = ["<testsuites>"], 0, 0
+    pieces, size, number = [dialect.root], 0, 0
     while size < SIZE:
         group = f"com.acme.shop.orders.OrderService{number}Test"
         pieces.append(dialect.suite.format(group=group))
         for case in range(number, number + 50):
-            head = dialect.case.format(case=case, group=group, millis=case % 1000)
+            head = dialect.case.format(case=case, group=group, module=number // 50, millis=case % 1000)
             body = content(case)
-            pieces.append(f"{head}>{body}</testcase>\n" if body else f"{head}/>\n")
+            pieces.append(f"{head}>{body}{dialect.closing}" if body else f"{head}{dialect.close}")
             size += len(pieces[-1])
         number += 50
         pieces.append(dialect.end)
-    return "".join([*pieces, "</testsuites>"]).encode()
+    return "".join([*pieces, dialect.root_end]).encode()
 
 
 def passing(_: int) -> str:
@@ -219,7 +228,7 @@ def _measured(name: str, data: bytes) -> list[Row | Goal]:
     )
     return [
         (f"{name}: parse 50 MB", "s", took["ours"]),
-        _goal(f"{name}: times expat without any handler", took["ours"] / took["bare"]),
+        (f"{name}: times an expat that nobody listens to", "x", took["ours"] / took["bare"]),
         _goal(f"{name}: times expat with handlers that do nothing", took["ours"] / took["heard"]),
     ]
 

@@ -8,10 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from ratchet.workspace import homes
 from ratchet.workspace.room import RAM
 from ratchet.workspace.syscalls import is_mounted, unmount
+
+# No test is red because the machine was busy.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.fixture(autouse=True)

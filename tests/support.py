@@ -6,10 +6,12 @@ import asyncio
 import os
 import subprocess
 import sys
+import venv
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from ratchet import config, repository
 from ratchet.core import events as ev
@@ -57,6 +59,17 @@ def make_repository(folder: Path, files: dict[str, str]) -> Path:
     git("add", "-A", cwd=folder)
     git("commit", "-q", "-m", "start", cwd=folder)
     return folder
+
+
+def install_editable(project: Path, folder: str = "src") -> Path:
+    """A virtual environment of the project's with our pytest, in which the project is installed from its own folder."""
+    venv.create(project / ".venv", symlinks=True, with_pip=False)
+    (site,) = (project / ".venv").glob("lib/python*/site-packages")
+    (site / "ours.pth").write_text(f"{Path(pytest.__file__).parents[1]}\n")
+    (site / "__editable__.project.pth").write_text(f"{project / folder}\n")
+    with (project / ".git" / "info" / "exclude").open("a") as exclude:
+        exclude.write(".venv\n")
+    return project / ".venv" / "bin" / "python"
 
 
 SMALL = {

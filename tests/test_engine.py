@@ -32,7 +32,9 @@ from tests.support import (
     carry,
     carry_script,
     git,
+    install_editable,
     kinds,
+    make_repository,
     open_factory,
     small_project,
     write_script,
@@ -60,6 +62,56 @@ def test_the_developers_checkout_is_not_touched(tmp_path: Path) -> None:
     _, _, place = carry_script(tmp_path, GOOD_SCRIPT)
     assert git("status", "--porcelain", cwd=place) == "" and git("branch", "--show-current", cwd=place) == "main"
     assert len(git("worktree", "list", cwd=place).splitlines()) == 1
+
+
+SRC = {
+    "src/calc.py": "def add(a, b):\n    return a + b\n",
+    "tests/test_calc.py": "from calc import add\n\n\ndef test_add():\n    assert add(1, 2) == 3\n",
+    "SPEC.md": "# Subtract\n\n`calc.sub(a, b)` subtracts.\n",
+}
+
+
+# Asks an interpreter of its own whether what it wrote is what is imported, as agents do.
+AGENT = """#!/bin/sh
+case $RATCHET_ACTION in
+audit) [ -e tests/test_sub.py ] && echo REQUIREMENTS_COMPLETE && exit; cat >tests/test_sub.py <<'END'
+{red}
+END
+;;
+implement) cat >>src/calc.py <<'END'
+{right}
+END
+{python} -c 'from calc import sub' || exit 1 ;;
+review) echo '{{"verdict": "approved", "summary": "fine"}}' ;;
+esac
+echo done
+"""
+
+
+def test_what_is_installed_from_the_developers_tree_comes_from_the_workspace_for_tests_gates_and_agents(
+    tmp_path: Path,
+) -> None:
+    place = make_repository(tmp_path / "project", SRC)
+    python = install_editable(place)
+    gate = f'[[gates]]\nname = "imports"\ncommand = "{python} -c \'from calc import sub\'"\n'
+    (place / "ratchet.toml").write_text(gate)
+    git("add", "-A", cwd=place)
+    git("commit", "-qm", "a gate", cwd=place)
+    agent = tmp_path / "agent"
+    agent.write_text(AGENT.format(python=python, right=RIGHT, red=RED_TEST))
+    agent.chmod(0o755)
+    with open_factory(place, agent=f"command:{agent}") as factory:
+        state = carry(factory, place / "SPEC.md")
+        assert state.status is RunStatus.COMPLETED and len(state.commits) == 1, state
+    assert (place / "src" / "calc.py").read_text() == SRC["src/calc.py"]
+
+
+def test_tests_of_a_run_see_only_variables_that_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_KEY", "secret")
+    monkeypatch.setenv("SHOP_URL", "here")
+    with open_factory(small_project(tmp_path), 'test.env=["SHOP_URL"]') as factory:
+        env = factory.checks().env
+    assert env["SHOP_URL"] == "here" and "PATH" in env and "SHOP_KEY" not in env
 
 
 def test_a_red_attempt_is_reverted_and_the_next_starts_from_the_frozen_test(tmp_path: Path) -> None:

@@ -30,12 +30,14 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class Tests(_Section, frozen=True, kw_only=True):
     """`command` runs all tests (detected when empty), read as `runner` (told from the command when empty), or by the
     `report` it leaves: a path or glob of files in JUnit, TRX, TAP, CTRF or any other format that is known;
-    `paths` are the globs only the auditor may write; `silence_s` is how long a run may say nothing."""
+    `paths` are the globs only the auditor may write; `env` names variables that the tests of runs and of test
+    workspaces may see besides the usual ones; `silence_s` is how long a run may say nothing."""
 
     command: str = ""
     runner: str = ""
     report: str = ""
     paths: list[str] = []
+    env: list[str] = []
     timeout_s: Seconds = 600.0
     silence_s: Seconds = 600.0
 

@@ -16,8 +16,10 @@ from ratchet import proof, repository
 from ratchet.agents import Agent, Said, open_agent
 from ratchet.checks import Target
 from ratchet.checks.detect import detect
+from ratchet.checks.editable import Origin
+from ratchet.checks.environment import allowed_environment
 from ratchet.checks.gates import detect_gates
-from ratchet.checks.run import TestRun, allowed_environment
+from ratchet.checks.run import TestRun
 from ratchet.config import Config
 from ratchet.core import events as ev
 from ratchet.core import trailers
@@ -350,7 +352,8 @@ class Factory:
             targets=targets or self.targets(),
             timeout_s=tests.timeout_s,
             silence_s=tests.silence_s,
-            env=allowed_environment(),
+            env=allowed_environment(tests.env),
+            origin=Origin(root=self.repo.root),
         )
 
     def directory(self, run: str) -> RunDirectory:

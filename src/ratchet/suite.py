@@ -17,9 +17,11 @@ import msgspec
 from ratchet import config
 from ratchet.checks import Target
 from ratchet.checks.detect import detect, left_out
+from ratchet.checks.editable import Origin
+from ratchet.checks.environment import whole_environment
 from ratchet.checks.inventory import besides, heard, missing, unanswered, without
 from ratchet.checks.project import Project
-from ratchet.checks.run import Perform, TestRun, allowed_environment, awaited
+from ratchet.checks.run import Perform, TestRun, awaited
 from ratchet.core.compare import Delta, compare
 from ratchet.core.flaky import History, remember, settle
 from ratchet.core.report import RED, Report, ReportStatus, TestResult, TestStatus, broken, totals_of
@@ -133,6 +135,7 @@ class Suite:
             silence_s=self.config.test.silence_s,
             env=self.environment(),
             only=only,
+            origin=Origin(root=self.repo or self.folder, inside=self.inside),
             perform=perform,
         )
         if not only and (why := _idle(choice, last)):
@@ -164,7 +167,7 @@ class Suite:
 
     def environment(self) -> dict[str, str]:
         """What the tests' processes get of ours."""
-        return allowed_environment()
+        return whole_environment()
 
     def _chosen(self, choice: Choice, targets: list[Target], last: Report | None) -> dict[str, list[TestResult]]:
         """For each target the tests to run; empty for all of all."""

@@ -20,10 +20,11 @@ from pathlib import Path
 import msgspec
 
 from ratchet.checks import Target
-from ratchet.checks.editable import editable_folders
+from ratchet.checks.editable import Origin
+from ratchet.checks.environment import whole_environment
 from ratchet.checks.first import Ground, first_of
 from ratchet.checks.impact import Impact, read_recorded
-from ratchet.checks.run import TestRun, allowed_environment
+from ratchet.checks.run import TestRun
 from ratchet.checks.warm import QUICK, Warm
 from ratchet.core import watching
 from ratchet.core.report import Report, ReportStatus, TestResult, broken, merge
@@ -262,7 +263,7 @@ class Watch:
         return merge(reports)
 
     def _test_run(self, target: Target, tests: list[TestResult], *, traced: bool) -> TestRun:
-        env = allowed_environment()
+        env = whole_environment()
         if target.runner == "pytest":
             env |= self._python_env(target, env, traced=traced)
         return TestRun(
@@ -272,19 +273,18 @@ class Watch:
             env=env,
             only={target.name: tests} if tests else {},
             channels=str(self._place),
+            origin=Origin(root=self.repo, inside=self.suite.inside),
             perform=self._warm.perform if self.wishes.warm else supervise,
         )
 
     def _python_env(self, target: Target, env: dict[str, str], *, traced: bool) -> dict[str, str]:
-        top = self.mirror.workspace.record.path
-        named = [_moved_into(top, self.repo, folder) for folder in env.get("PYTHONPATH", "").split(os.pathsep)]
-        folders = [f"{top}/{folder}" for folder in editable_folders(target.command[0], self.repo)]
-        found = {"PYTHONPATH": os.pathsep.join(filter(None, [*folders, *named])), QUICK: "" if traced else "1"}
+        found = {QUICK: "" if traced else "1"}
         if traced:
             place = self._record_of(target)
             shutil.rmtree(place, ignore_errors=True)
             make_private_dir(place)
             options = f"{env.get('PYTEST_ADDOPTS', '')} -p _ratchet_impact".strip()
+            top = self.mirror.workspace.record.path
             found |= {"PYTEST_ADDOPTS": options, "_RATCHET_IMPACT": str(place), "_RATCHET_ROOT": top}
         return {name: value for name, value in found.items() if value}
 
@@ -351,12 +351,6 @@ class Watch:
 def _is_whole(report: Report) -> bool:
     """Whether every test ran. Of half a run nothing is learnt: the map stays as it was, with all that moved since."""
     return report.status in (ReportStatus.PASSED, ReportStatus.FAILED) and not broken(report)
-
-
-def _moved_into(top: str, repo: Path, folder: str) -> str:
-    """The mirror's folder in place of the developer's."""
-    inside = folder == str(repo) or folder.startswith(f"{repo}/")
-    return f"{top}{folder[len(str(repo)) :]}" if inside else folder
 
 
 async def _end(task: asyncio.Task[object] | asyncio.Task[None] | asyncio.Task[Batch] | None) -> None:

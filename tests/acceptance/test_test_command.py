@@ -17,7 +17,7 @@ import pytest
 from ratchet import config
 from ratchet.core.report import Report, ReportStatus, TestResult, TestStatus, merge
 from ratchet.suite import Suite
-from tests.support import RATCHET, git, make_repository, quick_environment, ratchet
+from tests.support import RATCHET, git, install_editable, make_repository, quick_environment, ratchet
 
 GREEN = "def test_one():\n    assert 1 == 1\n"
 RED = "from shop import total\n\n\ndef test_one():\n    assert total([1, 2]) == 4\n\n\ndef test_two():\n    pass\n"
@@ -435,6 +435,40 @@ def times(folder: Path) -> dict[str, tuple[int, str]]:
         )
         for path in [folder, *folder.rglob("*")]
     }
+
+
+def test_another_revision_is_tested_with_its_own_code_though_the_project_is_installed_from_here(tmp_path: Path) -> None:
+    files = {"src/shop.py": "def total(prices):\n    return 0\n", "tests/test_shop.py": RED.replace("4", "3")}
+    project = make_repository(tmp_path / "it", files)
+    install_editable(project)
+    (project / "src" / "shop.py").write_text(SHOP["shop.py"])
+    git("commit", "-qam", "mended", cwd=project)
+    assert ratchet("test", cwd=project).returncode == 0
+    old = ratchet("test", "--ref", "HEAD~1", cwd=project)
+    assert old.returncode == 1 and "actual:   0" in old.stdout, old.stdout
+    (project / "src" / "shop.py").write_text("def total(prices):\n    return __file__\n")
+    assert ratchet("test", "--ref", "HEAD", cwd=project).returncode == 0
+    changed = ratchet("test", "--isolated", cwd=project, PYTHONPATH=str(project / "src"))
+    assert changed.returncode == 1 and "src/shop.py" in changed.stdout and f"{project}/src" not in changed.stdout
+
+
+SEES = """
+import os
+
+
+def test_sees():
+    assert os.environ["SHOP_URL"] == "here" and "GIT_DIR" not in os.environ and "PYTEST_XDIST_WORKER" not in os.environ
+    assert os.environ["PWD"] == os.getcwd()
+"""
+
+
+def test_tests_see_the_callers_variables_but_not_those_that_name_another_repository_or_runner(tmp_path: Path) -> None:
+    project = make_repository(tmp_path / "it", {"test_it.py": SEES, "inner/nothing.txt": ""})
+    other = make_repository(tmp_path / "other", {"a": ""})
+    seen = {"SHOP_URL": "here", "GIT_DIR": f"{other}/.git", "PYTEST_XDIST_WORKER": "gw3", "PWD": f"{project}/inner"}
+    for more in ([], ["--isolated"]):
+        done = ratchet("test", *more, cwd=project, **seen)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_an_isolated_run_writes_nothing_into_the_repository_not_even_where_its_tests_commit(tmp_path: Path) -> None:

@@ -32,6 +32,19 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
 
+@pytest.mark.parametrize(("first", "seen"), [(f"#!{sys.executable}", []), ("#!/bin/sh", ["/project/src"])])
+def test_only_a_program_in_python_is_not_told_where_the_projects_modules_are(
+    tmp_path: Path, first: str, seen: list[str]
+) -> None:
+    agent = tmp_path / "bin" / "agent"
+    python = "import os; print(os.environ.get('PYTHONPATH', ''))"
+    agent.write_text(f"{first}\n{python if 'python' in first else 'printenv PYTHONPATH'}\n")
+    agent.chmod(0o755)
+    ask = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"], "PYTHONPATH": "/project/src"})
+    outcome = asyncio.run(CommandAgent(str(agent)).ask(ask, lambda _said: None))
+    assert isinstance(outcome, Finished) and outcome.text.split() == seen
+
+
 def install(tmp_path: Path, name: str, body: str, version: str = "") -> None:
     version = version or program(name).tested.first
     path = tmp_path / "bin" / name

@@ -12,7 +12,8 @@ import pytest
 
 from ratchet.checks import Target
 from ratchet.checks.detect import detect
-from ratchet.checks.run import TestRun, allowed_environment
+from ratchet.checks.environment import allowed_environment
+from ratchet.checks.run import TestRun
 from ratchet.core.report import Report, TestResult
 
 PROJECTS = Path(__file__).parents[1] / "projects"

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from ratchet.checks.detect import detect
+from ratchet.checks.environment import allowed_environment
 from ratchet.checks.registry import runner
-from ratchet.checks.run import TestRun, allowed_environment
+from ratchet.checks.run import TestRun
 from ratchet.checks.runners.jvm import died
 from ratchet.core.report import Report, ReportStatus, TestResult, TestStatus
 from ratchet.suite import Outcome

@@ -72,7 +72,7 @@ def read(name: str, data: bytes) -> Parsed:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.one_of(st.binary(max_size=300), st.lists(st.sampled_from(WORDS), max_size=40).map(b"".join)))
 def test_random_bytes_are_survived(name: str, data: bytes) -> None:
     read(name, data)

@@ -122,7 +122,7 @@ PIECES = st.one_of(st.sampled_from(ODD), st.builds(case, st.integers(0, 9), st.s
     st.integers(7, 3000),
     st.integers(0, 60),
 )
-@settings(max_examples=int(os.environ.get("RATCHET_DOCUMENTS", "300")), deadline=None)
+@settings(max_examples=int(os.environ.get("RATCHET_DOCUMENTS", "300")))
 def test_the_lane_and_the_parser_agree_about_every_document(
     suite: str, pieces: list[str], step: int, torn: int
 ) -> None:

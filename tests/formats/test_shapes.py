@@ -83,7 +83,7 @@ def with_other_digits(texts: Texts, seed: int, *, alike: bool) -> Texts:
 @given(st.integers(0, 10_000), st.integers(0, 1 << 30), st.lists(st.booleans(), min_size=33, max_size=40))
 @example(0, 1, [True] * 40)
 @example(3, 0, [False] * 33)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_each_is_read_as_it_would_be_alone(which: int, seed: int, alike: list[bool]) -> None:
     texts = [PYTEST, JAVA, TWICE, SANITIZER, ADDRESS, NO_ADDRESS, NIM, *recorded()]
     said = texts[which % len(texts)]

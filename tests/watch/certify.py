@@ -26,7 +26,8 @@ import msgspec
 
 from bench.watch import PROJECT, PYTEST, make_venv, unpacked
 from ratchet import config
-from ratchet.checks.run import TestRun, allowed_environment
+from ratchet.checks.environment import allowed_environment
+from ratchet.checks.run import TestRun
 from ratchet.core.report import Report, ReportStatus
 from ratchet.core.watching import WatchState
 from ratchet.suite import Suite

@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from ratchet.checks.detect import detect
-from ratchet.checks.run import TestRun, allowed_environment
+from ratchet.checks.environment import allowed_environment
+from ratchet.checks.run import TestRun
 from ratchet.checks.warm import Warm
 from ratchet.core.report import Failure, Report
 from tests.watch.support import FILES

@@ -41,7 +41,7 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> Trees:
 
 
 @given(before=TREES, after=TREES)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_two_trees_differ_as_git_says(trees: Trees, before: dict[str, str], after: dict[str, str]) -> None:
     left, right = plant(trees.store, before), plant(trees.store, after)
     told = trees._git("diff-tree", "-r", "-z", "--raw", "--no-renames", left, right).split(b"\0")
@@ -54,7 +54,7 @@ def test_two_trees_differ_as_git_says(trees: Trees, before: dict[str, str], afte
 
 
 @given(files=TREES, asked=PATHS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_a_path_of_a_tree_is_read_as_git_reads_it(trees: Trees, files: dict[str, str], asked: str) -> None:
     name = f"{plant(trees.store, files)}:{asked}".encode()
     for kind in (b"blob", b"tree"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -40,6 +41,20 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     scope: Scope | None = None
     allowance: Usage = Usage()
     prices: dict[str, Price] = {}
+
+    def env_for(self, program: str) -> dict[str, str]:
+        """For one in Python not where the project has its modules: it would load them in place of its own."""
+        return {name: value for name, value in self.env.items() if name != "PYTHONPATH" or not _is_python(program)}
+
+
+def _is_python(program: str) -> bool:
+    if Path(program).name.startswith("python"):
+        return True
+    try:
+        with Path(program).open("rb") as file:
+            return re.match(rb"#!.*python", file.readline(200)) is not None
+    except OSError:
+        return False
 
 
 # --- what an agent tells while it works -----------------------------------------------------------------------

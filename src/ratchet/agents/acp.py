@@ -57,7 +57,7 @@ class AcpAgent:
                 conversing(
                     self.argv,
                     cwd=ask.folder,
-                    env=ask.env | self._environment(ask, place),
+                    env=ask.env_for(self.argv[0]) | self._environment(ask, place),
                     errors=errors_of(ask),
                     grace_s=_GRACE_S,
                     writable=[place],

@@ -39,7 +39,7 @@ class CommandAgent:
         ended = await supervise(
             self.argv,
             cwd=ask.folder,
-            env=ask.env | {"RATCHET_ROLE": ask.role, "RATCHET_ACTION": ask.action},
+            env=ask.env_for(self.argv[0]) | {"RATCHET_ROLE": ask.role, "RATCHET_ACTION": ask.action},
             output=ask.log,
             stdin=ask.prompt.encode(),
             timeout_s=ask.timeout_s,

@@ -58,7 +58,7 @@ class LineAgent:
             async with (
                 asyncio.timeout(ask.timeout_s),
                 conversing(
-                    self.argv, cwd=ask.folder, env=ask.env, errors=errors_of(ask), writable=[place]
+                    self.argv, cwd=ask.folder, env=ask.env_for(self.argv[0]), errors=errors_of(ask), writable=[place]
                 ) as (reader, writer),
             ):  # fmt: skip
                 writer.write(wire.encode_line(command))

@@ -135,7 +135,10 @@ class Native:
         return await supervise(
             [self.path, *launch.argv],
             cwd=ask.folder,
-            env=ask.env | present(self.program.variables) | launch.env | self.program.prepare(ask.folder, place),
+            env=ask.env_for(self.path)
+            | present(self.program.variables)
+            | launch.env
+            | self.program.prepare(ask.folder, place),
             output=ask.log,
             errors=errors_of(ask),
             stdin=launch.stdin.encode(),

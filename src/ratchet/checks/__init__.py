@@ -144,6 +144,10 @@ class Checks(Protocol):
         """`env` is set besides what tests are given anyway."""
         ...
 
+    def surroundings(self, folder: Path, env: Mapping[str, str]) -> dict[str, str]:
+        """The environment of any command there: nothing in it leads to the developer's tree."""
+        ...
+
     def tools(self, folder: Path) -> dict[str, str]:
         """Digests of what the tests are run with there, by name."""
         ...

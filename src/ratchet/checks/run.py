@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 import tempfile
@@ -15,6 +14,8 @@ import msgspec
 from ratchet.checks import Results, Runner, Session, Step, Target
 from ratchet.checks.bodies import with_bodies
 from ratchet.checks.commands import marked, shared
+from ratchet.checks.editable import Origin
+from ratchet.checks.environment import FIXED
 from ratchet.checks.formats import Parsed
 from ratchet.checks.inventory import complete, is_one_of
 from ratchet.checks.paths import relative
@@ -41,26 +42,6 @@ T = TypeVar("T")
 COMMAND = "command"
 _TAIL_BYTES = 8_000
 _KEPT_HEAD, _KEPT_TAIL = 1 << 20, 3 << 20
-# What a test process gets from our environment. Secrets of the factory and of agents are not on the list.
-ALLOWED = (
-    "CI", "PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ", "VIRTUAL_ENV", "PYTEST_ADDOPTS",
-    "PYTHONPATH", "PYTEST_DISABLE_PLUGIN_AUTOLOAD", "DJANGO_SETTINGS_MODULE",
-    "NODE_PATH", "NODE_OPTIONS", "JAVA_HOME", "GOPATH", "GOROOT", "GOFLAGS", "GOPROXY", "GOCACHE", "GOMODCACHE",
-    "CARGO_HOME", "RUSTUP_HOME", "CARGO_TARGET_DIR", "RUSTFLAGS", "GEM_HOME", "GEM_PATH", "RUBYLIB", "MIX_HOME",
-    "HEX_HOME", "BUNDLE_GEMFILE", "BUNDLE_PATH", "PERL5LIB", "ERL_LIBS", "CABAL_DIR", "R_LIBS", "R_LIBS_USER",
-    "MAVEN_OPTS", "GRADLE_USER_HOME", "DOTNET_ROOT", "LD_LIBRARY_PATH", "XDG_CACHE_HOME",
-)  # fmt: skip
-_ALLOWED_TOO = re.compile(r"CARGO_BUILD_TARGET|CARGO_TARGET_\w+_(?:RUNNER|LINKER|RUSTFLAGS)")
-# As little as can be: all of it reaches the code under test. Tests about colours fail under NO_COLOR and on a dumb
-# terminal, and pytest's own messages are others under CI, which therefore is set only for runners that would else
-# watch or write snapshots.
-FIXED = {
-    "PYTHONHASHSEED": "0",
-    "PYTHONUNBUFFERED": "1",
-    "RUST_BACKTRACE": "1",
-    # Python takes byte code for current by the second and the size: a file put back that fast would run as the old one.
-    "PYTHONDONTWRITEBYTECODE": "1",
-}
 
 
 class Perform(Protocol):
@@ -101,7 +82,8 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
     """Satisfies `Checks`: every target is run, and the report is theirs together.
 
     `only` maps a target's name to the tests to run; a target that is not in it is left out, unless it is empty.
-    `channels` is where the private folders are made, the system's temporary folder when empty.
+    `channels` is where the private folders are made, the system's temporary folder when empty. `origin` is the tree
+    that the targets were found in, where another one is run.
     """
 
     targets: list[Target]
@@ -110,8 +92,13 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str]
     only: dict[str, list[TestResult]] = {}
     channels: str = ""
+    origin: Origin | None = None
     perform: Perform = awaited
     barred: bool = False
+
+    def surroundings(self, folder: Path, env: Mapping[str, str]) -> dict[str, str]:
+        """The environment of a command in the folder: nothing in it leads back to the developer's tree."""
+        return self.origin.led(env, self.targets, folder) if self.origin else dict(env)
 
     async def run(self, folder: Path, *, log: Path, env: Mapping[str, str] | None = None) -> Report:
         tests = msgspec.structs.replace(self, env={**self.env, **env}) if env else self
@@ -152,7 +139,7 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
                 folder=folder / target.root,
                 private=Path(private),
                 nonce=secrets.token_hex(16),
-                env=self.env | FIXED,
+                env=FIXED | self.surroundings(folder, self.env) | {"PWD": str(folder / target.root)},
                 only=self.only.get(target.name, []),
                 barred=self.barred,
             )
@@ -450,7 +437,3 @@ def shorten(log: Path, began: int) -> None:
         file.seek(began + _KEPT_HEAD)
         file.write(f"\n[ratchet left out {left_out} bytes here]\n".encode() + tail)
         file.truncate()
-
-
-def allowed_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name in ALLOWED or _ALLOWED_TOO.fullmatch(name)}

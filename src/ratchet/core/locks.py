@@ -8,6 +8,7 @@ import msgspec
 
 PATHS_MAX = 1_000
 NAME_MAX_CHARS = 255
+DEPTH_MAX = 128  # two claims are compared part by part: time grows with the square
 
 
 class Locked(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +37,8 @@ def normalise(path: str) -> str:
         raise ValueError(f"{path!r} leaves the repository")
     if any(len(part) > NAME_MAX_CHARS for part in parts):
         raise ValueError(f"{path[:40]!r}… has a name longer than any file's")
+    if len(parts) > DEPTH_MAX:
+        raise ValueError(f"{path[:40]!r}… is deeper than {DEPTH_MAX} folders")
     if not parts or path.endswith("/"):
         parts.append("**")
     return "/".join(parts)

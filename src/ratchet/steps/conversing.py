@@ -122,7 +122,7 @@ class _Asking:
             inputs=doing.step.inputs,
             folder=work.workspace.path,
             log=fresh(work.directory.log_path(self.log)),
-            env=work.environ(role),
+            env=work.surroundings(role),
             timeout_s=self.role.timeout_s,
             session=session,
             model=self._model(),

@@ -114,7 +114,7 @@ async def _commands(work: Work, gate: Gate, log: Path) -> str:
             ended = await supervise(
                 argv,
                 cwd=work.workspace.path / gate.root,
-                env=work.env | {"CI": "1", "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+                env=work.surroundings() | {"CI": "1", "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1"},
                 output=log,
                 timeout_s=gate.timeout_s,
             )

@@ -33,7 +33,7 @@ async def _verify(work: Work, doing: Doing, command: str) -> str:
     timeout_s = work.config.test.timeout_s
     with confined(work.sandboxes.for_tests()):
         ended = await supervise(
-            ["sh", "-c", command], cwd=work.workspace.path, env=work.env, output=log, timeout_s=timeout_s
+            ["sh", "-c", command], cwd=work.workspace.path, env=work.surroundings(), output=log, timeout_s=timeout_s
         )
     await cross(work.workspace.reset, doing.started.tree)
     if ended.exit_code == 0 and not ended.timed_out:

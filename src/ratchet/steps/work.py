@@ -79,6 +79,10 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     fork: Callable[[str], AbstractAsyncContextManager[tuple[Workspace, Sandboxes] | Refused]]
     fresh: Callable[[], AbstractAsyncContextManager[tuple[Workspace, Sandboxes]]]
 
+    def surroundings(self, role: str = "") -> dict[str, str]:
+        """The environment of commands in the workspace, or of a role's agent there."""
+        return self.checks.surroundings(self.workspace.path, self.environ(role) if role else self.env)
+
     def agent(self, role: str, state: RunState) -> Agent:
         return self.agents(role, state.escalated == role)
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ratchet import config, repository
-from ratchet.checks.run import FIXED
+from ratchet.checks.environment import FIXED
 from ratchet.config import Config
 from ratchet.core import api
 from ratchet.core import workbench as wb

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-from ratchet.checks.editable import editable_folders
-from ratchet.checks.run import allowed_environment
+from ratchet.checks.editable import Origin
+from ratchet.checks.environment import allowed_environment
 from ratchet.config import Config
 from ratchet.core.packet import changed_lines
 from ratchet.suite import Suite
@@ -38,15 +37,6 @@ class BenchSuite(Suite):
         return self.workspace.checkpoint()
 
     def environment(self) -> dict[str, str]:
-        """An interpreter's editable installs lead to the developer's tree: here they lead to the workspace."""
-        env, top = allowed_environment(), self.workspace.record.path
-        pythons = [target.command[0] for target in self.targets() if target.language == "python" and target.command]
-        found = [f"{top}/{folder}" for python in pythons for folder in editable_folders(python, self.source)]
-        named = [_moved(top, str(self.source), folder) for folder in env.get("PYTHONPATH", "").split(os.pathsep)]
-        path = os.pathsep.join(dict.fromkeys(filter(None, [*found, *named])))
-        return env | ({"PYTHONPATH": path} if path else {})
-
-
-def _moved(top: str, source: str, folder: str) -> str:
-    inside = folder == source or folder.startswith(f"{source}/")
-    return f"{top}{folder[len(source) :]}" if inside else folder
+        """What leads to the developer's tree, as an interpreter's editable installs do, leads to the workspace here."""
+        env = allowed_environment(self.config.test.env)
+        return Origin(root=self.source).led(env, self.targets(), Path(self.workspace.record.path))

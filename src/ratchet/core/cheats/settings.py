@@ -18,7 +18,9 @@ _RUNNER_FILES = re.compile(
 )
 _STARTS_FIRST = re.compile(r"(?:^|/)(?:sitecustomize\.py|usercustomize\.py|[^/]+\.pth)$")
 # A module with a test tool's name beside the code is imported instead of it.
-_SHADOWS = re.compile(r"^(?:src/)?(?:pytest|_pytest|unittest|pluggy|hypothesis|coverage|mypy|ruff)(?:/__init__)?\.py$")
+_SHADOWS = re.compile(
+    r"^(?:(?:.*/)?(?:src|lib|python)/)?(?:pytest|_pytest|unittest|pluggy|hypothesis|coverage|mypy|ruff)(?:/__init__)?\.py$"
+)
 _SNAPSHOT = re.compile(r"(?:\.snap|\.ambr|\.approved\.\w+|__snapshots__/.*|\.golden)$")
 _MAKE_TEST = re.compile(r"^(?:test|check|tests|unit|verify)\s*:.*\n(?:\t.*\n?)*", re.MULTILINE)
 _SUREFIRE = re.compile(

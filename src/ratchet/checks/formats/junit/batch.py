@@ -164,10 +164,12 @@ class Batch:
     def _elsewhere(self, files: list[str]) -> list[str]:
         writer, groups = self.writer, self.groups
         known = {
-            group: writers.file_of(writer, group, self.identify(group, "?", "")) for group in self.classes if group
+            group: writers.file_of(writer, group, self.heads.get(group) or self.identify(group, "?", ""))
+            for group in self.classes
+            if group
         }
-        if len(self.classes) == len(known) == 1 and files.count("") == len(files):
-            return [*known.values()] * len(files)
+        if len(self.classes) == len(known) and files.count("") == len(files):
+            return [*known.values()] * len(files) if len(known) == 1 else list(map(known.__getitem__, groups))
         return [
             file or (known[group] if group else writers.file_of(writer, group, key))
             for file, group, key in zip(files, groups, self.ids, strict=True)
