@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from ratchet.checks import Results, Session, Step, Strength, Target, environments, pytest_ini
+from ratchet.checks import Results, Session, Step, Strength, Target, matrix, pytest_ini
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
 from ratchet.checks.runners import JUNIT, SHIMS, Usual, channel_env, discovery, end_of, joined_path, read_records
@@ -443,7 +443,7 @@ class _Wrapped(_Python):
 
     def detect(self, project: Project) -> Iterator[Target]:
         for path in project.named(*(f"**/{file}" for file in self.files)):
-            names = environments.names(project, path)
+            names = matrix.names(project, path)
             if not names and not (path.endswith(self.files[0]) and "pytest" in project.text(path)):
                 continue
             first, *others = [[self.name, self.option, name] for name in names] or [[self.name]]
