@@ -244,12 +244,13 @@ commands = false
     test = "import os\n\n\ndef test_it():\n    assert 'BAD' not in os.environ\n"
     folder = lay(tmp_path / "it", {"tox.ini": ini, "test_it.py": test})
     targets = detect(folder, runner_name="tox")
-    env = {"PATH": f"{TOOLS}:{os.environ['PATH']}", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    report = run(folder, targets, **env)
+    path = f"{TOOLS}:{os.environ['PATH']}"
+    report = run(folder, targets, PATH=path, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     assert statuses(report) == {"test_it.py::test_it": "passed", "test_it.py::test_it (2)": "failed"}
     failed = report.tests[1]
     assert again(failed, targets) == "tox -e test-b -- test_it.py::test_it"
-    assert statuses(run(folder, targets, only={"tox": [failed]}, **env)) == {"test_it.py::test_it (2)": "failed"}
+    report = run(folder, targets, only={"tox": [failed]}, PATH=path, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert statuses(report) == {"test_it.py::test_it (2)": "failed"}
 
 
 _MANAGE = (
