@@ -367,7 +367,7 @@ class TestNone(unittest.TestCase):
 
 
 @pytest.mark.toolchain
-@pytest.mark.parametrize("version", ["3.6", "3.7", "3.8", "3.9"])
+@pytest.mark.parametrize("version", ["3.6", "3.7", "3.8", "3.9", "3.12"])
 def test_old_pythons_tell_every_kind_of_result(version: str, tmp_path: Path) -> None:
     python = next(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"), None)
     if not python:
@@ -439,3 +439,49 @@ def test_what_plugins_make_of_a_failure_is_told_and_all_tests_are_run(tmp_path: 
     }
     (again,) = [test for test in report.tests if test.attempts > 1]
     assert (again.id, again.status) == ("test_it.py::test_tried_again", TestStatus.PASSED)
+
+
+_FUNCTIONS = """
+def test_good():
+    pass
+
+
+def test_bad():
+    assert 1 == 2
+"""
+_SUITE = """
+
+def test_suite():
+    return unittest.defaultTestLoader.loadTestsFromName(__name__)
+"""
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize(
+    ("program", "files", "prefix", "more"),
+    [
+        ("nose2", {"nose2.cfg": "", "test_it.py": _ALL_KINDS + _FUNCTIONS}, "test_it",
+         {"test_it.test_good": "passed", "test_it.test_bad": "failed", "setUpClass (test_it.TestNone)": "error"}),
+        ("zope-testrunner", {"tox.ini": "commands = zope-testrunner --path=src {posargs:-vc}\n",
+                             "src/a/__init__.py": "", "src/a/tests.py": _ALL_KINDS + _SUITE}, "a.tests",
+         {"a.tests.TestNone.test_it": "passed"}),  # it does without what goes before a class
+    ],
+)  # fmt: skip
+def test_others_who_run_unittests_tests_tell_each(
+    program: str,
+    files: dict[str, str],
+    prefix: str,
+    more: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tool(program)
+    monkeypatch.setenv("VIRTUAL_ENV", str(TOOLS.parent))
+    folder = lay(tmp_path / "it", files)
+    (target,) = detect(folder)
+    report = run(folder, [target])
+    kinds = {"test_equal": "failed", "test_expected": "xfailed", "test_later": "skipped", "test_sub": "failed"}
+    assert statuses(report) == {f"{prefix}.TestIt.{name}": status for name, status in kinds.items()} | more
+    equal = f"{prefix}.TestIt.test_equal"
+    assert red(report)[equal][1:] == (7, "2", "1")
+    assert statuses(run(folder, [target], only=chosen(report, equal))) == {equal: "failed"}

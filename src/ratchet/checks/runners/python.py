@@ -117,7 +117,7 @@ def _may_have(python: Path, module: str) -> bool:
     return _has(python, module) or any(shims or python.parent.parent.glob(f"lib/python3/dist-packages/{module}"))
 
 
-class _Python(Usual):
+class Python(Usual):
     family = "python"
 
     def parse(self, results: Results) -> Parsed:
@@ -176,7 +176,7 @@ def _for_tests(table: object) -> str:
     return next((name for name in _FOR_TESTS if isinstance(table, dict) and name in table), "")
 
 
-class Pytest(_Python):
+class Pytest(Python):
     name = "pytest"
     covers_below = True
     programs = ("pytest", "py.test")
@@ -278,7 +278,7 @@ def _unbegun(results: Results, parsed: Parsed) -> Parsed:
     return Parsed(collection_errors=[error], ended=True)
 
 
-class Unittest(_Python):
+class Unittest(Python):
     name = "unittest"
 
     def detect(self, project: Project) -> Iterator[Target]:
@@ -390,7 +390,7 @@ def _wants_value(word: str) -> bool:
     )
 
 
-class Django(_Python):
+class Django(Python):
     name = "django"
 
     def detect(self, project: Project) -> Iterator[Target]:
@@ -435,7 +435,7 @@ def _label(name: str) -> str:
     return name.removesuffix(".py").replace("/", ".") if name.endswith(".py") else _dotted(name)
 
 
-class _Wrapped(_Python):
+class _Wrapped(Python):
     """A program that makes environments and runs pytest in them: the plugin goes in by the environment."""
 
     files: tuple[str, ...] = ()

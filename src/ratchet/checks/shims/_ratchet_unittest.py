@@ -15,6 +15,7 @@ import unittest
 
 _LIMIT = 20_000
 _ROOT = os.getcwd()
+_FAILED = ("_FailedTest", "ModuleImportFailure", "LoadTestsFailure")  # what stands for a file that was not loaded
 _out = None
 _collected = []
 
@@ -129,13 +130,18 @@ def _unindented(text):
     return "\n".join(line[4:] for line in text.rstrip("\n").split("\n"))
 
 
+def _name(test):
+    """nose2 puts values behind the name, on lines of their own."""
+    return test.id().split("\n")[0]
+
+
 def _place(test):
     own = getattr(test, "_dt_test", None)
     if own:
         name = f"{own.name} (doctest)"
         return {"file": _relative(own.filename or ""), "line": (own.lineno or 0) + 1, "name": name}
     try:
-        method = getattr(type(test), test._testMethodName)
+        method = getattr(test, "_testFunc", None) or getattr(type(test), test._testMethodName)
         code = getattr(method, "__wrapped__", method).__code__
         return {"file": _relative(code.co_filename), "line": code.co_firstlineno}
     except Exception:
@@ -159,8 +165,8 @@ def _never_run(holder):
     return [holder]
 
 
-class Result(unittest.TextTestResult):
-    """Says each outcome before the host's own result sees it, which trims the traceback in place."""
+class Telling:
+    """A result that says each outcome before the host's own sees it, which trims the traceback in place."""
 
     _began = 0.0
     _phase = None
@@ -168,20 +174,21 @@ class Result(unittest.TextTestResult):
     def startTest(self, test):
         self._began = time.perf_counter()
         self._phase = None
-        if type(test).__name__ != "_FailedTest":
-            _say({"kind": "test_start", "id": test.id(), **_place(test)})
+        if type(test).__name__ not in _FAILED:
+            _say({"kind": "test_start", "id": _name(test), **_place(test)})
         super().startTest(test)
 
     def stopTest(self, test):
         super().stopTest(test)
-        if type(test).__name__ != "_FailedTest":
+        if type(test).__name__ not in _FAILED:
             self._tell(test, {**(self._phase or {"outcome": "passed"}), "last": True})
+        self._phase = None  # in Python 3.12.1 a test that is skipped is stopped without having been started
 
     def _tell(self, test, phase):
         try:
             took = time.perf_counter() - self._began
-            record = {"kind": "phase", "id": test.id(), "when": "call", "duration": took, "name": str(test)}
-            record["suite"] = test.id().split(".")[:-1]
+            record = {"kind": "phase", "id": _name(test), "when": "call", "duration": took, "name": str(test)}
+            record["suite"] = _name(test).split(".")[:-1]
             _say({**record, **_place(test), **phase})
         except Exception:
             pass
@@ -197,16 +204,15 @@ class Result(unittest.TextTestResult):
 
     def addError(self, test, err):
         try:
-            if type(test).__name__ == "_FailedTest":
-                self._broken(test)
+            if type(test).__name__ in _FAILED:
+                self._broken(test, getattr(test, "_exception", err[1]))
             else:
                 self._note(test, {"outcome": "failed", "error": True, **_doctest(test, _failure(err))})
         except Exception:
             pass
         super().addError(test, err)
 
-    def _broken(self, test):
-        error = test._exception
+    def _broken(self, test, error):
         # The loader keeps only the text of what the import raised; its last line is type and message.
         text = str(error).strip().splitlines()
         kind, _, message = text[-1].partition(": ") if text else ("ImportError", "", "")
@@ -248,6 +254,10 @@ class Result(unittest.TextTestResult):
         super().addSubTest(test, subtest, err)
 
 
+class Result(Telling, unittest.TextTestResult):
+    pass
+
+
 def _chosen(suite):
     """Of all that was found what was asked for: a test by its id, all of a module, class or file by theirs."""
     path = os.environ.get("_RATCHET_ONLY")
@@ -261,7 +271,7 @@ def _chosen(suite):
 
 
 def _is_asked(test, whole, below):
-    if type(test).__name__ == "_FailedTest":
+    if type(test).__name__ in _FAILED:
         module = test._testMethodName
         return any(name == module or name.startswith(module + ".") for name in whole)
     name = test.id()
@@ -274,7 +284,7 @@ class Runner(unittest.TextTestRunner):
     def run(self, test):
         test = _chosen(test)
         _open()
-        _collected[:] = [each for each in _flat(test) if type(each).__name__ != "_FailedTest"]
+        _collected[:] = [each for each in _flat(test) if type(each).__name__ not in _FAILED]
         _say({"kind": "collected", "ids": [each.id() for each in _collected]})
         return super().run(test)
 
