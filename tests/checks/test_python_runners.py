@@ -275,6 +275,50 @@ def test_django_runs_its_own_tests_through_our_result(tmp_path: Path) -> None:
     assert report.status is ReportStatus.FAILED
 
 
+_OWN = """
+from django.conf import settings
+from django.test.runner import DiscoverRunner
+
+
+class Own(DiscoverRunner):
+    def setup_test_environment(self, **options):
+        super().setup_test_environment(**options)
+        settings.FLAG = 1
+
+    def run_suite(self, suite, **options):
+        raise NotImplementedError
+
+
+class Pytest:
+    def __init__(self, verbosity=1, **options):
+        pass
+
+    @classmethod
+    def add_arguments(cls, parser):
+        parser.add_argument("--keepdb", action="store_true")
+
+    def run_tests(self, labels, **options):
+        import pytest
+
+        return pytest.main(labels)
+"""
+
+
+@pytest.mark.toolchain
+def test_what_a_project_made_of_djangos_runner_runs_its_tests(tmp_path: Path) -> None:
+    python = tool("python")
+    tests = (
+        "from django.conf import settings\nfrom django.test import SimpleTestCase\n\n\nclass It(SimpleTestCase):\n"
+        "    def test_flag(self):\n        self.assertEqual(settings.FLAG, 1)\n"
+    )
+    files = _DJANGO | {"runner.py": _OWN, "shop/tests.py": tests, "shop/test_more.py": "def test_it():\n    pass\n"}
+    for name, told in (("Own", "shop.tests.It.test_flag"), ("Pytest", "shop/test_more.py::test_it")):
+        settings = f"{_SETTINGS}\nTEST_RUNNER = 'runner.{name}'\n"
+        folder = lay(tmp_path / name, files | {"settings.py": settings})
+        report = run(folder, detect(folder, command=f"{python} manage.py test"), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+        assert (report.status, statuses(report)) == (ReportStatus.PASSED, {told: "passed"})
+
+
 _TORN_DOWN = """
 from unittest import TestCase
 

@@ -419,7 +419,10 @@ class Django(Python):
         options = ["--testrunner", "_ratchet_unittest.DjangoRunner", "--parallel", "1", "--noinput"]
         command = _without_labels(target.command) if session.only else target.command
         labels = [_label(test.id) for test in session.only]
-        return [Step(argv=[*command, *options, *dict.fromkeys(labels)], env=python_env(session, target.command))]
+        # For a test runner of the project's own that starts pytest.
+        env = pytest_env(session, target.command)
+        env["_RATCHET_PYTEST"] = env.pop("PYTEST_ADDOPTS")
+        return [Step(argv=[*command, *options, *dict.fromkeys(labels)], env=env)]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         return [*_without_labels(target.command), _label(test.id)]

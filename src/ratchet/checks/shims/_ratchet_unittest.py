@@ -290,10 +290,15 @@ class Runner(unittest.TextTestRunner):
 
 
 try:
+    from django.conf import settings
     from django.test.runner import DiscoverRunner
+    from django.test.utils import get_runner
 
-    class DjangoRunner(DiscoverRunner):
+    _Theirs = get_runner(settings)  # what the project has made of Django's
+
+    class _Found(_Theirs):
         test_runner = Runner
+        run_suite = DiscoverRunner.run_suite
 
         def get_resultclass(self):
             return Result
@@ -302,6 +307,24 @@ try:
             failures = super().run_tests(*args, **kwargs)
             _end(1 if failures else 0)
             return failures
+
+    class _Another(_Theirs):
+        """One that shares nothing with Django's hands over to pytest, as pytest-django's manual says."""
+
+        def __init__(self, *args, parallel=None, **kwargs):
+            super().__init__(*args, **kwargs)
+
+        @classmethod
+        def add_arguments(cls, parser):
+            parser.add_argument("--parallel")  # we say it to all of them
+            parser.conflict_handler = "resolve"
+            super().add_arguments(parser)
+
+        def run_tests(self, *args, **kwargs):
+            os.environ["PYTEST_ADDOPTS"] = os.environ.pop("_RATCHET_PYTEST", "")
+            return super().run_tests(*args, **kwargs)
+
+    DjangoRunner = _Found if issubclass(_Theirs, DiscoverRunner) else _Another
 
 except Exception:  # no Django here, or one that is not set up
     pass
