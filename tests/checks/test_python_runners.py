@@ -300,7 +300,7 @@ class Pytest:
     def run_tests(self, labels, **options):
         import pytest
 
-        return pytest.main(labels)
+        return pytest.main([*labels])
 """
 
 

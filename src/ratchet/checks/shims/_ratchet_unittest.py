@@ -311,7 +311,8 @@ try:
     class _Another(_Theirs):
         """One that shares nothing with Django's hands over to pytest, as pytest-django's manual says."""
 
-        def __init__(self, *args, parallel=None, **kwargs):
+        def __init__(self, *args, **kwargs):
+            kwargs.pop("parallel", None)
             super().__init__(*args, **kwargs)
 
         @classmethod
