@@ -42,9 +42,11 @@ def _of_target(project: Project, target: Target, changed: list[str]) -> list[Tes
     reached = _reached(project, inside)
     if _is_set_up_by(project, prefix, reached):
         return []
-    own = [path.removeprefix(prefix) for path in sorted(reached) if _is_test_file(path, target)]
+    told = pytest_ini.places(project, target.root) if target.runner == "pytest" else {}
+    named = {f"{prefix}{path.removeprefix('./')}" for path in told.get("testpaths", [])}
+    own = [path.removeprefix(prefix) for path in sorted(reached) if path in named or _is_test_file(path, target)]
     every = [path.removeprefix(prefix) for path in project.inside(target.root)]
-    own = _taken(own, target, every, pytest_ini.places(project, target.root))
+    own = _taken(own, target, every, told)
     return [TestResult(id=path, file=path, status=TestStatus.TODO) for path in own] or None
 
 
