@@ -536,3 +536,23 @@ def test_environments_that_run_pytest_are_run_where_no_interpreter_has_it(
     assert [" ".join(command) for command in (target.command, *target.also)] == names
     _environment(tmp_path / "it", "pytest")
     assert [target.runner for target in detect(tmp_path / "it")] == ["pytest"]
+
+
+def test_files_that_are_skipped_as_a_whole_or_do_not_load_say_why(tmp_path: Path) -> None:
+    files = {
+        "pytest.ini": "[pytest]\n",
+        "test_whole.py": "import pytest\n\npytest.importorskip('gone')\n\n\ndef test_it():\n    pass\n",
+        "a/test_same.py": "def test_it():\n    pass\n",
+        "b/test_same.py": "def test_it():\n    pass\n",
+        "c/conftest.py": "\ndef broken(:\n",
+        "c/test_it.py": "def test_it():\n    pass\n",
+    }
+    report = run(lay(tmp_path / "it", files), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert statuses(report) == {"test_whole.py": "skipped", "a/test_same.py::test_it": "passed"}
+    assert report.tests[0].reason == "could not import 'gone': No module named 'gone'"
+    same, conftest = report.collection_errors
+    assert same.file == "b/test_same.py"
+    assert same.message.startswith("import file mismatch:")
+    assert (conftest.file, conftest.line, conftest.type) == ("c/conftest.py", 2, "SyntaxError")
+    only = {"test_whole.py": files["test_whole.py"]}
+    assert run(lay(tmp_path / "two", only), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1").status is ReportStatus.NO_TESTS

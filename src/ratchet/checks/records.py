@@ -156,7 +156,7 @@ class Reader:
         died = _of_dead(self.broken, running)
         cut = not ended or any(error.type == CRASHED for error in self.broken)
         return Parsed(
-            tests=[*self.tests.values(), *(self._told_inside() if cut else []), *died.values()],
+            tests=[*self._run(), *(self._told_inside() if cut else []), *died.values()],
             collection_errors=[
                 error for error in self.broken if error.file not in {test.file for test in died.values()}
             ],
@@ -165,6 +165,11 @@ class Reader:
             running=running,
             places=self.begun_at,
         )
+
+    def _run(self) -> list[TestResult]:
+        """Without files that were skipped as a whole where there was nothing else: then no tests were run."""
+        told = list(self.tests.values())
+        return told if any(test.phase in _PHASES for test in told) else [test for test in told if test.failure]
 
     def _told_inside(self) -> list[TestResult]:
         """Tests that were over before their process died, and of which the runner never heard."""

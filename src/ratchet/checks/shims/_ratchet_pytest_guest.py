@@ -130,7 +130,7 @@ def pytest_make_collect_report(collector):
 def _broken(excinfo, file):
     value = excinfo.value
     # pytest wraps what an import raised in CollectError: the cause is what a person needs.
-    while value.__cause__ is not None:
+    while value.__cause__ is not None and type(value.__cause__).__name__ != "ImportPathMismatchError":
         value = value.__cause__
     frames = _frames(value.__traceback__)
     found = {"type": type(value).__name__, "message": _clip(_said(value)), "frames": frames}
@@ -138,7 +138,8 @@ def _broken(excinfo, file):
     if isinstance(value, SyntaxError):
         at = {"file": _relative(value.filename or file), "line": value.lineno or 0, "column": value.offset or 0}
         found["message"] = _clip(value.msg)
-    if at["file"] == file:
+    # It is a conftest.py that a folder does not load for.
+    if at["file"] == file or not os.path.isfile(os.path.join(_root, file)):
         return {**found, **at}
     # It is another file that is broken: the test's own line is the one that asks for it.
     asks = [frame["line"] for frame in frames if frame["file"] == file]
@@ -349,6 +350,13 @@ def _softly(text):
     return {"message": _clip(text[at:]), "frames": frames}
 
 
+def _skipped(report):
+    """All that is in a file, by a word at its beginning: nobody speaks of its tests after that."""
+    file = _relative(report.nodeid.split("::")[0])
+    name = {"kind": "phase", "id": report.nodeid, "when": "collect", "outcome": "skipped", "file": file}
+    return {**name, **_circumstances(report, None)}
+
+
 class _Guest:
     """Tells of the session it is registered with, and of no other."""
 
@@ -358,6 +366,8 @@ class _Guest:
         os.environ["PYTEST_ADDOPTS"] = _options
 
     def pytest_collectreport(self, report):
+        if report.skipped:
+            _say(_skipped(report))
         if report.failed:
             record = {"kind": "broken", "file": _relative(report.nodeid.split("::")[0] or str(report.fspath))}
             record.update(getattr(report, "_ratchet", None) or {"message": _clip(report.longrepr)})
