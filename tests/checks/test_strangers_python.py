@@ -409,7 +409,7 @@ def test_folders_that_say_how_they_are_tested_are_not_tested_twice(
     assert [target.name for target in detect(lay(tmp_path, files))] == names
 
 
-def _environment(folder: Path, *modules: str) -> str:
+def environment(folder: Path, *modules: str) -> str:
     """A virtual environment as far as detection looks at it."""
     python = folder / ".venv" / "bin" / "python"
     lay(folder, {f".venv/lib/python3.11/site-packages/{name}/__init__.py": "" for name in modules})
@@ -419,11 +419,11 @@ def _environment(folder: Path, *modules: str) -> str:
 
 def test_the_environment_of_a_repository_is_that_of_the_folders_in_it(tmp_path: Path) -> None:
     folder = lay(tmp_path / "it", {"a/pytest.ini": "[pytest]\n", "a/test_a.py": CASE, "b/manage.py": _MANAGE})
-    python = _environment(folder, "pytest", "django")
+    python = environment(folder, "pytest", "django")
     assert [target.command[0] for target in detect(folder)] == [python, python]
     lay(folder, {".git/HEAD": ""})
     assert [target.command[0] for target in detect(folder / "a")] == [python]
-    own = _environment(folder / "a", "pytest")
+    own = environment(folder / "a", "pytest")
     assert [target.command[0] for target in detect(folder)] == [own, python]
 
 
@@ -476,66 +476,6 @@ def test_an_environment_that_poetry_hatch_or_pipenv_keep_elsewhere_is_the_projec
 def test_pytest_is_a_dependency_wherever_dependencies_are_named(file: str, text: str, tmp_path: Path) -> None:
     (target,) = detect(lay(tmp_path, {file: text, "tests/test_a.py": CASE}))
     assert (target.runner, target.why) == ("pytest", f"{file} names pytest as a dependency")
-
-
-_TOX = """[tox]
-envlist = py{36,311}-{a, b}, 3.12,
-    lint
-[testenv]
-commands = pytest {posargs}
-[testenv:lint]
-commands = ruff check
-"""
-_TOX_TOML = """env_list = ["lint", "3.11"]
-env_run_base.commands = [["pytest"]]
-env.lint.commands = [["ruff"]]
-"""
-_NOX = """import nox
-
-@nox.session
-def lint(session):
-    session.run("ruff")
-
-@nox.session(python=["3.6", "3.11", "3.12"])
-def tests(session):
-    session.run("pytest", *session.posargs)
-
-@nox.session(name="tests-slow", venv_backend="none")
-def slow(session):
-    session.run("pytest", "slow")
-
-@nox.session
-def coverage(session):
-    session.run("pytest", "--cov")
-"""
-
-
-@pytest.mark.parametrize(
-    ("files", "names"),
-    [
-        ({"tox.ini": _TOX}, ["tox -e py311-a", "tox -e py311-b", "tox -e 3.12"]),
-        ({"tox.ini": "[tox]\nenvlist = py36\n[testenv]\ncommands = pytest\n"}, ["tox -e py36"]),
-        ({"tox.ini": "[testenv]\ncommands = pytest\n"}, ["tox"]),
-        ({"tox.toml": _TOX_TOML}, ["tox -e 3.11"]),
-        ({"pyproject.toml": f"[tool.tox]\nlegacy_tox_ini = '''{_TOX}'''\n"},
-         ["tox -e py311-a", "tox -e py311-b", "tox -e 3.12"]),
-        ({"noxfile.py": _NOX}, ["nox -s tests-3.11", "nox -s tests-3.12", "nox -s tests-slow"]),
-    ],
-)  # fmt: skip
-def test_environments_that_run_pytest_are_run_where_no_interpreter_has_it(
-    files: dict[str, str], names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    programs = lay(tmp_path / "bin", dict.fromkeys(("tox", "nox", "python3.11", "python3.12"), "#!/bin/sh\n"))
-    lay(tmp_path / "shims", {"python3.6": ""})
-    for program in programs.iterdir():
-        program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{programs}:{tmp_path / 'shims'}")
-    config = {"pytest.ini": "[pytest]\n", "test_a.py": "import pytest\n"}
-    _environment(lay(tmp_path / "it", files | config))
-    (target,) = detect(tmp_path / "it")
-    assert [" ".join(command) for command in (target.command, *target.also)] == names
-    _environment(tmp_path / "it", "pytest")
-    assert [target.runner for target in detect(tmp_path / "it")] == ["pytest"]
 
 
 def test_files_that_are_skipped_as_a_whole_or_do_not_load_say_why(tmp_path: Path) -> None:

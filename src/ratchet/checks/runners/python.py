@@ -147,19 +147,23 @@ _REQUIREMENTS = ("requirements.txt", "requirements-dev.txt", "requirements_dev.t
 
 def _setup(project: Project, root: str) -> Iterator[str]:
     """How a fresh checkout gets its dependencies."""
+    manifest = project.toml(*under(root, "pyproject.toml"))
+    uses = manifest.get("tool", {})
     if project.has(*under(root, "uv.lock")):
         yield "uv sync"
-    elif project.has(*under(root, "poetry.lock")):
+    elif project.has(*under(root, "poetry.lock")) or "poetry" in uses:
         yield "poetry install"
-    elif project.has(*under(root, "pdm.lock")):
+    elif project.has(*under(root, "pdm.lock")) or {"scripts", "dev-dependencies"} & {*uses.get("pdm", {})}:
         yield "pdm install"
+    elif "envs" in uses.get("hatch", {}) and not _says_for_tests(manifest):
+        yield "hatch env create"
     elif project.has(*under(root, "Pipfile")):
         yield "pipenv install --dev"
     else:
         for path in _REQUIREMENTS:
             if project.has(*under(root, path)):
                 yield f"python -m pip install -r {path}"
-        yield from _installed(project.toml(*under(root, "pyproject.toml")))
+        yield from _installed(manifest)
 
 
 def _installed(manifest: dict[str, Any]) -> Iterator[str]:
@@ -170,6 +174,11 @@ def _installed(manifest: dict[str, Any]) -> Iterator[str]:
     group = _for_tests(manifest.get("dependency-groups"))
     what = f"'.[{extra}]'" if extra else "."
     yield f"python -m pip install -e {what}{f' --group {group}' if group else ''}"
+
+
+def _says_for_tests(manifest: dict[str, Any]) -> bool:
+    extras = manifest.get("project", {}).get("optional-dependencies")
+    return bool(_for_tests(extras) or _for_tests(manifest.get("dependency-groups")))
 
 
 def _for_tests(table: object) -> str:
