@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.config import Tests
+from ratchet.core.report import ReportStatus
 from ratchet.surfaces.docs import generated
 
 ROOT = Path(__file__).parents[1]
@@ -33,6 +35,17 @@ def test_links_in_the_documents_lead_somewhere() -> None:
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_page_about_tests_names_every_option_status_and_key() -> None:
+    page = (ROOT / "docs/testing.md").read_text("utf-8")
+    (usage,) = re.findall(r"usage: ratchet test .*?\n\n", generated()["docs/reference/cli.md"], re.DOTALL)
+    for option in set(re.findall(r"\[(--?[\w-]+)", usage)) - {"-h"}:
+        assert f"{option} " in page or f"{option}`" in page, option
+    for status in ReportStatus:
+        assert f"`{status}`" in page, status
+    for name in set(Tests.__struct_fields__) - {"env", "paths"}:  # these two are for runs of the factory
+        assert re.search(rf"^ +{name} = ", page, re.MULTILINE), name
 
 
 def test_the_readme_fits_on_one_screen() -> None:

@@ -31,7 +31,8 @@ class Tests(_Section, frozen=True, kw_only=True):
     """`command` runs all tests (detected when empty), read as `runner` (told from the command when empty), or by the
     `report` it leaves: a path or glob of files in JUnit, TRX, TAP, CTRF or any other format that is known;
     `paths` are the globs only the auditor may write; `env` names variables that the tests of runs and of test
-    workspaces may see besides the usual ones; `silence_s` is how long a run may say nothing."""
+    workspaces may see besides the usual ones; `timeout_s` is how long a run may take, `silence_s` how long it may
+    say nothing."""
 
     command: str = ""
     runner: str = ""
@@ -45,7 +46,8 @@ class Tests(_Section, frozen=True, kw_only=True):
 class WorkspaceConfig(_Section, frozen=True, kw_only=True):
     """`kind` and `on` force how and where (`ratchet doctor` lists the kinds); `root` is where workspaces live and
     `bases` where prepared checkouts do, the user's state and cache folders when empty. `setup` are commands run once
-    for each change of lock files and manifests; `carry` are ignored folders taken along from the developer's tree.
+    for each change of lock files and manifests; `carry` are ignored folders taken along from the developer's tree and
+    from each part of it that has a manifest.
     A failed run's workspace stays for `keep_s`."""
 
     kind: str = "auto"
@@ -358,8 +360,8 @@ def _set(table: dict[str, Any], key: str, value: str, sources: dict[str, str], s
             table[last] = msgspec.json.decode(value) if value.startswith("[") else shlex.split(value)
         except (msgspec.DecodeError, ValueError) as error:
             raise ConfigError(f"{source} is not a list: {error}", hint="write words, or a JSON list") from error
-    else:
-        table[last] = value
+    else:  # quoted as in the file it is the same
+        table[last] = value[1:-1] if re.fullmatch(r"\"[^\"]*\"|'[^']*'", value) else value
     sources[key] = source
 
 

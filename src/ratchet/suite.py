@@ -6,16 +6,18 @@ import hashlib
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from ratchet import config
+from ratchet import config, memory
 from ratchet.checks import Target
+from ratchet.checks.chosen import by_target
 from ratchet.checks.detect import detect, left_out
 from ratchet.checks.editable import Origin
 from ratchet.checks.environment import whole_environment
@@ -24,13 +26,12 @@ from ratchet.checks.project import Project
 from ratchet.checks.run import Perform, TestRun, awaited
 from ratchet.core.compare import Delta, compare
 from ratchet.core.flaky import History, remember, settle
-from ratchet.core.report import RED, Report, ReportStatus, TestResult, TestStatus, broken, totals_of
+from ratchet.core.report import RED, Report, ReportStatus, TestResult, broken, totals_of
+from ratchet.core.roles import matches
 from ratchet.core.watching import Known
 from ratchet.errors import EnvironmentCannot, GitFailed, NoTests, UsageError
-from ratchet.files import make_private_dir, make_state_dir
-from ratchet.process import ProgramMissing, this_process
-from ratchet.workspace import Refused
-from ratchet.workspace.git import git, text
+from ratchet.process import ProgramMissing, confined
+from ratchet.workspace.git import look, text
 from ratchet.workspace.uncommitted import lay_over, untracked
 
 T = TypeVar("T")
@@ -38,6 +39,9 @@ T = TypeVar("T")
 _TOLD = (ReportStatus.PASSED, ReportStatus.FAILED)
 # Such a run says nothing of the tests it did not reach, and is not what the next one is compared with.
 _NOT_WHOLE = (ReportStatus.ERROR, ReportStatus.INTERRUPTED)
+_CUT = (ReportStatus.TIMEOUT, ReportStatus.CRASHED, ReportStatus.UNKNOWN)
+SAY_HOW = 'say how to run them: [test] command = "…" in ratchet.toml, or --set test.command=…'
+_HUGE_BYTES = 16 << 20
 _SHARED = ("node_modules", ".venv", "venv", "vendor", "deps")
 
 
@@ -110,11 +114,7 @@ class Suite:
 
     @property
     def state(self) -> Path:
-        if self.repo and (top := _state_in(self.repo)):
-            return make_private_dir(top / "tests" / ("all" if self.inside == "." else _slug(self.inside)))
-        from ratchet.places import user_state  # noqa: PLC0415 — brings all there is about workspaces
-
-        return make_private_dir(user_state() / "tests" / _slug(str(self.folder)))
+        return memory.place_of(self.folder, self.repo)
 
     # --- running ---------------------------------------------------------------------------------------------
 
@@ -124,11 +124,11 @@ class Suite:
             others = [f"; {path} is left out ({why})" for path, why in left_out(self.folder).items()]
             raise NoTests(
                 f"no tests were found in {self.folder}{''.join(others[:1])}",
-                hint='say how to run them: [test] command = "…" in ratchet.toml, or --set test.command=…',
+                hint=SAY_HOW,
             )
         last = self.last() if choice.ids or choice.failed else None
         only = self._chosen(choice, targets, last)
-        log = self._own_log()
+        log = memory.own_log(self.state)
         tests = TestRun(
             targets=targets,
             timeout_s=timeout_s or self.config.test.timeout_s,
@@ -146,24 +146,16 @@ class Suite:
                 report = await tests.run(folder, log=log)
                 report = await self._rerun(report, tests, folder, log, choice.rerun_failures)
         finally:
-            log = _keep_log(log)
+            log = memory.keep_log(log)
         if choice.ids or choice.failed:
             # A hook that failed in set-up is no test, and says nothing where it passes.
             asked = choice.ids or [test.id for test in _red(last) if test.phase == "call"]
             known = [test.id for test in last.tests] if last else []
-            report = besides(unanswered(report, asked, known), asked)
+            report = besides(unanswered(report, asked, known), asked) if only else _all_were_run(report, last)
         if choice.ref:
             return self._elsewhere(report, choice.ref, log)
         asked = choice.ids or ([test.id for test in _red(last)] if choice.failed else [])
         return self.conclude(report, whole=not only and report.status not in _NOT_WHOLE, log=log, asked=asked)
-
-    def _own_log(self) -> Path:
-        """Two runs at once must not read each other's output. What a killed one left goes."""
-        folder = make_private_dir(self.state)
-        for path in folder.glob(f"{_RUNNING}*.log"):
-            if not _is_running(path):
-                path.unlink(missing_ok=True)
-        return folder / f"{_RUNNING}{os.getpid()}-{secrets.token_hex(3)}.log"
 
     def environment(self) -> dict[str, str]:
         """What the tests' processes get of ours."""
@@ -172,10 +164,10 @@ class Suite:
     def _chosen(self, choice: Choice, targets: list[Target], last: Report | None) -> dict[str, list[TestResult]]:
         """For each target the tests to run; empty for all of all."""
         if choice.ids:
-            return _by_target(choice.ids, targets, last, self.folder)
+            return by_target(choice.ids, targets, last, self.folder)
         if choice.failed:
             # A file that did not load has no test that could be named.
-            return _by_target([test.id for test in _red(last)], targets, last, self.folder)
+            return by_target([test.id for test in _red(last)], targets, last, self.folder)
         if choice.affected:
             from ratchet.checks.affected import affected  # noqa: PLC0415 — rarely asked for
 
@@ -184,13 +176,13 @@ class Suite:
 
     def _changed(self, since: str) -> list[str]:
         if not self.repo:
-            raise UsageError("--affected needs a git repository", hint="run all tests: ratchet test")
+            raise UsageError("--affected needs a git repository", hint=_no_repository(self.folder))
         try:
-            out = git("diff", "--name-only", "-z", "--relative", since, "--", cwd=self.folder)
+            out = look("diff", "--name-only", "-z", "--relative", since, "--", cwd=self.folder)
         except GitFailed as error:
             raise UsageError(f"there is no revision {since!r}", hint="git log names them") from error
         known = {os.fsdecode(name) for name in out.split(b"\0") if name}
-        return sorted(known.union(untracked(self.folder)))
+        return sorted(known.union(untracked(self.folder)) - self._exported(self.folder))
 
     def changes(self) -> dict[str, list[tuple[int, int]]]:
         """The uncommitted changes, or the last commit when there are none: which lines of which file."""
@@ -200,13 +192,36 @@ class Suite:
 
         for since in ("HEAD", "HEAD~1"):
             try:
-                out = git("diff", "--no-ext-diff", "--no-color", "-U0", "--relative", since, "--", cwd=self.folder)
-            except GitFailed:
+                out = look("diff", "--no-ext-diff", "--no-color", "-U0", "--relative", since, "--", cwd=self.folder)
+            except EnvironmentCannot:
                 return {}
-            found = changed_lines(out.decode(errors="replace")) | {name: [] for name in untracked(self.folder)}
-            if found:
-                return found
+            found = changed_lines(out.decode(errors="replace")) | {name: [] for name in self._new_code()}
+            if theirs := {name: found[name] for name in found.keys() - self._exported(self.folder)}:
+                return theirs
         return {}
+
+    def _new_code(self) -> list[str]:
+        """What git does not know may be anything, a report written here too: only what could be code counts."""
+        globs = [glob for target in self.targets() for glob in (*target.tests, *target.sources)]
+        return [name for name in untracked(self.folder) if any(matches(name, glob) for glob in globs)]
+
+    def wrote(self, path: Path) -> None:
+        """A report that was asked for is in the repository now: nobody changed anything there."""
+        if self.repo and path.resolve().is_relative_to(self.repo):
+            known = self._read("exports.json", dict[str, str]) or {}
+            name = path.resolve().relative_to(self.repo).as_posix()
+            known = {name: _mark_of(path).hex()} | {key: known[key] for key in known if key != name}
+            self._remember("exports.json", msgspec.json.encode(dict(list(known.items())[:_EXPORTS_MAX])))
+
+    def _exported(self, folder: Path) -> set[str]:
+        """What we wrote below a folder and what is still as we wrote it, seen from there."""
+        known = self._read("exports.json", dict[str, str]) or {}
+        paths = {self.repo / name: mark for name, mark in known.items()} if self.repo else {}
+        return {
+            path.relative_to(folder).as_posix()
+            for path, mark in paths.items()
+            if path.is_relative_to(folder) and _mark_of(path).hex() == mark
+        }
 
     async def _rerun(self, report: Report, tests: TestRun, folder: Path, log: Path, times: int) -> Report:
         """Run what failed again, at most so often. What then passes is flaky, and stays marked so."""
@@ -214,7 +229,7 @@ class Suite:
             red = [test for test in report.tests if test.status in RED and test.attempts <= times]
             if not red or report.status is not ReportStatus.FAILED:
                 break
-            only = _by_target([test.id for test in red], tests.targets, report, folder)
+            only = by_target([test.id for test in red], tests.targets, report, folder)
             again = await msgspec.structs.replace(tests, only=only).run(folder, log=log)
             report = settle(report, again)
             if again.status is ReportStatus.INTERRUPTED:
@@ -249,34 +264,21 @@ class Suite:
     def _copied(self) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="ratchet-isolated-") as place:
             folder = Path(place) / self.folder.name
-            shutil.copytree(self.folder, folder, symlinks=True)
+            try:
+                shutil.copytree(self.folder, folder, symlinks=True, ignore=shutil.ignore_patterns(".ratchet"))
+            except shutil.Error as error:
+                (path, _, why), *_ = error.args[0]
+                raise EnvironmentCannot(f"{path} cannot be copied: {why}", hint="run without --isolated") from error
             yield folder
 
     @contextmanager
     def _workspace(self, commit: str) -> Iterator[Path]:
-        assert self.repo
-        from ratchet.places import open_workspaces, recipe_of, stand_ins  # noqa: PLC0415 — all about workspaces
-        from ratchet.workspace.standins import standing_in  # noqa: PLC0415
+        from ratchet.isolated import workspace_at  # noqa: PLC0415 — brings all there is about workspaces
+        from ratchet.workspace.sandbox import let_in  # noqa: PLC0415
 
-        slug, workspaces = f"test-{secrets.token_hex(4)}", open_workspaces(self.config)
-        wanted = self.config.workspace
-        workspaces.collect("test-")  # of runs that were killed: they hold memory
-        with standing_in(workspaces.source(self.repo), stand_ins()) as source:
-            made = workspaces.create(
-                slug,
-                repo=source,
-                commit=commit,
-                kind=wanted.kind,
-                on=wanted.on,
-                recipe=recipe_of(self.config),
-                owner=this_process(),
-            )
-            if isinstance(made, Refused):
-                raise EnvironmentCannot(f"no workspace: {made.reason}", hint=made.hint)
-            try:
-                yield made.path
-            finally:
-                workspaces.destroy(slug)
+        assert self.repo
+        with workspace_at(commit, self.repo, self.config) as made, confined(let_in(made)):
+            yield made.path
 
     # --- remembering -----------------------------------------------------------------------------------------
 
@@ -288,7 +290,7 @@ class Suite:
         last = self.last()
         if whole:
             report = self._complete(report)
-        delta = compare(last, report) if last and whole else None
+        delta = _delta(last, report) if last and whole else None
         outcome = Outcome(
             report=report,
             targets=self.targets(),
@@ -299,9 +301,8 @@ class Suite:
             log=str(log),
         )
         if whole or last:
-            self._remember(
-                "last.json", msgspec.json.encode(report if whole else _updated(last or report, report, asked))
-            )
+            kept = _reached(last, report) if whole else _updated(last or report, report, asked)
+            self._remember("last.json", msgspec.json.encode(kept))
         return self._with_forgotten(outcome)
 
     def _renamed(self, renamed: list[tuple[str, str]]) -> list[str]:
@@ -316,7 +317,7 @@ class Suite:
     def _remember(self, name: str, content: bytes) -> None:
         """For the next run. What this one found is told even where there is no room for that."""
         try:
-            keep(self.state / name, content)
+            memory.keep(self.state / name, content)
         except OSError as error:
             self._forgotten = error.strerror or str(error)
 
@@ -360,15 +361,19 @@ class Suite:
         return sorted(again | ((set(history.flaky()) | flipped) & seen))
 
     def _tree(self) -> str:
-        """The content the tests ran on; a name that never repeats where there is no git to ask."""
+        """The content the tests ran on; a name that never repeats where git cannot be asked."""
         if not self.repo:
             return secrets.token_hex(8)
-        seen = hashlib.sha256(text("rev-parse", "HEAD", cwd=self.repo).encode())
-        seen.update(git("diff", "--no-ext-diff", "--binary", "HEAD", cwd=self.repo))
-        for name in untracked(self.repo):
-            path = self.repo / name
-            if path.is_file():
-                seen.update(os.fsencode(name) + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+        ours = self._exported(self.repo)
+        others = [f":(top,exclude,literal){name}" for name in sorted(ours)]
+        try:
+            seen = hashlib.sha256(text("rev-parse", "HEAD", cwd=self.repo).encode())
+            seen.update(look("diff", "--no-ext-diff", "--binary", "HEAD", "--", ":/", *others, cwd=self.repo))
+            names = untracked(self.repo)
+        except EnvironmentCannot:
+            return secrets.token_hex(8)
+        for name in names:
+            seen.update(os.fsencode(name) + b"\0" + _mark_of(self.repo / name) if name not in ours else b"")
         return seen.hexdigest()[:16]
 
     def last(self) -> Report | None:
@@ -382,13 +387,13 @@ class Suite:
         return self._read("known.json", dict[str, Known]) or {}
 
     def keep_known(self, known: dict[str, Known]) -> None:
-        keep(self.state / "known.json", msgspec.json.encode(known))
+        memory.keep(self.state / "known.json", msgspec.json.encode(known))
 
     def save_baseline(self, report: Report) -> list[str]:
         """From now on these failures are known: they are shown, and no longer make the answer no. Nor are files missed
         that have no results now."""
         red = sorted(test.id for test in report.tests if test.status in RED)
-        keep(self.state / "baseline.json", msgspec.json.encode(red))
+        memory.keep(self.state / "baseline.json", msgspec.json.encode(red))
         self._keep_inventory(heard(report, Project(self.folder)))
         return red
 
@@ -400,40 +405,20 @@ class Suite:
             return None
 
 
-_RUNNING = "running-"
+_EXPORTS_MAX = 50
 
 
-def _is_running(log: Path) -> bool:
-    """Where nobody can tell, it is."""
-    pid = log.name.removeprefix(_RUNNING).partition("-")[0]
-    return Path("/proc", pid).exists() or not Path("/proc/self").exists()
-
-
-def _keep_log(log: Path) -> Path:
-    """Under the name people know; what ended last is there."""
-    with suppress(FileNotFoundError):
-        return log.replace(log.with_name("last.log"))
-    return log
-
-
-def keep(path: Path, content: bytes) -> None:
-    """Whole or not at all, but not synced: what is lost in a power cut is made again by the next run."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+def _mark_of(path: Path) -> bytes:
+    """What tells a file's content from another; of a huge one, which nobody waits for, when it was written."""
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(name).replace(path)
-    finally:
-        Path(name).unlink(missing_ok=True)
-
-
-def _state_in(repo: Path) -> Path | None:
-    """None where the repository cannot be written to: it is tested all the same, and remembered with those without."""
-    try:
-        folder = make_state_dir(repo)
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            return b""
+        if found.st_size > _HUGE_BYTES:
+            return f"{found.st_size} {found.st_mtime_ns}".encode()
+        return hashlib.sha256(path.read_bytes()).digest()
     except OSError:
-        return None
-    return folder if os.access(folder, os.W_OK) else None
+        return b""
 
 
 def _repository(folder: Path) -> Path | None:
@@ -444,9 +429,12 @@ def _repository(folder: Path) -> Path | None:
     return root
 
 
-def _slug(name: str) -> str:
-    tail = "".join(c if c.isalnum() else "-" for c in name)[-40:].strip("-")
-    return f"{tail}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+def _no_repository(folder: Path) -> str:
+    """What to do about it; git refuses what belongs to another user, as in many containers, and is not asked why."""
+    owned = next((place for place in (folder, *folder.parents) if (place / ".git").exists()), None)
+    if owned and owned.stat().st_uid != os.getuid():
+        return f"if you trust it, which is another user's: git config --global --add safe.directory {owned}"
+    return "run all tests: ratchet test"
 
 
 def _idle(choice: Choice, last: Report | None) -> str:
@@ -465,35 +453,6 @@ def _red(last: Report | None) -> list[TestResult]:
     return [test for test in last.tests if test.status in RED] if last and not broken(last) else []
 
 
-def _by_target(ids: list[str], targets: list[Target], last: Report | None, folder: Path) -> dict[str, list[TestResult]]:
-    """Each id with the target it belongs to, as that target names it. The folder of a target stands for all of it."""
-    known = {test.id: test for test in (last.tests if last else [])}
-    chosen: dict[str, list[TestResult]] = {}
-    whole = {target.name for target in targets if target.root != "." and target.root in {n.rstrip("/") for n in ids}}
-    for name in ids:
-        test = known.get(name) or _unknown(name, folder)
-        target = _owner(test, targets)
-        prefix = "" if target.root == "." else f"{target.root}/"
-        own = msgspec.structs.replace(test, id=test.id.removeprefix(prefix), file=test.file.removeprefix(prefix))
-        chosen.setdefault(target.name, []).append(own)
-    return {name: tests for name, tests in chosen.items() if name not in whole} | {name: [] for name in whole}
-
-
-def _unknown(name: str, folder: Path) -> TestResult:
-    """What only the user told us of: before the colons stands a file in most runners' ids, but not in all."""
-    file = name.partition("::")[0]
-    named = "::" in name or (folder / file).exists()
-    return TestResult(id=name, status=TestStatus.TODO, file=file if named else "")
-
-
-def _owner(test: TestResult, targets: list[Target]) -> Target:
-    named = [target for target in targets if target.has(test)]
-    inside = [target for target in targets if target.root != "." and f"{test.id}/".startswith(f"{target.root}/")]
-    extension = Path(test.file.partition("::")[0]).suffix
-    fitting = [target for target in targets if any(glob.endswith(extension) for glob in target.tests if extension)]
-    return (named or sorted(inside, key=lambda target: -len(target.root)) or fitting or targets)[0]
-
-
 def _updated(last: Report, report: Report, asked: Collection[str]) -> Report:
     """The last whole report with the newer results in it: what --failed goes by."""
     newer = {test.id: test for test in report.tests}
@@ -503,6 +462,34 @@ def _updated(last: Report, report: Report, asked: Collection[str]) -> Report:
     status = ReportStatus.FAILED if any(test.status in RED for test in tests) else ReportStatus.PASSED
     status = status if last.status in _TOLD and not broken(last) else last.status
     return msgspec.structs.replace(last, tests=tests, totals=totals_of(tests), status=status)
+
+
+def _delta(last: Report, report: Report) -> Delta:
+    """What was not reached is not gone."""
+    delta, unreached = compare(last, report), {test.id for test in _unreached(last, report)}
+    return msgspec.structs.replace(delta, missing=[name for name in delta.missing if name not in unreached])
+
+
+def _reached(last: Report | None, report: Report) -> Report:
+    """A whole run, to be remembered. Of what it did not reach, the last word still holds."""
+    if not last or not (unreached := _unreached(last, report)):
+        return report
+    tests = [*report.tests, *unreached]
+    return msgspec.structs.replace(report, tests=tests, totals=totals_of(tests))
+
+
+def _unreached(last: Report, report: Report) -> list[TestResult]:
+    """Tests that were there, behind where the run was cut off, or in files that do not load now."""
+    told, files = {test.id for test in report.tests}, {error.file for error in broken(report)}
+    cut = report.status in _CUT
+    return [test for test in last.tests if test.id not in told and (cut or test.file in files)]
+
+
+def _all_were_run(report: Report, last: Report | None) -> Report:
+    """Why --failed did not choose."""
+    why = "a file was broken" if last and broken(last) else "the last run did not name what failed"
+    note = f"all tests were run: {why if last else 'no earlier run is known'}"
+    return msgspec.structs.replace(report, notes=[*report.notes, note])
 
 
 def _is_mended(test: TestResult, report: Report) -> bool:

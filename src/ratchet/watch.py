@@ -31,10 +31,11 @@ from ratchet.core.report import Report, ReportStatus, TestResult, broken, merge
 from ratchet.core.watching import Colour, Stage, WatchState
 from ratchet.errors import EnvironmentCannot, GitFailed, UsageError
 from ratchet.files import make_private_dir, make_state_dir
+from ratchet.memory import keep
 from ratchet.places import open_workspaces, recipe_of, sandbox_settings
 from ratchet.process import ProgramMissing, confined, this_process
 from ratchet.steps.work import cross
-from ratchet.suite import Suite, borrow_dependencies, keep
+from ratchet.suite import Suite, borrow_dependencies
 from ratchet.supervision import supervise
 from ratchet.workspace import Refused
 from ratchet.workspace.changes import Batch, Changes
@@ -178,7 +179,7 @@ class Watch:
             commit=head_of(self.repo),
             kind=settings.workspace.kind,
             on=settings.workspace.on,
-            recipe=recipe_of(settings),
+            recipe=recipe_of(settings, self.repo),
             owner=this_process(),
         )
         if isinstance(made, Refused):

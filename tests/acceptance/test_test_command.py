@@ -200,9 +200,17 @@ def test_stuck():
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_who_interrupts_is_told_what_was_found_until_then(number: signal.Signals, tmp_path: Path) -> None:
-    folder = lay(tmp_path / "it", {"test_it.py": STUCK, "test_more.py": GREEN})
+@pytest.mark.parametrize(
+    ("number", "text", "first", "last"),
+    [
+        (signal.SIGINT, STUCK, "✘ test_it.py::test_bad\n", "INTERRUPTED  1 failed in"),
+        (signal.SIGTERM, STUCK.replace("1 == 2", "True"), "! interrupted in", "INTERRUPTED  1 passed in"),
+    ],
+)
+def test_who_interrupts_is_told_what_was_found_until_then(
+    number: signal.Signals, text: str, first: str, last: str, tmp_path: Path
+) -> None:
+    folder = lay(tmp_path / "it", {"test_it.py": text, "test_more.py": GREEN})
     os.mkfifo(folder / "reached")
     running = subprocess.Popen(
         [*RATCHET, "test"], cwd=folder, env=quick_environment(), stdout=subprocess.PIPE, text=True
@@ -211,10 +219,10 @@ def test_who_interrupts_is_told_what_was_found_until_then(number: signal.Signals
     running.send_signal(number)
     said, _ = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert said.startswith("✘ test_it.py::test_bad\n")
-    note, end = said.splitlines()[-2:]
+    assert said.startswith(first)
+    note, left, end = said.splitlines()[-3:]
     assert note == "! interrupted in test_it.py::test_stuck: these are the results up to then"
-    assert end.startswith("INTERRUPTED  1 failed in")
+    assert left == "! 1 more test was not reached" and end.startswith(last)
 
 
 def test_json_junit_ctrf_and_annotations_tell_the_same(tmp_path: Path) -> None:
@@ -331,6 +339,21 @@ def test_an_environment_that_git_was_not_told_to_ignore_is_no_change(tmp_path: P
     lay(folder, {"shop.py": "def total(prices):\n    return 0\n"})
     told = ratchet("test", "--isolated", "--packet", cwd=folder).stdout
     assert "suspects: shop.py (changed)\n" in told
+
+
+def test_a_report_that_was_asked_for_is_no_change_of_the_developers(tmp_path: Path) -> None:
+    """Not a suspect, not a reason to run anything, not another tree: on the same one what fails and passes is flaky."""
+    body = "p = pathlib.Path('../seen')\n    seen = p.exists()\n    p.touch()\n    assert seen\n"
+    files = SHOP | {"test_it.py": f"import pathlib\n\n\ndef test_flaky():\n    {body}", "old.xml": "<old/>\n"}
+    folder = make_repository(tmp_path / "it", files)
+    exports = ["--junit", "old.xml", "--ctrf", "new.json"]
+    ratchet("test", *exports, cwd=folder)
+    assert ratchet("test", "--affected", cwd=folder).stdout == "the changes reach no test\n"
+    assert "test_it.py::test_flaky is flaky" in ratchet("test", *exports, cwd=folder).stdout
+    lay(folder, {"shop.py": "def total(prices):\n    return 0\n"})
+    assert "suspects: shop.py (changed)\n" in ratchet("test", "--packet", *exports, cwd=folder).stdout
+    lay(folder, {"old.xml": "<mine/>\n"})
+    assert "suspects: old.xml (changed); shop.py (changed)\n" in ratchet("test", "--packet", cwd=folder).stdout
 
 
 def test_a_file_whose_results_vanish_is_no_pass_until_it_goes_or_is_accepted(tmp_path: Path) -> None:
@@ -450,6 +473,28 @@ def test_another_revision_is_tested_with_its_own_code_though_the_project_is_inst
     assert ratchet("test", "--ref", "HEAD", cwd=project).returncode == 0
     changed = ratchet("test", "--isolated", cwd=project, PYTHONPATH=str(project / "src"))
     assert changed.returncode == 1 and "src/shop.py" in changed.stdout and f"{project}/src" not in changed.stdout
+
+
+PACKAGES = {
+    ".gitignore": "node_modules/\n",
+    "packages/a/package.json": '{"name": "a", "scripts": {"test": "node --test"}, "dependencies": {"b": "*"}}',
+    "packages/a/a.test.js": "const test = require('node:test'); const b = require('b');\n"
+    "test('b', () => require('node:assert').strictEqual(b, 'new'));\n",
+    "packages/b/package.json": '{"name": "b", "main": "b.js"}',
+    "packages/b/b.js": "module.exports = 'old';\n",
+}
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
+def test_another_revision_is_tested_with_its_own_packages_though_they_are_linked_to_here(tmp_path: Path) -> None:
+    project = make_repository(tmp_path / "it", PACKAGES)
+    (project / "packages" / "a" / "node_modules").mkdir()
+    (project / "packages" / "a" / "node_modules" / "b").symlink_to("../../b")
+    (project / "packages" / "b" / "b.js").write_text("module.exports = 'new';\n")
+    git("commit", "-qam", "new", cwd=project)
+    done = [ratchet("test", *more, cwd=project) for more in ([], ["--ref", "HEAD"], ["--ref", "HEAD~1"])]
+    assert [each.returncode for each in done] == [0, 0, 1], done
+    assert "actual:   'old'" in done[2].stdout or "actual:   old" in done[2].stdout
 
 
 SEES = """

@@ -165,8 +165,10 @@ def test_too_little_coverage_fails_the_run_and_says_so_but_not_that_of_a_part(tm
         "def pytest_sessionfinish(session):\n    session.exitstatus = 0\n",
         "import pytest\n\n\n@pytest.hookimpl(trylast=True)\ndef pytest_collection_finish(session):\n"
         "    session.items.clear()\n",
+        "import pytest\n\n\n@pytest.hookimpl(tryfirst=True)\ndef pytest_runtest_makereport(call):\n"
+        "    call.excinfo = None\n",
     ],
-    ids=["exit", "outcome", "exitstatus", "items"],
+    ids=["exit", "outcome", "exitstatus", "items", "excinfo"],
 )
 def test_a_project_cannot_talk_its_way_to_green(conftest: str, tmp_path: Path) -> None:
     folder = lay(tmp_path / "it", {"conftest.py": conftest, "test_it.py": "def test_fail():\n    assert False\n"})

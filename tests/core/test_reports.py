@@ -185,9 +185,25 @@ def test_a_packet_says_what_is_new_known_flaky_or_hung_and_names_what_it_leaves_
     )  # fmt: skip
     told = Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=totals_of(tests))
     said = packet(told, delta=delta, flaky=["flaky"], known=["known"])
-    assert "since last time: 1 new, 7 still\nof the failures 1 flaky, 1 hung, 1 known" in said
-    assert "flaky (flaky)\n  Flaky" in said
-    assert "… and 3 more failures: hung, known, new" in said
+    assert "since last time: 1 newly failing, 7 still failing\nof the failures 1 flaky, 1 hung, 1 known" in said
+    assert said.index("new (new)\n  New") < said.index("a\n  A") and "known (known)" not in said
+    assert "… and 3 more failures: hung, flaky, known" in said
+
+
+def test_a_packet_cuts_long_values_to_where_they_differ_before_it_leaves_a_failure_out() -> None:
+    def fails(name: str, size: int) -> TestResult:
+        failure = Failure(type=name, expected=f"{'x' * size}<{name}>", actual=f"{'x' * size}<other>")
+        return TestResult(id=name, status=TestStatus.FAILED, failure=failure)
+
+    tests = [fails(name, 1_100) for name in "abc"] + [fails("added", 3)]
+    told = Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=totals_of(tests))
+    delta = Delta(new_failures=[], still_failing=["a", "b", "c"], fixed=[], added=["added"], missing=[], silenced=[],
+                  broken=[])  # fmt: skip
+    said = packet(told, delta=delta, whole="ratchet test --json")
+    assert "since last time: 1 newly failing, 3 still failing\n\nadded (new)" in said
+    assert all(f"x<{name}>" in said for name in (*"abc", "added")) and len(said.encode()) <= 4_000
+    assert said.endswith("\n\nall of it: ratchet test --json") and "more failures" not in said
+    assert "all of it" not in packet(msgspec.structs.replace(told, tests=tests[-1:]), whole="ratchet test --json")
 
 
 def test_a_module_that_takes_many_files_along_is_told_once() -> None:

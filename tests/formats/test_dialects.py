@@ -914,3 +914,14 @@ def test_words_that_boost_also_uses_are_a_message_elsewhere() -> None:
         '<testcase name="a"><error message="Unexpected exception" type="E">details of the stack</error></testcase>'
     )
     assert failure.message == "Unexpected exception"
+
+
+def test_what_prove_says_at_its_end_counts_below_any_command() -> None:
+    end = "Files=7, Tests=56,  2 wallclock secs ( 0.03 usr  0.00 sys +  0.33 cusr  0.09 csys =  0.45 CPU)\n"
+    passed = read(unknown.parse, f"a.sh .. ok\nAll tests successful.\n{end}Result: PASS\n")
+    assert (passed.reported, passed.ended) == ({"tests": 56, "failed": 0, "errors": 0}, True)
+    failed = f"Failed 2/7 test programs. 3/56 subtests failed.\n{end}Result: FAIL\n"
+    assert read(unknown.parse, failed).reported == {"tests": 56, "failed": 3, "errors": 0}
+    died = f"Failed 1/7 test programs. 0/56 subtests failed.\n{end}Result: FAIL\n"
+    assert read(unknown.parse, died).reported == {"tests": 57, "failed": 0, "errors": 1}
+    assert not read(unknown.parse, end).ended

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ratchet.workspace.layers import Composer
 from ratchet.workspace.objects import Objects, Unsure
 from ratchet.workspace.trees import Trees
 
@@ -79,3 +81,25 @@ def test_what_is_packed_is_left_to_git(trees: Trees) -> None:
     assert list(trees.contents([f"{tree}:only/here".encode()], b"blob")) == [b"packed away"]
     assert [row.path for row in trees.raw_diff(empty, tree)] == [b"only/here"]
     assert [entry.path for entry in trees.manifest(tree).files] == ["only/here"]
+
+
+def test_a_folder_of_many_files_is_read_once_for_all_of_them(trees: Trees) -> None:
+    tree = plant(trees.store, {"many/a": "x", "many/b": "yy"})
+    folder = trees._git("rev-parse", f"{tree}:many").decode().strip()
+    objects = Objects(trees.store)
+    assert objects.content(f"{tree}:many/a".encode(), b"blob") == b"x"
+    (trees.store / "objects" / folder[:2] / folder[2:]).unlink()
+    assert objects.content(f"{tree}:many/b".encode(), b"blob") == b"yy"
+
+
+def test_what_a_layer_held_at_the_last_checkpoint_is_not_stored_again(trees: Trees, tmp_path: Path) -> None:
+    base = plant(trees.store, {"kept": "base"})
+    (tmp_path / "new").write_text("of an agent")
+    (tmp_path / "link").symlink_to("new")
+    objects, composer = trees.store / "objects", Composer(trees, base)
+    tree = composer.compose(tmp_path, tracked_anyway=frozenset())
+    os.utime(objects, (0, 0))  # a new file in it, even one that goes again, would move this
+
+    assert composer.compose(tmp_path, tracked_anyway=frozenset()) == tree
+    assert objects.stat().st_mtime == 0
+    assert trees._git("ls-tree", "--name-only", tree).split() == [b"kept", b"link", b"new"]

@@ -15,6 +15,7 @@ import msgspec
 from ratchet.checks import Target
 from ratchet.checks.project import Project, root_of
 from ratchet.core.report import Report, ReportStatus, broken
+from ratchet.core.roles import matches
 
 _SCRIPT = re.compile(r"(?m)^\s*(?:test|it|describe|suite|Deno\.test)(?:\.\w+)*\s*[(`]")
 _MARKS = {
@@ -151,6 +152,12 @@ def _go_folders(report: Report, project: Project) -> set[str]:
 def _has_tests(project: Project, file: str) -> bool:
     mark = _MARKS.get(PurePosixPath(file).suffix)
     return mark is not None and project.has(file) and bool(mark.search(project.text(file)))
+
+
+def files_in(project: Project, place: str, target: Target) -> list[str]:
+    """The test files of a target in one of its folders."""
+    files = (file for file in project.files if file.startswith(f"{place}/"))
+    return [file for file in files if any(matches(file, glob) for glob in target.tests) and _has_tests(project, file)]
 
 
 def _by_default(target: Target, project: Project) -> set[str]:

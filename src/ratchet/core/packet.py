@@ -16,6 +16,8 @@ BUDGET_BYTES = 4_000
 _CLUSTERS_MAX = 5
 _MESSAGE_CHARS = 300
 _VALUE_CHARS = 1_200
+_SHORT_CHARS = 300
+_TURN = {"new": 0, "": 1, "flaky": 2, "known": 3}
 _NAME_CHARS = 300
 _NAMES_MAX = 8
 _OUTPUT_LINES = 10
@@ -85,33 +87,46 @@ def packet(
     known: Collection[str] = (),
     changed: Changed | None = None,
     again: Again | None = None,
+    whole: str = "",
     budget_bytes: int = BUDGET_BYTES,
 ) -> str:
-    """Within the budget: frames and output are left out first, then whole clusters, and of expected and actual only
-    what is the same in both. `known` failures are older than the change, `flaky` ones not its fault."""
+    """Within the budget: frames and output are left out first, then of long values what is the same in both, then whole
+    clusters, what is not new before what is. `known` failures are older than the change, `flaky` ones not its fault;
+    `whole` says how to get all of it."""
     red = [test for test in report.tests if test.status in RED and (only is None or test.id in only)]
-    groups = clusters(red)
+    delta = _with_added(delta, red)
     marks = _marks(delta, flaky, known)
+    groups = sorted(clusters(red), key=lambda cluster: min(_TURN[marks.get(test.id, "")] for test in cluster.tests))
     head = [
         *_head(report, red, delta, marks, concerned=only is not None),
         *_diagnostics(broken(report)),
     ]
     suspects = _suspects(red, changed or {})
-    for count, detail, limit in _steps(len(groups)):
+    for count, detail, limit, rest in _steps(len(groups)):
         told, left = groups[:count], groups[count:]
+        short = count < len(groups) or rest < _VALUE_CHARS
         tail = [*(suspects if limit == _VALUE_CHARS else []), *_again(told, again), *_left(left)]
-        text = _joined(head, [_told(cluster, marks, detail, limit) for cluster in told], tail)
+        tail += [f"all of it: {whole}"] * (short and bool(whole))
+        limits = [limit, *[rest] * count]
+        text = _joined(head, [_told(each, marks, detail, most) for each, most in zip(told, limits, strict=False)], tail)
         if len(text.encode()) <= budget_bytes:
             return text
     return text.encode()[: budget_bytes - 4].decode(errors="ignore") + "…"
 
 
-def _steps(groups: int) -> Iterator[tuple[int, int, int]]:
-    """How many clusters, in how much detail, with how much of a value: less and less of it."""
-    most = min(groups, _CLUSTERS_MAX)
-    yield from ((most, detail, _VALUE_CHARS) for detail in (3, 2, 1, 0))
-    yield from ((count, 0, _VALUE_CHARS) for count in range(most - 1, 0, -1))
-    yield from ((min(most, 1), 0, limit) for limit in (_VALUE_CHARS // 3, _VALUE_CHARS // 10))
+def _steps(groups: int) -> Iterator[tuple[int, int, int, int]]:
+    """How many clusters, in how much detail, with how much of a value of the first and of the others: less and less."""
+    most, whole = min(groups, _CLUSTERS_MAX), _VALUE_CHARS
+    yield from ((most, detail, whole, whole) for detail in (3, 2, 1, 0))
+    yield from ((most, 0, whole, rest) for rest in (whole // 2, _SHORT_CHARS))
+    yield from ((count, 0, whole, _SHORT_CHARS) for count in range(most - 1, 0, -1))
+    yield from ((min(most, 1), 0, limit, limit) for limit in (_SHORT_CHARS, _SHORT_CHARS // 3))
+
+
+def _with_added(delta: Delta | None, red: list[TestResult]) -> Delta | None:
+    """A test that is new and fails is newly failing to who reads it."""
+    added = {test.id for test in red}.intersection(delta.added) if delta else ()
+    return msgspec.structs.replace(delta, new_failures=sorted({*delta.new_failures, *added})) if delta else None
 
 
 def _marks(delta: Delta | None, flaky: Collection[str], known: Collection[str]) -> dict[str, str]:
@@ -127,8 +142,10 @@ def _head(
     report: Report, red: list[TestResult], delta: Delta | None, marks: Mapping[str, str], *, concerned: bool
 ) -> list[str]:
     lines = [] if concerned else [f"{report.status}: {_counts(report)} ({report.runner})"]
-    moved = {"new": delta.new_failures, "still": delta.still_failing, "fixed": delta.fixed} if delta else {}
-    moved |= {"gone": delta.missing, "renamed": [new for _, new in delta.renamed]} if delta else {}
+    moved = {"newly failing": delta.new_failures, "still failing": delta.still_failing} if delta else {}
+    moved |= (
+        {"fixed": delta.fixed, "gone": delta.missing, "renamed": [new for _, new in delta.renamed]} if delta else {}
+    )
     said = [f"{len(ids)} {name}" for name, ids in moved.items() if ids]
     lines += [f"since last time: {', '.join(said)}"] if said else []
     kinds = Counter(marks[test.id] for test in red if marks.get(test.id, "new") != "new")
@@ -148,7 +165,11 @@ def _counts(report: Report) -> str:
     seldom = {"xfailed": "expected to fail", "xpassed": "unexpectedly passed", "todo": "to do"}
     named = {name: name for name in ("failed", "errors", "passed", "skipped")}
     named |= {name: words for name, words in seldom.items() if totals[name]}
-    counts = f"{', '.join(f'{totals[name]} {words}' for name, words in named.items())} of {totals['tests']} tests"
+    told = [
+        f"{totals[name]} {'error' if words == 'errors' and totals[name] == 1 else words}"
+        for name, words in named.items()
+    ]
+    counts = f"{', '.join(told)} of {totals['tests']} tests"
     loaded = {test.file for test in report.tests} | {""}
     beside = sum(error.file in loaded for error in report.collection_errors)
     more = {

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -89,14 +89,30 @@ def _config() -> str:
         for setting in config.load(Path("/nonexistent"), environ={}).settings
     ]
     gate = ", ".join(f"`{name}`" for name in Gate.__struct_fields__)
-    lines += ["", f"Each `[[gates]]` entry has {gate}."]
+    lines += ["", f"Each `[[gates]]` entry has {gate}.", "", "## What they mean", "", _doc(config.Config), ""]
+    alike: dict[str, list[str]] = {}
+    for name, text in _sections(config.Config):
+        alike.setdefault(text, []).append(f"`[{name}]`")
+    lines += [f"- {', '.join(names)}: {text}" for text, names in alike.items()]
     return "\n".join(lines) + "\n"
+
+
+def _sections(kind: type[msgspec.Struct], above: str = "") -> Iterator[tuple[str, str]]:
+    for name, hint in get_type_hints(kind).items():
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            if hint.__doc__:
+                yield f"{above}{name}", _doc(hint)
+            yield from _sections(hint, f"{above}{name}.")
+
+
+def _doc(kind: type) -> str:
+    return " ".join((inspect.getdoc(kind) or "").split()) if kind.__doc__ else ""
 
 
 def _events() -> str:
     lines = ["# The ledger's events", "", "Facts in the past tense. Sequence, time and epoch are in the envelope.", ""]
     for event in ev.EVENTS:
-        doc = " ".join((inspect.getdoc(event) or "").split()) if event.__doc__ else ""
+        doc = _doc(event)
         fields = ", ".join(f"`{name}`" for name in event.__struct_fields__) or "nothing more"
         lines += [f"- **{ev.kind_of(event)}** — {fields}.{f' {doc}' if doc else ''}"]
     return "\n".join(lines) + "\n"

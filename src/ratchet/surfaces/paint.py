@@ -13,9 +13,20 @@ class Tone(StrEnum):
     GOOD = "good"
     BAD = "bad"
     WARN = "warn"
+    GOOD_MARK = "good mark"
+    BAD_MARK = "bad mark"
 
 
-_CODES = {Tone.PLAIN: "", Tone.DIM: "\x1b[2m", Tone.GOOD: "\x1b[32m", Tone.BAD: "\x1b[31m", Tone.WARN: "\x1b[33m"}
+_CODES = {
+    Tone.PLAIN: "",
+    Tone.DIM: "\x1b[2m",
+    Tone.GOOD: "\x1b[32m",
+    Tone.BAD: "\x1b[31m",
+    Tone.WARN: "\x1b[33m",
+    Tone.GOOD_MARK: "\x1b[7;32m",
+    Tone.BAD_MARK: "\x1b[7;31m",
+}
+MARKED = {Tone.GOOD: Tone.GOOD_MARK, Tone.BAD: Tone.BAD_MARK}
 Paint = Callable[[Tone, str], str]
 
 

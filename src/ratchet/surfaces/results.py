@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import shlex
 from collections.abc import Iterator
-from contextlib import suppress
 
 import msgspec
 
 from ratchet.checks import Target
 from ratchet.checks.commands import having
-from ratchet.checks.formats.text import plain
 from ratchet.checks.registry import runner
-from ratchet.core.packet import around_difference, nor, title
+from ratchet.core.packet import nor, title
 from ratchet.core.report import (
     RED,
     Diagnostic,
@@ -31,16 +28,22 @@ from ratchet.core.report import (
 )
 from ratchet.suite import Outcome
 from ratchet.surfaces.paint import Paint, Tone
+from ratchet.surfaces.values import beside, short, tame
 
 _FAILURES_MAX = 20
 _OUTPUT_LINES = 12
-_VALUE_CHARS = 20_000
-_BESIDE_CHARS = 160
-_LINE_CHARS = 400
-_DIFF_LINES = 40
+_BRIEF_MAX = 80
+_BRIEF_CHARS = 160
 
 
-def view(outcome: Outcome, paint: Paint) -> Iterator[str]:
+_HINTS = {
+    ReportStatus.TIMEOUT: "--timeout S, or timeout_s and silence_s of [test] in ratchet.toml, give it longer",
+    ReportStatus.UNKNOWN: "where it can write JUnit XML, TAP or JSON, name the file: [test] report in ratchet.toml",
+}
+
+
+def view(outcome: Outcome, paint: Paint, *, forgiven: bool = False) -> Iterator[str]:
+    """`forgiven`: what failed is known, and was said to be no reason against it."""
     report = outcome.report
     if outcome.idle:
         yield from report.notes
@@ -49,8 +52,7 @@ def view(outcome: Outcome, paint: Paint) -> Iterator[str]:
     red = [test for test in report.tests if test.status in RED]
     for test in red[:_FAILURES_MAX]:
         yield from _failure(test, outcome, paint)
-    if len(red) > _FAILURES_MAX:
-        yield f"… and {len(red) - _FAILURES_MAX} more failures (--json has them all)\n"
+    yield from _briefly(red[_FAILURES_MAX:], paint)
     for test in report.tests:
         if test.id in outcome.flaky and test.status not in RED:
             yield f"{paint(Tone.WARN, '~')} {test.id} is flaky: it failed before on this same tree"
@@ -58,14 +60,31 @@ def view(outcome: Outcome, paint: Paint) -> Iterator[str]:
     for note in report.notes:
         yield f"{paint(Tone.WARN, '!')} {note}"
     if report.output and not _is_explained(report):
-        said = [line for line in _tame(report.output).splitlines() if line.strip()]
-        yield from (paint(Tone.DIM, f"  | {_short(line)}") for line in said[-_OUTPUT_LINES:])
+        said = [line for line in tame(report.output).splitlines() if line.strip()]
+        yield from (paint(Tone.DIM, f"  | {short(line)}") for line in said[-_OUTPUT_LINES:])
+    if hint := _HINTS.get(report.status):
+        yield paint(Tone.DIM, f"  hint: {hint}")
     yield from _delta(outcome)
-    yield _summary(report, outcome.known, paint)
+    yield _summary(report, outcome.known, paint, forgiven=forgiven)
+
+
+def _briefly(red: list[TestResult], paint: Paint) -> Iterator[str]:
+    """Many failures mostly have few causes: of the later ones the names, and what each says first."""
+    for test in red[:_BRIEF_MAX]:
+        failure = test.failure or Failure()
+        head = ": ".join(filter(None, (failure.type, *gist(failure)[:1])))
+        line = tame(f"{title(test)}  {head}".rstrip()).replace("\n", "\\n")
+        yield f"{paint(Tone.BAD, '✘')} {line if len(line) <= _BRIEF_CHARS else f'{line[:_BRIEF_CHARS]} …'}"
+    if len(red) > _BRIEF_MAX:
+        yield f"… and {len(red) - _BRIEF_MAX} more failures (--json has them all)"
+    if red:
+        yield ""
 
 
 def _is_explained(report: Report) -> bool:
     """Whether what is told of the tests says it all; of a crash only its place does, else the runner's last words."""
+    if report.status is ReportStatus.INTERRUPTED:
+        return True
     if report.status is ReportStatus.CRASHED:
         return any(test.failure and test.failure.frames for test in report.tests if test.id in report.running)
     unknown = report.status is ReportStatus.NO_TESTS and bool(report.notes)
@@ -80,8 +99,8 @@ def _broken(report: Report, paint: Paint) -> Iterator[str]:
     for (what, kind, message), (error, *others) in alike.items():
         place = ":".join(str(part) for part in (error.file, error.line, error.column) if part)
         yield f"{paint(Tone.BAD, '✘')} {place or 'the run'} {what}{nor(others)}"
-        said = _tame(f"{kind}: {message}").strip(": \n").splitlines()
-        yield from (f"    {_short(line)}".rstrip() for line in said[:_OUTPUT_LINES])
+        said = tame(f"{kind}: {message}").strip(": \n").splitlines()
+        yield from (f"    {short(line)}".rstrip() for line in said[:_OUTPUT_LINES])
         yield ""
 
 
@@ -89,30 +108,22 @@ def _trouble(error: Diagnostic, report: Report) -> str:
     return "does not compile" if error in report.compile_errors else trouble(error, report)
 
 
-# What moves a terminal's cursor, rings or hides; colours of our own are put on afterwards.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-
-
-def _tame(text: str) -> str:
-    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], plain(text))
-
-
 def _tamed(test: TestResult) -> TestResult:
     """As it may be shown: what a test says must not do anything to the terminal."""
     failure = test.failure or Failure()
     return msgspec.structs.replace(
         test,
-        id=_tame(test.id),
-        name=_tame(test.name),
-        stdout=_tame(test.stdout),
-        stderr=_tame(test.stderr),
+        id=tame(test.id),
+        name=tame(test.name),
+        stdout=tame(test.stdout),
+        stderr=tame(test.stderr),
         failure=msgspec.structs.replace(
             failure,
-            type=_tame(failure.type),
-            message=_tame(failure.message),
-            expected=None if failure.expected is None else _tame(failure.expected),
-            actual=None if failure.actual is None else _tame(failure.actual),
-            diff=_tame(failure.diff),
+            type=tame(failure.type),
+            message=tame(failure.message),
+            expected=None if failure.expected is None else tame(failure.expected),
+            actual=None if failure.actual is None else tame(failure.actual),
+            diff=tame(failure.diff),
         ),
     )
 
@@ -124,21 +135,17 @@ def _failure(test: TestResult, outcome: Outcome, paint: Paint) -> Iterator[str]:
     name = title(shown).replace("\n", "\\n")
     yield f"{paint(Tone.BAD, '✘')} {name}{f'  ({mark})' if mark else ''}"
     head, *rest = gist(failure) or [""]
-    yield f"    {_short(': '.join(filter(None, (failure.type, head))))}"
-    yield from (f"    {_short(line)}" for line in rest[:_OUTPUT_LINES])
+    yield f"    {short(': '.join(filter(None, (failure.type, head))))}"
+    yield from (f"    {short(line)}" for line in rest[:_OUTPUT_LINES])
     yield from (f"    {line}" for line in _values(failure, paint))
     yield from (paint(Tone.DIM, f"    at {place}") for place in _places(failure))
     for name, said in (("stdout", shown.stdout), ("stderr", shown.stderr)):
         if lines := _unsaid(said, failure):
             yield paint(Tone.DIM, f"    {name}:")
-            yield from (paint(Tone.DIM, f"      | {_short(line)}") for line in lines[-_OUTPUT_LINES:])
+            yield from (paint(Tone.DIM, f"      | {short(line)}") for line in lines[-_OUTPUT_LINES:])
     if command := again(test, outcome.targets):
         yield paint(Tone.DIM, f"    again: {command}")
     yield ""
-
-
-def _short(line: str) -> str:
-    return line if len(line) <= _LINE_CHARS else f"{line[:_LINE_CHARS]} … ({len(line)} characters)"
 
 
 def _places(failure: Failure) -> Iterator[str]:
@@ -161,44 +168,7 @@ def _values(failure: Failure, paint: Paint) -> Iterator[str]:
     if expected is None and actual is None:
         yield from failure.diff.splitlines() if failure.diff not in failure.message else ()
         return
-    if expected is not None and actual is not None and len(f"{expected}{actual}") > _BESIDE_CHARS:
-        expected, actual = _lines_of(expected), _lines_of(actual)
-    if expected is not None and actual is not None and "\n" in expected + actual:
-        yield from _diff(expected[:_VALUE_CHARS], actual[:_VALUE_CHARS], paint)
-        return
-    if expected is not None and actual is not None:
-        expected, actual = around_difference(expected, actual, _LINE_CHARS)
-    if expected is not None:
-        yield f"expected: {paint(Tone.GOOD, expected)}"
-    if actual is not None:
-        yield f"actual:   {paint(Tone.BAD, actual)}"
-
-
-def _lines_of(value: str) -> str:
-    """A text as Python writes it in one line, in its own lines: only so a difference can be seen."""
-    if "\\n" not in value or value[:1] not in "'\"" or len(value) > _VALUE_CHARS:
-        return value
-    from ast import literal_eval  # noqa: PLC0415 — seldom needed
-
-    with suppress(ValueError, SyntaxError):
-        text = literal_eval(value)
-        return _tame(text) if isinstance(text, str) else value
-    return value
-
-
-def _diff(expected: str, actual: str, paint: Paint) -> Iterator[str]:
-    """What differs, with a few lines around it."""
-    yield f"{paint(Tone.GOOD, '- expected')}  {paint(Tone.BAD, '+ actual')}"
-    tones = {"-": Tone.GOOD, "+": Tone.BAD}
-    rows = list(difflib.unified_diff(expected.splitlines(), actual.splitlines(), n=2, lineterm=""))[2:]
-    if not rows:  # they end differently, or beyond what is looked at
-        one, other = around_difference(repr(expected), repr(actual), _LINE_CHARS)
-        rows = [f"-{one}", f"+{other}"]
-    rows = rows[1:] if rows[0].startswith(("@@ -1,", "@@ -1 ", "@@ -0")) else rows
-    for row in rows[:_DIFF_LINES]:
-        yield paint(tones.get(row[0], Tone.DIM), "  …" if row.startswith("@@") else _short(f"{row[0]} {row[1:]}"))
-    if len(rows) > _DIFF_LINES:
-        yield paint(Tone.DIM, f"  … {len(rows) - _DIFF_LINES} more lines")
+    yield from beside(expected, actual, paint)
 
 
 def again(test: TestResult, targets: list[Target]) -> str:
@@ -237,8 +207,9 @@ def _delta(outcome: Outcome) -> Iterator[str]:
     delta = outcome.delta
     if delta is None:
         return
+    red = {test.id for test in outcome.report.tests if test.status in RED}
     rows = {
-        "newly failing": delta.new_failures,
+        "newly failing": [*delta.new_failures, *red.intersection(delta.added)],
         "still failing": delta.still_failing,
         "fixed": delta.fixed,
         "gone": delta.missing,
@@ -250,7 +221,7 @@ def _delta(outcome: Outcome) -> Iterator[str]:
         yield f"since last time: {', '.join(said)}"
 
 
-def _summary(report: Report, known: list[str], paint: Paint) -> str:
+def _summary(report: Report, known: list[str], paint: Paint, *, forgiven: bool) -> str:
     totals, outside = report.totals, report.collection_errors
     old = sum(test.status in RED and test.id in known for test in report.tests)
     beside = sum(is_beside(error, report) for error in outside)
@@ -268,10 +239,10 @@ def _summary(report: Report, known: list[str], paint: Paint) -> str:
         "errors outside of tests": beside,
     }
     counts = ", ".join(_counted(count, name) for name, count in named.items() if count) or "no tests"
-    tone = Tone.GOOD if report.status is ReportStatus.PASSED else Tone.BAD
+    tone = Tone.GOOD if forgiven or report.status is ReportStatus.PASSED else Tone.BAD
     hung = ", ".join(test.id for test in report.tests if _is_lost(test, report))
     return f"{paint(tone, report.status.upper())}  {counts} in {report.duration_s:.1f} s" + (
-        f"; stopped in {hung}" if hung else ""
+        f"; stopped in {hung}" if hung else "; nothing that was not known" if forgiven else ""
     )
 
 

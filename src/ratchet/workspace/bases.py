@@ -13,7 +13,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -381,6 +381,19 @@ def _generated(root: Path) -> list[str]:
         with suppress(OSError):
             names += _VERSION_FILE.findall(read_small(f"{root}/{manifest}").decode(errors="replace"))
     return [name for name in names if ".." not in name and not name.startswith("/") and (root / name).is_file()]
+
+
+# Beside these, package managers put what a part of a repository depends on.
+_MANIFESTS = ("package.json", "composer.json", "mix.exs")
+_MOST_PACKAGES = 1_000
+
+
+def below(root: Path, names: Iterable[str]) -> list[str]:
+    """The folders of these names that parts of the repository have for themselves."""
+    listed = git("ls-files", "-z", "--", *(f"*/{name}" for name in _MANIFESTS), cwd=root).split(b"\0")
+    packages = sorted({os.path.dirname(os.fsdecode(path)) for path in listed if path})[:_MOST_PACKAGES]
+    plain = [name for name in names if "/" not in name]
+    return [f"{part}/{name}" for part in packages for name in plain if os.path.isdir(root / part / name)]
 
 
 def _carry_from(source: Path, tree: Path, names: list[str], lay: Lay) -> None:

@@ -134,12 +134,26 @@ class Composer:
             return SYMLINK, self.write_object(b"blob", os.readlink(file.path))
         mode = EXECUTABLE if file.stat(follow_symlinks=False).st_mode & 0o100 else REGULAR
         with open(file.path, "rb") as content:
-            return mode, self._store(
-                b"blob", os.fstat(content.fileno()).st_size, iter(lambda: content.read(_CHUNK), b"")
-            )
+            size = os.fstat(content.fileno()).st_size
+            oid = self._name(b"blob", size, iter(lambda: content.read(_CHUNK), b""))
+            if not self._place(oid).exists():
+                content.seek(0)
+                oid = self._store(b"blob", size, iter(lambda: content.read(_CHUNK), b""))
+        return mode, oid
 
     def write_object(self, kind: bytes, content: bytes) -> str:
-        return self._store(kind, len(content), iter([content]))
+        oid = self._name(kind, len(content), iter([content]))
+        return oid if self._place(oid).exists() else self._store(kind, len(content), iter([content]))
+
+    def _name(self, kind: bytes, size: int, chunks: Iterator[bytes]) -> str:
+        """Told before anything is packed: at most checkpoints nearly all of a layer is stored already."""
+        whole = self._new_hash(b"%s %d\0" % (kind, size))
+        for chunk in chunks:
+            whole.update(chunk)
+        return whole.hexdigest()
+
+    def _place(self, oid: str) -> Path:
+        return self.trees.store / "objects" / oid[:2] / oid[2:]
 
     def _store(self, kind: bytes, size: int, chunks: Iterator[bytes]) -> str:
         """One loose object, durable before its name is told."""
@@ -155,7 +169,7 @@ class Composer:
                     file.write(packed.compress(chunk))
                 file.write(packed.flush())
                 oid = whole.hexdigest()
-                self._keep(Path(file.name), objects / oid[:2] / oid[2:], file.fileno(), file.flush)
+                self._keep(Path(file.name), self._place(oid), file.fileno(), file.flush)
             except BaseException:
                 Path(file.name).unlink(missing_ok=True)
                 raise

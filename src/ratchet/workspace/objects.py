@@ -14,6 +14,7 @@ from pathlib import Path
 
 Entries = dict[bytes, tuple[str, str]]
 MANY = 1_000
+_PARSED_MAX = 64
 FOLDER, GONE = "40000", "000000"
 _ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
@@ -30,6 +31,7 @@ class Objects:
     """The loose objects of a repository and of those it borrows from."""
 
     def __init__(self, store: Path) -> None:
+        self._parsed: dict[str, Entries] = {}  # who asks for all files of a folder walks through it once for each
         self._folders = [str(store / "objects")]
         with suppress(FileNotFoundError):
             self._folders += (store / "objects" / "info" / "alternates").read_text().splitlines()
@@ -71,10 +73,15 @@ class Objects:
     def _entries(self, tree: str) -> Entries:
         if not tree:
             return {}
+        if (known := self._parsed.get(tree)) is not None:
+            return known
         kind, content = self._read(tree.encode())
         if kind != b"tree":
             raise Unsure
-        return parse_tree(content, len(tree) // 2)
+        if len(self._parsed) >= _PARSED_MAX:
+            self._parsed = {}
+        entries = self._parsed[tree] = parse_tree(content, len(tree) // 2)
+        return entries
 
     def _walked(self, tree: bytes, path: bytes) -> bytes | None:
         """The object at a path below a tree."""

@@ -6,12 +6,12 @@ import os
 import shutil
 from pathlib import Path
 
-from ratchet.workspace.git import git
+from ratchet.workspace.git import look
 
 
 def untracked(folder: Path) -> list[str]:
     """The files that git neither knows nor ignores; without installed dependencies, which nobody here has written."""
-    out = git("ls-files", "-z", "--others", "--exclude-standard", cwd=folder)
+    out = look("ls-files", "-z", "--others", "--exclude-standard", cwd=folder)
     names = [os.fsdecode(name) for name in out.split(b"\0") if name]
     environments = tuple(name.removesuffix(_MARKER) for name in names if name.endswith(f"/{_MARKER}"))
     return [name for name in names if not name.startswith(environments) and "node_modules" not in Path(name).parts]
@@ -22,7 +22,7 @@ _MARKER = "pyvenv.cfg"  # a virtual environment may have any name
 
 def lay_over(source: Path, workspace: Path) -> None:
     """The uncommitted changes, untracked files included, over a fresh checkout."""
-    out = git("status", "--porcelain", "-z", "--untracked-files=no", "--no-renames", cwd=source)
+    out = look("status", "--porcelain", "-z", "--untracked-files=no", "--no-renames", cwd=source)
     names = [os.fsdecode(row[3:]) for row in out.split(b"\0") if row]
     for name in [*names, *untracked(source)]:
         here, there = source / name, workspace / name
@@ -37,7 +37,7 @@ def lay_over(source: Path, workspace: Path) -> None:
 def _lay_nested(source: Path, workspace: Path) -> None:
     """A submodule that has moved on, or a repository inside of ours: all that its developer sees in it."""
     _clear(workspace)
-    listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=source)
+    listed = look("ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=source)
     for name in filter(None, listed.split(b"\0")):
         path = name.decode(errors="surrogateescape")
         _put(source / path, workspace / path)

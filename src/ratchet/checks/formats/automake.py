@@ -22,6 +22,8 @@ _STATUS = {
 }
 _WORDS = {"TOTAL": "tests", "PASS": "passed", "SKIP": "skipped", "XFAIL": "xfailed", "ERROR": "errors"}
 
+SIGN = re.compile(rb"# TOTAL: ")  # other runners begin a line with `FAIL: ` too
+
 
 def parse(stream: BinaryIO) -> Parsed:
     """Every test, with the folder it was made in as its suite. It has ended when a summary counts them all."""

@@ -33,6 +33,8 @@ _RAISED = re.compile(r"(?:uncaught exception: (?P<type>\w+)|^Exception: )", re.M
 _VALUES = re.compile(r"^expected: (?P<expected>(?:.|\n(?! but got))*)\n but got: (?P<actual>.*(?:\n {10}.*)*)", re.M)
 _CALLED = re.compile(r"called at (?P<file>\S+?):(?P<line>\d{1,9}):\d+ in ")
 
+SIGN = re.compile(rb"Test suite \S+: RUNNING")
+
 
 def parse(stream: BinaryIO) -> Parsed:
     """Named as each library would be asked for them: `suite:/group/test/` of hspec's, `suite:group.test` of tasty's."""

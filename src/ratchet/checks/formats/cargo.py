@@ -44,6 +44,8 @@ _UNLIKE = re.compile(
     r"panic did not contain expected string\s+panic message: (?P<a>.+?),?\s+expected substring: (?P<e>.+)"
 )
 
+SIGN = re.compile(rb'test [^\n]* \.\.\. |"event"|"compiler-message"|"ratchet-')
+
 
 def parse(stream: BinaryIO) -> Parsed:
     """Every binary's tests. A stream has ended when every suite that began has given its result."""

@@ -28,6 +28,8 @@ _STATUS = {
 }
 _SUMS = {"failed": "failed", "successful": "passed", "user_skipped": "skipped", "auto_skipped": "errors"}
 
+SIGN = re.compile(rb"^=case ", re.M)
+
 
 def parse(stream: BinaryIO) -> Parsed:
     """Named `suite:case`, or `suite:group/case`. The log has ended with its sums."""

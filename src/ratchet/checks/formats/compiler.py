@@ -35,6 +35,7 @@ _ONE_LINE: list[tuple[str, str, str]] = [
     ("scalac", "-- ", rf"^(?:\[error\] )?-- (?:\[(?P<code>E\d+)\] )?(?P<message>[\w ]*Error): {_F}:{_L}:{_C} -*"),
     ("javac", ".java:", rf"^(?:\s*\[javac?\] )?{_F}:{_L}: error: {_M}"),
     ("groovyc", ".groovy: ", rf"^{_F}: {_L}: {_M}"),
+    ("meson", ": ERROR: ", rf"^(?P<file>\S*meson\.(?:build|options)|\S*meson_options\.txt):{_L}:{_C}: ERROR: {_M}"),
     ("esbuild", "ERROR: ", rf"^{_F}:{_L}:{_C}: ERROR: {_M}"),
     ("dart", ".dart:", rf"^{_F}:{_L}:{_C}: Error: {_M}"),
     ("zig", ".zig:", rf"^{_F}:{_L}:{_C}: error: {_M}"),
@@ -56,7 +57,6 @@ _ONE_LINE: list[tuple[str, str, str]] = [
     ("perl", " line ", rf"^(?P<message>syntax error|Can't locate \S+ in @INC.*?|Global symbol .*?|Bareword .*?) at (?P<file>\S+) line {_L}"),
     ("bash", ": line ", rf"^(?:bash: )?(?P<file>\S+): line {_L}: (?P<message>syntax error.*)"),
     ("lua", ".lua:", rf"^(?:lua\S*: |luac: |Error: )?{_F}:{_L}: (?P<message>.* near .*)"),
-    ("cmake", "CMake Error at", rf"^CMake Error at (?P<file>\S+?):{_L} {_M}"),
 ]
 # fmt: on
 _LINE = [(tool, needle, re.compile(pattern)) for tool, needle, pattern in _ONE_LINE]
@@ -74,10 +74,16 @@ _THEN_MESSAGE: list[tuple[str, str, str]] = [
     ("python", rf'^\s*(?:E\s+)?File "(?P<file>[^"]+)", line {_L}', r"^\s*(?:E\s+)?(?P<type>SyntaxError|IndentationError|TabError): (?P<message>.+)"),
     ("node", rf"^(?:file://)?(?P<file>/\S+\.[cm]?[jt]sx?):{_L}$", r"^(?P<type>SyntaxError): (?P<message>.+)"),
     ("ghc", rf"^(?P<file>\S+\.hs):{_L}:{_C}: error:", r"^\s+(?:• )?(?P<message>\S.+)"),
+    ("cmake", rf"^CMake Error at (?P<file>[^\s:]+):{_L}(?: \(|:)", r"^ +(?P<message>\S.*)"),
     ("ocaml", rf'^File "(?P<file>[^"]+)", lines? {_L}(?:-\d+)?, characters {_C}-\d+:', r"^Error: (?P<message>.+)"),
 ]
 # fmt: on
 _PAIRS = [(tool, re.compile(first), re.compile(second)) for tool, first, second in _THEN_PLACE + _THEN_MESSAGE]
+# Every pattern above asks for one of these, but that of node, which begins with a path: most lines need no other look.
+_NEEDLES = (
+    "rror", "RROR", "e: ", " line ", 'File "', "undefined reference", "At file: ", ".go:", "/go.", ".erl:", ".rb:", ".lua:",
+    ".groovy: ",
+)  # fmt: skip
 
 
 def parse(stream: BinaryIO) -> Parsed:
@@ -97,6 +103,13 @@ def collect(rows: Iterable[str]) -> list[Diagnostic]:
     return scan.found
 
 
+def _is_worth_a_look(row: str) -> bool:
+    for needle in _NEEDLES:  # a plain loop: `any` takes twice as long, for every line of a log
+        if needle in row:
+            return True
+    return row.startswith(("/", "file://"))
+
+
 class Scan:
     """Reads an output line by line. A compiler that says the same twice, once for each target, is heard once."""
 
@@ -105,14 +118,19 @@ class Scan:
         self._seen: set[tuple[str, int, str]] = set()
         self._open: dict[int, tuple[int, dict[str, str]]] = {}
         self._row = 0
+        self._waits_until = 0  # the last line that may complete an error
 
     def line(self, row: str) -> bool:
         """Whether the line was, or completed, an error."""
-        row = row[:_WIDE]
         self._row += 1
+        if self._row > self._waits_until and not _is_worth_a_look(row):
+            return False
+        row = row[:_WIDE]
         return self._one_line(row) or self._two_lines(row)
 
     def _one_line(self, row: str) -> bool:
+        if ":" not in row and " line " not in row:  # as in most lines of most logs; no pattern does without
+            return False
         for tool, needle, pattern in _LINE:
             if needle in row and (match := pattern.search(row)):
                 self._add(tool, match.groupdict())
@@ -123,12 +141,13 @@ class Scan:
         done = False
         for index, (tool, first, second) in enumerate(_PAIRS):
             begun = self._open.get(index)
-            if begun and self._row - begun[0] <= _REACH and (match := second.search(row)):
+            if begun and self._row - begun[0] <= _REACH and (match := second.match(row)):
                 self._add(tool, begun[1] | match.groupdict())
                 del self._open[index]
                 done = True
-            elif match := first.search(row):
+            elif match := first.match(row):
                 self._open[index] = (self._row, match.groupdict())
+                self._waits_until = self._row + _REACH
         return done
 
     def _add(self, tool: str, fields: dict[str, str]) -> None:

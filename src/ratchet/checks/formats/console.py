@@ -1,6 +1,6 @@
 """What runners print for people, read back: every test where each has a line of its own, else those that failed.
 
-pytest -v, unittest -v, jest --verbose, mocha's spec, RSpec's documentation, PHPUnit's testdox, ctest, Gradle, Maven. It
+pytest, unittest, jest, mocha's spec, RSpec's documentation, PHPUnit's testdox, ctest, Gradle, Maven, Ant, XCTest. It
 has `ended` if there is a summary and the tests agree with it.
 """
 
@@ -11,27 +11,18 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable
 from typing import BinaryIO
 
-from ratchet.checks.formats import Parsed, distinct, recover, unknown
+from ratchet.checks.formats import Parsed, unknown
+from ratchet.checks.formats.dialect import Dialect, Test
+from ratchet.checks.formats.python_text import Pytest, Unittest
+from ratchet.checks.formats.swift_text import Swift
 from ratchet.checks.formats.text import Ends, lines
-from ratchet.core.report import Diagnostic, TestResult, TestStatus, disagreements, totals_of
+from ratchet.core.report import Diagnostic
 
 _WIDE = 2_000
 _MAX_BYTES = 64 << 20
 _COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
-_TESTS_MAX = 200_000
-_WORDS = {
-    TestStatus.PASSED: ("passed", "ok", "✓", "✔", "√"),
-    TestStatus.FAILED: ("failed", "fail", "✕", "✘", "×", "✗", "timeout"),
-    TestStatus.ERROR: ("error", "exception", "not run"),
-    TestStatus.SKIPPED: ("skipped", "skip", "○", "↩", "∅", "-", "disabled", "pending"),
-    TestStatus.XFAILED: ("xfail", "expected failure"),
-    TestStatus.XPASSED: ("xpass", "unexpected success"),
-    TestStatus.TODO: ("✎",),
-}
-_STATUS = {word: status for status, words in _WORDS.items() for word in words}
 
 
 def parse(stream: BinaryIO) -> Parsed:
@@ -50,228 +41,8 @@ def parse(stream: BinaryIO) -> Parsed:
             for dialect in dialects:
                 dialect.line(line)
     told = totals.parsed()
-    read = [dialect.parsed(told) for dialect in dialects if dialect.tests]
+    read = [parsed for dialect in dialects if (parsed := dialect.parsed(told)).tests or parsed.collection_errors]
     return max(read, key=lambda parsed: (parsed.ended, len(parsed.tests)), default=Parsed())
-
-
-class _Test:
-    """A test as it is being read: what is told of its failure comes before or after its line, or far below."""
-
-    def __init__(self, name: str, status: TestStatus, *, file: str = "", suite: Iterable[str] = ()) -> None:
-        self.name, self.status, self.file, self.suite = name, status, file, list(suite)
-        self.said, self.why = Ends(), ""
-
-    @property
-    def is_red(self) -> bool:
-        return self.status in (TestStatus.FAILED, TestStatus.ERROR)
-
-    def result(self, joint: str) -> TestResult:
-        said = _outdented(self.said.text())
-        inside = joint.join([*self.suite, self.name])
-        return TestResult(
-            id=f"{self.file}::{inside}" if self.file else inside,
-            name=self.name,
-            suite=self.suite,
-            file=self.file,
-            status=self.status,
-            failure=recover.failure(said, message=self.why or _message(said)) if self.is_red else None,
-        )
-
-
-def _outdented(text: str) -> str:
-    rows = text.strip("\n").split("\n")
-    depth = min((len(row) - len(row.lstrip(" ")) for row in rows if row.strip()), default=0)
-    return "\n".join(row[depth:] for row in rows)
-
-
-def _message(said: str) -> str:
-    """pytest's own words where there are some; else what stands before the first empty line or call."""
-    told = re.findall(r"(?m)^E {3,}(.*)$", said)
-    if told:
-        return "\n".join(told)
-    if said.startswith("Traceback "):
-        return said.rstrip().rpartition("\n")[2]
-    return re.split(r"\n\s*\n|\n\s+at |\n\s*# \./", said.strip(), maxsplit=1)[0] or said.strip()
-
-
-class Dialect:
-    """`joint` stands between a group and what is in it; what has no `sign` of a dialect is not read by it."""
-
-    joint = " > "
-    sign: re.Pattern[bytes]
-
-    def __init__(self) -> None:
-        self.tests: list[_Test] = []
-        self.about: _Test | None = None
-        self.red: dict[str, _Test] = {}  # by what their failure is told under
-        self.reported: dict[str, int] = {}
-        self.unloaded: list[Diagnostic] = []
-
-    def line(self, line: str) -> None:
-        raise NotImplementedError
-
-    def add(self, name: str, word: str, *, file: str = "", suite: Iterable[str] = ()) -> _Test | None:
-        status = _STATUS.get(word.lower())
-        if status is None or len(self.tests) >= _TESTS_MAX:
-            return None
-        self.about = _Test(name, status, file=file, suite=suite)
-        self.tests.append(self.about)
-        if self.about.is_red:
-            self.red.setdefault(self.title(self.about), self.about)
-        return self.about
-
-    def title(self, test: _Test) -> str:
-        return test.name
-
-    def say(self, line: str) -> None:
-        if self.about:
-            self.about.said.add(f"{line}\n")
-
-    def parsed(self, told: Parsed) -> Parsed:
-        """With what the compiler said, and the summary if it is of all tests that are named."""
-        reported = self.counted(self.reported or told.reported)
-        tests = distinct([test.result(self.joint) for test in self.tests])
-        unbuilt = {_base(error.file) for error in told.compile_errors}
-        unloaded = [error for error in self.unloaded if _base(error.file) not in unbuilt]
-        is_verbose = any(test.status is TestStatus.PASSED for test in tests)
-        files = len(unloaded) + len(told.compile_errors)
-        agrees = bool(reported) and not disagreements(totals_of(tests), reported, files)
-        return Parsed(
-            tests=tests,
-            collection_errors=unloaded,
-            compile_errors=told.compile_errors,
-            reported=reported if is_verbose else {},
-            ended=agrees,
-            partial=not agrees,
-        )
-
-    def counted(self, reported: dict[str, int]) -> dict[str, int]:
-        """The summary, as this runner counts."""
-        return reported
-
-
-def _base(file: str) -> str:
-    return file.rpartition("/")[2]
-
-
-_COLLECTING = "ERROR collecting "
-
-
-class _Pytest(Dialect):
-    sign = re.compile(rb"\.py::\S+ (?:PASS|FAIL|ERR|SKIP|XFAIL|XPASS)|^\[gw\d+\]", re.M)
-    _ROW = re.compile(
-        r"^(?P<id>\S+?\.py::.+?) (?P<word>PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)(?: \(.*\))?(?:\s+\[ *\d+%\])?$"
-        r"|^\[gw\d+\](?: \[ *\d+%\])? (?P<word1>PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) (?P<id1>\S+?\.py::.+?)\s*$"
-    )
-    _SUB = re.compile(r"^SUBFAILED(?:[(\[].*?[)\]])? (?P<id>\S+?\.py::.+?)(?: - .*)?$")
-    _HEAD = re.compile(r"^_{3,} (?:ERROR at (?:setup|teardown) of )?(?P<name>\S.*?) _{3,}$")
-
-    joint = "::"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.known: dict[str, _Test] = {}
-        self.loading: _Test | None = None
-        self.twice: dict[str, int] = {}
-
-    def line(self, line: str) -> None:
-        if match := self._ROW.match(line):
-            self._row(match["id"] or match["id1"], match["word"] or match["word1"])
-        elif match := self._HEAD.match(line):
-            self._over()
-            self.about = self.red.get(match["name"]) or self._file(match["name"])
-        elif (match := self._SUB.match(line)) and match["id"] in self.known:
-            self._worse(self.known[match["id"]], TestStatus.FAILED)
-        elif line.startswith("==="):
-            self._over()
-        else:
-            self.say(line)
-
-    def _file(self, name: str) -> _Test | None:
-        """What is told of a file that could not be loaded, which is no test."""
-        self.loading = _Test("", TestStatus.ERROR, file=name.removeprefix(_COLLECTING)) if _COLLECTING in name else None
-        return self.loading
-
-    def _over(self) -> None:
-        if self.loading:
-            error = self.loading.result("").failure
-            kind, said = (error.type, error.message) if error else ("", "")
-            self.unloaded.append(Diagnostic(file=self.loading.file, type=kind, message=said))
-        self.loading = self.about = None
-
-    def _row(self, name: str, word: str) -> None:
-        """A test that passes and then fails in its teardown has two lines."""
-        file, _, rest = name.partition("::")
-        *suite, own = re.split(r"::(?![^\[]*\])", rest)
-        if before := self.known.get(name):
-            self._worse(before, _STATUS[word.lower()])
-        elif made := self.add(own, word, file=file, suite=suite):
-            self.known[name] = made
-        self.about = None
-
-    def _worse(self, test: _Test, status: TestStatus) -> None:
-        """Each of its ends is in pytest's counts."""
-        word = "passed" if test.status is TestStatus.PASSED else "failed" if test.is_red else "skipped"
-        self.twice[word] = self.twice.get(word, 0) + 1
-        test.status = max(test.status, status, key=_GRAVE.index)
-        self.red.setdefault(self.title(test), test)
-
-    def counted(self, reported: dict[str, int]) -> dict[str, int]:
-        return {name: max(0, count - self.twice.get(name, 0)) for name, count in reported.items()}
-
-    def title(self, test: _Test) -> str:
-        return ".".join([*test.suite, test.name])
-
-
-_GRAVE = [*(status for status in TestStatus if status not in (TestStatus.FAILED, TestStatus.ERROR)),
-          TestStatus.FAILED, TestStatus.ERROR]  # fmt: skip
-
-
-class _Unittest(Dialect):
-    sign = re.compile(rb" \.\.\. (?:ok|FAIL|ERROR|skipped|expected failure)\b")
-    _WORD = r"(?P<word>ok|FAIL|ERROR|skipped|expected failure|unexpected success)(?: .*)?$"
-    _WHO = r"(?P<name>\w+) \((?P<where>[\w.]+)\)(?P<sub> (?:\[.*\]|\(.*\)))?"
-    _ROW = re.compile(rf"^(?P<space> *){_WHO} \.\.\. {_WORD}")
-    _NAME = re.compile(r"^(?P<name>\w+) \((?P<where>[\w.]+)\)$")
-    _DOC = re.compile(rf"^.* \.\.\. {_WORD}")
-    _HEAD = re.compile(rf"^(?:FAIL|ERROR): {_WHO}$")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.named: re.Match[str] | None = None
-        self.parents: set[str] = set()
-        self.uncounted = 0
-
-    def line(self, line: str) -> None:
-        named, self.named = self.named, self._NAME.match(line)
-        if match := self._ROW.match(line):
-            self._row(match["name"], match["where"], match["word"], match["sub"] or "")
-        elif named and (match := self._DOC.match(line)):
-            self._row(named["name"], named["where"], match["word"])
-        elif match := self._HEAD.match(line):
-            self.about = self.red.get(_unittest_name(match["name"], match["where"]) + (match["sub"] or ""))
-        elif line.startswith(("=====", "Ran ")):
-            self.about = None
-        elif not line.startswith("-----"):
-            self.say(line)
-
-    def _row(self, name: str, where: str, word: str, sub: str = "") -> None:
-        """Hooks are not among those that ran, and of one test's subtests each that failed is a failure."""
-        full = _unittest_name(name, where)
-        self.uncounted += name in ("setUpClass", "tearDownClass", "setUpModule", "tearDownModule")
-        if sub:
-            self.uncounted += full in self.parents
-            self.parents.add(full)
-        self.add(full + sub, word)
-        self.about = None
-
-    def counted(self, reported: dict[str, int]) -> dict[str, int]:
-        return reported | ({"tests": reported["tests"] + self.uncounted} if "tests" in reported else {})
-
-
-def _unittest_name(name: str, where: str) -> str:
-    """As unittest takes it; since 3.11 the method is in the brackets too."""
-    return where if where.endswith(f".{name}") else f"{where}.{name}"
 
 
 class _Gradle(Dialect):
@@ -289,23 +60,81 @@ class _Gradle(Dialect):
 
 
 class _Maven(Dialect):
-    """Only failures have a line."""
+    """Only failures have a line; in old versions, in a list at the end."""
 
-    sign = re.compile(rb"<<< (?:FAILURE|ERROR)!")
+    sign = re.compile(rb"<<< (?:FAILURE|ERROR)!|^(?:Failed tests|Tests in error):", re.M)
     _ROW = re.compile(
-        r"^\[ERROR\] (?:(?P<suite>[\w$.]+)\.(?P<name>[\w$]+\S*?) (?:-- |\s*)Time elapsed: .*<<< "
+        r"^(?:\[ERROR\] +)?(?:(?P<suite>[\w$.]+)\.(?P<name>[\w$]+\S*?) (?:-- |\s*)Time elapsed: .*<<< "
         r"(?P<word>FAILURE|ERROR)!"
-        r"|(?P<name1>\S+)\((?P<suite1>[\w$.]+)\)\s+Time elapsed: .*<<< (?P<word1>FAILURE|ERROR)!)$"
+        r"|(?!Tests run:)(?P<name1>\S.*?)(?:\((?P<suite1>[\w$.]+)\))?\s+Time elapsed: .*<<< (?P<word1>FAILURE|ERROR)!)$"
     )
+    _CLASS = re.compile(r"^(?:\[\w+\] +)?Tests run: .*<<< (?:FAILURE|ERROR)! -{1,2} in (?P<name>\S+)$")
+    _LIST = re.compile(r"^(?P<word>Failed tests|Tests in error):(?P<rest>.*)$")
+    _ITEM = re.compile(r"^\s+(?P<name>\S.*?)(?: on instance .+?)?\((?P<suite>[\w.$]+)\)(?:: ?(?P<why>.*))?$")
+    inside = listing = ""
 
     def line(self, line: str) -> None:
-        if match := self._ROW.match(line):
+        if match := self._CLASS.match(line):
+            self.inside, self.about = match["name"], None
+        elif match := self._ROW.match(line):
             word = {"FAILURE": "failed", "ERROR": "error"}[match["word"] or match["word1"]]
-            self.add(match["name"] or match["name1"], word, suite=[match["suite"] or match["suite1"]])
-        elif line.startswith("["):
-            self.about = None
+            suite, name = match["suite"] or match["suite1"] or self.inside, match["name"] or match["name1"]
+            # Surefire may try again what failed.
+            self.about = self.red.get(f"{suite} {name}") or self.add(name, word, suite=[suite])
+        elif match := self._LIST.match(line):
+            self.listing = "failed" if match["word"] == "Failed tests" else "error"
+            self._item(f" {match['rest']}")
+        elif self.listing and line.startswith(" "):
+            self._item(line)
+        elif line.startswith("[") or self.listing:
+            self.listing, self.about = "", None
         else:
             self.say(line)
+
+    def _item(self, line: str) -> None:
+        match = self._ITEM.match(line)
+        if match and f"{match['suite']} {match['name']}" not in self.red:
+            made = self.add(match["name"], self.listing, suite=[match["suite"]])
+            if made and match["why"]:
+                made.why = match["why"]
+        self.about = None
+
+    def title(self, test: Test) -> str:
+        return f"{''.join(test.suite)} {test.name}"
+
+
+class _Ant(Dialect):
+    """The junit task tells of a class after all that it printed. Only failures say how they ended."""
+
+    sign = re.compile(rb"\[junit\] Testcase: ")
+    joint = "#"
+    _SUITE = re.compile(r"^\s*\[junit\] Testsuite: (?P<name>\S+)$")
+    _CASE = re.compile(
+        r"^\s*\[junit\] Testcase: (?P<name>\S+?)(?:\((?P<suite>[\w.$]+)\))?(?: took [\d.,]+ sec|:(?P<rest>.*))?$"
+    )
+    _WORD = re.compile(r"^\s*\[junit\]?\s*(?P<word>FAILED|Caused an ERROR)$")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.suite = self.case = ""
+
+    def line(self, line: str) -> None:
+        if match := self._SUITE.match(line):
+            self.suite, self.case, self.about = match["name"], "", None
+        elif match := self._CASE.match(line):
+            self.suite, self.case, self.about = match["suite"] or self.suite, match["name"], None
+            self._end((match["rest"] or "").strip())
+        elif self.case and (match := self._WORD.match(line)):
+            self._end(match["word"])
+        elif not line.lstrip().startswith("[junit]"):
+            self.about = None
+        else:
+            self.say(line.lstrip().removeprefix("[junit]").removeprefix(" "))
+
+    def _end(self, word: str) -> None:
+        if self.case and word in ("FAILED", "Caused an ERROR"):
+            self.add(self.case, "failed" if word == "FAILED" else "error", suite=[self.suite])
+            self.case = ""
 
 
 _CALLED = ("Test command: ", "Working Directory: ", "Test timeout computed to be: ")
@@ -314,7 +143,7 @@ _CALLED = ("Test command: ", "Working Directory: ", "Test timeout computed to be
 class _Ctest(Dialect):
     sign = re.compile(rb"^ *\d+/\d+ Test +#\d+: ", re.M)
     _ROW = re.compile(
-        r"^\s*\d+/\d+ Test +#(?P<n>\d+): (?P<name>.+?) \.{2,}[. ]*(?:\*\*\*)?"
+        r"^\s*\d+/\d+ Test +#(?P<n>\d+): (?P<name>.+?) \.{2,}[. ]*(?:(?:Subprocess \w+)?\*\*\*)?"
         r"(?P<why>(?P<word>Passed|Failed|Not Run|Skipped|Timeout|Exception|Disabled)\b(?:: \w+)?)"
     )
     _SAID = re.compile(r"^(?P<n>\d+): ?(?P<text>.*)$")
@@ -361,7 +190,7 @@ class _Tree(Dialect):
         while self.groups and self.groups[-1][0] >= depth:
             self.groups.pop()
 
-    def test(self, depth: int, name: str, word: str) -> _Test | None:
+    def test(self, depth: int, name: str, word: str) -> Test | None:
         self.leave(depth)
         made = self.add(name, word, file=self.file, suite=[group for _, group in self.groups])
         self.about = None
@@ -369,10 +198,14 @@ class _Tree(Dialect):
 
 
 class _Jest(_Tree):
-    sign = re.compile(rb"^(?:PASS|FAIL) \S+\.\w+", re.M)
-    _FILE = re.compile(r"^(?:PASS|FAIL) (?P<file>\S+\.\w+)(?: \([\d.]+ m?s\))?$")
+    sign = re.compile(rb"^ ?(?:PASS|FAIL) +\S+\.\w+", re.M)
+    _FILE = re.compile(r"^ ?(?:PASS|FAIL) {1,2}(?P<file>\S+\.\w+)(?: \([\d.]+ m?s\))?$")
     _HEAD = re.compile(r"^  ● (?P<name>\S.*)$")
     _SOURCE = re.compile(r"^ +(?:> *)?(?:\d+ )?\| ?")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listed: set[str] = set()
 
     def line(self, line: str) -> None:
         if match := self._FILE.match(line):
@@ -380,7 +213,7 @@ class _Jest(_Tree):
         elif not self.file:
             return
         elif match := self._HEAD.match(line):
-            self.about = self.red.get(f"{self.file} {match['name']}")
+            self.about = self.red.get(f"{self.file} {match['name']}") or self._unlisted(match["name"])
             if match["name"] == "Test suite failed to run":
                 self.unloaded.append(Diagnostic(file=self.file, type="", message=match["name"]))
         elif line[:1] not in (" ", ""):
@@ -389,11 +222,19 @@ class _Jest(_Tree):
         elif self.about:
             self.say(line) if not self._SOURCE.match(line) else None
         elif match := self._SIGN.match(line):
+            self.listed.add(self.file)
             self.test(len(match["space"]), re.sub(r"^(?:skipped|todo) ", "", match["name"]), match["sign"])
         elif line.strip():
             self.enter(len(line) - len(line.lstrip()), line.strip())
 
-    def title(self, test: _Test) -> str:
+    def _unlisted(self, name: str) -> Test | None:
+        """Of several files jest lists no tests, and tells of those that failed."""
+        if self.file in self.listed or name in ("Console", "Test suite failed to run"):
+            return None
+        *suite, own = name.split(" › ")
+        return self.add(own, "failed", file=self.file, suite=suite)
+
+    def title(self, test: Test) -> str:
         return f"{test.file} {' › '.join([*test.suite, test.name])}"
 
 
@@ -404,7 +245,7 @@ class _Numbered(_Tree):
 
     def __init__(self) -> None:
         super().__init__()
-        self.numbered: dict[str, _Test] = {}
+        self.numbered: dict[str, Test] = {}
         self.telling = self.titled = False
         self.diffs = 0
 
@@ -518,7 +359,7 @@ class _Testdox(_Tree):
         else:
             self.say(re.sub(r"^ +[│┐├┊┴╵╷] ?", "", line))
 
-    def title(self, test: _Test) -> str:
+    def title(self, test: Test) -> str:
         return f"{''.join(test.suite)} {_letters(test.name)}"
 
     def counted(self, reported: dict[str, int]) -> dict[str, int]:
@@ -532,5 +373,5 @@ def _letters(name: str) -> str:
 
 
 _DIALECTS: tuple[type[Dialect], ...] = (
-    _Pytest, _Unittest, _Jest, _Mocha, _Rspec, _Testdox, _Ctest, _Gradle, _Maven,
+    Pytest, Unittest, _Jest, _Mocha, _Rspec, _Testdox, _Ctest, _Gradle, _Maven, _Ant, Swift,
 )  # fmt: skip

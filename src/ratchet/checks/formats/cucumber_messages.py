@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, BinaryIO
 
 import msgspec
@@ -12,6 +13,8 @@ from ratchet.checks.formats.text import lines
 from ratchet.core.report import Diagnostic, TestResult, TestStatus
 
 _DEPTH = 30
+
+SIGN = re.compile(rb'"(?:testCase|testRunHook)Finished"|"parseError"|"testRunFinished"')
 
 
 def parse(stream: BinaryIO) -> Parsed:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import BinaryIO
 
 from ratchet.checks.formats import Parsed, compiler, loose, recover
 from ratchet.checks.formats.text import Tail, clip, lines
 from ratchet.core.report import Diagnostic, Failure, TestResult, TestStatus
+
+SIGN = re.compile(rb'"testDone"|"testStart"|"done"')
 
 
 def parse(stream: BinaryIO) -> Parsed:

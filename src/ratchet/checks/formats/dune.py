@@ -41,6 +41,8 @@ _WORDS = {
 }
 _SUMS = {"Cases": "tests", "Errors": "errors", "Failures": "failed", "Skip": "skipped", "Todo": "failed"}
 
+SIGN = re.compile(rb" alias \S*runtest|\btests? run\.|^Cases: \d", re.M)
+
 
 def parse(stream: BinaryIO) -> Parsed:
     """Named `suite::group > test` of Alcotest's, and as OUnit names them."""

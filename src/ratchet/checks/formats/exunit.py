@@ -22,6 +22,8 @@ _SUM = re.compile(
 )
 _MORE = re.compile(r"(\d{1,9}) (skipped|excluded|invalid)")
 
+SIGN = re.compile(rb"\* (?:test|doctest|property|feature) |\d\) [^\n]+ \([A-Z][\w.]*\)")
+
 
 def parse(stream: BinaryIO) -> Parsed:
     """Named `Module: test name`. The sum is the end."""

@@ -19,6 +19,8 @@ _TEST = re.compile(r"^ *test: (?P<name>\S+)$")
 _OLD = re.compile(r"^(?:Failures:|\s+\d+\) (?P<name>[\w.@/]+?)(?:: (?P<kind>.*))?)$")
 _FIELD = re.compile(r"^ *(?P<key>code|left|right|info|value|expected|got): (?P<value>.*)$")
 
+SIGN = re.compile(rb"test: |Failures:")
+
 
 def parse(stream: BinaryIO) -> Parsed:
     """The failing tests, and how many there were. The others have no names in this channel."""
@@ -48,7 +50,7 @@ class _Gleam:
             self._settle()
             self.at = (match.group("file"), int(match.group("line")))
             self.kind = match.group("kind")
-        elif match := _TEST.match(line):
+        elif self.at[0] and (match := _TEST.match(line)):
             self.name = match.group("name")
         elif match := _OLD.match(line):
             self._old(match)

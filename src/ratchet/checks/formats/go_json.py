@@ -27,6 +27,8 @@ _WORDS = {"PASS": TestStatus.PASSED, "FAIL": TestStatus.FAILED, "SKIP": TestStat
 _STACKS = re.compile(r"(?m)^\s*goroutine \d+ [^\n]*\[|^Goroutine \d+ \(")
 _RACE = re.compile(r"WARNING: DATA RACE\n(?:\S[^\n]*\n(?:[ \t]+[^\n]*\n)*)*")
 
+SIGN = re.compile(rb'"Action"|\[(?:build|setup) failed\]')
+
 
 def parse(stream: BinaryIO) -> Parsed:
     """One record for each test and subtest, named `package.Test/sub`. It has ended when every package has."""

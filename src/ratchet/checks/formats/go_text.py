@@ -32,6 +32,11 @@ _SUM = re.compile(r"^DONE (?:\d+ runs, )?(?P<tests>\d{1,9}) tests?\b")
 _ACTIONS = {"RUN": "run", "PAUSE": "pause", "CONT": "cont", "PASS": "pass", "FAIL": "fail", "SKIP": "skip"}
 _WAITING = 200_000  # lines of a package that is not named yet; of more only the results are kept
 
+SIGN = re.compile(
+    rb"--- (?:PASS|FAIL|SKIP): |=== (?:RUN|FAIL|SKIP)|FAIL(?:\t| +\t|  )"
+    rb"|\[(?:build|setup) failed\]|(?:PASS|FAIL|SKIP) \S+\.(?:Test|Example|Fuzz)"
+)
+
 
 def parse(stream: BinaryIO) -> Parsed:
     """Every test that is named; without `-v` those are the failed ones. A binary run by itself has no package."""

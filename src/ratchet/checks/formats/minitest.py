@@ -21,6 +21,8 @@ _SUM = re.compile(
 _SIGNS = {".": TestStatus.PASSED, "F": TestStatus.FAILED, "E": TestStatus.ERROR, "S": TestStatus.SKIPPED}
 _KINDS = {"Failure": TestStatus.FAILED, "Error": TestStatus.ERROR, "Skipped": TestStatus.SKIPPED}
 
+SIGN = re.compile(rb" s = [.FES]|\d\) (?:Failure|Error|Skipped):")
+
 
 def parse(stream: BinaryIO) -> Parsed:
     """Named `Class#test`, as `--name` takes it. The sum is the end."""

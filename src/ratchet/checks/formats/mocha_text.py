@@ -20,6 +20,8 @@ _MOST_TITLES = 50
 # What comes below the message: a difference, or the calls.
 _BELOW = re.compile(r"^\s*(?:\+ expected - actual|at .*:\d+:\d+\)?)\s*$", re.M)
 
+SIGN = re.compile(rb"  \d{1,9} (?:passing|failing)")
+
 
 def parse(stream: BinaryIO) -> Parsed:
     """The failed tests. The others have names only where nobody can tell them from what was printed."""

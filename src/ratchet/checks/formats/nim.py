@@ -23,6 +23,8 @@ _DIED = re.compile(
 )
 _STATUS = {"OK": TestStatus.PASSED, "FAILED": TestStatus.FAILED, "SKIPPED": TestStatus.SKIPPED}
 
+SIGN = re.compile(rb"\[(?:OK|FAILED|SKIPPED)\] |\(from package ")
+
 
 def parse(stream: BinaryIO) -> Parsed:
     """Named as the runner takes them, `suite::test`. The text never says that it is complete."""

@@ -9,6 +9,8 @@ from ratchet.checks.formats import Parsed, loose, recover
 from ratchet.checks.formats.text import lines
 from ratchet.core.report import Failure, TestResult, TestStatus
 
+SIGN = re.compile(rb'"(?:testEnded|testSkipped|runEnded)"')
+
 
 def parse(stream: BinaryIO) -> Parsed:
     """Every test function by the name `--filter` takes. `runEnded` is the end."""

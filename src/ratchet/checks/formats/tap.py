@@ -38,6 +38,8 @@ _WORDS = {"tests": "tests", "pass": "passed", "fail": "failed", "skip": "skipped
 _DIRECTED = {"skip": TestStatus.SKIPPED, "todo": TestStatus.TODO, "expected failure": TestStatus.XFAILED}
 _DEEPEST = 50
 
+SIGN = re.compile(rb"\bok\b|1\.\.0|\bskipped: ")
+
 
 def parse(stream: BinaryIO) -> Parsed:
     """The leaves of the document. It has ended when every plan was kept and nobody bailed out."""
@@ -47,6 +49,11 @@ def parse(stream: BinaryIO) -> Parsed:
 def parse_as_perl(stream: BinaryIO) -> Parsed:
     """The same as Perl counts: a subtest is one test, however much it holds."""
     return _read(stream, _Tap(folded=True))
+
+
+def parse_titled(stream: BinaryIO) -> Parsed:
+    """The same where a comment begins a test, and its points are what the test asserts: tape and zora."""
+    return _read(stream, _Tap(titled=True))
 
 
 def _read(stream: BinaryIO, reader: _Tap) -> Parsed:
@@ -82,8 +89,9 @@ class _Point(msgspec.Struct):
 
 
 class _Tap:
-    def __init__(self, *, folded: bool = False) -> None:
+    def __init__(self, *, folded: bool = False, titled: bool = False) -> None:
         self.folded = folded  # `prove` says a file's name, and then it is so too
+        self.titled, self.title = titled, ""
         self.levels: list[_Level] = [_Level()]
         self.point: _Point | None = None
         self.yaml: list[str] | None = None
@@ -151,6 +159,9 @@ class _Tap:
         elif (match := _SUMMARY.match(text)) and line == text:
             word = _WORDS.get(match.group("word"), "")
             self.reported.update({word: int(match.group("count"))} if word else {})
+        elif self.titled and line.startswith("# "):
+            self._settle()
+            self.title = line[2:].strip()
         elif self.point and not _TALLY.match(text):
             self.point.body = self.point.body or Ends()
             self.point.body.add(text.removeprefix("#").removeprefix(" ") + "\n")
@@ -243,6 +254,7 @@ class _Tap:
         level = self._level(point.depth)
         named = [_below(point.name, child) for child in point.children]
         level.tests += named
+        before = len(level.tests)
         if named and point.depth == 0 and (self.folded or self.file):
             level.tests = [*level.tests[: -len(named)], self._fold(point, named)]
         # node counts a test that has subtests, and does not count a suite.
@@ -253,6 +265,7 @@ class _Tap:
         elif point.status is TestStatus.FAILED and not any(child.failure for child in named):
             level.tests.append(self._test(point, failing_child=False))
         if point.depth == 0:
+            level.tests = [*level.tests[:before], *(_below(self.title, test) for test in level.tests[before:])]
             self._publish(level)
 
     def _fold(self, point: _Point, inner: list[TestResult]) -> TestResult:
@@ -412,6 +425,8 @@ def _sides(fields: dict[str, str]) -> tuple[str | None, str | None]:
 
 
 def _trimmed(body: str) -> str:
+    if body.startswith("Traceback (most recent call last):"):
+        return body.rstrip().rpartition("\n")[2]
     return "\n".join(row for row in body.splitlines() if not row.startswith("Looks like you "))
 
 

@@ -14,6 +14,8 @@ _PAIR = re.compile(r" (\w+)='((?:[^'|]|\|.)*+)'")
 _ESCAPE = re.compile(r"\|(?:0x([0-9a-fA-F]{4})|(.))")
 _PLAIN = {"n": "\n", "r": "\r", "x": "\u0085", "l": "\u2028", "p": "\u2029"}
 
+SIGN = re.compile(rb"##teamcity\[")
+
 
 def parse(stream: BinaryIO) -> Parsed:
     """Every test that finished. The stream has ended when every suite that began is closed."""

@@ -79,6 +79,7 @@ class Trees:
         if self._dialect is None:
             self._dialect = self._dialects.get(name)
             self._around = [tree] if self._dialect else []
+            self.closed = self.closed and self._dialect is None
         elif self._open or name in self._dialect.wanted:
             self._inside(tree)
         else:

@@ -36,6 +36,10 @@ _UNITTEST = re.compile(r"^Ran (\d{1,9}) tests? in [\d.]+s$")
 _JUNIT_END = re.compile(
     r"^(?:OK \((?P<ok>\d{1,9}) tests?\)|Tests run: (?P<ran>\d{1,9}), {1,2}Failures: (?P<failed>\d{1,9}))$"
 )
+_PROVE = re.compile(
+    r"^(?:Failed (?P<programs>\d{1,9})/\d+ test programs\. (?P<failed>\d{1,9})/\d+ subtests failed\."
+    r"|Files=\d+, Tests=(?P<tests>\d{1,9}), .*|Result: (?P<verdict>PASS|FAIL))$"
+)
 _VERDICT = re.compile(r"^(OK|FAILED)(?: \((.*)\))?$")
 
 
@@ -53,6 +57,7 @@ class Scan:
         self.ran: int | None = None
         self.single: dict[str, int] = {}
         self.column: dict[str, int] = {}
+        self.proved: dict[str, int] = {}
         self.timed = False
         self.junit = False
         self.spoilt = False
@@ -70,6 +75,8 @@ class Scan:
         elif self.junit and (match := _JUNIT_END.match(line)):
             counts = {"tests": int(match["ok"] or match["ran"]), "failed": int(match["failed"] or 0)}
             self.found = [*self.found, counts][-50:]
+        elif match := _PROVE.match(line):
+            self._prove(match)
         elif match := _SINGLE.match(line):
             self._single(match)
         elif match := _COLUMN.match(line):
@@ -87,6 +94,16 @@ class Scan:
         counts["skipped"] = pairs.get("skipped", 0)
         self.found.append(counts)
         self.ran = None
+
+    def _prove(self, match: re.Match[str]) -> None:
+        """The lines that end a run of prove. A program can fail though none of its tests did."""
+        self.proved |= {name: int(count) for name, count in match.groupdict().items() if name != "verdict" and count}
+        if match["verdict"] and "tests" in self.proved:
+            died = self.proved.get("programs", 0) if not self.proved.get("failed") else 0
+            self.found.append(
+                {"tests": self.proved["tests"] + died, "failed": self.proved.get("failed", 0), "errors": died}
+            )
+            self.proved = {}
 
     def _single(self, match: re.Match[str]) -> None:
         """A summary of one count a line: mocha, bun, playwright. A word that comes twice spoils it."""

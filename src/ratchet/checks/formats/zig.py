@@ -15,6 +15,8 @@ _SUM = re.compile(r"^(?P<p>\d{1,9}) passed; (?P<s>\d{1,9}) skipped; (?P<f>\d{1,9
 _ALL = re.compile(r"^All (?P<p>\d{1,9}) tests? passed\.$")
 _STATUS = {"OK": TestStatus.PASSED, "SKIP": TestStatus.SKIPPED, "FAIL": TestStatus.FAILED}
 
+SIGN = re.compile(rb"\d/\d{1,9} [^\n]*\.\.\.")
+
 
 def parse(stream: BinaryIO) -> Parsed:
     """Every test that the compiler's runner names. The sum is the end; without it the run was cut short."""

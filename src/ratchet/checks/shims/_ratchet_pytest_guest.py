@@ -158,14 +158,16 @@ def pytest_assertrepr_compare(config, op, left, right):
 @pytest.hookimpl(hookwrapper=True, trylast=True)
 def pytest_runtest_makereport(item, call):
     global _comparison
+    before = call.excinfo  # a hook of the project's may take it away; of a TestCase pytest brings it only now
     outcome = yield
-    if call.when == "setup" and call.excinfo is None:
+    raised = before if call.excinfo is None else call.excinfo
+    if call.when == "setup" and raised is None:
         _comparison = None
-    if call.excinfo is not None:
+    if raised is not None:
         try:
             report = outcome.get_result()
             report._ratchet = {"raised": True}
-            report._ratchet.update(_failure(call.excinfo))
+            report._ratchet.update(_failure(raised))
         except Exception:
             pass
 

@@ -131,6 +131,11 @@ def _unindented(text):
 
 
 def _name(test):
+    # Python says `test_it (module.Class.test_it)`, and its id says the rest.
+    return re.sub(r"^(\w+) \([\w.<>]+\)", r"\1", str(test))
+
+
+def _id(test):
     """nose2 puts values behind the name, on lines of their own."""
     return test.id().split("\n")[0]
 
@@ -175,7 +180,7 @@ class Telling:
         self._began = time.perf_counter()
         self._phase = None
         if type(test).__name__ not in _FAILED:
-            _say({"kind": "test_start", "id": _name(test), **_place(test)})
+            _say({"kind": "test_start", "id": _id(test), **_place(test)})
         super().startTest(test)
 
     def stopTest(self, test):
@@ -187,8 +192,8 @@ class Telling:
     def _tell(self, test, phase):
         try:
             took = time.perf_counter() - self._began
-            record = {"kind": "phase", "id": _name(test), "when": "call", "duration": took, "name": str(test)}
-            record["suite"] = _name(test).split(".")[:-1]
+            record = {"kind": "phase", "id": _id(test), "when": "call", "duration": took, "name": _name(test)}
+            record["suite"] = _id(test).split(".")[:-1]
             _say({**record, **_place(test), **phase})
         except Exception:
             pass

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from ratchet.agents import settled
-from ratchet.checks.log import PLAIN_LOG, read_log
+from ratchet.checks.log import PLAIN_LOG, read_end, read_log
 from ratchet.core.compare import failing
 from ratchet.core.packet import packet
 from ratchet.core.report import Report, ReportStatus
@@ -71,7 +71,7 @@ def _read(path: Path) -> Report:
 def _content(path: Path) -> bytes:
     """The file, or all of Allure's results in a folder."""
     files = sorted(path.glob("*-result.json")) if path.is_dir() else []
-    return b"\n".join(file.read_bytes() for file in files) if files else path.read_bytes()
+    return b"\n".join(file.read_bytes() for file in files) if files else read_end(path)
 
 
 def _spec(factory: Factory, report: Report | None) -> str:

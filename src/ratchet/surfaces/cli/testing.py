@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,14 @@ from typing import Any
 import msgspec
 
 from ratchet import config
+from ratchet.checks import Target
 from ratchet.checks.detect import left_out
 from ratchet.checks.run import at_once
 from ratchet.core.report import RED, Report, ReportStatus, broken
 from ratchet.errors import NoTests, UsageError
 from ratchet.process import Finished, attend
-from ratchet.suite import Choice, Outcome, Suite
-from ratchet.surfaces.cli.common import Arguments, Command, say, show, show_json
+from ratchet.suite import SAY_HOW, Choice, Outcome, Suite
+from ratchet.surfaces.cli.common import Arguments, Command, number, say, show, show_json
 from ratchet.surfaces.ticker import ticking
 
 _EXIT = """exit codes: 0 all tests passed, or --failed or --affected left none to run; 1 something failed;
@@ -41,6 +43,8 @@ def test(arguments: Arguments) -> int:
         ref=arguments.ref,
         rerun_failures=arguments.rerun_failures,
     )
+    for path in filter(None, (arguments.junit, arguments.ctrf)):
+        _check_writable(path)
     began_ms = round(time.time() * 1000)
     try:
         outcome = at_once(suite.run(choice, timeout_s=arguments.timeout, perform=_attended))
@@ -48,12 +52,15 @@ def test(arguments: Arguments) -> int:
         if arguments.json:
             show_json(Report(runner="none", status=ReportStatus.NO_TESTS, notes=[error.message]))
         raise
-    _export(outcome, arguments, began_ms, inside=suite.inside)
     if arguments.save_baseline:
         outcome = msgspec.structs.replace(outcome, known=suite.save_baseline(outcome.report))
         say(f"{len(outcome.known)} failures are known from now on")
-    _print(outcome, arguments)
-    return exit_code(outcome, forgive=arguments.baseline or arguments.save_baseline)
+    if arguments.github:
+        _annotate(outcome, suite.inside, as_json=arguments.json)
+    code = exit_code(outcome, forgive=arguments.baseline or arguments.save_baseline)
+    _print(outcome, arguments, forgiven=code == 0 and outcome.report.status is ReportStatus.FAILED)
+    _export(outcome, arguments, began_ms, suite)  # last: a disk that is full by now takes nothing that was found
+    return code
 
 
 async def _attended(argv: Sequence[str], **how: Any) -> Finished:
@@ -102,48 +109,65 @@ def _detect(suite: Suite, *, as_json: bool) -> int:
         show_json(targets)
     for target in targets if not as_json else []:
         show(f"{target.name} ({target.language or 'any language'}): {target.why}")
-        for words in target.builds:
-            show(f"  first:  {' '.join(words)}")
-        for words in [target.command, *target.also]:
-            show(f"  run:    {' '.join(words)}")
-        if target.report:
-            show(f"  report: {target.report}")
-        show(f"  tests:  {' '.join(target.tests) or '-'}")
-        show(f"  source: {' '.join(target.sources) or '-'}")
-        if target.setup:
-            show(f"  set-up: {' && '.join(target.setup)}")
+        for what, words in _rows(target):
+            show(f"  {what + ':':<7} {words or '-'}")
     if not as_json and not suite.config.test.command:
         for path, why in left_out(suite.folder).items():
             show(f"left out: {path} ({why})")
     if not targets:
         say(f"no tests were found in {suite.folder}")
+        say(f"  hint: {SAY_HOW}")
     return 0 if targets else 2
 
 
-def _export(outcome: Outcome, arguments: Arguments, began_ms: int, *, inside: str) -> None:
-    if not (arguments.junit or arguments.ctrf or arguments.github):
+def _rows(target: Target) -> Iterator[tuple[str, str]]:
+    if target.root != ".":
+        yield "in", target.root
+    yield from (("first", shlex.join(words)) for words in target.builds)
+    yield from (("run", shlex.join(words)) for words in [target.command, *target.also])
+    if target.report:
+        yield "report", target.report
+    yield "tests", " ".join(target.tests)
+    yield "source", " ".join(target.sources)
+    if target.setup:
+        yield "set-up", " && ".join(target.setup)
+
+
+def _annotate(outcome: Outcome, inside: str, *, as_json: bool) -> None:
+    from ratchet.core import exports  # noqa: PLC0415 — see `_export`
+
+    for line in exports.github(outcome.report, inside=inside):
+        (say if as_json else show)(line)  # GitHub reads both streams; JSON must have its own to itself
+
+
+def _check_writable(path: Path) -> None:
+    """Before tests run for minutes."""
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        why = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise UsageError(f"{path} cannot be written: {why}", hint="name a file in a folder that is there")
+
+
+def _export(outcome: Outcome, arguments: Arguments, began_ms: int, suite: Suite) -> None:
+    if not (arguments.junit or arguments.ctrf):
         return
     from ratchet.core import exports  # noqa: PLC0415 — brings half of the XML library along
 
     if arguments.junit:
-        _write(arguments.junit, exports.junit(outcome.report).encode())
+        _write(suite, arguments.junit, exports.junit(outcome.report).encode())
     if arguments.ctrf:
         table = exports.ctrf(outcome.report, start_ms=began_ms, stop_ms=round(time.time() * 1000))
-        _write(arguments.ctrf, msgspec.json.format(msgspec.json.encode(table), indent=2))
-    if arguments.github:
-        # GitHub reads both streams; JSON must have its own to itself.
-        for line in exports.github(outcome.report, inside=inside):
-            (say if arguments.json else show)(line)
+        _write(suite, arguments.ctrf, msgspec.json.format(msgspec.json.encode(table), indent=2))
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(suite: Suite, path: Path, content: bytes) -> None:
     try:
         path.write_bytes(content)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}", hint="check the path") from error
+    suite.wrote(path)
 
 
-def _print(outcome: Outcome, arguments: Arguments) -> None:
+def _print(outcome: Outcome, arguments: Arguments, *, forgiven: bool) -> None:
     from ratchet.core.packet import packet  # noqa: PLC0415 — see `_load_the_rest`
     from ratchet.surfaces.paint import painter  # noqa: PLC0415
     from ratchet.surfaces.results import again, view  # noqa: PLC0415
@@ -158,11 +182,18 @@ def _print(outcome: Outcome, arguments: Arguments) -> None:
             known=outcome.known,
             changed=outcome.changed,
             again=lambda test: again(test, outcome.targets),
+            whole=_whole(arguments),
         )
         show(told)
-    elif not arguments.github:
-        for line in view(outcome, painter(colour=sys.stdout.isatty())):
+    else:
+        for line in view(outcome, painter(colour=sys.stdout.isatty()), forgiven=forgiven):
             show(line)
+
+
+def _whole(arguments: Arguments) -> str:
+    """What was run is asked for again: a file of ours is nobody's to read."""
+    words = ["ratchet", "test", "--json", *(["--isolated"] if arguments.isolated else []), *arguments.tests]
+    return shlex.join(words + (["--ref", arguments.ref] if arguments.ref else []))
 
 
 def _declare(parser: argparse.ArgumentParser) -> None:
@@ -172,17 +203,23 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     add("--failed", action="store_true", help="only what failed last time; everything after a run that crashed")
     add("--affected", action="store_true", help="only the tests that the uncommitted changes can reach")
     add("--since", default="", metavar="REV", help="the changes since this revision; implies --affected")
-    add("--rerun-failures", type=int, default=0, metavar="N", help="run failures again up to N times to tell flaky")
+    add(
+        "--rerun-failures",
+        type=number(0, 100),
+        default=0,
+        metavar="N",
+        help="run failures again up to N times to tell flaky",
+    )
     add(
         "--isolated",
         action="store_true",
         help="in a fresh workspace with the uncommitted changes; nothing changes here, nor in .git",
     )
     add("--ref", default="", metavar="REV", help="in a fresh workspace at this revision")
-    add("--timeout", type=float, metavar="S", help="stop the run after so many seconds")
+    add("--timeout", type=number(0.001, 1e9, float), metavar="S", help="stop the run after so many seconds")
     add("--junit", type=Path, metavar="FILE", help="write JUnit XML")
     add("--ctrf", type=Path, metavar="FILE", help="write the Common Test Report Format")
-    add("--github", action="store_true", help="print GitHub annotations")
+    add("--github", action="store_true", help="print GitHub annotations too")
     add("--packet", action="store_true", help="print what an agent would be told")
     add("--save-baseline", action="store_true", help="remember the failures as known")
     add("--baseline", action="store_true", help="failures known from --save-baseline do not make the answer no")

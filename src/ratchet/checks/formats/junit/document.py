@@ -52,6 +52,7 @@ class Document:
         self.identify: writers.Identify = writers.plain_id
         self.open: list[_Level] = []
         self.closed = False
+        self.inner_red = False  # whether a suite counts failures of its own
         self.foreign = False  # GLib has cases too, and says other things of them
         self.path: list[str] = []
         self.file = ""
@@ -78,15 +79,20 @@ class Document:
                 self.around.append((self.case, self.children, self.telling))
             self.case, self.telling, self.children = attributes, False, []
         elif name in _CHILD and (self.case is not None or (name in verdicts.BAD and self.open)):
-            self.child = Hearing(name, attributes)
-            self.telling = self.telling or not name.startswith("system-")
-            self.reader.listen()
+            self._hear(name, attributes)
         elif name in _SUITE:
             self._open(name, attributes)
         elif name == "property":
             self._property(attributes)
         elif name == "gtester":
             self.foreign = True
+        elif self.case is not None and (usual := verdicts.usual(name)):
+            self._hear(usual, attributes)
+
+    def _hear(self, name: str, attributes: dict[str, str]) -> None:
+        self.child = Hearing(name, attributes)
+        self.telling = self.telling or not name.startswith("system-")
+        self.reader.listen()
 
     def end(self, name: str, /) -> None:
         self.depth -= 1
@@ -102,7 +108,7 @@ class Document:
                 self._finish()
             if self.around:
                 self.case, self.children, self.telling = self.around.pop()
-        elif self.child is not None and name == self.child.name:
+        elif self.child is not None and (name == self.child.name or verdicts.usual(name) == self.child.name):
             self.reader.listen(False)
             heard, self.child = self.child.heard(), None
             if self.case is not None:
@@ -149,9 +155,12 @@ class Document:
         self.settle()
         around = self.open[-1] if self.open else _OUTSIDE
         is_counted = around.is_counted
+        self.closed = False
         if "tests" in attributes and not is_counted:
             self._count(attributes)
             is_counted = True
+        elif is_counted:
+            self.inner_red = self.inner_red or any(attributes.get(key, "0") != "0" for key in ("failures", "errors"))
         if len(self.open) < _DEPTH:
             title = attributes.get("name") if name == "testsuite" else ""
             self.path = [*around.path, title] if title else around.path
@@ -376,8 +385,9 @@ class Document:
         if claimed > self.cases and self.closed and self.writer != "catch2":
             notes.append(f"the summary says {claimed} tests, the document has {self.cases}")
         bad = self.reported.get("failed", 0) + self.reported.get("errors", 0)
-        if bad and self.closed and not self.broken and not self.compile and not self._any_red():
-            notes.append(f"the summary says {bad} tests failed, the document shows none")
+        if (bad or self.inner_red) and self.closed and not self.broken and not self.compile and not self._any_red():
+            who = f"the summary says {bad} tests" if bad else "a suite says that tests"
+            notes.append(f"{who} failed, the document shows none")
         return notes
 
     def _any_red(self) -> bool:

@@ -18,12 +18,25 @@ from ratchet.core.report import RED, Diagnostic, Failure, TestStatus
 
 AGAIN = {"flakyFailure", "flakyError", "rerunFailure", "rerunError"}
 BAD = {"failure", "error"}
+_AFTER_ALL = {"rerunFailure", "rerunError"}  # of a test that failed each time
+_USUAL = {
+    "failure": "failure", "failed": "failure", "error": "error", "errored": "error",
+    "skipped": "skipped", "skip": "skipped", "ignored": "skipped",
+    "system-out": "system-out", "system-err": "system-err",
+}  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def usual(name: str) -> str:
+    """What an element would be called by others: some write it in capitals, or in a namespace."""
+    return _USUAL.get(name.rpartition(":")[2].lower(), "")
 
 
 def bad_of(children: list[Child]) -> Child | None:
-    for child in children:
-        if child.name in BAD:
-            return child
+    for names in (BAD, _AFTER_ALL):
+        for child in children:
+            if child.name in names:
+                return child
     return None
 
 
@@ -40,7 +53,9 @@ def status_of(case: dict[str, str], children: list[Child]) -> TestStatus:
             return TestStatus.XFAILED
     if "error" in names:
         return TestStatus.ERROR
-    return TestStatus.FAILED if "failure" in names else by_words(case.get("status", ""), case.get("result", ""))
+    if "failure" in names or not _AFTER_ALL.isdisjoint(names):
+        return TestStatus.FAILED
+    return by_words(case.get("status", ""), case.get("result", ""))
 
 
 def skipped_of(children: list[Child]) -> tuple[TestStatus, str] | None:
@@ -72,14 +87,20 @@ _BY_ATTRIBUTE = {
     "fail": TestStatus.FAILED,
     "failed": TestStatus.FAILED,
     "failure": TestStatus.FAILED,
+    "ko": TestStatus.FAILED,
     "error": TestStatus.ERROR,
+    "broken": TestStatus.ERROR,
+    "crashed": TestStatus.ERROR,
+    "aborted": TestStatus.ERROR,
+    "timeout": TestStatus.ERROR,
+    "timedout": TestStatus.ERROR,
 }
 
 
 def by_words(status: str, result: str) -> TestStatus:
     """A status that stands only in an attribute: GoogleTest's disabled tests, ctest's, and strangers'."""
-    found = _BY_ATTRIBUTE.get(status.lower()) or _BY_ATTRIBUTE.get(result.lower())
-    return found or TestStatus.PASSED
+    found = [_BY_ATTRIBUTE[word.lower()] for word in (status, result) if word.lower() in _BY_ATTRIBUTE]
+    return next((status for status in found if status in RED), found[0] if found else TestStatus.PASSED)
 
 
 _VAGUE = {"", "failure", "failed", "error", "fail", "testcodefailure", "exception", "not specified"}

@@ -22,6 +22,9 @@ def _value(name: str) -> str:
 _E, _A = _value("e"), _value("a")
 # In prose "to be" says nothing of values: what it was must be one.
 _LITERAL = r"(?:[^\sA-Za-z]|(?:true|false|null|undefined|nil|None|True|False|NaN|Infinity)\b|[A-Z]\w*[{(\[])"
+# What stands in quotes is part of a value, whatever it looks like.
+_WHOLE = r"(?P<a>(?:[^\n'\"]|'(?:[^'\\\n]|\\.)*+'|\"(?:[^\"\\\n]|\\.)*+\")+?)"
+_TEXT = r'"(?:[^"\\]|\\.)*+"'
 _EQUAL = r"(?P<op>===?|!==?|<=|>=|<|>|=~|is not|is|not in|in)"
 
 # Where it comes from, what a text must contain for the search to be worth it, the pattern (e expected, a actual, op operator).
@@ -30,6 +33,7 @@ _EQUAL = r"(?P<op>===?|!==?|<=|>=|<|>|=~|is not|is|not in|in)"
 _COMPARISONS: list[tuple[str, str, str]] = [
     ("junit", "but was", r"expected: ?(?:[\w.$]+(?:@\w+)?)?<(?P<e>.*?)> but was: ?(?:[\w.$]+(?:@\w+)?)?<(?P<a>.*?)>(?=\s*$|\n| within| at | expected)"),
     ("junit within", "but was", r"expected: ?<(?P<e>[^\n]*?)> but was: ?<(?P<a>[^\n]*?)>"),
+    ("junit lines", "but was", r"expected: ?<(?P<e>[^\0]{0,20000}?)> but was: ?<(?P<a>[^\0]{0,20000}?)>(?=\s*$|\n\s+at )"),
     ("kotlin", "ctual", r"[Ee]xpected:? ?<(?P<e>[^\n]*?)>[,.] ?[Aa]ctual:? ?<(?P<a>[^\n]*?)>"),
     ("testng", "but found", r"expected \[(?P<e>[^\n]*?)\] but found \[(?P<a>[^\n]*?)\]"),
     ("nunit", "But was:", rf"Expected:{_E}\n\s*But was:{_A}(?:\n|$)"),
@@ -51,13 +55,14 @@ _COMPARISONS: list[tuple[str, str, str]] = [
     ("cppunit", "- Actual", r"- Expected ?: (?P<e>[^\n]+?)\s*- Actual {0,2}: (?P<a>[^\n]+)"),
     ("gomega", "\nto ", r"Expected\n\s+<[^\n>]+>: (?P<a>[^\n]+)\nto (?P<op>equal|be equivalent to|be identical to|be ==|be numerically [^\n]+?|contain element matching|contain substring)\n\s+<[^\n>]+>: (?P<e>[^\n]+)"),
     ("mocha diff", "+ expected - actual", r"\+ expected - actual\s*?\n\s*\n *-(?P<a>[^\n]+)\n *\+(?P<e>[^\n]+)(?:\n\s*\n|\s*$)"),
+    ("catch2 texts", "with expansion:", rf"with expansion:\n\s*(?P<a>{_TEXT})\s+{_EQUAL}\s+(?P<e>{_TEXT})"),
     ("catch2", "with expansion:", rf"with expansion:\n\s*(?P<a>[^\n]+?) {_EQUAL} (?P<e>[^\n]+)"),
     ("doctest c++", "values: ", rf"values: \w+\( (?P<a>[^\n]+?) {_EQUAL} (?P<e>[^\n]+?) \)(?:\n|$)"),
     ("rust", "right", r"assertion `?(?:failed: `)?\(?left (?P<op>[=!]=) right\)?`(?: failed)?[^\n]*\n\s*left: `?(?P<a>[^\n]*?)`?,?\n\s*right: `?(?P<e>[^\n]*?)`?(?:'?, [^\n]*:\d+:\d+)?(?:\n|$)"),
     ("exunit", "right:", rf"(?:code: +\w+ [^\n]*? (?P<op>[=!<>~]=+|[<>]) [^\n]*\n)?\s*left: {_A}\n\s*right: {_E}(?:\n|$)"),
     ("xunit diff", "Actual:", rf"Expected:{_E}\n\s*Actual:{_A}(?:\n|$)"),
     ("mstest", "Actual:<", r"Expected:<(?P<e>[^\n]*?)>\. Actual:<(?P<a>[^\n]*?)>"),
-    ("jest", "Expected", r"Expected(?: value| substring| pattern| length| path| property| constructor| message)?: (?:not )?(?P<e>[^\n]+)\n(?:[^\n]*\n)??\s*(?:Received(?: value| string| length| path| object| property| constructor| message)?|Actual): +(?P<a>[^\n]+)"),
+    ("jest", "Expected", r"Expected(?: value| substring| pattern| length| path| property| constructor| message| to [a-z ]{1,40})?: (?:not )?(?P<e>[^\n]+)\n(?:[^\n]*\n)??\s*(?:Received(?: value| string| array| length| path| object| property| constructor| message)?|Actual): +(?P<a>[^\n]+)"),
     ("busted", "Passed in:", r"Passed in:\n\s*(?:\(\w+\) )?(?P<a>[^\n]+)\n\s*Expected:\n\s*(?:\(\w+\) )?(?P<e>[^\n]+)"),
     ("busted old", "Passed in:", r"Expected:\n\s*\(\w+\) (?P<e>[^\n]+)\n\s*Passed in:\n\s*\(\w+\) (?P<a>[^\n]+)"),
     ("testify", "actual", rf"expected ?:{_E}\n\s*actual ?\s?:{_A}(?:\n|$)"),
@@ -85,13 +90,15 @@ _COMPARISONS: list[tuple[str, str, str]] = [
     ("chai be", " to ", rf"[Ee]xpected (?P<a>{_LITERAL}[^\n]*?) to (?P<op>be|include|match)(?: to)? (?P<e>[^\n]+?)\.?(?: // [^\n]*)?(?:\n|$)"),
     ("scalatest", "did not equal", r"(?:^|\n)(?:[\w.]+Exception: )?(?P<a>[^\n]+?) (?P<op>did not equal) (?P<e>[^\n]+?)(?: \([\w.]+:\d+\))?(?:\n|$)"),
     ("munit", "=> Obtained", r"values are not the same\n=> Obtained\n(?P<a>[^\n]+)\n=> Diff[^\n]*\n-[^\n]*\n\+(?P<e>[^\n]+)"),
+    ("unittest texts", "AssertionError: ", rf"(?:^|\n) *(?:E +)?(?P<failed>AssertionError: )(?!assert ){_WHOLE} (?P<op>!=|not (?:less|greater) than(?: or equal to)?|is not|not found in) (?P<e>['\"\[{{(][^\n]*?)(?: : [^\n]*)?(?:\n|$)"),
     ("unittest", "AssertionError: ", r"(?:^|\n) *(?:E +)?(?P<failed>AssertionError: )(?!assert )(?P<a>[^\n]+?) (?P<op>!=|not (?:less|greater) than(?: or equal to)?|is not|not found in) (?P<e>[^\n]+?)(?: : [^\n]*)?(?:\n|$)"),
+    ("pytest texts", "assert ", rf"(?:^|\n)(?:E +(?:AssertionError: )?|AssertionError: )?assert (?!not ){_WHOLE} {_EQUAL} (?P<e>[^\n]+?)(?:\n|$)"),
     ("pytest", "assert ", rf"(?:^|\n)(?:E +(?:AssertionError: )?|AssertionError: )?assert (?!not )(?P<a>[^\n]+?) {_EQUAL} (?P<e>[^\n]+?)(?:\n|$)"),
     ("unity", " Was ", r"Expected (?P<e>[^\n]+?) Was (?P<a>[^\n]+?)\.?(?:\n|$)"),
     ("zig", ", found ", r"expected (?P<e>[^\n]+?), found (?P<a>[^\n]+?)(?:\n|$)"),
     ("want", "ant", r"[Ww]ant(?:ed)?[: =]+(?P<e>[^\n]+?)[,;]? (?:but )?got[: =]+(?P<a>[^\n]+?)(?:\n|$)"),
     ("got", "t", r"(?:[Gg]ot|Actual|Received|=)[: =]* ?(?P<a>[^\n]+?)[,;:]? (?:but )?(?:want(?:ed)?|expect(?:ed|ing)?)[: =]+(?P<e>[^\n]+?)(?:\n|$)"),
-    ("expected got", "xpect", r"[Ee]xpect(?:ed|ing)(?!(?: values?)? to )[: =]+(?P<e>[^\n]+?)(?: ?[,;.]? (?:but )?(?:actual(?:ly)?|got|found|received|[Rr]esult)|(?:[,;]|,? but) (?:it )?(?:was|is))(?: :)?[: =]+(?P<a>[^\n]+?)\.?(?:\n|$)"),
+    ("expected got", "xpect", r"[Ee]xpect(?:ed|ing)(?!(?: values?)? to )[: =]+(?P<e>[^\n]+?)(?: ?[,;.]? (?:but )?(?:actual(?:ly)?|got|found|received|[Rr]esult)|(?:[,;]|,? but) (?:it )?(?:was|is))(?: :)?[: =]+(?P<a>[^\n]+?)\.?(?: \(compared using \S+\))?[ \t]*(?:\n|$)"),
     ("nim", "Check failed", r"Check failed: (?P<l>[^\n]+?) (?P<op>==) (?P<e>[^\n]+)\n\s*(?P=l) was (?P<a>[^\n]+)"),
 ]
 # fmt: on
@@ -101,6 +108,7 @@ _EXPECTS_NOTHING = {
     "check",
     "cmocka",
     "catch2",
+    "catch2 texts",
     "doctest c++",
     "rust",
     "exunit",
@@ -115,7 +123,9 @@ _EXPECTS_NOTHING = {
     "munit",
     "mbunit",
     "unittest",
+    "unittest texts",
     "pytest",
+    "pytest texts",
     "want",
     "got",
     "nim",
@@ -212,12 +222,14 @@ _DIFF = re.compile(
     r"(?P<diff>(?:[ ]*[-+@ |][^\n]*\n|\n)+)",
     re.M,
 )
+# bun says what its signs mean below the difference.
+_BEFORE_ITS_LEGEND = re.compile(r"^\n(?P<diff>(?:[-+ @][^\n]*\n)+)\n- Expected  - \d+\n\+ Received  \+ \d+\n", re.M)
 
 
 def diff(text: str) -> str:
     if not [needle for sign, needle in _DIFF_NEEDLES if sign in text and needle in text]:
         return ""
-    found = _DIFF.search(text + "\n")
+    found = _BEFORE_ITS_LEGEND.search(text + "\n") or _DIFF.search(text + "\n")
     rows = found.group("diff").strip("\n").splitlines() if found else []
     end = next((index for index, row in enumerate(rows) if _AFTER_DIFF.match(row)), len(rows))
     return clip("\n".join(rows[:end]).strip("\n"), 4000)
@@ -232,7 +244,9 @@ _AFTER_DIFF = re.compile(r"\s*(?:❯ |at |# \.?/|[\w./-]+:\d+)")
 def sides(changes: str) -> tuple[str | None, str | None]:
     """Both values from a difference between them: minus is expected, plus is actual, in every runner that prints one."""
     rows = [row for row in changes.splitlines() if not row.startswith("@@")]
-    if not any(row.startswith("+") for row in rows) or not any(row.startswith("-") for row in rows):
+    signs = {row[:1] for row in rows}
+    # Where one side only adds to the other the rows of both must be there.
+    if not signs >= {"+", "-"} and not (signs > {" "} and signs & {"+", "-"}):
         return None, None
     expected = [row[1:] for row in rows if not row.startswith("+")]
     actual = [row[1:] for row in rows if not row.startswith("-")]

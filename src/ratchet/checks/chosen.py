@@ -1,0 +1,55 @@
+"""Which target each test belongs to that somebody asked for, and as what that target knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from ratchet.checks import Target
+from ratchet.checks.inventory import files_in
+from ratchet.checks.project import Project
+from ratchet.core.report import Report, TestResult, TestStatus
+
+
+def by_target(ids: list[str], targets: list[Target], last: Report | None, folder: Path) -> dict[str, list[TestResult]]:
+    """Each id with the target it belongs to, as that target names it. The folder of a target stands for all of it."""
+    known = {test.id: test for test in (last.tests if last else [])}
+    chosen: dict[str, list[TestResult]] = {}
+    whole = {target.name for target in targets if target.root != "." and target.root in {n.rstrip("/") for n in ids}}
+    for name in _named(ids, targets, folder):
+        test = known.get(name) or _unknown(name, folder)
+        target = _owner(test, targets)
+        prefix = "" if target.root == "." else f"{target.root}/"
+        own = msgspec.structs.replace(test, id=test.id.removeprefix(prefix), file=test.file.removeprefix(prefix))
+        chosen.setdefault(target.name, []).append(own)
+    return {name: tests for name, tests in chosen.items() if name not in whole} | {name: [] for name in whole}
+
+
+# They take files, packages and modules, and no folders.
+_NO_FOLDERS = ("unittest", "go")
+
+
+def _named(ids: list[str], targets: list[Target], folder: Path) -> Iterator[str]:
+    """The ids; in place of a folder its test files, where the runner does not know what to do with one."""
+    for name in ids:
+        place = name.rstrip("/")
+        target = _owner(_unknown(place, folder), targets)
+        inside = target.runner in _NO_FOLDERS and place != target.root and (folder / place).is_dir()
+        yield from (files_in(Project(folder), place, target) if inside else ()) or [name]
+
+
+def _unknown(name: str, folder: Path) -> TestResult:
+    """What only the user told us of: before the colons stands a file in most runners' ids, but not in all."""
+    file = name.partition("::")[0]
+    named = "::" in name or (folder / file).exists()
+    return TestResult(id=name, status=TestStatus.TODO, file=file if named else "")
+
+
+def _owner(test: TestResult, targets: list[Target]) -> Target:
+    named = [target for target in targets if target.has(test)]
+    inside = [target for target in targets if target.root != "." and f"{test.id}/".startswith(f"{target.root}/")]
+    extension = Path(test.file.partition("::")[0]).suffix
+    fitting = [target for target in targets if any(glob.endswith(extension) for glob in target.tests if extension)]
+    return (named or sorted(inside, key=lambda target: -len(target.root)) or fitting or targets)[0]

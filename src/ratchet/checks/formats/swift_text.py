@@ -1,0 +1,76 @@
+"""What XCTest and swift-testing print for people, through `swift test` or xcodebuild, as a dialect of the console."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from ratchet.checks.formats import Parsed
+from ratchet.checks.formats.dialect import Dialect, Test
+
+_CASE = r"(?:-\[(?P<group>\S+) (?P<method>[^\]]+)\]|(?P<whole>[\w.]+))"
+
+
+class Swift(Dialect):
+    """A failure stands in its own line, before that of its test. swift-testing's tests run beside each other."""
+
+    joint = "/"
+    sign = re.compile(rb"^Test [Cc]ase '|Test run with \d", re.M)
+    _ROW = re.compile(
+        rf"^Test [Cc]ase '{_CASE}(?:\(\))?' (?P<word>passed|failed|skipped)(?: on '.*')? \([\d.]+ seconds\)\.?$"
+    )
+    _ERROR = re.compile(rf"^(?P<file>[^\s:][^:]*):(?P<line>\d{{1,9}}): error: {_CASE} : (?P<said>.*)$")
+    _NEW = re.compile(
+        r"^[^\w\s'\"-] {1,2}Test (?!run with |case passing )(?P<name>\"[^\"]*\"|\S.*?)(?: with \d+ test cases?)? "
+        r"(?P<word>passed|failed|skipped)(?: after [\d.]+ seconds)?(?: with \d+ .*)?(?:: .*)?\.?$"
+    )
+    _ISSUE = re.compile(
+        r"^[^\w\s'\"-] {1,2}Test (?P<name>\"[^\"]*\"|\S.*?) recorded an issue(?: with .*?)?"
+        r" at (?P<file>[^\s:]+):(?P<line>\d{1,9}):\d+: (?P<said>.*)$"
+    )
+    _OF_TEST = re.compile(rf"^{_CASE} : ")
+    _OVER = re.compile(r"^Test Suite '(?:All tests|Selected tests)' (?:passed|failed) at ")
+    _SUM = re.compile(r"^\s*Executed (?P<tests>\d{1,9}) tests?, with |^\S {1,2}Test run with (?P<new>\d{1,9}) tests? ")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: dict[str, list[str]] = {}
+        self.is_over = False
+
+    def line(self, line: str) -> None:
+        if match := self._ROW.match(line):
+            *group, name = _names(match)
+            self._test(name, match["word"], group, ".".join([*group, name]))
+        elif match := self._ERROR.match(line):
+            self._tell(".".join(_names(match)), match)
+        elif " recorded a" in line:
+            if match := self._ISSUE.match(line):
+                self._tell(match["name"], match)
+        elif match := self._NEW.match(line):
+            self._test(match["name"].strip('"'), match["word"], [], match["name"])
+        elif (match := self._SUM.match(line)) and (self.is_over or match["new"]):
+            self.reported["tests"] = self.reported.get("tests", 0) + int(match["tests"] or match["new"])
+        self.is_over = bool(self._OVER.match(line))
+
+    def parsed(self, told: Parsed) -> Parsed:
+        """A failure looks like what the compiler says."""
+        errors = [error for error in told.compile_errors if not self._OF_TEST.match(error.message)]
+        return super().parsed(msgspec.structs.replace(told, compile_errors=errors))
+
+    def _tell(self, key: str, match: re.Match[str]) -> None:
+        self.told.setdefault(key, []).append(f"{match['file']}:{match['line']}: {match['said']}")
+
+    def _test(self, name: str, word: str, suite: list[str], key: str) -> None:
+        told = self.told.pop(key, [])
+        made: Test | None = self.add(name, word, suite=suite)
+        if made and made.is_red:
+            made.said.add("\n".join(told))
+            made.why = told[0].partition(": ")[2] if told else f"{word}, and says nothing of why"
+
+
+def _names(match: re.Match[str]) -> list[str]:
+    if match["whole"]:
+        group, _, name = match["whole"].rpartition(".")
+        return [group, name]
+    return [match["group"], match["method"]]

@@ -1,0 +1,159 @@
+"""`ratchet test` called wrongly, cut off, or where little is allowed: what was found is told, and what to do next."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import make_repository, ratchet
+from tests.workspace.test_unprivileged import NOBODY, as_nobody, packages, python
+
+__all__ = ["python"]
+RED = "def test_red():\n    assert 1 == 2\n"
+
+
+def lay(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--timeout", "0"],
+        ["--timeout", "nan"],
+        ["--rerun-failures", "-1"],
+        ["--junit", "nowhere/it.xml"],
+        ["--ctrf", "."],
+    ],
+)
+def test_a_wrong_call_is_refused_before_anything_runs(wrong: list[str], tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"test_it.py": f"open({str(tmp_path / 'ran')!r}, 'w')\n{RED}"})
+    done = ratchet("test", *wrong, cwd=folder)
+    assert done.returncode == 2 and not done.stdout and done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+def test_what_was_found_is_told_though_a_file_for_it_cannot_be_written(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"test_it.py": RED})
+    done = ratchet("test", "--json", "--junit", "/dev/full", cwd=folder)
+    assert json.loads(done.stdout)["totals"]["failed"] == 1
+    assert done.returncode == 2 and "/dev/full cannot be written: No space left on device" in done.stderr
+
+
+def test_annotations_come_with_the_results_people_read(tmp_path: Path) -> None:
+    done = ratchet("test", "--github", cwd=lay(tmp_path / "it", {"test_it.py": RED}))
+    first, second, *_, last = done.stdout.splitlines()
+    assert first.startswith("::error file=test_it.py,line=2")
+    assert second == "✘ test_it.py::test_red" and last.startswith("FAILED  1 failed")
+
+
+def test_detect_can_be_followed_by_hand_and_says_what_to_do_where_nothing_is_found(tmp_path: Path) -> None:
+    files = {"apps/one/pytest.ini": "[pytest]\n", "apps/one/test_it.py": RED}
+    _, place, run, *_ = ratchet("test", "--detect", cwd=lay(tmp_path / "it", files)).stdout.splitlines()
+    assert place == "  in:     apps/one" and run.startswith("  run:    ")
+    for command in ("check 'a b'", "\"check 'a b'\""):  # the second as it stands in ratchet.toml
+        said = ratchet("test", "--detect", "--set", f"test.command={command}", cwd=tmp_path).stdout
+        assert said.splitlines()[1] == "  run:    check 'a b'"
+    none = ratchet("test", "--detect", cwd=lay(tmp_path / "none", {"readme.txt": ""}))
+    assert none.returncode == 2 and "hint: say how to run them: [test] command" in none.stderr
+
+
+CRASHES = "import os\n\n\ndef test_it():\n    os._exit(3)\n"
+
+
+def test_what_a_run_that_died_did_not_reach_is_neither_gone_nor_forgotten(tmp_path: Path) -> None:
+    files = {"test_a.py": "def test_it():\n    pass\n", "test_b.py": RED}
+    folder = make_repository(tmp_path / "it", files)
+    ratchet("test", cwd=folder)
+    (folder / "test_a.py").write_text(CRASHES)
+    crashed = ratchet("test", cwd=folder)
+    assert "! 1 more test was not reached\n" in crashed.stdout
+    assert "since last time: 1 newly failing\nCRASHED" in crashed.stdout
+    unknown = ratchet("test", "--set", "test.command=true", cwd=folder).stdout
+    assert "gone" not in unknown and "hint: where it can write JUnit XML" in unknown
+    (folder / "test_a.py").write_text(files["test_a.py"])
+    (folder / "test_b.py").write_text("import nowhere\n")
+    assert "since last time: 1 fixed\nFAILED  1 passed, 1 file not loaded" in ratchet("test", cwd=folder).stdout
+    (folder / "test_b.py").write_text(RED)
+    assert "since last time: 1 still failing\n" in ratchet("test", cwd=folder).stdout
+
+
+def test_why_all_tests_run_though_only_the_failed_were_asked_for_is_said(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", {"test_it.py": RED, "test_broken.py": "import nowhere\n"})
+    first = json.loads(ratchet("test", "--failed", "--json", cwd=folder).stdout)
+    again = json.loads(ratchet("test", "--failed", "--json", cwd=folder).stdout)
+    assert first["notes"] == ["all tests were run: no earlier run is known"]
+    assert again["notes"] == ["all tests were run: a file was broken"]
+
+
+@pytest.fixture
+def others() -> Iterator[Path]:
+    """A folder that another user can reach, whose repository is not theirs to write."""
+    place = Path(tempfile.mkdtemp(prefix="ratchet-others-"))
+    place.chmod(0o755)
+    (place / "tmp").mkdir()
+    (place / "tmp").chmod(0o1777)
+    yield place
+    shutil.rmtree(place)
+
+
+def test_who_has_no_home_and_no_root_tests_what_belongs_to_others(python: str, others: Path) -> None:
+    """As in a container that was told a user: no folder of its own, a read-only project, no capability."""
+    folder = make_repository(others / "it", {"test_it.py": "def test_it():\n    assert open(__file__)\n"})
+
+    def test(*args: str) -> subprocess.CompletedProcess[str]:
+        command = [python, "-m", "ratchet", "test", "-C", str(folder), *args]
+        return as_nobody(command, PYTHONPATH=packages(), HOME="/nonexistent", TMPDIR=str(others / "tmp"))
+
+    done = test()
+    assert (done.returncode, done.stderr) == (0, ""), done
+    refused = test("--affected")
+    assert refused.returncode == 2 and f"safe.directory {folder}" in refused.stderr
+    subprocess.run(["chown", "-R", str(NOBODY), folder], check=True)
+    apart = test("--isolated", "test_it.py")
+    assert "PASSED  1 passed" in apart.stdout, apart
+    assert {path.name for path in folder.iterdir()} <= {".git", ".ratchet", "test_it.py"}
+
+
+def test_the_suspects_of_a_packet_are_code_and_no_reports_that_lie_about(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", {"test_it.py": RED})
+    lay(folder, {"junit.xml": "<testsuites/>", "helper.py": "x = 1\n"})
+    assert "\nsuspects: helper.py (changed)\n" in ratchet("test", "--packet", cwd=folder).stdout
+
+
+CASE = "import unittest\n\n\nclass Case(unittest.TestCase):\n    def test_it(self):\n        self.assertEqual(1, {})\n"
+
+
+def test_a_folder_stands_for_its_tests_also_where_the_runner_takes_none(tmp_path: Path) -> None:
+    files = {f"{name}/tests/test_{name}.py": CASE.format(n) for n, name in enumerate(["one", "two"])}
+    folder = lay(tmp_path / "it", files)
+    for place in ("one", "one/tests/"):
+        done = ratchet("test", place, cwd=folder)
+        assert done.stdout.startswith("✘ test_one.Case.test_it\n    AssertionError: 1 != 0\n")
+        assert "FAILED  1 failed in" in done.stdout
+
+
+MANY = "import pytest\n\n\n@pytest.mark.parametrize('n', range(25))\ndef test_many(n):\n    assert n == -1\n"
+
+
+def test_of_many_failures_all_are_named_and_what_is_new_is_told_from_what_is_known(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", {"test_it.py": MANY})
+    said = ratchet("test", "--save-baseline", cwd=folder).stdout.splitlines()
+    assert said[-3] == "✘ test_it.py::test_many[24]  AssertionError: assert 24 == -1"
+    assert said[-1].startswith("FAILED  25 failed, 25 of them known") and said[-1].endswith(
+        "; nothing that was not known"
+    )
+    (folder / "test_new.py").write_text(RED)
+    done = ratchet("test", "--baseline", cwd=folder)
+    since, end = done.stdout.splitlines()[-2:]
+    assert (done.returncode, since) == (1, "since last time: 1 newly failing, 25 still failing")
+    assert end.startswith("FAILED  26 failed, 25 of them known") and "nothing" not in end
