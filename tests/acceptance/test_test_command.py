@@ -528,6 +528,14 @@ def test_an_isolated_run_writes_nothing_into_the_repository_not_even_where_its_t
     assert times(folder / ".git") == before
 
 
+def test_a_failure_in_an_isolated_run_leaves_the_index_as_it_was(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", {"test_it.py": "def test_it():\n    assert 0\n"})
+    os.utime(folder / "test_it.py", (1, 1))  # git would like to note that it is as it was
+    before = times(folder / ".git")
+    assert ratchet("test", "--isolated", cwd=folder, XDG_CACHE_HOME=str(tmp_path / "cache")).returncode == 1
+    assert times(folder / ".git") == before
+
+
 def test_a_repository_that_nobody_may_write_to_is_tested_in_isolation(tmp_path: Path) -> None:
     folder = make_repository(tmp_path / "it", {"test_it.py": GREEN})
     frozen = f"mount --bind {folder} {folder} && mount -o remount,ro,bind {folder} && cd {folder} && ! touch x && exec "

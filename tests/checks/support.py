@@ -55,6 +55,9 @@ def environment(folder: Path) -> dict[str, str]:
     env = allowed_environment()
     env["PATH"] = os.pathsep.join([env.get("PATH", ""), str(NPM / ".bin")])
     env["CABAL_DIR"] = str(folder.parent / "cabal-home")
+    # A pytest that makes a folder for its tests removes those of earlier sessions when it ends. Ours are so large that
+    # this took minutes.
+    env["PYTEST_DEBUG_TEMPROOT"] = str(folder.parent)
     return env | {"XDG_CACHE_HOME": str(folder.parent / "cache"), "GOFLAGS": "-mod=mod", "GOPROXY": "off"}
 
 

@@ -69,6 +69,11 @@ def test_files_that_pytest_is_told_not_to_look_at_are_not_run(file: str, text: s
     assert reached(tmp_path, files | tests, "shop.py") == ["more/test_b.py", "packages/checks/test_a.py"]
 
 
+def test_a_file_that_pytest_is_told_by_name_is_one_of_tests(tmp_path: Path) -> None:
+    files = {"pytest.ini": "[pytest]\ntestpaths = ./test.py\n", "shop.py": "", "test.py": f"import shop\n\n\n{TEST}"}
+    assert reached(tmp_path, files, "shop.py") == ["test.py"]
+
+
 @pytest.mark.parametrize(
     "imported",
     [

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import os
 import shutil
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ratchet.checks.detect import detect
+from ratchet.checks.runners import SHIMS
 from ratchet.core.report import Report, ReportStatus, TestResult, TestStatus
+from ratchet.suite import Outcome
+from ratchet.surfaces.paint import painter
+from ratchet.surfaces.results import again, view
 from tests.checks.support import CACHE, chosen, red, run, statuses
 
 TOOLS = CACHE / "venv" / "bin"
@@ -31,8 +38,7 @@ def tool(name: str) -> str:
 
 
 def quietly(folder: Path) -> Report:
-    # On a machine with much to do a worker that replaces a dead one took a minute and more.
-    return run(folder, timeout_s=240, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    return run(folder, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
 
 
 def test_results_of_workers_are_complete_and_a_dead_worker_names_its_test(tmp_path: Path) -> None:
@@ -43,6 +49,18 @@ def test_results_of_workers_are_complete_and_a_dead_worker_names_its_test(tmp_pa
     assert report.status is ReportStatus.FAILED
     (crash,) = [test.failure for test in report.tests if test.failure]
     assert (crash.type, crash.line) == ("Crashed", 0)
+    late = Outcome(report=msgspec.structs.replace(report, status=ReportStatus.TIMEOUT), targets=[])
+    assert "stopped in" not in "\n".join(view(late, painter(colour=False)))  # it was stopped when that one was over
+    assert list(tmp_path.glob("pytest-of-*/pytest-0"))  # and those of our own earlier sessions are left alone
+
+
+_DIES_AT_ITS_END = "import os\n\n\ndef pytest_sessionfinish():\n    os._exit(1)\n"
+
+
+def test_a_runner_that_dies_after_its_last_test_does_not_die_in_one(tmp_path: Path) -> None:
+    report = quietly(lay(tmp_path / "it", {"conftest.py": _DIES_AT_ITS_END, "test_it.py": PASS}))
+    assert (report.status, statuses(report)) == (ReportStatus.CRASHED, {"test_it.py::test_pass": "passed"})
+    assert report.notes == ["every test had ended; the runner, which then cleans up, had not"]
 
 
 _IN_WORKERS = """
@@ -184,6 +202,16 @@ def test_a_command_around_pytest_is_read_all_the_same(tmp_path: Path) -> None:
     assert (report.runner, report.status, report.totals.passed) == ("command", ReportStatus.PASSED, 1)
 
 
+def test_pytest_behind_a_command_that_keeps_our_reporter_out_is_asked_for_its_own_report(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "it", {"test_it.py": "def test_it():\n    assert 1 == 2\n"})
+    python = detect(folder)[0].command[0]
+    command = f"env PYTHONPATH=. {python} -m pytest"
+    report = run(folder, detect(folder, command=command, runner_name="command"), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert report.status is ReportStatus.FAILED
+    assert red(report) == {"test_it.py::test_it": ("test_it.py", 2, "2", "1")}
+    assert "keeps our reporter out" in report.notes[0]
+
+
 @pytest.mark.toolchain
 @pytest.mark.parametrize("name", ["tox", "nox"])
 def test_environments_of_their_own_let_our_reporter_in(name: str, tmp_path: Path) -> None:
@@ -198,6 +226,33 @@ def test_environments_of_their_own_let_our_reporter_in(name: str, tmp_path: Path
     report = run(folder, detect(folder, command=program, runner_name=name), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     assert statuses(report) == {"test_it.py::test_pass": "passed"}
     assert report.status is ReportStatus.PASSED
+
+
+@pytest.mark.toolchain
+def test_a_test_in_two_environments_is_two_and_each_is_run_again_in_its_own(tmp_path: Path) -> None:
+    tool("tox")
+    ini = f"""[tox]
+envlist = test-a, test-b, lint
+[testenv]
+skip_install = true
+allowlist_externals = *
+set_env =
+    test-b: BAD = 1
+pass_env = PYTEST_DISABLE_PLUGIN_AUTOLOAD
+commands = {tool("pytest")} {{posargs}}
+[testenv:lint]
+commands = false
+"""
+    test = "import os\n\n\ndef test_it():\n    assert 'BAD' not in os.environ\n"
+    folder = lay(tmp_path / "it", {"tox.ini": ini, "test_it.py": test})
+    targets = detect(folder, runner_name="tox")
+    path = f"{TOOLS}:{os.environ['PATH']}"
+    report = run(folder, targets, PATH=path, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert statuses(report) == {"test_it.py::test_it": "passed", "test_it.py::test_it (2)": "failed"}
+    failed = report.tests[1]
+    assert again(failed, targets) == "tox -e test-b -- test_it.py::test_it"
+    report = run(folder, targets, only={"tox": [failed]}, PATH=path, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert statuses(report) == {"test_it.py::test_it (2)": "failed"}
 
 
 _MANAGE = (
@@ -220,6 +275,50 @@ def test_django_runs_its_own_tests_through_our_result(tmp_path: Path) -> None:
     assert statuses(report) == {"shop.tests.It.test_pass": "passed", "shop.tests.It.test_fail": "failed"}
     assert red(report) == {"shop.tests.It.test_fail": ("shop/tests.py", 9, "4", "3")}
     assert report.status is ReportStatus.FAILED
+
+
+_OWN = """
+from django.conf import settings
+from django.test.runner import DiscoverRunner
+
+
+class Own(DiscoverRunner):
+    def setup_test_environment(self, **options):
+        super().setup_test_environment(**options)
+        settings.FLAG = 1
+
+    def run_suite(self, suite, **options):
+        raise NotImplementedError
+
+
+class Pytest:
+    def __init__(self, verbosity=1, **options):
+        pass
+
+    @classmethod
+    def add_arguments(cls, parser):
+        parser.add_argument("--keepdb", action="store_true")
+
+    def run_tests(self, labels, **options):
+        import pytest
+
+        return pytest.main([*labels])
+"""
+
+
+@pytest.mark.toolchain
+def test_what_a_project_made_of_djangos_runner_runs_its_tests(tmp_path: Path) -> None:
+    python = tool("python")
+    tests = (
+        "from django.conf import settings\nfrom django.test import SimpleTestCase\n\n\nclass It(SimpleTestCase):\n"
+        "    def test_flag(self):\n        self.assertEqual(settings.FLAG, 1)\n"
+    )
+    files = _DJANGO | {"runner.py": _OWN, "shop/tests.py": tests, "shop/test_more.py": "def test_it():\n    pass\n"}
+    for name, told in (("Own", "shop.tests.It.test_flag"), ("Pytest", "shop/test_more.py::test_it")):
+        settings = f"{_SETTINGS}\nTEST_RUNNER = 'runner.{name}'\n"
+        folder = lay(tmp_path / name, files | {"settings.py": settings})
+        report = run(folder, detect(folder, command=f"{python} manage.py test"), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+        assert (report.status, statuses(report)) == (ReportStatus.PASSED, {told: "passed"})
 
 
 _TORN_DOWN = """
@@ -270,3 +369,165 @@ def test_names_start_where_pytest_was_started_wherever_its_configuration_is(conf
     plain = detect(tmp_path / "it", command=f"{sys.executable} -m pytest")
     again = run(tmp_path / "it", plain, only=chosen(report, "below/test_it.py::test_bad"))
     assert statuses(again) == {"below/test_it.py::test_bad": "failed"}
+
+
+@pytest.mark.parametrize("guest", ["_ratchet_pytest", "_ratchet_pytest_guest", "_ratchet_unittest"])
+def test_a_guest_speaks_a_python_that_is_old(guest: str) -> None:
+    tree = ast.parse((SHIMS / f"{guest}.py").read_text(), feature_version=(3, 6))
+    # Dictionaries are joined so, and texts cut so, since 3.9 only.
+    new = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr)]
+    called = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    new += [node.lineno for node in called if node.attr in ("removeprefix", "removesuffix")]
+    assert new == []
+
+
+_ALL_KINDS = """
+import unittest
+
+
+class TestIt(unittest.TestCase):
+    def test_equal(self):
+        self.assertEqual(1, 2)
+
+    @unittest.expectedFailure
+    def test_expected(self):
+        self.fail()
+
+    @unittest.skip("later")
+    def test_later(self):
+        pass
+
+    def test_sub(self):
+        with self.subTest(n=1):
+            self.fail("no")
+
+
+class TestNone(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        raise ValueError("none")
+
+    def test_it(self):
+        pass
+"""
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize("version", ["3.6", "3.7", "3.8", "3.9", "3.12"])
+def test_old_pythons_tell_every_kind_of_result(version: str, tmp_path: Path) -> None:
+    python = next(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"), None)
+    if not python:
+        pytest.skip(f"there is no Python {version}")
+    folder = lay(tmp_path / "it", {"test_it.py": _ALL_KINDS})
+    (target,) = detect(folder)
+    report = run(folder, [msgspec.structs.replace(target, command=[str(python), *target.command[1:]])])
+    assert {name.removeprefix("test_it."): status for name, status in statuses(report).items()} == {
+        "TestIt.test_equal": "failed",
+        "TestIt.test_expected": "xfailed",
+        "TestIt.test_later": "skipped",
+        "TestIt.test_sub": "failed",
+        "TestNone.test_it": "error",
+    }
+    assert red(report)["test_it.TestIt.test_equal"] == ("test_it.py", 7, "2", "1")
+
+
+# As pytest-retry and pytest-check do it.
+_OTHER_PLUGINS = """
+import pytest
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    if call.when != "call":
+        return
+    if item.name == "test_tried_again":
+        report.outcome = "retried"
+        item.ihook.pytest_runtest_logreport(report=report)
+        report.outcome = "passed"
+    if item.name == "test_soft":
+        report.outcome = "failed"
+        report.longrepr = "FAILURE: check 1 == 2\\ntest_it.py:17 in test_soft() -> it\\n\\nFAILURE: check 3 == 4"
+"""
+_WITH_PLUGINS = """
+def test_tried_again():
+    assert 1 == 2
+
+
+def test_group():
+    try:
+        assert 3 == 4
+    except AssertionError as error:
+        raise ExceptionGroup("two", [ExceptionGroup("one", [error])])
+
+
+def test_last():
+    assert 5 == 6
+
+def test_soft():
+    pass
+"""
+
+
+def test_what_plugins_make_of_a_failure_is_told_and_all_tests_are_run(tmp_path: Path) -> None:
+    files = {
+        "pytest.ini": "[pytest]\naddopts = --lf --stepwise\n",
+        ".pytest_cache/v/cache/lastfailed": '{"test_it.py::test_last": true}',
+        "conftest.py": _OTHER_PLUGINS,
+        "test_it.py": _WITH_PLUGINS,
+    }
+    report = quietly(lay(tmp_path / "it", files))
+    assert (report.status, report.notes) == (ReportStatus.FAILED, [])
+    assert red(report) == {
+        "test_it.py::test_group": ("test_it.py", 8, "4", "3"),
+        "test_it.py::test_last": ("test_it.py", 14, "6", "5"),
+        "test_it.py::test_soft": ("test_it.py", 17, None, None),
+    }
+    (again,) = [test for test in report.tests if test.attempts > 1]
+    assert (again.id, again.status) == ("test_it.py::test_tried_again", TestStatus.PASSED)
+
+
+_FUNCTIONS = """
+def test_good():
+    pass
+
+
+def test_bad():
+    assert 1 == 2
+"""
+_SUITE = """
+
+def test_suite():
+    return unittest.defaultTestLoader.loadTestsFromName(__name__)
+"""
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize(
+    ("program", "files", "prefix", "more"),
+    [
+        ("nose2", {"nose2.cfg": "", "test_it.py": _ALL_KINDS + _FUNCTIONS}, "test_it",
+         {"test_it.test_good": "passed", "test_it.test_bad": "failed", "setUpClass (test_it.TestNone)": "error"}),
+        ("zope-testrunner", {"tox.ini": "commands = zope-testrunner --path=src {posargs:-vc}\n",
+                             "src/a/__init__.py": "", "src/a/tests.py": _ALL_KINDS + _SUITE}, "a.tests",
+         {"a.tests.TestNone.test_it": "passed"}),  # it does without what goes before a class
+    ],
+)  # fmt: skip
+def test_others_who_run_unittests_tests_tell_each(
+    program: str,
+    files: dict[str, str],
+    prefix: str,
+    more: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tool(program)
+    monkeypatch.setenv("VIRTUAL_ENV", str(TOOLS.parent))
+    folder = lay(tmp_path / "it", files)
+    (target,) = detect(folder)
+    report = run(folder, [target])
+    kinds = {"test_equal": "failed", "test_expected": "xfailed", "test_later": "skipped", "test_sub": "failed"}
+    assert statuses(report) == {f"{prefix}.TestIt.{name}": status for name, status in kinds.items()} | more
+    equal = f"{prefix}.TestIt.test_equal"
+    assert red(report)[equal][1:] == (7, "2", "1")
+    assert statuses(run(folder, [target], only=chosen(report, equal))) == {equal: "failed"}

@@ -392,6 +392,9 @@ _MANAGE = "import os, sys\nfrom django.core.management import execute_from_comma
         ({"a/manage.py": _MANAGE, "a/app/tests.py": CASE, "b/manage.py": _MANAGE, "b/app/tests.py": CASE},
          ["django@a", "django@b"]),
         ({"a/manage.py": _MANAGE, "a/app/tests.py": CASE, "c/test_c.py": CASE}, ["unittest", "django@a"]),
+        ({"pytest.ini": "[pytest]\n", "a/manage.py": _MANAGE, "a/app/tests.py": CASE}, ["pytest", "django@a"]),
+        ({"pytest.ini": "[pytest]\nDJANGO_SETTINGS_MODULE = a.s\n", "src/a/manage.py": _MANAGE}, ["pytest"]),
+        ({"setup.cfg": "[tool:pytest]\naddopts = --ds=a.s\n", "a/manage.py": _MANAGE}, ["pytest"]),
         ({"a/pytest.ini": "[pytest]\n", "a/test_a.py": CASE, "c/test_c.py": CASE}, ["unittest", "pytest@a"]),
         ({"pytest.ini": "[pytest]\n", "tests/test_a.py": CASE, "tests/scenes/one/pytest.ini": "[pytest]\n",
           "tests/scenes/one/conftest.py": "", "tests/scenes/one/fail.rst": ">>> 1\n2\n"}, ["pytest"]),
@@ -406,7 +409,7 @@ def test_folders_that_say_how_they_are_tested_are_not_tested_twice(
     assert [target.name for target in detect(lay(tmp_path, files))] == names
 
 
-def _environment(folder: Path, *modules: str) -> str:
+def environment(folder: Path, *modules: str) -> str:
     """A virtual environment as far as detection looks at it."""
     python = folder / ".venv" / "bin" / "python"
     lay(folder, {f".venv/lib/python3.11/site-packages/{name}/__init__.py": "" for name in modules})
@@ -416,11 +419,11 @@ def _environment(folder: Path, *modules: str) -> str:
 
 def test_the_environment_of_a_repository_is_that_of_the_folders_in_it(tmp_path: Path) -> None:
     folder = lay(tmp_path / "it", {"a/pytest.ini": "[pytest]\n", "a/test_a.py": CASE, "b/manage.py": _MANAGE})
-    python = _environment(folder, "pytest", "django")
+    python = environment(folder, "pytest", "django")
     assert [target.command[0] for target in detect(folder)] == [python, python]
     lay(folder, {".git/HEAD": ""})
     assert [target.command[0] for target in detect(folder / "a")] == [python]
-    own = _environment(folder / "a", "pytest")
+    own = environment(folder / "a", "pytest")
     assert [target.command[0] for target in detect(folder)] == [own, python]
 
 
@@ -473,3 +476,23 @@ def test_an_environment_that_poetry_hatch_or_pipenv_keep_elsewhere_is_the_projec
 def test_pytest_is_a_dependency_wherever_dependencies_are_named(file: str, text: str, tmp_path: Path) -> None:
     (target,) = detect(lay(tmp_path, {file: text, "tests/test_a.py": CASE}))
     assert (target.runner, target.why) == ("pytest", f"{file} names pytest as a dependency")
+
+
+def test_files_that_are_skipped_as_a_whole_or_do_not_load_say_why(tmp_path: Path) -> None:
+    files = {
+        "pytest.ini": "[pytest]\n",
+        "test_whole.py": "import pytest\n\npytest.importorskip('gone')\n\n\ndef test_it():\n    pass\n",
+        "a/test_same.py": "def test_it():\n    pass\n",
+        "b/test_same.py": "def test_it():\n    pass\n",
+        "c/conftest.py": "\ndef broken(:\n",
+        "c/test_it.py": "def test_it():\n    pass\n",
+    }
+    report = run(lay(tmp_path / "it", files), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert statuses(report) == {"test_whole.py": "skipped", "a/test_same.py::test_it": "passed"}
+    assert report.tests[0].reason == "could not import 'gone': No module named 'gone'"
+    same, conftest = report.collection_errors
+    assert same.file == "b/test_same.py"
+    assert same.message.startswith("import file mismatch:")
+    assert (conftest.file, conftest.line, conftest.type) == ("c/conftest.py", 2, "SyntaxError")
+    only = {"test_whole.py": files["test_whole.py"]}
+    assert run(lay(tmp_path / "two", only), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1").status is ReportStatus.NO_TESTS

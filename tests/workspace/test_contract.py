@@ -275,3 +275,15 @@ def test_dependencies_of_the_developer_come_along_and_are_not_part_of_the_tree(
     (one.path / "node_modules" / "left-pad" / "index.js").write_text("changed here only")
     assert one.checkpoint() == before
     assert (repo / "node_modules" / "left-pad" / "index.js").read_text() == "pad"
+
+
+def test_a_version_that_was_written_when_the_project_was_installed_comes_along(
+    spaces: Workspaces, repo: Path, kind: str
+) -> None:
+    (repo / "pyproject.toml").write_text('[tool.setuptools_scm]\nversion_file = "src/shop/_version.py"\n')
+    (repo / ".gitignore").write_text("_version.py\n")
+    commit_all(repo)
+    (repo / "src" / "shop").mkdir(parents=True)
+    (repo / "src" / "shop" / "_version.py").write_text("version = '1'\n")
+    one = make(spaces, repo, kind=kind, recipe=Recipe(carry=("node_modules",)))
+    assert (one.path / "src" / "shop" / "_version.py").read_text() == "version = '1'\n"

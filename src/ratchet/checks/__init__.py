@@ -60,7 +60,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 class Session(msgspec.Struct, frozen=True, kw_only=True):
     """One run of one target: where it happens, and the private folder that is its channel.
 
-    `only` are the ids to run (all when empty); `nonce` is what start and end records must carry.
+    `only` are the ids to run (all when empty); `nonce` is what start and end records must carry. `barred`: what is run
+    does not let our reporter in, and is asked for a report of its own.
     """
 
     folder: Path
@@ -68,6 +69,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     nonce: str
     env: dict[str, str]
     only: list[TestResult] = []
+    barred: bool = False
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):

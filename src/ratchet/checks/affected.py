@@ -44,10 +44,12 @@ def _of_target(project: Project, target: Target, changed: list[str]) -> list[Tes
     reached = _reached(project, changed if target.language == "javascript" else inside)
     if _is_set_up_by(project, prefix, reached):
         return []
+    told = pytest_ini.places(project, target.root) if target.runner == "pytest" else {}
+    named = {f"{prefix}{path.removeprefix('./')}" for path in told.get("testpaths", [])}
     below = [path for path in sorted(reached) if path.startswith(prefix)]
-    own = [path.removeprefix(prefix) for path in below if _is_test_file(path, target)]
+    own = [path.removeprefix(prefix) for path in below if path in named or _is_test_file(path, target)]
     every = [path.removeprefix(prefix) for path in project.inside(target.root)]
-    own = _taken(own, target, every, pytest_ini.places(project, target.root))
+    own = _taken(own, target, every, told)
     return [TestResult(id=path, file=path, status=TestStatus.TODO) for path in own] or None
 
 

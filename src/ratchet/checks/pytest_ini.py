@@ -1,4 +1,4 @@
-"""Where a project's configuration tells pytest to look for tests when nobody names any."""
+"""What a project's configuration tells pytest: where to look for tests when nobody names any, and of Django."""
 
 from __future__ import annotations
 
@@ -17,8 +17,15 @@ _SECTIONS = {"pytest.ini": "pytest", ".pytest.ini": "pytest", "tox.ini": "pytest
 
 def places(project: Project, root: str) -> dict[str, list[str]]:
     """`testpaths` and `norecursedirs` of the folder, as far as they are set; empty where pytest decides."""
-    table = next(filter(None, _tables(project, root)), {})
+    table = _table(project, root)
     return {name: _words(table[name]) for name in _NAMES if name in table}
+
+
+def is_for_django(project: Project, root: str) -> bool:
+    """Whether it is with pytest-django that the tests here run, which it is only told when it is."""
+    table = {name.lower(): value for name, value in _table(project, root).items()}
+    options = _words(table.get("addopts", ""))
+    return "django_settings_module" in table or any(word.partition("=")[0] == "--ds" for word in options)
 
 
 def is_looked_at(told: dict[str, list[str]], path: str) -> bool:
@@ -28,6 +35,10 @@ def is_looked_at(told: dict[str, list[str]], path: str) -> bool:
     return (inside or not starts) and not any(
         fnmatch(folder, pattern) for folder in above for pattern in told.get("norecursedirs", [])
     )
+
+
+def _table(project: Project, root: str) -> dict[str, Any]:
+    return next(filter(None, _tables(project, root)), {})
 
 
 def _tables(project: Project, root: str) -> Iterator[dict[str, Any]]:

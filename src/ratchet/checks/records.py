@@ -2,6 +2,7 @@
 
     {"kind": "start", "nonce", "version", "root"?}     {"kind": "collected", "ids"}     {"kind": "end", "nonce", "exit"}
     {"kind": "test_start", "id", "file"?, "line"?}     {"kind": "test_over", "id", "outcome"?, "whole"?}
+    {"kind": "all_over"}
     {"kind": "phase", "id", "when", "outcome": passed|failed|skipped|rerun, "file", "line", "name", "project"?, …}
     {"kind": "broken", "file", "line", "column", "type", "message"}
 
@@ -61,6 +62,7 @@ class Reader:
         self.whole: set[str] = set()
         self.ends: list[Row] = []
         self.starts, self.torn, self.forged = 0, 0, ""
+        self.all_over = False
 
     def take(self, line: bytes) -> None:
         try:
@@ -112,6 +114,9 @@ class Reader:
         if row.get("whole"):
             self.whole.add(row["id"])
 
+    def _all_over(self, _row: Row) -> None:
+        self.all_over = True
+
     def _broken(self, row: Row) -> None:
         names = ("file", "line", "column", "type", "message")
         fields = {name: row[name] for name in names if row.get(name)}
@@ -125,8 +130,9 @@ class Reader:
             self.attempts[name] = self.attempts.get(name, 1) + 1
             self.phases.pop(name, None)
             return
-        # A hook in the project turned a failure into a pass; an expected failure is the one honest way to do that.
-        if row["outcome"] == "passed" and row.get("raised") and "xfail" not in row:
+        # A hook in the project turned a failure into a pass. An expected failure is an honest way to do that, and so is
+        # one that was told before the test was tried again.
+        if row["outcome"] == "passed" and row.get("raised") and "xfail" not in row and name not in self.attempts:
             self.forged = self.forged or name
         self.phases.setdefault(name, []).append(row)
         if row["when"] == "teardown" or row.get("last") or row["when"] not in _PHASES:
@@ -159,7 +165,7 @@ class Reader:
         died = _of_dead(self.broken, running)
         cut = not ended or any(error.type == CRASHED for error in self.broken)
         return Parsed(
-            tests=[*self._named().values(), *self._told_inside(cut=cut), *died.values()],
+            tests=[*self._run(), *self._told_inside(cut=cut), *died.values()],
             collection_errors=[
                 error for error in self.broken if error.file not in {test.file for test in died.values()}
             ],
@@ -168,6 +174,11 @@ class Reader:
             running=running,
             places=self.begun_at,
         )
+
+    def _run(self) -> list[TestResult]:
+        """Without files that were skipped as a whole where there was nothing else: then no tests were run."""
+        told = list(self._named().values())
+        return told if any(test.phase in _PHASES for test in told) else [test for test in told if test.failure]
 
     def _named(self) -> dict[str, TestResult]:
         """The tests, those that several projects have each with its own: in which order they end is chance."""
@@ -206,6 +217,8 @@ class Reader:
             notes += [f"{len(unrun)} collected tests did not run, {unrun[0]} first"] if unrun else []
         elif self.collected and (left := len({*self.collected} - {*self.tests, *self.running, *self.inside})):
             notes.append(f"{left} more {'test was' if left == 1 else 'tests were'} not reached")
+        if self.all_over and not self.ends:
+            notes.append("every test had ended; the runner, which then cleans up, had not")
         told = [row.get("exit") for row in self.ends]
         said = next(filter(None, told), told[0] if told else None)
         if not stopped and said not in (None, exit_code):

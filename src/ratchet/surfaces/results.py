@@ -240,7 +240,7 @@ def _summary(report: Report, known: list[str], paint: Paint, *, forgiven: bool) 
     }
     counts = ", ".join(_counted(count, name) for name, count in named.items() if count) or "no tests"
     tone = Tone.GOOD if forgiven or report.status is ReportStatus.PASSED else Tone.BAD
-    hung = ", ".join(test.id for test in report.tests if _is_lost(test))
+    hung = ", ".join(test.id for test in report.tests if _is_lost(test, report))
     return f"{paint(tone, report.status.upper())}  {counts} in {report.duration_s:.1f} s" + (
         f"; stopped in {hung}" if hung else "; nothing that was not known" if forgiven else ""
     )
@@ -250,5 +250,7 @@ def _counted(count: int, name: str) -> str:
     return f"{count} {re.sub('(error|file)s', lambda found: found[1], name) if count == 1 else name}"
 
 
-def _is_lost(test: TestResult) -> bool:
-    return test.status is TestStatus.ERROR and test.failure is not None and test.failure.type in ("Hung", "Crashed")
+def _is_lost(test: TestResult, report: Report) -> bool:
+    # One that took its worker along did not hold up a run that was stopped later.
+    kinds = ("Hung",) if report.status is ReportStatus.TIMEOUT else ("Hung", "Crashed")
+    return test.status is TestStatus.ERROR and test.failure is not None and test.failure.type in kinds

@@ -9,7 +9,9 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import secrets
+import shutil
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -141,7 +143,8 @@ class Bases:
                 os.unlink(f"{record.base}/users/{record.id}")
 
     def _key(self, source: Source, commit: str, recipe: Recipe) -> str:
-        carried = [(name, stamp) for name in recipe.carry if (stamp := _stamp(f"{source.root}/{name}"))]
+        names = [*recipe.carry, *_generated(Path(source.root))]
+        carried = [(name, stamp) for name in names if (stamp := _stamp(f"{source.root}/{name}"))]
         words = [source.git_dir, source.root, commit, recipe.setup, carried]
         return hashlib.sha256(msgspec.json.encode(words)).hexdigest()[:24]
 
@@ -178,7 +181,7 @@ class Bases:
         trees.seed(commit, submodules)
         trees.take_whole(submodules)
         dependencies = _dependencies(tree, source, recipe)
-        for name in recipe.carry:
+        for name in (*recipe.carry, *_generated(Path(source.root))):
             _carry_from(Path(source.root), tree, [name], cloned_or_copied)
         twin = self._twin(source, dependencies) if recipe.setup else None
         if twin:
@@ -367,6 +370,19 @@ def share_ignored(base: Path, folder: Path) -> None:
     _carry_from(base, folder, _ignored_in(base), cloned_or_copied)
 
 
+# What setuptools-scm and hatch-vcs are told to write when a project is installed, and its modules import.
+_VERSION_FILE = re.compile(r"""\b(?:write_to|version[-_]file)["']?\s*[=:]\s*["']([\w./-]+\.py)["']""")
+
+
+def _generated(root: Path) -> list[str]:
+    """Files without which a Python project cannot be imported, and which no commit has."""
+    names: list[str] = []
+    for manifest in ("pyproject.toml", "setup.py"):
+        with suppress(OSError):
+            names += _VERSION_FILE.findall(read_small(f"{root}/{manifest}").decode(errors="replace"))
+    return [name for name in names if ".." not in name and not name.startswith("/") and (root / name).is_file()]
+
+
 # Beside these, package managers put what a part of a repository depends on.
 _MANIFESTS = ("package.json", "composer.json", "mix.exs")
 _MOST_PACKAGES = 1_000
@@ -381,18 +397,19 @@ def below(root: Path, names: Iterable[str]) -> list[str]:
 
 
 def _carry_from(source: Path, tree: Path, names: list[str], lay: Lay) -> None:
-    """Take ignored folders along; one that the commit itself has is the commit's."""
+    """Take ignored folders and files along; one that the commit itself has is the commit's."""
     for name in names:
         old, new = source / name, tree / name
-        if old.is_symlink() or not old.is_dir() or new.exists() or not _is_ignored(tree, name):
+        if old.is_symlink() or not old.exists() or new.exists() or not _is_ignored(tree, name, old):
             continue
         new.parent.mkdir(parents=True, exist_ok=True)
-        copy_tree(old, new, lay)
+        copy_tree(old, new, lay) if old.is_dir() else shutil.copyfile(old, new)
 
 
-def _is_ignored(tree: Path, name: str) -> bool:
+def _is_ignored(tree: Path, name: str, old: Path) -> bool:
     # With the slash: a pattern such as `node_modules/` fits folders only, and this one is not there yet.
-    return bool(git("check-ignore", "--no-index", f"{name}/", cwd=tree, ok=(0, 1)).strip())
+    slash = "/" if old.is_dir() else ""
+    return bool(git("check-ignore", "--no-index", f"{name}{slash}", cwd=tree, ok=(0, 1)).strip())
 
 
 def _settle(tree: Path, commit: str) -> None:

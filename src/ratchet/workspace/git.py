@@ -18,6 +18,7 @@ _ALWAYS = [
     "core.fsync=loose-object,reference,pack,pack-metadata",
     "core.fsyncMethod=batch",
     "core.quotePath=false",
+    "diff.autoRefreshIndex=false",  # who only asks writes nothing
     "commit.gpgSign=false",
     "gc.auto=0",
     "maintenance.auto=false",

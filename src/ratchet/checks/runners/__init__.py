@@ -16,6 +16,7 @@ from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project
 from ratchet.core.report import TestResult, TestStatus
 
+JUNIT = "junit.xml"  # where a runner writes that does not let our reporter in
 SHIMS = Path(__file__).parents[1] / "shims"
 Parser = Callable[[BinaryIO], Parsed]
 
@@ -61,7 +62,9 @@ def channel_env(session: Session) -> dict[str, str]:
 def read_records(results: Results) -> Parsed:
     path = results.private / records.CHANNEL
     if not path.exists():
-        return Parsed(ended=False)
+        parsed = read(results.private / JUNIT, junit)
+        # Its totals count parts of tests too; the exit code is compared all the same.
+        return msgspec.structs.replace(parsed, reported={}, notes=[])
     with path.open("rb") as stream:
         return records.parse(
             stream,

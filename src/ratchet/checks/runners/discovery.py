@@ -74,12 +74,17 @@ def _is_in(inner: str, outer: str) -> bool:
 
 
 def _calls(text: str) -> Iterator[list[str]]:
-    for call in _CALL.finditer(text):
+    return words(text, _CALL)
+
+
+def words(text: str, called: re.Pattern[str]) -> Iterator[list[str]]:
+    """What stands behind each such call that is made here, and not in a folder below."""
+    for call in called.finditer(text):
         section = text[text.rfind("\n[", 0, call.start()) + 1 : call.start()]
         if "changedir" not in section and "change_dir" not in section:
             rest = _GIVEN.sub(lambda given: given[1] or "", call["rest"])
-            words = [_HERE.sub("", word) for word in _WORD.findall(rest)]
-            yield [word for word in words if word not in _STOPS and not re.search(r"[{}$]", word)]
+            found = [_HERE.sub("", word) for word in _WORD.findall(rest)]
+            yield [word for word in found if word not in _STOPS and not re.search(r"[{}$]", word)]
 
 
 def _stestr(text: str) -> list[str]:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -14,17 +15,17 @@ from typing import Any
 
 import msgspec
 
-from ratchet.checks import Results, Session, Step, Strength, Target
+from ratchet.checks import Results, Session, Step, Strength, Target, matrix, pytest_ini
 from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import SHIMS, Usual, channel_env, discovery, end_of, joined_path, read_records
+from ratchet.checks.runners import JUNIT, SHIMS, Usual, channel_env, discovery, end_of, joined_path, read_records
 from ratchet.core.report import Diagnostic, TestResult
 from ratchet.core.roles import matches
 
 TESTS = ["tests/**", "test/**", "**/test_*.py", "**/*_test.py", "**/conftest.py"]
 PROTECTED = ["pytest.ini", ".pytest.ini", "tox.ini", "**/sitecustomize.py", "**/usercustomize.py", "**/*.pth"]
 # The whole suite is judged: a project that stops at its first failure would leave the rest unknown.
-_PLUGIN = "-p _ratchet_pytest --continue-on-collection-errors --maxfail=0"
+_WHOLE = "--continue-on-collection-errors --maxfail=0"
 _TEST_FILE = ("**/test_*.py", "**/*_test.py")
 
 
@@ -44,7 +45,9 @@ def _activated(session: Session, command: list[str]) -> dict[str, str]:
 
 def pytest_env(session: Session, command: list[str]) -> dict[str, str]:
     """Everything goes in by the environment, so it reaches pytest through `make test`, scripts and wrappers too."""
-    options = joined_options(session.env.get("PYTEST_ADDOPTS"), _PLUGIN)
+    file = shlex.quote(str(session.private / JUNIT))
+    channel = f"--junitxml={file} -o junit_family=xunit1" if session.barred else "-p _ratchet_pytest"
+    options = joined_options(session.env.get("PYTEST_ADDOPTS"), channel, _WHOLE)
     part = {"_RATCHET_PART": "1"} if session.only else {}
     return python_env(session, command) | {"PYTEST_ADDOPTS": options} | part
 
@@ -106,7 +109,15 @@ def _has(python: Path, module: str) -> bool:
     return any(python.parent.parent.glob(f"lib/python*/site-packages/{module}"))
 
 
-class _Python(Usual):
+def _may_have(python: Path, module: str) -> bool:
+    """As the system's may, which keeps some elsewhere, and what stands for any of those that pyenv has."""
+    shims = python.parent.name == "shims" and python.parent.parent.glob(
+        f"versions/*/lib/python*/site-packages/{module}"
+    )
+    return _has(python, module) or any(shims or python.parent.parent.glob(f"lib/python3/dist-packages/{module}"))
+
+
+class Python(Usual):
     family = "python"
 
     def parse(self, results: Results) -> Parsed:
@@ -136,19 +147,23 @@ _REQUIREMENTS = ("requirements.txt", "requirements-dev.txt", "requirements_dev.t
 
 def _setup(project: Project, root: str) -> Iterator[str]:
     """How a fresh checkout gets its dependencies."""
+    manifest = project.toml(*under(root, "pyproject.toml"))
+    uses = manifest.get("tool", {})
     if project.has(*under(root, "uv.lock")):
         yield "uv sync"
-    elif project.has(*under(root, "poetry.lock")):
+    elif project.has(*under(root, "poetry.lock")) or "poetry" in uses:
         yield "poetry install"
-    elif project.has(*under(root, "pdm.lock")):
+    elif project.has(*under(root, "pdm.lock")) or {"scripts", "dev-dependencies"} & {*uses.get("pdm", {})}:
         yield "pdm install"
+    elif "envs" in uses.get("hatch", {}) and not _says_for_tests(manifest):
+        yield "hatch env create"
     elif project.has(*under(root, "Pipfile")):
         yield "pipenv install --dev"
     else:
         for path in _REQUIREMENTS:
             if project.has(*under(root, path)):
                 yield f"python -m pip install -r {path}"
-        yield from _installed(project.toml(*under(root, "pyproject.toml")))
+        yield from _installed(manifest)
 
 
 def _installed(manifest: dict[str, Any]) -> Iterator[str]:
@@ -161,11 +176,16 @@ def _installed(manifest: dict[str, Any]) -> Iterator[str]:
     yield f"python -m pip install -e {what}{f' --group {group}' if group else ''}"
 
 
+def _says_for_tests(manifest: dict[str, Any]) -> bool:
+    extras = manifest.get("project", {}).get("optional-dependencies")
+    return bool(_for_tests(extras) or _for_tests(manifest.get("dependency-groups")))
+
+
 def _for_tests(table: object) -> str:
     return next((name for name in _FOR_TESTS if isinstance(table, dict) and name in table), "")
 
 
-class Pytest(_Python):
+class Pytest(Python):
     name = "pytest"
     covers_below = True
     programs = ("pytest", "py.test")
@@ -267,7 +287,7 @@ def _unbegun(results: Results, parsed: Parsed) -> Parsed:
     return Parsed(collection_errors=[error], ended=True)
 
 
-class Unittest(_Python):
+class Unittest(Python):
     name = "unittest"
 
     def detect(self, project: Project) -> Iterator[Target]:
@@ -379,13 +399,13 @@ def _wants_value(word: str) -> bool:
     )
 
 
-class Django(_Python):
+class Django(Python):
     name = "django"
 
     def detect(self, project: Project) -> Iterator[Target]:
         for path in project.named("**/manage.py"):
-            if "django" in project.text(path).lower():
-                root = root_of(path)
+            root = root_of(path)
+            if "django" in project.text(path).lower() and not _has_pytest_above(project, root):
                 command = [python_of(project.folder / root, "django", project.folder), "manage.py", "test"]
                 yield self.target(project, root, command, f"{path} is Django's", Strength.SCRIPT)
         for path in project.named("runtests.py", "run_tests.py"):
@@ -408,10 +428,18 @@ class Django(_Python):
         options = ["--testrunner", "_ratchet_unittest.DjangoRunner", "--parallel", "1", "--noinput"]
         command = _without_labels(target.command) if session.only else target.command
         labels = [_label(test.id) for test in session.only]
-        return [Step(argv=[*command, *options, *dict.fromkeys(labels)], env=python_env(session, target.command))]
+        # For a test runner of the project's own that starts pytest.
+        env = pytest_env(session, target.command)
+        env["_RATCHET_PYTEST"] = env.pop("PYTEST_ADDOPTS")
+        return [Step(argv=[*command, *options, *dict.fromkeys(labels)], env=env)]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         return [*_without_labels(target.command), _label(test.id)]
+
+
+def _has_pytest_above(project: Project, root: str) -> bool:
+    above = [folder.as_posix() for folder in PurePosixPath(root).parents]
+    return any(pytest_ini.is_for_django(project, folder) for folder in above)
 
 
 def _label(name: str) -> str:
@@ -419,25 +447,36 @@ def _label(name: str) -> str:
     return name.removesuffix(".py").replace("/", ".") if name.endswith(".py") else _dotted(name)
 
 
-class _Wrapped(_Python):
+class _Wrapped(Python):
     """A program that makes environments and runs pytest in them: the plugin goes in by the environment."""
 
-    file = ""
+    files: tuple[str, ...] = ()
+    option = ""  # what chooses an environment
 
     def detect(self, project: Project) -> Iterator[Target]:
-        for path in project.named(f"**/{self.file}"):
-            if "pytest" in project.text(path):
-                yield self.target(
-                    project, root_of(path), [self.name], f"{path} runs pytest through {self.name}", Strength.PATTERN
-                )
+        for path in project.named(*(f"**/{file}" for file in self.files)):
+            names = matrix.names(project, path)
+            if not names and not (path.endswith(self.files[0]) and "pytest" in project.text(path)):
+                continue
+            first, *others = [[self.name, self.option, name] for name in names] or [[self.name]]
+            root, why = root_of(path), f"{path} runs pytest through {self.name}"
+            python = Path(python_of(project.folder / root, "pytest", project.folder))
+            alone = shutil.which(self.name) and not _may_have(python, "pytest")
+            strength = Strength.ASKED if alone else Strength.PATTERN
+            target = self.target(project, root, first, why, strength)
+            yield msgspec.structs.replace(target, also=others)
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return [*target.command, "--", test.id]
+        return [*target.command, "--", _TWIN.sub("", test.id)]
+
+    def chosen(self, session: Session) -> list[str]:
+        return ["--", *[_TWIN.sub("", test.id) for test in session.only]] if session.only else []
 
 
 class Tox(_Wrapped):
     name = "tox"
-    file = "tox.ini"
+    files = ("tox.ini", "tox.toml", "pyproject.toml")
+    option = "-e"
 
     def launch(self, target: Target, session: Session) -> list[Step]:
         env = pytest_env(session, target.command)
@@ -446,14 +485,13 @@ class Tox(_Wrapped):
             "-x",
             f"testenv.pass_env+={','.join(['PYTHONPATH', 'PYTEST_ADDOPTS', '_RATCHET_PART', *channel_env(session)])}",
         ]
-        chosen = ["--", *[test.id for test in session.only]] if session.only else []
-        return [Step(argv=[*target.command, *through, *chosen], env=env)]
+        return [Step(argv=[*target.command, *through, *self.chosen(session)], env=env)]
 
 
 class Nox(_Wrapped):
     name = "nox"
-    file = "noxfile.py"
+    files = ("noxfile.py",)
+    option = "-s"
 
     def launch(self, target: Target, session: Session) -> list[Step]:
-        chosen = ["--", *[test.id for test in session.only]] if session.only else []
-        return [Step(argv=[*target.command, *chosen], env=pytest_env(session, target.command))]
+        return [Step(argv=[*target.command, *self.chosen(session)], env=pytest_env(session, target.command))]

@@ -1,11 +1,13 @@
 """A guest in the user's pytest: writes what happens as JSON lines to the file named by _RATCHET_REPORT.
 
-It is loaded from outside with `-p`, imports only what pytest has loaded anyway, and must never break the host.
+It is loaded from outside with `-p`, imports only what pytest has loaded anyway, and must never break the host, which
+may be as old as Python 3.6.
 """
 
 import faulthandler
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -49,13 +51,15 @@ def _clip(text):
 def pytest_configure(config):
     """The first session of the process is the one we were asked about; a plugin's tests start others inside of it."""
     global _out, _root, _nonce
-    _root = _root or str(config.rootpath)
+    _root = _root or str(getattr(config, "rootpath", None) or config.rootdir)  # before pytest 6.1 there was only that
     path = os.environ.pop("_RATCHET_REPORT", "")
     if hasattr(config, "workerinput"):
         _leave_children_alone()
+        _ask_for_all(config)
     if path and not hasattr(config, "workerinput"):
         _nonce = os.environ.pop("_RATCHET_NONCE", "")
         _leave_children_alone()
+        _ask_for_all(config)
         _out = open(path, "a", encoding="utf-8", errors="backslashreplace")
         _tell_where_it_ends()
         _say({"kind": "start", "nonce": _nonce, "version": pytest.__version__, "root": _root})
@@ -72,6 +76,13 @@ def _tell_where_it_ends():
         os.register_at_fork(after_in_child=lambda: faulthandler.unregister(signal.SIGTERM))
     except Exception:  # no stderr that has a number, or no such signals
         pass
+
+
+def _ask_for_all(config):
+    """Who is asked for the tests is asked for all, though its user works at those that failed last."""
+    for name in ("lf", "stepwise", "stepwise_skip"):
+        if getattr(config.option, name, False):
+            setattr(config.option, name, False)
 
 
 def _ask_no_coverage(config):
@@ -119,7 +130,7 @@ def pytest_make_collect_report(collector):
 def _broken(excinfo, file):
     value = excinfo.value
     # pytest wraps what an import raised in CollectError: the cause is what a person needs.
-    while value.__cause__ is not None:
+    while value.__cause__ is not None and type(value.__cause__).__name__ != "ImportPathMismatchError":
         value = value.__cause__
     frames = _frames(value.__traceback__)
     found = {"type": type(value).__name__, "message": _clip(_said(value)), "frames": frames}
@@ -127,12 +138,13 @@ def _broken(excinfo, file):
     if isinstance(value, SyntaxError):
         at = {"file": _relative(value.filename or file), "line": value.lineno or 0, "column": value.offset or 0}
         found["message"] = _clip(value.msg)
-    if at["file"] == file:
-        return found | at
+    # It is a conftest.py that a folder does not load for.
+    if at["file"] == file or not os.path.isfile(os.path.join(_root, file)):
+        return {**found, **at}
     # It is another file that is broken: the test's own line is the one that asks for it.
     asks = [frame["line"] for frame in frames if frame["file"] == file]
     place = ":".join(str(part) for part in at.values() if part)
-    return found | {"line": asks[-1] if asks else 0, "message": f"{found['message']} ({place})"}
+    return {**found, "line": asks[-1] if asks else 0, "message": f"{found['message']} ({place})"}
 
 
 def pytest_assertrepr_compare(config, op, left, right):
@@ -170,10 +182,23 @@ def _said(value):
     return "\n".join(lines)
 
 
+def _inside(value, tb):
+    """What was raised in a group: alone it is the failure, of several the first says where."""
+    frames = _frames(tb)
+    inner = getattr(value, "exceptions", None)
+    while isinstance(inner, tuple) and inner:
+        frames += _frames(inner[0].__traceback__)
+        if len(inner) > 1:
+            break
+        value = inner[0]
+        inner = getattr(value, "exceptions", None)
+    return value, frames[-20:]
+
+
 def _failure(excinfo):
     global _comparison
-    value = excinfo.value
-    failure = {"type": type(value).__name__, "message": _clip(_said(value)), "frames": _frames(excinfo.tb)}
+    value, frames = _inside(excinfo.value, excinfo.tb)
+    failure = {"type": type(value).__name__, "message": _clip(_said(value)), "frames": frames}
     if _comparison is not None and isinstance(value, AssertionError):
         op, left, right = _comparison
         # `assert actual == expected` is how nearly everybody writes it; the operator is kept so nobody has to guess.
@@ -270,7 +295,8 @@ def _phase(report, duration):
         "kind": "phase",
         "id": report.nodeid,
         "when": report.when,
-        "outcome": report.outcome,
+        # Plugins that try again have words of their own for it.
+        "outcome": report.outcome if report.outcome in ("passed", "failed", "skipped") else "rerun",
         "duration": duration,
         "file": file,
         "line": 0 if line is None else line + 1,
@@ -278,13 +304,17 @@ def _phase(report, duration):
     }
 
 
+def _without(start, text):
+    return text[len(start) :] if text.startswith(start) else text
+
+
 def _circumstances(report, context):
     """Whether it was expected to fail, why it was skipped, which part of a test it is."""
     found = {}
     if hasattr(report, "wasxfail"):
-        found["xfail"] = _clip(report.wasxfail)
+        found["xfail"] = _without("reason: ", _clip(report.wasxfail))
     if report.skipped and isinstance(report.longrepr, tuple):
-        found["reason"] = _clip(report.longrepr[2]).removeprefix("Skipped: ")
+        found["reason"] = _without("Skipped: ", _clip(report.longrepr[2]))
     if context is not None:
         found["subtest"] = _clip(getattr(context, "msg", "") or getattr(context, "kwargs", ""))
     return found
@@ -303,8 +333,30 @@ def _failed(report, extra):
     elif not extra and " crashed while running " in str(report.longrepr):
         found["type"] = "Crashed"  # xdist tells it of a worker
     if not extra.get("message") and "message" not in found:
-        found["message"] = _clip(getattr(report.longrepr, "reprcrash", None) or report.longrepr)
+        found.update(_softly(str(report.longrepr)) or {})
+        crash = getattr(report.longrepr, "reprcrash", None)
+        found.setdefault("message", _clip(crash or report.longrepr))
     return found
+
+
+_SOFT = re.compile(r"^(?P<file>\S+\.py):(?P<line>\d+) in (?P<function>\w+)", re.M)
+
+
+def _softly(text):
+    """What pytest-check collected while the test went on: nothing was raised, and the text is all there is."""
+    at = text.find("FAILURE: ")
+    if at < 0:
+        return None
+    first = text[at : text.find("FAILURE: ", at + 1)]
+    frames = [{**found.groupdict(), "line": int(found["line"])} for found in _SOFT.finditer(first)]
+    return {"message": _clip(text[at:]), "frames": frames}
+
+
+def _skipped(report):
+    """All that is in a file, by a word at its beginning: nobody speaks of its tests after that."""
+    file = _relative(report.nodeid.split("::")[0])
+    name = {"kind": "phase", "id": report.nodeid, "when": "collect", "outcome": "skipped", "file": file}
+    return {**name, **_circumstances(report, None)}
 
 
 class _Guest:
@@ -316,6 +368,8 @@ class _Guest:
         os.environ["PYTEST_ADDOPTS"] = _options
 
     def pytest_collectreport(self, report):
+        if report.skipped:
+            _say(_skipped(report))
         if report.failed:
             record = {"kind": "broken", "file": _relative(report.nodeid.split("::")[0] or str(report.fspath))}
             record.update(getattr(report, "_ratchet", None) or {"message": _clip(report.longrepr)})
@@ -352,13 +406,17 @@ class _Guest:
         if report.when == "teardown":
             _told.discard(report.nodeid)
             _called.discard(report.nodeid)
-        _say(_phase(report, duration) | _circumstances(report, context) | extra | _failed(report, extra))
+        _say({**_phase(report, duration), **_circumstances(report, context), **extra, **_failed(report, extra)})
 
-    @pytest.hookimpl(trylast=True)
+    @pytest.hookimpl(hookwrapper=True)
     def pytest_sessionfinish(self, session, exitstatus):
         global _out
-        if _out is not None and not hasattr(session.config, "workerinput"):
-            if said := _short_of_coverage(session.config):
+        # Others end now too, and may take long: pytest removes the folders of earlier sessions, however large.
+        _say({"kind": "all_over"})
+        outcome = yield
+        if _out is not None and outcome.excinfo is None and not hasattr(session.config, "workerinput"):
+            said = _short_of_coverage(session.config)
+            if said:
                 _say({"kind": "broken", "type": "Coverage", "message": said, "tool": "pytest-cov"})
             _say(
                 {

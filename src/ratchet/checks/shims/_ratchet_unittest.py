@@ -1,7 +1,7 @@
 """A guest in the user's unittest or Django run: writes what happens as JSON lines to the file named by _RATCHET_REPORT.
 
 `python -m _ratchet_unittest …` takes the arguments of `python -m unittest …`; Django takes `DjangoRunner` as its test
-runner. Standard library only, and it must never break the host.
+runner. Standard library only, and it must never break the host, which may be as old as Python 3.6.
 """
 
 import faulthandler
@@ -15,6 +15,7 @@ import unittest
 
 _LIMIT = 20_000
 _ROOT = os.getcwd()
+_FAILED = ("_FailedTest", "ModuleImportFailure", "LoadTestsFailure")  # what stands for a file that was not loaded
 _out = None
 _collected = []
 
@@ -113,10 +114,10 @@ def _doctest(test, found):
     frames = [{"file": _relative(own.filename or ""), "line": (own.lineno or 0) + 1, "function": own.name}]
     said = _EXAMPLE.search(found["message"])
     if not said:
-        return found | {"frames": frames}
+        return {**found, "frames": frames}
     frames[0]["line"] = int(said["line"])
     values = {name: _unindented(said[name]) for name in ("expected", "actual") if said[name] is not None}
-    return found | values | {"frames": frames, "message": f"Failed example: {_unindented(said['example'])}"}
+    return {**found, **values, "frames": frames, "message": f"Failed example: {_unindented(said['example'])}"}
 
 
 _EXAMPLE = re.compile(
@@ -134,12 +135,18 @@ def _name(test):
     return re.sub(r"^(\w+) \([\w.<>]+\)", r"\1", str(test))
 
 
+def _id(test):
+    """nose2 puts values behind the name, on lines of their own."""
+    return test.id().split("\n")[0]
+
+
 def _place(test):
-    if own := getattr(test, "_dt_test", None):
-        place = {"file": _relative(own.filename or ""), "line": (own.lineno or 0) + 1}
-        return place | {"name": f"{own.name} (doctest)"}
+    own = getattr(test, "_dt_test", None)
+    if own:
+        name = f"{own.name} (doctest)"
+        return {"file": _relative(own.filename or ""), "line": (own.lineno or 0) + 1, "name": name}
     try:
-        method = getattr(type(test), test._testMethodName)
+        method = getattr(test, "_testFunc", None) or getattr(type(test), test._testMethodName)
         code = getattr(method, "__wrapped__", method).__code__
         return {"file": _relative(code.co_filename), "line": code.co_firstlineno}
     except Exception:
@@ -163,8 +170,8 @@ def _never_run(holder):
     return [holder]
 
 
-class Result(unittest.TextTestResult):
-    """Says each outcome before the host's own result sees it, which trims the traceback in place."""
+class Telling:
+    """A result that says each outcome before the host's own sees it, which trims the traceback in place."""
 
     _began = 0.0
     _phase = None
@@ -172,21 +179,22 @@ class Result(unittest.TextTestResult):
     def startTest(self, test):
         self._began = time.perf_counter()
         self._phase = None
-        if type(test).__name__ != "_FailedTest":
-            _say({"kind": "test_start", "id": test.id()} | _place(test))
+        if type(test).__name__ not in _FAILED:
+            _say({"kind": "test_start", "id": _id(test), **_place(test)})
         super().startTest(test)
 
     def stopTest(self, test):
         super().stopTest(test)
-        if type(test).__name__ != "_FailedTest":
-            self._tell(test, (self._phase or {"outcome": "passed"}) | {"last": True})
+        if type(test).__name__ not in _FAILED:
+            self._tell(test, {**(self._phase or {"outcome": "passed"}), "last": True})
+        self._phase = None  # in Python 3.12.1 a test that is skipped is stopped without having been started
 
     def _tell(self, test, phase):
         try:
             took = time.perf_counter() - self._began
-            record = {"kind": "phase", "id": test.id(), "when": "call", "duration": took, "name": _name(test)}
-            record["suite"] = test.id().split(".")[:-1]
-            _say(record | _place(test) | phase)
+            record = {"kind": "phase", "id": _id(test), "when": "call", "duration": took, "name": _name(test)}
+            record["suite"] = _id(test).split(".")[:-1]
+            _say({**record, **_place(test), **phase})
         except Exception:
             pass
 
@@ -197,20 +205,19 @@ class Result(unittest.TextTestResult):
         else:
             self._began = time.perf_counter()
             for each in _never_run(test):
-                self._tell(each, phase | {"when": "setup", "last": True})
+                self._tell(each, {**phase, "when": "setup", "last": True})
 
     def addError(self, test, err):
         try:
-            if type(test).__name__ == "_FailedTest":
-                self._broken(test)
+            if type(test).__name__ in _FAILED:
+                self._broken(test, getattr(test, "_exception", err[1]))
             else:
-                self._note(test, {"outcome": "failed", "error": True} | _doctest(test, _failure(err)))
+                self._note(test, {"outcome": "failed", "error": True, **_doctest(test, _failure(err))})
         except Exception:
             pass
         super().addError(test, err)
 
-    def _broken(self, test):
-        error = test._exception
+    def _broken(self, test, error):
         # The loader keeps only the text of what the import raised; its last line is type and message.
         text = str(error).strip().splitlines()
         kind, _, message = text[-1].partition(": ") if text else ("ImportError", "", "")
@@ -227,7 +234,7 @@ class Result(unittest.TextTestResult):
         )
 
     def addFailure(self, test, err):
-        self._note(test, {"outcome": "failed"} | _doctest(test, _failure(err)))
+        self._note(test, {"outcome": "failed", **_doctest(test, _failure(err))})
         super().addFailure(test, err)
 
     def addSkip(self, test, reason):
@@ -239,17 +246,21 @@ class Result(unittest.TextTestResult):
         super().addExpectedFailure(test, err)
 
     def addUnexpectedSuccess(self, test):
-        failure = {"type": "UnexpectedSuccess", "message": "passed although it was expected to fail"}
-        self._note(test, {"outcome": "failed"} | failure)
+        said = "passed although it was expected to fail"
+        self._note(test, {"outcome": "failed", "type": "UnexpectedSuccess", "message": said})
         super().addUnexpectedSuccess(test)
 
     def addSubTest(self, test, subtest, err):
         if err is not None:
             failed = issubclass(err[0], test.failureException)
-            phase = {"outcome": "failed", "error": not failed} | _failure(err)
+            phase = {"outcome": "failed", "error": not failed, **_failure(err)}
             if self._phase is None or self._phase["outcome"] != "failed":
-                self._phase = phase | {"message": f"{subtest._subDescription()} {phase['message']}"}
+                self._phase = {**phase, "message": f"{subtest._subDescription()} {phase['message']}"}
         super().addSubTest(test, subtest, err)
+
+
+class Result(Telling, unittest.TextTestResult):
+    pass
 
 
 def _chosen(suite):
@@ -265,7 +276,7 @@ def _chosen(suite):
 
 
 def _is_asked(test, whole, below):
-    if type(test).__name__ == "_FailedTest":
+    if type(test).__name__ in _FAILED:
         module = test._testMethodName
         return any(name == module or name.startswith(module + ".") for name in whole)
     name = test.id()
@@ -278,16 +289,21 @@ class Runner(unittest.TextTestRunner):
     def run(self, test):
         test = _chosen(test)
         _open()
-        _collected[:] = [each for each in _flat(test) if type(each).__name__ != "_FailedTest"]
+        _collected[:] = [each for each in _flat(test) if type(each).__name__ not in _FAILED]
         _say({"kind": "collected", "ids": [each.id() for each in _collected]})
         return super().run(test)
 
 
 try:
+    from django.conf import settings
     from django.test.runner import DiscoverRunner
+    from django.test.utils import get_runner
 
-    class DjangoRunner(DiscoverRunner):
+    _Theirs = get_runner(settings)  # what the project has made of Django's
+
+    class _Found(_Theirs):
         test_runner = Runner
+        run_suite = DiscoverRunner.run_suite
 
         def get_resultclass(self):
             return Result
@@ -296,6 +312,25 @@ try:
             failures = super().run_tests(*args, **kwargs)
             _end(1 if failures else 0)
             return failures
+
+    class _Another(_Theirs):
+        """One that shares nothing with Django's hands over to pytest, as pytest-django's manual says."""
+
+        def __init__(self, *args, **kwargs):
+            kwargs.pop("parallel", None)
+            super().__init__(*args, **kwargs)
+
+        @classmethod
+        def add_arguments(cls, parser):
+            parser.add_argument("--parallel")  # we say it to all of them
+            parser.conflict_handler = "resolve"
+            super().add_arguments(parser)
+
+        def run_tests(self, *args, **kwargs):
+            os.environ["PYTEST_ADDOPTS"] = os.environ.pop("_RATCHET_PYTEST", "")
+            return super().run_tests(*args, **kwargs)
+
+    DjangoRunner = _Found if issubclass(_Theirs, DiscoverRunner) else _Another
 
 except Exception:  # no Django here, or one that is not set up
     pass
