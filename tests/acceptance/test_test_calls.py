@@ -32,6 +32,8 @@ def lay(folder: Path, files: dict[str, str]) -> Path:
         ["--timeout", "nan"],
         ["--rerun-failures", "-1"],
         ["--junit", "nowhere/it.xml"],
+        [""],
+        ["--", "-x"],
         ["--ctrf", "."],
     ],
 )
@@ -128,6 +130,32 @@ def test_the_suspects_of_a_packet_are_code_and_no_reports_that_lie_about(tmp_pat
     folder = make_repository(tmp_path / "it", {"test_it.py": RED})
     lay(folder, {"junit.xml": "<testsuites/>", "helper.py": "x = 1\n"})
     assert "\nsuspects: helper.py (changed)\n" in ratchet("test", "--packet", cwd=folder).stdout
+
+
+def test_from_a_folder_below_or_elsewhere_files_are_named_from_there_and_one_is_run_again_from_there(
+    tmp_path: Path,
+) -> None:
+    folder = make_repository(tmp_path / "it", {"tests/test_it.py": RED, "src/thing.py": "x = 1\n"})
+    for place, name in (
+        (folder / "src", "../tests/test_it.py"),
+        (tmp_path, str(folder / "tests/test_it.py::test_red")),
+    ):
+        args = ["-C", str(folder), name] if place == tmp_path else [name]
+        done = ratchet("test", *args, cwd=place)
+        assert done.stdout.startswith("✘ tests/test_it.py::test_red\n"), done.stdout
+        command = done.stdout.partition("    again: ")[2].splitlines()[0]
+        again = subprocess.run(["sh", "-c", command], cwd=place, capture_output=True, text=True, check=False)
+        assert again.returncode == 1 and "1 failed" in again.stdout, command
+        assert command in ratchet("test", "--packet", *args, cwd=place).stdout
+    here = ratchet("test", "./tests/test_it.py::test_red", cwd=folder)
+    assert "FAILED  1 failed in" in here.stdout and "!" not in here.stdout
+
+
+def test_who_says_only_the_name_of_a_test_is_told_which_one_it_may_be(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", {"test_it.py": RED})
+    ratchet("test", cwd=folder)
+    assert "test_red: did you mean test_it.py::test_red?\n" in ratchet("test", "test_red", cwd=folder).stdout
+    assert f"{'x' * 5_000}: no test is called so\n" in ratchet("test", "x" * 5_000, cwd=folder).stdout
 
 
 CASE = "import unittest\n\n\nclass Case(unittest.TestCase):\n    def test_it(self):\n        self.assertEqual(1, {})\n"
