@@ -182,6 +182,9 @@ def test_of_many_failures_all_are_named_and_what_is_new_is_told_from_what_is_kno
     )
     (folder / "test_new.py").write_text(RED)
     done = ratchet("test", "--baseline", cwd=folder)
+    again = json.loads(ratchet("test", "--json", cwd=folder).stdout)
+    assert len(again["known"]) == 25 and again["flaky"] == []
+    assert len(again["delta"]["still_failing"]) == 26 and again["delta"]["new_failures"] == []
     since, end = done.stdout.splitlines()[-2:]
     assert (done.returncode, since) == (1, "since last time: 1 newly failing, 25 still failing")
     assert end.startswith("FAILED  26 failed, 25 of them known") and "nothing" not in end

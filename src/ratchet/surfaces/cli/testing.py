@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -25,6 +25,9 @@ from ratchet.process import Finished, attend
 from ratchet.suite import SAY_HOW, Choice, Outcome, Suite
 from ratchet.surfaces.cli.common import Arguments, Command, number, say, show, show_json
 from ratchet.surfaces.ticker import ticking
+
+if TYPE_CHECKING:
+    from ratchet.core.compare import Delta
 
 _EXIT = """exit codes: 0 all tests passed, or --failed or --affected left none to run; 1 something failed;
 2 no tests, or a wrong call; 3 the tests cannot be run; 130 interrupted, with the results up to then"""
@@ -51,7 +54,7 @@ def test(arguments: Arguments) -> int:
         outcome = at_once(suite.run(choice, timeout_s=arguments.timeout, perform=_attended))
     except NoTests as error:
         if arguments.json:
-            show_json(Report(runner="none", status=ReportStatus.NO_TESTS, notes=[error.message]))
+            _show_report(Report(runner="none", status=ReportStatus.NO_TESTS, notes=[error.message]))
         raise
     if arguments.save_baseline:
         outcome = msgspec.structs.replace(outcome, known=suite.save_baseline(outcome.report))
@@ -193,7 +196,7 @@ def _print(outcome: Outcome, arguments: Arguments, *, forgiven: bool, top: str) 
     from ratchet.surfaces.results import again, view  # noqa: PLC0415
 
     if arguments.json:
-        show_json(outcome.report)
+        _show_report(outcome.report, outcome.delta, outcome.known, outcome.flaky)
     elif arguments.packet:
         told = packet(
             outcome.report,
@@ -208,6 +211,14 @@ def _print(outcome: Outcome, arguments: Arguments, *, forgiven: bool, top: str) 
     else:
         for line in view(outcome, painter(colour=sys.stdout.isatty()), forgiven=forgiven, top=top):
             show(line)
+
+
+def _show_report(
+    report: Report, delta: Delta | None = None, known: Sequence[str] = (), flaky: Sequence[str] = ()
+) -> None:
+    from ratchet.core.compare import compared  # noqa: PLC0415 — see `_load_the_rest`
+
+    show_json(compared(report, delta, list(known), list(flaky)))
 
 
 def _whole(arguments: Arguments) -> str:
