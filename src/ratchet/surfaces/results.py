@@ -12,7 +12,7 @@ import msgspec
 from ratchet.checks import Target
 from ratchet.checks.commands import having
 from ratchet.checks.registry import runner
-from ratchet.core.packet import nor, title
+from ratchet.core.packet import nor, title, unsaid
 from ratchet.core.report import (
     RED,
     Diagnostic,
@@ -141,7 +141,7 @@ def _failure(test: TestResult, outcome: Outcome, paint: Paint, top: str) -> Iter
     yield from (f"    {line}" for line in _values(failure, paint))
     yield from (paint(Tone.DIM, f"    at {place}") for place in _places(failure))
     for name, said in (("stdout", shown.stdout), ("stderr", shown.stderr)):
-        if lines := _unsaid(said, failure):
+        if lines := unsaid(said, failure):
             yield paint(Tone.DIM, f"    {name}:")
             yield from (paint(Tone.DIM, f"      | {short(line)}") for line in lines[-_OUTPUT_LINES:])
     if command := again(test, outcome.targets, top=top):
@@ -155,13 +155,6 @@ def _places(failure: Failure) -> Iterator[str]:
         yield f"{failure.file}{f':{failure.line}' if failure.line else ''}"
     rows = [f"{frame.file}:{frame.line}{f' in {frame.function}' if frame.function else ''}" for frame in failure.frames]
     yield from list(dict.fromkeys(reversed(rows)))[:4]
-
-
-def _unsaid(said: str, failure: Failure) -> list[str]:
-    """The lines of an output, unless they only repeat the message, as Go's do."""
-    lines = said.strip().splitlines()
-    known = [line.strip() for line in failure.message.splitlines() if line.strip()]
-    return lines if any(not any(part in line for part in known) for line in lines if line.strip()) else []
 
 
 def _values(failure: Failure, paint: Paint) -> Iterator[str]:
