@@ -77,6 +77,8 @@ _THEN_MESSAGE: list[tuple[str, str, str]] = [
     ("ocaml", rf'^File "(?P<file>[^"]+)", lines? {_L}(?:-\d+)?, characters {_C}-\d+:', r"^Error: (?P<message>.+)"),
 ]
 # fmt: on
+# What each first line has at its beginning; most lines have none of it.
+_BEGINS = re.compile(r"\s*(?:error|(?:E\s+)?File \"|[✘X] \[ERROR\]|(?:file://)?/|\S+\.hs:)")
 _PAIRS = [(tool, re.compile(first), re.compile(second)) for tool, first, second in _THEN_PLACE + _THEN_MESSAGE]
 
 
@@ -105,6 +107,7 @@ class Scan:
         self._seen: set[tuple[str, int, str]] = set()
         self._open: dict[int, tuple[int, dict[str, str]]] = {}
         self._row = 0
+        self._until = 0
 
     def line(self, row: str) -> bool:
         """Whether the line was, or completed, an error."""
@@ -122,6 +125,8 @@ class Scan:
         return False
 
     def _two_lines(self, row: str) -> bool:
+        if self._row > self._until and not _BEGINS.match(row):
+            return False
         done = False
         for index, (tool, first, second) in enumerate(_PAIRS):
             begun = self._open.get(index)
@@ -131,6 +136,7 @@ class Scan:
                 done = True
             elif match := first.match(row):
                 self._open[index] = (self._row, match.groupdict())
+                self._until = self._row + _REACH
         return done
 
     def _add(self, tool: str, fields: dict[str, str]) -> None:
