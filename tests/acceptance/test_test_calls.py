@@ -158,6 +158,16 @@ def test_who_says_only_the_name_of_a_test_is_told_which_one_it_may_be(tmp_path: 
     assert f"{'x' * 5_000}: no test is called so\n" in ratchet("test", "x" * 5_000, cwd=folder).stdout
 
 
+def test_a_setting_that_git_ignores_is_named_when_a_copy_fails_without_it_and_can_be_taken_along(
+    tmp_path: Path,
+) -> None:
+    files = {"test_it.py": "def test_it():\n    open('.env')\n", ".gitignore": ".env\n*.pyc\n"}
+    folder = lay(make_repository(tmp_path / "it", files), {".env": "KEY=1\n", "test_it.pyc": ""})
+    apart = ratchet("test", "--isolated", cwd=folder).stdout
+    assert "! git ignores .env, so the copy has none: workspace.carry takes files along\n" in apart
+    assert ratchet("test", "--isolated", "--set", "workspace.carry=.env", cwd=folder).returncode == 0
+
+
 CASE = "import unittest\n\n\nclass Case(unittest.TestCase):\n    def test_it(self):\n        self.assertEqual(1, {})\n"
 
 

@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -368,18 +369,18 @@ def share_ignored(base: Path, folder: Path) -> None:
 
 
 def _carry_from(source: Path, tree: Path, names: list[str], lay: Lay) -> None:
-    """Take ignored folders along; one that the commit itself has is the commit's."""
+    """Take ignored folders and files along; one that the commit itself has is the commit's."""
     for name in names:
         old, new = source / name, tree / name
-        if old.is_symlink() or not old.is_dir() or new.exists() or not _is_ignored(tree, name):
+        if old.is_symlink() or not old.exists() or new.exists() or not _is_ignored(tree, name, folder=old.is_dir()):
             continue
         new.parent.mkdir(parents=True, exist_ok=True)
-        copy_tree(old, new, lay)
+        copy_tree(old, new, lay) if old.is_dir() else shutil.copy2(old, new)
 
 
-def _is_ignored(tree: Path, name: str) -> bool:
+def _is_ignored(tree: Path, name: str, *, folder: bool) -> bool:
     # With the slash: a pattern such as `node_modules/` fits folders only, and this one is not there yet.
-    return bool(git("check-ignore", "--no-index", f"{name}/", cwd=tree, ok=(0, 1)).strip())
+    return bool(git("check-ignore", "--no-index", f"{name}/" if folder else name, cwd=tree, ok=(0, 1)).strip())
 
 
 def _settle(tree: Path, commit: str) -> None:
