@@ -6,7 +6,8 @@ import asyncio
 import hashlib
 import os
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -38,9 +39,10 @@ from ratchet.core.workflow import Workflow
 from ratchet.engine import AbortAsked, Engine, Hold, Watcher, kept
 from ratchet.errors import ArtifactBroken, EnvironmentCannot, LedgerBroken, NotFound, UsageError
 from ratchet.forks import Forks
+from ratchet.isolated import workspace_at
 from ratchet.pacing import Paces
 from ratchet.places import kept_until, open_workspaces, recipe_of, sandbox_settings, store_address, user_state
-from ratchet.process import is_gone, this_process
+from ratchet.process import Confinement, is_gone, this_process
 from ratchet.proof import Claim, Verification
 from ratchet.repository import Repository
 from ratchet.steps import Work, cross
@@ -250,7 +252,7 @@ class Factory:
             commit=state.started.base_commit,
             kind=self.config.workspace.kind,
             on=self.config.workspace.on,
-            recipe=recipe_of(self.config),
+            recipe=recipe_of(self.config, self.repo.root),
             owner=this_process(),
         )
         if isinstance(made, Refused):
@@ -436,7 +438,18 @@ class Factory:
         started = started or self._run_of(commit)
         targets = _targets_of(started) if started else self.targets()
         scope = Scope(tests=tuple(_union(target.tests for target in targets)))
-        return await proof.verify_commit(self.repo.root, commit, checks=self.checks(targets), scope=scope)
+        stage = proof.Stage(repo=self.repo.root, checks=self.checks(targets), scope=scope, place=self._place)
+        return await proof.verify_commit(commit, stage)
+
+    @contextmanager
+    def _place(self, commit: str) -> Iterator[tuple[Path, Confinement | None]]:
+        """As a run's tests have it: with its dependencies, in the sandbox."""
+        with workspace_at(commit, self.repo.root, self.config) as made:
+            sandboxes = Sandboxes(made, sandbox_settings(self.config))
+            try:
+                yield made.path, sandboxes.for_tests()
+            finally:
+                sandboxes.close()
 
     def _run_of(self, commit: str) -> ev.RunStarted | None:
         made = trailers.parse(repository.message_of(self.repo.root, commit))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ratchet.config import Config
 from ratchet.files import make_private_dir, make_state_dir
-from ratchet.workspace.bases import Recipe
+from ratchet.workspace.bases import Recipe, below
 from ratchet.workspace.limits import Bounds
 from ratchet.workspace.registry import Workspaces
 from ratchet.workspace.room import Limits
@@ -96,8 +96,10 @@ def _passing() -> Path:
     return Path(tempfile.mkdtemp(prefix="ratchet-"))
 
 
-def recipe_of(config: Config) -> Recipe:
-    return Recipe(setup=tuple(config.workspace.setup), carry=tuple(config.workspace.carry))
+def recipe_of(config: Config, root: Path) -> Recipe:
+    """How the repository's bases are prepared; the parts of a monorepo have folders of their own to take along."""
+    wanted = config.workspace
+    return Recipe(setup=tuple(wanted.setup), carry=(*wanted.carry, *below(root, wanted.carry)))
 
 
 def sandbox_settings(config: Config) -> Settings:

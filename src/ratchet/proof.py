@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
-import shutil
 import tempfile
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -15,6 +15,7 @@ from ratchet.core import trailers
 from ratchet.core.report import RED, Report, broken, digest, fingerprint
 from ratchet.core.roles import Scope
 from ratchet.errors import UsageError
+from ratchet.process import Confinement, confined
 from ratchet.steps import cross
 from ratchet.workspace.git import git
 
@@ -36,27 +37,59 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         return all(claim.holds for claim in self.claims)
 
 
-async def verify_commit(repo: Path, commit: str, *, checks: Checks, scope: Scope) -> Verification:
-    proof = trailers.parse(repository.message_of(repo, commit))
+class Place(Protocol):
+    """A fresh workspace at a commit, with what confines the tests in it; gone afterwards."""
+
+    def __call__(self, commit: str, /) -> AbstractContextManager[tuple[Path, Confinement | None]]: ...
+
+
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
+    """Where and with what a commit's claim is re-enacted."""
+
+    repo: Path
+    checks: Checks
+    scope: Scope
+    place: Place
+
+    async def run_at(self, commit: str, lay_over: tuple[str, list[str]] | None = None) -> Report:
+        """The suite's report there, with these paths of another commit laid over."""
+        with self.place(commit) as (folder, confinement), tempfile.TemporaryDirectory(prefix="ratchet-verify-") as logs:
+            if lay_over and lay_over[1]:
+                await cross(_lay, folder, *lay_over)
+            with confined(confinement):
+                return await self.checks.run(folder, log=Path(logs) / "tests.log")
+
+
+def _lay(folder: Path, commit: str, paths: list[str]) -> None:
+    git(
+        "restore",
+        f"--source={commit}",
+        "--pathspec-from-file=-",
+        "--pathspec-file-nul",
+        cwd=folder,
+        env={"GIT_LITERAL_PATHSPECS": "1"},
+        stdin=b"\0".join(path.encode(errors="surrogateescape") for path in paths),
+    )
+
+
+async def verify_commit(commit: str, stage: Stage) -> Verification:
+    proof = trailers.parse(repository.message_of(stage.repo, commit))
     if proof is None:
         raise UsageError(
             f"{commit[:12]} carries no proof: it is not a commit of the factory",
             hint="git log --grep Ratchet-Key lists those that do",
         )
-    claims = []
-    if proof.tests:
-        claims.append(await _red_before(repo, commit, proof, checks, scope))
-    claims.append(await _green_after(repo, commit, proof, checks))
-    return Verification(subject=commit, claims=claims)
+    claims = [await _red_before(commit, proof, stage)] if proof.tests else []
+    return Verification(subject=commit, claims=[*claims, await _green_after(commit, proof, stage)])
 
 
-async def _red_before(repo: Path, commit: str, proof: trailers.Proof, checks: Checks, scope: Scope) -> Claim:
+async def _red_before(commit: str, proof: trailers.Proof, stage: Stage) -> Claim:
     what = f"red at the parent with the new test: {', '.join(proof.tests)}"
-    parent = repository.parent_of(repo, commit)
+    parent = repository.parent_of(stage.repo, commit)
     if parent is None:
         return Claim(what=what, holds=False, detail="the commit has no parent")
-    new_tests = [path for path in repository.changed_paths(repo, commit) if scope.is_test(path)]
-    report = await _run_at(repo, parent, checks, lay_over=(commit, new_tests))
+    new_tests = [path for path in repository.changed_paths(stage.repo, commit) if stage.scope.is_test(path)]
+    report = await stage.run_at(parent, (commit, new_tests))
     red = {test.id for test in report.tests if test.status in RED} | {error.file for error in broken(report)}
     if green := [name for name in proof.tests if name not in red]:
         return Claim(what=what, holds=False, detail=f"not red there: {', '.join(green)} ({report.status})")
@@ -65,34 +98,9 @@ async def _red_before(repo: Path, commit: str, proof: trailers.Proof, checks: Ch
     return Claim(what=what, holds=True)
 
 
-async def _green_after(repo: Path, commit: str, proof: trailers.Proof, checks: Checks) -> Claim:
-    report = await _run_at(repo, commit, checks)
+async def _green_after(commit: str, proof: trailers.Proof, stage: Stage) -> Claim:
+    report = await stage.run_at(commit)
     what = f"green at the commit: {report.totals.passed} of {report.totals.tests} tests pass"
     if digest(report) != proof.green:
         return Claim(what=what, holds=False, detail=f"the report differs from the recorded one ({report.status})")
     return Claim(what=what, holds=True)
-
-
-async def _run_at(repo: Path, commit: str, checks: Checks, lay_over: tuple[str, list[str]] | None = None) -> Report:
-    """Run the suite in a throw-away checkout, which is gone afterwards also when we are interrupted."""
-    place = Path(tempfile.mkdtemp(prefix="ratchet-verify-"))
-    folder = place / secrets.token_hex(4)
-    try:
-        await cross(git, "worktree", "add", "--quiet", "--detach", str(folder), commit, cwd=repo)
-        if lay_over and lay_over[1]:
-            source, paths = lay_over
-            names = b"\0".join(path.encode(errors="surrogateescape") for path in paths)
-            await cross(
-                git,
-                "restore",
-                f"--source={source}",
-                "--pathspec-from-file=-",
-                "--pathspec-file-nul",
-                cwd=folder,
-                env={"GIT_LITERAL_PATHSPECS": "1"},
-                stdin=names,
-            )
-        return await checks.run(folder, log=place / "tests.log")
-    finally:
-        await cross(git, "worktree", "remove", "--force", str(folder), cwd=repo, ok=(0, 128))
-        shutil.rmtree(place, ignore_errors=True)

@@ -30,8 +30,7 @@ from ratchet.core.report import RED, Report, ReportStatus, TestResult, broken, t
 from ratchet.core.roles import matches
 from ratchet.core.watching import Known
 from ratchet.errors import EnvironmentCannot, GitFailed, NoTests, UsageError
-from ratchet.process import ProgramMissing, confined, this_process
-from ratchet.workspace import Refused
+from ratchet.process import ProgramMissing, confined
 from ratchet.workspace.git import look, text
 from ratchet.workspace.uncommitted import ignored_files, lay_over, untracked
 
@@ -267,31 +266,12 @@ class Suite:
 
     @contextmanager
     def _workspace(self, commit: str) -> Iterator[Path]:
-        assert self.repo
-        from ratchet.places import open_workspaces, recipe_of, stand_ins  # noqa: PLC0415 — all about workspaces
+        from ratchet.isolated import workspace_at  # noqa: PLC0415 — brings all there is about workspaces
         from ratchet.workspace.sandbox import let_in  # noqa: PLC0415
-        from ratchet.workspace.standins import standing_in  # noqa: PLC0415
 
-        slug, workspaces = f"test-{secrets.token_hex(4)}", open_workspaces(self.config)
-        wanted = self.config.workspace
-        workspaces.collect("test-")  # of runs that were killed: they hold memory
-        with standing_in(workspaces.source(self.repo), stand_ins()) as source:
-            made = workspaces.create(
-                slug,
-                repo=source,
-                commit=commit,
-                kind=wanted.kind,
-                on=wanted.on,
-                recipe=recipe_of(self.config),
-                owner=this_process(),
-            )
-            if isinstance(made, Refused):
-                raise EnvironmentCannot(f"no workspace: {made.reason}", hint=made.hint)
-            try:
-                with confined(let_in(made)):
-                    yield made.path
-            finally:
-                workspaces.destroy(slug)
+        assert self.repo
+        with workspace_at(commit, self.repo, self.config) as made, confined(let_in(made)):
+            yield made.path
 
     # --- remembering -----------------------------------------------------------------------------------------
 

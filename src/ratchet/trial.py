@@ -58,7 +58,7 @@ async def trial(spec: str, config: Config, *, env: dict[str, str], timeout_s: fl
         spaces = open_workspaces(_within(config, place))
         workspace = spaces.create(
             "trial", repo=place / "project", commit=_repository(place / "project"), kind=config.workspace.kind,
-            on=config.workspace.on, recipe=recipe_of(config), owner=this_process(),
+            on=config.workspace.on, recipe=recipe_of(config, place / "project"), owner=this_process(),
         )  # fmt: skip
         if isinstance(workspace, Refused):
             raise EnvironmentCannot(f"no workspace: {workspace.reason}", hint=workspace.hint)

@@ -179,7 +179,7 @@ class Watch:
             commit=head_of(self.repo),
             kind=settings.workspace.kind,
             on=settings.workspace.on,
-            recipe=recipe_of(settings),
+            recipe=recipe_of(settings, self.repo),
             owner=this_process(),
         )
         if isinstance(made, Refused):

@@ -460,6 +460,28 @@ def test_another_revision_is_tested_with_its_own_code_though_the_project_is_inst
     assert changed.returncode == 1 and "src/shop.py" in changed.stdout and f"{project}/src" not in changed.stdout
 
 
+PACKAGES = {
+    ".gitignore": "node_modules/\n",
+    "packages/a/package.json": '{"name": "a", "scripts": {"test": "node --test"}, "dependencies": {"b": "*"}}',
+    "packages/a/a.test.js": "const test = require('node:test'); const b = require('b');\n"
+    "test('b', () => require('node:assert').strictEqual(b, 'new'));\n",
+    "packages/b/package.json": '{"name": "b", "main": "b.js"}',
+    "packages/b/b.js": "module.exports = 'old';\n",
+}
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
+def test_another_revision_is_tested_with_its_own_packages_though_they_are_linked_to_here(tmp_path: Path) -> None:
+    project = make_repository(tmp_path / "it", PACKAGES)
+    (project / "packages" / "a" / "node_modules").mkdir()
+    (project / "packages" / "a" / "node_modules" / "b").symlink_to("../../b")
+    (project / "packages" / "b" / "b.js").write_text("module.exports = 'new';\n")
+    git("commit", "-qam", "new", cwd=project)
+    done = [ratchet("test", *more, cwd=project) for more in ([], ["--ref", "HEAD"], ["--ref", "HEAD~1"])]
+    assert [each.returncode for each in done] == [0, 0, 1], done
+    assert "actual:   'old'" in done[2].stdout or "actual:   old" in done[2].stdout
+
+
 SEES = """
 import os
 

@@ -463,3 +463,93 @@ def test_of_dunes_programs_those_in_the_folders_of_the_chosen_are_run(tmp_path: 
     report = run(folder)
     assert statuses(report) == {"one_it": "failed", "two_it": "failed"}
     assert statuses(run(folder, only=chosen(report, "two_it"))) == {"two_it": "failed"}
+
+
+TESTNG = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>x</groupId><artifactId>x</artifactId><version>1</version>
+  <properties>
+    <maven.compiler.source>11</maven.compiler.source>
+    <maven.compiler.target>11</maven.compiler.target>
+    <project.build.sourceEncoding>UTF-8</project.build.sourceEncoding>
+  </properties>
+  <dependencies>
+    <dependency><groupId>org.testng</groupId><artifactId>testng</artifactId><version>6.x</version></dependency>
+  </dependencies>
+</project>
+"""
+ROWS = """package x;
+import static org.testng.Assert.assertEquals;
+import org.testng.annotations.*;
+public class RowsTest {
+  @DataProvider public Object[][] sums() { return new Object[][] {{1, 2, 3}, {2, 2, 5}, {0, 0, 0}, {0, 0, 0}}; }
+  @Test(dataProvider = "sums") public void adds(int a, int b, int sum) { assertEquals(a + b, sum); }
+  @Test public void passes() {}
+}
+"""
+
+
+@pytest.mark.toolchain
+def test_rows_of_testngs_data_providers_are_called_by_their_values(tmp_path: Path) -> None:
+    needs("maven")
+    if not Path("/usr/share/maven-repo/org/testng").exists():
+        pytest.skip("TestNG is not installed: scripts/toolchains gets it")
+    folder = lay(tmp_path / "it", {"pom.xml": TESTNG, "src/test/java/x/RowsTest.java": ROWS})
+    targets = detect(folder, command="mvn -o -s /etc/maven/settings-debian.xml test")
+    report = run(folder, targets, timeout_s=300)
+    assert statuses(report) == {
+        "x.RowsTest#adds(1, 2, 3)": "passed",
+        "x.RowsTest#adds(2, 2, 5)": "failed",
+        "x.RowsTest#adds(0, 0, 0)": "passed",
+        "x.RowsTest#adds(0, 0, 0) #2": "passed",
+        "x.RowsTest#passes": "passed",
+    }
+    assert red(report) == {"x.RowsTest#adds(2, 2, 5)": ("src/test/java/x/RowsTest.java", 6, "5", "4")}
+    (test,) = chosen(report, "x.RowsTest#adds(2, 2, 5)")["maven"]
+    assert runner("maven").again(targets[0], test)[-3] == "-Dtest=x.RowsTest#adds"
+
+
+SWITCHED = """cmake_minimum_required(VERSION 3.16)
+project(it NONE)
+option(IT_BUILD_TESTS "Build the tests" OFF)
+option(IT_FUZZ_TESTS "Build the fuzzers" OFF)
+option(BUILD_TESTING "Nobody asks for it here")
+option(IT_TESTS "On already" ON)
+#option(IT_UNIT_TESTS "Not there" OFF)
+if(IT_BUILD_TESTS AND IT_TESTS)
+  enable_testing()
+  add_test(NAME one COMMAND ${CMAKE_COMMAND} -E true)
+endif()
+if(IT_FUZZ_TESTS OR IT_UNIT_TESTS)
+  message(FATAL_ERROR "not these")
+endif()
+"""
+OPTIONS = """option('tests', type: 'boolean', value: false, description: 'make them')
+option('unit-tests', type: 'feature', value: 'disabled')
+option('docs', type: 'boolean', value: false)
+option('test', type: 'boolean', value: true)
+"""
+
+
+def test_the_set_up_of_a_build_that_leaves_its_tests_out_says_how_they_are_made(tmp_path: Path) -> None:
+    folder = lay(
+        tmp_path,
+        {
+            "a/CMakeLists.txt": SWITCHED,
+            "b/meson.build": "project('it', 'c')\ntest('one', exe)\n",
+            "b/meson_options.txt": OPTIONS,
+        },
+    )
+    assert {target.root: target.setup[0] for target in detect(folder)} == {
+        "a": "cmake -S . -B build -DIT_BUILD_TESTS=ON",
+        "b": "meson setup build -Dtests=true -Dunit-tests=enabled",
+    }
+
+
+@pytest.mark.toolchain
+def test_tests_that_a_build_leaves_out_are_made_in_ours_and_not_in_the_projects(tmp_path: Path) -> None:
+    needs("ctest")
+    folder = lay(tmp_path / "it", {"CMakeLists.txt": SWITCHED})
+    assert statuses(run(folder)) == {"one": "passed"}
+    output_of("cmake", "-S", str(folder), "-B", str(folder / "build"))
+    assert run(folder).status is ReportStatus.NO_TESTS

@@ -270,16 +270,16 @@ EXPECTED: dict[str, Expected] = {
     "ava": Expected(
         statuses=_all(
             "test/sum.js::",
-            passed=["passes", "is expected to fail", "logs"],
+            passed=["passes", "logs"],
             failed=["fails", "errors in the code under test", "deep"],
             skipped=["is skipped"],
             todo=["is to do"],
+            xfailed=["is expected to fail"],
         ),
         red={
-            # Of an assertion ava 7 names only its own file: what is known is where the test begins.
-            "test/sum.js::fails": ("test/sum.js", 8, "4", "3"),
+            "test/sum.js::fails": ("test/sum.js", 9, "4", "3"),
             "test/sum.js::errors in the code under test": ("sum.js", 3, None, None),
-            "test/sum.js::deep": ("test/sum.js", 16, "{\n  a: 2,\n}", "{\n  a: 1,\n}"),
+            "test/sum.js::deep": ("test/sum.js", 17, "{\n  a: 2,\n}", "{\n  a: 1,\n}"),
         },
         broken=[("test/broken.js", 0)],
     ),

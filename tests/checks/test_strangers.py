@@ -72,6 +72,13 @@ def test_two_tests_of_one_name_are_two_unless_the_runner_collected_one() -> None
     assert read({"kind": "collected", "ids": ["a", "a"]}, phase, phase) == {"a": "passed", "a (2)": "passed"}
 
 
+def test_twins_are_told_apart_by_their_projects_where_they_have_some() -> None:
+    phase = {"kind": "phase", "id": "a", "when": "call", "last": True, "outcome": "passed"}
+    one, two = phase | {"project": "one"}, phase | {"project": "two"}
+    assert read(two, one, two) == {"a [two]": "passed", "a [one]": "passed", "a [two] (2)": "passed"}
+    assert read(one, one, two | {"id": "b"}) == {"a": "passed", "a (2)": "passed", "b": "passed"}
+
+
 _PERL = """use Test::More tests => 2;
 ok(1, 'alone');
 subtest 'sub' => sub { plan tests => 3; ok(1, 'one'); is(1, 2, 'two'); ok(1, 'three'); };

@@ -343,17 +343,22 @@ def test_of_mochas_configuration_only_the_files_are_left_out_when_some_are_asked
 
 
 @pytest.mark.toolchain
-def test_a_file_in_two_of_jests_projects_is_told_twice_and_not_more(tmp_path: Path) -> None:
+def test_a_file_in_two_of_jests_projects_is_told_of_each_and_run_again_in_the_one_that_failed(tmp_path: Path) -> None:
     needs("jest")
-    projects = [{"displayName": name, "testMatch": ["<rootDir>/*.test.js"]} for name in ("one", "two")]
+    projects = [{"displayName": name, "testMatch": [f"<rootDir>/{{a,{name}}}.test.js"], "globals": {"at": name}}
+                for name in ("one", "two")]  # fmt: skip
     folder = lay(tmp_path / "it", {
         "package.json": package(scripts={"test": "jest"}, jest={"projects": projects}),
-        "a.test.js": "test('a', () => {});", "b.test.js": "test('b', () => { throw new Error('b'); });",
+        "a.test.js": "test('a', () => { expect(at).toBe('one'); });", "two.test.js": "test('b', () => {});",
     })  # fmt: skip
     installed(folder)
-    assert statuses(run(folder)) == {
-        "a.test.js::a": "passed", "a.test.js::a (2)": "passed", "b.test.js::b": "failed", "b.test.js::b (2)": "failed",
+    report = run(folder)
+    assert statuses(report) == {
+        "a.test.js::a [one]": "passed", "a.test.js::a [two]": "failed", "two.test.js::b": "passed",
     }  # fmt: skip
+    (failed,) = [test for test in report.tests if test.failure]
+    assert again(failed, detect(folder)) == "npx jest a.test.js --selectProjects two -t '^a$'"
+    assert statuses(run(folder, only=chosen(report, failed.id)))[failed.id] == "failed"
 
 
 @pytest.mark.toolchain
@@ -383,8 +388,10 @@ def test_a_file_in_two_of_vitests_projects_has_ended_in_both(tmp_path: Path) -> 
     report = run(folder)
     assert (report.status, statuses(report)) == (
         ReportStatus.PASSED,
-        {"a.test.js::a": "passed", "a.test.js::a (2)": "passed"},
+        {"a.test.js::a [one]": "passed", "a.test.js::a [two]": "passed"},
     )
+    commands = [again(test, detect(folder)) for test in report.tests]
+    assert commands == [f"npx vitest run --project={name} a.test.js -t '^a$'" for name in ("one", "two")]
 
 
 def test_tap_before_its_eighteenth_version_is_told_in_its_own_word_to_measure_nothing(tmp_path: Path) -> None:
@@ -592,11 +599,11 @@ def test_a_file_that_vitest_could_not_load_is_told_though_the_run_never_ended(tm
 
 
 def test_of_what_was_skipped_for_the_sake_of_others_only_what_was_asked_for_is_told() -> None:
-    ids = ["a.js::s > t", "a.js::s > t u", "a.js::s", "b.js::v"]
+    ids = ["a.js::s > t", "a.js::s > t u", "a.js::s", "a.js::s > t/u", "b.js::v"]
     tests = [TestResult(id=name, status=TestStatus.SKIPPED) for name in ids]
     asked = {
         name: [test.id for test in unskipped(tests, [TestResult(id=name, status=TestStatus.TODO)])] for name in ids
     }
     assert asked["a.js::s > t"] == ["a.js::s > t"]
-    assert asked["a.js::s"] == ids[:3]
+    assert asked["a.js::s"] == ids[:4]
     assert [test.id for test in unskipped(tests, [])] == ids

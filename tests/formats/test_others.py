@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.checks.formats import Parsed, junit, other_json, other_xml
+from ratchet.checks.formats import Parsed, cpp_xml, junit, other_json, other_xml
 from ratchet.checks.log import read_log
 from ratchet.core.report import Failure, TestStatus
 
@@ -321,3 +321,11 @@ def test_suites_that_never_end_cost_no_memory(unit: str) -> None:
     tracemalloc.stop()
     assert parsed.partial and most < 24 << 20
     assert all(len(test.suite) <= 100 for test in parsed.tests)
+
+
+def test_a_file_of_checks_is_in_the_folder_that_it_names() -> None:
+    test = "<test result='failure'><path>/w/tests</path><fn>a.c:5</fn><id>fails</id><message>no</message></test>"
+    text = f"<testsuites xmlns='http://check.sourceforge.net/ns'><suite><title>S</title>{test}</suite></testsuites>"
+    (found,) = cpp_xml.parse(io.BytesIO(text.encode())).tests
+    assert found.failure
+    assert (found.file, found.failure.file, found.failure.line) == ("/w/tests/a.c", "/w/tests/a.c", 5)

@@ -18,6 +18,7 @@ from ratchet.core.report import wanted
 VALUES = [
     ("junit 4", "expected:<4> but was:<5>", "4", "5"),
     ("junit 5", "sums ==> expected: <4> but was: <5>", "4", "5"),
+    ("junit 5 in lines", "expected: <4\n6> but was: <4\n5>\n\tat x.Y.z(Y.java:3)", "4\n6", "4\n5"),
     ("testng", "expected [4] but found [5]", "4", "5"),
     ("kotlin", "Expected <4>, actual <5>.", "4", "5"),
     ("hamcrest", "\nExpected: is <4>\n     but: was <5>", "4", "5"),
@@ -31,6 +32,27 @@ VALUES = [
     ("pytest", "assert 5 == 4\n +  where 5 = add(2, 2)", "4", "5"),
     ("unittest", "AssertionError: 5 != 4", "4", "5"),
     ("jest", "expect(received).toBe(expected)\n\nExpected: 4\nReceived: 5\n", "4", "5"),
+    (
+        "bun",
+        'expect(received).toEqual(expected)\n\n  {\n-   "a": 2,\n+   "a": 1,\n  }\n\n'
+        "- Expected  - 1\n+ Received  + 1\n\n      at a.test.ts:13:42\n",
+        '{\n  "a": 2,\n}',
+        '{\n  "a": 1,\n}',
+    ),
+    (
+        "bun more",
+        'expect(received).toEqual(expected)\n\n  {\n    "a": 1,\n+   "b": 2,\n  }\n\n'
+        "- Expected  - 0\n+ Received  + 1\n",
+        '{\n  "a": 1,\n}',
+        '{\n  "a": 1,\n  "b": 2,\n}',
+    ),
+    (
+        "bun contains",
+        "expect(received).toContain(expected)\n\nExpected to contain: 3\nReceived: [ 1, 2 ]\n",
+        "3",
+        "[ 1, 2 ]",
+    ),
+    ("jest contains", "Expected value: 3\nReceived array: [1, 2]\n", "3", "[1, 2]"),
     ("chai", "AssertionError: expected 5 to equal 4", "4", "5"),
     ("node", "Expected values to be strictly equal:\n\n5 !== 4\n", "4", "5"),
     ("vitest", "- Expected\n+ Received\n\n- 4\n+ 5\n", "4", "5"),
@@ -244,7 +266,7 @@ COMPILERS = [
     ("ocaml", 'File "a.ml", line 3, characters 5-6:\nError: Unbound value x', "a.ml", 3, 5),
     ("perl", "syntax error at t/a.t line 3, near \"}\"", "t/a.t", 3, 0),
     ("bash", "./a.sh: line 3: syntax error near unexpected token `fi'", "a.sh", 3, 0),
-    ("cmake", "CMake Error at CMakeLists.txt:3 (add_executable):", "CMakeLists.txt", 3, 0),
+    ("cmake", "CMake Error at CMakeLists.txt:3 (add_executable):\n  Cannot find source file:", "CMakeLists.txt", 3, 0),
 ]  # fmt: skip
 
 
@@ -414,3 +436,10 @@ def test_a_message_is_searched_too_where_the_text_that_repeats_it_is_indented() 
 def test_what_nunit_says_in_lines_may_have_been_put_into_one() -> None:
     found = recover.failure("Expected failure   Expected: 4   But was:  5")
     assert (found.expected, found.actual) == ("4", "5")
+
+
+def test_what_cmake_says_stands_below_the_place() -> None:
+    (error,) = compiler.diagnostics(
+        "CMake Error at a/CMakeLists.txt:4 (message):\n  utf8 not found.\n\n\n-- Configuring"
+    )
+    assert (error.file, error.line, error.message) == ("a/CMakeLists.txt", 4, "utf8 not found.")

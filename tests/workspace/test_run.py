@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from ratchet.core.state import RunStatus
-from tests.support import GOOD_SCRIPT, IMPLEMENT, carry, git, make_repository, open_factory, small_project
+from tests.support import GOOD_SCRIPT, IMPLEMENT, carry, git, make_repository, open_factory, small_project, write_script
 
 
 def test_what_an_agent_writes_in_a_submodule_is_undone_and_the_run_goes_on(tmp_path: Path) -> None:
@@ -23,3 +24,27 @@ def test_what_an_agent_writes_in_a_submodule_is_undone_and_the_run_goes_on(tmp_p
     changed = git("diff", "--name-only", started.base_commit, started.branch, cwd=place)
     assert changed.split() == ["calc.py", "tests/test_sub.py"]
     assert git("ls-tree", started.branch, "vendor/lib", cwd=place).startswith("160000 commit")
+
+
+DEPENDS = {
+    ".gitignore": "vendor/\n",
+    "pyproject.toml": '[tool.pytest.ini_options]\npythonpath = [".", "vendor", "part/vendor"]\n',
+    "calc.py": "def add(a, b):\n    return a + b\n",
+    "part/composer.json": "{}",
+    "tests/test_calc.py": "import inner, outer\nfrom calc import add\n\n\ndef test_add():\n    assert add(1, 2) == 3\n",
+    "SPEC.md": "# Subtract\n\n`calc.sub(a, b)` subtracts.\n",
+}
+
+
+def test_a_proof_is_re_enacted_with_the_dependencies_that_the_run_had(tmp_path: Path) -> None:
+    place = make_repository(tmp_path / "project", DEPENDS)
+    write_script(place, GOOD_SCRIPT)
+    for name in ("vendor/outer.py", "part/vendor/inner.py"):
+        (place / name).parent.mkdir()
+        (place / name).write_text("")
+    with open_factory(place) as factory:
+        state = carry(factory, place / "SPEC.md")
+        found = asyncio.run(factory.verify(state.run))
+    assert len(state.commits) == 1
+    assert [claim for verification in found for claim in verification.claims if not claim.holds] == []
+    assert len(git("worktree", "list", cwd=place).splitlines()) == 1

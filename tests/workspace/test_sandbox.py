@@ -79,6 +79,24 @@ def test_tmp_and_home_are_private(sandboxes: Sandboxes, one: GitWorkspace, tmp_p
     assert not (tmp_path / "mine").exists()
 
 
+def test_what_package_managers_fetched_is_there_and_cannot_be_changed(
+    one: GitWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if why := why_not():
+        pytest.skip(why)
+    monkeypatch.setenv("HOME", str(tmp_path / "someone"))
+    for name in ("go/pkg/mod", ".m2/repository", ".m2"):
+        (tmp_path / "someone" / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "someone" / name / "file").write_text(f"{name}\n")
+    script = "cat $HOME/go/pkg/mod/file $HOME/.m2/repository/file $HOME/.m2/file; touch $HOME/go/pkg/mod/new"
+    for hide, seen in (((), ["go/pkg/mod", ".m2/repository"]), (("~/.m2",), ["go/pkg/mod"])):
+        made = Sandboxes(one, Settings(hide=hide))
+        said = shell(made.for_tests(), one.path, script)[1]
+        made.close()
+        assert [line for line in said.splitlines() if ":" not in line] == seen, said
+    assert not (tmp_path / "someone" / "go" / "pkg" / "mod" / "new").exists()
+
+
 def test_what_is_hidden_cannot_be_read(sandboxes: Sandboxes, one: GitWorkspace, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("the key")
     _, said = shell(sandboxes.for_tests(), one.path, f"cat {tmp_path}/secret")

@@ -107,7 +107,8 @@ class Runner(Protocol):
 
     It may have more: `covers_below`, if it runs what lies in folders below it; `asked(tests, only)`, those of the
     results that were asked for; `located(test, folder)`, a test that never ended with where it is written;
-    `strange(said, asked)`, which of those asked for it does not know; `takes(command, file)`, whether a command would
+    `strange(said, asked)`, which of those asked for it does not know; `without(target, files, asked)`, the target that
+    leaves out files which keep the others from running; `takes(command, file)`, whether a command would
     run the tests of a file, if it gives targets more than one.
     """
 

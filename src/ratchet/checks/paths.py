@@ -62,10 +62,18 @@ def _own(path: str, tops: list[str]) -> str:
 
 def _test(test: TestResult, tops: list[str]) -> TestResult:
     # Most runs name every file from the folder already: nothing is built anew for them.
-    if test.failure is None and _own(test.file, tops) == test.file and _own(test.id, tops) == test.id:
+    name = _id(test, tops)
+    if test.failure is None and _own(test.file, tops) == test.file and name == test.id:
         return test
     failure = _failure(test.failure, test, tops) if test.failure else None
-    return msgspec.structs.replace(test, id=_own(test.id, tops), file=_own(test.file, tops), failure=failure)
+    return msgspec.structs.replace(test, id=name, file=_own(test.file, tops), failure=failure)
+
+
+def _id(test: TestResult, tops: list[str]) -> str:
+    """A name that does not begin with a file is no path, however much it looks like one."""
+    name = _own(test.id, tops)
+    begins = "::" in name or (test.file and name.startswith(_own(test.file, tops)))
+    return name if begins or not test.id.startswith("./") else test.id
 
 
 def _failure(failure: Failure, test: TestResult, tops: list[str]) -> Failure:

@@ -31,7 +31,7 @@ _DATA_OF_TESTS = {"projects", "data", "examples"}
 # Below these lie projects beside the project. They count where there is nothing else.
 _ASIDE = {
     "examples", "example", "samples", "demo", "demos", "fuzz", "fuzzing", "bench", "benches", "benchmark",
-    "benchmarks", "template", "templates", "playground", "sandbox",
+    "benchmarks", "perf", "perfs", "template", "templates", "playground", "sandbox",
 }  # fmt: skip
 _SHOWN = re.compile(r"(?:samples?|examples?|demos?)[-_]")
 _FILES_MAX = 50_000

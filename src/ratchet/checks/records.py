@@ -2,17 +2,19 @@
 
     {"kind": "start", "nonce", "version", "root"?}     {"kind": "collected", "ids"}     {"kind": "end", "nonce", "exit"}
     {"kind": "test_start", "id", "file"?, "line"?}     {"kind": "test_over", "id", "outcome"?}
-    {"kind": "phase", "id", "when", "outcome": passed|failed|skipped|rerun, "duration", "file", "line", "name", …}
+    {"kind": "phase", "id", "when", "outcome": passed|failed|skipped|rerun, "file", "line", "name", "project"?, …}
     {"kind": "broken", "file", "line", "column", "type", "message"}
 
 A test is over with its teardown, or with the phase that says `"last": true`. What a test's own process says of its
-outcome counts where that process died before its runner could tell more.
+outcome counts where that process died before its runner could tell more. A test that several projects of one run have
+is named with its project, and one that a single project has is not.
 """
 
 from __future__ import annotations
 
 import json
 import os.path
+import re
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -50,6 +52,7 @@ class Reader:
         self.tests: dict[str, TestResult] = {}
         self.attempts: dict[str, int] = {}
         self.twins: dict[str, int] = {}
+        self.projects: dict[str, dict[str, str]] = {}
         self.broken: list[Diagnostic] = []
         self.collected: list[str] | None = None
         self.running: list[str] = []
@@ -124,12 +127,12 @@ class Reader:
             self.forged = self.forged or name
         self.phases.setdefault(name, []).append(row)
         if row["when"] == "teardown" or row.get("last") or row["when"] not in _PHASES:
-            self._over(name, whole=bool(row.get("last")))
+            self._over(name, row.get("project") or "", whole=bool(row.get("last")))
 
-    def _over(self, name: str, *, whole: bool) -> None:
+    def _over(self, name: str, project: str, *, whole: bool) -> None:
         test = _test(name, self.phases.pop(name))
         test = msgspec.structs.replace(test, attempts=self.attempts.get(name, 1))
-        before = self.tests.get(name)
+        before, own = self.tests.get(name), name
         if before and whole and self._may_have_a_twin(name):
             self.twins[name] = self.twins.get(name, 1) + 1
             own = f"{name} ({self.twins[name]})"
@@ -137,6 +140,8 @@ class Reader:
         # A class or module fixture that fails in its teardown reports the test again: the graver word stays.
         elif before is None or before.failure is None:
             self.tests[name] = test
+        if project:
+            self.projects.setdefault(name, {})[own] = project
         if name in self.running:
             self.running.remove(name)
 
@@ -151,7 +156,7 @@ class Reader:
         died = _of_dead(self.broken, running)
         cut = not ended or any(error.type == CRASHED for error in self.broken)
         return Parsed(
-            tests=[*self.tests.values(), *(self._told_inside() if cut else []), *died.values()],
+            tests=[*self._named().values(), *(self._told_inside() if cut else []), *died.values()],
             collection_errors=[
                 error for error in self.broken if error.file not in {test.file for test in died.values()}
             ],
@@ -160,6 +165,14 @@ class Reader:
             running=running,
             places=self.begun_at,
         )
+
+    def _named(self) -> dict[str, TestResult]:
+        """The tests, those that several projects have each with its own: in which order they end is chance."""
+        names = {name: name for name in self.tests}
+        for plain, of in self.projects.items():
+            if len({*of.values()}) > 1:
+                names |= _numbered({own: f"{plain} [{project}]" for own, project in of.items()})
+        return {names[own]: msgspec.structs.replace(test, id=names[own]) for own, test in self.tests.items()}
 
     def _told_inside(self) -> list[TestResult]:
         """Tests that were over before their process died, and of which the runner never heard."""
@@ -190,6 +203,16 @@ class Reader:
         return notes
 
 
+def _numbered(names: dict[str, str]) -> dict[str, str]:
+    """The second of a name is that, and so on."""
+    met: dict[str, int] = {}
+    found: dict[str, str] = {}
+    for own, name in names.items():
+        met[name] = met.get(name, 0) + 1
+        found[own] = name if met[name] == 1 else f"{name} ({met[name]})"
+    return found
+
+
 def _row(line: bytes) -> Row:
     try:
         row: Row = msgspec.json.decode(line)
@@ -212,6 +235,7 @@ def _of_dead(broken: list[Diagnostic], running: list[str]) -> dict[str, TestResu
 
 def _nameable(name: str, status: TestStatus, failure: Failure | None) -> TestResult:
     file, _, path = name.partition("::")
+    file = re.sub(r"^\[[^\]]*\] ", "", file)  # playwright's project
     *suite, own = path.split(" > ")
     return TestResult(id=name, name=own, suite=suite, file=file, status=status, failure=failure)
 
@@ -263,13 +287,23 @@ def _status(row: Row) -> TestStatus:
 def _failure(row: Row) -> Failure:
     frames = [msgspec.convert(frame, Frame) for frame in row.get("frames", [])]
     message = row.get("message", "")
+    expected, actual = row.get("expected"), row.get("actual")
+    if expected is None and actual is None and "\n- Expected" in message:
+        expected, actual = _sides(message)
     return Failure(
         type=row.get("type", ""),
         message=f"[{row['subtest']}] {message}" if row.get("subtest") else message,
-        expected=row.get("expected"),
-        actual=row.get("actual"),
+        expected=expected,
+        actual=actual,
         operator=row.get("operator", ""),
         file=frames[-1].file if frames else row.get("file", ""),
         line=frames[-1].line if frames else row.get("line", 0),
         frames=frames,
     )
+
+
+def _sides(message: str) -> tuple[str | None, str | None]:
+    """Both values of a difference that a message holds: not every runner hands them over."""
+    from ratchet.checks.formats.recover import values  # noqa: PLC0415 — many patterns, seldom needed
+
+    return values.sides(values.diff(message))

@@ -160,6 +160,8 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
             if (found := _found(how, report, said, session.only)) is not None:
                 again = await self._only(target, found)._run(target, folder, log)
                 return _of_those(again, session.only)
+            if rest := _loadable(how, target, report, session):
+                return _with_unloaded(await self._run(rest, folder, log), report)
             report = _placed(report, said, session.folder) if report.running else report
             if not session.only:
                 report = complete(report, target, Project(session.folder))
@@ -286,6 +288,39 @@ def _found(how: Runner, report: Report, said: str, asked: list[TestResult]) -> l
     if not unfound or not (rest or around):
         return None
     return [] if any(not test.id for test in around) else [*rest, *around]
+
+
+_UNLOADED_MAX = 5  # as many runs are made at most to find those that load
+
+
+def _loadable(how: Runner, target: Target, report: Report, session: Session) -> Target | None:
+    """What is left to run where a file that does not load kept all others from running, and can be left out."""
+    without, files = getattr(how, "without", None), {error.file for error in report.collection_errors}
+    if not without or report.tests or report.running or not 0 < len(files) <= _UNLOADED_MAX:
+        return None
+    rest: Target | None = without(target, sorted(files), session.only)
+    known = all(file and (session.folder / file).is_file() for file in files)
+    return rest if known and rest and len(rest.command) - len(target.command) < 2 * _UNLOADED_MAX else None
+
+
+def _with_unloaded(rest: Report, first: Report) -> Report:
+    """The results of those that do load, and what is known of the others."""
+    if not rest.tests and not rest.running:
+        return first
+    errors = [
+        *first.collection_errors,
+        *(error for error in rest.collection_errors if error not in first.collection_errors),
+    ]
+    status = ReportStatus.FAILED if rest.status in (ReportStatus.PASSED, ReportStatus.FAILED) else rest.status
+    return msgspec.structs.replace(
+        rest,
+        command=first.command,
+        collection_errors=errors,
+        status=status,
+        exit_code=first.exit_code,
+        duration_s=round(first.duration_s + rest.duration_s, 3),
+        output=first.output or rest.output,
+    )
 
 
 def _around(test: TestResult) -> TestResult:

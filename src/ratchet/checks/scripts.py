@@ -34,15 +34,42 @@ Matches = Callable[[str], bool]
 Judge = Callable[[list[str]], bool]
 
 
-def commands(table: dict[str, Any], matches: Matches = bool) -> list[list[str]]:
+def commands(table: dict[str, Any], matches: Matches = bool, called: Collection[str] = ()) -> list[list[str]]:
     """The commands that the test script comes down to: scripts call scripts, and check style before they test.
 
-    `matches` says whether a pattern has files: one that has none is left to the runner as it is written.
+    `matches` says whether a pattern has files: one that has none is left to the runner as it is written. Of the scripts
+    that are `called` from above those that are there are meant, if any is.
     """
+    scripts = _known(table)
+    wanted = [name for name in scripts if name in called] or [name for name in [_first(scripts)] if name]
+    seen = {*wanted}
+    return [words for name in wanted for words in _expanded(scripts, name, [], seen, matches)]
+
+
+def handed_on(table: dict[str, Any]) -> set[str]:
+    """Of the tools that run scripts in every package of a monorepo all that they are told: the scripts are among it."""
+    found = [_unwrapped(words) for words in commands(table)]
+    return {name for words in found if _is_for_all(words) for word in words[1:] for name in _told(word)}
+
+
+_FOR_ALL = {"nx", "turbo", "lerna", "ultra", "wsrun", "oao", "bolt", "rush", "moon"}
+_ALL = re.compile(r"-ws|-r|--workspaces|--recursive|--filter(?:=.*)?|-F|workspaces")
+
+
+def _is_for_all(words: list[str]) -> bool:
+    at = next((n for n, word in enumerate(words) if word not in ("npx", "exec", "dlx", *_MANAGERS)), 0)
+    named = words[at : at + 1]
+    return (bool(named) and named[0] in _FOR_ALL) or (words[0] in _MANAGERS and any(map(_ALL.fullmatch, words[1:])))
+
+
+def _told(word: str) -> list[str]:
+    names = re.sub(r"^-[-\w]*=", "", word).split(",")
+    return ["test" if name in ("t", "tst") else name for name in names]
+
+
+def _known(table: dict[str, Any]) -> dict[str, str]:
     known = table.get("scripts")
-    scripts = {name: text for name, text in known.items() if isinstance(text, str)} if isinstance(known, dict) else {}
-    first = _first(scripts)
-    return list(_expanded(scripts, first, [], {first}, matches)) if first else []
+    return {name: text for name, text in known.items() if isinstance(text, str)} if isinstance(known, dict) else {}
 
 
 def _first(scripts: dict[str, str]) -> str:
@@ -52,8 +79,7 @@ def _first(scripts: dict[str, str]) -> str:
 def earlier(table: dict[str, Any], is_runner: Judge, is_wanted: Judge) -> list[list[str]]:
     """What the test script does before it starts the runner, of that which comes down to something wanted, by `npm`
     where it is a script: those have others before and after them."""
-    known = table.get("scripts")
-    scripts = {name: text for name, text in known.items() if isinstance(text, str)} if isinstance(known, dict) else {}
+    scripts = _known(table)
     return _earlier(scripts, _first(scripts), set(), is_runner, is_wanted)
 
 

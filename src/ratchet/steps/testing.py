@@ -71,11 +71,13 @@ async def _taken(work: Work, doing: Doing, report: Report, kept: Artifact) -> Do
 
 
 def _misconfigured(report: Report) -> ev.RunFailed:
-    tail = report.output.strip()[-400:]
-    return ev.RunFailed(
-        reason=Reason.MISCONFIGURED,
-        detail=f"the tests cannot be run on the untouched base ({report.status}): {'; '.join(report.notes)} {tail}",
-    )
+    why = f"the tests cannot be run on the untouched base ({report.status}): {'; '.join(report.notes)}"
+    said = report.output.strip()
+    last = said if len(said) <= _SAID_CHARS else said[-_SAID_CHARS:].partition("\n")[2]  # from the beginning of a line
+    return ev.RunFailed(reason=Reason.MISCONFIGURED, detail=f"{why}\n{last}".strip())
+
+
+_SAID_CHARS = 400
 
 
 async def verify_red(work: Work, doing: Doing) -> Done:

@@ -115,7 +115,7 @@ class Workbench:
             commit=commit,
             kind=wanted.kind,
             on=wanted.on,
-            recipe=recipe_of(config.load(source).config),
+            recipe=recipe_of(config.load(source).config, source),
             kept_until=in_s(wb.TTL_MAX_S),
         )
         if isinstance(made, Refused):

@@ -12,7 +12,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -366,6 +366,19 @@ def _ignored_in(folder: Path) -> list[str]:
 def share_ignored(base: Path, folder: Path) -> None:
     """Give a checkout the dependencies of a base."""
     _carry_from(base, folder, _ignored_in(base), cloned_or_copied)
+
+
+# Beside these, package managers put what a part of a repository depends on.
+_MANIFESTS = ("package.json", "composer.json", "mix.exs")
+_MOST_PACKAGES = 1_000
+
+
+def below(root: Path, names: Iterable[str]) -> list[str]:
+    """The folders of these names that parts of the repository have for themselves."""
+    listed = git("ls-files", "-z", "--", *(f"*/{name}" for name in _MANIFESTS), cwd=root).split(b"\0")
+    packages = sorted({os.path.dirname(os.fsdecode(path)) for path in listed if path})[:_MOST_PACKAGES]
+    plain = [name for name in names if "/" not in name]
+    return [f"{part}/{name}" for part in packages for name in plain if os.path.isdir(root / part / name)]
 
 
 def _carry_from(source: Path, tree: Path, names: list[str], lay: Lay) -> None:

@@ -29,6 +29,11 @@ _NAMESPACES = ["--unshare-pid", "--unshare-ipc", "--unshare-uts"]
 _ROOT_KEEPS = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
 # Where tools that live in the real home are found although HOME is another.
 _TOOLS = {"PYTHONUSERBASE": ".local", "RUSTUP_HOME": ".rustup", "CARGO_HOME": ".cargo", "PYENV_ROOT": ".pyenv"}
+# What package managers have fetched there: builds without network find it in the private home, and cannot change it.
+_FETCHED = (
+    ".m2/repository", "go/pkg/mod", ".gem/ruby", ".local/share/gem", ".mix", ".hex/packages", ".nuget/packages",
+    ".cache/deno", ".cache/coursier", ".cabal/packages", ".cabal/store",
+)  # fmt: skip
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +109,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             *("--tmpfs", "/tmp", "--tmpfs", "/var/tmp", "--tmpfs", "/run", "--dir", HOME),  # noqa: S108
             *("--ro-bind-try", "/run/systemd/resolve", "/run/systemd/resolve"),
             *_covered(self.hide),
+            *_fetched(self.hide),
             *_bind("--ro-bind-try", [*self._still_seen(), *_named(argv)]),
             *("--bind" if self.content else "--ro-bind", self.record.path, self.record.path),
             *_bind("--ro-bind-try", self.read_only),
@@ -128,6 +134,12 @@ def _covered(names: Sequence[str]) -> list[str]:
         elif os.path.exists(path):
             words += ["--ro-bind", "/dev/null", path]
     return words
+
+
+def _fetched(hidden: Sequence[str]) -> list[str]:
+    real, kept_away = Path.home(), [Path(name).expanduser() for name in hidden]
+    lent = [name for name in _FETCHED if not any((real / name).is_relative_to(path) for path in kept_away)]
+    return [word for name in lent for word in ("--ro-bind-try", str(real / name), f"{HOME}/{name}")]
 
 
 def _named(argv: Sequence[str]) -> list[str]:

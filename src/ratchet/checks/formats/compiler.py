@@ -56,7 +56,6 @@ _ONE_LINE: list[tuple[str, str, str]] = [
     ("perl", " line ", rf"^(?P<message>syntax error|Can't locate \S+ in @INC.*?|Global symbol .*?|Bareword .*?) at (?P<file>\S+) line {_L}"),
     ("bash", ": line ", rf"^(?:bash: )?(?P<file>\S+): line {_L}: (?P<message>syntax error.*)"),
     ("lua", ".lua:", rf"^(?:lua\S*: |luac: |Error: )?{_F}:{_L}: (?P<message>.* near .*)"),
-    ("cmake", "CMake Error at", rf"^CMake Error at (?P<file>\S+?):{_L} {_M}"),
 ]
 # fmt: on
 _LINE = [(tool, needle, re.compile(pattern)) for tool, needle, pattern in _ONE_LINE]
@@ -74,6 +73,7 @@ _THEN_MESSAGE: list[tuple[str, str, str]] = [
     ("python", rf'^\s*(?:E\s+)?File "(?P<file>[^"]+)", line {_L}', r"^\s*(?:E\s+)?(?P<type>SyntaxError|IndentationError|TabError): (?P<message>.+)"),
     ("node", rf"^(?:file://)?(?P<file>/\S+\.[cm]?[jt]sx?):{_L}$", r"^(?P<type>SyntaxError): (?P<message>.+)"),
     ("ghc", rf"^(?P<file>\S+\.hs):{_L}:{_C}: error:", r"^\s+(?:• )?(?P<message>\S.+)"),
+    ("cmake", rf"^CMake Error at (?P<file>[^\s:]+):{_L}(?: \(|:)", r"^ +(?P<message>\S.*)"),
     ("ocaml", rf'^File "(?P<file>[^"]+)", lines? {_L}(?:-\d+)?, characters {_C}-\d+:', r"^Error: (?P<message>.+)"),
 ]
 # fmt: on

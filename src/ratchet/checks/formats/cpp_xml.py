@@ -212,6 +212,8 @@ def _check(tree: Tree, suite: str) -> TestResult:
     word, turn = tree.get("result"), _whole(tree.said("iteration"))
     name = tree.said("id") + (f"[{turn}]" if turn else "")
     file, _, line = tree.said("fn").rpartition(":")
+    if (folder := tree.said("path")) not in ("", "."):
+        file = f"{folder}/{file}"
     return TestResult(
         id="::".join(part for part in (suite, tree.said("description"), name) if part),
         name=name,

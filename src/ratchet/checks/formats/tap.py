@@ -49,6 +49,11 @@ def parse_as_perl(stream: BinaryIO) -> Parsed:
     return _read(stream, _Tap(folded=True))
 
 
+def parse_titled(stream: BinaryIO) -> Parsed:
+    """The same where a comment begins a test, and its points are what the test asserts: tape and zora."""
+    return _read(stream, _Tap(titled=True))
+
+
 def _read(stream: BinaryIO, reader: _Tap) -> Parsed:
     for line in lines(stream):
         reader.line(line)
@@ -82,8 +87,9 @@ class _Point(msgspec.Struct):
 
 
 class _Tap:
-    def __init__(self, *, folded: bool = False) -> None:
+    def __init__(self, *, folded: bool = False, titled: bool = False) -> None:
         self.folded = folded  # `prove` says a file's name, and then it is so too
+        self.titled, self.title = titled, ""
         self.levels: list[_Level] = [_Level()]
         self.point: _Point | None = None
         self.yaml: list[str] | None = None
@@ -151,6 +157,9 @@ class _Tap:
         elif (match := _SUMMARY.match(text)) and line == text:
             word = _WORDS.get(match.group("word"), "")
             self.reported.update({word: int(match.group("count"))} if word else {})
+        elif self.titled and line.startswith("# "):
+            self._settle()
+            self.title = line[2:].strip()
         elif self.point and not _TALLY.match(text):
             self.point.body = self.point.body or Ends()
             self.point.body.add(text.removeprefix("#").removeprefix(" ") + "\n")
@@ -243,6 +252,7 @@ class _Tap:
         level = self._level(point.depth)
         named = [_below(point.name, child) for child in point.children]
         level.tests += named
+        before = len(level.tests)
         if named and point.depth == 0 and (self.folded or self.file):
             level.tests = [*level.tests[: -len(named)], self._fold(point, named)]
         # node counts a test that has subtests, and does not count a suite.
@@ -253,6 +263,7 @@ class _Tap:
         elif point.status is TestStatus.FAILED and not any(child.failure for child in named):
             level.tests.append(self._test(point, failing_child=False))
         if point.depth == 0:
+            level.tests = [*level.tests[:before], *(_below(self.title, test) for test in level.tests[before:])]
             self._publish(level)
 
     def _fold(self, point: _Point, inner: list[TestResult]) -> TestResult:

@@ -128,7 +128,7 @@ def joined(parts: Iterable[Parsed]) -> Parsed:
 def unskipped(tests: list[TestResult], only: list[TestResult]) -> list[TestResult]:
     """Without those that the runner skipped only because others were chosen, a file or a suite maybe."""
     ids = {test.id for test in only}
-    above = tuple(f"{name}{sign}" for name in ids for sign in _BELOW)
+    above = tuple(f"{name}{sign}" for name in ids for sign in (_BELOW if "::" not in name else (" > ", "::")))
     return [
         test
         for test in tests

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed, distinct
+from ratchet.checks.formats.text import lines
 from ratchet.checks.project import Project, root_of, under
 from ratchet.checks.runners import (
     FILES_BEFORE,
@@ -23,7 +24,7 @@ from ratchet.checks.runners import (
 from ratchet.checks.runners.python import pytest_env
 from ratchet.core.report import TestResult
 
-_unknown, _console = parser("unknown"), parser("console")
+_unknown, _console, _tap = parser("unknown"), parser("console"), parser("tap", "parse_titled")
 
 TESTS = ["test/**", "tests/**", "spec/**", "**/test_*", "**/*_test.*", "**/*.test.*", "**/*.spec.*"]
 
@@ -75,11 +76,22 @@ class AnyCommand(Usual):
         if parsed.tests or parsed.ended or parsed.collection_errors:
             return parsed
         listed = read_log(results, _console)
-        return listed if listed.ended and listed.reported else read_log(results, _unknown)
+        return listed if listed.ended and listed.reported else _counted(results)
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         """All of them: nobody knows how to name one to it."""
         return target.command
+
+
+def _counted(results: Results) -> Parsed:
+    """Sums beyond doubt; else the tests, where it says that it speaks TAP, and says so once."""
+    parsed = read_log(results, _unknown)
+    if parsed.ended:
+        return parsed
+    with results.log.open("rb") as stream:
+        stream.seek(results.began)
+        versions = sum(line.startswith("TAP version ") for line in lines(stream))
+    return read_log(results, _tap) if versions == 1 else parsed
 
 
 def _reported(results: Results) -> Parsed:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
 
 from ratchet.checks import Results, Session, Step, Strength, Target
-from ratchet.checks.formats import Parsed
+from ratchet.checks.formats import Parsed, distinct
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import Usual, compiler, end_of, joined, junit, new_files, note_files, read
+from ratchet.checks.runners import Usual, compiler, end_of, joined, junit, new_files, note_files, parser, read
 from ratchet.core.report import TestResult
+
+_testng = parser("other_xml")
 
 
 class _Jvm(Usual):
@@ -51,7 +56,7 @@ class _Jvm(Usual):
 
     def parse(self, results: Results) -> Parsed:
         _, files = new_files(results)
-        parts = [read(path, junit) for path in files]
+        parts = [self.read(files)] if files else []
         if results.exit_code:
             with end_of(results) as stream:
                 errors = compiler(stream).compile_errors
@@ -62,6 +67,9 @@ class _Jvm(Usual):
         parsed = joined(parts) if parts else Parsed(ended=not results.exit_code)
         parsed.ended = parsed.ended and not results.stopped
         return parsed
+
+    def read(self, files: list[Path]) -> Parsed:
+        return joined(read(path, junit) for path in files)
 
 
 _DIED = re.compile(
@@ -88,8 +96,15 @@ class Maven(_Jvm):
     programs = ("mvn", "mvnw")
     manifests = ("pom.xml",)
     wrapper = "mvnw"
-    reports = "**/target/surefire-reports/TEST-*.xml"
+    reports = "**/target/surefire-reports/*.xml"
     options = ("-B", "-fae", "-DtrimStackTrace=false", "-Dsurefire.rerunFailingTestsCount=0")
+
+    def read(self, files: list[Path]) -> Parsed:
+        """Every row of a data provider is called as its method is by surefire 2; TestNG's own file has the values."""
+        parsed = super().read([path for path in files if path.name.startswith("TEST-")])
+        told = [test for path in files if path.name == "testng-results.xml" for test in read(path, _testng).tests]
+        parsed.tests = _by_values(parsed.tests, told)
+        return parsed
 
     def chosen(self, tests: list[TestResult]) -> list[str]:
         names = ",".join(dict.fromkeys(_joined(test, "#") for test in tests))
@@ -99,6 +114,27 @@ class Maven(_Jvm):
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         return [*target.command, *self.chosen([test])]
+
+
+def _by_values(tests: list[TestResult], told: list[TestResult]) -> list[TestResult]:
+    """Rows that share one name are called by their values, where TestNG tells as many with the same outcomes."""
+    rows, values = _rows(tests), _rows(told)
+    named = {
+        id(row): msgspec.structs.replace(row, id=f"{key[0]}#{value.name}", name=value.name)
+        for key, group in rows.items()
+        if len(group) > 1 and [row.status for row in group] == [value.status for value in values.get(key, [])]
+        for row, value in zip(group, values[key], strict=True)
+    }
+    return distinct([named.get(id(test), test) for test in tests]) if named else tests
+
+
+def _rows(tests: list[TestResult]) -> dict[tuple[str, str], list[TestResult]]:
+    """By class and method, in their order."""
+    rows: dict[tuple[str, str], list[TestResult]] = {}
+    for test in tests:
+        method = re.match(r"[\w$]*", test.name)
+        rows.setdefault(("".join(test.suite[-1:]), method[0] if method else ""), []).append(test)
+    return rows
 
 
 def _joined(test: TestResult, sign: str) -> str:

@@ -17,7 +17,21 @@ from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
 from ratchet.checks.formats.text import lines
 from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import Usual, compiler, end_of, joined, junit, parser, read, read_log
+from ratchet.checks.runners import (
+    Usual,
+    compiler,
+    end_of,
+    inside,
+    joined,
+    junit,
+    make_check,
+    meson_log,
+    parser,
+    read,
+    read_log,
+    switches,
+    unskipped,
+)
 from ratchet.core.report import RED, Failure, TestResult, TestStatus
 
 _gtest_json = parser("gtest_json")
@@ -25,7 +39,7 @@ _automake = parser("automake")
 
 _PASSED_BYTES = "300000"  # of the output of those that pass, as much as of those that fail
 _SOURCE = "ratchet-source"  # in a build of ours: the folder it is of
-_RAN = re.compile(r"\[ RUN      \] (\S+\.\S+?)(?:<|$)")  # GoogleTest's; cmocka's looks alike, and has no dot
+_RAN = re.compile(r"(?m)\[ RUN      \] (\S+\.\S+?)$")  # GoogleTest's; cmocka's looks alike, and has no dot
 _CASE = re.compile(r'<testcase name="([^"]*)"')
 _HOW = re.compile(
     r"(?m)^ *\d+/\d+ Test +#\d+: (.+?) \.*\**(Failed|Timeout|Not Run|Exception: \w+|Subprocess (?:aborted|killed))"
@@ -60,13 +74,17 @@ class _Native(Usual):
                 continue
             tops.append(root)
             if said := self._said(project, root):
-                yield self.target(root, f"{said} has tests")
+                yield self.target(root, f"{said} has tests", self.switched(project, root))
 
     def _said(self, project: Project, root: str) -> str:
         below = [path for path in project.named(f"**/{self.manifest}", "**/*.cmake") if path in project.inside(root)]
         return next((path for path in below if self.marker.search(project.text(path))), "")
 
-    def target(self, root: str, why: str) -> Target:
+    def switched(self, project: Project, root: str) -> list[str]:
+        """What its set-up has to be told, for there to be tests."""
+        return []
+
+    def target(self, root: str, why: str, options: list[str]) -> Target:
         return Target(
             runner=self.name,
             command=[self.programs[0]] if self.name == "ctest" else [self.programs[0], "test"],
@@ -75,7 +93,7 @@ class _Native(Usual):
             tests=under(root, *_TESTS),
             sources=under(root, *_SOURCES),
             protected=[],
-            setup=list(self.setup),
+            setup=[" ".join([self.setup[0], *options]), *self.setup[1:]],
             why=why,
             strength=self.strength,
         )
@@ -93,39 +111,48 @@ class CTest(_Native):
     manifest = "CMakeLists.txt"
     project = re.compile(r"(?im)^\s*project\s*\(|enable_testing")
     marker = _ENABLED
+    switched = staticmethod(switches.of_cmake)
     setup = ("cmake -S . -B build", "cmake --build build")
 
     def launch(self, target: Target, session: Session) -> list[Step]:
-        build = build_folder(session)
+        build, project = build_folder(session), Project(session.folder)
+        ours = session.folder not in build.parents
         jobs = str(os.cpu_count() or 1)
-        chosen = ["-R", "^(" + "|".join(re.escape(_ctest_name(test)) for test in session.only) + ")$"]
         output = ["--test-dir", str(build), "--output-junit", str(session.private / "ctest.xml"), "--output-on-failure"]
         output += ["--test-output-size-passed", _PASSED_BYTES]
         env = {"GTEST_OUTPUT": f"json:{session.private / 'gtest'}{os.sep}", "GTEST_COLOR": "no"}
         env |= {"BOOST_TEST_COLOR_OUTPUT": "no"} | _filtered(session.only)
+        chosen = [_ctest_name(test) if _is_googles(test) else test.id for test in session.only]
         return [
-            Step(argv=["cmake", "-S", ".", "-B", str(build)]),
+            Step(argv=["cmake", "-S", ".", "-B", str(build), *(switches.of_cmake(project) if ours else [])]),
             Step(argv=["cmake", "--build", str(build), "--parallel", jobs], needs=True),
-            Step(argv=[*target.command, *output, *(chosen if session.only else [])], env=env, needs=True),
+            Step(
+                argv=inside.started(session.private, "ctest", [*target.command, *output], chosen), env=env, needs=True
+            ),
         ]
 
     def parse(self, results: Results) -> Parsed:
         if len(results.exit_codes) < 3 and not results.stopped:
             return self.unbuilt(results)
         whole = read(results.private / "ctest.xml", junit)
-        files = sorted((results.private / "gtest").glob("*.json")) if (results.private / "gtest").exists() else []
-        finer = joined(read(path, _gtest_json) for path in files)
         with end_of(results) as stream:
-            said = dict(_HOW.findall(stream.read().decode(errors="replace")))
-        whole.tests = [_explained(test, said.get(test.name, "")) for test in whole.tests]
-        return _refined(whole, finer.tests, _ran(results.private / "ctest.xml") if files else {})
+            how = dict(_HOW.findall(stream.read().decode(errors="replace")))
+        whole.tests = [_explained(test, how.get(test.name, "")) for test in whole.tests]
+        known = inside.programs(results.private)
+        ends, ran = _outputs(results.private / "ctest.xml", how)
+        whole = inside.refined(whole, {name: each for name, each in known.items() if each.library != "gtest"}, ends)
+        files = [*(results.private / "gtest").glob("*.json"), *(results.private / "inside").glob("*.json")]
+        finer = joined(read(path, _gtest_json) for path in sorted(files))
+        return _refined(whole, finer.tests, ran if files else {})
+
+    asked = staticmethod(unskipped)
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         """With a build of the project's own, as nobody is to know where ours is."""
         one = ["ctest", "--test-dir", "build", "-R", f"^{re.escape(_ctest_name(test))}$", "--output-on-failure"]
-        inner = [f"{name}={value}" for name, value in _filtered([test]).items()]
+        inner = [f"{name}={value}" for name, value in (_filtered([test]) | inside.filters(test)).items()]
         words = [*(["env", *inner] if inner else []), *one]
-        return ["sh", "-c", " && ".join([*self.setup, shlex.join(words)])]
+        return ["sh", "-c", " && ".join([*(target.setup or self.setup), shlex.join(words)])]
 
 
 class Meson(_Native):
@@ -136,6 +163,7 @@ class Meson(_Native):
     manifest = "meson.build"
     project = re.compile(r"(?m)^\s*project\s*\(")
     marker = re.compile(r"(?m)^\s*test\s*\(")
+    switched = staticmethod(switches.of_meson)
     setup = ("meson setup build",)
     strength = Strength.SCRIPT  # where there is CMake too, it is tried first
 
@@ -144,12 +172,16 @@ class Meson(_Native):
         build = own if (own / "meson-info").is_dir() else build_folder(session)
         (session.private / "build").write_text(str(build))
         known = (build / "meson-info").is_dir()
+        options = [] if build == own else switches.of_meson(Project(session.folder))
+        chosen = [_meson_name(test) + _meson_inner(test) for test in session.only]
         # Left by the last run, it would be taken for this one's if meson writes none.
-        (build / "meson-logs" / "testlog.junit.xml").unlink(missing_ok=True)
+        meson_log.forget(build)
         return [
-            Step(argv=["meson", "setup", *(["--reconfigure"] if known else []), str(build)]),
+            Step(argv=["meson", "setup", *(["--reconfigure"] if known else []), *options, str(build)]),
             Step(argv=["meson", "compile", "-C", str(build)], needs=True),
-            Step(argv=[*target.command, "-C", str(build), *map(_meson_name, session.only)], needs=True),
+            Step(
+                argv=inside.started(session.private, "meson", [*target.command, "-C", str(build)], chosen), needs=True
+            ),
         ]
 
     def parse(self, results: Results) -> Parsed:
@@ -159,10 +191,14 @@ class Meson(_Native):
             if stream.read().rstrip().endswith((b"No tests defined.", b"No suitable tests defined.")):
                 return Parsed(ended=True)
         build = Path((results.private / "build").read_text())
-        return read(build / "meson-logs" / "testlog.junit.xml", junit)
+        return meson_log.results(build, results.folder, results.private)
+
+    asked = staticmethod(unskipped)
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return ["sh", "-c", " && ".join([*self.setup, shlex.join(["meson", "test", "-C", "build", _meson_name(test)])])]
+        inner = [f"{name}={value}" for name, value in inside.filters(test).items()]
+        one = [*(["env", *inner] if inner else []), "meson", "test", "-C", "build", _meson_name(test)]
+        return ["sh", "-c", " && ".join([*(target.setup or self.setup), shlex.join(one)])]
 
 
 class Automake(Usual):
@@ -195,50 +231,30 @@ class Automake(Usual):
         return False  # whose `make check` it is cannot be seen
 
     def launch(self, target: Target, session: Session) -> list[Step]:
+        given, command = make_check.environment(session), [*target.command, "-k"]
         if not session.only:
-            return [Step(argv=[*target.command, "-k"])]
-        places: dict[str, list[str]] = {}
+            return [Step(argv=[*command, *given])]
+        places: dict[str, list[TestResult]] = {}
         for test in session.only:
-            folder, name = _script(test)
-            places.setdefault(folder, []).append(name)
+            places.setdefault(make_check.script(test)[0], []).append(test)
         return [
-            Step(argv=[*target.command, "-k", "-C", folder, f"TESTS={' '.join(dict.fromkeys(names))}"])
-            for folder, names in places.items()
+            Step(argv=[*command, "-C", folder, make_check.chosen(tests), *given], env=make_check.filters(tests))
+            for folder, tests in places.items()
         ]
 
     def parse(self, results: Results) -> Parsed:
-        parsed = read_log(results, _automake)
-        top = f"{results.folder}{os.sep}"
-        parsed.tests = [_logged(test, top) for test in parsed.tests]
-        return parsed
+        return make_check.logged(read_log(results, _automake), results)
+
+    asked = staticmethod(unskipped)
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        folder, name = _script(test)
-        return [*target.command, *(["-C", folder] if folder != "." else []), f"TESTS={name}"]
+        folder, _ = make_check.script(test)
+        inner = [f"{name}={value}" for name, value in make_check.filters([test]).items()]
+        place = ["-C", folder] if folder != "." else []
+        return [*(["env", *inner] if inner else []), *target.command, *place, make_check.chosen([test])]
 
 
 _TESTS_OF_MAKE = re.compile(r"(?m)^(?:dist_|nodist_)?(?:check_)?(?:TESTS|SCRIPTS_TESTS)\s*\+?=")
-
-
-def _script(test: TestResult) -> tuple[str, str]:
-    """The folder and the script of a test; points of one in TAP have a number and a name behind it."""
-    folder, _, name = test.id.partition(" ")[0].rpartition("/")
-    return folder or ".", name
-
-
-def _logged(test: TestResult, top: str) -> TestResult:
-    """With what its log says of a failure, and named from the project."""
-    folder = "".join(test.suite)
-    name = test.id.removeprefix(top)
-    if not test.failure:
-        return msgspec.structs.replace(test, id=name, suite=[])
-    from ratchet.checks.formats import recover  # noqa: PLC0415 — many patterns, seldom needed
-
-    script = Path(folder, test.name.partition(" ")[0])
-    logs = [script.with_suffix(".log"), script.with_name(f"{script.name}.log")]
-    said = next((path.read_text("utf-8", "replace") for path in logs if path.is_file()), "")[-20_000:]
-    failure = recover.sanitizer(said) or recover.failure(said or test.failure.message)
-    return msgspec.structs.replace(test, id=name, suite=[], failure=failure, file=failure.file, stdout=said[-8000:])
 
 
 def _explained(test: TestResult, how: str) -> TestResult:
@@ -253,21 +269,29 @@ def _explained(test: TestResult, how: str) -> TestResult:
 
 def _meson_name(test: TestResult) -> str:
     """Without the project's name and the suite's, which stand before the first dot."""
-    return test.name or test.id.partition(".")[2] or test.id
+    if test.name and not inside.is_inside(test):
+        return meson_log.plain_name(test.name)
+    whole = test.suite[0] if test.suite else test.id.partition("::")[0]
+    return meson_log.plain_name(whole) if " / " in whole else whole.partition(".")[2] or whole
+
+
+def _meson_inner(test: TestResult) -> str:
+    whole = test.suite[0] if inside.is_inside(test) else test.id.partition("::")[0]
+    return test.id[len(whole) :] if test.id.startswith(f"{whole}::") else ""
 
 
 def _ctest_name(test: TestResult) -> str:
     """Of a test that a program of ctest's has inside, the program's."""
-    return test.suite[0] if _is_inside(test) else test.id.split("::")[-1]
+    return test.suite[0] if _is_googles(test) or inside.is_inside(test) else test.name or test.id
 
 
-def _is_inside(test: TestResult) -> bool:
+def _is_googles(test: TestResult) -> bool:
     return len(test.suite) > 1 and test.id.startswith(f"{test.suite[1]}.")
 
 
 def _filtered(tests: list[TestResult]) -> dict[str, str]:
     """What has GoogleTest's programs run these only. Those that ctest starts with a test's name do not heed it."""
-    names = [test.id for test in tests if _is_inside(test)]
+    names = [test.id for test in tests if _is_googles(test)]
     return {"GTEST_FILTER": ":".join(names)} if names else {}
 
 
@@ -309,17 +333,32 @@ def _refined(whole: Parsed, finer: list[TestResult], ran: dict[str, list[str]]) 
     )
 
 
-def _ran(path: Path) -> dict[str, list[str]]:
-    """For each of ctest's tests the tests of GoogleTest that it says it has begun."""
-    found: dict[str, list[str]] = {}
-    name = ""
+_OUTPUT_BYTES = 1 << 20  # ctest itself keeps less of each
+
+
+def _outputs(path: Path, how: dict[str, str]) -> tuple[dict[str, inside.Ends], dict[str, list[str]]]:
+    """What each program's output says of the tests inside: of all libraries, and which GoogleTest's has begun."""
+    ends: dict[str, inside.Ends] = {}
+    ran: dict[str, list[str]] = {}
+    for name, output in _texts(path) if path.exists() else ():
+        if begun := _RAN.findall(output):
+            ran[name] = begun
+        else:
+            ends[name] = inside.ends(how.get(name, ""), output)
+    return ends, ran
+
+
+def _texts(path: Path) -> Iterator[tuple[str, str]]:
+    name, said, size = "", list[str](), 0
     with path.open("rb") as stream:
         for row in lines(stream):
             if case := _CASE.search(row):
-                name = html.unescape(case.group(1))
-            if begun := _RAN.search(row):
-                found.setdefault(name, []).append(html.unescape(begun.group(1)))
-    return found
+                yield name, html.unescape("\n".join(said))
+                name, said, size = html.unescape(case.group(1)), [], 0
+            text = row.rpartition("<system-out>")[2]
+            if (size := size + len(text)) < _OUTPUT_BYTES:
+                said.append(text.removesuffix("</system-out>"))
+    yield name, html.unescape("\n".join(said))
 
 
 def _of_ctest(test: TestResult, name: str) -> TestResult:

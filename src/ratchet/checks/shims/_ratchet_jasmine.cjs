@@ -1,6 +1,6 @@
 // A guest in jasmine: a reporter that writes records as they happen.
 'use strict';
-const { say, clip, relative, frames, start, end } = require('./_ratchet_records.cjs');
+const { say, clip, relative, frames, lineOf, start, end } = require('./_ratchet_records.cjs');
 
 const suites = [];
 const COMPARED = /^Expected (.*?) (not )?to (?:be|equal) (.*?)\.?$/s;
@@ -46,7 +46,7 @@ class RatchetReporter {
       say({
         kind: 'phase', id: idOf(spec, file), when: 'call', last: true,
         outcome: { passed: 'passed', failed: 'failed' }[spec.status] ?? 'skipped',
-        reason: clip(spec.pendingReason), duration: (spec.duration ?? 0) / 1000, file, name: spec.description,
+        reason: clip(spec.pendingReason), duration: (spec.duration ?? 0) / 1000, file, line: lineOf(file, spec.description), name: spec.description,
         suite: [...suites], ...(spec.status === 'failed' ? failure(spec.failedExpectations[0] ?? {}) : {}),
       });
       if (spec.status === 'failed') console.log(`failed: ${spec.fullName}: ${clip(spec.failedExpectations[0]?.message)}`);

@@ -31,6 +31,11 @@ const COMPILED = /^\s*(?:\w+: )?\S+\.[cm]?tsx?:(\d+):(\d+) - error TS\d+: /m;
 const OUTCOME = { passed: 'passed', failed: 'failed', pending: 'skipped', skipped: 'skipped', todo: 'skipped', disabled: 'skipped' };
 
 class RatchetReporter {
+  constructor(config) {
+    // Of which project a test is, jest says only with its file.
+    this.waits = (config?.projects?.length ?? 0) > 1;
+  }
+
   onRunStart() {
     start();
     this.told = new Map(); // for each name in a file how its tests ended: several may have one name, and several projects
@@ -42,13 +47,17 @@ class RatchetReporter {
 
   onTestCaseResult(test, result) {
     try {
+      if (this.waits) {
+        const outcome = OUTCOME[result.status];
+        say({ kind: 'test_over', id: idOf(test, result), outcome: outcome === 'skipped' ? undefined : outcome });
+        return;
+      }
       this.known(test, result).push(result.status);
       this.tell(test, result, false);
     } catch {}
   }
 
   known(test, result) {
-    // Of which project a test is, jest says only with its file.
     const key = idOf(test, result);
     if (!this.told.has(key)) this.told.set(key, []);
     return this.told.get(key);
@@ -61,6 +70,7 @@ class RatchetReporter {
         kind: 'phase', id, when: 'call', last: true, outcome: OUTCOME[result.status] ?? 'skipped',
         duration: (result.duration ?? 0) / 1000, file: relative(test.path), line: result.location?.line ?? 0,
         name: result.title, suite: result.ancestorTitles ?? [], todo: result.status === 'todo',
+        project: this.waits ? test.context?.config?.displayName?.name : undefined,
       };
       for (let n = 1; n < (result.invocations ?? 1); n++) say({ ...record, outcome: 'rerun' });
       if (late) Object.assign(record, { when: 'teardown', last: false });

@@ -1,6 +1,6 @@
 // A guest in mocha: a reporter that writes records as they happen.
 'use strict';
-const { say, clip, relative, failure, lineOf, start, end } = require('./_ratchet_records.cjs');
+const { say, clip, relative, frames, failure, lineOf, start, end } = require('./_ratchet_records.cjs');
 
 function titles(test) {
   return test.titlePath ? test.titlePath() : [test.title];
@@ -15,13 +15,26 @@ function idOf(test) {
   return `${fileOf(test)}::${titles(test).join(' > ')}`;
 }
 
+// Where a test is written is known while its file is loaded, and that comes after this.
+const lines = new WeakMap();
+try {
+  const loaded = Object.keys(require.cache).find((each) => /[\\/]mocha[\\/]lib[\\/]mocha\.c?js$/.test(each));
+  const { prototype } = require(loaded).Suite;
+  const { addTest } = prototype;
+  prototype.addTest = function (test) {
+    const at = frames(new Error().stack).filter((frame) => frame.file === fileOf(test)).at(-1);
+    if (at) lines.set(test, at.line);
+    return addTest.call(this, test);
+  };
+} catch {}
+
 module.exports = function RatchetReporter(runner) {
   start();
   const told = new WeakSet();
   const phase = (test, outcome, more) => {
     const record = {
       kind: 'phase', id: idOf(test), when: 'call', last: true, outcome, duration: (test.duration ?? 0) / 1000,
-      file: fileOf(test), line: lineOf(fileOf(test), test.title) || (more?.frames?.at(-1)?.line ?? 0), name: test.title, suite: titles(test).slice(0, -1), ...more,
+      file: fileOf(test), line: lines.get(test) || lineOf(fileOf(test), test.title) || (more?.frames?.at(-1)?.line ?? 0), name: test.title, suite: titles(test).slice(0, -1), ...more,
     };
     // What a test left behind can fail it after it passed: that is still the same test.
     say(told.has(test) && outcome === 'failed' ? { ...record, when: 'teardown', last: false } : record);

@@ -15,7 +15,8 @@ function idOf(test) {
 function failure(error) {
   const text = clip(error?.message ?? error?.value);
   const value = (word) => new RegExp(`^\\s*${word}(?: \\w+)*:\\s+(.*)$`, 'm').exec(text)?.[1];
-  const found = { type: /^([A-Z]\w*Error)\b/.exec(text)?.[1] ?? 'Error', message: text.replace(/^Error: /, ''), frames: frames(error?.stack) };
+  const type = /^([A-Z]\w*Error)\b/.exec(text)?.[1] ?? 'Error';
+  const found = { type, message: text.replace(`${type}: `, ''), frames: frames(error?.stack) };
   if (value('Expected') !== undefined) found.expected = value('Expected');
   if (value('Received') !== undefined) found.actual = value('Received');
   return found;

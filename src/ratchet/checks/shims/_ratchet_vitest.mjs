@@ -47,7 +47,7 @@ function broken(file, error) {
 function testOf(task, file) {
   const { state, errors, duration, retryCount, note } = task.result ?? {};
   return {
-    name: task.name, parent: suiteOf(task.suite, file), module: { moduleId: file.filepath }, location: task.location,
+    name: task.name, parent: suiteOf(task.suite, file), module: { moduleId: file.filepath, project: { name: file.projectName } }, location: task.location,
     options: { mode: task.mode }, diagnostic: () => ({ duration, retryCount }),
     result: () => ({ state: { pass: 'passed', fail: 'failed' }[state] ?? 'skipped', errors, note }),
   };
@@ -141,6 +141,7 @@ export default class RatchetReporter {
       const record = {
         kind: 'phase', id: idOf(test), when: 'call', last: true, duration: (told.duration ?? 0) / 1000,
         file: relative(test.module.moduleId), line: test.location?.line ?? 0, name: test.name, suite: names(test),
+        project: (test.project ?? test.module.project)?.name,
         outcome: result.state === 'failed' ? 'failed' : result.state === 'passed' ? 'passed' : 'skipped',
       };
       for (let n = 0; n < (told.retryCount ?? 0); n++) say({ ...record, outcome: 'rerun' });

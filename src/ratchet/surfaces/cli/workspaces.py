@@ -44,7 +44,7 @@ def create(arguments: Arguments) -> int:
             commit=commit,
             kind=arguments.kind or settings.workspace.kind,
             on=arguments.on or settings.workspace.on,
-            recipe=recipe_of(settings),
+            recipe=recipe_of(settings, repo.root),
             owner=holder_of(arguments.owner) if arguments.owner else None,
             kept_until=_until(arguments.ttl),
             fill=spaces.lay_changes if arguments.with_changes else None,

@@ -30,6 +30,7 @@ _EQUAL = r"(?P<op>===?|!==?|<=|>=|<|>|=~|is not|is|not in|in)"
 _COMPARISONS: list[tuple[str, str, str]] = [
     ("junit", "but was", r"expected: ?(?:[\w.$]+(?:@\w+)?)?<(?P<e>.*?)> but was: ?(?:[\w.$]+(?:@\w+)?)?<(?P<a>.*?)>(?=\s*$|\n| within| at | expected)"),
     ("junit within", "but was", r"expected: ?<(?P<e>[^\n]*?)> but was: ?<(?P<a>[^\n]*?)>"),
+    ("junit lines", "but was", r"expected: ?<(?P<e>[^\0]{0,20000}?)> but was: ?<(?P<a>[^\0]{0,20000}?)>(?=\s*$|\n\s+at )"),
     ("kotlin", "ctual", r"[Ee]xpected:? ?<(?P<e>[^\n]*?)>[,.] ?[Aa]ctual:? ?<(?P<a>[^\n]*?)>"),
     ("testng", "but found", r"expected \[(?P<e>[^\n]*?)\] but found \[(?P<a>[^\n]*?)\]"),
     ("nunit", "But was:", rf"Expected:{_E}\n\s*But was:{_A}(?:\n|$)"),
@@ -57,7 +58,7 @@ _COMPARISONS: list[tuple[str, str, str]] = [
     ("exunit", "right:", rf"(?:code: +\w+ [^\n]*? (?P<op>[=!<>~]=+|[<>]) [^\n]*\n)?\s*left: {_A}\n\s*right: {_E}(?:\n|$)"),
     ("xunit diff", "Actual:", rf"Expected:{_E}\n\s*Actual:{_A}(?:\n|$)"),
     ("mstest", "Actual:<", r"Expected:<(?P<e>[^\n]*?)>\. Actual:<(?P<a>[^\n]*?)>"),
-    ("jest", "Expected", r"Expected(?: value| substring| pattern| length| path| property| constructor| message)?: (?:not )?(?P<e>[^\n]+)\n(?:[^\n]*\n)??\s*(?:Received(?: value| string| length| path| object| property| constructor| message)?|Actual): +(?P<a>[^\n]+)"),
+    ("jest", "Expected", r"Expected(?: value| substring| pattern| length| path| property| constructor| message| to [a-z ]{1,40})?: (?:not )?(?P<e>[^\n]+)\n(?:[^\n]*\n)??\s*(?:Received(?: value| string| array| length| path| object| property| constructor| message)?|Actual): +(?P<a>[^\n]+)"),
     ("busted", "Passed in:", r"Passed in:\n\s*(?:\(\w+\) )?(?P<a>[^\n]+)\n\s*Expected:\n\s*(?:\(\w+\) )?(?P<e>[^\n]+)"),
     ("busted old", "Passed in:", r"Expected:\n\s*\(\w+\) (?P<e>[^\n]+)\n\s*Passed in:\n\s*\(\w+\) (?P<a>[^\n]+)"),
     ("testify", "actual", rf"expected ?:{_E}\n\s*actual ?\s?:{_A}(?:\n|$)"),
@@ -212,12 +213,14 @@ _DIFF = re.compile(
     r"(?P<diff>(?:[ ]*[-+@ |][^\n]*\n|\n)+)",
     re.M,
 )
+# bun says what its signs mean below the difference.
+_BEFORE_ITS_LEGEND = re.compile(r"^\n(?P<diff>(?:[-+ @][^\n]*\n)+)\n- Expected  - \d+\n\+ Received  \+ \d+\n", re.M)
 
 
 def diff(text: str) -> str:
     if not [needle for sign, needle in _DIFF_NEEDLES if sign in text and needle in text]:
         return ""
-    found = _DIFF.search(text + "\n")
+    found = _BEFORE_ITS_LEGEND.search(text + "\n") or _DIFF.search(text + "\n")
     rows = found.group("diff").strip("\n").splitlines() if found else []
     end = next((index for index, row in enumerate(rows) if _AFTER_DIFF.match(row)), len(rows))
     return clip("\n".join(rows[:end]).strip("\n"), 4000)
@@ -232,7 +235,9 @@ _AFTER_DIFF = re.compile(r"\s*(?:❯ |at |# \.?/|[\w./-]+:\d+)")
 def sides(changes: str) -> tuple[str | None, str | None]:
     """Both values from a difference between them: minus is expected, plus is actual, in every runner that prints one."""
     rows = [row for row in changes.splitlines() if not row.startswith("@@")]
-    if not any(row.startswith("+") for row in rows) or not any(row.startswith("-") for row in rows):
+    signs = {row[:1] for row in rows}
+    # Where one side only adds to the other the rows of both must be there.
+    if not signs >= {"+", "-"} and not (signs > {" "} and signs & {"+", "-"}):
         return None, None
     expected = [row[1:] for row in rows if not row.startswith("+")]
     actual = [row[1:] for row in rows if not row.startswith("-")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from ratchet.checks import Results, Session, Strength, Target
@@ -13,7 +13,7 @@ from ratchet.checks.formats import Parsed
 from ratchet.checks.project import Project, root_of, under
 from ratchet.checks.runners import SHIMS, Usual, channel_env, read_records, unskipped, upward
 from ratchet.checks.runners.javascript.choice import files_of
-from ratchet.checks.scripts import Matches, commands, names, options_only, plain, start_of
+from ratchet.checks.scripts import Matches, commands, handed_on, names, options_only, plain, start_of
 
 TESTS = (
     "test/**", "tests/**", "**/__tests__/**", "**/*.test.*", "**/*.spec.*", "**/*-test.*", "**/*_test.*", "**/test.*js",
@@ -42,24 +42,29 @@ class Script(Usual):
     valued: frozenset[str] = frozenset()
 
     def detect(self, project: Project) -> Iterator[Target]:
+        above = handed_on(project.json("package.json"))
+        # Where packages are told to run their own tests, a configuration above them is what theirs share.
+        configured = {".": Strength.DEPENDENCY} if above else {}
         for path in project.named(*(f"**/{name}" for name in self.configs)):
-            yield self.target(project, root_of(path), f"there is a {path}", Strength.CONFIG)
+            strength = configured.get(root_of(path), Strength.CONFIG)
+            yield self.target(project, root_of(path), f"there is a {path}", strength)
         for path in project.named("**/package.json"):
             table, root = project.json(path), root_of(path)
             if self.package and self.package in table:
-                yield self.target(project, root, f"{path} configures {self.name}", Strength.CONFIG)
-            if script := self._script(table):
+                strength = configured.get(root, Strength.CONFIG)
+                yield self.target(project, root, f"{path} configures {self.name}", strength)
+            if script := self._script(table, called=above):
                 yield self.target(
                     project, root, f"the test script of {path} is `{shlex.join(script)}`", Strength.SCRIPT
                 )
             elif self.package and self.package in dependencies(table):
                 yield self.target(project, root, f"{path} depends on {self.package}", Strength.DEPENDENCY)
 
-    def _script(self, table: dict[str, Any], matches: Matches = bool) -> list[str]:
-        return next(iter(self._scripts(table, matches)), [])
+    def _script(self, table: dict[str, Any], matches: Matches = bool, called: Collection[str] = ()) -> list[str]:
+        return next(iter(self._scripts(table, matches, called)), [])
 
-    def _scripts(self, table: dict[str, Any], matches: Matches = bool) -> list[list[str]]:
-        return [words for words in commands(table, matches) if self.recognises(words)]
+    def _scripts(self, table: dict[str, Any], matches: Matches, called: Collection[str]) -> list[list[str]]:
+        return [words for words in commands(table, matches, called) if self.recognises(words)]
 
     def recognises(self, words: list[str]) -> bool:
         return self.start(words) is not None
@@ -91,9 +96,8 @@ class Script(Usual):
 
     def _started(self, project: Project, root: str) -> list[list[str]]:
         folder = project.folder / root
-        scripts = self._scripts(
-            project.json(*under(root, "package.json")), lambda word: any(folder.glob(word.lstrip("/")))
-        )
+        table, called = project.json(*under(root, "package.json")), handed_on(project.json("package.json"))
+        scripts = self._scripts(table, lambda word: any(folder.glob(word.lstrip("/"))), called)
         return [plain(script, self.start(script) or 0) for script in scripts]
 
     def _together(self, found: list[list[str]]) -> list[list[str]]:

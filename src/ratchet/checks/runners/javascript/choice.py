@@ -33,10 +33,8 @@ def escaped(name: str) -> str:
 
 
 def by_name(option: str, test: TestResult) -> list[str]:
-    """What a person gives a runner to have this test."""
-    *suite, own = names_of(test) or [""]
-    name = " ".join(suite if _HOOK.match(own) else [*suite, own])
-    return [option, escaped(name)] if name else []
+    """What a person gives a runner to have this test and no other whose name holds its own."""
+    return [option, _pattern(names)] if (names := names_of(test)) else []
 
 
 def names_of(test: TestResult) -> list[str]:
@@ -44,6 +42,12 @@ def names_of(test: TestResult) -> list[str]:
     if test.name:
         return [*test.suite, test.name]
     return test.id.partition("::")[2].split(" > ") if "::" in test.id else []
+
+
+def project_of(test: TestResult) -> str:
+    """The project that tells it from tests of its name in others."""
+    found = re.fullmatch(r" \[(.+)\](?: \(\d+\))?", test.id.removeprefix(f"{test.file}::{' > '.join(names_of(test))}"))
+    return found[1] if found and test.name else ""
 
 
 def all_named(tests: list[TestResult]) -> bool:

@@ -1,4 +1,4 @@
-"""Runners with a reporter of ours inside: jest, vitest, mocha, jasmine, uvu, lab and playwright."""
+"""Runners with a reporter of ours inside: jest, vitest, mocha, jasmine, ava, uvu, lab and playwright."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from ratchet.checks.runners.javascript.choice import (
     files_of,
     names_of,
     pattern_of,
+    project_of,
 )
 from ratchet.checks.runners.javascript.printed import before_any, text_of
 from ratchet.checks.scripts import is_started
@@ -48,12 +49,14 @@ class Vitest(Script):
     def launch(self, target: Target, session: Session) -> list[Step]:
         program, given = self.parts(target, session)
         given = ["run", *(word for word in given if word not in ("run", "--run", "watch", "dev"))]
-        options = [f"--reporter={SHIMS / '_ratchet_vitest.mjs'}", "--reporter=default"]
+        options = [f"--reporter={SHIMS / '_ratchet_vitest.mjs'}", "--reporter=default", "--coverage.enabled=false"]
         argv = [*program, *given, *options, *(_QUIETLY if session.only else []), *chosen_by(session.only, "-t")]
         return [Step(argv=argv, env=unattended(session) | preloaded(session, "_ratchet_vitest_inside.cjs"))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return self.alone(target, "run", test.file or test.id, *by_name("-t", test))
+        project = project_of(test)
+        among = [f"--project={project}"] if project else []
+        return self.alone(target, "run", *among, test.file or test.id, *by_name("-t", test))
 
 
 class Jest(Script):
@@ -72,13 +75,16 @@ class Jest(Script):
 
     def launch(self, target: Target, session: Session) -> list[Step]:
         program, given = self.parts(target, session)
-        options = [f"--reporters={SHIMS / '_ratchet_jest.cjs'}", "--reporters=default", "--testLocationInResults"]
+        reporters = [f"--reporters={SHIMS / '_ratchet_jest.cjs'}", "--reporters=default"]
+        options = [*reporters, "--testLocationInResults", "--coverage=false"]
         named = ["-t", pattern_of(session.only)] if session.only and all_named(session.only) else []
-        files = ["--coverage=false", *_QUIETLY, "--runTestsByPath", *files_of(session.only)] if session.only else []
+        files = [*_QUIETLY, "--runTestsByPath", *files_of(session.only)] if session.only else []
         return [Step(argv=[*program, *given, *options, *named, *files], env=unattended(session))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return self.alone(target, test.file, *by_name("-t", test))
+        project = project_of(test)
+        among = ["--selectProjects", project] if project else []
+        return self.alone(target, test.file, *among, *by_name("-t", test))
 
 
 class _LoadsAll(Script):
@@ -111,6 +117,10 @@ class Mocha(_LoadsAll):
 
     def again(self, target: Target, test: TestResult) -> list[str]:
         return self.alone(target, test.file, *by_name("-g", test))
+
+    def without(self, target: Target, files: list[str], _asked: list[TestResult]) -> Target | None:
+        ignored = [f"--ignore={file}" for file in files if f"--ignore={file}" not in target.command]
+        return msgspec.structs.replace(target, command=[*target.command, *ignored]) if ignored else None
 
 
 def _without_specs(given: list[str], session: Session) -> tuple[list[str], dict[str, str]]:
@@ -198,6 +208,33 @@ def _at_the_start(words: list[str], at: int | None) -> int | None:
     return at if at is not None and is_started(words, at) else None
 
 
+class Ava(_LoadsAll):
+    name = package = "ava"
+    configs = tuple(f"ava.config.{end}" for end in ("js", "cjs", "mjs"))
+    valued = frozenset(("-c", "--concurrency", "--config", "-T", "--timeout", "--node-arguments", "-m", "--match"))
+
+    def launch(self, target: Target, session: Session) -> list[Step]:
+        program, given = self.parts(target, session)
+        titles = [word for test in session.only for word in _by_title(test)]
+        given = [word for word in given if word not in ("--tap", "-t", "--fail-fast")]
+        argv = [*program, *given, *(titles if all(map(_by_title, session.only)) else []), *files_of(session.only)]
+        return [Step(argv=argv, env=unattended(session) | preloaded(session, "_ratchet_ava.cjs"))]
+
+    def again(self, target: Target, test: TestResult) -> list[str]:
+        return self.alone(target, test.file or test.id, *_by_title(test))
+
+
+def _by_title(test: TestResult) -> list[str]:
+    """A title that matches itself: a star would match more, and an exclamation mark everything else.
+
+    A hook runs for the test that it names, or for all.
+    """
+    *_, title = names_of(test) or [""]
+    title = re.sub(r"^(?:before|after)(?:Each)?(?:\.always)? hook(?: for |$)", "", title)
+    literal = title.replace("\\", "\\\\").replace("*", "\\*").removeprefix("!")
+    return [f"--match={literal}"] if literal else []
+
+
 class Lab(_LoadsAll):
     """Besides its tests it measures, lints and checks types: those fail where only some of the tests run."""
 
@@ -242,6 +279,11 @@ class Playwright(Script):
     package = "@playwright/test"
     configs = tuple(f"playwright.config.{end}" for end in ("js", "mjs", "ts", "mts", "cjs"))
     arguments = ("test",)
+    valued = frozenset(
+        ("-c", "--config", "-g", "--grep", "-G", "--grep-invert", "-j", "--workers", "--project", "--retries",
+         "--shard", "--timeout", "--global-timeout", "--max-failures", "--repeat-each", "--output", "--trace",
+         "--tsconfig", "--browser", "--reporter", "--name")
+    )  # fmt: skip
 
     def detect(self, project: Project) -> Iterator[Target]:
         """What the test script starts is surer than a configuration: that may be of tests that run beside it."""
@@ -257,4 +299,20 @@ class Playwright(Script):
         return [Step(argv=[*program, *given, reporters, *places], env=unattended(session))]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return self.alone(target, "test", f"{test.file}:{test.line}")
+        project = re.match(r"\[([^\]]+)\] ", test.id)
+        among = [f"--project={project[1]}"] if project else []
+        return self.alone(target, "test", *among, f"{test.file}:{test.line}" if test.line else test.file or test.id)
+
+    def without(self, target: Target, files: list[str], asked: list[TestResult]) -> Target | None:
+        """Files are given to it as patterns, of which one that matches is enough."""
+        given = self._split(target.command)[1]
+        unlike = [word for word in given if word.startswith(_UNLIKE)]
+        if asked or given != unlike:
+            return None
+        before = unlike[0][len(_UNLIKE) : -3].split("|") if unlike else []
+        names = [*before, *(escaped(file) for file in files if escaped(file) not in before)]
+        command = [*(word for word in target.command if word not in unlike), f"{_UNLIKE}{'|'.join(names)})$)"]
+        return msgspec.structs.replace(target, command=command) if len(names) > len(before) else None
+
+
+_UNLIKE = "^(?!.*/(?:"

@@ -9,10 +9,10 @@ import msgspec
 
 from ratchet.checks import Results, Session, Step, Strength, Target
 from ratchet.checks.formats import Parsed
-from ratchet.checks.project import Project
+from ratchet.checks.project import Project, under
 from ratchet.checks.runners import end_of, junit, read
 from ratchet.checks.runners.javascript import Script, importing, unattended
-from ratchet.checks.runners.javascript.choice import all_named, chosen_by, escaped, files_of, names_of
+from ratchet.checks.runners.javascript.choice import all_named, by_name, chosen_by, escaped, files_of, names_of
 from ratchet.checks.runners.javascript.printed import first
 from ratchet.core.report import Diagnostic, TestResult
 
@@ -76,7 +76,7 @@ class Bun(_ByJUnit):
             yield match.group(1), match.group(2).strip().splitlines()[0]
 
     def again(self, target: Target, test: TestResult) -> list[str]:
-        return ["bun", "test", test.file, "-t", escaped(test.name)]
+        return ["bun", "test", test.file, *by_name("-t", test)]
 
 
 class Deno(_ByJUnit):
@@ -86,6 +86,14 @@ class Deno(_ByJUnit):
     arguments = ("test", "--allow-all", "--no-prompt")
 
     valued = frozenset(("-c", "--config", "--import-map", "--lock", "--filter", "--reload"))
+
+    def detect(self, project: Project) -> Iterator[Target]:
+        """Beside a `package.json` its configuration mostly says how to publish, unless it speaks of tests."""
+        for target in super().detect(project):
+            config = " ".join(project.text(path) for path in under(target.root, *self.configs))
+            is_sure = target.strength is not Strength.CONFIG or re.search(r"deno test\b|\"test\": *\{", config)
+            guessed = not is_sure and project.has(*under(target.root, "package.json"))
+            yield msgspec.structs.replace(target, strength=Strength.PATTERN) if guessed else target
 
     def start(self, words: list[str]) -> int | None:
         return _before_test(words, super().start(words))

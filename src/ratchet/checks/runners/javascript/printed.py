@@ -13,7 +13,9 @@ from ratchet.core.report import Diagnostic
 
 # How runners say that there are no tests, before there is a reporter.
 _COMPILED = re.compile(r": error TS\d+: ")
-FOUND_NONE = re.compile(r"(?m)^(?:Error: No test files found\b|Could not find '.*'$)")
+FOUND_NONE = re.compile(
+    r"(?m)^(?:Error: No test files found\b|Could not find '.*'$|\s*\S Couldn.t find any files to test$)"
+)
 
 
 def before_any(text: str, tool: str) -> Parsed | None:
