@@ -77,8 +77,8 @@ _THEN_MESSAGE: list[tuple[str, str, str]] = [
     ("ocaml", rf'^File "(?P<file>[^"]+)", lines? {_L}(?:-\d+)?, characters {_C}-\d+:', r"^Error: (?P<message>.+)"),
 ]
 # fmt: on
-# What each first line has at its beginning; most lines have none of it.
-_BEGINS = re.compile(r"\s*(?:error|(?:E\s+)?File \"|[✘X] \[ERROR\]|(?:file://)?/|\S+\.hs:)")
+# Whether any of them begins here, asked at once: in most lines none does.
+_BEGINS = re.compile("|".join(re.sub(r"\(\?P<\w+>", "(?:", first) for _, first, _ in _THEN_PLACE + _THEN_MESSAGE))
 _PAIRS = [(tool, re.compile(first), re.compile(second)) for tool, first, second in _THEN_PLACE + _THEN_MESSAGE]
 
 
