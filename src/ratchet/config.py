@@ -46,9 +46,8 @@ class Tests(_Section, frozen=True, kw_only=True):
 class WorkspaceConfig(_Section, frozen=True, kw_only=True):
     """`kind` and `on` force how and where (`ratchet doctor` lists the kinds); `root` is where workspaces live and
     `bases` where prepared checkouts do, the user's state and cache folders when empty. `setup` are commands run once
-    for each change of lock files and manifests; `carry` are ignored folders taken along from the developer's tree and
-    from each part of it that has a manifest.
-    A failed run's workspace stays for `keep_s`."""
+    for each change of lock files and manifests; `carry` are ignored folders and files taken along from the developer's
+    tree, and from each part of it that has a manifest. A failed run's workspace stays for `keep_s`."""
 
     kind: str = "auto"
     on: Literal["auto", "ram", "disk"] = "auto"

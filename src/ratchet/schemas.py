@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from ratchet.core import wire
+from ratchet.core.compare import ComparedReport
 from ratchet.core.events import AnyEvent
 from ratchet.core.item import Item
 from ratchet.core.receipt import Receipt
@@ -26,6 +27,7 @@ _TYPES: dict[str, Any] = {
     "ledger-event": AnyEvent,
     "item": Item,
     "report": Report,
+    "compared-report": ComparedReport,
     "watch": WatchState,
 }
 

@@ -32,7 +32,7 @@ from ratchet.core.watching import Known
 from ratchet.errors import EnvironmentCannot, GitFailed, NoTests, UsageError
 from ratchet.process import ProgramMissing, confined
 from ratchet.workspace.git import look, text
-from ratchet.workspace.uncommitted import lay_over, untracked
+from ratchet.workspace.uncommitted import ignored_files, lay_over, untracked
 
 T = TypeVar("T")
 # The report of a run that ended as one of these names everything that failed in it.
@@ -152,6 +152,8 @@ class Suite:
             asked = choice.ids or [test.id for test in _red(last) if test.phase == "call"]
             known = [test.id for test in last.tests] if last else []
             report = besides(unanswered(report, asked, known), asked) if only else _all_were_run(report, last)
+        if self.repo and (choice.isolated or choice.ref):
+            report = self._without_ignored(report)
         if choice.ref:
             return self._elsewhere(report, choice.ref, log)
         asked = choice.ids or ([test.id for test in _red(last)] if choice.failed else [])
@@ -259,6 +261,15 @@ class Suite:
             inside = folder / self.folder.relative_to(self.repo)
             borrow_dependencies(self.folder, inside, targets)
             yield inside
+
+    def _without_ignored(self, report: Report) -> Report:
+        """A setting that is only here is the first thing to look at when tests fail only in a copy."""
+        assert self.repo
+        carried = self.config.workspace.carry
+        names = [name for name in ignored_files(self.repo) if name not in carried] if _is_red(report) else []
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        note = f"git ignores {', '.join(names[:3])}{more}, so the copy has none: workspace.carry takes files along"
+        return msgspec.structs.replace(report, notes=[*report.notes, note]) if names else report
 
     @contextmanager
     def _copied(self) -> Iterator[Path]:
@@ -447,6 +458,10 @@ def _idle(choice: Choice, last: Report | None) -> str:
     if choice.failed:
         return "nothing failed last time" if last and not broken(last) and last.status in _TOLD else ""
     return "the changes reach no test" if choice.affected else ""
+
+
+def _is_red(report: Report) -> bool:
+    return bool(broken(report)) or any(test.status in RED for test in report.tests)
 
 
 def _red(last: Report | None) -> list[TestResult]:

@@ -32,6 +32,8 @@ def lay(folder: Path, files: dict[str, str]) -> Path:
         ["--timeout", "nan"],
         ["--rerun-failures", "-1"],
         ["--junit", "nowhere/it.xml"],
+        [""],
+        ["--", "-x"],
         ["--ctrf", "."],
     ],
 )
@@ -130,6 +132,42 @@ def test_the_suspects_of_a_packet_are_code_and_no_reports_that_lie_about(tmp_pat
     assert "\nsuspects: helper.py (changed)\n" in ratchet("test", "--packet", cwd=folder).stdout
 
 
+def test_from_a_folder_below_or_elsewhere_files_are_named_from_there_and_one_is_run_again_from_there(
+    tmp_path: Path,
+) -> None:
+    folder = make_repository(tmp_path / "it", {"tests/test_it.py": RED, "src/thing.py": "x = 1\n"})
+    for place, name in (
+        (folder / "src", "../tests/test_it.py"),
+        (tmp_path, str(folder / "tests/test_it.py::test_red")),
+    ):
+        args = ["-C", str(folder), name] if place == tmp_path else [name]
+        done = ratchet("test", *args, cwd=place)
+        assert done.stdout.startswith("✘ tests/test_it.py::test_red\n"), done.stdout
+        command = done.stdout.partition("    again: ")[2].splitlines()[0]
+        again = subprocess.run(["sh", "-c", command], cwd=place, capture_output=True, text=True, check=False)
+        assert again.returncode == 1 and "1 failed" in again.stdout, command
+        assert command in ratchet("test", "--packet", *args, cwd=place).stdout
+    here = ratchet("test", "./tests/test_it.py::test_red", cwd=folder)
+    assert "FAILED  1 failed in" in here.stdout and "!" not in here.stdout
+
+
+def test_who_says_only_the_name_of_a_test_is_told_which_one_it_may_be(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "it", {"test_it.py": RED})
+    ratchet("test", cwd=folder)
+    assert "test_red: did you mean test_it.py::test_red?\n" in ratchet("test", "test_red", cwd=folder).stdout
+    assert f"{'x' * 5_000}: no test is called so\n" in ratchet("test", "x" * 5_000, cwd=folder).stdout
+
+
+def test_a_setting_that_git_ignores_is_named_when_a_copy_fails_without_it_and_can_be_taken_along(
+    tmp_path: Path,
+) -> None:
+    files = {"test_it.py": "def test_it():\n    open('.env')\n", ".gitignore": ".env\n*.pyc\n"}
+    folder = lay(make_repository(tmp_path / "it", files), {".env": "KEY=1\n", "test_it.pyc": ""})
+    apart = ratchet("test", "--isolated", cwd=folder).stdout
+    assert "! git ignores .env, so the copy has none: workspace.carry takes files along\n" in apart
+    assert ratchet("test", "--isolated", "--set", "workspace.carry=.env", cwd=folder).returncode == 0
+
+
 CASE = "import unittest\n\n\nclass Case(unittest.TestCase):\n    def test_it(self):\n        self.assertEqual(1, {})\n"
 
 
@@ -154,6 +192,9 @@ def test_of_many_failures_all_are_named_and_what_is_new_is_told_from_what_is_kno
     )
     (folder / "test_new.py").write_text(RED)
     done = ratchet("test", "--baseline", cwd=folder)
+    again = json.loads(ratchet("test", "--json", cwd=folder).stdout)
+    assert len(again["known"]) == 25 and again["flaky"] == []
+    assert len(again["delta"]["still_failing"]) == 26 and again["delta"]["new_failures"] == []
     since, end = done.stdout.splitlines()[-2:]
     assert (done.returncode, since) == (1, "since last time: 1 newly failing, 25 still failing")
     assert end.startswith("FAILED  26 failed, 25 of them known") and "nothing" not in end

@@ -16,7 +16,7 @@ from ratchet.checks.formats import junit
 from ratchet.core import exports
 from ratchet.core.compare import Delta
 from ratchet.core.flaky import History, remember, settle
-from ratchet.core.packet import changed_lines, clusters, packet
+from ratchet.core.packet import changed_lines, clusters, packet, unsaid
 from ratchet.core.report import (
     Diagnostic,
     Failure,
@@ -204,6 +204,18 @@ def test_a_packet_cuts_long_values_to_where_they_differ_before_it_leaves_a_failu
     assert all(f"x<{name}>" in said for name in (*"abc", "added")) and len(said.encode()) <= 4_000
     assert said.endswith("\n\nall of it: ratchet test --json") and "more failures" not in said
     assert "all of it" not in packet(msgspec.structs.replace(told, tests=tests[-1:]), whole="ratchet test --json")
+
+
+def test_what_an_output_says_once_more_of_its_failure_is_left_out() -> None:
+    failure = Failure(type="panic", message="assertion failed: sum", expected="3", actual="-1")
+    said = "thread 'adds' (7) panicked at src/lib.rs:5:25:\nassertion failed: sum\n  left: -1\n right: 3\n"
+    assert unsaid(said, failure) == []
+    assert unsaid(f"loaded 3\n\n{said}", failure) == ["loaded 3", ""]
+    assert unsaid("    a_test.go:3: no\nnotice", Failure(message="no")) == ["notice"]
+    diagnostic = Diagnostic(file="src/lib.rs", line=1, column=4, message="cannot find value `c`")
+    assert "\nsrc/lib.rs:1:4: cannot find value `c`" in packet(
+        Report(runner="r", status=ReportStatus.FAILED, compile_errors=[diagnostic])
+    )
 
 
 def test_a_module_that_takes_many_files_along_is_told_once() -> None:

@@ -269,8 +269,11 @@ def test_dependencies_of_the_developer_come_along_and_are_not_part_of_the_tree(
 ) -> None:
     (repo / "node_modules" / "left-pad").mkdir(parents=True)
     (repo / "node_modules" / "left-pad" / "index.js").write_text("pad")
-    one = make(spaces, repo, kind=kind, recipe=Recipe(carry=("node_modules",)))
+    (repo / ".git" / "info" / "exclude").write_text(".env\n")
+    (repo / ".env").write_text("KEY=1\n")
+    one = make(spaces, repo, kind=kind, recipe=Recipe(carry=("node_modules", ".env")))
     before = one.checkpoint()
+    assert (one.path / ".env").read_text() == "KEY=1\n"
     assert (one.path / "node_modules" / "left-pad" / "index.js").read_text() == "pad"
     (one.path / "node_modules" / "left-pad" / "index.js").write_text("changed here only")
     assert one.checkpoint() == before

@@ -103,3 +103,13 @@ def test_what_a_layer_held_at_the_last_checkpoint_is_not_stored_again(trees: Tre
     assert composer.compose(tmp_path, tracked_anyway=frozenset()) == tree
     assert objects.stat().st_mtime == 0
     assert trees._git("ls-tree", "--name-only", tree).split() == [b"kept", b"link", b"new"]
+
+
+def test_many_new_files_are_kept_whole_and_nothing_else_stays(trees: Trees, tmp_path: Path) -> None:
+    base = plant(trees.store, {"kept": "base"})
+    for n in range(20):
+        (tmp_path / f"n{n}").write_text(f"of many, {n // 2}")  # each content twice
+    tree = Composer(trees, base).compose(tmp_path, tracked_anyway=frozenset())
+    assert trees._git("show", f"{tree}:n19") == b"of many, 9"
+    assert trees._git("fsck", "--strict", "--no-dangling", tree) == b""
+    assert not list((trees.store / "objects").glob("tmp_obj_*"))

@@ -117,6 +117,8 @@ def _is_below(test: str, name: str) -> bool:
 def _meant(name: str, known: list[str]) -> str:
     if name in known:
         return ": it is not there any more"
+    if ends := [each for each in known if re.search(rf"\W{re.escape(name)}$", each)]:
+        return f": did you mean {ends[0]}?"
     from difflib import get_close_matches  # noqa: PLC0415 — seldom needed
 
     close = get_close_matches(name, known[:_LOOKED_AT], n=1, cutoff=0.8)

@@ -38,6 +38,23 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
         return [*self.new_failures, *self.missing, *self.silenced]
 
 
+class ComparedReport(Report, frozen=True, kw_only=True):
+    """What `ratchet test --json` prints: a report, and what it means beside the last one.
+
+    `delta` is null where there is no last one, or not all tests were run; `known` are the failures of the baseline,
+    `flaky` the tests that ended differently on the same content, now or before.
+    """
+
+    delta: Delta | None = None
+    known: list[str] = msgspec.field(default_factory=list)
+    flaky: list[str] = msgspec.field(default_factory=list)
+
+
+def compared(report: Report, delta: Delta | None, known: list[str], flaky: list[str]) -> ComparedReport:
+    fields = {name: getattr(report, name) for name in Report.__struct_fields__}
+    return ComparedReport(**fields, delta=delta, known=known, flaky=flaky)
+
+
 def compare(before: Report, after: Report) -> Delta:
     """A renamed test is the same test: it goes by its new name, and is neither added nor missing."""
     old, new = _by_id(before), _by_id(after)

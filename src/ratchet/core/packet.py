@@ -201,7 +201,7 @@ def nor(others: list[Diagnostic], sign: str = "; ") -> str:
 
 def _diagnostic(error: Diagnostic) -> str:
     place = ":".join(str(part) for part in (error.file, error.line, error.column) if part)
-    return f"{place}: {error.type}: {_clipped(error.message, _MESSAGE_CHARS)}"
+    return ": ".join(filter(None, (place, error.type, _clipped(error.message, _MESSAGE_CHARS))))
 
 
 def _told(cluster: Cluster, marks: Mapping[str, str], detail: int, limit: int) -> str:
@@ -216,12 +216,28 @@ def _told(cluster: Cluster, marks: Mapping[str, str], detail: int, limit: int) -
     frames = failure.frames[-shown:] if shown else []
     lines += [f"  {frame.file}:{frame.line}{f' in {frame.function}' if frame.function else ''}" for frame in frames]
     if detail == 3:
-        said = f"{test.stdout}\n{test.stderr}".strip().splitlines()
+        said = unsaid(f"{test.stdout}\n{test.stderr}", failure)
         lines += [f"  | {line[:200]}" for line in said[-_OUTPUT_LINES:]]
     if others:
         names = ", ".join(_clipped(other.id, _NAME_CHARS // 3) for other in others[:2])
         lines.append(f"  the same in {len(others)} more: {names}{', …' if len(others) > 2 else ''}")
     return "\n".join(line for line in lines if line.strip())
+
+
+_PANIC = re.compile(r"\s*thread '.*' (?:\(\d+\) )?panicked at |\s*note: run with `RUST_BACKTRACE")
+
+
+def unsaid(text: str, failure: Failure) -> list[str]:
+    """The lines of an output without those that repeat the failure, as Go's and Rust's do."""
+    known = {line.strip() for line in failure.message.splitlines()} - {""}
+    ends = tuple(f": {part}" for part in (*known, failure.expected, failure.actual) if part)
+
+    def is_said(line: str) -> bool:
+        return line.strip() in known or bool(ends and line.rstrip().endswith(ends)) or bool(_PANIC.match(line))
+
+    lines = text.strip("\n").splitlines()
+    rest = [line for line in lines if not is_said(line)]
+    return rest if any(line.strip() for line in rest) else []
 
 
 def title(test: TestResult) -> str:

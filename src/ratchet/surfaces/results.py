@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import msgspec
 from ratchet.checks import Target
 from ratchet.checks.commands import having
 from ratchet.checks.registry import runner
-from ratchet.core.packet import nor, title
+from ratchet.core.packet import nor, title, unsaid
 from ratchet.core.report import (
     RED,
     Diagnostic,
@@ -42,8 +43,8 @@ _HINTS = {
 }
 
 
-def view(outcome: Outcome, paint: Paint, *, forgiven: bool = False) -> Iterator[str]:
-    """`forgiven`: what failed is known, and was said to be no reason against it."""
+def view(outcome: Outcome, paint: Paint, *, forgiven: bool = False, top: str = ".") -> Iterator[str]:
+    """`forgiven`: what failed is known, and was said to be no reason against it. `top` is the way to the folder."""
     report = outcome.report
     if outcome.idle:
         yield from report.notes
@@ -51,7 +52,7 @@ def view(outcome: Outcome, paint: Paint, *, forgiven: bool = False) -> Iterator[
     yield from _broken(report, paint)
     red = [test for test in report.tests if test.status in RED]
     for test in red[:_FAILURES_MAX]:
-        yield from _failure(test, outcome, paint)
+        yield from _failure(test, outcome, paint, top)
     yield from _briefly(red[_FAILURES_MAX:], paint)
     for test in report.tests:
         if test.id in outcome.flaky and test.status not in RED:
@@ -128,7 +129,7 @@ def _tamed(test: TestResult) -> TestResult:
     )
 
 
-def _failure(test: TestResult, outcome: Outcome, paint: Paint) -> Iterator[str]:
+def _failure(test: TestResult, outcome: Outcome, paint: Paint, top: str) -> Iterator[str]:
     shown = _tamed(test)
     failure = shown.failure or Failure()
     mark = "known" if test.id in outcome.known else "flaky" if test.id in outcome.flaky else ""
@@ -140,10 +141,10 @@ def _failure(test: TestResult, outcome: Outcome, paint: Paint) -> Iterator[str]:
     yield from (f"    {line}" for line in _values(failure, paint))
     yield from (paint(Tone.DIM, f"    at {place}") for place in _places(failure))
     for name, said in (("stdout", shown.stdout), ("stderr", shown.stderr)):
-        if lines := _unsaid(said, failure):
+        if lines := unsaid(said, failure):
             yield paint(Tone.DIM, f"    {name}:")
             yield from (paint(Tone.DIM, f"      | {short(line)}") for line in lines[-_OUTPUT_LINES:])
-    if command := again(test, outcome.targets):
+    if command := again(test, outcome.targets, top=top):
         yield paint(Tone.DIM, f"    again: {command}")
     yield ""
 
@@ -156,13 +157,6 @@ def _places(failure: Failure) -> Iterator[str]:
     yield from list(dict.fromkeys(reversed(rows)))[:4]
 
 
-def _unsaid(said: str, failure: Failure) -> list[str]:
-    """The lines of an output, unless they only repeat the message, as Go's do."""
-    lines = said.strip().splitlines()
-    known = [line.strip() for line in failure.message.splitlines() if line.strip()]
-    return lines if any(not any(part in line for part in known) for line in lines if line.strip()) else []
-
-
 def _values(failure: Failure, paint: Paint) -> Iterator[str]:
     expected, actual = wanted(failure), failure.actual
     if expected is None and actual is None:
@@ -171,8 +165,8 @@ def _values(failure: Failure, paint: Paint) -> Iterator[str]:
     yield from beside(expected, actual, paint)
 
 
-def again(test: TestResult, targets: list[Target]) -> str:
-    """The plain command that runs this test alone."""
+def again(test: TestResult, targets: list[Target], *, top: str = ".") -> str:
+    """The plain command that runs this test alone, from where `top` leads to the folder that was tested."""
     named = [target for target in targets if target.has(test)] or targets[:1]
     if not named:
         return ""
@@ -181,7 +175,8 @@ def again(test: TestResult, targets: list[Target]) -> str:
     own = _own(test, prefix)
     said = runner(target.runner).again(having(target, own)[0], own)
     words = said[2] if said[:2] == ["sh", "-c"] else shlex.join(said)  # the first is a line for a shell already
-    return words if target.root == "." else f"(cd {shlex.quote(target.root)} && {words})"
+    place = os.path.normpath(f"{top}/{target.root}")
+    return words if place == "." else f"(cd {shlex.quote(place)} && {words})"
 
 
 def _own(test: TestResult, prefix: str) -> TestResult:

@@ -400,16 +400,15 @@ def _carry_from(source: Path, tree: Path, names: list[str], lay: Lay) -> None:
     """Take ignored folders and files along; one that the commit itself has is the commit's."""
     for name in names:
         old, new = source / name, tree / name
-        if old.is_symlink() or not old.exists() or new.exists() or not _is_ignored(tree, name, old):
+        if old.is_symlink() or not old.exists() or new.exists() or not _is_ignored(tree, name, folder=old.is_dir()):
             continue
         new.parent.mkdir(parents=True, exist_ok=True)
-        copy_tree(old, new, lay) if old.is_dir() else shutil.copyfile(old, new)
+        copy_tree(old, new, lay) if old.is_dir() else shutil.copy2(old, new)
 
 
-def _is_ignored(tree: Path, name: str, old: Path) -> bool:
+def _is_ignored(tree: Path, name: str, *, folder: bool) -> bool:
     # With the slash: a pattern such as `node_modules/` fits folders only, and this one is not there yet.
-    slash = "/" if old.is_dir() else ""
-    return bool(git("check-ignore", "--no-index", f"{name}{slash}", cwd=tree, ok=(0, 1)).strip())
+    return bool(git("check-ignore", "--no-index", f"{name}/" if folder else name, cwd=tree, ok=(0, 1)).strip())
 
 
 def _settle(tree: Path, commit: str) -> None:

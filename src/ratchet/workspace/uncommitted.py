@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -18,6 +19,16 @@ def untracked(folder: Path) -> list[str]:
 
 
 _MARKER = "pyvenv.cfg"  # a virtual environment may have any name
+
+
+_MADE = re.compile(r".*\.(?:pyc|pyo|o|so|log|pid|swp|tmp|egg)|(?:.*/)?\.(?:DS_Store|coverage.*)|\.ratchet/.*")
+
+
+def ignored_files(folder: Path) -> list[str]:
+    """Single files that git ignores and that no tool has made, as far as their names tell: settings, mostly."""
+    out = look("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory", cwd=folder)
+    names = [os.fsdecode(name) for name in out.split(b"\0") if name]
+    return [name for name in names if not name.endswith("/") and not _MADE.fullmatch(name)]
 
 
 def lay_over(source: Path, workspace: Path) -> None:

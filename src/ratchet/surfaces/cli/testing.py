@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import signal
 import sys
@@ -10,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -25,6 +26,9 @@ from ratchet.suite import SAY_HOW, Choice, Outcome, Suite
 from ratchet.surfaces.cli.common import Arguments, Command, number, say, show, show_json
 from ratchet.surfaces.ticker import ticking
 
+if TYPE_CHECKING:
+    from ratchet.core.compare import Delta
+
 _EXIT = """exit codes: 0 all tests passed, or --failed or --affected left none to run; 1 something failed;
 2 no tests, or a wrong call; 3 the tests cannot be run; 130 interrupted, with the results up to then"""
 
@@ -35,7 +39,7 @@ def test(arguments: Arguments) -> int:
     if arguments.detect:
         return _detect(suite, as_json=arguments.json)
     choice = Choice(
-        ids=arguments.tests,
+        ids=[_from_top(name, suite.folder) for name in arguments.tests],
         failed=arguments.failed,
         affected=arguments.affected or bool(arguments.since),
         since=arguments.since or "HEAD",
@@ -50,7 +54,7 @@ def test(arguments: Arguments) -> int:
         outcome = at_once(suite.run(choice, timeout_s=arguments.timeout, perform=_attended))
     except NoTests as error:
         if arguments.json:
-            show_json(Report(runner="none", status=ReportStatus.NO_TESTS, notes=[error.message]))
+            _show_report(Report(runner="none", status=ReportStatus.NO_TESTS, notes=[error.message]))
         raise
     if arguments.save_baseline:
         outcome = msgspec.structs.replace(outcome, known=suite.save_baseline(outcome.report))
@@ -58,7 +62,8 @@ def test(arguments: Arguments) -> int:
     if arguments.github:
         _annotate(outcome, suite.inside, as_json=arguments.json)
     code = exit_code(outcome, forgive=arguments.baseline or arguments.save_baseline)
-    _print(outcome, arguments, forgiven=code == 0 and outcome.report.status is ReportStatus.FAILED)
+    forgiven = code == 0 and outcome.report.status is ReportStatus.FAILED
+    _print(outcome, arguments, forgiven=forgiven, top=_way_to(suite.folder))
     _export(outcome, arguments, began_ms, suite)  # last: a disk that is full by now takes nothing that was found
     return code
 
@@ -167,13 +172,32 @@ def _write(suite: Suite, path: Path, content: bytes) -> None:
     suite.wrote(path)
 
 
-def _print(outcome: Outcome, arguments: Arguments, *, forgiven: bool) -> None:
+def _from_top(name: str, folder: Path) -> str:
+    """As a report names it: its file from the folder that is tested, which may be above here, or elsewhere."""
+    if not name or name.startswith("-"):
+        hint = "options of a runner's own go into its configuration, or into [test] command"
+        raise UsageError(f"{name!r} is no test", hint=hint)
+    file, colons, rest = name.partition("::")
+    if os.path.exists(folder / file) and not Path(file).is_absolute():  # noqa: PTH110 — also where the name is too long
+        return f"{os.path.normpath(file)}{colons}{rest}" if file.startswith("./") else name
+    found = Path(os.path.realpath(file))
+    inside = os.path.exists(file) and found.is_relative_to(folder)  # noqa: PTH110
+    return f"{found.relative_to(folder).as_posix()}{colons}{rest}" if inside else name
+
+
+def _way_to(folder: Path) -> str:
+    """As short as it can be said: from here, unless that leads far up."""
+    here = Path.cwd()
+    return os.path.relpath(folder, here) if here.is_relative_to(folder) or folder.is_relative_to(here) else str(folder)
+
+
+def _print(outcome: Outcome, arguments: Arguments, *, forgiven: bool, top: str) -> None:
     from ratchet.core.packet import packet  # noqa: PLC0415 — see `_load_the_rest`
     from ratchet.surfaces.paint import painter  # noqa: PLC0415
     from ratchet.surfaces.results import again, view  # noqa: PLC0415
 
     if arguments.json:
-        show_json(outcome.report)
+        _show_report(outcome.report, outcome.delta, outcome.known, outcome.flaky)
     elif arguments.packet:
         told = packet(
             outcome.report,
@@ -181,13 +205,21 @@ def _print(outcome: Outcome, arguments: Arguments, *, forgiven: bool) -> None:
             flaky=outcome.flaky,
             known=outcome.known,
             changed=outcome.changed,
-            again=lambda test: again(test, outcome.targets),
+            again=lambda test: again(test, outcome.targets, top=top),
             whole=_whole(arguments),
         )
         show(told)
     else:
-        for line in view(outcome, painter(colour=sys.stdout.isatty()), forgiven=forgiven):
+        for line in view(outcome, painter(colour=sys.stdout.isatty()), forgiven=forgiven, top=top):
             show(line)
+
+
+def _show_report(
+    report: Report, delta: Delta | None = None, known: Sequence[str] = (), flaky: Sequence[str] = ()
+) -> None:
+    from ratchet.core.compare import compared  # noqa: PLC0415 — see `_load_the_rest`
+
+    show_json(compared(report, delta, list(known), list(flaky)))
 
 
 def _whole(arguments: Arguments) -> str:
