@@ -409,7 +409,7 @@ def test_what_a_linter_crosses_out_is_no_test() -> None:
 XCTEST = """Test Suite 'All tests' started at 2026-01-02 03:04:05.678
 Test Case '-[CalcTests.CalcTests testAdds]' started.
 Test Case '-[CalcTests.CalcTests testAdds]' passed (0.001 seconds).
-/work/Tests/CalcTests.swift:17: error: -[CalcTests.CalcTests testFails] : XCTAssertEqual failed: ("5") is not equal to ("4")
+/app/Tests/CalcTests.swift:17: error: -[CalcTests.CalcTests testFails] : XCTAssertEqual failed: ("5") is not equal to ("4")
 Test Case '-[CalcTests.CalcTests testFails]' failed (0.1 seconds).
 Test Case 'LinuxTests.testSkips' skipped (0.0 seconds)
 Test Suite 'All tests' failed at 2026-01-02 03:04:05.900.
@@ -432,6 +432,6 @@ def test_xctest_and_swift_testing_are_read_from_one_log() -> None:
     }  # fmt: skip
     told = [test.failure for test in report.tests if test.failure]
     assert [(failure.file, failure.line, failure.expected, failure.actual) for failure in told] == [
-        ("/work/Tests/CalcTests.swift", 17, "4", "5"),
+        ("/app/Tests/CalcTests.swift", 17, "4", "5"),
         ("Rows.swift", 41, "1", "2"),
     ]
