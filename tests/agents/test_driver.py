@@ -40,7 +40,7 @@ def test_only_a_program_in_python_is_not_told_where_the_projects_modules_are(
     python = "import os; print(os.environ.get('PYTHONPATH', ''))"
     agent.write_text(f"{first}\n{python if 'python' in first else 'printenv PYTHONPATH'}\n")
     agent.chmod(0o755)
-    ask = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"], "PYTHONPATH": "/project/src"})
+    ask = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]}, modules={"PYTHONPATH": "/project/src"})
     outcome = asyncio.run(CommandAgent(str(agent)).ask(ask, lambda _said: None))
     assert isinstance(outcome, Finished) and outcome.text.split() == seen
 

@@ -20,7 +20,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """One thing asked of an agent. `turn` counts what this run has asked for this action, from 1.
 
     `session` is what an earlier `SessionOpened` named: the agent goes on there where it can. `scope` is what the role
-    may write. `allowance` is what may be spent on it; a zero in it is no bound.
+    may write. `allowance` is what may be spent on it; a zero in it is no bound. `modules` are variables that say where
+    the project's modules are.
     """
 
     run: str
@@ -36,6 +37,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     log: Path
     env: dict[str, str]
     timeout_s: float
+    modules: dict[str, str] = {}
     session: str = ""
     model: str = ""
     scope: Scope | None = None
@@ -44,7 +46,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
     def env_for(self, program: str) -> dict[str, str]:
         """For one in Python not where the project has its modules: it would load them in place of its own."""
-        return {name: value for name, value in self.env.items() if name != "PYTHONPATH" or not _is_python(program)}
+        return self.env if _is_python(program) else self.env | self.modules
 
 
 def _is_python(program: str) -> bool:
