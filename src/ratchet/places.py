@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ratchet.config import Config
 from ratchet.files import make_private_dir, make_state_dir
-from ratchet.workspace.bases import Recipe, below
+from ratchet.workspace.bases import Recipe, carried
 from ratchet.workspace.limits import Bounds
 from ratchet.workspace.registry import Workspaces
 from ratchet.workspace.room import Limits
@@ -99,7 +99,7 @@ def _passing() -> Path:
 def recipe_of(config: Config, root: Path) -> Recipe:
     """How the repository's bases are prepared; the parts of a monorepo have folders of their own to take along."""
     wanted = config.workspace
-    return Recipe(setup=tuple(wanted.setup), carry=(*wanted.carry, *below(root, wanted.carry)))
+    return Recipe(setup=tuple(wanted.setup), carry=tuple(carried(root, wanted.carry)))
 
 
 def sandbox_settings(config: Config) -> Settings:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.workspace.bases import Recipe
+from ratchet.workspace.bases import Recipe, carried
 from ratchet.workspace.registry import Workspaces
 from ratchet.workspace.trees import snapshot
 from ratchet.workspace.views import GitWorkspace
@@ -273,6 +273,7 @@ def test_dependencies_of_the_developer_come_along_and_are_not_part_of_the_tree(
     (repo / ".env").write_text("KEY=1\n")
     one = make(spaces, repo, kind=kind, recipe=Recipe(carry=("node_modules", ".env")))
     before = one.checkpoint()
+    one.reset(before)
     assert (one.path / ".env").read_text() == "KEY=1\n"
     assert (one.path / "node_modules" / "left-pad" / "index.js").read_text() == "pad"
     (one.path / "node_modules" / "left-pad" / "index.js").write_text("changed here only")
@@ -288,5 +289,6 @@ def test_a_version_that_was_written_when_the_project_was_installed_comes_along(
     commit_all(repo)
     (repo / "src" / "shop").mkdir(parents=True)
     (repo / "src" / "shop" / "_version.py").write_text("version = '1'\n")
-    one = make(spaces, repo, kind=kind, recipe=Recipe(carry=("node_modules",)))
+    one = make(spaces, repo, kind=kind, recipe=Recipe(carry=tuple(carried(repo, ()))))
+    one.reset(one.checkpoint())
     assert (one.path / "src" / "shop" / "_version.py").read_text() == "version = '1'\n"

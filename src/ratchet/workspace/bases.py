@@ -143,8 +143,7 @@ class Bases:
                 os.unlink(f"{record.base}/users/{record.id}")
 
     def _key(self, source: Source, commit: str, recipe: Recipe) -> str:
-        names = [*recipe.carry, *_generated(Path(source.root))]
-        carried = [(name, stamp) for name in names if (stamp := _stamp(f"{source.root}/{name}"))]
+        carried = [(name, stamp) for name in recipe.carry if (stamp := _stamp(f"{source.root}/{name}"))]
         words = [source.git_dir, source.root, commit, recipe.setup, carried]
         return hashlib.sha256(msgspec.json.encode(words)).hexdigest()[:24]
 
@@ -181,7 +180,7 @@ class Bases:
         trees.seed(commit, submodules)
         trees.take_whole(submodules)
         dependencies = _dependencies(tree, source, recipe)
-        for name in (*recipe.carry, *_generated(Path(source.root))):
+        for name in recipe.carry:
             _carry_from(Path(source.root), tree, [name], cloned_or_copied)
         twin = self._twin(source, dependencies) if recipe.setup else None
         if twin:
@@ -388,8 +387,12 @@ _MANIFESTS = ("package.json", "composer.json", "mix.exs")
 _MOST_PACKAGES = 1_000
 
 
-def below(root: Path, names: Iterable[str]) -> list[str]:
-    """The folders of these names that parts of the repository have for themselves."""
+def carried(root: Path, names: Iterable[str]) -> list[str]:
+    """What comes along of a repository: what is named, at its top and in its parts, and what its installation wrote."""
+    return [*names, *_below(root, names), *_generated(root)]
+
+
+def _below(root: Path, names: Iterable[str]) -> list[str]:
     listed = git("ls-files", "-z", "--", *(f"*/{name}" for name in _MANIFESTS), cwd=root).split(b"\0")
     packages = sorted({os.path.dirname(os.fsdecode(path)) for path in listed if path})[:_MOST_PACKAGES]
     plain = [name for name in names if "/" not in name]

@@ -102,12 +102,15 @@ class Trees:
         borrow: Path | None = None,
         enter: Callable[[Path], Sequence[str]] = lambda _folder: (),
         reseed: Callable[[], None] = lambda: None,
+        carried: Callable[[], Sequence[str]] = tuple,
         ours: bool = True,
     ) -> None:
         """`store` is the private repository, made if missing; `borrow` is an object store to save copying from;
         `enter` gives what to put before a command that must see the folder, where it is mounted for a few only;
-        `reseed` makes the index anew when it is lost; in a folder that is not `ours` nothing is ever changed."""
+        `reseed` makes the index anew when it is lost; `carried` are ignored paths that the folder was made with, which
+        stay whatever is put back; in a folder that is not `ours` nothing is ever changed."""
         self.store, self.index, self.folder, self.ours = store, index, folder, ours
+        self.carried = carried
         self._enter, self._reseed = enter, reseed
         self._seen: dict[tuple[bytes, bytes], bytes | None] = {}
         self._diffs: dict[tuple[str, str], list[Difference]] = {}
@@ -177,8 +180,9 @@ class Trees:
         except GitFailed:
             make_readable(self.folder)
             self._git("read-tree", "--reset", "-u", tree)
-        keep = [word for name in _KEPT_ON_CLEAN for word in ("-e", f"/{name}" if name in _TOP_ONLY else name)]
-        self._git("clean", "-ffdxq", *keep)
+        kept = [f"/{name}" if name in _TOP_ONLY else name for name in _KEPT_ON_CLEAN]
+        kept += [f"/{name}" for name in self.carried()]
+        self._git("clean", "-ffdxq", *(word for pattern in kept for word in ("-e", pattern)))
 
     def restore_paths(self, paths: list[str], tree: str) -> None:
         """Put single paths back; one that the tree does not have is removed."""

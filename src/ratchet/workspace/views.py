@@ -64,6 +64,7 @@ class GitWorkspace(ABC):
             borrow=Path(self.record.git_dir) / "objects",
             enter=self.enter,
             reseed=self.reseed,
+            carried=lambda: self.base.recipe.carry if self.record.base else (),
         )
 
     def enter(self, folder: Path) -> list[str]:  # noqa: ARG002 — where everyone sees the mount there is no need
