@@ -78,8 +78,6 @@ _THEN_MESSAGE: list[tuple[str, str, str]] = [
     ("ocaml", rf'^File "(?P<file>[^"]+)", lines? {_L}(?:-\d+)?, characters {_C}-\d+:', r"^Error: (?P<message>.+)"),
 ]
 # fmt: on
-# Whether any of them begins here, asked at once: in most lines none does.
-_BEGINS = re.compile("|".join(re.sub(r"\(\?P<\w+>", "(?:", first) for _, first, _ in _THEN_PLACE + _THEN_MESSAGE))
 _PAIRS = [(tool, re.compile(first), re.compile(second)) for tool, first, second in _THEN_PLACE + _THEN_MESSAGE]
 # Every pattern above asks for one of these, but that of node, which begins with a path: most lines need no other look.
 _NEEDLES = (
@@ -131,8 +129,6 @@ class Scan:
         return self._one_line(row) or self._two_lines(row)
 
     def _one_line(self, row: str) -> bool:
-        if ":" not in row and " line " not in row:  # as in most lines of most logs; no pattern does without
-            return False
         for tool, needle, pattern in _LINE:
             if needle in row and (match := pattern.search(row)):
                 self._add(tool, match.groupdict())
@@ -140,8 +136,6 @@ class Scan:
         return False
 
     def _two_lines(self, row: str) -> bool:
-        if self._row > self._waits_until and not _BEGINS.match(row):
-            return False
         done = False
         for index, (tool, first, second) in enumerate(_PAIRS):
             begun = self._open.get(index)
