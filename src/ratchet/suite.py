@@ -351,9 +351,11 @@ class Suite:
 
     def _complete(self, report: Report) -> Report:
         """A file that once had results, and still holds tests, must have some again; until then it stays known."""
-        project = Project(self.folder)
-        lost = missing(report, project, self._read("inventory.json", list[str]) or [])
-        self._keep_inventory(heard(report, project) | set(lost))
+        project, known = Project(self.folder), self._read("inventory.json", list[str]) or []
+        if not (told := heard(report, project)):
+            return report
+        lost = missing(report, project, known)
+        self._keep_inventory(told | set(lost))
         return without(report, lost)
 
     def _keep_inventory(self, files: set[str]) -> None:

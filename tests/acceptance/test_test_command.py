@@ -497,6 +497,23 @@ def test_another_revision_is_tested_with_its_own_packages_though_they_are_linked
     assert "actual:   'old'" in done[2].stdout or "actual:   old" in done[2].stdout
 
 
+FAILS = "TAP version 13\nnot ok 1 adds\n  ---\n  at: test/a.js:1:1\n  ...\nok 2 more\n1..2\n"
+
+
+def test_a_runner_that_names_the_files_of_failures_only_is_believed_when_they_are_mended(tmp_path: Path) -> None:
+    files = {
+        "test/a.js": "test('adds', () => {})\n",
+        "tap.txt": FAILS,
+        "ratchet.toml": "[test]\ncommand = 'sh run.sh'\n",
+    }
+    project = make_repository(tmp_path / "it", files | {"run.sh": "cat tap.txt; ! grep -q '^not ok' tap.txt\n"})
+    red = ratchet("test", "--json", cwd=project)
+    assert red.returncode == 1 and json.loads(red.stdout)["tests"][0]["file"] == "test/a.js"
+    (project / "tap.txt").write_text("TAP version 13\nok 1 adds\nok 2 more\n1..2\n")
+    green = ratchet("test", cwd=project)
+    assert green.returncode == 0 and "PASSED  2 passed" in green.stdout, green.stdout
+
+
 SEES = """
 import os
 

@@ -14,7 +14,7 @@ import msgspec
 
 from ratchet.checks import Target
 from ratchet.checks.project import Project, root_of
-from ratchet.core.report import Report, ReportStatus, broken
+from ratchet.core.report import Report, ReportStatus, TestStatus, broken
 from ratchet.core.roles import matches
 
 _SCRIPT = re.compile(r"(?m)^\s*(?:test|it|describe|suite|Deno\.test)(?:\.\w+)*\s*[(`]")
@@ -127,15 +127,19 @@ def _meant(name: str, known: list[str]) -> str:
 
 def missing(report: Report, project: Project, known: Iterable[str]) -> list[str]:
     """The known files that hold tests and of which the report says nothing."""
-    told = heard(report, project) | {error.file for error in broken(report)}
+    told = heard(report, project) | {test.file for test in report.tests} | {error.file for error in broken(report)}
     folders = _go_folders(report, project)
     silent = [file for file in known if file not in told and root_of(file) not in folders]
     return sorted(file for file in silent if _has_tests(project, file))
 
 
 def heard(report: Report, project: Project) -> set[str]:
-    """The files that results came from. Cargo names none: there a file is heard by the names of the tests in it."""
-    files = {test.file for test in report.tests if test.file}
+    """The files that results came from. Cargo names none: there a file is heard by the names of the tests in it.
+
+    Some runners name the files of failures only, as those of TAP do: of a file that is mended they would say nothing.
+    """
+    placing = {test.target for test in report.tests if test.file and test.status is TestStatus.PASSED}
+    files = {test.file for test in report.tests if test.file and test.target in placing}
     if any(not test.file for test in report.tests) and any(project.named("**/Cargo.toml")):
         names = {re.split(r"::| ", test.id)[-1] for test in report.tests}
         files |= {path for path in project.named("**/*.rs") if names & set(RUST_TEST.findall(project.text(path)))}
