@@ -277,7 +277,7 @@ class _Cargo:
         return []
 
 
-_NAME = re.compile(r'("name": ?")((?:[^"\\]|\\.)*+)"')
+_NAME = re.compile(r'("name": ?")([^"\\]*+(?:\\.[^"\\]*+)*)"')
 _BARE = re.compile(r'(?<!\\)\\(?![\\"u])')
 
 

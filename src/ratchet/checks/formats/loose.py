@@ -16,7 +16,7 @@ DOCUMENT_LIMIT = 64 << 20  # read, it takes some seven times as much
 _DEPTH = 200
 _TRIES = 5  # to mend a document costs a walk through all of it
 _BIG = 1 << 31
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\]]', re.S)
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*"|[{}\[\]]', re.S)
 _DECODER = json.JSONDecoder(strict=False)
 
 Table = dict[str, Any]

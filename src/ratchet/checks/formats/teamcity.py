@@ -9,8 +9,8 @@ from ratchet.checks.formats import Parsed, recover
 from ratchet.checks.formats.text import clip, lines, plain
 from ratchet.core.report import Failure, TestResult, TestStatus
 
-_MESSAGE = re.compile(r"##teamcity\[(\w+)((?: \w+='(?:[^'|]|\|.)*+')*+)")
-_PAIR = re.compile(r" (\w+)='((?:[^'|]|\|.)*+)'")
+_MESSAGE = re.compile(r"##teamcity\[(\w+)((?: \w+='[^'|]*+(?:\|.[^'|]*+)*')*)")
+_PAIR = re.compile(r" (\w+)='([^'|]*+(?:\|.[^'|]*+)*)'")
 _ESCAPE = re.compile(r"\|(?:0x([0-9a-fA-F]{4})|(.))")
 _PLAIN = {"n": "\n", "r": "\r", "x": "\u0085", "l": "\u2028", "p": "\u2029"}
 

@@ -154,10 +154,8 @@ def _refuse(*_: object) -> None:
 
 _NAME = r"[A-Za-z_][\w:.-]*+"
 _ATTRIBUTE = rf"""\s++{_NAME}\s*+=\s*+(?:"[^"]*+"|'[^']*+')"""
-_TAG = re.compile(rf"<({_NAME})((?:{_ATTRIBUTE})*+)\s*+(/?)>")
-_UNFINISHED = re.compile(
-    rf"""<(?:/?{_NAME})?(?:{_ATTRIBUTE})*+\s*+(?:{_NAME}\s*+(?:=\s*+(?:"[^"]*+|'[^']*+)?)?)?/?\Z"""
-)
+_TAG = re.compile(rf"<({_NAME})((?:{_ATTRIBUTE})*)\s*+(/?)>")
+_UNFINISHED = re.compile(rf"""<(?:/?{_NAME})?(?:{_ATTRIBUTE})*\s*+(?:{_NAME}\s*+(?:=\s*+(?:"[^"]*+|'[^']*+)?)?)?/?\Z""")
 _BROKEN_TAG = re.compile(rf"<({_NAME})(\s[^<>]*+)?(/?)>")
 _CLOSE = re.compile(rf"</\s*+({_NAME})\s*+>")
 _PAIR = re.compile(rf"""({_NAME})\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""")

@@ -26,17 +26,17 @@ _MISSES = 200
 _REFERENCE = rb"&(?:lt|gt|amp|quot|apos|#(?:9|10|13|3[2-9]|[4-9]\d|[1-9]\d{2,3}|[1-4]\d{4}|5[0-4]\d{3}));"
 _WRONG = re.compile(rb"&(?!%b)" % _REFERENCE[1:])
 # Text as it does: known entities only, and no end of a section that never began.
-_TEXT = rb"(?:[^<&\]]++|\](?!\]>)|%b)++" % _REFERENCE
-_SECTION = rb"<!\[CDATA\[(?:[^\]]++|\](?!\]>))*+\]\]>"
+_TEXT = rb"[^<&\]]++|\](?!\]>)|%b" % _REFERENCE
+_SECTION = rb"<!\[CDATA\[(?:[^\]]++|\](?!\]>))*\]\]>"
 _SAYING = rb"<system-(?:out>%b</system-out|err>%b</system-err)>\s*+"
-_TALK = _SAYING % ((rb"(?:%b|%b)*+" % (_SECTION, _TEXT),) * 2)
-_PROPERTIES = rb'<properties(?: ?/>|>\s*+(?:<property name="%b[^"<&]*+" value="[^"<&]*+" ?/>\s*+)*+</properties>)\s*+'
+_TALK = _SAYING % ((rb"(?:%b|%b)*" % (_SECTION, _TEXT),) * 2)
+_PROPERTIES = rb'<properties(?: ?/>|>\s*+(?:<property name="%b[^"<&]*+" value="[^"<&]*+" ?/>\s*+)*</properties>)\s*+'
 # What nobody keeps of a test that passed. Properties of Java's tell who wrote the document.
-_IDLE = rb"(?:%b|%b)*+</testcase>(\s*+)" % (_TALK, _PROPERTIES % rb"(?!java\.)")
+_IDLE = rb"(?:%b|%b)*</testcase>(\s*+)" % (_TALK, _PROPERTIES % rb"(?!java\.)")
 _IDLING = re.compile(_IDLE)
 # The same if it is nothing but sections or nothing but text, which has yet to be looked at: several times as fast.
 _SECTIONS, _TEXTS = (
-    re.compile(rb"(?:%b)++</testcase>(\s*+)" % (_SAYING % (said, said))) for said in (_SECTION, rb"[^<]*+")
+    re.compile(rb"(?:%b)+</testcase>(\s*+)" % (_SAYING % (said, said))) for said in (_SECTION, rb"[^<]*+")
 )
 # A case that another one or the suite's end follows is closed; any other is open or torn.
 _FIRST = re.compile(rb"<testcase [^<]*+(?:(?=<testcase |</testsuite>)|%b)" % _IDLE)
@@ -55,19 +55,19 @@ _MOST_KEYS = 16
 
 _CHILDREN = (b"failure", b"error", b"skipped", b"system-out", b"system-err")
 _NAMES = {name: name.decode() for name in _CHILDREN}
-_VALUES = rb'((?: [A-Za-z_][\w.-]*+="[^"<]*+")*+) ?'
-_CHILD = rb"<(%b)%b(?:(/)>(?:\s*+</testcase>(\s*+))?+|>)" % (b"|".join(_CHILDREN), _VALUES)
+_VALUES = rb'((?: [A-Za-z_][\w.-]*+="[^"<]*+")*) ?'
+_CHILD = rb"<(%b)%b(?:(/)>(?:\s*+</testcase>(\s*+))?|>)" % (b"|".join(_CHILDREN), _VALUES)
 _HEAD = re.compile(rb"<testcase%b(?:(?:/>|>\s*+</testcase>)(\s*+)|>)" % _VALUES)
 # What follows: the end of the case and the space behind it, or an element in it; behind an empty one maybe that end.
 _NEXT = re.compile(rb"\s*+(?:</testcase>(\s*+)|%b)" % _CHILD)
 _CLOSING = {name: re.compile(rb"</%b>%b" % (name, _NEXT.pattern)) for name in _CHILDREN}
 # Nearly every failure: all that stands in its case.
 _USUAL = re.compile(
-    rb"<(failure|error)%b>(?:<!\[CDATA\[((?:[^\]]++|\](?!\]>))*+)\]\]>|([^<]*+))</\1>\s*+</testcase>(\s*+)" % _VALUES
+    rb"<(failure|error)%b>(?:<!\[CDATA\[((?:[^\]]++|\](?!\]>))*)\]\]>|([^<]*+))</\1>\s*+</testcase>(\s*+)" % _VALUES
 )
 # Suites end and one begins; whoever stands as deep as before stands in elements of the same names.
 _SUITE = re.compile(
-    rb"(?:%b|<system-(?:out|err) ?/>\s*+)*+((?:</testsuite>\s*+)*+)<testsuite%b>\s*+((?:%b)?+)"
+    rb"(?:%b|<system-(?:out|err) ?/>\s*+)*((?:</testsuite>\s*+)*)<testsuite%b>\s*+((?:%b)?)"
     % (_TALK, _VALUES, _PROPERTIES % b"")
 )
 _OPENING, _ENDING = b"<![CDATA[", b"]]>"

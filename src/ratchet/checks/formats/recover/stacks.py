@@ -34,7 +34,7 @@ _PYTEST = re.compile(r"([\w./\\+@ -]+\.py):(\d+): (?:in (\S+)|[A-Z]\w*\b|$)")
 _JAVASCRIPT = re.compile(
     r"\s*(?:at|❯) (?:async )?(?:(.+?) \()?(?:file://|webpack(?:-internal)?://[\w-]*/)?((?:/|\.{0,2}/|[A-Za-z]:[\\/]|node:)?[^\s():][^():]*?):(\d+):\d+\)?$"
 )
-_JVM = re.compile(r"\s*at (?:[\w.@-]++/++)*+([\w.$<>/]+)\.([\w$<>]+)\(([\w$-]+\.(?:java|kt|scala|groovy)):(\d+)\)")
+_JVM = re.compile(r"\s*at (?:[\w.@-]++/++)*([\w.$<>/]+)\.([\w$<>]+)\(([\w$-]+\.(?:java|kt|scala|groovy)):(\d+)\)")
 _DOTNET = re.compile(r"\s*at (.+?) in (.+?):line (\d+)")
 # Libraries tell where their sources were when they were built.
 _FOREIGN_DOTNET = re.compile(
@@ -44,7 +44,7 @@ _FOREIGN_DOTNET = re.compile(
 _RUBY = re.compile(r"\s*(?:# |from )?((?:[A-Za-z]:)?[\w./@ +-]+\.rb):(\d+)(?::in [`'](.+?)')?")
 _PHP = re.compile(r"\s*(?:#\d+ |at )?((?:[A-Za-z]:)?[\w./\\@ +-]+\.(?:php|phpt))[:(](\d+)\)?(?:: (.+))?\s*$")
 _ELIXIR = re.compile(
-    r"\s*(?:\(([\w.]+)(?: [\w.-]+)?\) )?([\w./-]+\.(?:exs?|erl|gleam)):(\d++)(?::\d+)?+(?!: [Ww]arning\b)(?:: (.+))?"
+    r"\s*(?:\(([\w.]+)(?: [\w.-]+)?\) )?([\w./-]+\.(?:exs?|erl|gleam)):(\d++)(?::\d++|(?!:\d))(?!: [Ww]arning\b)(?:: (.+))?"
 )
 _NATIVE = re.compile(r"\s*#\d+ 0x[0-9a-f]+ in (.+?) ([/.\w][^\s:]*\.\w+):(\d+)(?::\d+)?")
 _GO = re.compile(r"(?: *\t| {6})((?:/|[A-Za-z]:)[^\s:]*\.go):(\d+)(?: \+0x[0-9a-f]+)?\s*$")

@@ -23,8 +23,8 @@ _E, _A = _value("e"), _value("a")
 # In prose "to be" says nothing of values: what it was must be one.
 _LITERAL = r"(?:[^\sA-Za-z]|(?:true|false|null|undefined|nil|None|True|False|NaN|Infinity)\b|[A-Z]\w*[{(\[])"
 # What stands in quotes is part of a value, whatever it looks like.
-_WHOLE = r"(?P<a>(?:[^\n'\"]|'(?:[^'\\\n]|\\.)*+'|\"(?:[^\"\\\n]|\\.)*+\")+?)"
-_TEXT = r'"(?:[^"\\]|\\.)*+"'
+_WHOLE = r"(?P<a>(?:[^\n'\"]|'[^'\\\n]*+(?:\\.[^'\\\n]*+)*'|\"[^\"\\\n]*+(?:\\.[^\"\\\n]*+)*\")+?)"
+_TEXT = r'"[^"\\]*+(?:\\.[^"\\]*+)*"'
 _EQUAL = r"(?P<op>===?|!==?|<=|>=|<|>|=~|is not|is|not in|in)"
 
 # Where it comes from, what a text must contain for the search to be worth it, the pattern (e expected, a actual, op operator).
