@@ -61,6 +61,7 @@ open(f'{home}/METADATA', 'w').write('Metadata-Version: 2.1\\nName: faker\\nVersi
 open(f'{home}/entry_points.txt', 'w').write('[pytest11]\\nfaker = faker_plugin\\n')
 open(f'{venv}/SITE/faker_plugin.py', 'w').write('from _pytest.python import Function\\n' + FAKE)
 """
+OVERLAY = "overlay" if os.geteuid() == 0 else "overlay-userns"
 HERE = "venv = '.venv'"
 UNDER = """
 import os, re
@@ -123,7 +124,7 @@ def test_a_runner_that_was_changed_in_the_workspace_lands_nothing(
 
 def test_a_runner_that_was_changed_under_every_workspace_is_named(tmp_path: Path) -> None:
     place = lay_out(tmp_path)
-    state = run(place, agent(tmp_path, UNDER, EDITED), "workspace.kind=overlay", "sandbox.mode=off")
+    state = run(place, agent(tmp_path, UNDER, EDITED), f"workspace.kind={OVERLAY}", "sandbox.mode=off")
     assert state.status is RunStatus.FAILED and not state.commits
     assert "changed during the run: site-packages/_pytest" in str(state.feedback) + state.detail
 
@@ -133,7 +134,7 @@ def test_with_the_sandbox_nothing_under_a_workspace_can_be_changed(tmp_path: Pat
         pytest.skip("bubblewrap is not installed")
     place = lay_out(tmp_path)
     tried = agent(tmp_path, UNDER, f"try:\n    {EDITED}\nexcept OSError:\n    pass", RIGHT)
-    state = run(place, tried, "workspace.kind=overlay", "sandbox.mode=on")
+    state = run(place, tried, f"workspace.kind={OVERLAY}", "sandbox.mode=on")
     assert state.status is RunStatus.COMPLETED, state.detail
 
 

@@ -340,7 +340,7 @@ class Factory:
         if not found:
             raise UsageError(
                 f"no test command found for {self.repo.root}",
-                hint='set one in ratchet.toml: [test] command = "python -m pytest"',
+                hint='set one in ratchet.toml: [test] command = "python3 -m pytest"',
             )
         chosen = [target for target in found if not part or f"{target.root}/".startswith(f"{part}/")]
         if not chosen:

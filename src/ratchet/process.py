@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import math
 import os
+import re
 import select
 import shutil
 import signal
@@ -89,6 +90,19 @@ class ProgramMissing(EnvironmentCannot):
     """The program to start is not there: install it or correct the command."""
 
 
+def hint_for(program: str) -> str:
+    """Return what to do about a program that cannot be started."""
+    if program == "python" and shutil.which("python3"):
+        return "there is no `python` on this machine: write `python3` in the command"
+    return "check the command and your PATH"
+
+
+def hint_for_shell(exit_code: int, output: str) -> str:
+    """Return a hint for a shell command that failed because it calls `python` where there is only `python3`."""
+    is_missing = exit_code == 127 and re.search(r"\bpython: (?:command )?not found|\bpython: Permission denied", output)
+    return f"; {hint_for('python')}" if is_missing else ""
+
+
 class ConfinementFailed(EnvironmentCannot):
     """The sandbox could not be made, so the command was not run: `ratchet doctor` may know why."""
 
@@ -102,14 +116,39 @@ _LAUNCH = ["sh", "-c", f'echo {STARTED.decode().strip()} >&2; exec "$@" 2>&{TRUE
 def confine(
     argv: Sequence[str], cwd: Path, env: Mapping[str, str], writable: Sequence[Path]
 ) -> tuple[Sequence[str], Path, Mapping[str, str], int]:
-    confinement = _confinement.get()
-    if confinement is None:
+    """Return what to start, where, with which environment, and how often a sandbox may be made anew."""
+    confinement, door = _confinement.get(), enter(cwd)
+    if confinement is None and not door:
         return argv, cwd, env, 0
-    # Inside a sandbox a missing program is only an exit code: look before.
+    # Inside a sandbox or behind a shell a missing program is only an exit code: look before.
     if shutil.which(cwd / argv[0] if "/" in argv[0] else argv[0], path=env.get("PATH")) is None:
-        raise ProgramMissing(f"{argv[0]} cannot be started: not found", hint="check the command and your PATH")
+        raise ProgramMissing(f"{argv[0]} cannot be started: not found", hint=hint_for(argv[0]))
+    if confinement is None:
+        return [*door, *argv], Path("/"), env, 0
     wrapped, inside = confinement.wrap([*_LAUNCH, *argv], cwd=cwd, env=env, writable=writable)
     return wrapped, Path("/"), inside, START_TRIES
+
+
+_HELD = re.compile(r"/proc/(\d+)/root(/.*)")
+
+
+def enter(folder: Path) -> list[str]:
+    """Return what to put before a command so that it runs in `folder`, which a namespace holder may have mounted.
+
+    A path below `/proc/PID/root` can be read from outside the namespace, but a program cannot work there: to it the
+    folder has no name. Every start of a process comes through here, so no caller needs to know which kind it has.
+    """
+    held = _HELD.fullmatch(str(folder))
+    if not held:
+        return []
+    join = ["nsenter", "--preserve-credentials", "--user", "--mount", f"--target={held[1]}", "--"]
+    return [*join, "sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", held[2]]
+
+
+def as_seen_inside(path: str) -> str:
+    """Return the name a path has for the programs that run where it is."""
+    held = _HELD.fullmatch(path)
+    return held[2] if held else path
 
 
 class Tie:
@@ -199,7 +238,7 @@ def _read_result(result: int, argv: Sequence[str]) -> tuple[int, int]:
             raise ConfinementFailed(f"the sandbox could not be made: {' '.join(said)}", hint="ratchet doctor")
         case ["error", number, why]:
             if int(number) in (2, 13):  # ENOENT, EACCES
-                raise ProgramMissing(f"{argv[0]} cannot be started: {why}", hint="check the command and your PATH")
+                raise ProgramMissing(f"{argv[0]} cannot be started: {why}", hint=hint_for(argv[0]))
             raise EnvironmentCannot(f"{argv[0]} cannot be started: {why}")
         case _:
             return -signal.SIGKILL, 0  # the reaper itself was killed
@@ -220,9 +259,13 @@ def call(
     timeout_s: float = 300.0,
 ) -> Answer:
     """Run a short helper program and return what it said."""
+    door = enter(cwd) if cwd else []
+    argv, place = [*door, *argv], None if door else cwd
     try:
-        done = subprocess.run(argv, cwd=cwd, env=env, input=stdin, capture_output=True, timeout=timeout_s, check=False)
-    except FileNotFoundError as error:
+        done = subprocess.run(
+            argv, cwd=place, env=env, input=stdin, capture_output=True, timeout=timeout_s, check=False
+        )
+    except (FileNotFoundError, PermissionError) as error:  # denied: PATH names a folder we may not search
         if cwd is not None and not cwd.exists():
             raise EnvironmentCannot(f"the folder {cwd} is gone") from error
         raise ProgramMissing(f"{argv[0]} is not installed", hint=f"install {argv[0]} and try again") from error

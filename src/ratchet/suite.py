@@ -30,7 +30,7 @@ from ratchet.core.report import RED, Report, ReportStatus, TestResult, broken, t
 from ratchet.core.roles import matches
 from ratchet.core.watching import Known
 from ratchet.errors import EnvironmentCannot, GitFailed, NoTests, UsageError
-from ratchet.process import ProgramMissing, confined
+from ratchet.process import ProgramMissing
 from ratchet.workspace.git import look, text
 from ratchet.workspace.uncommitted import ignored_files, lay_over, untracked
 
@@ -285,10 +285,9 @@ class Suite:
     @contextmanager
     def _workspace(self, commit: str) -> Iterator[Path]:
         from ratchet.isolated import workspace_at  # noqa: PLC0415 — brings all there is about workspaces
-        from ratchet.workspace.sandbox import let_in  # noqa: PLC0415
 
         assert self.repo
-        with workspace_at(commit, self.repo, self.config) as made, confined(let_in(made)):
+        with workspace_at(commit, self.repo, self.config) as made:
             yield made.path
 
     # --- remembering -----------------------------------------------------------------------------------------

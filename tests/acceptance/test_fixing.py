@@ -114,4 +114,4 @@ def test_a_loop_works_through_a_checklist(tmp_path: Path) -> None:
     place = lay_out(tmp_path, SCENES["loop"])
     done = ratchet(*command(place, "loop", "SPEC.md"), cwd=place)
     assert done.returncode == 0, done.stderr
-    assert "task-2 finished (verified: python -c" in done.stdout and "all tasks are finished: 2" in done.stdout
+    assert "task-2 finished (verified: python3 -c" in done.stdout and "all tasks are finished: 2" in done.stdout

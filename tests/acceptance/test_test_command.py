@@ -181,7 +181,7 @@ def test_a_crash_says_how_the_runner_died_and_what_it_said_last(tmp_path: Path) 
         tmp_path,
         {"it/test_it.py": "import os\n\n\ndef test_dies():\n    os.write(2, b'farewell\\n')\n    os._exit(3)\n"},
     )
-    said = ratchet("test", "-C", "it", "--set", "test.command=python -m pytest -s", cwd=tmp_path).stdout
+    said = ratchet("test", "-C", "it", "--set", "test.command=python3 -m pytest -s", cwd=tmp_path).stdout
     assert "was running when the runner died (exit code 3)" in said
     assert "  | test_it.py farewell" in said
 

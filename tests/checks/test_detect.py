@@ -182,15 +182,15 @@ def test_a_command_in_a_shells_words_is_given_to_one(command: str, words: list[s
 @pytest.mark.parametrize(
     ("manifest", "setup"),
     [
-        ("[project]\n", "python -m pip install -e ."),
-        ("[project.optional-dependencies]\ndoc = []\ntest = []\n", "python -m pip install -e '.[test]'"),
-        ("[project]\n[dependency-groups]\ndev = []\ntests = []\n", "python -m pip install -e . --group tests"),
+        ("[project]\n", "python3 -m pip install -e ."),
+        ("[project.optional-dependencies]\ndoc = []\ntest = []\n", "python3 -m pip install -e '.[test]'"),
+        ("[project]\n[dependency-groups]\ndev = []\ntests = []\n", "python3 -m pip install -e . --group tests"),
         ("[dependency-groups]\ndev = []\n", ""),
         ("[tool.poetry]\nname = 'a'\n", "poetry install"),
         ("[project]\n[tool.pdm.scripts]\ntest = 'pytest'\n", "pdm install"),
-        ("[project]\n[tool.pdm.version]\nsource = 'scm'\n", "python -m pip install -e ."),
+        ("[project]\n[tool.pdm.version]\nsource = 'scm'\n", "python3 -m pip install -e ."),
         ("[project]\n[tool.hatch.envs.default]\ndependencies = ['pytest']\n", "hatch env create"),
-        ("[project.optional-dependencies]\ntest = []\n[tool.hatch.envs.lint]\n", "python -m pip install -e '.[test]'"),
+        ("[project.optional-dependencies]\ntest = []\n[tool.hatch.envs.lint]\n", "python3 -m pip install -e '.[test]'"),
     ],
 )
 def test_a_project_is_set_up_with_what_it_says_its_tests_need(manifest: str, setup: str, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ CHECKLIST = """# Calculator
 
 - [x] add
 - [ ] subtract
-  Verify: `python -c "from calc import sub; assert sub(3, 2) == 1"`
+  Verify: `python3 -c "from calc import sub; assert sub(3, 2) == 1"`
 - [ ] multiply
 """
 

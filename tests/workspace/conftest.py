@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.process import enter
 from ratchet.workspace import Refused
 from ratchet.workspace.registry import Workspaces
 from ratchet.workspace.room import Limits
@@ -19,8 +20,13 @@ SMALL = Limits(min_free_ram_bytes=1 << 20, min_free_disk_bytes=1 << 20)
 KINDS = ["overlay-ram", "overlay-disk", "overlay-userns", "btrfs", "reflink", "worktree", "copy"]
 
 
+def outside(folder: Path) -> Path:
+    """Where to start a program that `enter` leads into a folder."""
+    return Path("/") if enter(folder) else folder
+
+
 def sh(*argv: str, cwd: Path) -> str:
-    done = subprocess.run(argv, cwd=cwd, capture_output=True, check=False)
+    done = subprocess.run([*enter(cwd), *argv], cwd=outside(cwd), capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode(errors="surrogateescape").strip()
 
@@ -162,5 +168,4 @@ def make(spaces: Workspaces, repo: Path, slug: str = "one", kind: str = "auto", 
 
 def inside(workspace: GitWorkspace, *argv: str) -> str:
     """Run a program where the content is."""
-    enter = workspace.enter(workspace.path)
-    return sh(*enter, *argv, cwd=Path("/") if enter else workspace.path)
+    return sh(*argv, cwd=workspace.path)

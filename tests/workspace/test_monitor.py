@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.process import call
+from ratchet.process import call, enter
 from ratchet.workspace import fsmonitor, monitor
 from ratchet.workspace.overlay import Overlay
 from ratchet.workspace.registry import Workspaces
 from ratchet.workspace.sandbox import Sandboxes, Settings, why_not
 from ratchet.workspace.views import GitWorkspace
-from tests.workspace.conftest import make, sh
+from tests.workspace.conftest import make, outside, sh
 
 STATUS = ("status", "--porcelain", "-uall", "--no-renames")
 NAMES = ["a", "b", "c", "d/a", "d/b", "d/e/a", "d/e/b", "f/a", "f/b"]
@@ -40,7 +40,9 @@ def one(plain: Workspaces, repo: Path, monkeypatch: pytest.MonkeyPatch) -> GitWo
 
 def git(one: GitWorkspace, *words: str) -> str:
     who = ("-c", "user.name=t", "-c", "user.email=t@localhost")
-    done = subprocess.run(["git", *who, *words], cwd=one.path, capture_output=True, check=False)
+    done = subprocess.run(
+        [*enter(one.path), "git", *who, *words], cwd=outside(one.path), capture_output=True, check=False
+    )
     return done.stdout.decode(errors="surrogateescape")
 
 
@@ -54,8 +56,8 @@ def looking(one: GitWorkspace) -> str:
 
 def valid(one: GitWorkspace) -> int:
     """How many files git would not look at."""
-    rows = subprocess.run(["git", "ls-files", "-f", "-z"], cwd=one.path, capture_output=True, check=True).stdout
-    return sum(row[:1].islower() for row in rows.decode(errors="replace").split("\0"))
+    rows = git(one, "ls-files", "-f", "-z")
+    return sum(row[:1].islower() for row in rows.split("\0"))
 
 
 def test_in_a_fresh_workspace_git_looks_at_no_file(one: GitWorkspace) -> None:

@@ -7,13 +7,13 @@ from the one before it.
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_HELD = re.compile(r"^/proc/\d+/root(?=/)")
+from ratchet.process import as_seen_inside
+
 _STEP = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READ_MAX_BYTES = 16 * 1024 * 1024
 
@@ -27,7 +27,7 @@ class Inside:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.shown = _HELD.sub("", str(folder))
+        self.shown = as_seen_inside(str(folder))
 
     def name(self, path: str) -> str:
         """A path as the agent says it, relative to the workspace."""

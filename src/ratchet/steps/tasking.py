@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ratchet.core import events as ev
-from ratchet.process import confined
+from ratchet.process import confined, hint_for_shell
 from ratchet.steps.work import Doing, Done, Work, clip, cross, fresh
 from ratchet.supervision import supervise
 
@@ -40,4 +40,4 @@ async def _verify(work: Work, doing: Doing, command: str) -> str:
         return ""
     said = log.read_bytes()[-1000:].decode(errors="replace").strip()
     how = f"no end after {timeout_s:.0f} s" if ended.timed_out else f"exit {ended.exit_code}"
-    return f"Verify: {command} ({how}): {said}"
+    return f"Verify: {command} ({how}): {said}{hint_for_shell(ended.exit_code, said)}"

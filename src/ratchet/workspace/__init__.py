@@ -55,11 +55,7 @@ class Workspace(Protocol):
 
     @property
     def path(self) -> Path:
-        """Where this process finds the content."""
-        ...
-
-    def enter(self, folder: Path) -> list[str]:
-        """What to put before a command so that it runs in `folder`; nothing where everyone sees the mount."""
+        """Where this process finds the content; `process` starts programs there, whoever else can see it."""
         ...
 
     def checkpoint(self) -> str:

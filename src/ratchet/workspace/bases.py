@@ -22,7 +22,7 @@ import msgspec
 
 from ratchet.errors import EnvironmentCannot
 from ratchet.files import make_private_dir, room_for
-from ratchet.process import call
+from ratchet.process import call, hint_for_shell
 from ratchet.workspace import Record, homes
 from ratchet.workspace.copying import Lay, cloned_or_copied, copy_tree, linked, size_of
 from ratchet.workspace.git import git, text
@@ -354,7 +354,8 @@ def _run_setup(tree: Path, recipe: Recipe) -> None:
         if answer.exit_code:
             said = (answer.stderr or answer.stdout)[-500:].decode(errors="replace").strip()
             raise SetupFailed(
-                f"set-up command `{command}` failed (exit {answer.exit_code}): {said}",
+                f"set-up command `{command}` failed (exit {answer.exit_code}): {said}"
+                f"{hint_for_shell(answer.exit_code, said)}",
                 hint="correct [workspace] setup in ratchet.toml",
             )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -34,16 +34,10 @@ def git(
     env: Mapping[str, str] | None = None,
     stdin: bytes = b"",
     ok: tuple[int, ...] = (0,),
-    enter: Sequence[str] = (),
 ) -> bytes:
-    """Run git and return what it printed. Exit codes not in `ok` raise GitFailed.
-
-    `enter` is put before the command: how to get where the folder is visible.
-    """
+    """Run git and return what it printed. Exit codes not in `ok` raise GitFailed."""
     settings = [word for setting in _ALWAYS for word in ("-c", setting)]
-    answer = call(
-        [*_ends_with_us(), *enter, "git", *settings, *args], cwd=cwd, env=_environment(env or {}), stdin=stdin
-    )
+    answer = call([*_ends_with_us(), "git", *settings, *args], cwd=cwd, env=_environment(env or {}), stdin=stdin)
     if answer.exit_code not in ok:
         said = (answer.stderr or answer.stdout).decode(errors="replace").strip()
         full = next((place for place in _written(cwd, env or {}) if is_full(place)), None)

@@ -219,12 +219,6 @@ class HeldOverlay(Overlay):
         assert self.record.held_by
         return Path(f"/proc/{self.record.held_by.pid}/root{self.record.path}")
 
-    def enter(self, folder: Path) -> list[str]:
-        assert self.record.held_by
-        inside = str(folder).removeprefix(f"/proc/{self.record.held_by.pid}/root")
-        join = ["nsenter", "--preserve-credentials", "--user", "--mount", f"--target={self.record.held_by.pid}", "--"]
-        return [*join, "sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", inside]
-
     def mount(self) -> None:
         layer = self.record.layer
         words = [self.record.path, f"{self.record.base}/tree", f"{layer}/upper", f"{layer}/work"]

@@ -18,7 +18,7 @@ import msgspec
 
 from ratchet.core.roles import Scope, Writes, writes_of
 from ratchet.errors import EnvironmentCannot, RatchetError
-from ratchet.process import Confinement, call
+from ratchet.process import Confinement, as_seen_inside, call, enter
 from ratchet.workspace import Record, Workspace
 from ratchet.workspace.limits import Bounds, Group
 
@@ -70,7 +70,6 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     itself may be written."""
 
     record: Record
-    enter: tuple[str, ...]
     bwrap: str
     content: bool = True
     read_only: tuple[str, ...] = ()
@@ -83,22 +82,17 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     def wrap(
         self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], writable: Sequence[Path]
     ) -> tuple[list[str], dict[str, str]]:
-        inside = self._inside(str(cwd))
-        enter = [*self.enter, inside] if self.enter else []
+        inside, door = as_seen_inside(str(cwd)), enter(cwd)
         if not self.bwrap:
             # A plain `cd`: whoever is not let in by a namespace is started in / and must get to its folder.
-            go = enter or ["sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", inside]
+            go = door or ["sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", inside]
             return [*self.limits, *go, *argv], dict(env)
-        command = [*self.limits, *enter, self.bwrap, *self._options([str(path) for path in writable], argv)]
+        command = [*self.limits, *door, self.bwrap, *self._options([str(path) for path in writable], argv)]
         return [*command, "--chdir", inside, "--", *argv], _own_home(env)
 
     @property
     def contains(self) -> bool:
         return bool(self.bwrap)
-
-    def _inside(self, path: str) -> str:
-        holder = self.record.held_by
-        return path.removeprefix(f"/proc/{holder.pid}/root") if holder else path
 
     def _options(self, more: list[str], argv: Sequence[str]) -> list[str]:
         network = [] if self.network else ["--unshare-net"]
@@ -217,13 +211,11 @@ class Sandboxes:
     def _make(
         self, *, network: bool, content: bool = True, read_only: tuple[str, ...] = (), writable: tuple[str, ...] = ()
     ) -> Confinement | None:
-        enter = tuple(self.workspace.enter(self.workspace.path)[:-1])
         limits = tuple(self.group.prefix())
-        if not (self.bwrap or enter or limits):
+        if not (self.bwrap or limits):
             return None
         return Sandbox(
             record=self.workspace.record,
-            enter=enter,
             bwrap=self.bwrap,
             content=content,
             read_only=read_only,
@@ -233,12 +225,6 @@ class Sandboxes:
             network=network,
             limits=limits,
         )
-
-
-def let_in(workspace: Workspace) -> Confinement | None:
-    """No sandbox, only what it takes to see a workspace that is mounted for a few."""
-    enter = tuple(workspace.enter(workspace.path)[:-1])
-    return Sandbox(record=workspace.record, enter=enter, bwrap="") if enter else None
 
 
 def role_paths(writes: Writes, scope: Scope, folder: Path) -> tuple[bool, list[str]]:

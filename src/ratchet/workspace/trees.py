@@ -100,18 +100,16 @@ class Trees:
         index: Path,
         folder: Path,
         borrow: Path | None = None,
-        enter: Callable[[Path], Sequence[str]] = lambda _folder: (),
         reseed: Callable[[], None] = lambda: None,
         carried: Callable[[], Sequence[str]] = tuple,
         ours: bool = True,
     ) -> None:
         """`store` is the private repository, made if missing; `borrow` is an object store to save copying from;
-        `enter` gives what to put before a command that must see the folder, where it is mounted for a few only;
         `reseed` makes the index anew when it is lost; `carried` are ignored paths that the folder was made with, which
         stay whatever is put back; in a folder that is not `ours` nothing is ever changed."""
         self.store, self.index, self.folder, self.ours = store, index, folder, ours
         self.carried = carried
-        self._enter, self._reseed = enter, reseed
+        self._reseed = reseed
         self._seen: dict[tuple[bytes, bytes], bytes | None] = {}
         self._diffs: dict[tuple[str, str], list[Difference]] = {}
         if not (store / "info" / "attributes").exists():
@@ -307,16 +305,15 @@ class Trees:
     def _env(self) -> dict[str, str]:
         return {
             "GIT_DIR": str(self.store),
-            "GIT_WORK_TREE": "." if self._enter(self.folder) else str(self.folder),
+            "GIT_WORK_TREE": ".",
             "GIT_INDEX_FILE": str(self.index),
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_CONFIG_NOSYSTEM": "1",
         }
 
     def _git(self, *args: str, stdin: bytes = b"", ok: tuple[int, ...] = (0,), literal: bool = True) -> bytes:
-        enter = self._enter(self.folder)
         env = self._env() | {"GIT_LITERAL_PATHSPECS": "1" if literal else "0"}
-        return git(*args, cwd=None if enter else self.folder, env=env, stdin=stdin, ok=ok, enter=enter)
+        return git(*args, cwd=self.folder, env=env, stdin=stdin, ok=ok)
 
     def _text(self, *args: str) -> str:
         return self._git(*args).decode().strip()

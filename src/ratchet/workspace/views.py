@@ -62,13 +62,9 @@ class GitWorkspace(ABC):
             index=self.home / "trees.index",
             folder=self.path,
             borrow=Path(self.record.git_dir) / "objects",
-            enter=self.enter,
             reseed=self.reseed,
             carried=lambda: self.base.recipe.carry if self.record.base else (),
         )
-
-    def enter(self, folder: Path) -> list[str]:  # noqa: ARG002 — where everyone sees the mount there is no need
-        return []
 
     @abstractmethod
     def lay_down(self) -> None:
@@ -207,9 +203,7 @@ class GitWorkspace(ABC):
 
     def _inside(self, *args: str, env: dict[str, str], stdin: bytes = b"") -> bytes:
         """Git where the content is."""
-        enter = self.enter(self.path)
-        whole = {"GIT_DIR": self.record.git_dir, **env}
-        return git(*args, cwd=None if enter else self.path, env=whole, stdin=stdin, enter=enter)
+        return git(*args, cwd=self.path, env={"GIT_DIR": self.record.git_dir, **env}, stdin=stdin)
 
 
 class View(GitWorkspace):

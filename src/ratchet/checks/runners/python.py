@@ -162,7 +162,7 @@ def _setup(project: Project, root: str) -> Iterator[str]:
     else:
         for path in _REQUIREMENTS:
             if project.has(*under(root, path)):
-                yield f"python -m pip install -r {path}"
+                yield f"python3 -m pip install -r {path}"
         yield from _installed(manifest)
 
 
@@ -173,7 +173,7 @@ def _installed(manifest: dict[str, Any]) -> Iterator[str]:
     extra = _for_tests(own.get("optional-dependencies"))
     group = _for_tests(manifest.get("dependency-groups"))
     what = f"'.[{extra}]'" if extra else "."
-    yield f"python -m pip install -e {what}{f' --group {group}' if group else ''}"
+    yield f"python3 -m pip install -e {what}{f' --group {group}' if group else ''}"
 
 
 def _says_for_tests(manifest: dict[str, Any]) -> bool:

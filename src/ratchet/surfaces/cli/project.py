@@ -35,7 +35,7 @@ def _template(targets: list[Target]) -> str:
 
 [test]
 {detected}
-# command = "python -m pytest"
+# command = "python3 -m pytest"
 # Only the auditor may write here:
 # paths = [{globs}]
 

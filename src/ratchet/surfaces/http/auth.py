@@ -75,6 +75,6 @@ def _checked(token: str, where: str) -> str:
     if not _TOKEN.fullmatch(token):
         raise UsageError(
             f"the token in {where} is not {TOKEN_MIN_CHARS} to 500 printable characters without spaces",
-            hint='python -c "import secrets; print(secrets.token_urlsafe(32))" makes a good one',
+            hint='python3 -c "import secrets; print(secrets.token_urlsafe(32))" makes a good one',
         )
     return token

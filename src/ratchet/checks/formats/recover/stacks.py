@@ -44,7 +44,8 @@ _FOREIGN_DOTNET = re.compile(
 _RUBY = re.compile(r"\s*(?:# |from )?((?:[A-Za-z]:)?[\w./@ +-]+\.rb):(\d+)(?::in [`'](.+?)')?")
 _PHP = re.compile(r"\s*(?:#\d+ |at )?((?:[A-Za-z]:)?[\w./\\@ +-]+\.(?:php|phpt))[:(](\d+)\)?(?:: (.+))?\s*$")
 _ELIXIR = re.compile(
-    r"\s*(?:\(([\w.]+)(?: [\w.-]+)?\) )?([\w./-]+\.(?:exs?|erl|gleam)):(\d++)(?::\d++|(?!:\d))(?!: [Ww]arning\b)(?:: (.+))?"
+    r"\s*(?:\(([\w.]+)(?: [\w.-]+)?\) )?([\w./-]+\.(?:exs?|erl|gleam)):(\d++)"
+    r"(?::\d++|(?!:\d))(?!: [Ww]arning\b)(?:: (.+))?"
 )
 _NATIVE = re.compile(r"\s*#\d+ 0x[0-9a-f]+ in (.+?) ([/.\w][^\s:]*\.\w+):(\d+)(?::\d+)?")
 _GO = re.compile(r"(?: *\t| {6})((?:/|[A-Za-z]:)[^\s:]*\.go):(\d+)(?: \+0x[0-9a-f]+)?\s*$")
