@@ -23,29 +23,26 @@ from pathlib import Path
 import msgspec
 
 from bench import Goal
-from ratchet import config, repository
-from ratchet.agents import Agent, Answered, Ask, Finished
-from ratchet.agents.claude import PROGRAM
-from ratchet.agents.command import CommandAgent
-from ratchet.agents.native import Native
-from ratchet.agents.vigil import Limits, Wrong, watched
-from ratchet.core import events as ev
-from ratchet.core.receipt import Usage
-from ratchet.core.roles import Role, Scope
+from ratchet import config
+from ratchet.agents.adapters.claude import PROGRAM
+from ratchet.agents.drivers.cli_stream import CliAgent
+from ratchet.agents.drivers.command import CommandAgent
+from ratchet.agents.protocol import Agent, AgentRequest, TurnFinished, TurnResult
+from ratchet.agents.watchdog import Intervention, WatchdogLimits, ask_with_watchdog
+from ratchet.app.runs import RunService
+from ratchet.core.roles import PathRules, Role
 from ratchet.core.state import RunState
-from ratchet.core.workflow import Act, Step
-from ratchet.factory import Factory
-from ratchet.places import sandbox_settings
-from ratchet.process import Confinement, confined, this_process
-from ratchet.spending import Purse
-from ratchet.steps.work import Doing
-from ratchet.workspace import Refused
+from ratchet.engine.budget_meter import BudgetMeter
+from ratchet.process.spawn import Confinement, confined, this_process
+from ratchet.workspace.from_config import sandbox_settings
+from ratchet.workspace.git import repository
+from ratchet.workspace.protocol import WorkspaceRefused
 from ratchet.workspace.sandbox import Sandboxes
 
 TURN_S = 10.0
 ROUNDS = 5
 IDLE, IDLE_S, SETTLE_S = 50, 20.0, 3.0
-LIMITS = Limits(idle_s=300, repeats=60)
+LIMITS = WatchdogLimits(idle_s=300, repeats=60)
 RECORDED = Path(__file__).parents[1] / "tests/agents/transcripts/claude/success.jsonl"
 PLAYER = """#!{python} -IS
 import sys, time
@@ -69,16 +66,16 @@ def main() -> list[Goal]:
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run would ask: its workspace, its sandbox, its purse."""
+    """Where a run would ask: its workspace, its sandbox, its budget."""
 
     folder: Path
     sandbox: Confinement | None
-    purse: Purse
+    budget: BudgetMeter
 
 
 def _turns(scene: Scene, place: Path) -> list[Goal]:
     path = _program(place)
-    agent = Native(PROGRAM)
+    agent = CliAgent(PROGRAM)
     bare: list[tuple[float, float]] = []
     supervised: list[tuple[float, float]] = []
     for number in range(ROUNDS + 1):
@@ -122,18 +119,18 @@ def _scene(folder: Path) -> Iterator[Scene]:
         f"workspace.bases={folder}/bases",
     ]
     settings = config.load(project, environ={}, flags=flags).config
-    with Factory(repository.find(project), settings) as factory:
+    with RunService(repository.find_repository(project), settings) as factory:
         lease = factory.claim(factory.add(project / "SPEC.md").id)
         head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=project, check=True, capture_output=True, text=True)
         workspace = factory.workspaces.create(
             "bench", repo=project, commit=head.stdout.strip(), kind="auto", on="auto", recipe=None, owner=this_process()
         )
-        assert not isinstance(workspace, Refused), workspace
+        assert not isinstance(workspace, WorkspaceRefused), workspace
         sandboxes = Sandboxes(workspace, sandbox_settings(settings))
-        sandbox = sandboxes.for_role(Role.IMPLEMENTER, Scope(tests=()))
-        purse = Purse(factory.store, lease, settings.budget, repo=str(project))
+        sandbox = sandboxes.for_role(Role.IMPLEMENTER, PathRules(tests=()))
+        budget = BudgetMeter(factory.store, lease, settings.budget, repo=str(project))
         try:
-            yield Scene(folder=workspace.path, sandbox=sandbox, purse=purse)
+            yield Scene(folder=workspace.path, sandbox=sandbox, budget=budget)
         finally:
             sandboxes.close()
             factory.workspaces.destroy("bench")
@@ -151,40 +148,31 @@ def _cpu_s() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-def _bare(path: Path, ask: Ask) -> None:
+def _bare(path: Path, ask: AgentRequest) -> None:
     with subprocess.Popen([path], cwd=ask.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
         assert process.stdout
         while process.stdout.readline():
             pass
 
 
-def _supervised(scene: Scene, agent: Agent, ask: Ask) -> None:
+def _supervised(scene: Scene, agent: Agent, ask: AgentRequest) -> None:
     outcome = asyncio.run(_asked(scene, agent, ask))
-    assert isinstance(outcome, Finished), outcome
+    assert isinstance(outcome, TurnFinished), outcome
 
 
-async def _asked(scene: Scene, agent: Agent, ask: Ask) -> Answered:
-    async def asking(_spend: Callable[[Usage], None], most: Usage) -> Answered:
-        words = msgspec.structs.replace(ask, allowance=most)
-        return await watched(agent, words, lambda _said: None, LIMITS, _nudged)
-
+async def _asked(scene: Scene, agent: Agent, ask: AgentRequest) -> TurnResult:
     with confined(scene.sandbox):
-        outcome, _ = await scene.purse.meter(_doing(), ask.timeout_s, asking)
-    return outcome
+        async with scene.budget.reserve(RunState(run="run-1"), ask.timeout_s) as meter:
+            request = msgspec.structs.replace(ask, allowance=meter.allowance)
+            return await meter.enforce(ask_with_watchdog(agent, request, lambda _event: None, LIMITS, _nudged))
 
 
-def _doing() -> Doing:
-    act = Act(does="propose", role=Role.IMPLEMENTER)
-    started = ev.StepStarted(step=1, action="implement", role=act.role, key="ik:1", tree="", snapshot="")
-    return Doing(step=Step(phase="implement", act=act, inputs={}), started=started, at="", state=RunState(run="run-1"))
-
-
-async def _nudged(wrong: Wrong) -> None:
+async def _nudged(wrong: Intervention) -> None:
     raise AssertionError(wrong.why)
 
 
-def _ask(folder: Path, place: Path, name: str) -> Ask:
-    return Ask(
+def _ask(folder: Path, place: Path, name: str) -> AgentRequest:
+    return AgentRequest(
         run="run-1", item="item-1", role="implementer", action="implement", turn=1, key="ik:" + "0" * 64,
         snapshot="snap-1", prompt="Do it.", inputs={}, folder=folder, log=place / f"{name}.log",
         env=dict(os.environ), timeout_s=120.0,

@@ -10,7 +10,7 @@ from bench import Row, medians
 from ratchet.core import events as ev
 from ratchet.core.item import Item
 from ratchet.core.lease import Holder
-from ratchet.store.sqlite import SqliteStore
+from ratchet.store.sqlite.store import SqliteStore
 
 EVENT = ev.StepResumed(step=1)
 

@@ -36,7 +36,8 @@ from ratchet.core import events as ev
 from ratchet.core.item import Item
 from ratchet.core.lease import Holder, Lease
 from ratchet.core.signal import Topic
-from ratchet.store import Store, fused, open_store
+from ratchet.store.postgres import batching
+from ratchet.store.protocols import Store, open_store
 
 TURNS = int(os.environ.get("RATCHET_BENCH_TURNS", "3"))
 SECONDS = float(os.environ.get("RATCHET_BENCH_SECONDS", "4"))
@@ -176,9 +177,9 @@ def _pgbench() -> str:
 
 
 def _pgbench_rate(program: str, url: str, clients: int) -> float:
-    from ratchet.store.postgres import OFF  # noqa: PLC0415 — psycopg may be missing
+    from ratchet.store.postgres.store import DISABLED_PLANS  # noqa: PLC0415 — psycopg may be missing
 
-    options = {"PGOPTIONS": " ".join(f"-c {setting}=off" for setting in OFF)}  # plans are made as for ours
+    options = {"PGOPTIONS": " ".join(f"-c {setting}=off" for setting in DISABLED_PLANS)}  # plans are made as for ours
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
         script.write(_PGBENCH_SCRIPT)
         script.flush()
@@ -401,12 +402,12 @@ def _script() -> str:
     at, zeros = "'2026-01-01T00:00:00.000000Z'", f"'{'0' * 64}'"
     asked = _json("asked_run 'run-'||:n worker 'worker-'||:n name 'w' machine 'm' pid 1 born '1'"
                   " token 'token-'||:n until '2999'")  # fmt: skip
-    claim = _with(fused.CLAIM, [at, at, at, "-1", "''", "1", at, asked, zeros])
+    claim = _with(batching.CLAIM, [at, at, at, "-1", "''", "1", at, asked, zeros])
     said = _json(f"item :item||'' run :run||'' epoch :epoch+0 kind 'run_completed' data '{{}}' at {at}")
     lines = [
         "\\set n random(1, 900000000000000)",
         f"{claim} \\gset",
-        f"{_with(fused.COMPLETE, [said])};",
+        f"{_with(batching.COMPLETE, [said])};",
     ]
     return "\n".join(lines) + "\n"
 

@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 from bench import Goal, Row
 from ratchet import config
-from ratchet.core.watching import Stage, WatchState
-from ratchet.places import open_workspaces
-from ratchet.suite import Suite
-from ratchet.watch import Watch, Wishes
-from ratchet.workspace import Refused
-from ratchet.workspace.changes import Batch, Changes
-from ratchet.workspace.mirror import Follows, Mirror, head_of
+from ratchet.app.tests import Suite
+from ratchet.app.watch import TestWatcher, WatchOptions
+from ratchet.core.watch import WatchStage, WatchState
+from ratchet.workspace.file_watcher import ChangeBatch, TreeWatcher
+from ratchet.workspace.from_config import open_workspaces
+from ratchet.workspace.mirror import Mirror, MirrorSource, head_of
+from ratchet.workspace.protocol import WorkspaceRefused
 
 PROJECT, PYTEST, TESTMON = "click==8.1.8", "pytest<9", "pytest-testmon==2.2.0"
 SMALL, HUGE, SAVES = 1_000, 100_000, 15
@@ -121,13 +121,13 @@ async def _saves_ms(repo: Path, count: int) -> float:
     _commit(repo)
     workspaces = open_workspaces(config.Config())
     made = workspaces.create("bench", repo=repo, commit=head_of(repo))
-    assert not isinstance(made, Refused)
-    mirror, changes, taken = Mirror(made, repo, Follows.SAVE), Changes(repo), []
-    mirror.lay(mirror.compare(_everything()))
+    assert not isinstance(made, WorkspaceRefused)
+    mirror, changes, taken = Mirror(made, repo, MirrorSource.SAVE), TreeWatcher(repo), []
+    mirror.copy(mirror.compare(_everything()))
     for number in range(SAVES):
         began = time.perf_counter()
         (repo / f"d{number % 5}" / "new.txt").write_text(f"{number}\n")
-        mirror.lay(mirror.compare(await changes.next()))
+        mirror.copy(mirror.compare(await changes.next()))
         assert (mirror.path / f"d{number % 5}" / "new.txt").read_text() == f"{number}\n"
         taken.append((time.perf_counter() - began) * 1000)
     changes.close()
@@ -135,8 +135,8 @@ async def _saves_ms(repo: Path, count: int) -> float:
     return statistics.median(taken)
 
 
-def _everything() -> Batch:
-    batch = Batch()
+def _everything() -> ChangeBatch:
+    batch = ChangeBatch()
     batch.whole = True
     return batch
 
@@ -191,8 +191,8 @@ async def _race(subject: Subject, repos: dict[str, Path], plain: Path, with_test
     """The same edit in three copies, one after the other, each timed from the save to the answer."""
     told: asyncio.Queue[WatchState] = asyncio.Queue()
     suite = Suite(repos["ours"], config.load(repos["ours"], environ={}).config)
-    life = asyncio.create_task(Watch(suite, Wishes(), told.put_nowait).run())
-    await _until(told, lambda state: state.stage is Stage.IDLE)
+    life = asyncio.create_task(TestWatcher(suite, WatchOptions(), told.put_nowait).run())
+    await _until(told, lambda state: state.stage is WatchStage.IDLE)
     times: Times = {"cold": [], "testmon": [], "ours": []}
     for _ in range(ROUNDS):
         for save in subject.saves:
@@ -213,11 +213,11 @@ async def _answered(told: asyncio.Queue[WatchState], repo: Path, save: Save) -> 
     """A hub is answered by everything at once: then that is the affected tests' verdict."""
     await asyncio.sleep(1.5)  # the prepared interpreter is renewed after the very first run
     with Edited(repo, save) as began:
-        state = await _until(told, lambda state: state.affected_s is not None or state.stage is Stage.IDLE)
+        state = await _until(told, lambda state: state.affected_s is not None or state.stage is WatchStage.IDLE)
         seconds = time.perf_counter() - began.at
-        if state.stage is not Stage.IDLE:
-            await _until(told, lambda state: state.stage is Stage.IDLE)
-    await _until(told, lambda state: state.stage is Stage.IDLE)
+        if state.stage is not WatchStage.IDLE:
+            await _until(told, lambda state: state.stage is WatchStage.IDLE)
+    await _until(told, lambda state: state.stage is WatchStage.IDLE)
     return seconds
 
 

@@ -17,16 +17,16 @@ from statistics import median
 from threading import Barrier
 
 from bench import Goal, Row, medians
-from ratchet.workspace import Refused
-from ratchet.workspace.overlay import Overlay
+from ratchet.workspace.capacity import CapacityLimits
+from ratchet.workspace.git_workspace import GitWorkspace
+from ratchet.workspace.kinds.overlay import Overlay
+from ratchet.workspace.protocol import WorkspaceRefused
 from ratchet.workspace.registry import Workspaces
-from ratchet.workspace.room import Limits
 from ratchet.workspace.syscalls import mount_overlay, unmount
-from ratchet.workspace.views import GitWorkspace
 
 SMALL, MEDIUM, LARGE = 1_000, 20_000, 100_000
 FILE_BYTES = 2_000
-Act = Callable[[], object]
+PhaseAction = Callable[[], object]
 
 
 def main() -> list[Goal | Row]:
@@ -68,13 +68,15 @@ class Project:
         _run(*git, "add", "-A")
         _run(*git, "commit", "-q", "-m", "bench")
         self.commit = _run(*git, "rev-parse", "HEAD")
-        self.spaces = Workspaces(place / f"ws-{files}", bases=place / f"bases-{files}", limits=Limits(max_count=200))
+        self.spaces = Workspaces(
+            place / f"ws-{files}", bases=place / f"bases-{files}", limits=CapacityLimits(max_count=200)
+        )
         self._number = count()
         self.destroy(self.create())
 
     def create(self) -> GitWorkspace:
         made = self.spaces.create(f"bench-{os.getpid()}-{next(self._number)}", repo=self.repo, commit=self.commit)
-        assert not isinstance(made, Refused), made
+        assert not isinstance(made, WorkspaceRefused), made
         return made
 
     def destroy(self, workspace: GitWorkspace) -> None:
@@ -288,7 +290,7 @@ def _at_most(measure: str, value: float, wanted: float, detail: str) -> Goal:
     return Goal(measure=measure, value=value, unit="times", wanted=f"<= {wanted:g}", ok=ok, detail=detail)
 
 
-def _timed(act: Act) -> float:
+def _timed(act: PhaseAction) -> float:
     began = time.perf_counter()
     act()
     return time.perf_counter() - began

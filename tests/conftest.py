@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from ratchet.workspace import homes
-from ratchet.workspace.room import RAM
+from ratchet.workspace import directories
+from ratchet.workspace.capacity import RAM
 from ratchet.workspace.syscalls import is_mounted, unmount
 
 # No test is red because the machine was busy.
@@ -57,7 +57,7 @@ def _unmount_below(base: str) -> None:
         target = line.split()[1]
         if target.startswith(base) and os.geteuid() == 0:
             unmount(target)
-    for home, name in homes.on_ram(RAM):
+    for home, name in directories.list_on_ram(RAM):
         if name.startswith(base):
             if is_mounted(f"{home}/tree"):
                 unmount(f"{home}/tree")

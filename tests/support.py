@@ -13,13 +13,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from ratchet import config, repository
+from ratchet import config
+from ratchet.app.runs import RunService
 from ratchet.core import events as ev
 from ratchet.core.ledger import Entry
 from ratchet.core.state import RunState
-from ratchet.factory import Factory
-from ratchet.surfaces import demo
-from ratchet.surfaces.live import silent
+from ratchet.interfaces.cli import demo
+from ratchet.interfaces.terminal.live_view import ignore_event
+from ratchet.workspace.git import repository
 
 RATCHET = [sys.executable, "-m", "ratchet"]
 
@@ -105,19 +106,20 @@ def write_script(place: Path, script: dict[str, Any]) -> Path:
     return path
 
 
-def open_factory(place: Path, *settings: str, agent: str = "") -> Factory:
-    repo = repository.find(place)
+def open_factory(place: Path, *settings: str, agent: str = "") -> RunService:
+    repo = repository.find_repository(place)
     flags = [
         f"agent={agent or f'scripted:{place.parent}/script.json'}",
         f"workspace.root={place.parent}/workspaces",
+        "tdd.sealed=false",  # tests about it switch it on: the others need no second test file
         *settings,
     ]
-    return Factory(repo, config.load(repo.root, environ={}, flags=flags).config)
+    return RunService(repo, config.load(repo.root, environ={}, flags=flags).config)
 
 
-def carry(factory: Factory, spec: Path) -> RunState:
+def carry(factory: RunService, spec: Path) -> RunState:
     lease = factory.claim(factory.add(spec).id)
-    return asyncio.run(factory.work(lease, watch=silent, tell=lambda _said: None))
+    return asyncio.run(factory.work(lease, watch=ignore_event, on_agent_event=lambda _said: None))
 
 
 def carry_script(tmp_path: Path, script: dict[str, Any], *settings: str) -> tuple[RunState, list[ev.Event], Path]:
@@ -130,12 +132,12 @@ def carry_script(tmp_path: Path, script: dict[str, Any], *settings: str) -> tupl
 
     with open_factory(place, *settings) as factory:
         lease = factory.claim(factory.add(place / "SPEC.md").id)
-        state = asyncio.run(factory.work(lease, watch=watch, tell=lambda _said: None))
+        state = asyncio.run(factory.work(lease, watch=watch, on_agent_event=lambda _said: None))
     return state, heard, place
 
 
 def lay_out_demo(folder: Path) -> Path:
-    return demo.lay_out(folder)
+    return demo.create_project(folder)
 
 
 def kinds(events: list[ev.Event]) -> list[str]:

@@ -5,41 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from ratchet.checks import Results, Session, Step, Strength, Target
+from ratchet.checks.detect.project import Project, join_root, parent_of
 from ratchet.checks.formats import Parsed
-from ratchet.checks.project import Project, root_of, under
+from ratchet.checks.protocol import Confidence, LaunchStep, RunOutput, Session, Target
+from ratchet.checks.runners.base import BaseRunner
 from ratchet.core.report import Failure, TestResult, TestStatus
 
 
-class Checklist:
+class Checklist(BaseRunner):
     name = "checklist"
     family = "checklist"
 
     def detect(self, project: Project) -> Iterator[Target]:
-        for path in project.named("**/checklist.txt"):
-            root = root_of(path)
+        for path in project.glob("**/checklist.txt"):
+            root = parent_of(path)
             yield Target(
                 runner=self.name,
                 command=["sh", "checklist.txt"],
                 root=root,
-                tests=under(root, "checklist.txt"),
+                tests=join_root(root, "checklist.txt"),
                 protected=[],
                 why=f"there is a {path}",
-                strength=Strength.CONFIG,
+                strength=Confidence.CONFIG,
             )
 
     def recognises(self, words: list[str]) -> bool:
         return "checklist.txt" in words
 
-    def launch(self, target: Target, session: Session) -> list[Step]:
-        return [Step(argv=[*target.command, *(test.id for test in session.only)], channel="answers.txt")]
+    def launch(self, target: Target, session: Session) -> list[LaunchStep]:
+        return [LaunchStep(argv=[*target.command, *(test.id for test in session.only)], channel="answers.txt")]
 
-    def parse(self, results: Results) -> Parsed:
+    def parse(self, results: RunOutput) -> Parsed:
         with (results.private / "answers.txt").open("rb") as stream:
             return parse(stream)
-
-    def again(self, target: Target, test: TestResult) -> list[str]:
-        return [*target.command, test.id]
 
 
 def parse(stream: BinaryIO) -> Parsed:

@@ -15,10 +15,10 @@ from ratchet.core.failure import Reason
 from ratchet.core.gates import Gate
 from ratchet.core.roles import Writes
 from ratchet.core.state import Phase, RunState, Table
-from ratchet.core.workflow import Act, Workflow, counts, fail, summary
-from ratchet.steps import Doing, Done, Work, cross
-from ratchet.steps.asking import propose
-from ratchet.steps.gates import Answer, Look
+from ratchet.core.workflows.workflow import PhaseAction, Workflow, default_inputs, run_failed, attempts_summary
+from ratchet.engine.steps import RunContext, StepContext, StepResult, run_blocking
+from ratchet.engine.steps.ask import propose
+from ratchet.engine.steps.builtin_gates import GateInput, GateResult
 
 PROMPT = """# Your task
 You are the writer. Keep the handbook in docs/ true to the spec. Write there and nowhere else. A page that links to one
@@ -42,39 +42,39 @@ NEXT: Table = {
     ("land", ev.Landed): "done",
 }
 
-ACTS: dict[Phase, Act] = {
-    "baseline": Act(does="baseline"),
-    "write": Act(
+ACTS: dict[Phase, PhaseAction] = {
+    "baseline": PhaseAction(does="baseline"),
+    "write": PhaseAction(
         does="handbook.write", role="writer", action="handbook.write", writes=Writes.PATHS, paths=("docs/**",)
     ),
-    "judge": Act(does="judge"),
-    "verify": Act(does="verify"),
-    "land": Act(does="land"),
+    "judge": PhaseAction(does="judge"),
+    "verify": PhaseAction(does="verify"),
+    "land": PhaseAction(does="land"),
 }
 
 
 def bounds(state: RunState) -> ev.Event | None:
     if state.phase == "write" and state.attempts >= state.policy.attempts:
-        return fail(Reason.NO_PROGRESS, f"no page that will do: {summary(state)}")
+        return run_failed(Reason.NO_PROGRESS, f"no page that will do: {attempts_summary(state)}")
     return None
 
 
-HANDBOOK = Workflow(name="handbook", table=NEXT, acts=ACTS, bounds=bounds, inputs=counts)
+HANDBOOK = Workflow(name="handbook", table=NEXT, actions=ACTS, bounds=bounds, inputs=default_inputs)
 
 _LINK = re.compile(r"\]\(([\w./-]+\.md)\)")
 
 
-async def write(work: Work, doing: Doing) -> Done:
+async def write(work: RunContext, doing: StepContext) -> StepResult:
     """Ratchet's own step asks; what it proposes is looked at. Cut off anywhere, it is done again from the same tree."""
     done = await propose(work, doing)
     *facts, outcome = done.events
-    dead = await cross(_dead_links, work.workspace.path / "docs") if isinstance(outcome, ev.ChangeProposed) else []
+    dead = await run_blocking(_dead_links, work.workspace.path / "docs") if isinstance(outcome, ev.ChangeProposed) else []
     if not dead:
         return done
-    await cross(work.workspace.reset, doing.started.tree)
+    await run_blocking(work.workspace.reset, doing.started.tree)
     why = f"links to pages that do not exist: {', '.join(dead)}"
     refused = ev.AttemptFailed(step=doing.number, reason=Reason.NO_PROGRESS, why=why)
-    return Done(events=[*facts, refused], artifacts=done.artifacts)
+    return StepResult(events=[*facts, refused], artifacts=done.artifacts)
 
 
 def _dead_links(docs: Path) -> list[str]:
@@ -85,8 +85,8 @@ def _dead_links(docs: Path) -> list[str]:
 LONGEST = 200
 
 
-async def short(look: Look, gate: Gate) -> Answer:
+async def short(look: GateInput, gate: Gate) -> GateResult:
     """A gate: no page has more lines than anybody reads."""
-    pages = sorted((look.work.workspace.path / "docs").rglob("*.md"))
+    pages = sorted((look.context.workspace.path / "docs").rglob("*.md"))
     long = [page.name for page in pages if page.read_text("utf-8", "replace").count("\n") > LONGEST]
-    return Answer(why=f"pages of more than {LONGEST} lines: {', '.join(long)}" if long else "")
+    return GateResult(why=f"pages of more than {LONGEST} lines: {', '.join(long)}" if long else "")

@@ -1,21 +1,19 @@
-"""One frozen Config, parsed once: defaults, `ratchet.toml`, `RATCHET_*`, flags, in rising order."""
+"""The configuration: defaults, `ratchet.toml`, `RATCHET_*` variables and flags, in rising precedence."""
 
-from __future__ import annotations
-
-import difflib
 import os
 import re
 import shlex
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
 import msgspec
 
+from ratchet.core.budget import Cap
 from ratchet.core.gates import Gate
+from ratchet.core.item import LABELS_MAX, Label
 from ratchet.core.policy import Count, Policy
-from ratchet.core.queue import AGING_S, Limits
+from ratchet.core.queue import AGING_S, ClaimLimits
 from ratchet.core.receipt import Price
 from ratchet.errors import ConfigError
 
@@ -28,11 +26,10 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Tests(_Section, frozen=True, kw_only=True):
-    """`command` runs all tests (detected when empty), read as `runner` (told from the command when empty), or by the
-    `report` it leaves: a path or glob of files in JUnit, TRX, TAP, CTRF or any other format that is known;
-    `paths` are the globs only the auditor may write; `env` names variables that the tests of runs and of test
-    workspaces may see besides the usual ones; `timeout_s` is how long a run may take, `silence_s` how long it may
-    say nothing."""
+    """`command` runs all tests; if empty it is detected. Its results are read as those of `runner` (derived from the
+    command if empty), or from `report`: a path or glob of files in JUnit, TRX, TAP, CTRF or another known format.
+    `paths` are the globs that only the auditor may write. `env` names variables that tests of runs and of test
+    workspaces may see besides the usual ones. `timeout_s` limits a run, `silence_s` the time without output."""
 
     command: str = ""
     runner: str = ""
@@ -44,17 +41,18 @@ class Tests(_Section, frozen=True, kw_only=True):
 
 
 class WorkspaceConfig(_Section, frozen=True, kw_only=True):
-    """`kind` and `on` force how and where (`ratchet doctor` lists the kinds); `root` is where workspaces live and
-    `bases` where prepared checkouts do, the user's state and cache folders when empty. `setup` are commands run once
-    for each change of lock files and manifests; `carry` are ignored folders and files taken along from the developer's
-    tree, and from each part of it that has a manifest. A failed run's workspace stays for `keep_s`."""
+    """`kind` and `on` force a kind and a place (`ratchet doctor` lists the kinds); `container` runs every step in a
+    container of `containers.image`. `root` is the folder of workspaces,
+    `bases` that of prepared checkouts; if empty, the user's state and cache folders. `setup` lists commands that run
+    once for each change of lock files and manifests. `carry` lists ignored folders and files that are copied from the
+    developer's tree, and from each part of it that has a manifest. A failed run's workspace is kept for `keep_s`."""
 
     kind: str = "auto"
     on: Literal["auto", "ram", "disk"] = "auto"
     root: str = ""
     bases: str = ""
     setup: list[str] = []
-    # Not .venv: its programs and editable installs name the developer's folder, and would test the wrong code.
+    # Not .venv: its programs and editable installs point to the developer's folder, and would test the wrong code.
     carry: list[str] = msgspec.field(default_factory=lambda: ["node_modules", "vendor", "deps"])
     keep_s: Annotated[float, msgspec.Meta(ge=0)] = 86_400.0
     max_count: Annotated[int, msgspec.Meta(ge=1)] = 64
@@ -63,9 +61,17 @@ class WorkspaceConfig(_Section, frozen=True, kw_only=True):
     max_bases_mb: Annotated[int, msgspec.Meta(ge=0)] = 20_480
 
 
+class SealedConfig(_Section, frozen=True, kw_only=True):
+    """`dir` is a folder outside the repository with tests that no agent sees: they are laid over the tree at every
+    judgement and at the end, at the same paths. `land` adds them to the result."""
+
+    dir: str = ""
+    land: bool = False
+
+
 class WatchConfig(_Section, frozen=True, kw_only=True):
-    """`on` is what starts a run; `notify` is a command for when the colour changes, `desktop` a notification on the
-    screen; `warm` keeps an interpreter prepared, where the runner is pytest."""
+    """`on` is what starts a run. `notify` is a command that runs when the result changes; `desktop` shows a
+    notification then. `warm` keeps a prepared interpreter if the runner is pytest."""
 
     on: Literal["save", "stage", "commit", "manual"] = "save"
     notify: str = ""
@@ -75,36 +81,36 @@ class WatchConfig(_Section, frozen=True, kw_only=True):
 
 _SECRETS = ["~/.ssh", "~/.gnupg", "~/.aws", "~/.azure", "~/.kube", "~/.docker", "~/.config/gh", "~/.config/gcloud",
             "~/.netrc", "~/.git-credentials", "~/.npmrc", "~/.pypirc", "~/.password-store"]  # fmt: skip
-_AGENTS = ["~/.claude", "~/.claude.json", "~/.codex", "~/.gemini", "~/.config/goose", "~/.local/share/goose",
-           "~/.local/state/goose", "~/.config/opencode", "~/.local/share/opencode", "~/.local/state/opencode",
-           "~/.config/mini-swe-agent", "~/.openhands", "~/.aider"]  # fmt: skip
 
 
 class SandboxConfig(_Section, frozen=True, kw_only=True):
     """`mode` auto uses bubblewrap where it works, on insists, off goes without. Network by kind of step. `share` are
-    paths agents may write besides the workspace (their own state), `hide` are covered for every step. Limits of 0 are
-    no limits."""
+    paths agents may write besides the workspace and a home of their own; what they write there is not contained.
+    `hide` are covered for every step. -1 takes a bound from the machine's size: half of its memory, an eighth of it
+    for each temporary folder; 0 is no limit."""
 
     mode: Literal["auto", "on", "off"] = "auto"
     agent_network: bool = True
     test_network: bool = False
     gate_network: bool = False
-    memory_mb: Annotated[int, msgspec.Meta(ge=0)] = 0
+    memory_mb: Annotated[int, msgspec.Meta(ge=-1)] = -1
+    tmp_mb: Annotated[int, msgspec.Meta(ge=-1)] = -1
     cpus: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     max_processes: Annotated[int, msgspec.Meta(ge=0)] = 4096
-    share: list[str] = msgspec.field(default_factory=lambda: list(_AGENTS))
+    share: list[str] = msgspec.field(default_factory=list)
     hide: list[str] = msgspec.field(default_factory=lambda: list(_SECRETS))
 
 
 class RoleConfig(_Section, frozen=True, kw_only=True):
-    """`agent` overrides the general one for this role, and `model` the agent's own; `fallback` are asked in turn when
-    it is overloaded; `escalate` is who is asked instead after `escalate_after` tries in vain. `network` is that of the
-    sandbox when nothing is said; `env` names variables that only this role may see; a prompt has at most
-    `prompt_tokens`, which is for what the model can take in.
+    """`agent` overrides the general agent for this role, `model` the agent's default model. `fallback` lists agents to
+    use while it is overloaded; `escalate` is the agent to use after `escalate_after` failed attempts. `network`
+    overrides the sandbox's setting. `env` names variables that only this role may see. `prompt_tokens` limits a prompt
+    to what the model can take in.
 
-    An agent that says nothing for `idle_s`, with no call of its own under way, or makes the same call with the same
-    result `repeats` times, is stuck: it is stopped and asked again with a message, the second time it has failed.
-    `answer` is what its questions are answered with; without one the item is parked."""
+    An agent is stuck if it is silent for `idle_s` without a running tool call, or makes the same call with the same
+    result `repeats` times: it is stopped and asked again with a message; the second time it fails. `answer` is the
+    answer to its questions; without one the item is parked.
+    """
 
     agent: str = ""
     model: str = ""
@@ -121,7 +127,7 @@ class RoleConfig(_Section, frozen=True, kw_only=True):
 
 
 class BriefRoleConfig(RoleConfig, frozen=True, kw_only=True):
-    """Of a role that reads more than it writes. A class, so that setting another key leaves the default as it is."""
+    """The defaults of roles that read more than they write."""
 
     timeout_s: Seconds = 300.0
 
@@ -135,12 +141,18 @@ class Roles(_Section, frozen=True, kw_only=True):
     fixer: RoleConfig = RoleConfig()
 
 
+class TddPolicy(Policy, frozen=True, kw_only=True):
+    """`sealed` has the auditor write a second test file for each requirement, which no implementing role sees."""
+
+    sealed: bool = True
+
+
 class LoopPolicy(Policy, frozen=True, kw_only=True):
     iterations: Count = 100
 
 
 class SwarmConfig(Policy, frozen=True, kw_only=True):
-    """The bounds of a swarm; its attempts take `agents` and `hints` (a line in the prompt) in turn."""
+    """The bounds of a swarm. Its attempts use `agents` and `hints` (a line in the prompt) in rotation."""
 
     attempts: Count = 2
     agents: list[str] = msgspec.field(default_factory=list)
@@ -152,17 +164,22 @@ Number = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class BudgetCap(_Section, frozen=True, kw_only=True):
-    """Most that may be spent: money, tokens, seconds of agents at work, iterations. 0 is no cap."""
+    """Maximum spending: money, tokens, seconds of agent time, iterations. 0 is no cap."""
 
     cost_usd: NotNegative = 0.0
     tokens: Number = 0
     seconds: NotNegative = 0.0
     iterations: Number = 0
 
+    @property
+    def counted(self) -> Cap:
+        given = {name: getattr(self, name) or None for name in self.__struct_fields__}
+        return Cap(**given)
+
 
 class Budget(_Section, frozen=True, kw_only=True):
-    """`step` is set aside before an agent is asked once, and stops it; `item` holds for an item's whole life, `repo`
-    for one repository in a day, `day` for everything in a day (of local time)."""
+    """`step` is reserved before an agent is called, and stops it. `item` is the cap for an item's whole life, `repo`
+    for one repository in a day, `day` for everything in a day (local time)."""
 
     step: BudgetCap = BudgetCap(cost_usd=5.0, tokens=20_000_000)
     item: BudgetCap = BudgetCap(cost_usd=20.0, tokens=100_000_000, seconds=28_800.0, iterations=200)
@@ -171,8 +188,8 @@ class Budget(_Section, frozen=True, kw_only=True):
 
 
 class LimitsConfig(_Section, frozen=True, kw_only=True):
-    """How much goes on at once, counted over all machines: runs in total, for one repository, waiting for review;
-    `cooldown_s` between two claims; `daily_iterations` until local midnight. 0 is no limit."""
+    """Concurrency limits, counted over all machines: runs in total, runs for one repository, items waiting for review.
+    `cooldown_s` is the time between two claims, `daily_iterations` the limit until local midnight. 0 is no limit."""
 
     workers: Number = 0
     per_repo: Number = 0
@@ -181,8 +198,8 @@ class LimitsConfig(_Section, frozen=True, kw_only=True):
     daily_iterations: Number = 0
 
     @property
-    def counted(self) -> Limits:
-        return Limits(
+    def counted(self) -> ClaimLimits:
+        return ClaimLimits(
             workers=self.workers or None,
             per_repo=self.per_repo or None,
             awaiting_review=self.awaiting_review or None,
@@ -193,26 +210,120 @@ class LimitsConfig(_Section, frozen=True, kw_only=True):
 
 class WorkerConfig(_Section, frozen=True, kw_only=True):
     """`count` runs are worked on at once here. `retry_s` are the waits before a failed item is tried again, from its
-    last green commit; after the last it has failed. Asked to stop, a worker has `stop_s` to finish its step."""
+    last green commit; after the last it has failed. Asked to stop, a worker has `stop_s` to finish its step. One that
+    makes no progress for `stall_s`, not even in waiting, is killed and replaced. `launcher` is where workers run:
+    `process` is this machine, `docker` containers (see `containers`), `ray` a Ray cluster (see `ray`). `labels` are
+    what it offers: items that require others are left to other workers."""
 
+    launcher: str = "process"
     count: Annotated[int, msgspec.Meta(ge=1, le=512)] = 2
     retry_s: list[NotNegative] = msgspec.field(default_factory=lambda: [60.0, 300.0, 1800.0])
     stop_s: NotNegative = 30.0
+    stall_s: Annotated[float, msgspec.Meta(ge=5)] = 120.0
+    labels: Annotated[list[Label], msgspec.Meta(max_length=LABELS_MAX)] = msgspec.field(default_factory=list)
+
+
+class ServerConfig(_Section, frozen=True, kw_only=True):
+    """What `ratchet serve` answers. `hosts` are names it is known by, besides localhost, this machine's name and all
+    addresses; `origins` are web pages of others that may call it. One address may have so many connections open that
+    have shown no token; answers to wrong tokens are delayed more and more, up to `failed_token_delay_s`."""
+
+    hosts: list[str] = msgspec.field(default_factory=list)
+    origins: list[str] = msgspec.field(default_factory=list)
+    connections_per_address: Annotated[int, msgspec.Meta(ge=1)] = 512
+    failed_token_delay_s: NotNegative = 2.0
+
+
+class ContainersConfig(_Section, frozen=True, kw_only=True):
+    """Workers in containers (`worker.launcher = "docker"`) and steps in containers (`workspace.kind = "container"`).
+    `engine` is the engine's address, as `unix:///path`; if empty, `DOCKER_HOST` or the usual sockets of Docker and
+    Podman. `image` has `ratchet`, git, the agents and what tests need; `ratchet image --build` makes one. Each
+    container has at most `memory_mb` (with its `/tmp` of `tmp_mb`), `cpus` and `max_processes`; 0 is no limit. It runs
+    as `user`; if empty, as you, or as 1000:1000 if you are root. `network` is the engine's default if empty. `mounts`
+    are `SOURCE:TARGET[:ro]`; `env` names variables that workers get from here, such as keys of agents."""
+
+    engine: str = ""
+    image: str = "localhost/ratchet-worker:latest"
+    memory_mb: Number = 4096
+    cpus: NotNegative = 2.0
+    max_processes: Number = 2048
+    tmp_mb: Number = 2048
+    user: str = ""
+    network: str = ""
+    mounts: list[str] = msgspec.field(default_factory=list)
+    env: list[str] = msgspec.field(default_factory=list)
+
+
+class RayConfig(_Section, frozen=True, kw_only=True):
+    """Runs as tasks of a Ray cluster (`worker.launcher = "ray"`). `address` is the cluster's, as `HOST:6379`; if empty,
+    that of the cluster to which this machine belongs. A run needs `cpus`, `memory_mb` and `resources` (`NAME=AMOUNT`,
+    also `GPU=1`) of a node, which an item's own settings override. `env` names variables that workers get from
+    here, such as keys of agents."""
+
+    address: str = ""
+    cpus: NotNegative = 1.0
+    memory_mb: Number = 1024
+    resources: list[Annotated[str, msgspec.Meta(pattern=r"^[^=]+=[0-9]+(\.[0-9]+)?\Z")]] = msgspec.field(
+        default_factory=list
+    )
+    env: list[str] = msgspec.field(default_factory=list)
 
 
 class QuotaConfig(_Section, frozen=True, kw_only=True):
-    """When a provider's limit is reached: `resume` auto comes back when it says, ask puts that to a person, never
-    leaves it parked until somebody takes it up. So many agents of one provider are asked at once on this machine:
-    half as many after a refusal, one more after each `quiet_s` without. 0 is no limit."""
+    """When a provider's limit is reached: `resume = "auto"` continues at the time that the provider names, `ask` asks a
+    person, `never` leaves the item parked. `concurrency` requests per provider and key run at the
+    same time, over all hosts of the store: half as many after a refusal, one more after each `quiet_s` without one.
+    0 is no limit."""
 
     resume: Literal["auto", "ask", "never"] = "auto"
     concurrency: Number = 16
     quiet_s: Seconds = 60.0
 
 
+class RetentionConfig(_Section, frozen=True, kw_only=True):
+    """What `ratchet gc` removes of runs that have finished: logs and prompts after `logs_days`, and after
+    `archive_days` the whole run, which is written to one file in `.ratchet/archive`. 0 keeps it for ever."""
+
+    logs_days: Number = 30
+    archive_days: Number = 0
+
+
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class LearningsConfig(_Section, frozen=True, kw_only=True):
+    """`on` delivers learnings, at most `most` of them, beside the failure they match. So that their effect is known, a
+    share of them is `held_out`, a share is replaced by a `placebo`, and a share goes into the role's `prompt` instead;
+    which one is decided by run and learning. One without effect after `trials` deliveries retires.
+
+    `embedder` is `auto` (the local model, if it is installed), `off`, or the address of an endpoint that speaks
+    OpenAI's protocol, with its `model` and the variable `key_env` that has its key."""
+
+    on: bool = True
+    most: Annotated[int, msgspec.Meta(ge=1, le=20)] = 3
+    held_out: Share = 0.2
+    placebo: Share = 0.1
+    prompt: Share = 0.1
+    trials: Annotated[int, msgspec.Meta(ge=10)] = 100
+    embedder: Annotated[str, msgspec.Meta(pattern=r"^(auto|off|https?://\S+)$")] = "auto"
+    model: str = ""
+    key_env: str = ""
+    timeout_s: Seconds = 10.0
+
+
+class TelemetryConfig(_Section, frozen=True, kw_only=True):
+    """Where traces and metrics of runs are sent by OTLP over HTTP, as `http://collector:4318`. If empty, where the
+    standard variable `OTEL_EXPORTER_OTLP_ENDPOINT` says; without either they are off. Needs the extra `otel`."""
+
+    endpoint: Annotated[str, msgspec.Meta(pattern=r"^(https?://\S+)?$")] = ""
+
+
 class Config(_Section, frozen=True, kw_only=True):
-    """`store` is a database path or a `postgresql://` address, `.ratchet/ratchet.db` here when empty;
-    `env` names variables that agents may see besides the usual ones; `prices` says what a model's tokens cost, by
+    """`store` is a database path or a `postgresql://` address; when empty, one store of the user for all repositories.
+    `.ratchet/ratchet.db` keeps everything in the repository; `redis` is the address of a Redis beside a PostgreSQL
+    store, which keeps waiting workers from asking the database: it decides nothing, so it may fail or be emptied;
+    `env` names variables that agents may see besides the usual ones; `example_keys` are globs of files whose keys are
+    made up (a commit with a key or token in another file is refused); `prices` says what a model's tokens cost, by
     the model's name, for agents that do not say it themselves: `[prices."MODEL"] in_usd = …, out_usd = …` a million;
     `prompts` is the folder of the project's own prompt templates; `history_tokens` is how much of what earlier roles
     said goes into a prompt; `aging_s` is how much longer an item must have waited to go before one of the next higher
@@ -220,7 +331,9 @@ class Config(_Section, frozen=True, kw_only=True):
 
     agent: str = ""
     store: str = ""
+    redis: str = ""
     env: list[str] = []
+    example_keys: list[str] = []
     prices: dict[str, Price] = {}
     prompts: str = ".ratchet/prompts"
     history_tokens: Annotated[int, msgspec.Meta(ge=0, le=100_000)] = 2_000
@@ -230,8 +343,9 @@ class Config(_Section, frozen=True, kw_only=True):
     workspace: WorkspaceConfig = WorkspaceConfig()
     sandbox: SandboxConfig = SandboxConfig()
     watch: WatchConfig = WatchConfig()
+    sealed: SealedConfig = SealedConfig()
     roles: Roles = Roles()
-    tdd: Policy = Policy()
+    tdd: TddPolicy = TddPolicy()
     build: Policy = Policy()
     fix: Policy = Policy()
     loop: LoopPolicy = LoopPolicy()
@@ -239,74 +353,99 @@ class Config(_Section, frozen=True, kw_only=True):
     budget: Budget = Budget()
     limits: LimitsConfig = LimitsConfig()
     worker: WorkerConfig = WorkerConfig()
+    containers: ContainersConfig = ContainersConfig()
+    ray: RayConfig = RayConfig()
+    server: ServerConfig = ServerConfig()
     quota: QuotaConfig = QuotaConfig()
+    retention: RetentionConfig = RetentionConfig()
+    learnings: LearningsConfig = LearningsConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
     gates: list[Gate] = []
 
     def agent_for(self, role: str, *, stronger: bool = False) -> str:
         configured = self.role(role)
-        own = configured.agent or (self._other_eyes() if role == "reviewer" else "") or self.agent
+        own = configured.agent or (self._other_agent() if role == "reviewer" else "") or self.agent
         return (configured.escalate if stronger else "") or own
 
-    def _other_eyes(self) -> str:
-        """Where two agents are configured, who wrote it does not review it."""
+    def agent_beside(self, author: str) -> str:
+        """Return an agent other than the author's, if one is configured, else the author's."""
+        writer = self.agent_for(author)
+        return next((agent for agent in self._known_agents() if agent and agent != writer), writer)
+
+    def _other_agent(self) -> str:
+        """Return an agent other than the implementer's, if one is configured: no agent reviews its own code."""
         writer = self.agent_for("implementer")
-        known = [self.agent, *(getattr(self.roles, name).agent for name in Roles.__struct_fields__)]
-        return next((agent for agent in known if agent and agent != writer), "")
+        return next((agent for agent in self._known_agents() if agent and agent != writer), "")
+
+    def _known_agents(self) -> list[str]:
+        return [self.agent, *(getattr(self.roles, name).agent for name in Roles.__struct_fields__)]
 
     def role(self, role: str) -> RoleConfig:
-        """A role of somebody's own workflow is configured like the implementer."""
+        """Return the configuration of a role; roles of custom workflows use the implementer's."""
         found: RoleConfig = getattr(self.roles, role, self.roles.implementer)
         return found
 
     def bounds(self, workflow: str) -> Policy:
-        """Those of the workflow; one that is somebody's own has those of `tdd`."""
+        """Return the bounds of a workflow; custom workflows use those of `tdd`."""
         found = getattr(self, workflow, self.tdd)
         return found if isinstance(found, Policy) else self.tdd
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """One value and where it came from."""
+class ConfigValue(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration value and its source."""
 
     key: str
     value: Any
     source: str
 
 
-class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+class LoadedConfig(msgspec.Struct, frozen=True, kw_only=True):
     config: Config
-    settings: list[Setting]
+    settings: list[ConfigValue]
 
 
-def load(folder: Path, *, environ: Mapping[str, str] | None = None, flags: Sequence[str] = ()) -> Loaded:
-    """`flags` are `key=value` texts. Unknown keys anywhere are errors that name the nearest known one."""
+def load(folder: Path, *, environ: Mapping[str, str] | None = None, flags: Sequence[str] = ()) -> LoadedConfig:
+    """Load the configuration for a folder. `flags` are `key=value` strings. Raises ConfigError for unknown keys."""
     environ = os.environ if environ is None else environ
-    table, sources = _file(folder / FILE)
+    table, sources = _read_file(folder / FILE)
     for name, value in sorted(environ.items()):
         if name.startswith("RATCHET_") and name not in _NOT_SETTINGS:
-            _set(table, _key_of_variable(name), value, sources, name)
+            _set_key(table, _key_of_variable(name), value, sources, name)
     for flag in flags:
         key, equals, value = flag.partition("=")
         if not equals:
             raise ConfigError(f"--set {flag} has no value", hint="write --set KEY=VALUE")
-        _set(table, _known(key, "--set"), value, sources, f"--set {key}")
+        _set_key(table, _check_known(key, "--set"), value, sources, f"--set {key}")
     config = _convert(table, sources)
     settings = [
-        Setting(key=key, value=_get(config, key), source=sources.get(key, "default")) for key in sorted(_LEAVES)
+        ConfigValue(key=key, value=_get(config, key), source=sources.get(key, "default")) for key in sorted(_LEAVES)
     ]
-    return Loaded(config=config, settings=settings)
+    return LoadedConfig(config=config, settings=settings)
 
 
-# Set by us for children, or read elsewhere: not keys of the configuration.
-_NOT_SETTINGS = frozenset({"RATCHET_ROLE", "RATCHET_ACTION", "RATCHET_TOKEN", "RATCHET_SERVER", "RATCHET_TEST_CACHE"})
+# Variables that Ratchet sets for child processes or reads elsewhere: not configuration keys.
+_NOT_SETTINGS = frozenset(
+    {
+        "RATCHET_ROLE",
+        "RATCHET_ACTION",
+        "RATCHET_TOKEN",
+        "RATCHET_SERVER",
+        "RATCHET_SEALING_KEY",
+        "RATCHET_TEST_CACHE",
+        "RATCHET_LOG",
+    }
+)
 
 
-def _file(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    if not path.exists():
+        return {}, {}
+    import tomllib  # noqa: PLC0415 — slow to import, and many projects have no file
+
     try:
         table = tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        return {}, {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"{path.name} cannot be read: {error}", hint="correct the line it names") from error
+        raise ConfigError(f"cannot read {path.name}: {error}", hint="correct the named line") from error
     sources: dict[str, str] = {}
     _check_keys(table, "", sources)
     return table, sources
@@ -320,13 +459,27 @@ def _check_keys(table: dict[str, Any], above: str, sources: dict[str, str]) -> N
         elif isinstance(value, dict) and any(leaf.startswith(f"{key}.") for leaf in _LEAVES):
             _check_keys(value, f"{key}.", sources)
         else:
-            _known(key, FILE)
+            _check_known(key, FILE)
 
 
-def _known(key: str, source: str) -> str:
+def check_known(key: str) -> str:
+    """Return the key. Raises ConfigError, with the nearest name, if there is no such key."""
+    return _check_known(key, "`config explain`")
+
+
+def key_types() -> dict[str, Any]:
+    """Return the type of every key."""
+    return _LEAVES
+
+
+def default_of(key: str) -> Any:
+    return _get(Config(), key)
+
+
+def _check_known(key: str, source: str) -> str:
     if key in _LEAVES:
         return key
-    near = difflib.get_close_matches(key, [*_LEAVES, *{leaf.rsplit(".", 1)[0] for leaf in _LEAVES}], n=1)
+    near = _nearest(key, [*_LEAVES, *{leaf.rsplit(".", 1)[0] for leaf in _LEAVES}])
     raise ConfigError(
         f"unknown key {key!r} in {source}",
         hint=f"did you mean {near[0]!r}?" if near else "`ratchet config show` lists all keys",
@@ -334,11 +487,17 @@ def _known(key: str, source: str) -> str:
     )
 
 
+def _nearest(name: str, known: Iterable[str]) -> list[str]:
+    import difflib  # noqa: PLC0415 — only for an error
+
+    return difflib.get_close_matches(name, list(known), n=1)
+
+
 def _key_of_variable(name: str) -> str:
-    by_variable = {variable_of(leaf): leaf for leaf in _LEAVES}
+    by_variable = {environment_name(leaf): leaf for leaf in _LEAVES}
     if name in by_variable:
         return by_variable[name]
-    near = difflib.get_close_matches(name, by_variable, n=1)
+    near = _nearest(name, by_variable)
     raise ConfigError(
         f"unknown variable {name} in the environment",
         hint=f"did you mean {near[0]}?" if near else "`ratchet config show` lists all keys",
@@ -346,11 +505,11 @@ def _key_of_variable(name: str) -> str:
     )
 
 
-def variable_of(key: str) -> str:
+def environment_name(key: str) -> str:
     return "RATCHET_" + re.sub(r"\W", "_", key).upper()
 
 
-def _set(table: dict[str, Any], key: str, value: str, sources: dict[str, str], source: str) -> None:
+def _set_key(table: dict[str, Any], key: str, value: str, sources: dict[str, str], source: str) -> None:
     *above, last = key.split(".")
     for name in above:
         table = table.setdefault(name, {})
@@ -359,19 +518,37 @@ def _set(table: dict[str, Any], key: str, value: str, sources: dict[str, str], s
             table[last] = msgspec.json.decode(value) if value.startswith("[") else shlex.split(value)
         except (msgspec.DecodeError, ValueError) as error:
             raise ConfigError(f"{source} is not a list: {error}", hint="write words, or a JSON list") from error
-    else:  # quoted as in the file it is the same
+    else:  # quotes as in the file are accepted
         table[last] = value[1:-1] if re.fullmatch(r"\"[^\"]*\"|'[^']*'", value) else value
     sources[key] = source
 
 
 def _convert(table: dict[str, Any], sources: dict[str, str]) -> Config:
     try:
-        return msgspec.convert(table, Config, strict=not any(source != FILE for source in sources.values()))
+        # Sections have defaults of their own: to set one key of `budget.item` leaves its other limits as they are.
+        return msgspec.convert(
+            _merge(msgspec.to_builtins(Config()), table),
+            Config,
+            strict=not any(source != FILE for source in sources.values()),
+        )
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$.")
         key = where.rstrip("`")
         source = sources.get(key, FILE)
-        raise ConfigError(f"{key} in {source} is wrong: {what}", hint="`ratchet config show` lists all keys") from error
+        raise ConfigError(f"invalid {key} in {source}: {what}", hint="`ratchet config show` lists all keys") from error
+
+
+def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    both = {
+        name: _merge(below[name], above[name])
+        for name in below.keys() & above.keys()
+        if _are_sections(below, above, name)
+    }
+    return below | above | both
+
+
+def _are_sections(below: dict[str, Any], above: dict[str, Any], name: str) -> bool:
+    return isinstance(below[name], dict) and isinstance(above[name], dict)
 
 
 def _get(config: Config, key: str) -> Any:

@@ -1,10 +1,10 @@
-"""What can go wrong that a caller can do something about. Each message ends in a hint: what to type next."""
+"""Errors that a caller can act on. Each has a hint: what to type next."""
 
 from __future__ import annotations
 
 
 class RatchetError(Exception):
-    """Something stopped us that is not a defect of ours. `exit_code` is what the command line returns for it."""
+    """Base of all expected errors. `exit_code` is the exit code of the command line."""
 
     exit_code = 3
 
@@ -16,60 +16,77 @@ class RatchetError(Exception):
 
 
 class UsageError(RatchetError):
-    """The call or a file the caller gave is wrong: correct it and call again."""
+    """An invalid call or input file: correct it and repeat."""
 
     exit_code = 2
 
 
 class ConfigError(UsageError):
-    """`ratchet.toml`, a `RATCHET_*` variable or a flag is wrong: correct the named key."""
+    """An invalid key in `ratchet.toml`, a `RATCHET_*` variable or a flag."""
 
 
 class NotFound(UsageError):
-    """No such run, item or commit: list what there is."""
+    """No such run, item or commit."""
 
 
 class NoTests(UsageError):
-    """Nothing in the folder looks like tests: say how they are run."""
+    """No tests were detected: configure how they are run."""
 
 
 class Conflict(UsageError):
-    """What is there does not allow it, now: look at it (`ids` name it), then ask for something else."""
+    """The current state does not allow the request; `ids` name the conflicting objects."""
 
 
 class EnvironmentCannot(RatchetError):
-    """This machine lacks something the work needs: `ratchet doctor` says what."""
+    """A required tool or permission is missing: see `ratchet doctor`."""
 
 
 class DiskFull(EnvironmentCannot):
-    """A write did not fit. Nothing announced was lost: make room, then resume."""
+    """No space left for a write. No recorded event is lost: free space, then resume."""
 
 
 class StoreNewer(EnvironmentCannot):
-    """The database was written by a newer Ratchet: upgrade this one."""
+    """The database was written by a newer Ratchet: upgrade."""
 
 
 class LeaseHeld(RatchetError):
-    """Another worker holds the run: wait for it, or stop it. `ids["holder"]` names it."""
+    """Another worker holds the run (`ids["holder"]`): wait, or stop it."""
 
     exit_code = 1
 
 
 class LeaseLost(RatchetError):
-    """This worker's lease went to another: stop at once, write nothing."""
+    """The worker lost its lease: stop at once, write nothing."""
 
 
 class LedgerBroken(RatchetError):
-    """A row of the ledger is torn, edited or missing: `ids` name the run and the row. Nothing may be built on it."""
+    """A row of the ledger is torn, edited or missing; `ids` name the run and the row. The run must not continue."""
 
     exit_code = 1
 
 
 class ArtifactBroken(RatchetError):
-    """An artifact is missing or is not what its receipt says: `ids["path"]` names it."""
+    """An artifact is missing or differs from its receipt; `ids["path"]` names it."""
 
     exit_code = 1
 
 
 class GitFailed(EnvironmentCannot):
-    """A git command failed; the message holds what it printed."""
+    """A git command failed; the message contains its output."""
+
+
+class TreeBroken(RatchetError):
+    """Content of a recorded tree is lost or damaged, as after a disk fault: check the disk, start the item again."""
+
+
+class WorkspaceChanged(EnvironmentCannot):
+    """The workspace no longer holds the tree that was judged, so nothing was committed. `ids["paths"]` name the
+    differences."""
+
+
+class BranchMoved(EnvironmentCannot):
+    """Somebody else has committed on the run's branch: keep that commit elsewhere, then resume the run."""
+
+
+class UntrustedRepository(GitFailed):
+    """Git refuses a repository that belongs to another user: add it to `safe.directory`. `ids["root"]` names it."""

@@ -1,4 +1,4 @@
-"""Files that survive a power cut: a reader sees the old content or the new, never half of it."""
+"""Atomic and durable file writes: a reader sees the old or the new content, never a part."""
 
 from __future__ import annotations
 
@@ -13,36 +13,39 @@ from typing import IO
 from ratchet.errors import DiskFull
 
 FILE_MODE, DIR_MODE = 0o600, 0o700
+STATE_DIR = ".ratchet"
+# Never through a link, and never waiting for the reader of a pipe: programs of others may have written the folder.
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
-def room_for(path: Path) -> Iterator[None]:
-    """Turn «no space left» into an error that says where."""
+def disk_full_errors(path: Path) -> Iterator[None]:
+    """Turn ENOSPC and EDQUOT into DiskFull with the path."""
     try:
         yield
     except OSError as error:
         if error.errno in NO_ROOM:
             raise DiskFull(
-                f"no room left while writing {path}",
-                hint="free some space, then run `ratchet resume` again: nothing that was announced is lost",
+                f"no space left while writing {path}",
+                hint="free some space, then run `ratchet resume` again: no recorded event is lost",
             ) from error
         raise
 
 
 def make_private_dir(path: Path) -> Path:
-    """Also every folder above it that has to be made: `mkdir(parents=True)` would leave those open to all."""
+    """Create a directory and its missing parents, all private: `mkdir(parents=True)` would leave the parents open."""
     missing = [place for place in (path, *path.parents) if not place.exists()]
-    with room_for(path):
+    with disk_full_errors(path):
         for place in reversed(missing):
             place.mkdir(mode=DIR_MODE, exist_ok=True)
     return path
 
 
 def make_state_dir(repo: Path) -> Path:
-    """The repository's `.ratchet`, which ignores itself: whatever makes it, `git status` stays as it was. Only prompts
-    are the project's, and go where its commits go."""
-    folder = make_private_dir(repo / ".ratchet")
+    """Create the repository's `.ratchet` with a `.gitignore`, so that `git status` stays unchanged. Only prompts are
+    committed."""
+    folder = make_private_dir(repo / STATE_DIR)
     ignore = folder / ".gitignore"
     if not ignore.exists():
         ignore.write_text("/*\n!/prompts/\n")
@@ -50,25 +53,25 @@ def make_state_dir(repo: Path) -> Path:
 
 
 def open_private(path: Path) -> IO[bytes]:
-    """For adding to: made for its owner only if it is not there yet."""
-    with room_for(path):
-        return os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, FILE_MODE), "ab")
+    """Open a file for appending; a new file is readable by its owner only."""
+    with disk_full_errors(path):
+        return os.fdopen(os.open(path, _APPEND, FILE_MODE), "ab")
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """temp → fsync → rename → fsync(dir). Nothing half-made stays behind."""
+    """Write a file durably: temporary file, fsync, rename, fsync of the directory."""
     _replace(path, content, durable=True)
     sync_dir(path.parent)
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """The same for what can be made again: no reader sees half of it, but a power cut may take it away."""
+    """Write a file atomically but not durably, for content that can be regenerated."""
     _replace(path, content, durable=False)
 
 
 def _replace(path: Path, content: bytes, *, durable: bool) -> None:
     make_private_dir(path.parent)
-    with room_for(path):
+    with disk_full_errors(path):
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
@@ -83,9 +86,17 @@ def _replace(path: Path, content: bytes, *, durable: bool) -> None:
             raise
 
 
-def sync_dir(path: Path) -> None:
+def sync_dir(path: Path | str) -> None:
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def is_full(folder: Path | None) -> bool:
+    """Whether the file system of a folder is full, which git does not always report."""
+    if folder is None or not folder.exists():
+        return False
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize < 64 << 10 or (found.f_files > 0 and found.f_favail == 0)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.paths import user_state
 from tests.support import RATCHET, SMALL, git, make_repository, quick_environment, ratchet, small_project, write_script
 
 
@@ -44,7 +45,7 @@ def test_a_dirty_tree_is_left_alone_and_the_commit_is_named(tmp_path: Path) -> N
 def test_a_clean_tree_stays_clean_and_is_not_called_dirty(tmp_path: Path) -> None:
     place = small_project(tmp_path)
     done = ratchet("fix", "--agent", "scripted:missing.json", cwd=place)
-    assert "there is no script" in done.stderr and "uncommitted" not in done.stderr
+    assert "no such script" in done.stderr and "uncommitted" not in done.stderr
     assert git("status", "--porcelain", cwd=place) == ""
 
 
@@ -79,7 +80,7 @@ def test_a_spec_that_is_not_there(tmp_path: Path) -> None:
         ("[tdd]\natempts = 3\n", ("'tdd.atempts'", "did you mean 'tdd.attempts'")),
         ("[tdd]\nattempts = 0\n", ("tdd.attempts",)),
         ("[tdd]\nattempts = 'many'\n", ("tdd.attempts", "int")),
-        ("[tdd\n", ("ratchet.toml cannot be read",)),
+        ("[tdd\n", ("cannot read ratchet.toml",)),
         ("[[gates]]\nname = 'x'\ncomand = 'y'\n", ("gates",)),
     ],
 )
@@ -101,7 +102,7 @@ def test_where_our_own_tests_keep_toolchains_is_no_setting(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (None, "there is no script"),
+        (None, "no such script"),
         ("{", "malformed"),
         ('{"dance": []}', "dance"),
         ('{"audit": [{"sya": "x"}]}', "sya"),
@@ -119,7 +120,7 @@ def test_a_script_that_will_not_do(tmp_path: Path, content: str | None, words: s
     ("agent", "words"),
     [
         ("command:no-such-agent --x", "no-such-agent"),
-        ("telepathy:x", "no agent kind"),
+        ("telepathy:x", "no such agent"),
         ("command:'", "quotes"),
         ("command:", "(empty)"),
     ],
@@ -138,7 +139,7 @@ def test_an_unknown_workflow_kind_or_run(tmp_path: Path) -> None:
     refused(run(place, "SPEC.md", "", "--workflow", "dance"), "no workflow 'dance'")
     refused(run(place, "SPEC.md", "", "--set", "workspace.kind=cloud"), "cloud")
     for command in ("show", "resume", "logs", "diff", "abort", "export", "verify"):
-        refused(ratchet(command, "run-nope", cwd=place), "there is no run", "ratchet runs")
+        refused(ratchet(command, "run-nope", cwd=place), "no such run", "ratchet runs")
 
 
 def test_a_database_from_a_newer_version(tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ def test_a_database_from_a_newer_version(tmp_path: Path) -> None:
 
     place = small_project(tmp_path)
     assert run(place).returncode == 0
-    db = sqlite3.connect(place / ".ratchet" / "ratchet.db")
+    db = sqlite3.connect(user_state() / "ratchet.db")
     db.execute("PRAGMA user_version = 999")
     db.close()
     refused(ratchet("runs", cwd=place), "newer Ratchet", "upgrade", code=3)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.paths import user_state
 from tests.support import (
     RATCHET,
     SMALL,
@@ -38,26 +39,34 @@ def run_args(place: Path) -> list[str]:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with one completed run, looked at by many tests and changed by none."""
     place = small_project(tmp_path_factory.mktemp("cli"))
+    (place / "ratchet.toml").write_text('store = ".ratchet/ratchet.db"\n')  # the user's own is another in every test
+    git("add", "-A", cwd=place)
+    git("commit", "-qm", "store", cwd=place)
     done = ratchet(*run_args(place), cwd=place)
     assert done.returncode == 0, done.stderr
     return place
 
 
-def test_the_demo_shows_a_refused_test_a_revert_a_forbidden_write_and_four_proofs(tmp_path: Path) -> None:
+def test_the_demo_shows_a_refused_test_an_overfitted_change_a_forbidden_write_and_four_proofs(
+    tmp_path: Path,
+) -> None:
     done = ratchet("demo", "--into", tmp_path / "demo", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     for words in (
-        "Kept, each with its proof (4)",
+        "Commits, each with its proof (4)",
         "Reverted (1)",
-        "Refused tests (1)",
-        "Forbidden writes undone (1)",
+        "Rejected tests (1)",
+        "Forbidden writes reverted (1)",
         "the new test already passes",
-        "Where to look next",
+        "does not generalise: minutes and hours are read: 4 of 4 sealed examples do not pass",
+        "Ratchet-Sealed: 4",
+        "What to try next",
     ):
         assert words in done.stdout
     place = tmp_path / "demo" / "project"
     verified = ratchet("verify", "last", cwd=place)
     assert verified.returncode == 0 and verified.stdout.count("✔ green at the commit") == 4
+    assert verified.stdout.count("sealed examples pass that the author of the change never saw") == 3
 
 
 def test_a_run_can_be_listed_shown_logged_and_diffed(finished: Path) -> None:
@@ -106,7 +115,7 @@ def test_json_keeps_stdout_for_data(tmp_path: Path) -> None:
 
 def test_a_finished_run_resumed_says_so_and_that_is_fine(finished: Path) -> None:
     done = ratchet("resume", "last", cwd=finished)
-    assert done.returncode == 0 and "completed already" in done.stderr
+    assert done.returncode == 0 and "already completed" in done.stderr
 
 
 def test_a_failed_run_exits_with_one_and_a_parked_one_with_75(tmp_path: Path) -> None:
@@ -135,13 +144,13 @@ def test_a_forged_commit_does_not_verify(finished: Path, tmp_path: Path) -> None
 
 def test_a_commit_without_a_proof_is_not_one_of_ours(finished: Path) -> None:
     done = ratchet("verify", "main", cwd=finished)
-    assert done.returncode == 2 and "carries no proof" in done.stderr
+    assert done.returncode == 2 and "has no proof" in done.stderr
 
 
 def test_an_edited_ledger_row_is_named_by_verify(tmp_path: Path) -> None:
     place = small_project(tmp_path)
     ratchet(*run_args(place), cwd=place)
-    db = sqlite3.connect(place / ".ratchet" / "ratchet.db")
+    db = sqlite3.connect(user_state() / "ratchet.db")
     db.execute(
         "UPDATE events SET data = CAST(replace(CAST(data AS TEXT), 'Subtract', 'Substract') AS BLOB) WHERE seq = 1"
     )

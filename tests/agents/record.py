@@ -15,9 +15,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ratchet.agents import Outcome
-from ratchet.agents.acp import AcpAgent
-from ratchet.process import confined
+from ratchet.agents.drivers.acp import AcpAgent
+from ratchet.agents.protocol import TurnOutcome
+from ratchet.process.spawn import confined
 from tests.agents.real import ACP, BIN, HERE, needed_by, pointed_at
 from tests.agents.support import CONVERSATIONS, PLACE, make_ask
 from tests.agents.test_acp import Free
@@ -35,7 +35,7 @@ for line in sys.stdin:
 _PATIENCE_S = 400.0
 
 
-def record(name: str, case: str, scratch: Path) -> Outcome:
+def record(name: str, case: str, scratch: Path) -> TurnOutcome:
     work, raw = scratch / "work", scratch / "raw"
     work.mkdir()
     with ModelServer({"anyone": [TASK]}, lasting=CASES[case]) as server:

@@ -12,32 +12,48 @@ from typing import Any
 
 import pytest
 
-from ratchet.agents import Cancelled, Failed, Finished, Noticed, Outcome, Said, SessionOpened, Spent, Text
-from ratchet.agents.acp import AcpAgent
+from ratchet.agents.drivers.acp import AcpAgent
+from ratchet.agents.protocol import (
+    Notice,
+    SessionStarted,
+    Text,
+    TurnCancelled,
+    TurnEvent,
+    TurnFailed,
+    TurnFinished,
+    TurnOutcome,
+    UsageReported,
+)
 from ratchet.core.failure import Reason
 from ratchet.core.receipt import Usage
-from ratchet.core.roles import Role, Scope
-from ratchet.process import Confinement, confined
+from ratchet.core.roles import PathRules, Role
+from ratchet.process.spawn import Confinement, confined
 from tests.agents.support import make_ask
 from tests.agents.test_driver import is_alive
 
 AGENT = f"{sys.executable} {Path(__file__).with_name('acp_program.py')}"
-SCOPE = Scope(tests=("tests/**",))
+SCOPE = PathRules(tests=("tests/**",))
 
 
 class Free:
     """A confinement in name: what runs in it is taken to be held."""
 
     contains = True
+    has_own_programs = False
+
+    def tidy(self) -> None:
+        pass
 
     def wrap(self, argv: Any, *, cwd: Path, env: Any, writable: Any) -> tuple[list[str], dict[str, str]]:
         return ["sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", str(cwd), *argv], dict(env)
 
 
-def say(tmp_path: Path, prompt: str, *, by: Confinement | None = None, **more: Any) -> tuple[list[Said], Outcome]:
+def say(
+    tmp_path: Path, prompt: str, *, by: Confinement | None = None, **more: Any
+) -> tuple[list[TurnEvent], TurnOutcome]:
     """One turn of an agent that does what its prompt says."""
     (tmp_path / "work" / "tests").mkdir(parents=True, exist_ok=True)
-    told: list[Said] = []
+    told: list[TurnEvent] = []
     words = make_ask(
         tmp_path / "work", **{"prompt": prompt, "env": {"PATH": os.environ["PATH"]}, "scope": SCOPE, **more}
     )
@@ -45,8 +61,8 @@ def say(tmp_path: Path, prompt: str, *, by: Confinement | None = None, **more: A
         return told, asyncio.run(AcpAgent(AGENT).ask(words, told.append))
 
 
-def text_of(outcome: Outcome) -> str:
-    assert isinstance(outcome, Finished), outcome
+def text_of(outcome: TurnOutcome) -> str:
+    assert isinstance(outcome, TurnFinished), outcome
     return outcome.text
 
 
@@ -100,7 +116,7 @@ def test_permission_is_given_by_policy(tmp_path: Path, call: str, free: bool, an
     kind, path = call.split()
     told, outcome = say(tmp_path, f"may {kind} {tmp_path}/{path}", by=Free() if free else None)
     assert text_of(outcome) == answer
-    assert any(isinstance(said, Noticed) for said in told) == (answer == "reject_once")
+    assert any(isinstance(said, Notice) for said in told) == (answer == "reject_once")
 
 
 @pytest.mark.parametrize(("by", "mode"), [(Free(), "agent-full-access"), (None, "agent")])
@@ -129,34 +145,34 @@ def test_what_is_not_understood_is_passed_over(tmp_path: Path) -> None:
 
 def test_usage_is_told_once(tmp_path: Path) -> None:
     told, _ = say(tmp_path, "env HOME")
-    spent = sum((said.usage for said in told if isinstance(said, Spent)), Usage())
+    spent = sum((said.usage for said in told if isinstance(said, UsageReported)), Usage())
     assert (spent.tokens_in, spent.tokens_out) == (10, 2)
 
 
 def test_an_end_of_turn_after_a_complaint_is_a_failure(tmp_path: Path) -> None:
     _, outcome = say(tmp_path, "complain")
-    assert isinstance(outcome, Failed) and outcome.reason is Reason.RATE_LIMITED and outcome.until
+    assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.RATE_LIMITED and outcome.until
 
 
 def test_who_is_broken_says_so_beside_its_text_and_may_get_over_it(tmp_path: Path) -> None:
     _, outcome = say(tmp_path, "broken systemError")
-    assert isinstance(outcome, Failed) and outcome.reason is Reason.OVERLOADED
-    assert isinstance(say(tmp_path, "broken idle")[1], Finished)
+    assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.OVERLOADED
+    assert isinstance(say(tmp_path, "broken idle")[1], TurnFinished)
 
 
 def test_a_limit_that_is_waited_out_in_silence_is_the_reason_and_not_the_silence(tmp_path: Path) -> None:
     _, outcome = say(tmp_path, "mutter", timeout_s=1.5)
-    assert isinstance(outcome, Failed) and outcome.reason is Reason.RATE_LIMITED and outcome.until
+    assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.RATE_LIMITED and outcome.until
 
 
 def test_so_is_one_that_codex_tells_beside_the_protocol(tmp_path: Path) -> None:
     told, outcome = say(tmp_path, "reconnect", timeout_s=1.5)
-    assert isinstance(outcome, Failed) and outcome.reason is Reason.RATE_LIMITED
-    assert [said.text for said in told if isinstance(said, Noticed)] == ["Reconnecting... 1/2: last status: 429"]
+    assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.RATE_LIMITED
+    assert [said.text for said in told if isinstance(said, Notice)] == ["Reconnecting... 1/2: last status: 429"]
 
 
 def test_an_end_of_turn_without_a_word_is_a_failure(tmp_path: Path) -> None:
-    assert isinstance(say(tmp_path, "nothing")[1], Failed)
+    assert isinstance(say(tmp_path, "nothing")[1], TurnFailed)
 
 
 @pytest.mark.parametrize(
@@ -164,34 +180,34 @@ def test_an_end_of_turn_without_a_word_is_a_failure(tmp_path: Path) -> None:
 )
 def test_other_ends_are_failures_with_a_reason(tmp_path: Path, stop: str, reason: Reason) -> None:
     _, outcome = say(tmp_path, f"stop {stop}")
-    assert isinstance(outcome, Failed) and outcome.reason is reason
+    assert isinstance(outcome, TurnFailed) and outcome.reason is reason
 
 
 def test_a_turn_that_was_cancelled_says_so(tmp_path: Path) -> None:
-    assert isinstance(say(tmp_path, "stop cancelled")[1], Cancelled)
+    assert isinstance(say(tmp_path, "stop cancelled")[1], TurnCancelled)
 
 
 def test_an_agent_that_dies_has_crashed(tmp_path: Path) -> None:
     _, outcome = say(tmp_path, "die")
-    assert isinstance(outcome, Failed) and outcome.reason is Reason.AGENT_CRASHED
+    assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.AGENT_CRASHED
 
 
 def test_a_turn_that_takes_too_long_has_timed_out(tmp_path: Path) -> None:
     _, outcome = say(tmp_path, f"hang {tmp_path}/pid", timeout_s=1.0)
-    assert isinstance(outcome, Failed) and outcome.reason is Reason.AGENT_TIMED_OUT
+    assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.AGENT_TIMED_OUT
     assert not is_alive(int((tmp_path / "pid").read_text()))
 
 
 def test_a_turn_that_spends_its_allowance_is_stopped(tmp_path: Path) -> None:
     _, outcome = say(tmp_path, "spend", allowance=Usage(cost_usd=0.1))
-    assert isinstance(outcome, Failed) and outcome.reason is Reason.BUDGET_SPENT
+    assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.BUDGET_SPENT
 
 
 def test_a_resumed_session_tells_nothing_of_the_past(tmp_path: Path) -> None:
     told, outcome = say(tmp_path, "env NOTHING", session="sess-0#1,2,0.0")
     assert text_of(outcome) == "unset"
     assert not any(isinstance(said, Text) and "past" in said.text for said in told)
-    assert any(isinstance(said, SessionOpened) and said.session.startswith("sess-0") for said in told)
+    assert any(isinstance(said, SessionStarted) and said.session.startswith("sess-0") for said in told)
 
 
 def test_a_cancelled_turn_leaves_no_process(tmp_path: Path) -> None:
@@ -216,7 +232,7 @@ def test_a_cancelled_turn_leaves_no_process(tmp_path: Path) -> None:
 KILLED = """
 import asyncio, sys
 from pathlib import Path
-from ratchet.agents.acp import AcpAgent
+from ratchet.agents.drivers.acp import AcpAgent
 from tests.agents.support import make_ask
 folder = Path(sys.argv[1])
 ask = make_ask(folder / "work", prompt=f"hang {folder}/pid", env={"PATH": sys.argv[2]})

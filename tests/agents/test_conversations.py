@@ -10,10 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.agents import Failed, Finished, Outcome, Said, SessionOpened, Text, ToolCall, ToolEnded
-from ratchet.agents.acp import AcpAgent
+from ratchet.agents.drivers.acp import AcpAgent
+from ratchet.agents.protocol import (
+    SessionStarted,
+    Text,
+    ToolCall,
+    ToolResult,
+    TurnEvent,
+    TurnFailed,
+    TurnFinished,
+    TurnOutcome,
+)
 from ratchet.core.failure import Reason
-from ratchet.process import confined
+from ratchet.process.spawn import confined
 from tests.agents.real import ACP
 from tests.agents.support import CONVERSATIONS, make_ask
 from tests.agents.test_acp import Free
@@ -27,10 +36,10 @@ FUTURE = [
 ]
 
 
-def replay(tmp_path: Path, lines: list[str], *dies: str) -> tuple[list[Said], Outcome]:
+def replay(tmp_path: Path, lines: list[str], *dies: str) -> tuple[list[TurnEvent], TurnOutcome]:
     (tmp_path / "work").mkdir()
     (recording := tmp_path / "recording").write_text("".join(f"{line}\n" for line in lines))
-    told: list[Said] = []
+    told: list[TurnEvent] = []
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[2])}
     ask = make_ask(tmp_path / "work", env=env, timeout_s=30.0)
     with confined(Free()):
@@ -49,10 +58,10 @@ def test_every_program_we_converse_with_is_recorded() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_finished_turn_is_told_and_its_last_words_are_its_answer(tmp_path: Path, name: str) -> None:
     told, outcome = replay(tmp_path, lines_of(name, "success"))
-    assert isinstance(outcome, Finished) and outcome.text == "All done."
-    assert len({said.session.partition("#")[0] for said in told if isinstance(said, SessionOpened)}) == 1
+    assert isinstance(outcome, TurnFinished) and outcome.text == "All done."
+    assert len({said.session.partition("#")[0] for said in told if isinstance(said, SessionStarted)}) == 1
     calls = [said for said in told if isinstance(said, ToolCall)]
-    ended = [said for said in told if isinstance(said, ToolEnded)]
+    ended = [said for said in told if isinstance(said, ToolResult)]
     assert len(calls) == len(ended) == 2, told
 
 
@@ -60,7 +69,7 @@ def test_a_finished_turn_is_told_and_its_last_words_are_its_answer(tmp_path: Pat
 @pytest.mark.parametrize("name", NAMES)
 def test_a_failure_has_the_reason_the_provider_gave(tmp_path: Path, name: str, case: str, reason: Reason) -> None:
     _, outcome = replay(tmp_path, lines_of(name, case))
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, TurnFailed)
     assert (outcome.reason, bool(outcome.detail)) == (reason, True)
 
 
@@ -74,7 +83,7 @@ def test_an_unknown_kind_of_update_is_passed_over(tmp_path: Path, name: str) -> 
     ]
     new.append(json.dumps({"jsonrpc": "2.0", "method": "_future/notice", "params": {}}))
     told, outcome = replay(tmp_path, [each for line in lines for each in (line, *new)])
-    assert isinstance(outcome, Finished) and outcome.text == "All done."
+    assert isinstance(outcome, TurnFinished) and outcome.text == "All done."
     assert [said.text for said in told if isinstance(said, Text)]
 
 
@@ -83,4 +92,4 @@ def test_a_conversation_that_was_cut_off_is_a_failure(tmp_path: Path, name: str)
     lines = lines_of(name, "success")
     ends = next(number for number, line in enumerate(lines) if "stopReason" in line)
     _, outcome = replay(tmp_path, lines[:ends], "dies")
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, TurnFailed)

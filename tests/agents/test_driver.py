@@ -11,13 +11,23 @@ from typing import Any
 
 import pytest
 
-from ratchet import supervision
-from ratchet.agents import Failed, Finished, Noticed, Outcome, Said, SessionOpened, Spent, Text, native
-from ratchet.agents.command import CommandAgent
-from ratchet.agents.native import Native, Setting
-from ratchet.agents.vigil import Limits, Wrong, watched
+from ratchet.agents.drivers import cli_stream
+from ratchet.agents.drivers.cli_stream import CliAgent, LaunchSettings
+from ratchet.agents.drivers.command import CommandAgent
+from ratchet.agents.protocol import (
+    Notice,
+    SessionStarted,
+    Text,
+    TurnEvent,
+    TurnFailed,
+    TurnFinished,
+    TurnOutcome,
+    UsageReported,
+)
+from ratchet.agents.watchdog import Intervention, WatchdogLimits, ask_with_watchdog
 from ratchet.core.failure import Reason
 from ratchet.core.receipt import Usage
+from ratchet.process import supervise
 from tests.agents.support import lines_of, make_ask, program
 
 NAMES = ["claude", "codex", "gemini", "opencode", "goose", "aider", "mini"]
@@ -42,7 +52,7 @@ def test_only_a_program_in_python_is_not_told_where_the_projects_modules_are(
     agent.chmod(0o755)
     ask = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]}, modules={"PYTHONPATH": "/project/src"})
     outcome = asyncio.run(CommandAgent(str(agent)).ask(ask, lambda _said: None))
-    assert isinstance(outcome, Finished) and outcome.text.split() == seen
+    assert isinstance(outcome, TurnFinished) and outcome.text.split() == seen
 
 
 def install(tmp_path: Path, name: str, body: str, version: str = "") -> None:
@@ -58,16 +68,16 @@ def printing(lines: list[bytes]) -> str:
     return f"sys.stdout.buffer.write({content!r})\nsys.stdout.flush()\n"
 
 
-def ask(tmp_path: Path, name: str, model: str = "", **more: Any) -> tuple[list[Said], Outcome]:
-    told: list[Said] = []
+def ask(tmp_path: Path, name: str, model: str = "", **more: Any) -> tuple[list[TurnEvent], TurnOutcome]:
+    told: list[TurnEvent] = []
     words = make_ask(tmp_path / "work", **{"env": {"PATH": os.environ["PATH"]}, **more})
-    return told, asyncio.run(Native(program(name), model).ask(words, told.append))
+    return told, asyncio.run(CliAgent(program(name), model).ask(words, told.append))
 
 
 def test_what_is_printed_is_told_and_kept(tmp_path: Path) -> None:
     install(tmp_path, "claude", printing(lines_of("claude", "success")))
     told, outcome = ask(tmp_path, "claude")
-    assert isinstance(outcome, Finished) and outcome.text.startswith("All done")
+    assert isinstance(outcome, TurnFinished) and outcome.text.startswith("All done")
     assert Text("I will edit the file.") in told
     assert b"All done" in (tmp_path / "turn.log").read_bytes()
 
@@ -80,30 +90,30 @@ def test_a_line_is_told_before_the_program_ends(tmp_path: Path) -> None:
     install(tmp_path, "claude", printing([first]) + wait + printing(rest))
     words = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]})
 
-    def hear(said: Said) -> None:
-        if isinstance(said, SessionOpened):
+    def hear(said: TurnEvent) -> None:
+        if isinstance(said, SessionStarted):
             go.touch()
 
-    assert isinstance(asyncio.run(Native(program("claude")).ask(words, hear)), Finished)
+    assert isinstance(asyncio.run(CliAgent(program("claude")).ask(words, hear)), TurnFinished)
 
 
 def test_an_exit_code_of_zero_is_no_verdict(tmp_path: Path) -> None:
     install(tmp_path, "codex", printing(lines_of("codex", "success")[:-1]) + "sys.exit(0)")
     _, outcome = ask(tmp_path, "codex")
-    assert isinstance(outcome, Failed) and outcome.reason is Reason.AGENT_CRASHED
+    assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.AGENT_CRASHED
     assert "exit 0" in outcome.detail
 
 
 def test_what_a_program_says_on_stderr_when_it_dies_is_the_reason(tmp_path: Path) -> None:
     install(tmp_path, "codex", "print('Not logged in. Run codex login.', file=sys.stderr)\nsys.exit(1)")
     _, outcome = ask(tmp_path, "codex")
-    assert isinstance(outcome, Failed) and outcome.reason is Reason.AUTH
+    assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.AUTH
 
 
 def test_a_program_that_takes_too_long_has_timed_out(tmp_path: Path) -> None:
     install(tmp_path, "gemini", "time.sleep(600)")
     _, outcome = ask(tmp_path, "gemini", timeout_s=0.3)
-    assert isinstance(outcome, Failed) and outcome.reason is Reason.AGENT_TIMED_OUT
+    assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.AGENT_TIMED_OUT
 
 
 MUTTERS = """
@@ -114,13 +124,13 @@ print("Attempt 1 failed with status 429. Too many requests, retry in 3600s", fil
 def test_a_limit_that_is_waited_out_in_silence_is_the_reason_and_not_the_silence(tmp_path: Path) -> None:
     install(tmp_path, "gemini", MUTTERS + "time.sleep(600)")
     _, outcome = ask(tmp_path, "gemini", timeout_s=1.0)
-    assert isinstance(outcome, Failed) and outcome.reason is Reason.RATE_LIMITED and outcome.until
+    assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.RATE_LIMITED and outcome.until
 
 
 def test_what_was_muttered_before_it_went_on_is_over(tmp_path: Path) -> None:
     install(tmp_path, "gemini", MUTTERS + printing(lines_of("gemini", "success")[:1]) + "time.sleep(600)")
     _, outcome = ask(tmp_path, "gemini", timeout_s=1.0)
-    assert isinstance(outcome, Failed) and outcome.reason is Reason.AGENT_TIMED_OUT
+    assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.AGENT_TIMED_OUT
 
 
 def test_so_is_one_that_is_told_only_to_a_log_of_its_own(tmp_path: Path) -> None:
@@ -129,27 +139,27 @@ def test_so_is_one_that_is_told_only_to_a_log_of_its_own(tmp_path: Path) -> None
     log.parent.mkdir(parents=True)
     install(tmp_path, "opencode", body + "time.sleep(600)")
     _, outcome = ask(tmp_path, "opencode", timeout_s=1.0)
-    assert isinstance(outcome, Failed) and outcome.reason is Reason.RATE_LIMITED
+    assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.RATE_LIMITED
 
 
 def test_so_is_one_that_is_told_only_to_the_log_of_the_turn(tmp_path: Path) -> None:
     says = "open(os.environ['GEMINI_DEBUG_LOG_FILE'], 'w').write('[WARN] Attempt 1 failed with status 429. Retrying')\n"
     install(tmp_path, "gemini", says + "time.sleep(600)")
     _, outcome = ask(tmp_path, "gemini", timeout_s=1.0)
-    assert isinstance(outcome, Failed) and outcome.reason is Reason.RATE_LIMITED
+    assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.RATE_LIMITED
 
 
 def test_who_stops_it_for_its_silence_hears_what_it_was_waiting_for(tmp_path: Path) -> None:
     again = f"while True:\n    time.sleep(0.1)\n    {MUTTERS.strip()}\n"
     install(tmp_path, "gemini", printing(lines_of("gemini", "success")[:1]) + again)
 
-    async def nudged(wrong: Wrong) -> None:
+    async def nudged(wrong: Intervention) -> None:
         raise AssertionError(wrong.why)
 
     words = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]})
-    limits = Limits(idle_s=1.0, repeats=3)
-    outcome = asyncio.run(watched(Native(program("gemini")), words, lambda _said: None, limits, nudged))
-    assert isinstance(outcome, Failed) and outcome.reason is Reason.RATE_LIMITED and outcome.until
+    limits = WatchdogLimits(idle_s=1.0, repeats=3)
+    outcome = asyncio.run(ask_with_watchdog(CliAgent(program("gemini")), words, lambda _said: None, limits, nudged))
+    assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.RATE_LIMITED and outcome.until
 
 
 @pytest.mark.parametrize(("at_work", "reason"), [(True, Reason.AGENT_TIMED_OUT), (False, Reason.NO_PROGRESS)])
@@ -157,25 +167,25 @@ def test_a_long_command_that_is_told_of_when_it_is_over_is_no_stall(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_work: bool, reason: Reason
 ) -> None:
     """With a command under way only the deadline ends it; without one its silence does, after a nudge."""
-    monkeypatch.setattr(native, "LOOK_EVERY_S", 0.1)
+    monkeypatch.setattr(cli_stream, "LOOK_EVERY_S", 0.1)
     begun = b'{"type":"step_start","sessionID":"s"}'
     works = "subprocess.run(['sleep', '600'])\n" if at_work else "time.sleep(600)\n"
-    starts = f"import subprocess\ntime.sleep({native.AT_ONCE_S + 1})\n"  # none of them begins at once
+    starts = f"import subprocess\ntime.sleep({cli_stream.AT_ONCE_S + 1})\n"  # none of them begins at once
     install(tmp_path, "opencode", starts + printing([begun]) + works)
 
     class Nudged(Exception):
         pass
 
-    async def nudged(wrong: Wrong) -> None:
+    async def nudged(wrong: Intervention) -> None:
         raise Nudged
 
     words = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]}, timeout_s=6.0)
-    agent, limits = Native(program("opencode")), Limits(idle_s=1.5, repeats=3)
+    agent, limits = CliAgent(program("opencode")), WatchdogLimits(idle_s=1.5, repeats=3)
     try:
-        outcome: Outcome = asyncio.run(watched(agent, words, lambda _said: None, limits, nudged))
+        outcome: TurnOutcome = asyncio.run(ask_with_watchdog(agent, words, lambda _said: None, limits, nudged))
     except Nudged:
-        outcome = Failed(reason=Reason.NO_PROGRESS, detail="nudged")
-    assert isinstance(outcome, Failed) and outcome.reason is reason
+        outcome = TurnFailed(reason=Reason.NO_PROGRESS, detail="nudged")
+    assert isinstance(outcome, TurnFailed) and outcome.reason is reason
 
 
 LEAVES_A_CHILD = """
@@ -190,7 +200,7 @@ while not os.path.exists({pid!r}) or not open({pid!r}).read(): time.sleep(0.01)
 def is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()[0] != b"Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
@@ -199,7 +209,7 @@ def test_a_turn_that_spends_its_allowance_is_stopped_with_all_it_started(tmp_pat
     body = LEAVES_A_CHILD.format(pid=str(pid)) + printing(lines_of("claude", "success")[:3]) + "time.sleep(600)"
     install(tmp_path, "claude", body)
     _, outcome = ask(tmp_path, "claude", allowance=Usage(tokens_in=20_000))
-    assert isinstance(outcome, Failed) and outcome.reason is Reason.BUDGET_SPENT
+    assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.BUDGET_SPENT
     assert not is_alive(int(pid.read_text()))
 
 
@@ -214,7 +224,7 @@ def test_a_cancelled_turn_leaves_no_process_not_even_in_a_session_of_its_own(tmp
 
     async def cancel_when_heard() -> float:
         opened = asyncio.Event()
-        task = asyncio.ensure_future(Native(program("codex")).ask(words, lambda _said: opened.set()))
+        task = asyncio.ensure_future(CliAgent(program("codex")).ask(words, lambda _said: opened.set()))
         await opened.wait()
         began = time.monotonic()
         task.cancel()
@@ -230,14 +240,14 @@ def test_a_cancelled_turn_leaves_no_process_not_even_in_a_session_of_its_own(tmp
 def test_who_cannot_be_told_to_run_no_commands_is_not_started_without_a_sandbox(tmp_path: Path, name: str) -> None:
     install(tmp_path, name, f"open({str(tmp_path / 'ran')!r}, 'w')")
     _, outcome = ask(tmp_path, name)
-    assert isinstance(outcome, Failed) and outcome.reason is Reason.MISCONFIGURED
+    assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.MISCONFIGURED
     assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_prompt_of_any_length_is_passed(tmp_path: Path, name: str) -> None:
     prompt = "long " * 500_000
-    launch = program(name).launch(make_ask(tmp_path, prompt=prompt), Setting(place=tmp_path, free=True))
+    launch = program(name).launch(make_ask(tmp_path, prompt=prompt), LaunchSettings(scratch_dir=tmp_path, free=True))
     assert max(map(len, launch.argv)) < 1_000
     assert prompt in launch.stdin or any(prompt in content for content in launch.files.values())
 
@@ -245,7 +255,9 @@ def test_a_prompt_of_any_length_is_passed(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_model_and_the_session_are_the_ones_asked_for(tmp_path: Path, name: str) -> None:
     of = program(name)
-    launch = of.launch(make_ask(tmp_path), Setting(place=tmp_path, model="provider/the-model", session="the-session"))
+    launch = of.launch(
+        make_ask(tmp_path), LaunchSettings(scratch_dir=tmp_path, model="provider/the-model", session="the-session")
+    )
     assert any("the-model" in word for word in launch.argv)
     assert ("the-session" in launch.argv) == of.resumes
 
@@ -256,7 +268,7 @@ BYPASS = ("danger", "yolo", "--auto", "Bash")
 @pytest.mark.parametrize("name", ["claude", "codex", "gemini", "opencode"])
 def test_only_in_a_sandbox_may_an_agent_do_as_it_likes(tmp_path: Path, name: str) -> None:
     free, bound = [
-        " ".join(program(name).launch(make_ask(tmp_path), Setting(place=tmp_path, free=free)).argv)
+        " ".join(program(name).launch(make_ask(tmp_path), LaunchSettings(scratch_dir=tmp_path, free=free)).argv)
         for free in (True, False)
     ]
     assert any(word in free for word in BYPASS)
@@ -267,22 +279,22 @@ def test_a_resumed_session_is_billed_for_what_is_new(tmp_path: Path) -> None:
     lines = lines_of("codex", "success")
     install(tmp_path, "codex", "open('argv', 'w').write(' '.join(sys.argv))\n" + printing(lines))
     told, _ = ask(tmp_path, "codex")
-    handle = [said.session for said in told if isinstance(said, SessionOpened)][-1]
+    handle = [said.session for said in told if isinstance(said, SessionStarted)][-1]
     again = lines[-1].replace(b"40680", b"50680").replace(b'"output_tokens":136', b'"output_tokens":150')
     install(tmp_path, "codex", "open('argv', 'w').write(' '.join(sys.argv))\n" + printing([*lines[:-1], again]))
     told, _ = ask(tmp_path, "codex", session=handle)
-    spent = sum((said.usage for said in told if isinstance(said, Spent)), Usage())
+    spent = sum((said.usage for said in told if isinstance(said, UsageReported)), Usage())
     assert (spent.tokens_in, spent.tokens_out) == (10_000, 14)
     assert "resume 01a1e0fa-d46b-71f1-8cfa-22109ab34e52 -" in (tmp_path / "work" / "argv").read_text()
 
 
 def test_a_version_that_was_not_tested_is_noticed_once(tmp_path: Path) -> None:
     install(tmp_path, "claude", "", version="9.9.9")
-    told: list[Said] = []
-    agent = Native(program("claude"))
+    told: list[TurnEvent] = []
+    agent = CliAgent(program("claude"))
     for _ in range(2):
         asyncio.run(agent.ask(make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]}), told.append))
-    noticed = [said.text for said in told if isinstance(said, Noticed)]
+    noticed = [said.text for said in told if isinstance(said, Notice)]
     assert len(noticed) == 1 and "9.9.9" in noticed[0]
 
 
@@ -316,8 +328,8 @@ def test_litter_does_not_stay_in_the_workspace(tmp_path: Path) -> None:
 def test_what_a_command_prints_without_end_is_kept_up_to_a_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervision, "OUTPUT_MAX_BYTES", 100_000)
+    monkeypatch.setattr(supervise, "OUTPUT_MAX_BYTES", 100_000)
     (tmp_path / "w").mkdir()
     agent = CommandAgent("sh -c 'head -c 500000 /dev/zero; echo on stderr >&2; head -c 500000 /dev/zero'")
     outcome = asyncio.run(agent.ask(make_ask(tmp_path / "w"), lambda _said: None))
-    assert isinstance(outcome, Finished) and (tmp_path / "turn.log").stat().st_size == 100_000
+    assert isinstance(outcome, TurnFinished) and (tmp_path / "turn.log").stat().st_size == 100_000

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from ratchet.agents import Cancelled, Failed, FileChange, Finished, Noticed, SessionOpened, Spent, Text, ToolCall
+from ratchet.agents.protocol import (
+    FileChange,
+    Notice,
+    SessionStarted,
+    Text,
+    ToolCall,
+    TurnCancelled,
+    TurnFailed,
+    TurnFinished,
+    UsageReported,
+)
 from ratchet.core.failure import Reason
 from ratchet.core.receipt import Price, Usage
 from tests.agents.support import RECORDED, lines_of, program, replay
@@ -15,17 +26,17 @@ STREAMING = [name for name in RECORDED if name not in ("aider", "mini")]
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_finished_turn_is_told_and_its_last_words_are_its_answer(name: str) -> None:
     told, outcome = replay(name, lines_of(name, "success"))
-    assert isinstance(outcome, Finished)
+    assert isinstance(outcome, TurnFinished)
     assert "All done" in outcome.text
     assert any(isinstance(said, Text | ToolCall | FileChange) for said in told)
-    spent = sum((said.usage for said in told if isinstance(said, Spent)), Usage())
+    spent = sum((said.usage for said in told if isinstance(said, UsageReported)), Usage())
     assert spent.tokens_in > 100 and spent.tokens_out > 10
 
 
 @pytest.mark.parametrize("name", STREAMING)
 def test_a_session_is_named_once_it_is_open(name: str) -> None:
     told, _ = replay(name, lines_of(name, "success"))
-    sessions = {said.session for said in told if isinstance(said, SessionOpened)}
+    sessions = {said.session for said in told if isinstance(said, SessionStarted)}
     assert len(sessions) == 1 and all(sessions)
 
 
@@ -37,16 +48,16 @@ def test_a_session_is_named_once_it_is_open(name: str) -> None:
 def test_a_failure_has_the_reason_the_provider_gave(name: str, case: str, reason: Reason) -> None:
     _, outcome = replay(name, lines_of(name, case))
     if case == "context_overflow" and name in ("claude", "goose", "opencode"):
-        assert isinstance(outcome, Finished), "these compact the conversation and go on"
+        assert isinstance(outcome, TurnFinished), "these compact the conversation and go on"
         return
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, TurnFailed)
     assert (outcome.reason, bool(outcome.detail)) == (reason, True)
 
 
 @pytest.mark.parametrize("name", [name for name in STREAMING if name != "opencode"])
 def test_a_request_that_is_tried_again_is_no_failure(name: str) -> None:
     _, outcome = replay(name, lines_of(name, "rate_limit_once"))
-    assert isinstance(outcome, Finished)
+    assert isinstance(outcome, TurnFinished)
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -72,7 +83,7 @@ def test_a_stream_that_was_cut_off_is_a_failure_whatever_the_exit_code(name: str
     lines = lines_of(name, "success")
     for end in range(len(lines) - 1):
         _, outcome = replay(name, lines[:end])
-        assert isinstance(outcome, Failed), f"after {end} lines"
+        assert isinstance(outcome, TurnFailed), f"after {end} lines"
 
 
 @pytest.mark.parametrize("name", STREAMING)
@@ -86,23 +97,23 @@ def test_a_line_of_any_shape_breaks_no_reader(name: str) -> None:
 def test_claude_says_success_and_means_failure() -> None:
     last = lines_of("claude", "rate_limit")[-1]
     assert b'"subtype":"success"' in last
-    assert isinstance(replay("claude", [last])[1], Failed)
+    assert isinstance(replay("claude", [last])[1], TurnFailed)
 
 
 def test_claude_that_was_interrupted_is_cancelled() -> None:
     line = b'{"type":"result","subtype":"error_during_execution","is_error":true,"terminal_reason":"aborted_tools"}'
-    assert replay("claude", [line])[1] == Cancelled(detail="aborted_tools")
+    assert replay("claude", [line])[1] == TurnCancelled(detail="aborted_tools")
 
 
 def test_claude_names_when_its_limit_ends() -> None:
     event = b'{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":1794780000}}'
     _, outcome = replay("claude", [event, *lines_of("claude", "rate_limit")])
-    assert isinstance(outcome, Failed) and outcome.until == "2026-11-15T22:00:00Z"
+    assert isinstance(outcome, TurnFailed) and outcome.until == "2026-11-15T22:00:00Z"
 
 
 def test_claudes_messages_are_counted_once_and_its_end_is_what_counts() -> None:
     told, _ = replay("claude", lines_of("claude", "success"))
-    spent = [said.usage for said in told if isinstance(said, Spent)]
+    spent = [said.usage for said in told if isinstance(said, UsageReported)]
     assert spent[0].tokens_in == 21_426, "while it runs: a budget must be able to stop it"
     assert sum(spent, Usage()) == Usage(tokens_in=87_821, tokens_out=130, cost_usd=0.264873)
 
@@ -110,27 +121,35 @@ def test_claudes_messages_are_counted_once_and_its_end_is_what_counts() -> None:
 def test_gemini_that_ends_well_without_a_word_has_failed() -> None:
     silent = [line for line in lines_of("gemini", "success") if b'"role":"assistant"' not in line]
     assert any(b'"tool_use"' in line for line in silent)
-    assert isinstance(replay("gemini", silent)[1], Failed)
+    assert isinstance(replay("gemini", silent)[1], TurnFailed)
 
 
 def test_goose_that_was_interrupted_is_cancelled() -> None:
     line = b'{"type":"error","error":"Headless run interrupted"}'
-    assert isinstance(replay("goose", [line])[1], Cancelled)
+    assert isinstance(replay("goose", [line])[1], TurnCancelled)
 
 
 def test_opencode_that_stops_at_a_refused_permission_has_failed() -> None:
     line = b'{"type":"step_finish","sessionID":"s","part":{"id":"p","reason":"tool-calls"}}'
     _, outcome = replay("opencode", [line])
-    assert isinstance(outcome, Failed) and outcome.reason is Reason.AGENT_REFUSED
+    assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.AGENT_REFUSED
 
 
 def test_who_counts_tokens_only_is_priced_from_the_table() -> None:
     prices = {"m": Price(in_usd=2.0, out_usd=10.0)}
     told, _ = replay("codex", lines_of("codex", "success"), prices=prices)
-    spent = sum((said.usage for said in told if isinstance(said, Spent)), Usage())
+    spent = sum((said.usage for said in told if isinstance(said, UsageReported)), Usage())
     assert spent.cost_usd == pytest.approx((40_680 * 2 + 136 * 10) / 1e6)
 
 
 def test_a_retry_is_noticed_by_whoever_watches() -> None:
     told, _ = replay("claude", lines_of("claude", "rate_limit"))
-    assert next(said.text for said in told if isinstance(said, Noticed)) == "tries again (1): 429 rate_limit"
+    assert next(said.text for said in told if isinstance(said, Notice)) == "retry 1: 429 rate_limit"
+
+
+def test_goose_that_reaches_no_provider_has_a_provider_failure_not_an_answer() -> None:
+    text = "Network error: Could not connect to 127.0.0.1:9 — check your network connection and try again."
+    words = {"role": "assistant", "content": [{"type": "text", "text": text}]}
+    line = msgspec.json.encode({"type": "message", "message": words})
+    failed = replay("goose", [line])[1]
+    assert isinstance(failed, TurnFailed) and failed.reason is Reason.OVERLOADED

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ratchet.checks import Target
-from ratchet.checks.detect import detect
-from ratchet.checks.environment import allowed_environment
-from ratchet.checks.run import TestRun
+from ratchet.checks.detect.targets import detect
+from ratchet.checks.protocol import Target
+from ratchet.checks.run.environment import allowed_environment
+from ratchet.checks.run.executor import TestRun
 from ratchet.core.report import Report, TestResult
 
 PROJECTS = Path(__file__).parents[1] / "projects"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.checks.affected import affected
-from ratchet.checks.detect import detect
+from ratchet.checks.detect.targets import detect
+from ratchet.checks.select.affected import affected
 
 TEST = "def test_it():\n    pass\n"
 PACKAGE = (

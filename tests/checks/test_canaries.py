@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.core.canary import with_canary
-from ratchet.steps.canaries import lay
+from ratchet.engine.steps.canaries import add_canaries
 from tests.checks.support import lay_out, run
 
 TOKEN = "c0123456789ab"
@@ -34,22 +34,22 @@ QUICK = {"pytest", "unittest", "node"}
 def test_a_canary_fails_and_nothing_else_does(tmp_path: Path, name: str) -> None:
     place = lay_out(name, tmp_path / "project")
     before = {test.id: test.status for test in run(place).tests}
-    canaries = lay(place, [FILES[name]])
-    assert canaries.laid, f"there is none for {FILES[name]}"
+    canaries = add_canaries(place, [FILES[name]])
+    assert canaries.files, f"there is none for {FILES[name]}"
     report = run(place)
-    assert not canaries.faked(report) and canaries.seen(report) == 1
-    assert {test.id: test.status for test in canaries.left_out_of(report).tests} == before
+    assert not canaries.why_faked(report) and canaries.count_run(report) == 1
+    assert {test.id: test.status for test in canaries.without_canaries(report).tests} == before
 
 
 def test_one_that_passes_or_is_not_told_of_is_a_fake(tmp_path: Path) -> None:
     place = lay_out("pytest", tmp_path / "project")
-    canaries = lay(place, [FILES["pytest"]])
+    canaries = add_canaries(place, [FILES["pytest"]])
     path = place / FILES["pytest"]
     honest = path.read_text()
     path.write_text(honest.replace("1 == 2", "1 == 1").replace("(1, 2)", "(1, 1)"))
-    assert "did not fail" in canaries.faked(run(place))
+    assert "did not fail" in canaries.why_faked(run(place))
     path.write_text(honest.replace("test_c", "c").replace("Case_c", "c"))
-    assert "was not reported" in canaries.faked(run(place))
+    assert "is missing in the report" in canaries.why_faked(run(place))
 
 
 OTHERS = {
@@ -71,7 +71,7 @@ def test_where_tests_are_methods_it_is_one_more_of_them(name: str) -> None:
 @pytest.mark.parametrize("name", ["notes.md", "helper.py", "data.json", "suite.zig"])
 def test_a_file_without_tests_or_of_another_language_gets_none(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("x = 1\n")
-    assert lay(tmp_path, [name]).without == [name]
+    assert add_canaries(tmp_path, [name]).without == [name]
 
 
 def test_a_file_without_tests_does_not_take_the_place_of_one_with(tmp_path: Path) -> None:
@@ -79,5 +79,14 @@ def test_a_file_without_tests_does_not_take_the_place_of_one_with(tmp_path: Path
     (tmp_path / "tests").mkdir()
     for name, content in files.items():
         (tmp_path / name).write_text(content)
-    canaries = lay(tmp_path, files)
-    assert list(canaries.laid.values()) == ["tests/test_a.py"] and canaries.without == []
+    canaries = add_canaries(tmp_path, files)
+    assert list(canaries.files.values()) == ["tests/test_a.py"] and canaries.without == []
+
+
+def test_a_canary_is_never_written_through_a_symlink(tmp_path: Path) -> None:
+    outside, project = tmp_path / "test_outside.py", tmp_path / "project"
+    outside.write_text("def test_it():\n    pass\n")
+    project.mkdir()
+    (project / "test_link.py").symlink_to(outside)
+    canaries = add_canaries(project, ["test_link.py"])
+    assert canaries.without == ["test_link.py"] and outside.read_text() == "def test_it():\n    pass\n"

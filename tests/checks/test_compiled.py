@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.checks import Target
-from ratchet.checks.detect import detect
-from ratchet.checks.environment import allowed_environment
-from ratchet.checks.registry import runner
-from ratchet.checks.run import TestRun
-from ratchet.checks.runners.jvm import died
+from ratchet.app.tests import TestOutcome
+from ratchet.checks.detect.registry import runner
+from ratchet.checks.detect.targets import detect
+from ratchet.checks.protocol import Target
+from ratchet.checks.run.environment import allowed_environment
+from ratchet.checks.run.executor import TestRun
+from ratchet.checks.runners.jvm import crash_of
 from ratchet.core.report import Report, ReportStatus, TestResult, TestStatus
-from ratchet.suite import Outcome
-from ratchet.surfaces.paint import painter
-from ratchet.surfaces.results import view
+from ratchet.interfaces.terminal.colour import painter
+from ratchet.interfaces.terminal.test_results import view
 from tests.checks.support import chosen, environment, needs, red, run, statuses
 from tests.checks.test_detect import lay
 
@@ -34,7 +34,7 @@ def typed(name: str) -> TestResult:
 
 
 def shown(report: Report) -> str:
-    return "\n".join(view(Outcome(report=report, targets=[]), painter(colour=False)))
+    return "\n".join(view(TestOutcome(report=report, targets=[]), painter(colour=False)))
 
 
 def go_test(package: str, body: str) -> str:
@@ -55,7 +55,7 @@ def test_options_behind_gos_packages_stay_options_when_one_test_is_run() -> None
     command = ["go", "test", "./...", "-v", "-race"]
     target = Target(runner="go", command=command, tests=[], protected=[], why="")
     test = TestResult(id="a/b.TestC", status=TestStatus.TODO)
-    assert runner("go").again(target, test) == ["go", "test", "-v", "-race", "-run", "^TestC$", "a/b"]
+    assert runner("go").rerun_command(target, test) == ["go", "test", "-v", "-race", "-run", "^TestC$", "a/b"]
 
 
 @pytest.mark.toolchain
@@ -71,7 +71,7 @@ def test_a_go_test_that_hangs_is_found_where_it_is_written_and_keeps_its_flags(t
     assert report.status is ReportStatus.TIMEOUT
     assert red(report) == {"example.com/it/one.TestA/b": ("one/it_test.go", 7, None, None)}
     words = ["go", "test", "-tags", "slow", "-timeout", "1h", "-run", "^TestA$/^b$", "./one"]
-    assert runner("go").again(targets[0], test) == words
+    assert runner("go").rerun_command(targets[0], test) == words
 
 
 @pytest.mark.toolchain
@@ -191,7 +191,7 @@ def test_a_go_test_that_panics_in_another_package_is_run_again_in_its_own(tmp_pa
     assert red(report) == {name: ("lib/lib.go", 3, None, None)}
     assert {test.id: test.file for test in report.tests}[name] == "app/it_test.go"
     assert statuses(run(folder, only=chosen(report, name))) == {name: "failed"}
-    assert runner("go").again(detect(folder)[0], chosen(report, name)["go"][0])[-1] == "./app"
+    assert runner("go").rerun_command(detect(folder)[0], chosen(report, name)["go"][0])[-1] == "./app"
 
 
 def crate(name: str, more: str = "") -> str:
@@ -246,7 +246,7 @@ def test_tests_of_a_cargo_workspace_are_told_apart_placed_and_run_alone(tmp_path
     for name in ("b tests::same", "b::it same", "b::own-one"):
         assert list(statuses(run(folder, only=chosen(report, name)))) == [name]
         assert list(statuses(run(folder, only={"cargo": [typed(name)]}))) == [name]
-    again = runner("cargo").again(detect(folder)[0], chosen(report, "b::it same")["cargo"][0])
+    again = runner("cargo").rerun_command(detect(folder)[0], chosen(report, "b::it same")["cargo"][0])
     assert again == ["cargo", "test", "--package", "b", "--test", "it", "same", "--", "--exact"]
     example = "a/src/lib.rs - one (line 1)"
     ran = statuses(run(folder, only={"cargo": [typed(example)]}))
@@ -384,7 +384,7 @@ def test_what_ctest_and_googletest_say_of_one_test_is_joined_and_nothing_is_lost
     }
     for name in ("Whole.Bad", "All/P.Small/1", "Long.Second"):
         assert statuses(run(folder, only=chosen(report, name))) == {name: statuses(report)[name]}
-    line = runner("ctest").again(detect(folder)[0], chosen(report, "Whole.Bad")["ctest"][0])[-1]
+    line = runner("ctest").rerun_command(detect(folder)[0], chosen(report, "Whole.Bad")["ctest"][0])[-1]
     one = "env GTEST_FILTER=Whole.Bad ctest --test-dir build -R '^all\\.of\\.it$' --output-on-failure"
     assert line == f"cmake -S . -B build && cmake --build build && {one}"
 
@@ -406,8 +406,8 @@ def test_javas_tests_are_asked_for_as_their_runners_can_be(name: str, method: st
     targets = {target.runner: target for target in detect(folder)}
     test = TestResult(id=name, name=method, suite=["x.CalcTest"] if method else [], status=TestStatus.FAILED)
     none = ["-DfailIfNoTests=false", "-Dsurefire.failIfNoSpecifiedTests=false"]  # in the modules without it
-    assert runner("maven").again(targets["maven"], test)[-3:] == [f"-Dtest={words}", *none]
-    assert runner("gradle").again(targets["gradle"], test)[-2:] == ["--tests", words.replace("#", ".")]
+    assert runner("maven").rerun_command(targets["maven"], test)[-3:] == [f"-Dtest={words}", *none]
+    assert runner("gradle").rerun_command(targets["gradle"], test)[-2:] == ["--tests", words.replace("#", ".")]
 
 
 def test_a_virtual_machine_that_leaves_in_the_midst_of_its_tests_is_a_crash_that_names_the_class() -> None:
@@ -415,8 +415,8 @@ def test_a_virtual_machine_that_leaves_in_the_midst_of_its_tests_is_a_crash_that
         "[ERROR] The forked VM terminated without properly saying goodbye. VM crash or System.exit called?\n"
         "[ERROR] Process Exit Code: 0\n[ERROR] Crashed tests:\n[ERROR] x.CalcTest\n[ERROR] \tat org.A.b(C:1)\n"
     )
-    assert [(part.ended, part.running) for part in died(said * 2)] == [(False, ["x.CalcTest"])]
-    assert died("[ERROR] There are test failures.\n") == []
+    assert [(part.ended, part.running) for part in crash_of(said * 2)] == [(False, ["x.CalcTest"])]
+    assert crash_of("[ERROR] There are test failures.\n") == []
 
 
 def test_a_class_that_ended_its_virtual_machine_makes_a_run_a_crash_although_others_have_results(
@@ -521,7 +521,7 @@ def test_rows_of_testngs_data_providers_are_called_by_their_values(tmp_path: Pat
     }
     assert red(report) == {"x.RowsTest#adds(2, 2, 5)": ("src/test/java/x/RowsTest.java", 6, "5", "4")}
     (test,) = chosen(report, "x.RowsTest#adds(2, 2, 5)")["maven"]
-    assert runner("maven").again(targets[0], test)[-3] == "-Dtest=x.RowsTest#adds"
+    assert runner("maven").rerun_command(targets[0], test)[-3] == "-Dtest=x.RowsTest#adds"
 
 
 SWITCHED = """cmake_minimum_required(VERSION 3.16)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.checks import Target
-from ratchet.checks.detect import detect
+from ratchet.checks.detect.targets import detect
+from ratchet.checks.protocol import Target
 from ratchet.core.report import ReportStatus
 from tests.checks.support import CACHE, NPM, red, run, statuses
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.checks import registry
-from ratchet.checks.detect import detect, left_out
-from ratchet.checks.project import Project
+from ratchet.checks.detect import registry
+from ratchet.checks.detect.project import Project
+from ratchet.checks.detect.targets import detect, excluded_folders
 from ratchet.core.report import ReportStatus
-from ratchet.core.roles import Role, Scope, matches
+from ratchet.core.roles import PathRules, Role, matches_glob
 from ratchet.errors import ConfigError
 from tests.checks.support import run, statuses
 from tests.support import ratchet
@@ -111,13 +111,13 @@ def test_a_configured_command_wins_and_is_read_as_what_it_starts(tmp_path: Path)
     )
     assert detect(tmp_path, command="./run-tests")[0].runner == "command"
     assert detect(tmp_path, command="./run-tests", runner_name="go")[0].runner == "go"
-    with pytest.raises(ConfigError, match="no test runner 'gop'"):
+    with pytest.raises(ConfigError, match="unknown test runner 'gop'"):
         detect(tmp_path, command="./run-tests", runner_name="gop")
 
 
 def test_roles_are_told_which_paths_are_tests_in_every_language(tmp_path: Path) -> None:
     lay(tmp_path, {"api/pyproject.toml": "[tool.pytest.ini_options]\n", "tool/go.mod": "module tool\n"})
-    scope = Scope(tests=tuple(glob for target in detect(tmp_path) for glob in target.tests))
+    scope = PathRules(tests=tuple(glob for target in detect(tmp_path) for glob in target.tests))
     assert scope.may_write(Role.AUDITOR, "api/tests/test_a.py")
     assert scope.may_write(Role.AUDITOR, "tool/deep/a_test.go")
     assert scope.may_write(Role.IMPLEMENTER, "tool/deep/a.go")
@@ -161,7 +161,7 @@ _GLOBS = ["**/*.py", "*.py", "**/test_*.py", "**/test.py", "test.py", "t*t.py", 
 def test_names_that_are_looked_up_are_those_that_the_glob_matches(tmp_path: Path, pattern: str) -> None:
     paths = ["test.py", "tt.py", "t.py", "test_a.py", "a/test.py", "a/test_b.py", "a/b/x.py", "a/b/test_.txt", "ab.txt"]
     lay(tmp_path, dict.fromkeys(paths, ""))
-    assert set(Project(tmp_path).named(pattern)) == {path for path in paths if matches(path, pattern)}
+    assert set(Project(tmp_path).glob(pattern)) == {path for path in paths if matches_glob(path, pattern)}
 
 
 @pytest.mark.parametrize(
@@ -241,25 +241,39 @@ def test_what_others_wrote_is_not_taken_for_the_projects_tests_and_it_is_said(tm
         "go": "there is a go.mod",
         "rspec": "tests/unit/spec/d_spec.rb is named like a spec",
     }
-    assert left_out(tmp_path) == {
+    assert excluded_folders(tmp_path) == {
         "cloned": "a git repository of its own, with tests of rspec",
-        "external": "a folder for the code of others, with tests of pytest",
+        "external": "a folder for third-party code, with tests of pytest",
         "libs/json": "a git submodule, with tests of jest",
-        "tests/frame": "another project inside tests, it has a COPYING, with tests of cargo",
-        "tests/unity": "another project inside tests, it has a docs/license.txt, with tests of rspec",
-        "third-party": "a folder for the code of others, with tests of rspec",
+        "tests/frame": "another project inside tests (it has a COPYING), with tests of cargo",
+        "tests/unity": "another project inside tests (it has a docs/license.txt), with tests of rspec",
+        "third-party": "a folder for third-party code, with tests of rspec",
     }
     assert list(found(tmp_path / "tests" / "unity")) == ["rspec"]  # asked for
 
 
 def test_a_folder_that_holds_only_repositories_has_the_tests_of_all_of_them(tmp_path: Path) -> None:
     lay(tmp_path, {"a/.git/HEAD": "", "a/spec/a_spec.rb": SPEC, "b/.git/HEAD": "", "b/go.mod": "module b\n"})
-    assert set(found(tmp_path)) == {"rspec", "go@b"} or set(found(tmp_path)) == {"rspec@a", "go@b"}
+    assert set(found(tmp_path)) == {"rspec", "go@b"}
 
 
 def test_where_only_others_have_tests_it_is_said_where(tmp_path: Path) -> None:
     lay(tmp_path, {"vendor/x/spec/b_spec.rb": SPEC})
     done = ratchet("test", cwd=tmp_path)
-    assert done.returncode == 2 and "vendor is left out" in done.stderr
+    assert done.returncode == 2 and "vendor is skipped" in done.stderr
     shown = ratchet("test", "--detect", cwd=tmp_path)
-    assert "left out: vendor (a folder for the code of others, with tests of rspec)" in shown.stdout
+    assert "skipped: vendor (a folder for third-party code, with tests of rspec)" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("settings", "path"),
+    [('testpaths = ["test.py"]', "test.py"), ('python_files = "check_*.py test_*.py"', "shop/check_vat.py")],
+)
+def test_files_that_only_the_configuration_makes_tests_are_the_auditors(
+    settings: str, path: str, tmp_path: Path
+) -> None:
+    manifest = f"[tool.pytest.ini_options]\n{settings}\n"
+    (target,) = detect(lay(tmp_path, {"pyproject.toml": manifest, path: "def test_a(): ...\n"}))
+    scope = PathRules(tests=tuple(target.tests))
+    assert scope.may_write(Role.AUDITOR, path) and not scope.may_write(Role.IMPLEMENTER, path)
+    assert scope.may_write(Role.IMPLEMENTER, "shop/vat.py")

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ratchet.checks.detect import detect
+from ratchet.checks.detect.rerun import rerun_command
+from ratchet.checks.detect.targets import detect
 from ratchet.core.report import ReportStatus, TestResult, TestStatus
-from ratchet.surfaces.results import again
 from tests.checks.support import needs, red, run, statuses
 from tests.checks.test_detect import lay, package
 from tests.checks.test_strangers_javascript import installed
@@ -63,7 +63,7 @@ def test_the_command_for_one_test_means_no_other_whose_name_holds_its_own(runner
     script = {"bun": "bun test", "node": "node --test"}.get(runner, runner)
     folder = lay(tmp_path, {"package.json": package(scripts={"test": script})})
     test = TestResult(id="a.test.js::s > b.", file="a.test.js", suite=["s"], name="b.", status=TestStatus.FAILED)
-    assert {"node": r"=^b\.$'"}.get(runner, r"'^s b\.$'") in again(
+    assert {"node": r"=^b\.$'"}.get(runner, r"'^s b\.$'") in rerun_command(
         msgspec.structs.replace(test, target=runner), detect(folder)
     )
 
@@ -118,7 +118,7 @@ def test_what_ava_hears_from_its_workers_is_told_with_its_place(threads: bool, t
     (error,) = report.collection_errors
     assert (error.file, error.line, error.column, error.type) == ("unread.test.js", 2, 10, "SyntaxError")
     hook = next(test for test in report.tests if "hook" in test.id)
-    assert again(hook, detect(folder)) == "npx ava test.js --match=b"
+    assert rerun_command(hook, detect(folder)) == "npx ava test.js --match=b"
 
 
 @pytest.mark.toolchain
@@ -177,7 +177,7 @@ def test_playwrights_projects_tell_values_and_a_broken_file_does_not_hide_the_ot
     assert statuses(report) == {"[one] a.spec.js::same": "passed", "[two] a.spec.js::same": "failed"}
     values = ('Object {\n  "at": "one",\n}', 'Object {\n  "at": "two",\n}')
     assert red(report) == {"[two] a.spec.js::same": ("a.spec.js", 3, *values)}
-    assert again(report.tests[1], detect(folder)) == "npx playwright test --project=two a.spec.js:2"
+    assert rerun_command(report.tests[1], detect(folder)) == "npx playwright test --project=two a.spec.js:2"
     (error,) = report.collection_errors
     assert (error.file, error.line, error.type) == ("b.spec.js", 2, "SyntaxError")
     assert error.message.startswith("b.spec.js: Unexpected token")

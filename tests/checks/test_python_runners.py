@@ -11,12 +11,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ratchet.checks.detect import detect
-from ratchet.checks.runners import SHIMS
+from ratchet.app.tests import TestOutcome
+from ratchet.checks.detect.rerun import rerun_command
+from ratchet.checks.detect.targets import detect
+from ratchet.checks.runners import REPORTERS
 from ratchet.core.report import Report, ReportStatus, TestResult, TestStatus
-from ratchet.suite import Outcome
-from ratchet.surfaces.paint import painter
-from ratchet.surfaces.results import again, view
+from ratchet.interfaces.terminal.colour import painter
+from ratchet.interfaces.terminal.test_results import view
 from tests.checks.support import CACHE, chosen, red, run, statuses
 
 TOOLS = CACHE / "venv" / "bin"
@@ -49,7 +50,7 @@ def test_results_of_workers_are_complete_and_a_dead_worker_names_its_test(tmp_pa
     assert report.status is ReportStatus.FAILED
     (crash,) = [test.failure for test in report.tests if test.failure]
     assert (crash.type, crash.line) == ("Crashed", 0)
-    late = Outcome(report=msgspec.structs.replace(report, status=ReportStatus.TIMEOUT), targets=[])
+    late = TestOutcome(report=msgspec.structs.replace(report, status=ReportStatus.TIMEOUT), targets=[])
     assert "stopped in" not in "\n".join(view(late, painter(colour=False)))  # it was stopped when that one was over
     assert list(tmp_path.glob("pytest-of-*/pytest-0"))  # and those of our own earlier sessions are left alone
 
@@ -209,7 +210,7 @@ def test_pytest_behind_a_command_that_keeps_our_reporter_out_is_asked_for_its_ow
     report = run(folder, detect(folder, command=command, runner_name="command"), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     assert report.status is ReportStatus.FAILED
     assert red(report) == {"test_it.py::test_it": ("test_it.py", 2, "2", "1")}
-    assert "keeps our reporter out" in report.notes[0]
+    assert "our reporter is not loaded" in report.notes[0]
 
 
 @pytest.mark.toolchain
@@ -250,7 +251,7 @@ commands = false
     report = run(folder, targets, PATH=path, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     assert statuses(report) == {"test_it.py::test_it": "passed", "test_it.py::test_it (2)": "failed"}
     failed = report.tests[1]
-    assert again(failed, targets) == "tox -e test-b -- test_it.py::test_it"
+    assert rerun_command(failed, targets) == "tox -e test-b -- test_it.py::test_it"
     report = run(folder, targets, only={"tox": [failed]}, PATH=path, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     assert statuses(report) == {"test_it.py::test_it (2)": "failed"}
 
@@ -373,7 +374,7 @@ def test_names_start_where_pytest_was_started_wherever_its_configuration_is(conf
 
 @pytest.mark.parametrize("guest", ["_ratchet_pytest", "_ratchet_pytest_guest", "_ratchet_unittest"])
 def test_a_guest_speaks_a_python_that_is_old(guest: str) -> None:
-    tree = ast.parse((SHIMS / f"{guest}.py").read_text(), feature_version=(3, 6))
+    tree = ast.parse((REPORTERS / f"{guest}.py").read_text(), feature_version=(3, 6))
     # Dictionaries are joined so, and texts cut so, since 3.9 only.
     new = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr)]
     called = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]

@@ -76,7 +76,7 @@ def test_a_report_against_the_exit_code_or_torn_or_of_no_known_format_is_no_pass
         report_of(tmp_path / "e", writes("a.xml", '<testsuite tests="3"></testsuite>', 0))["status"] == "inconsistent"
     )
     strange = report_of(tmp_path / "d", writes("a.xml", "<nothing/>", 0))
-    assert strange["status"] == "unknown" and "build/a.xml holds no results that are known" in strange["notes"]
+    assert strange["status"] == "unknown" and "build/a.xml contains no known results" in strange["notes"]
 
 
 def test_a_report_without_a_command_is_a_mistake(tmp_path: Path) -> None:
@@ -87,4 +87,4 @@ def test_a_report_without_a_command_is_a_mistake(tmp_path: Path) -> None:
 @pytest.mark.parametrize("pattern", ["**x.xml", "/"])
 def test_a_pattern_that_is_none_is_a_mistake(tmp_path: Path, pattern: str) -> None:
     done = ratchet("test", "--set", "test.command=true", "--set", f"test.report={pattern}", cwd=tmp_path)
-    assert done.returncode == 2 and "test.report is no path or glob" in done.stderr
+    assert done.returncode == 2 and "test.report is not a valid path or glob" in done.stderr

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ratchet.checks.detect import detect
-from ratchet.core.report import GREEN, ReportStatus, broken
+from ratchet.checks.detect.targets import detect
+from ratchet.core.report import GREEN, ReportStatus, load_errors
 from tests.checks.support import chosen, lay_out, red, run, statuses
 
 Values = tuple[str, int, str | None, str | None]
@@ -414,7 +414,7 @@ def test_a_report_names_every_test_its_end_its_place_and_its_values(name: str, t
     report = run(folder, targets)
     assert statuses(report) == expected.statuses
     assert red(report) == expected.red
-    assert [(error.file, error.line) for error in broken(report)] == expected.broken
+    assert [(error.file, error.line) for error in load_errors(report)] == expected.broken
     assert report.status is ReportStatus.FAILED
     assert report.notes == []
 
@@ -505,7 +505,7 @@ def test_a_silent_run_is_stopped_before_its_deadline(tmp_path: Path) -> None:
     report = run(folder, timeout_s=300, silence_s=3)
     assert report.status is ReportStatus.TIMEOUT
     assert report.duration_s < 100
-    assert "nothing was heard" in report.notes[0]
+    assert "no output for too long" in report.notes[0]
 
 
 def test_a_missing_program_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.checks.detect import detect
-from ratchet.checks.records import Reader
+from ratchet.checks.detect.targets import detect
+from ratchet.checks.run.reporter_protocol import RecordReader
 from ratchet.core.report import ReportStatus, TestResult, TestStatus
 from tests.checks.support import chosen, needs, red, run, statuses
 from tests.checks.test_detect import found, lay, package
@@ -56,9 +56,9 @@ def test_what_lies_beside_a_project_is_not_taken_for_it(
 
 
 def read(*rows: dict[str, object]) -> dict[str, str]:
-    reader = Reader("n")
+    reader = RecordReader("n")
     for row in rows:
-        reader.take(json.dumps(row).encode())
+        reader.feed(json.dumps(row).encode())
     return {test.id: str(test.status) for test in reader.parsed(exit_code=0, stopped=False).tests}
 
 

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.checks.detect import detect
-from ratchet.checks.runners import unskipped
-from ratchet.checks.runners.javascript.printed import before_any, unloaded
-from ratchet.checks.scripts import commands, options_only, plain, start_of
+from ratchet.checks.detect.package_scripts import index_of_program, options_only, plain, script_commands
+from ratchet.checks.detect.rerun import rerun_command
+from ratchet.checks.detect.targets import detect
+from ratchet.checks.runners import drop_unselected_skips
+from ratchet.checks.runners.javascript.console_errors import before_first_test, load_error_in
 from ratchet.core.report import ReportStatus, TestResult, TestStatus
-from ratchet.surfaces.results import again
 from tests.checks.support import NPM, chosen, needs, red, run, statuses
 from tests.checks.test_detect import lay, package
 
 
 def plainly(program: str, **scripts: str) -> list[str]:
     """The command of the runner that a package's scripts lead to."""
-    for words in commands({"scripts": scripts}):
-        if (at := start_of(words, [program])) is not None:
+    for words in script_commands({"scripts": scripts}):
+        if (at := index_of_program(words, [program])) is not None:
             return plain(words, at)
     return []
 
@@ -53,8 +53,8 @@ def test_scripts_run_others_by_pattern_with_arguments_and_without_going_round() 
     ]  # fmt: skip
     assert plainly("jest", test="cross-env TZ=UTC npm run unit", unit="jest a") == ["env", "TZ=UTC", "jest", "a"]
     assert plainly("mocha", test="c8 -r lcov npm run unit", unit="mocha a") == ["mocha", "a"]
-    assert commands({"scripts": {"test": "yarn test"}}) == []
-    assert commands({"scripts": {"test": "npm test --workspace=a"}}) == [["npm", "test", "--workspace=a"]]
+    assert script_commands({"scripts": {"test": "yarn test"}}) == []
+    assert script_commands({"scripts": {"test": "npm test --workspace=a"}}) == [["npm", "test", "--workspace=a"]]
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_a_script_that_starts_its_runner_twice_has_passed_when_both_have(tmp_pat
     second = run(folder, only=chosen(report, "a.test.js::two (2)"))
     assert statuses(second) == {"a.test.js::two (2)": "passed"}
     tests = {test.id: test for test in report.tests}
-    assert again(tests["b.test.js::two"], detect(folder)).startswith("env MODE=b node --test ")
-    assert again(tests["a.test.js::one"], detect(folder)).startswith("env MODE=a node --test ")
-    assert again(tests["a.test.js::one (2)"], detect(folder)).startswith("env MODE=b node --test ")
+    assert rerun_command(tests["b.test.js::two"], detect(folder)).startswith("env MODE=b node --test ")
+    assert rerun_command(tests["a.test.js::one"], detect(folder)).startswith("env MODE=a node --test ")
+    assert rerun_command(tests["a.test.js::one (2)"], detect(folder)).startswith("env MODE=b node --test ")
 
 
 BUILT = {"test/a.js": "import a from '../dist/a.js';\n"}
@@ -286,13 +286,15 @@ def test_a_runner_that_is_not_installed_is_not_a_crash(tmp_path: Path) -> None:
 
 def test_a_module_that_mocha_does_not_find_is_a_file_that_does_not_load() -> None:
     said = "ERROR: Error [ERR_MODULE_NOT_FOUND]: Cannot find module '/w/index.js' imported from /w/test/a.js\n"
-    error = unloaded(f"\n{said}    at x (node:a:1:2)\n", "mocha")
+    error = load_error_in(f"\n{said}    at x (node:a:1:2)\n", "mocha")
     assert error
     assert (error.file, error.type, error.code) == ("/w/test/a.js", "Error", "ERR_MODULE_NOT_FOUND")
 
 
 def test_of_a_file_that_mocha_cannot_load_the_kind_of_error_is_said_once() -> None:
-    error = unloaded("\nError: Cannot find module './b'\nRequire stack:\n- /w/a.js\n    at f (/w/a.js:3:1)\n", "mocha")
+    error = load_error_in(
+        "\nError: Cannot find module './b'\nRequire stack:\n- /w/a.js\n    at f (/w/a.js:3:1)\n", "mocha"
+    )
     assert error
     assert (error.type, error.message) == ("Error", "Cannot find module './b'")
 
@@ -312,14 +314,14 @@ def test_of_a_file_that_mocha_cannot_load_the_kind_of_error_is_said_once() -> No
 def test_how_runners_that_load_all_files_first_say_that_one_does_not(
     said: str, told: tuple[str, int, str, str]
 ) -> None:
-    error = unloaded(said, "mocha")
+    error = load_error_in(said, "mocha")
     assert error
     assert (error.file, error.line, error.type, error.message) == told
 
 
 def test_a_file_that_does_not_compile_before_it_is_loaded_is_a_compile_error() -> None:
     said = "\n Exception during run: test/b.ts(1,7): error TS2322: Type 'string' is not assignable to type 'number'.\n"
-    parsed = before_any(said, "mocha")
+    parsed = before_first_test(said, "mocha")
     assert parsed
     assert [(error.file, error.line, error.column, error.code) for error in parsed.compile_errors] == [
         ("test/b.ts", 1, 7, "TS2322")
@@ -357,7 +359,7 @@ def test_a_file_in_two_of_jests_projects_is_told_of_each_and_run_again_in_the_on
         "a.test.js::a [one]": "passed", "a.test.js::a [two]": "failed", "two.test.js::b": "passed",
     }  # fmt: skip
     (failed,) = [test for test in report.tests if test.failure]
-    assert again(failed, detect(folder)) == "npx jest a.test.js --selectProjects two -t '^a$'"
+    assert rerun_command(failed, detect(folder)) == "npx jest a.test.js --selectProjects two -t '^a$'"
     assert statuses(run(folder, only=chosen(report, failed.id)))[failed.id] == "failed"
 
 
@@ -390,7 +392,7 @@ def test_a_file_in_two_of_vitests_projects_has_ended_in_both(tmp_path: Path) -> 
         ReportStatus.PASSED,
         {"a.test.js::a [one]": "passed", "a.test.js::a [two]": "passed"},
     )
-    commands = [again(test, detect(folder)) for test in report.tests]
+    commands = [rerun_command(test, detect(folder)) for test in report.tests]
     assert commands == [f"npx vitest run --project={name} a.test.js -t '^a$'" for name in ("one", "two")]
 
 
@@ -454,7 +456,9 @@ def test_what_failed_fails_again_when_it_is_asked_for_as_the_report_says(
     report = run(folder)
     (failed,) = [test for test in report.tests if test.failure]
     assert statuses(run(folder, only=chosen(report, failed.id))) == {failed.id: str(failed.status)}
-    said = subprocess.run(again(failed, detect(folder)), shell=True, cwd=folder, capture_output=True, check=False)
+    said = subprocess.run(
+        rerun_command(failed, detect(folder)), shell=True, cwd=folder, capture_output=True, check=False
+    )
     assert said.returncode, said.stdout
 
 
@@ -602,8 +606,9 @@ def test_of_what_was_skipped_for_the_sake_of_others_only_what_was_asked_for_is_t
     ids = ["a.js::s > t", "a.js::s > t u", "a.js::s", "a.js::s > t/u", "b.js::v"]
     tests = [TestResult(id=name, status=TestStatus.SKIPPED) for name in ids]
     asked = {
-        name: [test.id for test in unskipped(tests, [TestResult(id=name, status=TestStatus.TODO)])] for name in ids
+        name: [test.id for test in drop_unselected_skips(tests, [TestResult(id=name, status=TestStatus.TODO)])]
+        for name in ids
     }
     assert asked["a.js::s > t"] == ["a.js::s > t"]
     assert asked["a.js::s"] == ids[:4]
-    assert [test.id for test in unskipped(tests, [])] == ids
+    assert [test.id for test in drop_unselected_skips(tests, [])] == ids

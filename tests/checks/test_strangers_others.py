@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.checks.detect import detect
+from ratchet.checks.detect.targets import detect
 from ratchet.core.report import TestResult, TestStatus
 from tests.checks.support import needs, red, run, statuses
 from tests.checks.test_detect import lay

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.checks.commands import having
-from ratchet.checks.detect import detect
-from ratchet.checks.registry import runner
-from ratchet.core.report import ReportStatus, TestResult, TestStatus, gist, wanted
-from ratchet.suite import Outcome
-from ratchet.surfaces.paint import painter
-from ratchet.surfaces.results import view
+from ratchet.app.tests import TestOutcome
+from ratchet.checks.detect.commands import commands_with
+from ratchet.checks.detect.registry import runner
+from ratchet.checks.detect.targets import detect
+from ratchet.core.report import ReportStatus, TestResult, TestStatus, expected_text, message_lines
+from ratchet.interfaces.terminal.colour import painter
+from ratchet.interfaces.terminal.test_results import view
 from tests.checks.support import chosen, red, run, statuses
 from tests.checks.test_detect import lay
 
@@ -149,7 +149,7 @@ def test_one_of_unittests_tests_runs_alone_however_it_was_loaded(tmp_path: Path)
         assert (statuses(alone), alone.collection_errors) == ({name: statuses(whole)[name]}, [])
     by_file = {"unittest": [TestResult(id="src/test_it.py", status=TestStatus.TODO)]}
     assert statuses(run(folder, only=by_file)) == {"test_it.It.test_other": "passed"}
-    repeats = {test.id: runner("unittest").again(detect(folder)[0], test) for test in whole.tests}
+    repeats = {test.id: runner("unittest").rerun_command(detect(folder)[0], test) for test in whole.tests}
     assert repeats["shop.one"] == ["ratchet", "test", "shop.one"]
     case = repeats["test_it.It.test_other"]
     assert (case[:2], case[-3:]) == (["env", "PYTHONPATH=src"], ["-m", "unittest", "test_it.It.test_other"])
@@ -179,7 +179,7 @@ def test_what_an_assertion_of_unittest_asks_for_is_told_with_its_values(runs: st
     folder = lay(tmp_path / "it", {"test_it.py": _COMPARES})
     report = run(folder, detect(folder, runner_name=runs, command=f"{sys.executable} -m {runs}"))
     failures = {test.name.partition(" ")[0].rpartition(".")[2]: test.failure for test in report.tests}
-    assert {name: (wanted(failure), failure.actual) for name, failure in failures.items() if failure} == {
+    assert {name: (expected_text(failure), failure.actual) for name, failure in failures.items() if failure} == {
         "test_differs": ("!= 1", "1"),
         "test_is_in": ("in [2]", "1"),
         "test_is_more": ("> 2", "1"),
@@ -202,7 +202,7 @@ def test_djangos_settings_and_tests_are_those_of_the_projects_own_call(
 ) -> None:
     (target,) = detect(lay(tmp_path, {file: text, "checks/test_a.py": CASE}))
     assert target.command[1:] == ["-m", "django", "test", *more]
-    one = runner("django").again(target, TestResult(id="checks.test_a.It.test_it", status=TestStatus.FAILED))
+    one = runner("django").rerun_command(target, TestResult(id="checks.test_a.It.test_it", status=TestStatus.FAILED))
     assert one[4:] == [*[word for word in more if word.startswith("-")], "checks.test_a.It.test_it"]
 
 
@@ -233,10 +233,10 @@ def test_strict():
 def test_what_was_added_to_an_exception_and_what_a_group_holds_is_told(tmp_path: Path) -> None:
     folder = lay(tmp_path / "it", {"test_it.py": _NOTED})
     failures = {test.name: test.failure for test in run(folder).tests if test.failure}
-    assert gist(failures["test_noted"]) == [
+    assert message_lines(failures["test_noted"]) == [
         "assert 1 == 2", "note: Falsifying example: test_noted(", "    n=0,", ")",
     ]  # fmt: skip
-    assert gist(failures["test_many"])[1:] == [
+    assert message_lines(failures["test_many"])[1:] == [
         "note: ValueError: 1",
         "note: ExceptionGroup: more (1 sub-exception)",
         "note: KeyError: 'k'",
@@ -261,7 +261,7 @@ def test_a_test_file_that_a_broken_module_keeps_from_loading_names_it_and_its_ow
         ("test_a.py", 4, says),
         ("test_b.py", 4, says),
     ]
-    first, *rest = view(Outcome(report=report, targets=[]), painter(colour=False))
+    first, *rest = view(TestOutcome(report=report, targets=[]), painter(colour=False))
     assert first == "✘ test_a.py:4 does not load; the same for test_b.py"
     assert sum("shop.py" in line for line in rest) == 1
 
@@ -289,7 +289,7 @@ def test_unittests_tests_in_several_places_all_run(tmp_path: Path) -> None:
         alone = run(folder, only=chosen(report, test.id))
         assert test.file in {each.file for each in alone.tests} and alone.status is ReportStatus.FAILED
     told = sorted(report.tests, key=lambda test: test.file)
-    repeats = [runner("unittest").again(having(target, test)[0], test)[:2] for test in told]
+    repeats = [runner("unittest").rerun_command(commands_with(target, test)[0], test)[:2] for test in told]
     assert repeats == [
         target.command[:2],  # in the package
         ["env", "PYTHONPATH=tests"],

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.store import Store
+from ratchet.store.protocols import Store
 from tests.contract.servers import World, new_world
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "remote"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     made = new_world(request.param, tmp_path)
     yield made

@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ratchet.core.budget import Amount, Cap, Caps, OverBudget, Reservation, Scope
+from ratchet.core.budget import Amount, BudgetScope, Cap, Caps, OverBudget, Reservation
 from ratchet.core.lease import Lease
 from ratchet.core.locks import Blocked, Locked
 from ratchet.errors import LeaseLost, UsageError
-from ratchet.store import Store
 from ratchet.store.database import local_midnight
+from ratchet.store.protocols import Store
 from tests.contract.servers import World
 from tests.contract.test_queue import holder, named, take
 
@@ -122,11 +122,11 @@ def test_what_was_not_spent_is_free_again(store: Store) -> None:
     caps = Caps(item=Cap(cost_usd=1.0))
     first = reserved(store, one, Amount(cost_usd=0.8, tokens=100), caps)
     assert store.reserve(one, Amount(cost_usd=0.3), caps=caps) == OverBudget(
-        scope=Scope.ITEM, kind="cost_usd", cap=1.0, used=0.8, asked=0.3
+        scope=BudgetScope.ITEM, kind="cost_usd", cap=1.0, used=0.8, asked=0.3
     )
     store.settle(first, Amount(cost_usd=0.1, tokens=7))
     store.settle(first, Amount(cost_usd=0.9))
-    assert store.spent(Scope.ITEM, "a") == Amount(cost_usd=0.1, tokens=7)
+    assert store.spent(BudgetScope.ITEM, "a") == Amount(cost_usd=0.1, tokens=7)
     reserved(store, one, Amount(cost_usd=0.9), caps)
     assert isinstance(store.reserve(one, Amount(cost_usd=0.000001), caps=caps), OverBudget)
 
@@ -134,17 +134,17 @@ def test_what_was_not_spent_is_free_again(store: Store) -> None:
 def test_more_than_was_reserved_is_told_at_the_first_report_of_it(store: Store) -> None:
     one, _ = two_leases(store)
     held = reserved(store, one, Amount(cost_usd=0.5, seconds=60), Caps())
-    assert store.meter(held, Amount(cost_usd=0.5)) == ""
-    assert store.meter(held, Amount(cost_usd=0.6)) == "cost_usd"
-    store.meter(held, Amount(cost_usd=0.2))
-    assert store.spent(Scope.ITEM, "a").cost_usd == 0.6
+    assert store.record_spending(held, Amount(cost_usd=0.5)) == ""
+    assert store.record_spending(held, Amount(cost_usd=0.6)) == "cost_usd"
+    store.record_spending(held, Amount(cost_usd=0.2))
+    assert store.spent(BudgetScope.ITEM, "a").cost_usd == 0.6
 
 
 @pytest.mark.parametrize(
-    ("caps", "scope"), [(Caps(repo=Cap(tokens=10)), Scope.REPO), (Caps(day=Cap(tokens=10)), Scope.DAY)]
+    ("caps", "scope"), [(Caps(repo=Cap(tokens=10)), BudgetScope.REPO), (Caps(day=Cap(tokens=10)), BudgetScope.DAY)]
 )
 def test_items_share_the_budget_of_their_repository_and_of_the_day(
-    world: World, store: Store, caps: Caps, scope: Scope
+    world: World, store: Store, caps: Caps, scope: BudgetScope
 ) -> None:
     one, two = two_leases(store)
     reserved(store, one, Amount(tokens=6), caps)
@@ -177,7 +177,7 @@ def test_machines_in_different_time_zones_share_the_budget_of_the_day(
     reserved(store, one, Amount(tokens=6), DAY)
     clock_of(zone)
     assert isinstance(store.reserve(two, Amount(tokens=6), caps=DAY), OverBudget)
-    assert store.used(Scope.DAY).tokens == 6
+    assert store.used(BudgetScope.DAY).tokens == 6
 
 
 def test_a_day_on_which_the_clocks_are_changed_is_one_day(
@@ -198,7 +198,7 @@ def test_a_reservation_does_not_outlive_its_lease_but_what_was_metered_stays_spe
     world: World, store: Store, end: str
 ) -> None:
     one, _ = two_leases(store)
-    store.meter(reserved(store, one, Amount(tokens=100), Caps()), Amount(tokens=30))
+    store.record_spending(reserved(store, one, Amount(tokens=100), Caps()), Amount(tokens=30))
     if end == "expiry":
         world.pass_time(61)
         store.expire()
@@ -208,7 +208,7 @@ def test_a_reservation_does_not_outlive_its_lease_but_what_was_metered_stays_spe
         store.kill(one.worker, by="ann")
     else:
         store.complete(one, commits=1, head="h")
-    assert store.used(Scope.ITEM, "a").tokens == 30 == store.spent(Scope.DAY).tokens
+    assert store.used(BudgetScope.ITEM, "a").tokens == 30 == store.spent(BudgetScope.DAY).tokens
     with pytest.raises(LeaseLost):
         store.reserve(one, Amount(tokens=1), caps=Caps())
 
@@ -229,7 +229,7 @@ def test_thirty_two_workers_at_once_never_overspend(world: World) -> None:
         for _ in range(3):
             held = store.reserve(leases[n], Amount(cost_usd=0.05, tokens=10), caps=caps)
             if isinstance(held, Reservation):
-                assert first.used(Scope.DAY).cost_usd <= 1.0
+                assert first.used(BudgetScope.DAY).cost_usd <= 1.0
                 store.settle(held, Amount(cost_usd=0.03, tokens=10))
                 spent.append(0.03)
 
@@ -238,10 +238,10 @@ def test_thirty_two_workers_at_once_never_overspend(world: World) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    total = first.spent(Scope.DAY)
+    total = first.spent(BudgetScope.DAY)
     assert total.cost_usd == pytest.approx(sum(spent)) and 0.9 <= total.cost_usd <= 1.0
     assert total.tokens == 10 * len(spent) <= 400
-    assert first.used(Scope.DAY) == total
+    assert first.used(BudgetScope.DAY) == total
 
 
 def test_holders_are_told_apart_by_their_lease_not_their_name(store: Store) -> None:
@@ -250,3 +250,14 @@ def test_holders_are_told_apart_by_their_lease_not_their_name(store: Store) -> N
     two = store.claim("b", run="run-b", holder=holder(), ttl_s=60)
     store.lock(one, ["src/"])
     assert isinstance(store.lock(two, ["src/"]), Blocked)
+
+
+def test_an_absurd_amount_is_recorded_as_a_very_large_one(store: Store) -> None:
+    one, _ = two_leases(store)
+    for _ in range(3):
+        held = store.reserve(one, Amount(tokens=5), caps=Caps())
+        assert isinstance(held, Reservation)
+        assert store.record_spending(held, Amount(tokens=10**20, cost_usd=1e300)) == "cost_usd"
+        store.settle(held, Amount(tokens=10**30))
+    assert store.spent(BudgetScope.DAY).tokens >= 10**15
+    assert isinstance(store.reserve(one, Amount(tokens=1), caps=DAY), OverBudget)

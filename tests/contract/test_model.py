@@ -16,11 +16,11 @@ from ratchet.core import events as ev
 from ratchet.core.failure import Reason
 from ratchet.core.item import ParkReason, Priority
 from ratchet.core.lease import Lease
-from ratchet.core.locks import Blocked, overlap
-from ratchet.core.queue import Limits, NoWork
-from ratchet.core.retry import After, retry
+from ratchet.core.locks import Blocked, overlaps
+from ratchet.core.queue import ClaimLimits, NoWork
+from ratchet.core.retry import RetryAction, decide_retry
 from ratchet.errors import LeaseLost, UsageError
-from ratchet.store import Cancelled
+from ratchet.store.protocols import CancelOutcome
 from tests.contract.servers import new_world
 from tests.contract.test_queue import holder, named
 
@@ -69,10 +69,10 @@ class Machine(RuleBasedStateMachine):
 
     def lost(self, item: str) -> str:
         """What becomes of an item whose worker is gone: one that loses too many waits longer each time."""
-        after = retry(Reason.WORKER_LOST, attempts=0, returns=self.returns[item])
+        after = decide_retry(Reason.WORKER_LOST, attempts=0, returns=self.returns[item])
         self.returns[item] = after.returns
         self.not_before[item] = self.now + after.delay_s if after.delay_s else 0
-        return "parked" if after.after is After.PARK else "queued"
+        return "parked" if after.after is RetryAction.PARK else "queued"
 
     @rule(priority=st.sampled_from(list(Priority)))
     def add(self, priority: Priority) -> None:
@@ -88,7 +88,7 @@ class Machine(RuleBasedStateMachine):
         full = limit is not None and len(self.leases) >= limit
         expected = None if full or not ready else min(ready, key=lambda i: self.place[i])
         run = f"run-{len(self.stale) + len(self.leases)}"
-        got = self.store.claim_next(holder(), run=run, ttl_s=TTL_S, limits=Limits(workers=limit))
+        got = self.store.claim_next(holder(), run=run, ttl_s=TTL_S, limits=ClaimLimits(workers=limit))
         if isinstance(got, NoWork):
             assert expected is None
             return
@@ -122,7 +122,7 @@ class Machine(RuleBasedStateMachine):
         else:
             after = self.store.fail(lease, Reason.AGENT_CRASHED, "boom")
             self.not_before[lease.item], self.returns[lease.item] = self.now + after.delay_s, after.returns
-        row = self.store.get(lease.item)
+        row = self.store.item_row(lease.item)
         ends = {"complete": "completed", "release": "queued", "park": "parked"}
         wanted = self.lost(lease.item) if how == "kill" else ends.get(how, row.status)
         assert row.status == wanted and row.status in (*OVER, "queued", "parked")
@@ -147,8 +147,8 @@ class Machine(RuleBasedStateMachine):
         if item in self.leases:
             return
         answer = self.store.cancel(item, by="ann")
-        assert answer is (Cancelled.OVER if self.status[item] in OVER else Cancelled.DONE)
-        if answer is Cancelled.DONE:
+        assert answer is (CancelOutcome.OVER if self.status[item] in OVER else CancelOutcome.DONE)
+        if answer is CancelOutcome.DONE:
             self.status[item] = "cancelled"
 
     @precondition(lambda self: self.leases)
@@ -156,7 +156,7 @@ class Machine(RuleBasedStateMachine):
     def lock(self, data: Any, wanted: set[str]) -> None:
         lease = self.some(data)
         others = {p for i, held in self.paths.items() if i != lease.item and self.leases[i][1] > self.now for p in held}
-        free = not any(overlap(a, b) for a in wanted for b in others)
+        free = not any(overlaps(a, b) for a in wanted for b in others)
         got = self.store.lock(lease, wanted)
         assert isinstance(got, Blocked) is not free
         if free:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
@@ -18,18 +19,21 @@ import msgspec
 import psycopg
 import pytest
 
+from ratchet.core.budget import Amount, Caps
 from ratchet.core.failure import Reason
+from ratchet.core.item import ParkReason
 from ratchet.core.lease import Lease
-from ratchet.core.queue import NoWork
+from ratchet.core.queue import ClaimLimits, NoWork
 from ratchet.core.signal import Topic
 from ratchet.errors import EnvironmentCannot, LeaseLost, StoreNewer
-from ratchet.store import Store, open_store
-from ratchet.store.direct import numbered
-from ratchet.store.fused import CLAIM, COMPLETE
-from ratchet.store.postgres import PostgresStore, connect
-from ratchet.store.together import Together
+from ratchet.store.group_commit import GroupCommit
+from ratchet.store.postgres import store as postgres
+from ratchet.store.postgres.batching import CLAIM, COMPLETE
+from ratchet.store.postgres.libpq import number_parameters
+from ratchet.store.postgres.store import PostgresStore, connect
+from ratchet.store.protocols import Store, open_store
 from tests.contract.servers import Server, World, fresh_database
-from tests.contract.test_queue import holder, named
+from tests.contract.test_queue import holder, named, take
 from tests.contract.test_store import CLAIMED, claim, item
 
 
@@ -71,6 +75,22 @@ def test_a_lost_connection_is_made_anew_and_nobody_notices(world: World) -> None
         store.append(lease, [CLAIMED])
         assert store.renew(lease, ttl_s=60) == ""
     assert len(store.entries("run-1")) == 3
+
+
+def test_a_client_that_freezes_in_a_transaction_does_not_stop_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that was suspended, whose kernel still answers for it."""
+    monkeypatch.setattr(postgres, "IDLE_S", 1)
+    frozen, store = world.open(), world.open()
+    assert isinstance(frozen, PostgresStore)
+    store.add(named("a"))
+    lease = take(store, "x")
+    with pytest.raises(psycopg.Error) as ended, connect(frozen.url) as db, db.transaction():
+        db.execute("SELECT * FROM runs FOR UPDATE")
+        assert store.append(lease, [CLAIMED])
+        db.execute("SELECT 1")
+    assert postgres._connection_lost(ended.value), "its verb is repeated"
 
 
 def test_who_listens_over_a_lost_connection_is_woken_for_what_was_missed(world: World) -> None:
@@ -126,7 +146,7 @@ def test_a_worker_whose_clock_is_wrong_expires_nobody(world: World, monkeypatch:
             return wrong
 
     monkeypatch.setattr("ratchet.store.database.datetime", Ahead)
-    monkeypatch.setattr("ratchet.store.postgres.datetime", Ahead)
+    monkeypatch.setattr("ratchet.store.postgres.store.datetime", Ahead)
     monkeypatch.setattr(time, "time", wrong.timestamp)
     late = open_store(str(world.address))
     assert late.expire() == [] and isinstance(late.claim_next(holder(), run="run-2", ttl_s=60), NoWork)
@@ -156,7 +176,7 @@ def test_a_plan_that_is_kept_was_right_for_small_tables_and_is_for_large_ones(
     on_the_server(world, "VACUUM ANALYZE")
     with connect(str(world.address)) as db:
         for sql in (CLAIM, COMPLETE):
-            rows = db.execute(b"EXPLAIN (GENERIC_PLAN) " + numbered(sql)[1]).fetchall()
+            rows = db.execute(b"EXPLAIN (GENERIC_PLAN) " + number_parameters(sql)[1]).fetchall()
             plan = "\n".join(row["QUERY PLAN"] for row in rows)
             assert not re.search("Seq Scan|Hash|Bitmap|items_listed|runs_newest", plan), plan
             assert not re.search(r"Index .*Scan using .*\n(?! *Index Cond)", plan), plan
@@ -172,7 +192,7 @@ def test_lists_have_an_index_of_their_own(world: World) -> None:
 
 
 ENDS: dict[str, Callable[[Store, Lease], object]] = {
-    "stuck": lambda store, lease: store.stuck(lease, "no progress"),
+    "stuck": lambda store, lease: store.report_stuck(lease, "no progress"),
     "complete": lambda store, lease: store.complete(lease, commits=1, head="h"),
     "fail": lambda store, lease: store.fail(lease, Reason.WORKER_LOST, "lost"),
     "kill": lambda store, lease: store.kill(lease.worker, by="ann"),
@@ -198,6 +218,10 @@ def test_who_waits_for_a_lease_has_not_taken_its_worker(world: World, end: str) 
         ending.join()
 
 
+_ACTIVE = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND state = 'active' AND pid <> pg_backend_pid()
+"""
 _WAITING = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 
@@ -210,7 +234,7 @@ def nobody_gets_at(world: World, table: str) -> Iterator[None]:
         db.rollback()
 
 
-def together(world: World, asked: Together[Any], *verbs: Callable[[], object]) -> list[object]:
+def together(world: World, asked: GroupCommit[Any], *verbs: Callable[[], object]) -> list[object]:
     """What each of them answers or raises when the first is asked alone and the others, meanwhile, together."""
     with ThreadPoolExecutor(len(verbs)) as threads:
         with nobody_gets_at(world, "items"):
@@ -238,7 +262,7 @@ def test_those_who_claim_together_get_what_is_there_in_its_order_and_the_rest_no
     assert [(one.item, one.run, one.holder.worker) for one in told if isinstance(one, Lease)] == [
         ("i1", "run-1", "w0"), ("i2", "run-2", "w1"), ("i3", "run-3", "w2")]  # fmt: skip
     assert isinstance(told[-1], NoWork)
-    assert [store.lease_of(one.token) for one in told if isinstance(one, Lease)] == told[:3]
+    assert [store.lease_by_token(one.token) for one in told if isinstance(one, Lease)] == told[:3]
 
 
 def test_one_who_asks_for_what_cannot_be_spoils_nobodys_claim(world: World) -> None:
@@ -271,4 +295,84 @@ def test_those_who_complete_together_are_done_but_for_who_has_lost_its_lease(wor
     assert [type(one) for one in told] == [type(None), type(None), LeaseLost, type(None), type(None)]
     assert [store.run(lease.run).status for lease in leases] == ["completed", "completed", "running", "completed"]
     assert all(store.entries(lease.run) for lease in leases)
-    assert [late.run for late in store.late()] == ["run-2"]
+    assert [late.run for late in store.fenced_writes()] == ["run-2"]
+
+
+# --- a connection that breaks while the server commits ---------------------------------------------------------------
+
+_SLOW_COMMIT = """
+CREATE FUNCTION wait_to_commit() RETURNS trigger LANGUAGE plpgsql AS
+  'BEGIN PERFORM pg_advisory_xact_lock_shared(42); RETURN NULL; END';
+CREATE CONSTRAINT TRIGGER slow_commit AFTER INSERT OR UPDATE ON "{table}" DEFERRABLE INITIALLY DEFERRED
+  FOR EACH ROW EXECUTE FUNCTION wait_to_commit()
+"""
+_FACTS = """
+SELECT (SELECT json_agg(json_build_array(run, seq, kind) ORDER BY run, seq) FROM events) AS events,
+  (SELECT json_agg(json_build_array(item, epoch, status, nudges) ORDER BY item, epoch) FROM workers) AS workers,
+  (SELECT json_agg(json_build_array(id, status, attempts, returns) ORDER BY id) FROM items) AS items,
+  (SELECT count(*) FROM reservations) AS reservations, (SELECT count(*) FROM needs) AS needs
+"""
+ONCE: dict[str, tuple[str, Callable[[Store, Lease], object]]] = {
+    "append": ("events", lambda store, lease: store.append(lease, [CLAIMED])),
+    "complete": ("events", lambda store, lease: store.complete(lease, commits=1, head="h")),
+    "fail": ("workers", lambda store, lease: store.fail(lease, Reason.WORKER_LOST, "lost")),
+    "stuck": ("workers", lambda store, lease: store.report_stuck(lease, "no progress")),
+    "reserve": ("reservations", lambda store, lease: store.reserve(lease, Amount(cost_usd=1), caps=Caps())),
+    "claim": ("workers", lambda store, _: claim(store, name="i2", run="run-2")),
+    "claim_next": ("workers", lambda store, _: store.claim_next(holder("w"), run="run-2", ttl_s=60)),
+    "claim_next with limits": (
+        "workers",
+        lambda store, _: store.claim_next(holder("w"), run="run-2", ttl_s=60, limits=ClaimLimits(workers=9)),
+    ),
+    "add": ("items", lambda store, _: store.add(msgspec.structs.replace(named("i4"), needs=["i2"]))),
+    "unpark": ("items", lambda store, _: store.unpark("i3")),
+}
+
+
+@pytest.mark.parametrize("verb", list(ONCE))
+def test_a_verb_whose_connection_breaks_during_its_commit_is_executed_once(verb: str) -> None:
+    table, call = ONCE[verb]
+    facts = []
+    for breaks in (False, True):
+        world = World(fresh_database())
+        store = world.open()
+        assert isinstance(store, PostgresStore)
+        store.add_all([named("i1"), named("i2"), named("i3")])
+        store.park("i3", ParkReason.QUESTION)
+        lease = claim(store, name="i1")
+        if breaks:
+            _broken_commit(world, store, table, lambda: call(store, lease))  # noqa: B023 — called here
+        else:
+            call(store, lease)
+        with psycopg.connect(str(world.address)) as db:
+            facts.append(db.execute(_FACTS).fetchone())
+        world.close()
+    assert facts[0] == facts[1]
+
+
+def _broken_commit(world: World, store: PostgresStore, table: str, call: Callable[[], object]) -> None:
+    """Break the connection of `call` while its commit waits; let the commit go on when the next attempt waits too."""
+    on_the_server(world, _SLOW_COMMIT.format(table=table))
+    wire = store._pool._idle[-1].fileno()
+    with (
+        psycopg.connect(str(world.address)) as holds,
+        psycopg.connect(str(world.address), autocommit=True) as watch,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        holds.execute("SELECT pg_advisory_xact_lock(42)")
+        called = thread.submit(call)
+        _until_waiting(watch, 1, called)
+        with socket.socket(fileno=os.dup(wire)) as end:
+            end.shutdown(socket.SHUT_RDWR)
+        _until_waiting(watch, 2, called)
+        holds.rollback()
+        called.result()
+        while (row := watch.execute(_ACTIVE).fetchone()) and row[0]:  # the first attempt commits when it likes
+            pass
+
+
+def _until_waiting(watch: psycopg.Connection[Any], number: int, called: Future[object]) -> None:
+    sql = _WAITING.replace("1 FROM", "count(*) FROM")
+    while (row := watch.execute(sql).fetchone()) and row[0] < number:
+        if called.done():
+            return

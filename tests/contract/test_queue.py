@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,12 +14,12 @@ from ratchet.core import events as ev
 from ratchet.core.failure import Reason
 from ratchet.core.item import Item, ItemStatus, ParkReason, Priority
 from ratchet.core.lease import Holder, Lease, WorkerStatus
-from ratchet.core.queue import Limits, NoWork, Why
+from ratchet.core.queue import ClaimLimits, NoWork, NoWorkReason
 from ratchet.core.receipt import Artifact
-from ratchet.core.retry import After
-from ratchet.errors import LeaseLost, NotFound, UsageError
-from ratchet.store import Cancelled, Store
-from ratchet.store.database import stamp
+from ratchet.core.retry import RetryAction
+from ratchet.core.timestamps import format_timestamp
+from ratchet.errors import Conflict, LeaseLost, NotFound, UsageError
+from ratchet.store.protocols import CancelOutcome, Store
 from tests.contract.servers import World
 from tests.contract.test_store import item
 
@@ -33,13 +34,13 @@ def holder(name: str = "w") -> Holder:
     return Holder(worker=name, machine="m", pid=1, born="1")
 
 
-def take(store: Store, name: str = "w", limits: Limits | None = None) -> Lease:
+def take(store: Store, name: str = "w", limits: ClaimLimits | None = None) -> Lease:
     lease = store.claim_next(holder(name), run=f"run-{name}", ttl_s=60, limits=limits)
     assert isinstance(lease, Lease), lease
     return lease
 
 
-def nothing(store: Store, limits: Limits | None = None) -> Why:
+def nothing(store: Store, limits: ClaimLimits | None = None) -> NoWorkReason:
     found = store.claim_next(holder("late"), run="run-late", ttl_s=60, limits=limits)
     assert isinstance(found, NoWork), found
     return found.why
@@ -57,7 +58,7 @@ def test_the_highest_priority_goes_first_then_the_first_in(world: World, store: 
         store.add(named(name, priority=Priority(priority)))
         world.pass_time(1)
     assert [take(store, f"{n}").item for n in range(4)] == ["c", "b", "d", "a"]
-    assert nothing(store) is Why.EMPTY
+    assert nothing(store) is NoWorkReason.EMPTY
 
 
 def test_low_priority_does_not_starve_for_ever(world: World) -> None:
@@ -99,15 +100,15 @@ def test_an_item_waits_until_all_it_needs_is_completed(store: Store) -> None:
     store.add(named("a"))
     store.add(named("b", needs=["a"], priority=Priority.CRITICAL))
     lease = take(store)
-    assert lease.item == "a" and nothing(store) is Why.EMPTY
+    assert lease.item == "a" and nothing(store) is NoWorkReason.EMPTY
     finish(store, lease)
     assert take(store, "2").item == "b"
 
 
 def test_items_that_wait_for_each_other_are_refused_whole(store: Store) -> None:
-    with pytest.raises(UsageError, match="wait for each other"):
+    with pytest.raises(UsageError, match="in a cycle"):
         store.add_all([named("a", needs=["b"]), named("b", needs=["c"]), named("c", needs=["a"])])
-    with pytest.raises(UsageError, match="wait for each other"):
+    with pytest.raises(UsageError, match="in a cycle"):
         store.add(named("a", needs=["a"]))
     with pytest.raises(NotFound, match="nowhere"):
         store.add(named("a", needs=["nowhere"]))
@@ -122,14 +123,14 @@ def test_what_needs_a_failed_item_is_parked_and_comes_back_with_it(store: Store,
         store.append(take(store), [ev.RunFailed(reason=Reason.NO_PROGRESS, detail="d")])
     else:
         store.cancel("a", by="ann")
-    row = store.get("b")
+    row = store.item_row("b")
     assert (row.status, row.park_reason) == ("parked", ParkReason.BLOCKED)
     store.add(named("c", needs=["a"]))
-    assert store.get("c").status == "parked"
+    assert store.item_row("c").status == "parked"
     with pytest.raises(UsageError, match="needs a"):
         store.unpark("b")
     store.requeue("a")
-    assert {store.get(name).status for name in "abc"} == {"queued"}
+    assert {store.item_row(name).status for name in "abc"} == {"queued"}
 
 
 def test_what_needs_what_needs_a_failed_item_is_parked_too_and_comes_back_with_it(store: Store) -> None:
@@ -139,26 +140,26 @@ def test_what_needs_what_needs_a_failed_item_is_parked_too_and_comes_back_with_i
     store.cancel("x", by="ann")
     store.add(named("e", needs=["d"]))
     store.add_all([named("g", needs=["f"]), named("f", needs=["e"])])
-    assert {store.get(name).status for name in "bcdefgy"} == {"parked"} and store.drained()
+    assert {store.item_row(name).status for name in "bcdefgy"} == {"parked"} and store.is_drained()
     with pytest.raises(UsageError, match="needs c"):
         store.requeue("d")
     store.requeue("a")
-    assert {store.get(name).status for name in "abcdefg"} == {"queued"} and not store.drained()
-    assert store.get("y").status == "parked"
+    assert {store.item_row(name).status for name in "abcdefg"} == {"queued"} and not store.is_drained()
+    assert store.item_row("y").status == "parked"
     store.requeue("x")
-    assert store.get("y").status == "queued"
+    assert store.item_row("y").status == "queued"
 
 
 def test_what_waits_for_a_parked_item_waits_for_nobody_who_works(world: World, store: Store) -> None:
     """A worker that ends when nothing is left to do does not wait for what only a person can move."""
     store.add_all([named("a"), named("b", needs=["a"])])
-    assert not store.drained()
+    assert not store.is_drained()
     store.append(take(store), [ev.RunParked(reason=ParkReason.QUESTION, detail="?")])
-    assert store.get("b").status == "queued" and store.drained()
+    assert store.item_row("b").status == "queued" and store.is_drained()
     store.requeue("a")
-    assert not store.drained()
+    assert not store.is_drained()
     store.fail(take(store, "2"), Reason.AGENT_CRASHED, "boom")
-    assert nothing(store) is Why.EMPTY and not store.drained()
+    assert nothing(store) is NoWorkReason.EMPTY and not store.is_drained()
 
 
 @pytest.mark.parametrize("fields", [{"max_iterations": 201}, {"max_iterations": 0}, {"footprint": ["../x"]}])
@@ -204,7 +205,7 @@ def test_no_more_workers_than_allowed_whoever_asks_at_once(world: World) -> None
 
     def race(number: int) -> None:
         gate.wait()
-        limits = Limits(workers=3)
+        limits = ClaimLimits(workers=3)
         got.append(stores[number].claim_next(holder(f"{number}"), run=f"run-{number}", ttl_s=60, limits=limits))
 
     threads = [threading.Thread(target=race, args=(number,)) for number in range(8)]
@@ -218,11 +219,11 @@ def test_no_more_workers_than_allowed_whoever_asks_at_once(world: World) -> None
 def test_a_busy_repository_lets_another_go_first(store: Store) -> None:
     """[14]"""
     store.add_all([named("a1"), named("a2"), named("b1", repo="/other")])
-    limits = Limits(per_repo=1)
+    limits = ClaimLimits(per_repo=1)
     assert [take(store, f"{n}", limits).item for n in range(2)] == ["a1", "b1"]
-    assert nothing(store, limits) is Why.PER_REPO
+    assert nothing(store, limits) is NoWorkReason.PER_REPO
     finish(store, take(store, "2"))
-    assert nothing(store, limits) is Why.EMPTY
+    assert nothing(store, limits) is NoWorkReason.EMPTY
 
 
 def test_too_much_awaiting_review_stops_new_work(store: Store) -> None:
@@ -230,18 +231,18 @@ def test_too_much_awaiting_review_stops_new_work(store: Store) -> None:
     lease = take(store)
     store.append(lease, [ev.RunParked(reason=ParkReason.REVIEW, detail="look")])
     store.release(lease)
-    assert nothing(store, Limits(awaiting_review=1)) is Why.AWAITING_REVIEW
-    assert take(store, "2", Limits(awaiting_review=2)).item == "b"
+    assert nothing(store, ClaimLimits(awaiting_review=1)) is NoWorkReason.AWAITING_REVIEW
+    assert take(store, "2", ClaimLimits(awaiting_review=2)).item == "b"
 
 
 def test_the_cooldown_says_until_when(world: World, store: Store) -> None:
     store.add_all([named("a"), named("b")])
-    limits = Limits(cooldown_s=10)
+    limits = ClaimLimits(cooldown_s=10)
     take(store, "1", limits)
     refused = store.claim_next(holder(), run="r", ttl_s=60, limits=limits)
-    assert isinstance(refused, NoWork) and refused.why is Why.COOLDOWN
+    assert isinstance(refused, NoWork) and refused.why is NoWorkReason.COOLDOWN
     world.pass_time(10)
-    assert refused.until == stamp(world.now)
+    assert refused.until == format_timestamp(world.now)
     take(store, "2", limits)
 
 
@@ -249,8 +250,8 @@ def test_iterations_of_the_day_are_counted_from_the_ledgers_and_end_at_midnight(
     """[12, 15, 33]: nothing to reset, nothing to drift."""
     store.add_all([named("a"), named("b")])
     store.append(take(store), [RED, RED])
-    limits = Limits(daily_iterations=2)
-    assert nothing(store, limits) is Why.DAILY_ITERATIONS
+    limits = ClaimLimits(daily_iterations=2)
+    assert nothing(store, limits) is NoWorkReason.DAILY_ITERATIONS
     world.pass_time(86_400)
     take(store, "2", limits)
 
@@ -260,7 +261,7 @@ def test_more_iterations_than_allowed_are_told_to_stop_by_the_store(store: Store
     store.add(named("a", max_iterations=2))
     lease = take(store)
     assert store.renew(lease, ttl_s=60, iteration=2) == ""
-    assert "at most 2" in store.renew(lease, ttl_s=60, iteration=3)
+    assert "the limit is 2" in store.renew(lease, ttl_s=60, iteration=3)
 
 
 # --- coming back --------------------------------------------------------------------------------------------------
@@ -295,12 +296,12 @@ def test_failures_that_count_wait_longer_each_time_and_then_end(world: World, st
     store.add(named("a"))
     for delay_s in (60, 300, 1800):
         after = store.fail(take(store), Reason.AGENT_CRASHED, "boom")
-        assert (after.after, after.delay_s) == (After.RETRY, delay_s)
+        assert (after.after, after.delay_s) == (RetryAction.RETRY, delay_s)
         world.pass_time(delay_s - 1)
-        assert nothing(store) is Why.EMPTY
+        assert nothing(store) is NoWorkReason.EMPTY
         world.pass_time(1)
-    assert store.fail(take(store), Reason.AGENT_CRASHED, "boom").after is After.FAIL
-    assert store.get("a").status == "failed" and store.workers(live=True) == []
+    assert store.fail(take(store), Reason.AGENT_CRASHED, "boom").after is RetryAction.FAIL
+    assert store.item_row("a").status == "failed" and store.workers(live=True) == []
 
 
 def test_a_fault_of_the_platform_never_counts_and_never_comes_back_hot_nor_for_ever(world: World, store: Store) -> None:
@@ -308,21 +309,21 @@ def test_a_fault_of_the_platform_never_counts_and_never_comes_back_hot_nor_for_e
     store.add(named("a"))
     for _ in range(25):
         after = store.fail(take(store), Reason.WORKSPACE, "no disk")
-        assert after.after is After.RETRY and after.delay_s >= 60 and after.attempts == 0
+        assert after.after is RetryAction.RETRY and after.delay_s >= 60 and after.attempts == 0
         world.pass_time(after.delay_s)
-    assert store.fail(take(store), Reason.WORKSPACE, "no disk").after is After.PARK
-    assert store.get("a").park_reason is ParkReason.QUESTION
+    assert store.fail(take(store), Reason.WORKSPACE, "no disk").after is RetryAction.PARK
+    assert store.item_row("a").park_reason is ParkReason.QUESTION
 
 
 def test_a_stuck_worker_is_nudged_then_its_run_goes_back(store: Store) -> None:
     """[2]"""
     store.add(named("a"))
     lease = take(store)
-    assert store.stuck(lease, "same edit again") is None
+    assert store.report_stuck(lease, "same edit again") is None
     assert store.worker(lease.worker).status is WorkerStatus.STUCK
-    after = store.stuck(lease, "same edit again")
-    assert after and after.after is After.RETRY
-    assert store.get("a").status == "queued" and store.worker(lease.worker).status is WorkerStatus.FAILED
+    after = store.report_stuck(lease, "same edit again")
+    assert after and after.after is RetryAction.RETRY
+    assert store.item_row("a").status == "queued" and store.worker(lease.worker).status is WorkerStatus.FAILED
 
 
 # --- by hand ------------------------------------------------------------------------------------------------------
@@ -332,14 +333,14 @@ def test_a_killed_workers_run_goes_back_and_killing_again_changes_nothing(store:
     store.add(named("a"))
     lease = take(store)
     assert store.kill(lease.worker, by="ann")
-    assert store.get("a").status == "queued" and store.worker(lease.worker).status is WorkerStatus.KILLED
+    assert store.item_row("a").status == "queued" and store.worker(lease.worker).status is WorkerStatus.KILLED
     with pytest.raises(LeaseLost):
         store.renew(lease, ttl_s=60)
     with pytest.raises(LeaseLost):
         store.append(lease, [ev.RunClaimed(worker="w")])
     assert not store.kill(lease.worker, by="ann")
     assert take(store, "2").run == lease.run
-    assert not store.kill(lease.worker, by="ann") and store.get("a").status == "assigned"
+    assert not store.kill(lease.worker, by="ann") and store.item_row("a").status == "assigned"
 
 
 def test_the_dead_and_those_whose_time_is_up_are_not_at_work(world: World, store: Store) -> None:
@@ -350,7 +351,7 @@ def test_the_dead_and_those_whose_time_is_up_are_not_at_work(world: World, store
     take(store, "dead"), take(store, "alive")
     world.dead.add("dead")
     world.pass_time(40)
-    assert [row.name for row in store.workers(live=True)] == ["alive"] and store.figures().active_workers == 1
+    assert [row.name for row in store.workers(live=True)] == ["alive"] and store.metrics().active_workers == 1
     assert {row.name for row in store.workers()} == {"lost", "dead", "alive"}
 
 
@@ -360,7 +361,7 @@ def test_killing_finished_work_changes_nothing(store: Store) -> None:
     lease = take(store)
     finish(store, lease)
     assert not store.kill(lease.worker, by="ann")
-    assert store.get("a").status == "completed" and store.worker(lease.worker).status is WorkerStatus.COMPLETED
+    assert store.item_row("a").status == "completed" and store.worker(lease.worker).status is WorkerStatus.COMPLETED
 
 
 def test_a_heartbeat_that_crosses_the_end_of_its_run_is_no_loss(store: Store) -> None:
@@ -371,7 +372,7 @@ def test_a_heartbeat_that_crosses_the_end_of_its_run_is_no_loss(store: Store) ->
     finish(store, lease)
     assert store.renew(lease, ttl_s=60) == ""
     store.release(lease)
-    assert store.get("a").status == "completed"
+    assert store.item_row("a").status == "completed"
 
 
 @pytest.mark.parametrize("status", ["completed", "cancelled", "failed"])
@@ -386,20 +387,20 @@ def test_what_is_over_cannot_be_claimed(store: Store, status: str) -> None:
     store.append(take(store), [ends[status]])
     with pytest.raises(UsageError):
         store.claim("a", run="run-2", holder=holder(), ttl_s=60)
-    assert nothing(store) is Why.EMPTY
+    assert nothing(store) is NoWorkReason.EMPTY
 
 
 def test_cancel_stops_what_waits_and_tells_who_works(world: World, store: Store) -> None:
     """[7]"""
     store.add_all([named("a"), named("b"), named("c")])
     one, two = take(store, "1"), take(store, "2")
-    assert store.cancel("c", by="ann") is Cancelled.DONE and store.cancel("c", by="ann") is Cancelled.OVER
-    assert store.cancel("a", by="ann") is Cancelled.ASKED and store.renew(one, ttl_s=60) == "ann"
+    assert store.cancel("c", by="ann") is CancelOutcome.DONE and store.cancel("c", by="ann") is CancelOutcome.OVER
+    assert store.cancel("a", by="ann") is CancelOutcome.ASKED and store.renew(one, ttl_s=60) == "ann"
     store.append(one, [ev.RunAborted(by="ann")])
-    assert store.cancel("b", by="ann") is Cancelled.ASKED
+    assert store.cancel("b", by="ann") is CancelOutcome.ASKED
     world.pass_time(61)  # its worker died before it heard: the cancel holds all the same
     store.expire()
-    assert {store.get(name).status for name in "abc"} == {ItemStatus.CANCELLED}
+    assert {store.item_row(name).status for name in "abc"} == {ItemStatus.CANCELLED}
     assert store.run(two.run).status == "aborted"
 
 
@@ -407,13 +408,13 @@ def test_cancel_stops_what_waits_and_tells_who_works(world: World, store: Store)
 def test_a_cancel_holds_though_its_worker_gives_the_run_back_before_it_hears(store: Store, end: str) -> None:
     store.add_all([named("a"), named("b", needs=["a"])])
     lease = take(store)
-    assert store.cancel("a", by="ann") is Cancelled.ASKED
+    assert store.cancel("a", by="ann") is CancelOutcome.ASKED
     if end == "park":
         store.append(lease, [ev.RunParked(reason=ParkReason.QUESTION, detail="?")])
     elif end == "kill":
         store.kill(lease.worker, by="bob")
     store.release(lease)
-    assert (store.get("a").status, store.get("b").status) == ("cancelled", "parked")
+    assert (store.item_row("a").status, store.item_row("b").status) == ("cancelled", "parked")
     assert store.run(lease.run).status == "aborted" and store.workers(live=True) == []
     assert store.entries(lease.run)[-1].kind == "run_aborted"
     assert store.requeue("a").run == ""
@@ -423,7 +424,7 @@ def test_a_cancelled_run_that_nobody_holds_ends_in_its_ledger(store: Store) -> N
     store.add(named("a"))
     lease = take(store)
     store.release(lease)
-    assert store.cancel("a", by="ann") is Cancelled.DONE
+    assert store.cancel("a", by="ann") is CancelOutcome.DONE
     assert store.run(lease.run).status == "aborted"
     assert [entry.kind for entry in store.entries(lease.run)] == ["run_aborted"]
 
@@ -434,34 +435,33 @@ def test_requeue_gives_back_all_retries_and_a_new_run(world: World, store: Store
     for _ in range(4):
         store.fail(take(store), Reason.AGENT_CRASHED, "boom")
         world.pass_time(1800)
-    before = store.get("a")
+    before = store.item_row("a")
     row = store.requeue("a")
     assert (row.status, row.attempts, row.returns, row.not_before, row.run) == ("queued", 0, 0, "", "")
     assert row.item == before.item
     assert take(store, "again").run == "run-again"
 
 
-def test_what_is_being_worked_on_or_done_cannot_be_queued_again(store: Store) -> None:
+def test_an_item_in_progress_cannot_be_queued_again_and_a_completed_one_can(store: Store) -> None:
     store.add(named("a"))
     lease = take(store)
     with pytest.raises(UsageError, match="assigned"):
         store.requeue("a")
     finish(store, lease)
-    with pytest.raises(UsageError, match="completed"):
-        store.requeue("a")
+    assert store.requeue("a").status is ItemStatus.QUEUED
 
 
 def test_what_is_parked_until_a_time_comes_back_at_that_time(world: World, store: Store) -> None:
     store.add(named("a"))
-    until = stamp(world.now.replace(hour=13))
+    until = format_timestamp(world.now.replace(hour=13))
     store.park("a", ParkReason.QUOTA, until=until)
-    assert nothing(store) is Why.EMPTY
+    assert nothing(store) is NoWorkReason.EMPTY
     world.now = world.now.replace(hour=13)
     lease = take(store)
     store.append(lease, [ev.RunParked(reason=ParkReason.QUESTION, detail="which?")])
     store.release(lease)
     world.pass_time(86_400)
-    assert nothing(store) is Why.EMPTY and store.get("a").detail == "which?"
+    assert nothing(store) is NoWorkReason.EMPTY and store.item_row("a").detail == "which?"
     assert store.unpark("a").status == "queued"
     assert take(store, "2").run == lease.run
 
@@ -472,7 +472,7 @@ def test_what_its_worker_parked_stays_parked_though_the_worker_dies_at_once(worl
     store.append(lease, [ev.RunParked(reason=ParkReason.QUESTION, detail="which?")])
     assert store.workers(live=True) == [] and store.locks(store.item("a").repo) == {}
     world.pass_time(3_600)
-    assert store.expire() == [] and store.get("a").status == "parked" and store.get("a").returns == 0
+    assert store.expire() == [] and store.item_row("a").status == "parked" and store.item_row("a").returns == 0
     with pytest.raises(LeaseLost):
         store.append(lease, [ev.RunClaimed(worker="late")])
 
@@ -500,9 +500,38 @@ def test_a_token_proves_its_own_lease_only_while_it_is_held(store: Store) -> Non
     """[35]"""
     store.add_all([named("a"), named("b")])
     one, two = take(store, "1"), take(store, "2")
-    assert one.token != two.token and store.lease_of(one.token) == one
+    assert one.token != two.token and store.lease_by_token(one.token) == one
     store.release(one)
     for wrong in (one.token, "", "x"):
         with pytest.raises(LeaseLost):
-            store.lease_of(wrong)
-    assert store.lease_of(two.token).run == two.run
+            store.lease_by_token(wrong)
+    assert store.lease_by_token(two.token).run == two.run
+
+
+def test_items_that_wait_for_a_lock_hide_no_free_item_behind_them(store: Store) -> None:
+    locked = [named(f"a{n:04}", footprint=["src/"]) for n in range(1200)]
+    store.add(named("a", footprint=["src/"]))
+    take(store, "0")
+    store.add_all(locked)
+    store.add_all([named("b", footprint=["docs/"]), named("c")])
+    assert [take(store, "1").item, take(store, "2").item] == ["b", "c"]
+    assert store.claim_next(holder("3"), run="run-3", ttl_s=60) == NoWork(why=NoWorkReason.LOCKED)
+
+
+def test_a_dependant_that_is_parked_until_a_time_is_blocked_when_its_need_is_cancelled(
+    world: World, store: Store
+) -> None:
+    store.add_all([named("a"), named("b", needs=["a"]), named("c", needs=["b"])])
+    until = format_timestamp(world.now + timedelta(seconds=30))
+    store.park("b", ParkReason.QUOTA, until=until)
+    store.cancel("a", by="me")
+    world.pass_time(60)
+    store.expire()
+    for name in ("b", "c"):
+        row = store.item_row(name)
+        assert (row.status, row.park_reason) == (ItemStatus.PARKED, ParkReason.BLOCKED)
+    assert store.is_drained()
+    with pytest.raises(Conflict, match="needs a"):
+        store.park("b", ParkReason.QUOTA, until=until)
+    store.requeue("a")
+    assert store.item_row("b").status is ItemStatus.QUEUED

@@ -17,10 +17,10 @@ from ratchet.core.failure import Reason
 from ratchet.core.item import ItemStatus
 from ratchet.core.lease import Lease
 from ratchet.core.locks import Blocked, Locked
-from ratchet.core.queue import Limits, NoWork, Why
+from ratchet.core.queue import ClaimLimits, NoWork, NoWorkReason
 from ratchet.core.receipt import Artifact
 from ratchet.errors import LeaseHeld, LeaseLost, NotFound, StoreNewer
-from ratchet.store import Cancelled, Store, open_store
+from ratchet.store.protocols import CancelOutcome, Store, open_store
 from tests.contract.servers import World
 from tests.contract.test_queue import RED, finish, holder, named, nothing, take
 
@@ -57,17 +57,17 @@ def test_a_cancel_and_a_claim_at_once_never_lose_each_other(world: World, store:
     stores = [world.open(), world.open()]
     for n in range(10):
         store.add(named(f"i{n}"))
-        got, said = list[Lease | NoWork](), list[Cancelled]()
+        got, said = list[Lease | NoWork](), list[CancelOutcome]()
         at_once(
             lambda: got.append(stores[0].claim_next(holder(), run=f"run-{n}", ttl_s=60)),  # noqa: B023 — joined below
             lambda: said.append(stores[1].cancel(f"i{n}", by="ann")),  # noqa: B023
         )
         if isinstance(got[0], Lease):
-            assert said == [Cancelled.ASKED] and store.renew(got[0], ttl_s=60) == "ann"
+            assert said == [CancelOutcome.ASKED] and store.renew(got[0], ttl_s=60) == "ann"
             store.append(got[0], [ev.RunAborted(by="ann")])
         else:
-            assert said == [Cancelled.DONE]
-        assert store.get(f"i{n}").status == "cancelled"
+            assert said == [CancelOutcome.DONE]
+        assert store.item_row(f"i{n}").status == "cancelled"
 
 
 def test_of_two_workers_one_gets_the_last_item_and_the_other_hears_that_there_is_none(world: World) -> None:
@@ -100,7 +100,7 @@ def test_a_completion_and_an_expiry_at_once_are_one_of_them(world: World, store:
 
         at_once(complete, expire)
         assert len(said) == 1
-        status = store.get(f"i{n}").status
+        status = store.item_row(f"i{n}").status
         assert status == ("completed" if said == ["completed"] else "queued")
         if status == "queued":
             finish(store, take(store, f"{n} again"))
@@ -108,9 +108,14 @@ def test_a_completion_and_an_expiry_at_once_are_one_of_them(world: World, store:
 
 @pytest.mark.parametrize(
     ("limits", "most"),
-    [(Limits(workers=3), 3), (Limits(per_repo=2), 4), (Limits(cooldown_s=60), 1), (Limits(awaiting_review=1), 0)],
+    [
+        (ClaimLimits(workers=3), 3),
+        (ClaimLimits(per_repo=2), 4),
+        (ClaimLimits(cooldown_s=60), 1),
+        (ClaimLimits(awaiting_review=1), 0),
+    ],
 )
-def test_limits_hold_whoever_asks_at_once(world: World, store: Store, limits: Limits, most: int) -> None:
+def test_limits_hold_whoever_asks_at_once(world: World, store: Store, limits: ClaimLimits, most: int) -> None:
     """[6, 15]"""
     store.add_all([named(f"i{n}", repo="/r" if n % 2 else "/q") for n in range(8)])
     if limits.awaiting_review:
@@ -129,12 +134,12 @@ def test_the_days_iterations_hold_whoever_asks_at_once(world: World, store: Stor
     store.add_all([named(f"i{n}") for n in range(4)])
     store.append(take(store), [RED, RED])
     stores, got = [world.open() for _ in range(3)], list[Lease | NoWork]()
-    limits = Limits(daily_iterations=2)
+    limits = ClaimLimits(daily_iterations=2)
     at_once(*[
         lambda n=n: got.append(stores[n].claim_next(holder(f"{n}"), run=f"r{n}", ttl_s=60, limits=limits))
         for n in range(3)
     ])  # fmt: skip
-    assert all(isinstance(one, NoWork) and one.why is Why.DAILY_ITERATIONS for one in got)
+    assert all(isinstance(one, NoWork) and one.why is NoWorkReason.DAILY_ITERATIONS for one in got)
 
 
 # --- many threads on one store ------------------------------------------------------------------------------------
@@ -150,7 +155,7 @@ def test_one_store_is_used_by_many_threads_at_once(store: Store) -> None:
             store.append(lease, [ev.RunClaimed(worker=name)])
             assert store.renew(lease, ttl_s=60) == ""
             finish(store, lease)
-            assert store.get(lease.item).status == "completed"
+            assert store.item_row(lease.item).status == "completed"
 
     at_once(*[lambda n=n: work(f"w{n}") for n in range(8)])
     assert Counter(got) == Counter(f"i{n:02}" for n in range(32))
@@ -190,13 +195,13 @@ def test_what_a_late_worker_says_is_refused_and_noted_once(world: World, store: 
             with pytest.raises(LeaseLost):
                 late()
     assert [entry.kind for entry in store.entries(new.run)] == ["run_returned"]
-    noted = {(one.kind, one.head, one.worker, one.epoch) for one in store.late(new.run)}
+    noted = {(one.kind, one.head, one.worker, one.epoch) for one in store.fenced_writes(new.run)}
     assert noted == {
         ("step_committed", "c1", "1", old.epoch),
         ("run_completed", "c1", "1", old.epoch),
         ("run_failed", "", "1", old.epoch),
     }
-    assert len(store.late()) == 3
+    assert len(store.fenced_writes()) == 3
 
 
 def test_a_late_result_that_was_checked_is_no_longer_asked_about(world: World, store: Store) -> None:
@@ -206,11 +211,11 @@ def test_a_late_result_that_was_checked_is_no_longer_asked_about(world: World, s
     store.expire()
     with pytest.raises(LeaseLost):
         finish(store, old)
-    (late,) = store.late()
-    store.check_late(late.id, kept=True)
-    assert store.late() == []
+    (late,) = store.fenced_writes()
+    store.resolve_fenced_write(late.id, kept=True)
+    assert store.fenced_writes() == []
     with pytest.raises(NotFound):
-        store.check_late("late-none", kept=False)
+        store.resolve_fenced_write("late-none", kept=False)
 
 
 # --- the footprint ------------------------------------------------------------------------------------------------
@@ -225,7 +230,7 @@ def test_a_claim_takes_locks_on_the_footprint_and_passes_over_what_would_touch_o
     one, three, four = (take(store, name) for name in ("1", "3", "4"))
     assert (one.item, three.item, four.item) == ("a", "c", "d")
     assert store.locks("/r") == {one.run: ["src/**"], three.run: ["README.md"]}
-    assert nothing(store) is Why.LOCKED
+    assert nothing(store) is NoWorkReason.LOCKED
     with pytest.raises(LeaseHeld, match="src"):
         store.claim("b", run="run-b", holder=holder(), ttl_s=60)
     finish(store, one)
@@ -291,7 +296,7 @@ def test_a_need_that_fails_while_its_dependant_is_added_parks_it_all_the_same(wo
             partial(stores[0].append, lease, [failed]),
             partial(stores[1].add, named(f"after{n}", needs=[f"need{n}"])),
         )
-        assert store.get(f"after{n}").status is ItemStatus.PARKED
+        assert store.item_row(f"after{n}").status is ItemStatus.PARKED
 
 
 # --- starting -----------------------------------------------------------------------------------------------------

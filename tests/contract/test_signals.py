@@ -12,7 +12,7 @@ import pytest
 from ratchet.core.failure import Reason
 from ratchet.core.lease import Lease
 from ratchet.core.signal import Topic
-from ratchet.store import Store, open_store
+from ratchet.store.protocols import Store, open_store
 from tests.contract.servers import World
 from tests.contract.test_queue import finish, holder, named, take
 
@@ -41,7 +41,7 @@ def test_its_own_process_gets_a_waiter_back(store: Store, topic: Topic) -> None:
     with store.listen(topic) as listener:
         waiter = threading.Thread(target=lambda: listener.wait(LONG_S))
         waiter.start()
-        listener.ring()
+        listener.wake()
         waiter.join(LONG_S / 2)
         assert not waiter.is_alive()
 
@@ -88,7 +88,7 @@ def test_who_is_told_to_stop_hears_so_at_once(world: World, store: Store, how: s
         if how == "cancel":
             other.cancel("a", by="ann")
         elif how == "abort":
-            other.ask_abort(lease.run, by="ann")
+            other.request_abort(lease.run, by="ann")
         else:
             other.kill(lease.worker, by="ann")
         assert stop.wait(LONG_S)

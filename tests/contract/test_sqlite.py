@@ -18,9 +18,9 @@ import pytest
 
 from ratchet.core import events as ev
 from ratchet.errors import EnvironmentCannot, LeaseLost, LedgerBroken, StoreNewer
-from ratchet.store import Store, open_store
 from ratchet.store.database import Transaction
-from ratchet.store.sqlite import SqliteStore
+from ratchet.store.protocols import Store, open_store
+from ratchet.store.sqlite.store import SqliteStore
 from tests.contract.servers import World
 from tests.contract.test_races import at_once
 from tests.contract.test_store import CLAIMED, claim, item
@@ -74,6 +74,15 @@ def test_a_file_that_is_no_database_is_said_to_be_none(world: World) -> None:
         world.open()
 
 
+def test_a_database_that_cannot_be_opened_leaves_no_connection_open(world: World) -> None:
+    world.path.parent.mkdir()
+    world.path.write_bytes(b"this is not a database, it only sits where one should be\n" * 100)
+    with pytest.raises(EnvironmentCannot) as refused:
+        world.open()
+    opened = [path.resolve() for path in Path("/proc/self/fd").iterdir()]
+    assert refused.value.__traceback__ and world.path.resolve() not in opened
+
+
 def test_only_the_owner_can_read_it(world: World, store: Store) -> None:
     store.add(item())
     modes = {path.name: oct(path.stat().st_mode & 0o777) for path in world.path.parent.iterdir()}
@@ -122,7 +131,7 @@ def test_who_gives_up_half_way_takes_nobody_along(store: Store) -> None:
     assert isinstance(store, SqliteStore)
 
     def half(db: Transaction) -> None:
-        db.run("UPDATE items SET detail = 'half' WHERE id = 'a'")
+        db.execute("UPDATE items SET detail = 'half' WHERE id = 'a'")
         raise LeaseLost("not mine")
 
     store.add(item("a"))
@@ -171,7 +180,7 @@ def test_a_full_disk_is_told_as_one_and_loses_nothing(world: World, store: Store
     store.append(lease, [CLAIMED])
     store._db.execute(f"PRAGMA max_page_count = {store._db.execute('PRAGMA page_count').fetchone()[0]}")
     big: Callable[[int], ev.Event] = lambda n: ev.RunClaimed(worker="x" * n)  # noqa: E731
-    with pytest.raises(EnvironmentCannot, match="no room left"):
+    with pytest.raises(EnvironmentCannot, match="no space left"):
         for _ in range(10):
             store.append(lease, [big(100_000)])
     assert store.entries("run-1")[0].kind == "run_claimed"
@@ -181,8 +190,8 @@ def test_a_full_disk_is_told_as_one_and_loses_nothing(world: World, store: Store
 def test_what_one_process_writes_is_there_for_another_however_many_came_and_went(tmp_path: Path) -> None:
     """Closing a file drops this process's locks on it. Once, opening a reader did, and the log was deleted under us."""
     path = tmp_path / "ratchet.db"
-    look = [sys.executable, "-c", "import sys; from ratchet.store import open_store; s = open_store(sys.argv[1]);"
-            "print(len(s.items().rows)); s.close()", str(path)]  # fmt: skip
+    look = [sys.executable, "-c", "import sys; from ratchet.store.protocols import open_store;"
+            "s = open_store(sys.argv[1]); print(len(s.items().rows)); s.close()", str(path)]  # fmt: skip
     store = open_store(path)
     for count in range(1, 4):
         store.add(item(f"i{count}"))
@@ -195,7 +204,7 @@ def test_what_one_process_writes_is_there_for_another_however_many_came_and_went
 _ALL_AT_ONCE = """
 import multiprocessing, sys
 from pathlib import Path
-from ratchet.store.sqlite import SqliteStore
+from ratchet.store.sqlite.store import SqliteStore
 
 def enter(path, ready):
     ready.wait()

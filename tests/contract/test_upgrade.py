@@ -13,8 +13,9 @@ import pytest
 from ratchet.core.events import encode, kind_of
 from ratchet.core.lease import Lease
 from ratchet.core.ledger import GENESIS, seal
+from ratchet.core.timestamps import format_timestamp
 from ratchet.errors import LeaseHeld
-from ratchet.store.database import scripts, stamp
+from ratchet.store.database import migrations
 from tests.contract.servers import World
 from tests.contract.test_store import CLAIMED, ONE, TWO, claim, item
 
@@ -24,7 +25,7 @@ _KIND, _DATA = kind_of(CLAIMED), encode(CLAIMED)
 
 def _leave(world: World, version: int, rows: dict[str, list[dict[str, object]]]) -> None:
     """Make the database as it was at that version, with these rows in it."""
-    steps = [(number, script) for number, script in scripts(world.backend) if number <= version]
+    steps = [(number, script) for number, script in migrations(world.backend) if number <= version]
     inserts = [(table, row) for table, found in rows.items() for row in found]
     if isinstance(world.address, Path):
         world.address.parent.mkdir(mode=0o700)
@@ -49,7 +50,7 @@ def _leave(world: World, version: int, rows: dict[str, list[dict[str, object]]])
 @pytest.fixture
 def held(world: World) -> Lease:
     """One item whose run was lost once and is held now: with a lock, two events and a lease for a minute."""
-    at, until = stamp(world.now), "2026-01-01T12:01:00.000000Z"
+    at, until = format_timestamp(world.now), "2026-01-01T12:01:00.000000Z"
     first = seal(run="run-1", seq=1, at=at, epoch=1, kind=_KIND, data=_DATA, prev=GENESIS)
     second = seal(run="run-1", seq=2, at=at, epoch=2, kind=_KIND, data=_DATA, prev=first.sum)
     known = {"item": "item-1", "run": "run-1", "started_at": at, "beat_at": at}

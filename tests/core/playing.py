@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from ratchet.core import events as ev
-from ratchet.core.failure import Reason
+from ratchet.core.failure import Reason, RevertOutcome
 from ratchet.core.policy import Policy
 from ratchet.core.receipt import Artifact
 from ratchet.core.state import OUTCOMES, RunState, advance, fold
 from ratchet.core.tasks import Task
-from ratchet.core.workflow import Workflow
+from ratchet.core.workflows.workflow import Workflow
 
 REPORT = Artifact(path="reports/step-1.json", sha256="0" * 64, size=1)
 TASKS = [Task(id=f"T00{n}", title=f"task {n}", verify="true" if n % 2 else "", done=n == 2) for n in range(1, 5)]
@@ -56,18 +56,31 @@ def outcome(kind: type[ev.Event], state: RunState) -> ev.Event:
         "why": "because",
         "reason": Reason.NO_PROGRESS,
         "fingerprint": "f",
+        "failures": ["f1"],
         "commit": f"c{state.step}" if kind is ev.StepCommitted else state.head if undone else "",
         "parent": state.head,
         "subject": "s",
         "gates": [],
         "warnings": [],
         "findings": ["{}"],
+        "outcome": RevertOutcome.OVERFITTED if state.sealed and not undone else RevertOutcome.GATE,
+        "disclosed": 0,
+        "sealed": 1 if kind is ev.RedConfirmed else REPORT,
+        "unsealed": "",
+        "sealed_report": REPORT if state.sealed else None,
+        "completion": _completion(state),
         "task": state.task,
         "how": "branch",
         "branch": "b",
         "head": state.head,
     }
     return kind(**{name: values[name] for name in kind.__struct_fields__})
+
+
+def _completion(state: RunState) -> ev.Completion | None:
+    if state.sealed_report is None:
+        return None
+    return ev.Completion(commit=f"d{state.step}", tree=f"sealed-{state.step}", report=REPORT, sealed=2, doubts=["d"])
 
 
 def _tree(kind: type[ev.Event], state: RunState) -> str:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from ratchet.core.compare import compare, judge_green, judge_red
+from ratchet.core.compare import (
+    RED_MAX,
+    Judgement,
+    abbreviate,
+    compare,
+    failing,
+    judge_fix,
+    judge_green,
+    judge_red,
+    why_inconclusive,
+)
 from ratchet.core.report import (
     Diagnostic,
     Failure,
@@ -10,14 +20,14 @@ from ratchet.core.report import (
     ReportStatus,
     TestResult,
     TestStatus,
-    digest,
+    count_totals,
+    decide_status,
     fingerprint,
-    status_of,
-    totals_of,
+    report_digest,
 )
-from ratchet.core.roles import Scope
+from ratchet.core.roles import PathRules
 
-SCOPE = Scope(tests=("tests/**",))
+SCOPE = PathRules(tests=("tests/**",))
 S = TestStatus
 
 
@@ -119,8 +129,8 @@ def test_compare_tells_new_still_fixed_added_missing_and_silenced_apart() -> Non
 
 def test_a_digest_ignores_times_and_order_and_sees_every_status() -> None:
     one = report({"a": S.PASSED, "b": S.PASSED})
-    assert digest(one) == digest(report({"b": S.PASSED, "a": S.PASSED}))
-    assert digest(one) != digest(report({"a": S.PASSED, "b": S.SKIPPED}))
+    assert report_digest(one) == report_digest(report({"b": S.PASSED, "a": S.PASSED}))
+    assert report_digest(one) != report_digest(report({"a": S.PASSED, "b": S.SKIPPED}))
 
 
 def test_a_fingerprint_survives_another_folder_and_another_address() -> None:
@@ -136,7 +146,7 @@ def test_only_agreement_of_records_end_and_exit_code_is_a_pass() -> None:
     failed = [TestResult(id="a", status=S.FAILED)]
 
     def verdict(tests: list[TestResult], code: int, *, ended: bool = True, notes: tuple[str, ...] = ()) -> str:
-        return status_of(tests=tests, broken=0, exit_code=code, ended=ended, timed_out="", notes=list(notes))
+        return decide_status(tests=tests, broken=0, exit_code=code, ended=ended, timed_out="", notes=list(notes))
 
     assert verdict(passed, 0) == "passed"
     assert verdict(failed, 1) == "failed"
@@ -146,7 +156,7 @@ def test_only_agreement_of_records_end_and_exit_code_is_a_pass() -> None:
 
 
 def test_totals_are_counted_from_the_records() -> None:
-    totals = totals_of(TestResult(id=str(n), status=status) for n, status in enumerate(S))
+    totals = count_totals(TestResult(id=str(n), status=status) for n, status in enumerate(S))
     assert totals.tests == 7 and totals.errors == totals.todo == totals.xpassed == 1
 
 
@@ -189,3 +199,111 @@ def test_without_source_the_same_failure_under_another_name_is_a_rename() -> Non
     delta = compare(before, after)
     assert delta.renamed == [("t::old", "t::new")]
     assert delta.still_failing == ["t::new"]
+
+
+def test_a_file_of_tests_that_loaded_before_must_still_load() -> None:
+    torn = Diagnostic(file="tests/c.py", type="SyntaxError", message="invalid syntax")
+    after = report({"tests/a.py::one": S.PASSED, "tests/b.py::new": S.PASSED}, broken=[torn])
+    verdict = judge_green(BASE, after, ["tests/b.py::new"])
+    assert (verdict.ok, verdict.why) == (False, "files no longer load: tests/c.py")
+
+
+def test_a_test_that_nobody_knew_and_that_fails_is_a_new_failure() -> None:
+    after = report({"tests/a.py::one": S.PASSED, "tests/b.py::new": S.PASSED, "tests/c.py::other": S.FAILED})
+    verdict = judge_green(BASE, after, ["tests/b.py::new"])
+    assert (verdict.ok, verdict.why) == (False, "new failures: tests/c.py::other")
+
+
+def test_one_requirement_has_room_for_a_hundred_failing_cases_and_not_for_more() -> None:
+    def verdict(count: int) -> Judgement:
+        cases = {f"tests/b.py::new[{number}]": S.FAILED for number in range(count)}
+        return judge_red(BASE, report({"tests/a.py::one": S.PASSED, **cases}, failure=ASSERTION), SCOPE)
+
+    assert verdict(RED_MAX).ok and len(verdict(RED_MAX).tests) == RED_MAX
+    assert verdict(RED_MAX + 1).why == f"{RED_MAX + 1} new tests fail: write one test for one requirement"
+
+
+def test_a_setup_that_lacks_the_thing_under_test_is_rightly_red() -> None:
+    lacking = Failure(type="AttributeError", message="no attribute 'sub'")
+    after = report({"tests/a.py::one": S.PASSED, "tests/b.py::new": S.ERROR}, failure=lacking)
+    assert judge_red(BASE, after, SCOPE).ok
+
+
+def test_an_undefined_name_in_the_source_is_rightly_red() -> None:
+    missing = Failure(type="NameError", message="name 'sub' is not defined", file="src/calc.py")
+    after = report({"tests/a.py::one": S.PASSED, "tests/b.py::new": S.FAILED}, failure=missing)
+    assert judge_red(BASE, after, SCOPE).ok
+
+
+def test_a_fix_is_kept_when_one_of_the_failing_tests_passes() -> None:
+    before = report({"one": S.PASSED, "two": S.FAILED, "three": S.FAILED})
+    after = report({"one": S.PASSED, "two": S.PASSED, "three": S.FAILED})
+    assert judge_fix(before, after, ["two", "three"]) == Judgement(ok=True, tests=["two"])
+    assert judge_fix(before, before, ["two", "three"]).why == "still red: two, three"
+
+
+def test_a_fix_that_breaks_or_loses_something_is_not_kept() -> None:
+    before = report({"one": S.PASSED, "two": S.FAILED})
+    assert "no longer does: one" in judge_fix(before, report({"two": S.PASSED}), ["two"]).why
+    torn = Diagnostic(file="c.py", type="SyntaxError", message="invalid syntax")
+    after = report({"one": S.PASSED, "two": S.PASSED}, broken=[torn])
+    assert "no longer does: c.py" in judge_fix(before, after, ["two"]).why
+    more = report({"one": S.PASSED, "two": S.PASSED, "new": S.FAILED})
+    assert judge_fix(before, more, ["two"]).why == "new failures: new"
+
+
+def test_a_file_that_loads_again_is_fixed_though_tests_in_it_fail_that_nobody_saw_before() -> None:
+    torn = Diagnostic(file="c.py", type="SyntaxError", message="invalid syntax")
+    before = report({"one": S.PASSED}, broken=[torn])
+    after = report({"one": S.PASSED, "c.py::two": S.PASSED, "d.py::three": S.PASSED})
+    assert judge_fix(before, after, ["c.py"]) == Judgement(ok=True, tests=["c.py"])
+    hidden = report({"one": S.PASSED, "c.py::two": S.PASSED, "c.py::three": S.FAILED})
+    assert judge_fix(before, hidden, ["c.py"]).ok
+
+
+def test_tests_that_could_not_run_at_all_are_fixed_when_they_run() -> None:
+    crashed = Report(runner="pytest", status=ReportStatus.CRASHED)
+    assert judge_fix(crashed, report({"one": S.FAILED}), ["one"]).ok
+    assert "died" in judge_fix(report({"one": S.FAILED}), crashed, ["one"]).why
+
+
+def test_what_fails_is_the_tests_and_the_files_that_do_not_load() -> None:
+    torn = [Diagnostic(file=name, type="SyntaxError", message="") for name in ("z.py", "c.py", "", "one")]
+    assert failing(report({"one": S.FAILED, "two": S.ERROR, "three": S.PASSED}, broken=torn)) == [
+        "one",
+        "two",
+        "c.py",
+        "z.py",
+    ]
+
+
+def test_of_many_names_five_are_shown_and_the_others_counted() -> None:
+    assert abbreviate(list("abcde")) == "a, b, c, d, e"
+    assert abbreviate(list("abcdefg")) == "a, b, c, d, e and 2 more"
+
+
+def test_an_inconclusive_run_says_what_was_noted_and_what_was_running() -> None:
+    timeout = Report(runner="pytest", status=ReportStatus.TIMEOUT, notes=["killed after 5 s"], running=["a", "b"])
+    assert why_inconclusive(timeout) == (
+        "the tests did not finish in time: killed after 5 s; while running a; while running b"
+    )
+    assert why_inconclusive(report({"a": S.PASSED})) == ""
+    for status in ReportStatus:
+        conclusive = status in (ReportStatus.PASSED, ReportStatus.FAILED)
+        assert bool(why_inconclusive(Report(runner="pytest", status=status))) is not conclusive, status
+
+
+def test_no_rejection_is_an_acceptance() -> None:
+    lost = report({"tests/b.py::new": S.FAILED}, failure=ASSERTION)
+    crashed = Report(runner="pytest", status=ReportStatus.CRASHED)
+    passes = report({"tests/a.py::one": S.PASSED, "tests/b.py::new": S.PASSED})
+    torn = report({"tests/a.py::one": S.PASSED}, broken=[Diagnostic(file="tests/b.py", type="SyntaxError", message="")])
+    undefined = Failure(type="NameError", message="x", file="tests/b.py")
+    typo = report({"tests/a.py::one": S.PASSED, "tests/b.py::new": S.FAILED}, failure=undefined)
+    nothing = report({"tests/a.py::one": S.PASSED})
+    for after in (lost, crashed, passes, torn, typo, nothing):
+        assert not judge_red(BASE, after, SCOPE).ok
+    for after in (lost, crashed, torn, typo, nothing):
+        assert not judge_green(BASE, after, ["tests/b.py::new"]).ok
+        assert not judge_fix(BASE, after, ["tests/b.py::new"]).ok
+    assert judge_green(BASE, passes, ["tests/b.py::new"]).tests == ["tests/b.py::new"]

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.core.ledger import GENESIS, Entry, first_break, seal
+from ratchet.core.ledger import GENESIS, Entry, find_break, seal
 
 
 def chain(contents: list[bytes]) -> list[Entry]:
@@ -18,7 +18,7 @@ def chain(contents: list[bytes]) -> list[Entry]:
 
 
 def broken(entries: list[Entry], whole: list[Entry]) -> int | None:
-    found = first_break(entries, run="run-1", length=len(whole), head=whole[-1].sum if whole else GENESIS)
+    found = find_break(entries, run="run-1", length=len(whole), head=whole[-1].sum if whole else GENESIS)
     return found.seq if found else None
 
 

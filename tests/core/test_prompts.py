@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratchet.core import prompts
+from ratchet.engine.prompts import load_templates
+from ratchet.engine.workflow_registry import open_workflow, workflow_names
 from ratchet.errors import ConfigError
-from ratchet.templates import templates
-from ratchet.workflows import open_workflow, workflow_names
 
 EMPTY = dict.fromkeys(prompts.PLACEHOLDERS, "")
 
@@ -24,26 +24,26 @@ def test_a_section_with_nothing_to_say_is_left_out_and_headings_in_the_spec_are_
 
 @pytest.mark.parametrize(("template", "why"), [("$sepc", "$sepc"), ("it costs 5 $ ", "$$"), ("$spec", "")])
 def test_what_is_wrong_with_a_template(template: str, why: str) -> None:
-    assert (why in prompts.wrong_with(template)) if why else prompts.wrong_with(template) == ""
+    assert (why in prompts.template_error(template)) if why else prompts.template_error(template) == ""
 
 
 @pytest.mark.parametrize("name", workflow_names())
 def test_every_workflow_has_its_templates_and_they_can_be_filled_in(name: str, tmp_path: Path) -> None:
-    for template in templates(open_workflow(name), tmp_path).values():
+    for template in load_templates(open_workflow(name), tmp_path).values():
         assert prompts.render(template, EMPTY | {"spec_path": "SPEC.md"}).startswith("# Your task\nYou ")
 
 
 def test_a_projects_own_template_takes_the_place_of_ours_and_a_wrong_one_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "fix.md").write_text("# Mend\n$failures")
-    assert templates(open_workflow("fix"), tmp_path)["fix"] == "# Mend\n$failures"
+    assert load_templates(open_workflow("fix"), tmp_path)["fix"] == "# Mend\n$failures"
     (tmp_path / "fix.md").write_text("# Mend\n$faliures")
     with pytest.raises(ConfigError, match=r"fix\.md cannot be filled in: unknown placeholder \$faliures"):
-        templates(open_workflow("fix"), tmp_path)
+        load_templates(open_workflow("fix"), tmp_path)
 
 
 @given(st.lists(st.text(min_size=1, max_size=300), max_size=8), st.integers(0, 300))
 def test_of_the_history_the_last_entries_that_fit_are_told_whole(said: list[str], tokens: int) -> None:
     entries = [prompts.history_entry(n, "auditor", text) for n, text in enumerate(said)]
-    told = prompts.recent("".join(entries), tokens)
+    told = prompts.recent_entries("".join(entries), tokens)
     assert len(told) <= tokens * prompts.CHARS_A_TOKEN + 1
     assert told.endswith("…") or "".join(entries).endswith(told)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
 from ratchet.core.redact import MARK, Redactor, secrets_in
@@ -13,14 +14,16 @@ def test_registered_values_go_also_as_json_writes_them_and_one_within_another() 
     redact = Redactor(["hunter2-hunter2", 'with "quotes" in it', "hunter2-hunter2-longer"])
     assert redact.text("a hunter2-hunter2-longer b") == f"a {MARK} b"
     assert MARK in redact.text(json.dumps({"said": 'with "quotes" in it'}))
-    assert redact.bytes(b"x hunter2-hunter2\xff") == f"x {MARK}".encode() + b"\xff"
+    assert redact.log(b"x hunter2-hunter2\xff") == f"x {MARK}".encode() + b"\xff"
 
 
 @pytest.mark.parametrize(
     "secret",
     ["sk-ant-" + "a1" * 20, "AIza" + "b" * 35, "ghp_" + "c" * 36, "AKIA" + "D" * 16, "glpat-" + "e" * 20,
      "eyJ" + "f" * 12 + ".eyJ" + "g" * 12 + "." + "h" * 12,
-     "-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----"],
+     "-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----",
+     "-----BEGIN PRIVATE KEY-----\\nabc+/=\\n-----END PRIVATE KEY-----",
+     "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: D,0\n\nabc\n-----END RSA PRIVATE KEY-----"],
 )  # fmt: skip
 def test_what_looks_like_a_key_of_a_known_kind_goes_unregistered(secret: str) -> None:
     assert Redactor().text(f"key={secret};") == f"key={MARK};"
@@ -35,3 +38,26 @@ def test_variables_are_secret_by_their_names() -> None:
     env = {"ANTHROPIC_API_KEY": "k" * 9, "GH_TOKEN": "t" * 9, "KEYBOARD": "qwertzuio", "TOKENIZERS_PARALLELISM": "true",
            "GOOGLE_CREDENTIALS": "/home/x/key.json", "PATH": "/bin"}  # fmt: skip
     assert secrets_in(env) == ["k" * 9, "t" * 9]
+
+
+HEAD, FOOT = "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----"
+
+
+def test_the_two_markers_of_a_key_in_different_strings_hide_nothing_between_them() -> None:
+    report = msgspec.json.encode({"tests": [{"id": f"t[{HEAD}]"}, {"id": "t::b"}, {"id": f"t[{FOOT}]"}]})
+    assert Redactor().document(report) == report
+    assert Redactor().log(report) == report
+    text = f"accepts {HEAD} without, and 'an {FOOT} line'"
+    assert Redactor().text(text) == text
+
+
+def test_a_key_behind_an_escaped_line_break_is_redacted_in_a_document_and_in_a_line_of_a_log() -> None:
+    key = "sk-ant-" + "a1" * 20
+    document = msgspec.json.encode({"output": f"first\n{key}", key: [1.5, None]})
+    for clean in (Redactor().document(document), Redactor().log(b"plain\n" + document).partition(b"\n")[2]):
+        assert msgspec.json.decode(clean) == {"output": f"first\n{MARK}", MARK: [1.5, None]}
+
+
+def test_a_key_of_several_lines_is_redacted_in_a_document_and_numbers_are_not_touched() -> None:
+    document = msgspec.json.encode({"pem": f"{HEAD}\nMIIB\n{FOOT}", "size": 1234567890})
+    assert msgspec.json.decode(Redactor(["1234567890"]).document(document)) == {"pem": MARK, "size": 1234567890}

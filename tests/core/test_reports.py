@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from ratchet.checks.formats import junit
 from ratchet.core import exports
 from ratchet.core.compare import Delta
-from ratchet.core.flaky import History, remember, settle
-from ratchet.core.packet import changed_lines, clusters, packet, unsaid
+from ratchet.core.flaky import OutcomeHistory, merge_rerun, record_outcomes
+from ratchet.core.packet import changed_ranges, clusters, output_beyond_failure, packet
 from ratchet.core.report import (
     Diagnostic,
     Failure,
@@ -25,11 +25,11 @@ from ratchet.core.report import (
     ReportStatus,
     TestResult,
     TestStatus,
+    add_running_tests,
     conclude,
-    merge,
-    names_running,
-    totals_of,
-    wanted,
+    count_totals,
+    expected_text,
+    merge_targets,
 )
 
 PASSED = TestResult(id="a::one", status=TestStatus.PASSED, file="a")
@@ -79,14 +79,14 @@ def test_only_records_totals_end_and_exit_code_that_agree_are_a_yes(
 
 
 def test_what_was_running_when_the_runner_died_is_a_result() -> None:
-    report = names_running(concluded(ended=False, running=["b.py::three"]))
+    report = add_running_tests(concluded(ended=False, running=["b.py::three"]))
     lost = report.tests[-1]
     assert (lost.id, lost.file, lost.name, lost.status) == ("b.py::three", "b.py", "three", TestStatus.ERROR)
     assert report.totals.errors == 1
 
 
 def test_a_module_in_the_name_of_a_test_that_was_running_is_no_file() -> None:
-    lost = names_running(concluded(ended=False, running=["tests::deep::three"], exit_code=-6)).tests[-1]
+    lost = add_running_tests(concluded(ended=False, running=["tests::deep::three"], exit_code=-6)).tests[-1]
     assert (lost.file, lost.name) == ("", "three")
     assert lost.failure and lost.failure.message.endswith("was running when the runner was killed by SIGABRT")
 
@@ -94,38 +94,38 @@ def test_a_module_in_the_name_of_a_test_that_was_running_is_no_file() -> None:
 def test_the_gravest_part_decides_for_all_and_ids_start_at_the_repository() -> None:
     one = concluded(root="x")
     two = concluded(root="y", tests=[FAILED], exit_code=1)
-    whole = merge([one, two])
+    whole = merge_targets([one, two])
     assert whole.status is ReportStatus.FAILED
     assert [test.id for test in whole.tests] == ["x/a::one", "y/a::two"]
     assert [(part.root, part.status) for part in whole.parts] == [("x", "passed"), ("y", "failed")]
     failure = whole.tests[1].failure
     assert failure and failure.file == "y/src"
-    assert merge([concluded()]) == concluded()
-    assert merge([]).status is ReportStatus.NO_TESTS
+    assert merge_targets([concluded()]) == concluded()
+    assert merge_targets([]).status is ReportStatus.NO_TESTS
 
 
 def test_a_test_that_passes_the_second_time_keeps_its_failure_and_counts_its_attempts() -> None:
     first = concluded(tests=[PASSED, FAILED], exit_code=1)
     again = concluded(tests=[msgspec.structs.replace(FAILED, status=TestStatus.PASSED, failure=None)])
-    settled = settle(first, again)
+    settled = merge_rerun(first, again)
     assert settled.status is ReportStatus.PASSED
     assert (settled.tests[1].attempts, settled.tests[1].failure) == (2, FAILED.failure)
-    assert settle(first, first).tests[1].attempts == 2
-    assert settle(first, first).status is ReportStatus.FAILED
+    assert merge_rerun(first, first).tests[1].attempts == 2
+    assert merge_rerun(first, first).status is ReportStatus.FAILED
 
 
 def test_different_ends_on_one_tree_are_flaky_and_on_two_trees_are_not() -> None:
     red, green = concluded(tests=[FAILED]), concluded(tests=[msgspec.structs.replace(FAILED, status=TestStatus.PASSED)])
-    moved = remember(remember(History(), red, tree="1"), green, tree="2")
+    moved = record_outcomes(record_outcomes(OutcomeHistory(), red, tree="1"), green, tree="2")
     assert moved.flaky() == []
-    assert remember(moved, green, tree="1").flaky() == ["a::two"]
-    assert remember(History(), green, tree="1").outcomes == {}
+    assert record_outcomes(moved, green, tree="1").flaky() == ["a::two"]
+    assert record_outcomes(OutcomeHistory(), green, tree="1").outcomes == {}
 
 
 def test_another_operator_than_equality_is_part_of_the_wish() -> None:
-    assert wanted(Failure(expected="2", operator="!=")) == "!= 2"
-    assert wanted(Failure(expected="2", operator="==")) == "2"
-    assert wanted(Failure(operator="!=")) is None
+    assert expected_text(Failure(expected="2", operator="!=")) == "!= 2"
+    assert expected_text(Failure(expected="2", operator="==")) == "2"
+    assert expected_text(Failure(operator="!=")) is None
 
 
 def failing(n: int, place: int, *, size: int = 10) -> TestResult:
@@ -144,7 +144,7 @@ def failing(n: int, place: int, *, size: int = 10) -> TestResult:
 def test_failures_of_one_kind_at_one_place_are_told_once() -> None:
     tests = [failing(n, n % 3) for n in range(30)]
     assert [len(cluster.tests) for cluster in clusters(tests)] == [10, 10, 10]
-    said = packet(Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=totals_of(tests)))
+    said = packet(Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=count_totals(tests)))
     assert "the same in 9 more: t::003, t::006, …" in said
     assert "suspects: total in src/shop.py" in said
 
@@ -152,7 +152,7 @@ def test_failures_of_one_kind_at_one_place_are_told_once() -> None:
 @given(st.integers(1, 40), st.integers(1, 600))
 def test_a_packet_keeps_to_its_budget_and_cuts_output_and_frames_before_values(count: int, size: int) -> None:
     tests = [failing(n, n, size=size) for n in range(count)]
-    report = Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=totals_of(tests))
+    report = Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=count_totals(tests))
     said = packet(report, budget_bytes=4_000)
     assert len(said) <= 4_000
     first = clusters(tests)[0].tests[0].failure
@@ -173,7 +173,7 @@ def test_a_packet_keeps_to_its_budget_whatever_is_long(text: str, tests: int, fi
 def test_a_packet_shows_where_long_values_differ() -> None:
     failure = Failure(expected="x" * 3_000 + "<here>" + "y" * 3_000, actual="x" * 3_000 + "<there>" + "y" * 3_000)
     tests = [TestResult(id="a", status=TestStatus.FAILED, failure=failure)]
-    said = packet(Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=totals_of(tests)))
+    said = packet(Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=count_totals(tests)))
     assert "x<here>y" in said and "x<there>y" in said
 
 
@@ -183,7 +183,7 @@ def test_a_packet_says_what_is_new_known_flaky_or_hung_and_names_what_it_leaves_
     delta = Delta(
         new_failures=["new"], still_failing=ids[1:], fixed=[], added=[], missing=[], silenced=[], broken=[]
     )  # fmt: skip
-    told = Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=totals_of(tests))
+    told = Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=count_totals(tests))
     said = packet(told, delta=delta, flaky=["flaky"], known=["known"])
     assert "since last time: 1 newly failing, 7 still failing\nof the failures 1 flaky, 1 hung, 1 known" in said
     assert said.index("new (new)\n  New") < said.index("a\n  A") and "known (known)" not in said
@@ -196,7 +196,7 @@ def test_a_packet_cuts_long_values_to_where_they_differ_before_it_leaves_a_failu
         return TestResult(id=name, status=TestStatus.FAILED, failure=failure)
 
     tests = [fails(name, 1_100) for name in "abc"] + [fails("added", 3)]
-    told = Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=totals_of(tests))
+    told = Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=count_totals(tests))
     delta = Delta(new_failures=[], still_failing=["a", "b", "c"], fixed=[], added=["added"], missing=[], silenced=[],
                   broken=[])  # fmt: skip
     said = packet(told, delta=delta, whole="ratchet test --json")
@@ -209,9 +209,9 @@ def test_a_packet_cuts_long_values_to_where_they_differ_before_it_leaves_a_failu
 def test_what_an_output_says_once_more_of_its_failure_is_left_out() -> None:
     failure = Failure(type="panic", message="assertion failed: sum", expected="3", actual="-1")
     said = "thread 'adds' (7) panicked at src/lib.rs:5:25:\nassertion failed: sum\n  left: -1\n right: 3\n"
-    assert unsaid(said, failure) == []
-    assert unsaid(f"loaded 3\n\n{said}", failure) == ["loaded 3", ""]
-    assert unsaid("    a_test.go:3: no\nnotice", Failure(message="no")) == ["notice"]
+    assert output_beyond_failure(said, failure) == []
+    assert output_beyond_failure(f"loaded 3\n\n{said}", failure) == ["loaded 3", ""]
+    assert output_beyond_failure("    a_test.go:3: no\nnotice", Failure(message="no")) == ["notice"]
     diagnostic = Diagnostic(file="src/lib.rs", line=1, column=4, message="cannot find value `c`")
     assert "\nsrc/lib.rs:1:4: cannot find value `c`" in packet(
         Report(runner="r", status=ReportStatus.FAILED, compile_errors=[diagnostic])
@@ -253,7 +253,7 @@ def test_of_a_group_and_its_tests_the_test_is_told() -> None:
 @given(st.text(), st.text(), st.sampled_from(TestStatus))
 def test_any_text_survives_as_xml_json_and_annotations(name: str, message: str, status: TestStatus) -> None:
     test = TestResult(id=name, name=name, status=status, failure=Failure(message=message), stdout=message)
-    report = Report(runner="r", status=ReportStatus.FAILED, tests=[test], totals=totals_of([test]))
+    report = Report(runner="r", status=ReportStatus.FAILED, tests=[test], totals=count_totals([test]))
     root = ET.fromstring(exports.junit(report).encode("utf-8", "replace"))
     assert root.get("tests") == "1"
     assert len(root.findall(".//testcase")) == 1
@@ -267,7 +267,7 @@ def test_exports_tell_two_classes_of_one_name_apart_and_where_it_failed_without_
     names = [("a.py::TestK::test_m", "test_m", ["TestK"]), ("b.py::TestK::test_m", "test_m", ["TestK"])]
     tests = [TestResult(id=id, name=name, suite=suite, status=TestStatus.PASSED) for id, name, suite in names]
     tests += [TestResult(id="m/p.TestBad", name="TestBad", suite=["p"], status=TestStatus.FAILED, failure=failed)]
-    told = Report(runner="x", status=ReportStatus.FAILED, tests=tests, totals=totals_of(tests))
+    told = Report(runner="x", status=ReportStatus.FAILED, tests=tests, totals=count_totals(tests))
     cases = list(ET.fromstring(exports.junit(told)).iter("testcase"))
     assert [case.get("classname") for case in cases] == ["a.py::TestK", "b.py::TestK", "m/p"]
     assert (cases[2].findtext("failure") or "").splitlines() == ["no", "  at a_test.go:4"]
@@ -277,7 +277,7 @@ def test_exports_tell_two_classes_of_one_name_apart_and_where_it_failed_without_
 
 def test_our_own_reader_finds_every_status_in_our_junit() -> None:
     tests = [TestResult(id=f"a.py::{status}", name=str(status), status=status) for status in TestStatus]
-    told = Report(runner="x", status=ReportStatus.FAILED, tests=tests, totals=totals_of(tests))
+    told = Report(runner="x", status=ReportStatus.FAILED, tests=tests, totals=count_totals(tests))
     read = junit.parse(io.BytesIO(exports.junit(told).encode()))
     assert {test.name: test.status for test in read.tests} == {
         str(status): TestStatus.PASSED if status is TestStatus.XPASSED else status for status in TestStatus
@@ -299,4 +299,88 @@ def test_suspects_are_the_changed_lines_of_a_stack_then_changed_files_then_the_r
 def test_the_lines_of_a_diff_are_found() -> None:
     diff = "--- a/x.py\n+++ b/x.py\n@@ -3 +3,2 @@ def f\n-a\n+b\n+c\n@@ -9,2 +10,0 @@\n-d\n-e\n"
     diff += "--- a/y\n+++ /dev/null\n@@ -1 +0,0 @@\n-z\n"
-    assert changed_lines(diff) == {"x.py": [(3, 4), (10, 11)]}
+    assert changed_ranges(diff) == {"x.py": [(3, 4), (10, 11)]}
+
+
+def test_a_test_that_needed_a_second_attempt_is_remembered_as_flaky() -> None:
+    def passed(attempts: int) -> Report:
+        test = TestResult(id="a::one", status=TestStatus.PASSED, attempts=attempts)
+        return Report(runner="pytest", status=ReportStatus.PASSED, tests=[test])
+
+    assert record_outcomes(OutcomeHistory(), passed(2), tree="1").outcomes == {"a::one": [("1", False), ("1", True)]}
+    assert record_outcomes(OutcomeHistory(), passed(2), tree="1").flaky() == ["a::one"]
+    assert record_outcomes(OutcomeHistory(), passed(1), tree="1").outcomes == {}
+
+
+def test_the_history_of_a_test_keeps_its_last_twenty_results() -> None:
+    history = OutcomeHistory()
+    for number in range(25):
+        red = TestResult(id="a", status=TestStatus.FAILED)
+        history = record_outcomes(
+            history, Report(runner="pytest", status=ReportStatus.FAILED, tests=[red]), tree=str(number)
+        )
+    assert [tree for tree, _ in history.outcomes["a"]] == [str(number) for number in range(5, 25)]
+
+
+def test_a_rerun_keeps_what_passed_at_first_and_the_first_failure_of_what_passes_now() -> None:
+    failure = Failure(type="AssertionError", message="no")
+    first = Report(
+        runner="pytest",
+        status=ReportStatus.FAILED,
+        tests=[
+            TestResult(id="a", status=TestStatus.PASSED),
+            TestResult(id="b", status=TestStatus.FAILED, failure=failure, attempts=2),
+        ],
+    )
+    again = [TestResult(id=name, status=TestStatus.PASSED) for name in ("a", "b")]
+    merged = merge_rerun(first, Report(runner="pytest", status=ReportStatus.PASSED, tests=again))
+    assert merged.status is ReportStatus.PASSED and merged.totals.passed == 2
+    assert [(test.status, test.attempts, test.failure) for test in merged.tests] == [
+        (TestStatus.PASSED, 1, None),
+        (TestStatus.PASSED, 3, failure),
+    ]
+
+
+@pytest.mark.parametrize("status", [ReportStatus.CRASHED, ReportStatus.TIMEOUT, ReportStatus.PASSED])
+def test_a_rerun_settles_only_a_report_of_failures(status: ReportStatus) -> None:
+    first = Report(runner="pytest", status=status, tests=[TestResult(id="a", status=TestStatus.FAILED)])
+    again = Report(runner="pytest", status=ReportStatus.PASSED, tests=[TestResult(id="a", status=TestStatus.PASSED)])
+    assert merge_rerun(first, again).status is status
+
+
+def test_a_file_that_does_not_load_stays_a_failure_after_a_rerun() -> None:
+    again = Report(runner="pytest", status=ReportStatus.PASSED, tests=[TestResult(id="a", status=TestStatus.PASSED)])
+    torn = [Diagnostic(file="c.py", message="no")]
+    red = Report(runner="pytest", status=ReportStatus.FAILED, tests=[TestResult(id="a", status=TestStatus.FAILED)])
+    for first in (
+        msgspec.structs.replace(red, collection_errors=torn),
+        msgspec.structs.replace(red, compile_errors=torn),
+    ):
+        assert merge_rerun(first, again).status is ReportStatus.FAILED
+
+
+def test_a_case_in_junit_has_only_what_is_known_of_it() -> None:
+    known = TestResult(
+        id="a.py::two",
+        name="two",
+        status=TestStatus.FAILED,
+        file="a.py",
+        line=3,
+        duration_s=0.5,
+        failure=Failure(type="E", message="m"),
+        stdout="out",
+        stderr="err",
+    )
+    tests = [TestResult(id="Suite one", suite=["Suite"], status=TestStatus.PASSED), known]
+    cases = "".join(exports.junit(Report(runner="r", status=ReportStatus.FAILED, tests=tests)))
+    assert '<testcase classname="Suite" name="Suite one" time="0.000"/>' in cases
+    assert '<testcase classname="a.py" name="two" file="a.py" line="3" time="0.500">' in cases
+    assert "<system-out>out</system-out>" in cases and "<system-err>err</system-err>" in cases
+
+
+def test_a_file_that_does_not_load_is_a_failed_test_in_ctrf() -> None:
+    broken = [Diagnostic(file="c.py", type="SyntaxError", message="no")]
+    made = exports.ctrf(Report(runner="r", status=ReportStatus.FAILED, collection_errors=broken), start_ms=1, stop_ms=2)
+    assert made["results"]["tests"] == [
+        {"name": "c.py", "status": "failed", "duration": 0, "message": "SyntaxError: no"}
+    ]

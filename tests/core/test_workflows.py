@@ -11,9 +11,9 @@ from ratchet.core import events as ev
 from ratchet.core.failure import Reason
 from ratchet.core.roles import Role, Writes
 from ratchet.core.state import BASELINE, DECISIONS, DONE, MOVING, OUTCOMES, RunState, Table, advance, fold
-from ratchet.core.workflow import Act, Workflow, counts
-from ratchet.steps import open_step
-from ratchet.workflows import open_workflow
+from ratchet.core.workflows.workflow import PhaseAction, Workflow, default_inputs
+from ratchet.engine.steps import open_step
+from ratchet.engine.workflow_registry import open_workflow
 from tests.core.playing import announced, outcome, play, possible, started
 
 NAMES = ("tdd", "build", "fix", "swarm", "loop")
@@ -85,7 +85,7 @@ def test_between_asks_the_tree_is_green_or_the_red_one_built_on_it(
     state = RunState(run="run-1")
     for event in play(workflow, made, policy):
         state = advance(state, workflow.table, event)
-        act = workflow.acts.get(state.phase)
+        act = workflow.actions.get(state.phase)
         if act and act.role and not state.in_doubt:
             assert state.tree in (state.green_tree, state.red_tree)
 
@@ -94,8 +94,8 @@ def test_between_asks_the_tree_is_green_or_the_red_one_built_on_it(
 def test_the_table_is_total(workflow: Workflow) -> None:
     phases = {phase for phase, _ in workflow.table}
     assert phases | {DONE} == {BASELINE} | set(workflow.table.values())
-    assert set(workflow.acts) <= phases and all(open_step(act.does) for act in workflow.acts.values())
-    for phase in phases - set(workflow.acts):  # nothing is done there, so something must follow from the state
+    assert set(workflow.actions) <= phases and all(open_step(act.does) for act in workflow.actions.values())
+    for phase in phases - set(workflow.actions):  # nothing is done there, so something must follow from the state
         state = msgspec.structs.replace(fold("r", workflow.table, [started(workflow.name)]), phase=phase)
         assert type(workflow.decide(state)) in DECISIONS | {ev.TaskFinished}
 
@@ -112,12 +112,12 @@ def test_a_run_is_completed_only_by_landing(workflow: Workflow) -> None:
 @every_workflow
 def test_what_is_kept_was_tested_first(workflow: Workflow) -> None:
     keeping = {phase for phase, event in workflow.table if event is ev.StepCommitted}
-    assert {workflow.acts[phase].does for phase in keeping} <= {"judge", "judge_fix"}
+    assert {workflow.actions[phase].does for phase in keeping} <= {"judge", "judge_fix"}
 
 
 @every_workflow
 def test_nobody_who_makes_tests_pass_may_change_those_that_were_there(workflow: Workflow) -> None:
-    for act in workflow.acts.values():
+    for act in workflow.actions.values():
         if act.role and act.role != Role.AUDITOR:
             assert act.writes in (None, Writes.ADDITIONS)
 
@@ -148,8 +148,8 @@ def test_before_an_agent_is_asked_money_and_time_must_be_left(
 
 def test_a_workflow_that_counts_nothing_itself_is_bounded_by_its_steps() -> None:
     table: Table = {(BASELINE, ev.BaselineTaken): "ask", ("ask", ev.AttemptFailed): "ask", ("ask", ev.Landed): DONE}
-    acts = {BASELINE: Act(does="baseline"), "ask": Act(does="propose", role="anybody")}
-    endless = Workflow(name="endless", table=table, acts=acts, bounds=lambda _state: None, inputs=counts)
+    acts = {BASELINE: PhaseAction(does="baseline"), "ask": PhaseAction(does="propose", role="anybody")}
+    endless = Workflow(name="endless", table=table, actions=acts, bounds=lambda _state: None, inputs=default_inputs)
     last = play(endless, [0] * 400, {"steps": 50})[-1]
     assert isinstance(last, ev.RunFailed) and "50 steps are done" in last.detail
 

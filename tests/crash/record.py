@@ -14,14 +14,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ratchet.factory import Factory
-from ratchet.store import rundir
-from ratchet.store.sqlite import SqliteStore
-from ratchet.surfaces import demo
-from ratchet.surfaces.live import silent
-from ratchet.workspace import trees, views
+from ratchet.app.runs import RunService
+from ratchet.interfaces.cli import demo
+from ratchet.interfaces.terminal.live_view import ignore_event
+from ratchet.store import run_directory
+from ratchet.store.sqlite.store import SqliteStore
+from ratchet.workspace import git_workspace
+from ratchet.workspace.git import trees
+from tests.engine.workflows import scenes
 from tests.support import open_factory
-from tests.workflows import scenes
 
 # Git commands that change something; the others only look.
 _WRITES = {"add", "read-tree", "clean", "restore", "commit-tree", "update-ref", "write-tree", "reset", "worktree"}
@@ -67,8 +68,8 @@ def watch_writes(recorder: Recorder, *, git_too: bool) -> None:
     """`git_too`: also between the git commands that one durable step is made of."""
     for verb in ("add", "claim", "append", "release"):
         recorder.before(SqliteStore, verb, lambda *_args, _verb=verb, **_: f"store-{_verb}")
-    recorder.before(rundir.RunDirectory, "put", lambda _self, name, _content: f"put-{name.replace('/', '-')}")
-    recorder.before(views, "git", lambda *args, **_: f"git-{args[0]}" if _moves_a_ref(args) or git_too else "")
+    recorder.before(run_directory.RunDirectory, "put", lambda _self, name, _content: f"put-{name.replace('/', '-')}")
+    recorder.before(git_workspace, "git", lambda *args, **_: f"git-{args[0]}" if _moves_a_ref(args) or git_too else "")
     if git_too:
         recorder.before(trees, "git", lambda *args, **_: f"trees-{args[0]}" if args[0] in _WRITES else "")
 
@@ -82,18 +83,21 @@ def main(place: Path, copies: Path, *, git_too: bool, scene: str) -> None:
     watch_writes(recorder, git_too=git_too)
     with open_run(place, scene) as factory:
         lease = factory.claim(ask(factory, place, scene))
-        asyncio.run(factory.work(lease, watch=silent, tell=lambda _said: None))
+        asyncio.run(factory.work(lease, watch=ignore_event, on_agent_event=lambda _said: None))
         recorder.copy("end")
         recorder.on = False
 
 
-def open_run(place: Path, scene: str = "") -> Factory:
+STORE = "store=.ratchet/ratchet.db"  # within what is copied and put back
+
+
+def open_run(place: Path, scene: str = "") -> RunService:
     if scene:
-        return scenes.open_scene(place, scenes.SCENES[scene])
-    return open_factory(place, agent=f"scripted:{place / demo.SCRIPT}")
+        return scenes.open_scene(place, scenes.SCENES[scene], STORE)
+    return open_factory(place, STORE, "tdd.sealed=true", agent=f"scripted:{place / demo.SCRIPT}")
 
 
-def ask(factory: Factory, place: Path, scene: str = "") -> str:
+def ask(factory: RunService, place: Path, scene: str = "") -> str:
     if scene:
         return scenes.ask(factory, scenes.SCENES[scene], place).id
     return factory.add(place / demo.SPEC).id

@@ -8,7 +8,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from ratchet.surfaces import demo
+from ratchet.interfaces.cli import demo
 from tests.support import RATCHET, git, lay_out_demo, quick_environment, ratchet
 
 KILLS = 12
@@ -30,6 +30,10 @@ def children_of(place: Path) -> list[str]:
     return found
 
 
+def ended(place: Path) -> bool:
+    return "completed: " in ratchet("show", "last", cwd=place).stdout
+
+
 def test_a_run_killed_at_random_moments_ends_with_the_same_commits(tmp_path: Path) -> None:
     place = lay_out_demo(tmp_path / "demo")
     seed = int(os.environ.get("RATCHET_TEST_SEED", random.SystemRandom().randrange(10**6)))
@@ -46,9 +50,11 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_commits(tmp_path: Pat
             running.send_signal(signal.SIGKILL)
             running.wait()
             killed += 1
+            if ended(place):  # killed between the last write and its exit: the same command would begin a new item
+                break
         else:
             break
-    finished = ratchet(*command(place)[3:], cwd=place) if killed == KILLS else None
+    finished = None if ended(place) else ratchet(*command(place)[3:], cwd=place)
     assert finished is None or finished.returncode == 0, f"seed {seed}: {finished.stderr if finished else ''}"
     told = ratchet("show", "last", cwd=place)
     assert "completed: 4 commits kept" in told.stdout, f"seed {seed}: {told.stdout}"
@@ -94,7 +100,7 @@ def test_an_abort_reaches_the_worker_wherever_it_is(tmp_path: Path) -> None:
     out, _ = running.communicate(timeout=30)
     assert told.returncode == 0 and running.returncode == 1 and "aborted by" in out
     again = ratchet("abort", "last", cwd=place)
-    assert again.returncode == 2 and "aborted already" in again.stderr
+    assert again.returncode == 2 and "already aborted" in again.stderr
 
 
 def test_a_terminated_demo_ends_without_a_traceback(tmp_path: Path) -> None:

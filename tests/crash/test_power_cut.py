@@ -17,12 +17,12 @@ import pytest
 from ratchet.core import events as ev
 from ratchet.core import trailers
 from ratchet.core.state import RunStatus
-from ratchet.spending import LOST
-from ratchet.store.rundir import RunDirectory
-from ratchet.surfaces.live import silent
+from ratchet.engine.budget_meter import LOST
+from ratchet.interfaces.terminal.live_view import ignore_event
+from ratchet.store.run_directory import RunDirectory
 from tests.crash.record import ask, open_run
+from tests.engine.workflows import scenes
 from tests.support import git, lay_out_demo, quick_environment
-from tests.workflows import scenes
 
 # One moment in twelve in every run of the tests, all of them when it is certified, in six shards.
 IN_EVERY_RUN = [(0, 24), (13, 24)]
@@ -51,7 +51,7 @@ def record(tmp_path: Path, scene: str = "") -> tuple[Path, list[Path]]:
 def ending(place: Path, scene: str = "") -> dict[str, Any]:
     """All of a run's end that must not depend on where it was cut."""
     with open_run(place, scene) as factory:
-        story = factory.story("last")
+        story = factory.history("last")
         directory: RunDirectory = factory.directory(story.row.run)
         for receipt in story.receipts:
             for artifact in receipt.artifacts:
@@ -59,7 +59,7 @@ def ending(place: Path, scene: str = "") -> dict[str, Any]:
     state = story.state
     assert state.started
     log = git("log", "--format=%T %s%n%B%x00", f"main..{state.started.branch}", cwd=place).split("\0")
-    proofs = [trailers.parse(text.strip("\n")) for text in log if text.strip()]
+    proofs = [trailers.parse_proof(text.strip("\n")) for text in log if text.strip()]
     return {
         "status": state.status,
         "commits": [text.strip().splitlines()[0] for text in log if text.strip()],
@@ -75,18 +75,18 @@ ONE_ASK_USD = 0.06  # more than any scripted turn of these scenes costs: the dea
 
 def cost_of(place: Path, scene: str) -> float:
     with open_run(place, scene) as factory:
-        return factory.story("last").state.usage.cost_usd
+        return factory.history("last").state.usage.cost_usd
 
 
 def start_again(place: Path, scene: str = "") -> int:
     """What `ratchet run` does after a power cut; returns how many steps were found in doubt."""
     with open_run(place, scene) as factory:
         if any(row.status is RunStatus.COMPLETED for row in factory.store.runs()):
-            factory.tidy()
+            factory.remove_finished_workspaces()
             return 0
         lease = factory.claim(ask(factory, place, scene))
-        asyncio.run(factory.work(lease, watch=silent, tell=lambda _said: None))
-        story = factory.story(lease.run)
+        asyncio.run(factory.work(lease, watch=ignore_event, on_agent_event=lambda _said: None))
+        story = factory.history(lease.run)
     return sum(isinstance(event, ev.StepResumed) for event in story.events)
 
 

@@ -15,46 +15,47 @@ from typing import Any, Protocol
 import pytest
 from msgspec.structs import replace
 
-from ratchet.process import (
+from ratchet.process.spawn import (
     START_TRIES,
     ConfinementFailed,
-    Finished,
+    Deadlines,
+    ProcessResult,
     ProgramMissing,
     attach,
-    attend,
-    call,
     confined,
     is_gone,
+    run_command,
+    run_process,
     this_process,
 )
-from ratchet.supervision import conversing, supervise
+from ratchet.process.supervise import interactive_process, supervise
 
 PYTHON = sys.executable
 
 
 class Run(Protocol):
-    def __call__(self, *argv: str, timeout_s: float = 30, **options: Any) -> Finished: ...
+    def __call__(self, *argv: str, timeout_s: float = 30, **options: Any) -> ProcessResult: ...
 
 
 @pytest.fixture(params=["awaited", "attended"])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
     """Both ways to run a child to its end: they are to be the same to it."""
 
-    def awaited(*argv: str, timeout_s: float = 30, **options: Any) -> Finished:
+    def awaited(*argv: str, timeout_s: float = 30, **options: Any) -> ProcessResult:
         return asyncio.run(_run(tmp_path, *argv, timeout_s=timeout_s, **options))
 
-    def attended(*argv: str, timeout_s: float = 30, **options: Any) -> Finished:
+    def attended(*argv: str, timeout_s: float = 30, **options: Any) -> ProcessResult:
         out = tmp_path / "out"
-        return attend(argv, cwd=tmp_path, env=dict(os.environ), output=out, timeout_s=timeout_s, **options)
+        return run_process(argv, cwd=tmp_path, env=dict(os.environ), output=out, timeout_s=timeout_s, **options)
 
     return awaited if request.param == "awaited" else attended
 
 
-def heard_by(tmp_path: Path, *argv: str, **options: Any) -> Finished:
+def heard_by(tmp_path: Path, *argv: str, **options: Any) -> ProcessResult:
     return asyncio.run(_run(tmp_path, *argv, **options))
 
 
-async def _run(tmp_path: Path, *argv: str, timeout_s: float = 30, **options: object) -> Finished:
+async def _run(tmp_path: Path, *argv: str, timeout_s: float = 30, **options: object) -> ProcessResult:
     return await supervise(
         argv,
         cwd=tmp_path,
@@ -104,6 +105,10 @@ class Fickle:
     """A confinement that fails to start as often as it is told."""
 
     contains = False
+    has_own_programs = False
+
+    def tidy(self) -> None:
+        pass
 
     def __init__(self, folder: Path, failures: int) -> None:
         self.count, self.failures = folder / "tries", failures
@@ -142,7 +147,10 @@ def test_a_program_on_our_terminal_has_its_confinement_made_again_too(
 def test_a_program_one_talks_with_has_its_confinement_made_again_too(tmp_path: Path) -> None:
     async def talk() -> bytes:
         with confined(Fickle(tmp_path, 2)):
-            async with conversing(["cat"], cwd=tmp_path, env=os.environ, errors=tmp_path / "errors") as (heard, told):
+            async with interactive_process(["cat"], cwd=tmp_path, env=os.environ, errors=tmp_path / "errors") as (
+                heard,
+                told,
+            ):
                 told.write(b"hello\n")
                 return await heard.readline()
 
@@ -167,7 +175,7 @@ def test_a_program_that_is_not_there_is_an_error_with_its_name(tmp_path: Path, r
     with pytest.raises(ProgramMissing, match="no-such-program"):
         run("no-such-program")
     with pytest.raises(ProgramMissing, match="no-such-program"):
-        call(["no-such-program"])
+        run_command(["no-such-program"])
 
 
 def test_a_child_that_ignores_term_is_killed_when_its_time_is_up(tmp_path: Path, run: Run) -> None:
@@ -204,6 +212,47 @@ def test_a_silent_child_is_stopped_and_a_talking_one_is_not(tmp_path: Path, run:
     assert run("sh", "-c", talking, silence_s=0.6).exit_code == 0
 
 
+def test_a_program_that_has_just_written_is_not_silent_when_the_clock_jumps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, wall, monotonic = tmp_path / "out", 1_000_000.0, 50.0
+    out.write_text("")
+    os.utime(out, (wall, wall))
+    monkeypatch.setattr(time, "time", lambda: wall)
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic)
+    deadlines = Deadlines([out], timeout_s=10_000, silence_s=60)
+    wall, monotonic = wall + 50, monotonic + 50
+    os.utime(out, (wall - 20, wall - 20))
+    assert deadlines.left() == (40, "silence")
+    wall += 3_600  # the machine was suspended
+    assert deadlines.left() == (40, "silence")
+    os.utime(out, (wall + 1, wall + 1))
+    wall, monotonic = wall + 3_600, monotonic + 30  # it wrote, and then the machine was suspended
+    assert deadlines.left() == (60, "silence")
+    os.utime(out, (wall, wall))
+    wall, monotonic = wall - 7_200, monotonic + 30  # it wrote, and then the clock was set back
+    assert deadlines.left() == (60, "silence")
+    wall, monotonic = wall + 60, monotonic + 60
+    assert deadlines.left() == (0, "silence")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting /proc needs root")
+def test_a_process_that_proc_hides_is_not_taken_for_dead() -> None:
+    code = """
+import os
+from ratchet.process.spawn import is_gone, this_process
+me = this_process()
+if (child := os.fork()) == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+    os._exit(is_gone(me))
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    hidden = 'mount -t proc -o hidepid=2 proc /proc && exec "$@"'
+    done = subprocess.run(["unshare", "-m", "sh", "-c", hidden, "sh", PYTHON, "-c", code], check=False)
+    assert done.returncode == 0
+
+
 def test_a_flood_of_output_goes_to_the_file_and_not_into_memory(tmp_path: Path, run: Run) -> None:
     ended = run("sh", "-c", "head -c 50000000 /dev/zero")
     assert ended.exit_code == 0 and (tmp_path / "out").stat().st_size == 50_000_000
@@ -233,14 +282,14 @@ def test_who_is_interrupted_while_attending_a_child_leaves_nobody_behind(tmp_pat
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        attend(
+        run_process(
             [PYTHON, "-c", DAEMON + "time.sleep(600)", str(tmp_path / "pid")],
             cwd=tmp_path,
             env=dict(os.environ),
             output=tmp_path / "out",
             timeout_s=60,
             grace_s=0.2,
-            meanwhile=interrupt,
+            on_start=interrupt,
         )
     assert not alive(int((tmp_path / "pid").read_text()))
 
@@ -249,7 +298,7 @@ def test_when_the_factory_is_killed_its_children_die_too(tmp_path: Path) -> None
     factory = f"""
 import asyncio, os, sys
 from pathlib import Path
-from ratchet.supervision import supervise
+from ratchet.process.supervise import supervise
 asyncio.run(supervise([sys.executable, "-c", {DAEMON + "time.sleep(600)"!r}, "pid"], cwd=Path({str(tmp_path)!r}),
     env=dict(os.environ), output=Path({str(tmp_path)!r}) / "out", timeout_s=600))
 """
@@ -283,7 +332,7 @@ def keep_in(heard: list[bytes]) -> Callable[[bytes], bool]:
 def test_lines_are_heard_whole_and_in_order_and_all_output_is_kept(tmp_path: Path) -> None:
     heard: list[bytes] = []
     print_them = "import sys\nfor n in range(5000): print(n, 'x' * (n % 300))\nsys.stdout.write('no newline')"
-    heard_by(tmp_path, PYTHON, "-c", print_them, hear=keep_in(heard))
+    heard_by(tmp_path, PYTHON, "-c", print_them, on_line=keep_in(heard))
     assert b"\n".join(heard).decode() == said(tmp_path)
     assert (len(heard), heard[-1]) == (5001, b"no newline")
 
@@ -292,21 +341,21 @@ def test_what_a_child_said_that_ends_without_waiting_for_us_is_heard(tmp_path: P
     """As Node's programs do: what does not fit into the pipe at once is lost with them."""
     heard: list[bytes] = []
     hasty = "import os; os.set_blocking(1, False); os.write(1, b'x' * 900_000 + b'\\n')"
-    heard_by(tmp_path, PYTHON, "-c", hasty, hear=keep_in(heard))
+    heard_by(tmp_path, PYTHON, "-c", hasty, on_line=keep_in(heard))
     assert [len(line) for line in heard] == [900_000]
 
 
 def test_a_line_without_end_is_kept_and_not_handed_on(tmp_path: Path) -> None:
     heard: list[bytes] = []
     flood = "import sys\nfor _ in range(40): sys.stdout.write('x' * 2**19)\nprint()\nprint('after')"
-    heard_by(tmp_path, PYTHON, "-c", flood, hear=keep_in(heard))
+    heard_by(tmp_path, PYTHON, "-c", flood, on_line=keep_in(heard))
     assert heard == [b"after"]
     assert (tmp_path / "out").stat().st_size == 40 * 2**19 + len("\nafter\n")
 
 
 def test_who_has_heard_enough_ends_the_child(tmp_path: Path) -> None:
-    ended = heard_by(tmp_path, "sh", "-c", "echo one; echo two; sleep 600", hear=lambda line: line == b"two")
-    assert ended.told and not ended.timed_out
+    ended = heard_by(tmp_path, "sh", "-c", "echo one; echo two; sleep 600", on_line=lambda line: line == b"two")
+    assert ended.stopped and not ended.timed_out
 
 
 def test_a_listener_that_breaks_is_not_hidden_and_leaves_no_child(tmp_path: Path) -> None:
@@ -314,14 +363,17 @@ def test_a_listener_that_breaks_is_not_hidden_and_leaves_no_child(tmp_path: Path
         raise ValueError("the listener broke")
 
     with pytest.raises(ValueError, match="the listener broke"):
-        heard_by(tmp_path, "sh", "-c", "echo $$; exec sleep 600", hear=broken)
+        heard_by(tmp_path, "sh", "-c", "echo $$; exec sleep 600", on_line=broken)
     assert not alive(int(said(tmp_path)))
 
 
 def test_a_program_one_talked_with_is_gone_when_the_talk_is_over(tmp_path: Path) -> None:
     async def talk() -> tuple[bytes, int]:
         program = [PYTHON, "-c", DAEMON + "\nfor line in sys.stdin: print(line.upper(), end='', flush=True)", "pid"]
-        async with conversing(program, cwd=tmp_path, env=dict(os.environ), errors=tmp_path / "err") as (reader, writer):
+        async with interactive_process(program, cwd=tmp_path, env=dict(os.environ), errors=tmp_path / "err") as (
+            reader,
+            writer,
+        ):
             writer.write(b"hello\n")
             answer = await reader.readline()
             return answer, int(await until(tmp_path / "pid"))

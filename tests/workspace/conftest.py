@@ -10,23 +10,25 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.process import enter
-from ratchet.workspace import Refused
+from ratchet.process.spawn import namespace_prefix
+from ratchet.workspace.capacity import CapacityLimits
+from ratchet.workspace.git_workspace import GitWorkspace
+from ratchet.workspace.protocol import WorkspaceRefused
 from ratchet.workspace.registry import Workspaces
-from ratchet.workspace.room import Limits
-from ratchet.workspace.views import GitWorkspace
 
-SMALL = Limits(min_free_ram_bytes=1 << 20, min_free_disk_bytes=1 << 20)
-KINDS = ["overlay-ram", "overlay-disk", "overlay-userns", "btrfs", "reflink", "worktree", "copy"]
+SMALL = CapacityLimits(min_free_ram_bytes=1 << 20, min_free_disk_bytes=1 << 20)
+# An ordinary user's overlay is the one in a user namespace; the privileged one is root's alone.
+PRIVILEGED = ["overlay-ram", "overlay-disk"] if os.geteuid() == 0 else []
+KINDS = [*PRIVILEGED, "overlay-userns", "btrfs", "reflink", "worktree", "copy", "container"]
 
 
 def outside(folder: Path) -> Path:
     """Where to start a program that `enter` leads into a folder."""
-    return Path("/") if enter(folder) else folder
+    return Path("/") if namespace_prefix(folder) else folder
 
 
 def sh(*argv: str, cwd: Path) -> str:
-    done = subprocess.run([*enter(cwd), *argv], cwd=outside(cwd), capture_output=True, check=False)
+    done = subprocess.run([*namespace_prefix(cwd), *argv], cwd=outside(cwd), capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode(errors="surrogateescape").strip()
 
@@ -132,7 +134,7 @@ def spaces(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterato
         place = request.getfixturevalue("btrfs") / request.node.name.translate(str.maketrans("[]/", "---"))
     made = Workspaces(place / "ws", bases=place / "bases", limits=SMALL)
     name = kind.removesuffix("-ram").removesuffix("-disk")
-    why = next(rung.why for rung in made.ladder() if rung.kind == name)
+    why = next((rung.why for rung in made.probe_kinds() if rung.kind == name), "")
     if why:
         pytest.skip(f"{name}: {why}")
     yield made
@@ -162,7 +164,7 @@ def make(spaces: Workspaces, repo: Path, slug: str = "one", kind: str = "auto", 
         on=on,
         **more,  # type: ignore[arg-type]
     )
-    assert not isinstance(made, Refused), made
+    assert not isinstance(made, WorkspaceRefused), made
     return made
 
 

@@ -57,7 +57,7 @@ def test_errors_end_in_a_hint_and_the_exit_code_says_whose_fault(ratchet: Any) -
     assert "there is no workspace nine" in ratchet("workspace", "exec", "nine", "--", "true", code=2)
     assert "/not/there does not exist" in ratchet("workspace", "create", "x", "--repo", "/not/there", code=2)
     assert "would work" in ratchet("workspace", "create", "x", "--kind", "btrfs", code=3)
-    assert "refused: there are 1 workspaces" in ratchet(
+    assert "cannot create a workspace: there are 1 workspaces" in ratchet(
         "workspace", "create", "x", "--set", "workspace.max_count=1", code=3
     )
     ratchet("workspace", "exec", "one", "--", "sh", "-c", "exit 7", code=7)
@@ -66,10 +66,10 @@ def test_errors_end_in_a_hint_and_the_exit_code_says_whose_fault(ratchet: Any) -
 def test_what_belongs_to_a_process_goes_with_it(ratchet: Any) -> None:
     child = subprocess.Popen(["sleep", "600"])
     ratchet("workspace", "create", "its", "--owner", str(child.pid))
-    assert json.loads(ratchet("workspace", "gc", "--json")) == {"removed": []}
+    assert json.loads(ratchet("workspace", "gc", "--json"))["removed"] == []
     child.kill()
     child.wait()
-    assert json.loads(ratchet("workspace", "gc", "--json")) == {"removed": ["its"]}
+    assert json.loads(ratchet("workspace", "gc", "--json"))["removed"] == ["its"]
 
 
 def test_what_exec_started_dies_with_it(ratchet: Any, repo: Path, tmp_path: Path) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import zlib
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from ratchet.workspace.bases import Recipe, carried
+from ratchet.errors import GitFailed, TreeBroken, WorkspaceChanged
+from ratchet.workspace.base_cache import Recipe, paths_to_carry
+from ratchet.workspace.git.trees import snapshot
+from ratchet.workspace.git_workspace import GitWorkspace
 from ratchet.workspace.registry import Workspaces
-from ratchet.workspace.trees import snapshot
-from ratchet.workspace.views import GitWorkspace
 from tests.workspace.conftest import commit_all, inside, make, sh
 
 
@@ -33,6 +36,28 @@ def test_git_in_a_fresh_workspace_finds_nothing_to_read_again(one: GitWorkspace,
         pytest.skip("git's own worktree: its index is as young as its files")
     assert inside(one, "git", "diff-files", "--raw") == ""  # tells by stat alone: it never looks into a file
     assert inside(one, "git", "status", "--porcelain") == ""
+
+
+def test_a_file_with_a_line_feed_in_its_name_is_read_as_any_other(one: GitWorkspace, repo: Path) -> None:
+    sh("git", "repack", "-adq", cwd=repo)  # what is packed is asked of git, by lines
+    before = one.checkpoint()
+    (one.path / "new\nname").write_text("new")
+    after = one.checkpoint()
+    wanted = {
+        "new\nname": b"new",
+        "folder\nnewline/file": b"inside\n",
+        "missing\nfile": None,
+        "src/app.py": b"VALUE = 1\n",
+    }
+    assert one.read_all(after, list(wanted)) == wanted
+    assert one.read_all(before, ["new\nname", "src/app.py"]) == {"new\nname": None, "src/app.py": b"VALUE = 1\n"}
+
+
+def test_a_link_in_place_of_a_dependency_folder_does_not_outlive_a_reset(one: GitWorkspace, tmp_path: Path) -> None:
+    before = one.checkpoint()
+    (one.path / "node_modules").symlink_to(tmp_path)
+    one.reset(before)
+    assert not (one.path / "node_modules").is_symlink()
 
 
 def test_a_reset_undoes_every_change_whatever_it_was(one: GitWorkspace) -> None:
@@ -88,6 +113,46 @@ def test_a_reset_works_after_git_was_deleted_rights_taken_away_and_files_left_op
     assert {path.name for path in one.path.iterdir()} == theirs
 
 
+@pytest.mark.parametrize("damage", [b"", zlib.compress(b"blob 11\0VALUE = 666"), None], ids=["empty", "other", "gone"])
+def test_a_reset_to_a_tree_whose_content_is_lost_or_torn_says_so(
+    one: GitWorkspace, spaces: Workspaces, damage: bytes | None
+) -> None:
+    (one.path / "new.py").write_text("VALUE = 777")
+    tree = one.checkpoint()
+    (one.path / "new.py").unlink()
+    oid = sh("git", f"--git-dir={one.trees.store}", "rev-parse", f"{tree}:new.py", cwd=one.home)
+    blob = one.trees.store / "objects" / oid[:2] / oid[2:]
+    blob.unlink()
+    if damage is not None:
+        blob.write_bytes(damage)
+    with pytest.raises((TreeBroken, GitFailed), match=r"new\.py|unable to|corrupt|damaged"):
+        spaces.open("one").reset(tree)
+
+
+def test_a_path_is_put_back_where_it_belongs_and_not_through_a_link_in_its_folders_place(
+    one: GitWorkspace, tmp_path: Path
+) -> None:
+    before = one.checkpoint()
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "app.py").write_text("precious\n")
+    inside(one, "rm", "-r", "src")
+    inside(one, "ln", "-s", str(outside), "src")
+    with suppress(GitFailed):  # git refuses to write through a link
+        one.restore(["src/app.py"], before)
+    assert (outside / "app.py").read_text() == "precious\n"
+    one.reset(before)
+    assert (one.path / "src" / "app.py").read_text() == "VALUE = 1\n" and not (one.path / "src").is_symlink()
+
+
+def test_a_commit_is_looked_for_although_the_branch_was_deleted(one: GitWorkspace, repo: Path) -> None:
+    head = one.tip()
+    sh("git", "update-ref", "-d", "refs/heads/ratchet/one", cwd=repo)
+    assert one.find_commit("ik:x", since=head) is None
+    one.restore_branch(head)
+    assert one.tip() == head
+
+
 def test_single_paths_can_be_put_back(one: GitWorkspace) -> None:
     before = one.checkpoint()
     (one.path / "src" / "app.py").write_text("VALUE = 3\n")
@@ -103,7 +168,7 @@ def test_a_commit_lands_in_the_source_and_leaves_a_clean_status(one: GitWorkspac
     (one.path / "with space.txt").unlink()
     (one.path / "crlf.txt").write_bytes(b"three\r\n")
     tree = one.checkpoint()
-    commit = one.commit(message="two\n", parent=parent, at="2026-01-01T00:00:00Z")
+    commit = one.commit(tree=one.checkpoint(), message="two\n", parent=parent, at="2026-01-01T00:00:00Z")
     assert sh("git", "rev-parse", "ratchet/one", cwd=repo) == commit
     assert sh("git", "show", "--format=", "--name-only", commit, cwd=repo).split("\n") == [
         "crlf.txt",
@@ -116,6 +181,20 @@ def test_a_commit_lands_in_the_source_and_leaves_a_clean_status(one: GitWorkspac
     assert inside(one, "git", "status", "--porcelain") == ""
     one.undo_commit(commit=commit, parent=parent)
     assert one.tip() == parent
+
+
+def test_a_commit_is_refused_when_the_workspace_no_longer_holds_the_judged_tree(one: GitWorkspace, repo: Path) -> None:
+    parent = sh("git", "rev-parse", "HEAD", cwd=repo)
+    (one.path / "src" / "app.py").write_text("VALUE = 2\n")
+    judged = one.checkpoint()
+    (one.path / "untested.py").write_text("raise SystemExit\n")
+    with pytest.raises(WorkspaceChanged, match=r"untested\.py"):
+        one.commit(tree=judged, message="two\n", parent=parent, at="2026-01-01T00:00:00Z")
+    assert one.tip() == parent
+    one.reset(judged)
+    commit = one.commit(tree=judged, message="two\n", parent=parent, at="2026-01-01T00:00:00Z")
+    assert one.differing_paths(commit, judged) == []
+    assert one.differing_paths(parent, judged) == ["src/app.py"]
 
 
 def test_the_source_lists_the_workspace_locked_and_prunes_it_not(one: GitWorkspace, repo: Path) -> None:
@@ -142,7 +221,7 @@ def test_uncommitted_changes_of_the_developer_can_be_laid_on_top(spaces: Workspa
     (repo / "src" / "app.py").write_text("VALUE = 'mine'\n")
     sh("git", "add", "moved.txt", cwd=repo)
     one = make(spaces, repo, kind=kind)
-    spaces.lay_changes(one)
+    spaces.copy_uncommitted(one)
     assert (one.path / "moved.txt").read_text() == "space\n"
     assert not (one.path / "with space.txt").exists()
     assert not (one.path / "link").is_symlink()
@@ -163,7 +242,7 @@ def test_a_submodule_survives_a_commit(spaces: Workspaces, repo: Path, kind: str
     one = make(spaces, repo, kind=kind)
     parent = sh("git", "rev-parse", "HEAD", cwd=repo)
     (one.path / "src" / "app.py").write_text("VALUE = 5\n")
-    commit = one.commit(message="change\n", parent=parent, at="2026-01-01T00:00:00Z")
+    commit = one.commit(tree=one.checkpoint(), message="change\n", parent=parent, at="2026-01-01T00:00:00Z")
     assert sh("git", "ls-tree", commit, "sub", cwd=repo).startswith("160000 commit")
     assert sh("git", "show", "--format=", "--name-only", commit, cwd=repo) == "src/app.py"
 
@@ -214,7 +293,7 @@ def test_a_commit_leaves_a_submodule_where_it_was(spaces: Workspaces, with_submo
     parent = sh("git", "rev-parse", "HEAD", cwd=with_submodule)
     (one.path / "vendor" / "sub" / "outer.c").write_text("changed\n")
     (one.path / "src" / "app.py").write_text("VALUE = 5\n")
-    commit = one.commit(message="change\n", parent=parent, at="2026-01-01T00:00:00Z")
+    commit = one.commit(tree=one.checkpoint(), message="change\n", parent=parent, at="2026-01-01T00:00:00Z")
     assert sh("git", "show", "--format=", "--name-only", commit, cwd=with_submodule) == "src/app.py"
     assert sh("git", "ls-tree", commit, "vendor/", cwd=with_submodule).startswith("160000 commit")
 
@@ -224,7 +303,7 @@ def test_changes_in_the_developers_submodule_are_laid_on_top_and_it_stays_a_repo
 ) -> None:
     (with_submodule / "vendor" / "sub" / "outer.c").write_text("mine\n")
     one = make(spaces, with_submodule, kind=kind)
-    spaces.lay_changes(one)
+    spaces.copy_uncommitted(one)
     assert (one.path / "vendor" / "sub" / "outer.c").read_text() == "mine\n"
     assert (one.path / "vendor" / "sub" / "in side" / "inner.c").read_text() == "inner\n"
     assert sh("git", "status", "--porcelain", cwd=with_submodule / "vendor" / "sub") == "M outer.c"
@@ -246,7 +325,7 @@ def test_made_again_it_stands_where_its_branch_stands(
 ) -> None:
     parent = sh("git", "rev-parse", "HEAD", cwd=repo)
     (one.path / "src" / "app.py").write_text("VALUE = 9\n")
-    commit = one.commit(message="nine\n", parent=parent, at="2026-01-01T00:00:00Z")
+    commit = one.commit(tree=one.checkpoint(), message="nine\n", parent=parent, at="2026-01-01T00:00:00Z")
     spaces.destroy("one")
     again = make(spaces, repo, kind=kind)
     assert again.tip() == commit
@@ -289,6 +368,6 @@ def test_a_version_that_was_written_when_the_project_was_installed_comes_along(
     commit_all(repo)
     (repo / "src" / "shop").mkdir(parents=True)
     (repo / "src" / "shop" / "_version.py").write_text("version = '1'\n")
-    one = make(spaces, repo, kind=kind, recipe=Recipe(carry=tuple(carried(repo, ()))))
+    one = make(spaces, repo, kind=kind, recipe=Recipe(carry=tuple(paths_to_carry(repo, ()))))
     one.reset(one.checkpoint())
     assert (one.path / "src" / "shop" / "_version.py").read_text() == "version = '1'\n"

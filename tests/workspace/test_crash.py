@@ -12,21 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.process import this_process
-from ratchet.workspace.branches import branch_tip, drop_branch, make_branch
+from ratchet.errors import BranchMoved
+from ratchet.process.spawn import this_process
+from ratchet.workspace.git.branches import branch_tip, create_branch, delete_branch
 from ratchet.workspace.registry import Workspaces
 from tests.workspace.conftest import commit_all, make, sh
 
 DIES = """
 import os, subprocess, sys
 from pathlib import Path
-from ratchet.process import this_process
-from ratchet.workspace import Refused
+from ratchet.process.spawn import this_process
+from ratchet.workspace.protocol import WorkspaceRefused
 from ratchet.workspace.registry import Workspaces
-from ratchet.workspace.room import Limits
+from ratchet.workspace.capacity import CapacityLimits
 
 repo, root, bases, commit, verb, kind = sys.argv[1:]
-spaces = Workspaces(Path(root), bases=Path(bases), limits=Limits(min_free_ram_bytes=1, min_free_disk_bytes=1))
+spaces = Workspaces(Path(root), bases=Path(bases), limits=CapacityLimits(min_free_ram_bytes=1, min_free_disk_bytes=1))
 NAMES = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.symlink", "os.scandir", "os.posix_spawn",
          "subprocess.Popen", "os.chmod", "os.utime", "ctypes.dlsym", "os.truncate", "os.link")
 
@@ -51,9 +52,10 @@ def act():
     elif verb == "diff":
         one = spaces.open("one"); one.diff(one.record.base_tree, one.checkpoint())
     elif verb == "commit":
-        one = spaces.open("one"); one.commit(message="m\\n", parent=commit, at="2026-01-01T00:00:00Z")
-    elif verb == "lay_changes":
-        spaces.lay_changes(spaces.open("one"))
+        one = spaces.open("one")
+        one.commit(tree=one.checkpoint(), message="m\\n", parent=commit, at="2026-01-01T00:00:00Z")
+    elif verb == "copy_uncommitted":
+        spaces.copy_uncommitted(spaces.open("one"))
 
 def child(n):
     if verb != "create":
@@ -83,7 +85,7 @@ while True:
     spaces.gc() if n % 2 else [spaces.destroy(slug) for slug in ("one", "two")]
     subprocess.run(["git", "-C", repo, "update-ref", "refs/heads/ratchet/one", commit], check=True)
     again = create()
-    assert not isinstance(again, Refused), again
+    assert not isinstance(again, WorkspaceRefused), again
     assert again.checkpoint() == base, n
     spaces.destroy("one"), spaces.destroy("two")
     assert spaces.records() == [], n
@@ -93,7 +95,9 @@ print(n)
 """
 
 
-@pytest.mark.parametrize("verb", ["create", "checkpoint", "reset", "fork", "destroy", "diff", "commit", "lay_changes"])
+@pytest.mark.parametrize(
+    "verb", ["create", "checkpoint", "reset", "fork", "destroy", "diff", "commit", "copy_uncommitted"]
+)
 def test_a_verb_killed_at_any_point_blocks_nothing(plain: Workspaces, repo: Path, verb: str) -> None:
     kind = plain.choose("auto")
     commit = sh("git", "rev-parse", "HEAD", cwd=repo)
@@ -113,17 +117,24 @@ def test_a_lock_that_a_killed_git_left_on_the_branch_is_in_nobodys_way(plain: Wo
     (workspace.path / "new").write_text("new")
     lock.touch()
     again = plain.adopt("one", owner=this_process())
-    assert again.commit(message="m\n", parent=parent, at="2026-01-01T00:00:00Z") == again.tip() != parent
+    assert (
+        again.commit(tree=again.checkpoint(), message="m\n", parent=parent, at="2026-01-01T00:00:00Z")
+        == again.tip()
+        != parent
+    )
     plain.destroy("one")
     lock.touch()
     again = make(plain, repo)
     (again.path / "newer").write_text("newer")
-    assert again.commit(message="m\n", parent=again.tip(), at="2026-01-01T00:00:00Z") == again.tip()
+    assert (
+        again.commit(tree=again.checkpoint(), message="m\n", parent=again.tip(), at="2026-01-01T00:00:00Z")
+        == again.tip()
+    )
     lock.touch()
-    drop_branch(str(repo / ".git"), workspace.ref)
+    delete_branch(str(repo / ".git"), workspace.ref)
     assert not lock.exists() and workspace.ref not in sh("git", "for-each-ref", cwd=repo)
     lock.touch()
-    make_branch(str(repo / ".git"), workspace.ref, parent)
+    create_branch(str(repo / ".git"), workspace.ref, parent)
     assert branch_tip(str(repo / ".git"), workspace.ref) == parent
     plain.destroy("one")
 
@@ -146,18 +157,23 @@ def test_a_branch_is_dropped_wherever_git_keeps_it(plain: Workspaces, repo: Path
     if packed:
         sh("git", "pack-refs", "--all", cwd=repo)
     plain.destroy("one")
-    drop_branch(str(repo / ".git"), ref)
-    drop_branch(str(repo / ".git"), ref)
+    delete_branch(str(repo / ".git"), ref)
+    delete_branch(str(repo / ".git"), ref)
     assert ref not in sh("git", "for-each-ref", cwd=repo)
 
 
-def test_a_branch_that_an_agent_deleted_or_moved_is_put_back(plain: Workspaces, repo: Path) -> None:
+def test_a_branch_that_was_deleted_is_put_back_and_one_that_was_moved_is_never_overwritten(
+    plain: Workspaces, repo: Path
+) -> None:
     workspace = make(plain, repo)
     head = workspace.tip()
     (repo / "astray").write_text("x")
     astray = commit_all(repo, "astray")
-    for damage in (["-d", workspace.ref], [workspace.ref, astray]):
-        sh("git", "update-ref", *damage, cwd=repo)
-        workspace.hold(head)
-        assert workspace.tip() == head
+    sh("git", "update-ref", "-d", workspace.ref, cwd=repo)
+    workspace.restore_branch(head)
+    assert workspace.tip() == head
+    sh("git", "update-ref", workspace.ref, astray, cwd=repo)
+    with pytest.raises(BranchMoved):
+        workspace.restore_branch(head)
+    assert workspace.tip() == astray
     plain.destroy("one")

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from ratchet.errors import DiskFull
+from ratchet.workspace.capacity import CapacityLimits
+from ratchet.workspace.git_workspace import GitWorkspace
 from ratchet.workspace.registry import Workspaces
-from ratchet.workspace.room import Limits
-from ratchet.workspace.views import GitWorkspace
 from tests.workspace.conftest import SMALL, commit_all, inside, make, sh
 
 Disk = Callable[..., Path]
-ROOMY = Limits(min_free_ram_bytes=0, min_free_disk_bytes=0)
+ROOMY = CapacityLimits(min_free_ram_bytes=0, min_free_disk_bytes=0)
 
 
 @pytest.mark.parametrize("inodes", range(2, 9))
@@ -25,7 +25,7 @@ def test_a_ram_disk_that_fills_up_in_a_create_leaves_nothing_half_made(
     repo: Path, tmp_path: Path, disk: Disk, inodes: int
 ) -> None:
     ram = disk("ram", f"size=1m,nr_inodes={inodes}")
-    spaces = Workspaces(tmp_path / "ws", bases=tmp_path / "bases", limits=Limits(min_free_ram_bytes=0), ram=ram)
+    spaces = Workspaces(tmp_path / "ws", bases=tmp_path / "bases", limits=CapacityLimits(min_free_ram_bytes=0), ram=ram)
     spaces._chosen["overlay", str(ram)] = "overlay"  # looking whether it works needs room too
     with pytest.raises(DiskFull, match=str(ram)):
         make(spaces, repo, kind="overlay-ram")
@@ -122,7 +122,10 @@ def test_a_disk_that_fills_up_in_a_checkpoint_or_a_commit_keeps_what_was_there(
     ballast = small / "ballast"
     ballast.mkdir()
     fill(ballast)
-    for act in (one.checkpoint, lambda: one.commit(message="m\n", parent=tip, at="2026-01-01T00:00:00Z")):
+    for act in (
+        one.checkpoint,
+        lambda: one.commit(tree=one.checkpoint(), message="m\n", parent=tip, at="2026-01-01T00:00:00Z"),
+    ):
         with pytest.raises(DiskFull) as told:
             act()
         assert str(small) in told.value.message
@@ -133,6 +136,6 @@ def test_a_disk_that_fills_up_in_a_checkpoint_or_a_commit_keeps_what_was_there(
         assert list((home / ".ratchet").rglob("tmp_obj_*")) == []
     after = one.checkpoint()
     assert one.changes(before, after) == ["big"]
-    assert one.commit(message="m\n", parent=tip, at="2026-01-01T00:00:00Z") == one.tip()
+    assert one.commit(tree=one.checkpoint(), message="m\n", parent=tip, at="2026-01-01T00:00:00Z") == one.tip()
     sh("git", "fsck", "--strict", cwd=home)
     spaces.destroy("one")

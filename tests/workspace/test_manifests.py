@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.workspace.trees import Difference, Trees
+from ratchet.workspace.git.trees import PathDifference, TreeStore
 
 MANY = 200
 
 
-class Counted(Trees):
+class Counted(TreeStore):
     asked = 0
 
-    def _differences(self, before: str, after: str) -> list[Difference]:
+    def _differences(self, before: str, after: str) -> list[PathDifference]:
         rows = super()._differences(before, after)
         self.asked = len(rows)
         return rows
@@ -29,8 +29,8 @@ def trees(tmp_path: Path) -> Counted:
     return Counted(store=tmp_path / "store.git", index=tmp_path / "index", folder=tmp_path / "tree")
 
 
-def from_nothing(trees: Trees, tree: str) -> object:
-    return Trees(store=trees.store, index=trees.index, folder=trees.folder).manifest(tree)
+def from_nothing(trees: TreeStore, tree: str) -> object:
+    return TreeStore(store=trees.store, index=trees.index, folder=trees.folder).manifest(tree)
 
 
 def test_a_change_costs_what_changed(trees: Counted) -> None:

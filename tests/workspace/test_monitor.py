@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.process import call, enter
-from ratchet.workspace import fsmonitor, monitor
-from ratchet.workspace.overlay import Overlay
+from ratchet.process.spawn import namespace_prefix, run_command
+from ratchet.workspace.git import fsmonitor, fsmonitor_setup
+from ratchet.workspace.git_workspace import GitWorkspace
+from ratchet.workspace.kinds.overlay import Overlay
 from ratchet.workspace.registry import Workspaces
-from ratchet.workspace.sandbox import Sandboxes, Settings, why_not
-from ratchet.workspace.views import GitWorkspace
+from ratchet.workspace.sandbox import Sandboxes, SandboxSettings, why_no_sandbox
 from tests.workspace.conftest import make, outside, sh
 
 STATUS = ("status", "--porcelain", "-uall", "--no-renames")
@@ -26,7 +26,7 @@ NAMES = ["a", "b", "c", "d/a", "d/b", "d/e/a", "d/e/b", "f/a", "f/b"]
 
 @pytest.fixture
 def one(plain: Workspaces, repo: Path, monkeypatch: pytest.MonkeyPatch) -> GitWorkspace:
-    monkeypatch.setattr(monitor, "MANY", 0)
+    monkeypatch.setattr(fsmonitor_setup, "MANY", 0)
     for name in NAMES:
         (repo / name).parent.mkdir(parents=True, exist_ok=True)
         (repo / name).write_text(name)
@@ -41,7 +41,7 @@ def one(plain: Workspaces, repo: Path, monkeypatch: pytest.MonkeyPatch) -> GitWo
 def git(one: GitWorkspace, *words: str) -> str:
     who = ("-c", "user.name=t", "-c", "user.email=t@localhost")
     done = subprocess.run(
-        [*enter(one.path), "git", *who, *words], cwd=outside(one.path), capture_output=True, check=False
+        [*namespace_prefix(one.path), "git", *who, *words], cwd=outside(one.path), capture_output=True, check=False
     )
     return done.stdout.decode(errors="surrogateescape")
 
@@ -171,18 +171,18 @@ def test_asking_the_layer_says_what_looking_at_every_file_says(one: GitWorkspace
 
 
 def test_inside_the_sandbox_too(one: GitWorkspace) -> None:
-    if why := why_not():
+    if why := why_no_sandbox():
         pytest.skip(why)
     (one.path / "d" / "a").unlink()
     (one.path / "b").write_text("changed")
-    sandbox = Sandboxes(one, Settings(mode="on")).for_tests()
+    sandbox = Sandboxes(one, SandboxSettings(mode="on")).for_tests()
     assert sandbox
     argv, env = sandbox.wrap(["git", *STATUS], cwd=one.path, env={"PATH": os.environ["PATH"]}, writable=[])
-    assert call(argv, env=env).stdout.decode() == " M b\n D d/a\n"
+    assert run_command(argv, env=env).stdout.decode() == " M b\n D d/a\n"
     argv, env = sandbox.wrap(
         ["git", "ls-files", "-f", "c"], cwd=one.path, env={"PATH": os.environ["PATH"]}, writable=[]
     )
-    assert call(argv, env=env).stdout == b"h c\n", "the layer is seen in there: git asked it"
+    assert run_command(argv, env=env).stdout == b"h c\n", "the layer is seen in there: git asked it"
 
 
 def test_where_there_is_no_layer_git_looks_for_itself(one: GitWorkspace, tmp_path: Path) -> None:

@@ -14,13 +14,13 @@ import msgspec
 import pytest
 
 from ratchet.errors import DiskFull, NotFound, RatchetError, UsageError
-from ratchet.process import this_process
-from ratchet.workspace import Refused
-from ratchet.workspace.bases import Recipe, SetupFailed
-from ratchet.workspace.ladder import KindMissing
-from ratchet.workspace.overlay import Overlay
+from ratchet.process.spawn import this_process
+from ratchet.workspace.base_cache import Recipe, SetupFailed
+from ratchet.workspace.capacity import CapacityLimits
+from ratchet.workspace.kinds.overlay import Overlay
+from ratchet.workspace.kinds.selection import KindMissing
+from ratchet.workspace.protocol import WorkspaceRefused
 from ratchet.workspace.registry import SlugTaken, Workspaces
-from ratchet.workspace.room import Limits
 from tests.workspace.conftest import SMALL, commit_all, make, sh
 
 Disk = Callable[..., Path]
@@ -48,7 +48,7 @@ def test_a_source_that_will_not_do_is_named(plain: Workspaces, repo: Path, tmp_p
     one = make(plain, repo)
     with pytest.raises(UsageError, match="inside the workspace one"):
         plain.create("x", repo=one.path, commit=commit)
-    with pytest.raises(UsageError, match="whole id"):
+    with pytest.raises(UsageError, match="full commit id"):
         plain.create("x", repo=repo, commit="HEAD")
 
 
@@ -71,14 +71,14 @@ def test_a_forced_kind_that_cannot_be_had_says_why_and_what_would_work(repo: Pat
 def test_below_the_limits_a_workspace_is_refused_with_the_reason(repo: Path, tmp_path: Path) -> None:
     commit = sh("git", "rev-parse", "HEAD", cwd=repo)
     for limits, on, why in (
-        (Limits(max_count=1), "auto", "at most 1 are allowed"),
-        (Limits(min_free_ram_bytes=1 << 60), "ram", "of RAM are free"),
-        (Limits(min_free_disk_bytes=1 << 60), "disk", "are free on the disk"),
+        (CapacityLimits(max_count=1), "auto", "at most 1 are allowed"),
+        (CapacityLimits(min_free_ram_bytes=1 << 60), "ram", "of RAM are free"),
+        (CapacityLimits(min_free_disk_bytes=1 << 60), "disk", "are free on the disk"),
     ):
         spaces = Workspaces(tmp_path / on, bases=tmp_path / "bases", limits=limits)
         first = spaces.create("a", repo=repo, commit=commit, on=on)
         second = spaces.create("b", repo=repo, commit=commit, on=on)
-        refused = next(made for made in (first, second) if isinstance(made, Refused))
+        refused = next(made for made in (first, second) if isinstance(made, WorkspaceRefused))
         assert why in refused.reason
         assert refused.hint
         spaces.destroy("a")
@@ -134,7 +134,7 @@ def test_a_large_file_survives_every_verb(plain: Workspaces, repo: Path) -> None
 
 
 def test_without_room_in_ram_the_layer_goes_to_disk(repo: Path, tmp_path: Path) -> None:
-    spaces = Workspaces(tmp_path / "ws", bases=tmp_path / "bases", limits=Limits(min_free_ram_bytes=1 << 60))
+    spaces = Workspaces(tmp_path / "ws", bases=tmp_path / "bases", limits=CapacityLimits(min_free_ram_bytes=1 << 60))
     assert make(spaces, repo).record.on == "disk"
     spaces.destroy("one")
 
@@ -169,11 +169,12 @@ def test_fifty_callers_for_one_slug_give_one_workspace(plain: Workspaces, repo: 
 # --- bases ----------------------------------------------------------------------------------------------------
 
 
-def test_setup_runs_once_for_many_callers_and_again_only_when_a_lock_file_changes(
+def test_setup_runs_once_for_many_callers_and_again_for_another_commit(
     plain: Workspaces, repo: Path, tmp_path: Path
 ) -> None:
     count = tmp_path / "count"
-    recipe = Recipe(setup=(f"echo x >> {count}; mkdir -p node_modules; cp package.json node_modules/installed",))
+    install = f"echo x >> {count}; mkdir -p node_modules; cp -n package.json node_modules/installed"
+    recipe = Recipe(setup=(install, "mkdir -p built; cp src/app.py built/app.py"), sandbox=False)
     (repo / "package.json").write_text("{}")
     commit_all(repo)
     with ThreadPoolExecutor(8) as crowd:
@@ -182,12 +183,25 @@ def test_setup_runs_once_for_many_callers_and_again_only_when_a_lock_file_change
     assert all((one.path / "node_modules" / "installed").read_text() == "{}" for one in made)
     (repo / "src" / "app.py").write_text("VALUE = 7\n")
     commit_all(repo)
-    assert (make(plain, repo, "same-deps", recipe=recipe).path / "node_modules" / "installed").exists()
-    assert count.read_text() == "x\n", "the dependencies were decided by the same files"
+    other = make(plain, repo, "same-deps", recipe=recipe)
+    assert count.read_text() == "x\nx\n"
+    assert (other.path / "built" / "app.py").read_text() == "VALUE = 7\n", "not built from another commit's source"
+
+
+def test_only_dependency_folders_of_another_commit_are_there_when_setup_runs(plain: Workspaces, repo: Path) -> None:
+    recipe = Recipe(
+        setup=("ls -d node_modules built > there.log || true; mkdir -p node_modules built; touch node_modules/x",)
+    )
+    (repo / "package.json").write_text("{}")
+    commit_all(repo)
+    make(plain, repo, "first", recipe=recipe)
+    (repo / "src" / "app.py").write_text("VALUE = 7\n")
+    commit_all(repo)
+    same = make(plain, repo, "same", recipe=recipe)
+    assert (Path(same.base.folder) / "there.log").read_text() == "node_modules\n"
     (repo / "package.json").write_text('{"a": 1}')
     commit_all(repo)
-    assert (make(plain, repo, "new-deps", recipe=recipe).path / "node_modules" / "installed").read_text() == '{"a": 1}'
-    assert count.read_text() == "x\nx\n"
+    assert (Path(make(plain, repo, "new", recipe=recipe).base.folder) / "there.log").read_text() == ""
 
 
 def test_a_setup_that_fails_leaves_no_base_and_says_what_it_said(plain: Workspaces, repo: Path) -> None:
@@ -203,18 +217,18 @@ def test_a_preparation_killed_half_way_is_never_taken_for_a_base(plain: Workspac
     stuck = f"[ -e {tmp_path}/again ] || {{ echo > {reached}; sleep 600; }}"
     code = f"""
 from pathlib import Path
-from ratchet.workspace.bases import Recipe
+from ratchet.workspace.base_cache import Recipe
 from ratchet.workspace.registry import Workspaces
 Workspaces(Path({str(plain.root)!r}), bases=Path({str(plain.bases.root)!r})).create(
     "one", repo=Path({str(repo)!r}), commit={sh("git", "rev-parse", "HEAD", cwd=repo)!r},
-    recipe=Recipe(setup=({stuck!r},)))
+    recipe=Recipe(setup=({stuck!r},), sandbox=False))
 """
     child = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
     reached.read_text()
     os.killpg(child.pid, 9)
     child.wait()
     (tmp_path / "again").touch()
-    one = make(plain, repo, recipe=Recipe(setup=(stuck,)))
+    one = make(plain, repo, recipe=Recipe(setup=(stuck,), sandbox=False))
     assert (one.path / "src" / "app.py").exists()
     plain.gc()
     assert [path.name for path in plain.bases.root.iterdir() if path.name.startswith(".making")] == []
@@ -268,7 +282,7 @@ def orphan(spaces: Workspaces, repo: Path, slug: str, **more: str) -> None:
     code = f"""
 import os
 from pathlib import Path
-from ratchet.process import this_process
+from ratchet.process.spawn import this_process
 from ratchet.workspace.registry import Workspaces
 Workspaces(Path({str(spaces.root)!r}), bases=Path({str(spaces.bases.root)!r})).create(
     {slug!r}, repo=Path({str(repo)!r}), commit={sh("git", "rev-parse", "HEAD", cwd=repo)!r},
@@ -364,7 +378,10 @@ def test_a_fork_whose_content_cannot_be_laid_leaves_neither_a_copy_nor_a_branch(
     repo: Path, tmp_path: Path, disk: Disk
 ) -> None:
     spaces = Workspaces(
-        tmp_path / "ws", bases=tmp_path / "bases", limits=Limits(min_free_ram_bytes=0), ram=disk("ram", "size=1m")
+        tmp_path / "ws",
+        bases=tmp_path / "bases",
+        limits=CapacityLimits(min_free_ram_bytes=0),
+        ram=disk("ram", "size=1m"),
     )
     one = make(spaces, repo, kind="overlay-ram")
     (one.path / "large").write_bytes(os.urandom(600 << 10))
@@ -384,6 +401,23 @@ def test_what_a_root_that_was_deleted_by_hand_had_in_ram_is_removed(plain: Works
     plain.gc()
     assert not Path(one.record.layer).exists()
     assert one.record.path not in Path("/proc/self/mounts").read_text()
+
+
+def test_a_living_owners_workspace_in_ram_outlives_a_sweep_by_a_process_that_cannot_see_its_name(
+    plain: Workspaces, repo: Path
+) -> None:
+    if os.geteuid() != 0 or not shutil.which("unshare"):
+        pytest.skip("hiding a folder from one process needs root and unshare (package util-linux)")
+    one = make(plain, repo, f"hidden-{os.getpid()}", owner=this_process())
+    if not isinstance(one, Overlay) or one.record.on != "ram":
+        pytest.skip("there is no RAM disk here")
+    code = "import sys; from pathlib import Path; from ratchet.workspace.registry import Workspaces; "
+    code += "Workspaces(Path(sys.argv[1]), bases=Path(sys.argv[2])).gc()"
+    elsewhere = ["sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(plain.root)]
+    own = [str(plain.root / "own"), str(plain.root / "own-bases")]
+    sh("unshare", "-m", "--propagation", "private", *elsewhere, sys.executable, "-c", code, *own, cwd=repo)
+    assert (one.path / "src" / "app.py").read_text() == "VALUE = 1\n"
+    plain.destroy(one.record.slug)
 
 
 def test_the_same_slug_in_another_folder_of_workspaces_is_another_workspace(repo: Path, tmp_path: Path) -> None:

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.core.roles import Role, Scope, Writes
+from ratchet.core.roles import PathRules, Role, Writes
 from ratchet.errors import EnvironmentCannot
-from ratchet.process import Confinement, Finished, ProgramMissing, confined
-from ratchet.supervision import supervise
-from ratchet.workspace.limits import Bounds, Group
+from ratchet.process.cgroups import ControlGroup, ResourceLimits, remove_stale_groups
+from ratchet.process.spawn import Confinement, ProcessResult, ProgramMissing, confined
+from ratchet.process.supervise import supervise
+from ratchet.workspace.git_workspace import GitWorkspace
 from ratchet.workspace.registry import Workspaces
-from ratchet.workspace.sandbox import Sandboxes, Settings, role_paths, why_not
-from ratchet.workspace.views import GitWorkspace
+from ratchet.workspace.sandbox import Sandboxes, SandboxSettings, role_paths, why_no_sandbox
 from tests.workspace.conftest import commit_all, make, sh
 
-SCOPE = Scope(tests=("tests/**", "**/test_*.py"))
+SCOPE = PathRules(tests=("tests/**", "**/test_*.py"))
 
 
 @pytest.fixture
@@ -32,20 +32,20 @@ def one(plain: Workspaces, repo: Path) -> GitWorkspace:
 
 @pytest.fixture
 def sandboxes(one: GitWorkspace, tmp_path: Path) -> Iterator[Sandboxes]:
-    if why := why_not():
+    if why := why_no_sandbox():
         pytest.skip(why)
     (one.path / "tests").mkdir(exist_ok=True)
     (one.path / "tests" / "test_a.py").write_text("")
-    made = Sandboxes(one, Settings(mode="on", hide=(str(tmp_path / "secret"),)))
+    made = Sandboxes(one, SandboxSettings(mode="on", hide=(str(tmp_path / "secret"),)))
     yield made
     made.close()
 
 
-def run(confinement: Confinement | None, folder: Path, *argv: str, **env: str) -> tuple[Finished, str]:
+def run(confinement: Confinement | None, folder: Path, *argv: str, **env: str) -> tuple[ProcessResult, str]:
     log = folder.parent / "log"
     log.unlink(missing_ok=True)
 
-    async def supervised() -> Finished:
+    async def supervised() -> ProcessResult:
         with confined(confinement):
             path = {"PATH": os.environ["PATH"], **env}
             return await supervise(list(argv), cwd=folder, env=path, output=log, timeout_s=60)
@@ -65,6 +65,30 @@ def test_only_the_workspace_can_be_written(sandboxes: Sandboxes, one: GitWorkspa
     assert not any((folder / "x").exists() for folder in (repo, one.home, Path("/etc")))
 
 
+def test_the_folder_of_a_turn_can_be_written_among_the_runs_that_are_hidden(
+    sandboxes: Sandboxes, one: GitWorkspace, repo: Path
+) -> None:
+    turn = repo / ".ratchet" / "runs" / "run-1" / "logs" / "step-2.d"
+    turn.mkdir(parents=True)
+    (repo / ".ratchet" / "secret").write_text("of another run")
+
+    async def supervised() -> ProcessResult:
+        with confined(sandboxes.for_role("auditor", SCOPE)):
+            script = f"echo x > {turn}/mine; ls {repo}/.ratchet; ! touch {repo}/.ratchet/new"
+            return await supervise(
+                ["sh", "-c", script],
+                cwd=one.path,
+                env={"PATH": os.environ["PATH"]},
+                output=one.path.parent / "log",
+                timeout_s=60,
+                writable=[turn],
+            )
+
+    assert asyncio.run(supervised()).exit_code == 0, (one.path.parent / "log").read_text()
+    assert (turn / "mine").exists() and not (repo / ".ratchet" / "new").exists()
+    assert "secret" not in (one.path.parent / "log").read_text()
+
+
 def test_tmp_and_home_are_private(sandboxes: Sandboxes, one: GitWorkspace, tmp_path: Path) -> None:
     code, said = shell(
         sandboxes.for_tests(),
@@ -82,7 +106,7 @@ def test_tmp_and_home_are_private(sandboxes: Sandboxes, one: GitWorkspace, tmp_p
 def test_what_package_managers_fetched_is_there_and_cannot_be_changed(
     one: GitWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if why := why_not():
+    if why := why_no_sandbox():
         pytest.skip(why)
     monkeypatch.setenv("HOME", str(tmp_path / "someone"))
     for name in ("go/pkg/mod", ".m2/repository", ".m2"):
@@ -90,7 +114,7 @@ def test_what_package_managers_fetched_is_there_and_cannot_be_changed(
         (tmp_path / "someone" / name / "file").write_text(f"{name}\n")
     script = "cat $HOME/go/pkg/mod/file $HOME/.m2/repository/file $HOME/.m2/file; touch $HOME/go/pkg/mod/new"
     for hide, seen in (((), ["go/pkg/mod", ".m2/repository"]), (("~/.m2",), ["go/pkg/mod"])):
-        made = Sandboxes(one, Settings(hide=hide))
+        made = Sandboxes(one, SandboxSettings(hide=hide))
         said = shell(made.for_tests(), one.path, script)[1]
         made.close()
         assert [line for line in said.splitlines() if ":" not in line] == seen, said
@@ -101,6 +125,18 @@ def test_what_is_hidden_cannot_be_read(sandboxes: Sandboxes, one: GitWorkspace, 
     (tmp_path / "secret").write_text("the key")
     _, said = shell(sandboxes.for_tests(), one.path, f"cat {tmp_path}/secret")
     assert "the key" not in said
+
+
+def test_a_program_beside_the_developers_secrets_does_not_show_them(
+    sandboxes: Sandboxes, one: GitWorkspace, repo: Path
+) -> None:
+    (repo / ".env").write_text("TOKEN=1")
+    (repo / ".ratchet").mkdir(exist_ok=True)
+    (repo / ".ratchet" / "store").touch()
+    (repo / "agent.sh").write_text(f"#!/bin/sh\ncat {repo}/.env; ls {repo}/.ratchet\n")
+    (repo / "agent.sh").chmod(0o755)
+    ended, said = run(sandboxes.for_tests(), one.path, str(repo / "agent.sh"))
+    assert ended.exit_code == 0 and "TOKEN" not in said and "store" not in said
 
 
 def test_the_environment_is_what_was_given_and_no_more(
@@ -191,7 +227,7 @@ git status --porcelain; echo "status $?"
     assert one.tip() == tip
     after = one.checkpoint()
     assert one.changes(before, after) == ["agents-own.py"]
-    commit = one.commit(message="ours\n", parent=tip, at="2026-01-01T00:00:00Z")
+    commit = one.commit(tree=one.checkpoint(), message="ours\n", parent=tip, at="2026-01-01T00:00:00Z")
     assert sh("git", "show", "--format=", "--name-only", commit, cwd=repo).split() == [
         "agents-own.py",
         "tests/test_a.py",
@@ -204,7 +240,7 @@ def test_without_a_sandbox_what_an_agent_commits_is_put_back_and_its_work_kept(o
     (one.path / "agents-own.py").write_text("new\n")
     commit_all(one.path, "mine")
     assert one.tip() != tip
-    one.hold(tip)
+    one.put_branch_back(tip)
     assert one.tip() == tip
     assert one.changes(before, one.checkpoint()) == ["agents-own.py"]
     assert sh("git", "status", "--porcelain", cwd=one.path) == "?? agents-own.py"
@@ -216,7 +252,7 @@ def test_a_missing_program_is_told_apart_from_a_failing_one(sandboxes: Sandboxes
 
 
 def test_memory_is_limited(one: GitWorkspace) -> None:
-    made = Sandboxes(one, Settings(mode="auto", bounds=Bounds(memory_mb=64, processes=50)))
+    made = Sandboxes(one, SandboxSettings(mode="auto", bounds=ResourceLimits(memory_mb=64, processes=50)))
     try:
         ended, _ = run(made.for_tests(), one.path, "python3", "-c", "x = bytearray(400 << 20); print(len(x))")
         assert ended.exit_code != 0
@@ -226,7 +262,7 @@ def test_memory_is_limited(one: GitWorkspace) -> None:
 
 
 def test_when_memory_runs_out_the_kernel_takes_a_step_first(one: GitWorkspace) -> None:
-    made = Sandboxes(one, Settings(mode="auto", bounds=Bounds(processes=50)))
+    made = Sandboxes(one, SandboxSettings(mode="auto", bounds=ResourceLimits(processes=50)))
     try:
         _, said = run(made.for_tests(), one.path, "cat", "/proc/self/oom_score_adj")
     finally:
@@ -235,10 +271,10 @@ def test_when_memory_runs_out_the_kernel_takes_a_step_first(one: GitWorkspace) -
 
 
 def test_the_number_of_processes_is_limited(one: GitWorkspace) -> None:
-    group = Group(f"ratchet-test-{os.getpid()}", Bounds(processes=20))
+    group = ControlGroup(f"ratchet-test-{os.getpid()}", ResourceLimits(processes=20))
     if not group.prefix() or group.missing:
         pytest.skip("no control group for pids")
-    made = Sandboxes(one, Settings(mode="auto", bounds=Bounds(processes=20)))
+    made = Sandboxes(one, SandboxSettings(mode="auto", bounds=ResourceLimits(processes=20)))
     try:
         bomb = "import subprocess; [subprocess.Popen(['sleep', '9']) for _ in range(50)]"
         assert run(made.for_tests(), one.path, "python3", "-c", bomb)[0].exit_code != 0
@@ -247,8 +283,24 @@ def test_the_number_of_processes_is_limited(one: GitWorkspace) -> None:
         group.close()
 
 
+def test_the_group_of_a_killed_worker_is_removed_and_that_of_a_living_one_stays() -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    groups = [ControlGroup(f"ratchet-x-{pid}", ResourceLimits(processes=64)) for pid in (ended.pid, os.getpid())]
+    for group in groups:
+        group.prefix()
+    if not all(group.folders for group in groups):
+        pytest.skip("no control group can be made here")
+    try:
+        assert f"ratchet-x-{ended.pid}" in remove_stale_groups()
+        assert not groups[0].folders[0].exists()
+        assert groups[1].folders[0].exists()
+    finally:
+        groups[1].close()
+
+
 def test_the_processor_is_limited() -> None:
-    group = Group(f"ratchet-test-cpu-{os.getpid()}", Bounds(cpus=0.25))
+    group = ControlGroup(f"ratchet-test-cpu-{os.getpid()}", ResourceLimits(cpus=0.25))
     try:
         if not group.prefix() or group.missing:
             pytest.skip("no control group for cpu")
@@ -260,7 +312,7 @@ def test_the_processor_is_limited() -> None:
 
 
 def test_without_control_groups_memory_is_limited_all_the_same(tmp_path: Path) -> None:
-    group = Group("nowhere", Bounds(memory_mb=200), mounts=tmp_path / "no-groups")
+    group = ControlGroup("nowhere", ResourceLimits(memory_mb=200), mounts=tmp_path / "no-groups")
     take = "x = bytearray({} << 20)"
     codes = [
         subprocess.run(
@@ -275,18 +327,18 @@ def test_without_control_groups_memory_is_limited_all_the_same(tmp_path: Path) -
 def test_without_bubblewrap_steps_still_run_and_insisting_is_an_error(
     one: GitWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    why_not.cache_clear()
+    why_no_sandbox.cache_clear()
     monkeypatch.setenv(
         "PATH", os.pathsep.join(p for p in os.environ["PATH"].split(":") if not (Path(p) / "bwrap").exists())
     )
     try:
-        assert "not installed" in why_not()
+        assert "not installed" in why_no_sandbox()
         with pytest.raises(EnvironmentCannot, match="not installed"):
-            Sandboxes(one, Settings(mode="on"))
-        loose = Sandboxes(one, Settings(mode="auto"))
+            Sandboxes(one, SandboxSettings(mode="on"))
+        loose = Sandboxes(one, SandboxSettings(mode="auto"))
         assert loose.for_tests() is None
     finally:
-        why_not.cache_clear()
+        why_no_sandbox.cache_clear()
 
 
 def test_only_patterns_that_name_something_there_can_be_mounted(tmp_path: Path) -> None:

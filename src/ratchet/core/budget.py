@@ -1,4 +1,4 @@
-"""Budgets: what may be spent, on what, and whether one more reservation fits."""
+"""Budgets: amounts, caps per scope, and the check whether a reservation fits."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 KINDS = ("cost_usd", "tokens", "seconds", "iterations")
 UNITS = {"cost_usd": 1_000_000, "tokens": 1, "seconds": 1_000, "iterations": 1}
+UNITS_MAX = 10**15  # a database sums thousands of these in 64 bits
 
 
 class Amount(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,18 +20,22 @@ class Amount(msgspec.Struct, frozen=True, kw_only=True):
     iterations: NotNegative = 0
 
     def units(self) -> tuple[int, int, int, int]:
-        """As whole numbers (millionths of a dollar, milliseconds): sums of those are exact in any order."""
-        cost, tokens, seconds, iterations = (round(getattr(self, kind) * UNITS[kind]) for kind in KINDS)
+        """Return integers (millionths of a dollar, milliseconds), whose sums are exact in any order."""
+        cost, tokens, seconds, iterations = (_to_units(getattr(self, kind), UNITS[kind]) for kind in KINDS)
         return cost, tokens, seconds, iterations
 
 
-def amount(cost_usd: int, tokens: int, seconds: int, iterations: int) -> Amount:
-    """From whole units."""
+def _to_units(amount: float, unit: int) -> int:
+    return round(min(amount * unit, UNITS_MAX))
+
+
+def from_units(cost_usd: int, tokens: int, seconds: int, iterations: int) -> Amount:
+    """Convert integer units back to an amount."""
     return Amount(cost_usd=cost_usd / 1_000_000, tokens=tokens, seconds=seconds / 1_000, iterations=iterations)
 
 
 class Cap(msgspec.Struct, frozen=True, kw_only=True):
-    """None is no cap."""
+    """A cap per kind; None means no cap."""
 
     cost_usd: float | None = None
     tokens: int | None = None
@@ -38,7 +43,7 @@ class Cap(msgspec.Struct, frozen=True, kw_only=True):
     iterations: int | None = None
 
 
-class Scope(StrEnum):
+class BudgetScope(StrEnum):
     RUN = "run"
     ITEM = "item"
     REPO = "repo"
@@ -46,7 +51,7 @@ class Scope(StrEnum):
 
 
 class Caps(msgspec.Struct, frozen=True, kw_only=True):
-    """`item` is for its whole life, `repo` for one repository in a day, `day` for all of them together in a day."""
+    """Caps for an item in total (`item`), for a repository per day (`repo`) and for everything per day (`day`)."""
 
     item: Cap = Cap()
     repo: Cap = Cap()
@@ -61,16 +66,16 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OverBudget(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing was reserved: `used` and what was asked for are more than `cap`."""
+    """A rejected reservation: `used` plus `asked` exceeds `cap`."""
 
-    scope: Scope
+    scope: BudgetScope
     kind: str
     cap: float
     used: float
     asked: float
 
 
-def refusal(asked: Amount, used: Amount, cap: Cap, scope: Scope) -> OverBudget | None:
+def check_cap(asked: Amount, used: Amount, cap: Cap, scope: BudgetScope) -> OverBudget | None:
     for kind, more, have in zip(KINDS, asked.units(), used.units(), strict=True):
         most = getattr(cap, kind)
         if most is not None and more and more + have > round(most * UNITS[kind]):
@@ -81,6 +86,6 @@ def refusal(asked: Amount, used: Amount, cap: Cap, scope: Scope) -> OverBudget |
 
 
 def overspent(spent: Amount, held: Amount) -> str:
-    """The first kind of which more was spent than reserved, or ''."""
+    """Return the first kind whose spending exceeds the reservation, or ''."""
     both = zip(KINDS, spent.units(), held.units(), strict=True)
     return next((kind for kind, much, most in both if much > most), "")

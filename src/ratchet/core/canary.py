@@ -1,7 +1,7 @@
-"""A test that cannot pass, added to a file of tests in the way of its language. Whoever fakes green fakes it too.
+"""Adds a canary, a test that cannot pass, to a test file: faked results show it as passed.
 
-It goes into the file itself and not beside it: whatever selects that file selects it, and what the file has imported is
-what it needs. Its name is a token nobody can know beforehand.
+It is added to the file itself, so that it is selected with the file and can use its imports. Its name is an
+unpredictable token.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Writer = Callable[[str, str], str]
 
 
 def with_canary(path: str, text: str, token: str) -> str:
-    """The file with a test more, called after the token; empty when none is known for it."""
+    """Return the file with a canary named after the token; '' if its language is not supported."""
     write = _WRITERS.get(path.rsplit(".", 1)[-1])
     return write(text, token) if write else ""
 

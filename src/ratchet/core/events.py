@@ -1,14 +1,13 @@
-"""Ledger events: facts in the past tense, flat, frozen. A shipped event is never edited: add a field with a default."""
-
-from __future__ import annotations
+"""Ledger events: flat, frozen facts in the past tense. Never change a released event; add fields with defaults."""
 
 from typing import Any, ClassVar, get_args
 
 import msgspec
 
-from ratchet.core.failure import Reason
+from ratchet.core.failure import Reason, RevertOutcome
 from ratchet.core.gates import GateStatus
 from ratchet.core.item import ParkReason
+from ratchet.core.learning import Matched, TrialArm
 from ratchet.core.receipt import Artifact
 
 
@@ -17,7 +16,7 @@ def _snake(name: str) -> str:
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=_snake):
-    """Sequence number, time and epoch belong to the envelope (`core.ledger.Entry`)."""
+    """Base of all events. Sequence number, time and epoch are in the envelope (`core.ledger.Entry`)."""
 
 
 def kind_of(event: Event | type[Event]) -> str:
@@ -28,7 +27,7 @@ def kind_of(event: Event | type[Event]) -> str:
 
 
 class RunStarted(Event, frozen=True, kw_only=True):
-    """Everything later decisions depend on, fixed here, so that a resumed run cannot drift with its surroundings."""
+    """Everything that later decisions depend on, recorded once so that a resumed run is independent of changes."""
 
     item: str
     title: str
@@ -46,10 +45,11 @@ class RunStarted(Event, frozen=True, kw_only=True):
     tasks: list[str] = []
     spec_path: str = ""
     escalate: dict[str, int] = {}
+    sealed: bool = False  # the auditor also writes sealed tests
 
 
 class RunClaimed(Event, frozen=True, kw_only=True):
-    """A worker took the lease; it continues where the ledger ends."""
+    """A worker claimed the run and continues at the end of the ledger."""
 
     worker: str
 
@@ -60,8 +60,15 @@ class RunParked(Event, frozen=True, kw_only=True):
     until: str = ""
 
 
+class QuestionAnswered(Event, frozen=True, kw_only=True):
+    """A person answered the question for which the run is parked; the asking step is repeated with the answer."""
+
+    by: str
+    answer: str
+
+
 class RunReturned(Event, frozen=True, kw_only=True):
-    """Its worker gave it up or was lost: it is in the queue again, not before `until`."""
+    """The worker gave up or was lost: the run is queued again, not before `until`."""
 
     reason: Reason
     detail: str
@@ -70,8 +77,11 @@ class RunReturned(Event, frozen=True, kw_only=True):
 
 
 class RunCompleted(Event, frozen=True, kw_only=True):
+    """`doubts` counts findings that no judge decided: the item is marked for review."""
+
     commits: int
     head: str
+    doubts: int = 0
 
 
 class RunFailed(Event, frozen=True, kw_only=True):
@@ -87,7 +97,10 @@ class RunAborted(Event, frozen=True, kw_only=True):
 
 
 class StepStarted(Event, frozen=True, kw_only=True):
-    """Announced before it is done. `tree` is the workspace's exact content at this moment."""
+    """Recorded before the step is executed. `tree` is the exact content of the workspace at that moment.
+
+    `workspace_s` is how long it took to create the workspace, in the first step in it.
+    """
 
     step: int
     action: str
@@ -95,23 +108,37 @@ class StepStarted(Event, frozen=True, kw_only=True):
     key: str
     tree: str
     snapshot: str
+    workspace_s: float | None = None
 
 
 class StepResumed(Event, frozen=True, kw_only=True):
-    """A worker found the step started and not finished, and made it whole."""
+    """A worker found the step started but not finished, and repeats it from its snapshot."""
 
     step: int
+    workspace_s: float | None = None
 
 
 class ReceiptFiled(Event, frozen=True, kw_only=True):
-    """The receipt of a finished step, by its content: what is in the ledger protects what is beside it."""
+    """The digest of a finished step's receipt: the ledger so protects the receipt, which is stored outside of it.
+
+    `objects` is the digest of the artifact that has the run's trees and commits, in a store that hosts share.
+    """
 
     step: int
     sha256: str
+    objects: str = ""
 
 
 class WritesUndone(Event, frozen=True, kw_only=True):
-    """The role wrote where it may not; those paths are again as they were."""
+    """The role wrote to forbidden paths, which were restored."""
+
+    step: int
+    role: str
+    paths: list[str]
+
+
+class FilesLeftOut(Event, frozen=True, kw_only=True):
+    """New files that no source, test or manifest refers to were removed: they are not part of the change."""
 
     step: int
     role: str
@@ -119,14 +146,14 @@ class WritesUndone(Event, frozen=True, kw_only=True):
 
 
 class Escalated(Event, frozen=True, kw_only=True):
-    """The role failed this often at one thing: from now on, and until that is done, its stronger agent is asked."""
+    """The role failed `tries` times at one task: its escalation agent takes over until that is done."""
 
     role: str
     tries: int
 
 
 class ForkEnded(Event, frozen=True, kw_only=True):
-    """One attempt of a swarm: `how` is won, refused, failed or cancelled. What it spent is metered beside it."""
+    """One attempt of a swarm ended: `how` is won, refused, failed or cancelled. Its usage is recorded separately."""
 
     step: int
     attempt: int
@@ -138,7 +165,7 @@ class ForkEnded(Event, frozen=True, kw_only=True):
 
 
 class SessionOpened(Event, frozen=True, kw_only=True):
-    """Recorded while the agent works: whoever continues a step that was cut off asks in the same session."""
+    """The agent's session, recorded while it works, so that an interrupted step continues in the same session."""
 
     step: int
     role: str
@@ -147,7 +174,7 @@ class SessionOpened(Event, frozen=True, kw_only=True):
 
 
 class AgentNudged(Event, frozen=True, kw_only=True):
-    """It was stuck (`why`) or asked something: stopped, and asked again with a message. `tree` is what it had made."""
+    """The agent was stuck (`why`) or asked a question: it was stopped and called again. `tree` is its work so far."""
 
     step: int
     role: str
@@ -157,7 +184,7 @@ class AgentNudged(Event, frozen=True, kw_only=True):
 
 
 class AgentReplaced(Event, frozen=True, kw_only=True):
-    """The agent could not be reached: the next one of the role's `fallback` was asked instead."""
+    """The agent was unavailable: the next one of the role's `fallback` is called instead."""
 
     step: int
     role: str
@@ -167,6 +194,11 @@ class AgentReplaced(Event, frozen=True, kw_only=True):
 
 
 class UsageMetered(Event, frozen=True, kw_only=True):
+    """What an agent call used. Without `priced` the cost is unknown: `cost_usd` holds only what is known of it.
+
+    `tokens_cached` are those of `tokens_in` that the provider had in its cache.
+    """
+
     step: int
     role: str
     agent: str
@@ -174,9 +206,37 @@ class UsageMetered(Event, frozen=True, kw_only=True):
     tokens_out: int = 0
     cost_usd: float = 0.0
     seconds: float = 0.0
+    priced: bool = True
+    model: str = ""
+    tokens_cached: int = 0
 
 
-# --- what a step's outcome was: these move the table -----------------------------------------------------------
+class LearningDelivered(Event, frozen=True, kw_only=True):
+    """A learning matched the failure `fingerprint` in a step; `arm` tells what the agent got of it."""
+
+    step: int
+    learning: str
+    arm: TrialArm
+    matched: Matched
+    fingerprint: str = ""
+
+
+class LearningNoted(Event, frozen=True, kw_only=True):
+    """The agent's answer has a section with a learning."""
+
+    step: int
+    role: str
+    content: str
+
+
+class FlakyTestsFound(Event, frozen=True, kw_only=True):
+    """Tests failed and passed on the same tree, in one test run."""
+
+    step: int
+    tests: list[str]
+
+
+# --- step outcomes, which move the workflow table --------------------------------------------------------------
 
 
 class BaselineTaken(Event, frozen=True, kw_only=True):
@@ -185,14 +245,18 @@ class BaselineTaken(Event, frozen=True, kw_only=True):
     tests: int
     failing: list[str]
     tree: str
-    tools: dict[str, str] = {}  # digests of what the tests were run with
+    tools: dict[str, str] = {}  # digests of the tools that ran the tests
 
 
 class TestWritten(Event, frozen=True, kw_only=True):
+    """`sealed` are the encrypted sealed test files; `unsealed` says why there are none."""
+
     step: int
     paths: list[str]
     tree: str
     summary: str
+    sealed: Artifact | None = None
+    unsealed: str = ""
 
 
 class RequirementsMet(Event, frozen=True, kw_only=True):
@@ -207,10 +271,14 @@ class AuditFailed(Event, frozen=True, kw_only=True):
 
 
 class RedConfirmed(Event, frozen=True, kw_only=True):
+    """`sealed` counts the sealed tests, or files that cannot be loaded yet, that fail for the right reason too."""
+
     step: int
     tests: list[str]
     fingerprint: str
     report: Artifact
+    sealed: int = 0
+    failures: list[str] = []  # fingerprints, comparable between runs
 
 
 class RedRefused(Event, frozen=True, kw_only=True):
@@ -220,7 +288,7 @@ class RedRefused(Event, frozen=True, kw_only=True):
 
 
 class ChangeProposed(Event, frozen=True, kw_only=True):
-    """Implementer, architect or fixer changed the tree: now it is judged."""
+    """Implementer, architect or fixer changed the tree; the change is judged next."""
 
     step: int
     paths: list[str]
@@ -235,6 +303,8 @@ class AttemptFailed(Event, frozen=True, kw_only=True):
 
 
 class StepCommitted(Event, frozen=True, kw_only=True):
+    """`sealed_report` is the encrypted report that includes the sealed tests: the commit has none of them yet."""
+
     step: int
     commit: str
     parent: str
@@ -242,39 +312,58 @@ class StepCommitted(Event, frozen=True, kw_only=True):
     tests: list[str]
     report: Artifact
     tree: str
+    sealed_report: Artifact | None = None
 
 
 class StepReverted(Event, frozen=True, kw_only=True):
-    """Red: the tree is again what it was before the attempt. `commit` is set when a gate undid a commit."""
+    """The attempt failed and the tree was restored. `commit` is set when a gate undid a commit; `outcome` says why.
+
+    `disclosed` counts the verdicts of people's sealed tests that the reason tells; `failures` are fingerprints.
+    """
 
     step: int
     why: str
     paths: list[str]
     tree: str
     commit: str = ""
+    outcome: RevertOutcome | None = None
+    disclosed: int = 0
+    failures: list[str] = []
+
+
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
+    """The commit that replaces the verified one: with the sealed tests, and the doubts that no judge decided."""
+
+    commit: str
+    tree: str
+    report: Artifact | None = None
+    sealed: int = 0  # sealed examples that passed
+    doubts: list[str] = []
 
 
 class StepVerified(Event, frozen=True, kw_only=True):
     step: int
     gates: list[str]
     warnings: list[str]
+    completion: Completion | None = None
 
 
 class RevisionVerified(Event, frozen=True, kw_only=True):
     step: int
     gates: list[str]
     warnings: list[str]
+    completion: Completion | None = None
 
 
 class NothingChanged(Event, frozen=True, kw_only=True):
-    """The role says it is done and changed nothing: whether it is, the factory finds out."""
+    """The role changed nothing and reports completion, which the factory verifies."""
 
     step: int
     summary: str
 
 
 class FailuresAnalysed(Event, frozen=True, kw_only=True):
-    """What is red now and to be made green; `packet` is how it is told to the fixer."""
+    """The failing tests to fix; `packet` is their description for the fixer."""
 
     step: int
     tests: list[str]
@@ -282,6 +371,7 @@ class FailuresAnalysed(Event, frozen=True, kw_only=True):
     fingerprint: str
     report: Artifact
     packet: Artifact
+    failures: list[str] = []
 
 
 class TreeFoundGreen(Event, frozen=True, kw_only=True):
@@ -294,14 +384,14 @@ class SpecUnchanged(Event, frozen=True, kw_only=True):
 
 
 class SpecRefused(Event, frozen=True, kw_only=True):
-    """The scribe changed what is not its to change, or failed: the spec is again as it was."""
+    """The scribe changed other sections than its own, or failed: the spec was restored."""
 
     step: int
     why: str
 
 
 class SpecLeft(Event, frozen=True, kw_only=True):
-    """Out of tries: the spec stays as it is, and the work goes on."""
+    """No tries left: the spec stays unchanged and the run continues."""
 
     why: str
 
@@ -312,7 +402,7 @@ class TaskBegun(Event, frozen=True, kw_only=True):
 
 
 class TaskFinished(Event, frozen=True, kw_only=True):
-    """`how` it is known: never by an agent's word."""
+    """`how` the completion was verified; an agent's claim is not enough."""
 
     task: str
     how: str
@@ -329,8 +419,18 @@ class TasksDone(Event, frozen=True, kw_only=True):
     count: int
 
 
+class SealedLaid(Event, frozen=True, kw_only=True):
+    """The sealed tests of people, encrypted, and which of them pass on the base."""
+
+    step: int
+    files: Artifact
+    passed: Artifact
+    tests: int
+    green: int
+
+
 class GateProved(Event, frozen=True, kw_only=True):
-    """A gate on the untouched base; what it said when it failed there is known from then on."""
+    """A gate ran on the untouched base; findings of a failure there do not count against later steps."""
 
     step: int
     gate: str
@@ -349,24 +449,46 @@ class GateRan(Event, frozen=True, kw_only=True):
 
 
 class FinalVerified(Event, frozen=True, kw_only=True):
-    """Green with the base's own tests over the new source, and with the accepted tests, in a fresh workspace."""
+    """All tests pass in a fresh workspace: the base's own tests on the new source, and the accepted tests."""
 
     step: int
     reports: list[Artifact]
     canaries: int = 0  # tests that cannot pass, and did not
-    without: list[str] = []  # files of tests that none could be added to
+    without: list[str] = []  # test files to which no canary test could be added
 
 
 class FinalRefused(Event, frozen=True, kw_only=True):
     step: int
     why: str
     reports: list[Artifact]
+    disclosed: int = 0
 
 
 class TestAbandoned(Event, frozen=True, kw_only=True):
-    """Out of attempts: the auditor hears what was tried and may replace the test."""
+    """No attempts left: the auditor gets the failed attempts and may replace the test."""
 
     why: str
+
+
+class SealedContested(Event, frozen=True, kw_only=True):
+    """No attempts left, and a sealed test refused the last one: the auditor sees both sides."""
+
+    why: str
+
+
+class SealedUpheld(Event, frozen=True, kw_only=True):
+    """The sealed tests were right, or nobody could say otherwise: the test is given up."""
+
+    step: int
+    why: str
+
+
+class SealedReplaced(Event, frozen=True, kw_only=True):
+    """A sealed test was wrong and was replaced: the last change is judged again."""
+
+    step: int
+    why: str
+    sealed: Artifact
 
 
 class RefactorFellDue(Event, frozen=True, kw_only=True):
@@ -385,6 +507,9 @@ class RefactorReverted(Event, frozen=True, kw_only=True):
     paths: list[str]
     tree: str
     commit: str = ""
+    outcome: RevertOutcome | None = None
+    disclosed: int = 0
+    failures: list[str] = []
 
 
 class ReviewApproved(Event, frozen=True, kw_only=True):
@@ -412,6 +537,9 @@ class RevisionReverted(Event, frozen=True, kw_only=True):
     paths: list[str]
     tree: str
     commit: str = ""
+    outcome: RevertOutcome | None = None
+    disclosed: int = 0
+    failures: list[str] = []
 
 
 class Landed(Event, frozen=True, kw_only=True):
@@ -425,6 +553,7 @@ AnyEvent = (
     RunStarted
     | RunClaimed
     | RunParked
+    | QuestionAnswered
     | RunReturned
     | RunCompleted
     | RunFailed
@@ -433,12 +562,16 @@ AnyEvent = (
     | StepResumed
     | ReceiptFiled
     | WritesUndone
+    | FilesLeftOut
     | Escalated
     | ForkEnded
     | SessionOpened
     | AgentNudged
     | AgentReplaced
     | UsageMetered
+    | LearningDelivered
+    | LearningNoted
+    | FlakyTestsFound
     | BaselineTaken
     | TestWritten
     | RequirementsMet
@@ -466,6 +599,10 @@ AnyEvent = (
     | TaskUnfinished
     | TasksDone
     | TestAbandoned
+    | SealedLaid
+    | SealedContested
+    | SealedUpheld
+    | SealedReplaced
     | RefactorFellDue
     | RefactorFailed
     | RefactorReverted
@@ -480,7 +617,7 @@ KINDS: dict[str, type[Event]] = {kind_of(event): event for event in EVENTS}
 
 
 class UnknownEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A row a newer Ratchet wrote: kept, counted, skipped."""
+    """An event of a newer Ratchet: kept, counted and skipped."""
 
     kind: ClassVar[str] = "unknown"
     name: str

@@ -1,4 +1,4 @@
-"""A report in the formats other tools read: JUnit XML, CTRF, and GitHub's annotations."""
+"""Exports reports as JUnit XML, CTRF and GitHub annotations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from ratchet.core.report import RED, Diagnostic, Failure, Frame, Report, TestResult, TestStatus, broken, trouble
+from ratchet.core.report import (
+    RED,
+    Diagnostic,
+    Failure,
+    Frame,
+    Report,
+    TestResult,
+    TestStatus,
+    error_summary,
+    load_errors,
+)
 
 _SKIPPED = {TestStatus.SKIPPED, TestStatus.XFAILED, TestStatus.TODO}
 # As pytest and node write them, and we read them.
@@ -18,11 +28,11 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def junit(report: Report) -> str:
-    """One suite for each target's file; broken files are test cases in error, for this format knows no other place."""
+    """Return JUnit XML with one suite per file; files that do not load become test cases with an error."""
     suites: dict[str, list[TestResult]] = {}
     for test in report.tests:
         suites.setdefault(test.file or report.runner, []).append(test)
-    files = broken(report)
+    files = load_errors(report)
     totals = report.totals
     head = (
         f'<testsuites name={_attribute(report.runner)} tests="{totals.tests + len(files)}" '
@@ -54,7 +64,7 @@ def _case(test: TestResult) -> Iterator[str]:
         f"    <testcase classname={_attribute(_class(test))} name={_attribute(name)}"
         f'{place} time="{test.duration_s:.3f}"'
     )
-    inside = list(_inside(test))
+    inside = list(_case_body(test))
     yield f"{head}/>" if not inside else f"{head}>"
     yield from inside
     if inside:
@@ -62,13 +72,13 @@ def _case(test: TestResult) -> Iterator[str]:
 
 
 def _class(test: TestResult) -> str:
-    """All of the id but the name: two files may have a class of one name, and who reads this has only both to tell."""
+    """Return the id without the name: two files may have a class of the same name."""
     if test.name and test.id.endswith(test.name):
         return test.id.removesuffix(test.name).rstrip(":>. ") or test.file
     return ".".join(test.suite) or test.file
 
 
-def _inside(test: TestResult) -> Iterator[str]:
+def _case_body(test: TestResult) -> Iterator[str]:
     if test.status in _SKIPPED:
         kind = f' type="{_KINDS[test.status]}"' if test.status in _KINDS else ""
         yield f"      <skipped{kind} message={_attribute(test.reason)}/>"
@@ -122,11 +132,11 @@ _CTRF = {
 
 
 def ctrf(report: Report, *, start_ms: int, stop_ms: int) -> dict[str, Any]:
-    """The Common Test Report Format. What it has no field for is kept under `extra`."""
+    """Return the report in the Common Test Report Format; fields that it lacks are under `extra`."""
     tests = [_ctrf_test(test) for test in report.tests]
     tests += [
         {"name": error.file, "status": "failed", "duration": 0, "message": f"{error.type}: {error.message}"}
-        for error in broken(report)
+        for error in load_errors(report)
     ]
     count = {name: sum(test["status"] == name for test in tests) for name in ("passed", "failed", "skipped", "pending")}
     return {
@@ -159,12 +169,12 @@ def _ctrf_test(test: TestResult) -> dict[str, Any]:
 
 
 def github(report: Report, *, inside: str = ".") -> Iterable[str]:
-    """Workflow commands that put each failure at its line in the change. `inside` is where in the repository it ran."""
-    for error in broken(report):
+    """Yield GitHub workflow commands that annotate failures at their lines. `inside` is the tested folder."""
+    for error in load_errors(report):
         yield _annotation(
-            _below(inside, error.file),
+            _join_path(inside, error.file),
             error.line,
-            error.type or trouble(error, report),
+            error.type or error_summary(error, report),
             error.message,
             column=error.column,
         )
@@ -172,10 +182,10 @@ def github(report: Report, *, inside: str = ".") -> Iterable[str]:
         if test.status in RED:
             failure = test.failure or Failure()
             file, line = (failure.file, failure.line) if failure.file else (test.file, test.line)
-            yield _annotation(_below(inside, file), line, test.id, "\n".join(_detail(failure)))
+            yield _annotation(_join_path(inside, file), line, test.id, "\n".join(_detail(failure)))
 
 
-def _below(folder: str, file: str) -> str:
+def _join_path(folder: str, file: str) -> str:
     return posixpath.normpath(f"{folder}/{file}") if file and not file.startswith("/") else file
 
 

@@ -1,15 +1,24 @@
-"""Why something failed, and whose fault that is. Only the agent's and the item's faults count as failed attempts."""
+"""Failure reasons and who is at fault. Only faults of agent and item count as failed attempts."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
 
-class Fault(StrEnum):
+class FaultOwner(StrEnum):
     PLATFORM = "platform"
     AGENT = "agent"
     PROVIDER = "provider"
     ITEM = "item"
+
+
+class RevertOutcome(StrEnum):
+    """Why a change was reverted."""
+
+    OVERFITTED = "overfitted"  # the open tests pass, the sealed ones do not
+    STILL_RED = "still_red"
+    BROKE_OTHERS = "broke_others"
+    GATE = "gate"
 
 
 class Reason(StrEnum):
@@ -32,24 +41,24 @@ class Reason(StrEnum):
 
 
 FAULT = {
-    Reason.WORKER_LOST: Fault.PLATFORM,
-    Reason.WORKSPACE: Fault.PLATFORM,
-    Reason.STORE: Fault.PLATFORM,
-    Reason.AGENT_CRASHED: Fault.AGENT,
-    Reason.AGENT_TIMED_OUT: Fault.AGENT,
-    Reason.AGENT_REFUSED: Fault.AGENT,
-    Reason.NO_PROGRESS: Fault.AGENT,
-    Reason.CONTEXT_OVERFLOW: Fault.AGENT,
-    Reason.RATE_LIMITED: Fault.PROVIDER,
-    Reason.OVERLOADED: Fault.PROVIDER,
-    Reason.AUTH: Fault.PROVIDER,
-    Reason.MISCONFIGURED: Fault.ITEM,
-    Reason.NO_TEST_COMMAND: Fault.ITEM,
-    Reason.CONFLICT: Fault.ITEM,
-    Reason.BUDGET_SPENT: Fault.ITEM,
-    Reason.QUESTION: Fault.ITEM,
+    Reason.WORKER_LOST: FaultOwner.PLATFORM,
+    Reason.WORKSPACE: FaultOwner.PLATFORM,
+    Reason.STORE: FaultOwner.PLATFORM,
+    Reason.AGENT_CRASHED: FaultOwner.AGENT,
+    Reason.AGENT_TIMED_OUT: FaultOwner.AGENT,
+    Reason.AGENT_REFUSED: FaultOwner.AGENT,
+    Reason.NO_PROGRESS: FaultOwner.AGENT,
+    Reason.CONTEXT_OVERFLOW: FaultOwner.AGENT,
+    Reason.RATE_LIMITED: FaultOwner.PROVIDER,
+    Reason.OVERLOADED: FaultOwner.PROVIDER,
+    Reason.AUTH: FaultOwner.PROVIDER,
+    Reason.MISCONFIGURED: FaultOwner.ITEM,
+    Reason.NO_TEST_COMMAND: FaultOwner.ITEM,
+    Reason.CONFLICT: FaultOwner.ITEM,
+    Reason.BUDGET_SPENT: FaultOwner.ITEM,
+    Reason.QUESTION: FaultOwner.ITEM,
 }
 
 
 def counts_as_attempt(reason: Reason) -> bool:
-    return FAULT[reason] in (Fault.AGENT, Fault.ITEM)
+    return FAULT[reason] in (FaultOwner.AGENT, FaultOwner.ITEM)

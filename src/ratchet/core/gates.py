@@ -1,4 +1,4 @@
-"""Gates: what a kept step must pass, in order of cost, and how a result is weighed against the untouched base."""
+"""Gates: checks that a kept step must pass, in order of cost, and the comparison of results with the base."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Percent = Annotated[float, msgspec.Meta(ge=0, le=100)]
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`command` must succeed (steps joined by `&&`, no shell); a gate named like a built-in one takes its place, and
-    `on = false` turns that off. Coverage: `threshold` in all and `changed` of the lines a step changed, in percent.
-    `agent` is who answers as judge or for architecture. `root` is the folder it runs in, `why` how it came to be."""
+    """`command` must succeed (steps joined by `&&`, no shell); a gate named like a built-in one replaces it, and
+    `on = false` turns it off. Coverage in percent: `threshold` overall, `changed` for the lines that a step changed.
+    `agent` answers for `judge` and `architecture`. `root` is the folder it runs in, `why` its origin."""
 
     name: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9_.@/-]{0,60}$")]
     command: str = ""
@@ -48,18 +48,18 @@ class GateStatus(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     WARNED = "warned"
-    SKIPPED = "skipped"  # nothing for it to look at: too small a change, nothing it can mutate
+    SKIPPED = "skipped"  # nothing to check: the change is too small or has nothing to mutate
     MISCONFIGURED = "misconfigured"
 
 
-def planned(detected: Iterable[Gate], configured: Sequence[Gate]) -> list[Gate]:
-    """What will run, in order: the configuration overrides what was found, field by field where it says nothing."""
+def plan_gates(detected: Iterable[Gate], configured: Sequence[Gate]) -> list[Gate]:
+    """Return the enabled gates in order of cost; configured gates override detected ones and inherit unset fields."""
     asked = {gate.name: gate for gate in configured}
-    kept = [_over(gate, asked.pop(gate.name, None)) for gate in detected]
+    kept = [_override(gate, asked.pop(gate.name, None)) for gate in detected]
     return sorted([gate for gate in [*kept, *asked.values()] if gate.on], key=_cost)
 
 
-def _over(found: Gate, asked: Gate | None) -> Gate:
+def _override(found: Gate, asked: Gate | None) -> Gate:
     if asked is None:
         return found
     return msgspec.structs.replace(asked, command=asked.command or found.command, root=found.root)
@@ -76,28 +76,28 @@ _NOISE = re.compile(
 )
 
 
-def findings(output: str) -> Counter[str]:
-    """Lines without what moves when other lines are added: numbers of lines and columns, times and totals."""
+def finding_lines(output: str) -> Counter[str]:
+    """Return the output's lines without volatile parts: line and column numbers, times and totals."""
     lines = (_NOISE.sub("", line).strip() for line in output.splitlines())
     return Counter(line for line in lines if re.search(r"[^\W\d_]{2}", line))
 
 
 def new_findings(before: str, after: str) -> list[str]:
-    """What is said now and was not, in order; of a line said more often than before, once."""
-    more = findings(after) - findings(before)
-    return [line for line in findings(after) if line in more]
+    """Return lines that are new or more frequent than before, in order, each once."""
+    more = finding_lines(after) - finding_lines(before)
+    return [line for line in finding_lines(after) if line in more]
 
 
 # --- coverage -------------------------------------------------------------------------------------------------------
 
 
 class Coverage(msgspec.Struct, frozen=True, kw_only=True):
-    """By file: each line that can run, and whether it did."""
+    """Executable lines per file, and whether each was executed."""
 
     files: dict[str, dict[int, bool]]
 
     def percent(self, only: dict[str, set[int]] | None = None) -> float | None:
-        """Of all lines, or of some; None when there is nothing to cover."""
+        """Return the coverage of all lines, or of `only` these; None if there are none."""
         seen = [
             hit
             for path, lines in self.files.items()
@@ -116,10 +116,10 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def uncovered(gate: Gate, coverage: Coverage, changed: dict[str, set[int]]) -> str:
-    """Why the gate does not pass, or ''."""
+    """Return why the coverage gate fails, or ''."""
     in_all, of_change = coverage.percent(), coverage.percent(changed)
     if in_all is None:
-        return "coverage was measured on no line at all"
+        return "no lines were measured for coverage"
     if in_all < gate.threshold:
         return f"coverage is {in_all:.1f} %, {gate.threshold:g} % is wanted"
     if of_change is not None and of_change < gate.changed:
@@ -136,7 +136,7 @@ _HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@")
 
 
 def changed_lines(diff: str) -> dict[str, set[int]]:
-    """The lines a unified diff adds, by file."""
+    """Return the lines that a unified diff adds, by file."""
     found: dict[str, set[int]] = {}
     path, line = "", 0
     for text in diff.splitlines():
@@ -156,5 +156,5 @@ ARCHITECTURE_LINES = 100
 
 
 def is_large(changed: dict[str, set[int]], created: Sequence[str]) -> bool:
-    """Worth an architect's eye: over a hundred lines, or a module that was not there."""
+    """Whether a change needs an architecture review: over a hundred lines, or a new module."""
     return sum(len(lines) for lines in changed.values()) > ARCHITECTURE_LINES or bool(created)

@@ -1,4 +1,4 @@
-"""Leases: who may write to a run, and who no longer may."""
+"""Leases: the exclusive right to write to a run, fenced by epoch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NO_NUL = r"^[^\u0000]*$"
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds a lease. `machine` and `born` let another process on the same machine see that it is gone."""
+    """The process that holds a lease. `machine`, `pid` and `born` let others on the same machine detect its death."""
 
     worker: Annotated[str, msgspec.Meta(max_length=200, pattern=_NO_NUL)]
     machine: Annotated[str, msgspec.Meta(max_length=200, pattern=_NO_NUL)]
@@ -19,17 +19,17 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     born: Annotated[str, msgspec.Meta(max_length=200, pattern=_NO_NUL)]
 
 
-class Named(Holder, frozen=True, kw_only=True):
-    """One that is told to people. Whoever only keeps something for us, such as a namespace, has no name."""
+class NamedHolder(Holder, frozen=True, kw_only=True):
+    """A holder with a name for people. Internal holders, such as of a namespace, have an empty one."""
 
     worker: Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=_NO_NUL)]
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """The right to write to a run. `epoch` grows with every claim and fences whoever held it before.
+    """The right to write to a run. `epoch` grows with every claim and fences earlier holders.
 
-    `worker` is the id of this claim in the list of workers; `token` proves the right over a wire, and only its hash
-    is stored.
+    `worker` is the id of this claim in the list of workers; `token` authenticates it over HTTP, and only its hash is
+    stored.
     """
 
     run: str
@@ -40,7 +40,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     token: str = ""
 
 
-class Beat(msgspec.Struct, frozen=True, kw_only=True):
+class LeaseRenewal(msgspec.Struct, frozen=True, kw_only=True):
     """One heartbeat."""
 
     run: str
@@ -61,11 +61,10 @@ class WorkerStatus(StrEnum):
 LIVE = frozenset({WorkerStatus.STARTING, WorkerStatus.RUNNING, WorkerStatus.STUCK})
 
 
-class Late(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker said of a run that was no longer its own: nothing of the run moved, but it is not thrown away.
+class FencedWrite(msgspec.Struct, frozen=True, kw_only=True):
+    """A write rejected because the lease was lost. It changed nothing in the run, but its commits may be good.
 
-    `kind` is the event it would have been, `head` the commit it speaks of. Whoever verifies that commit says with
-    `check_late` whether it was kept.
+    `kind` is the rejected event, `head` its commit. `resolve_fenced_write` records whether the commit was kept.
     """
 
     id: str
@@ -81,8 +80,21 @@ class Late(msgspec.Struct, frozen=True, kw_only=True):
     kept: bool = False
 
 
+class WorkerPool(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that keeps `workers` workers waiting for items. It is live until `POOL_S` after it was last seen."""
+
+    holder: Holder
+    workers: int
+    seen_at: str = ""
+    labels: list[str] = []
+
+
+POOL_S = 90.0
+POOL_ANNOUNCE_S = 20.0
+
+
 class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One claim of a run: who worked on it, how far it came and how it ended."""
+    """One claim of a run: its worker, its progress and how it ended."""
 
     id: str
     name: str
@@ -96,3 +108,4 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
     iteration: int
     nudges: int
     detail: str
+    labels: list[str] = []

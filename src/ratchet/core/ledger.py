@@ -1,4 +1,4 @@
-"""The hash chain: each row's sum covers the row before it, so no row can be edited, torn or dropped unseen."""
+"""The hash chain of a ledger: each row's checksum covers the previous row, so edited or missing rows are detected."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     sum: str
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """A row as the feed of all ledgers tells it; `place` asks for what comes after it."""
+class FeedEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A ledger entry in the feed of all ledgers. Pass `place` to get the entries after it."""
 
     place: str
     entry: Entry
@@ -37,34 +37,39 @@ def seal(*, run: str, seq: int, at: str, epoch: int, kind: str, data: bytes, pre
 
 
 def _sum(row: Entry) -> str:
-    # None of the fields before `data` can hold a newline, so no two rows have the same bytes.
+    # No field before `data` contains a newline, so different rows have different bytes.
     head = f"{row.prev}\n{row.run}\n{row.seq}\n{row.at}\n{row.epoch}\n{row.kind}\n"
     return hashlib.sha256(head.encode() + row.data).hexdigest()
 
 
-class Break(msgspec.Struct, frozen=True, kw_only=True):
-    """The first row that does not hold."""
+class ChainBreak(msgspec.Struct, frozen=True, kw_only=True):
+    """The first invalid row of a ledger."""
 
     seq: int
     why: str
 
 
-def first_break(entries: Iterable[Entry], *, run: str, length: int, head: str) -> Break | None:
-    """Walk a run's rows; `length` and `head` are what the run itself says it ends with."""
-    prev, seen = GENESIS, 0
+def find_break(
+    entries: Iterable[Entry], *, run: str, length: int, head: str, after: int = 0, prev: str = GENESIS
+) -> ChainBreak | None:
+    """Verify the rows of a run against its recorded `length` and `head`; return the first break.
+
+    With `after`, only the rows that follow the row of this number, whose checksum is `prev`.
+    """
+    seen = after
     for entry in entries:
         seen += 1
-        if why := _fault(entry, run=run, seq=seen, prev=prev):
-            return Break(seq=entry.seq, why=why)
+        if why := _entry_error(entry, run=run, seq=seen, prev=prev):
+            return ChainBreak(seq=entry.seq, why=why)
         prev = entry.sum
     if seen != length:
-        return Break(seq=seen + 1, why=f"{length} rows were written, {seen} are here")
+        return ChainBreak(seq=seen + 1, why=f"{length} rows were written, {seen} are here")
     if prev != head:
-        return Break(seq=seen, why="the last row is not the one the run ends with")
+        return ChainBreak(seq=seen, why="the last row is not the one the run ends with")
     return None
 
 
-def _fault(entry: Entry, *, run: str, seq: int, prev: str) -> str:
+def _entry_error(entry: Entry, *, run: str, seq: int, prev: str) -> str:
     if entry.run != run or entry.seq != seq:
         return f"expected row {seq} of {run}, found row {entry.seq} of {entry.run}"
     if entry.prev != prev:

@@ -1,4 +1,4 @@
-"""Locks on paths: how a claim on paths is written, and when two claims touch the same file."""
+"""Path locks: normalising patterns and detecting overlaps."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ DEPTH_MAX = 128  # two claims are compared part by part: time grows with the squ
 
 
 class Locked(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was asked for is held."""
+    """All requested paths are locked."""
 
     paths: list[str]
 
 
 class Blocked(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing was taken: `asked` touches `held`, which `worker` holds for `run`."""
+    """Nothing was locked: `asked` overlaps `held`, which `worker` has locked for `run`."""
 
     asked: str
     held: str
@@ -26,42 +26,56 @@ class Blocked(msgspec.Struct, frozen=True, kw_only=True):
     worker: str
 
 
+class HeldLock(msgspec.Struct, frozen=True, kw_only=True):
+    """A locked path, and the worker and run that hold it."""
+
+    repo: str
+    path: str
+    run: str
+    worker: str
+
+
 def normalise(path: str) -> str:
-    """One spelling for each claim: `./src//a.py` is `src/a.py`, `docs/` is `docs/**`. Raises ValueError."""
+    """Return the canonical pattern: `src/a.py` for `./src/../src//a.py`, `docs/**` for `docs/`. Raises ValueError."""
     if not path or "\\" in path or any(char < " " or char == "\x7f" for char in path):
-        raise ValueError(f"{path!r} is no path in a repository")
+        raise ValueError(f"invalid path {path!r}")
     if path.startswith(("/", "~")) or path[1:2] == ":":
-        raise ValueError(f"{path!r} is absolute: locks are on paths in the repository")
-    parts = [part for part in path.split("/") if part not in ("", ".")]
-    if ".." in parts:
-        raise ValueError(f"{path!r} leaves the repository")
+        raise ValueError(f"the path {path!r} is absolute: give one relative to the repository")
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == ".." and not parts:
+            raise ValueError(f"the path {path!r} is outside the repository")
+        if part == "..":
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
     if any(len(part) > NAME_MAX_CHARS for part in parts):
-        raise ValueError(f"{path[:40]!r}… has a name longer than any file's")
+        raise ValueError(f"a name in the path {path[:40]!r}… has more than {NAME_MAX_CHARS} characters")
     if len(parts) > DEPTH_MAX:
-        raise ValueError(f"{path[:40]!r}… is deeper than {DEPTH_MAX} folders")
+        raise ValueError(f"the path {path[:40]!r}… is more than {DEPTH_MAX} folders deep")
     if not parts or path.endswith("/"):
         parts.append("**")
     return "/".join(parts)
 
 
-def normalised(paths: list[str]) -> list[str]:
-    """Sorted and each once, so that the order of asking is the same for everybody."""
+def normalise_all(paths: list[str]) -> list[str]:
+    """Normalise, sort and deduplicate patterns, so that all callers lock in the same order. Raises ValueError."""
     if len(paths) > PATHS_MAX:
-        raise ValueError(f"{len(paths)} paths are too many for one claim: lock their directory")
+        raise ValueError(f"{len(paths)} paths exceed the limit of {PATHS_MAX}: lock their folder instead")
     return sorted({normalise(path) for path in paths})
 
 
-def overlap(one: str, other: str) -> bool:
-    """Whether some file can belong to both. A path also claims what is below it. In doubt, yes."""
+def overlaps(one: str, other: str) -> bool:
+    """Whether a file can match both patterns. A path includes everything below it. Errs towards True."""
     return _parts_meet(tuple(one.split("/")), tuple(other.split("/")))
 
 
-# Neither of these calls itself: a hostile path may be as deep as it likes, and an error here would stop every claim.
+# Both are iterative: a deeply nested path must not cause a recursion error, which would fail every claim.
 
 
 @lru_cache(maxsize=65_536)
 def _parts_meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """`exact` until a `**` was used: only then do we know that what is left lies below the other's path."""
+    """Match part by part. While `exact` (no `**` used yet), a remaining rest lies below the other path."""
     ways, seen = [(0, 0, True)], set[tuple[int, int, bool]]()
     while ways:
         way = n, m, exact = ways.pop()
@@ -79,7 +93,7 @@ def _parts_meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
 
 
 def _atoms(name: str) -> tuple[str, ...]:
-    """A name as single characters, `?` for any one and `*` for any number. A class `[…]` is taken for any one."""
+    """Split a name into characters, with `?` for any one and `*` for any number; a class `[…]` becomes `?`."""
     atoms: list[str] = []
     rest = name
     while rest:

@@ -1,4 +1,4 @@
-"""Small wrong changes to Python source: a test suite that does not notice one does not ask for what it changes."""
+"""Mutants of Python source: small wrong changes, which a good test suite detects."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
 
 
 def mutants(path: str, source: str, lines: set[int], *, at_most: int) -> list[Mutant]:
-    """One each on as many of these lines as possible, then a second on some: spread, and always the same ones."""
+    """Return mutants spread over the lines, deterministically: one per line first, then a second one."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return []
-    places = [(node, field) for node, field in _places(tree) if getattr(node, "lineno", 0) in lines]
+    places = [(node, field) for node, field in _mutable_nodes(tree) if getattr(node, "lineno", 0) in lines]
     seen: dict[int, int] = {}
     ranked = []
     for order, (node, field) in enumerate(places):
@@ -40,7 +40,7 @@ def mutants(path: str, source: str, lines: set[int], *, at_most: int) -> list[Mu
     return [_mutant(path, tree, node, field) for _, _, node, field in ranked[:at_most]]
 
 
-def _places(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
+def _mutable_nodes(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare) and type(node.ops[0]) in _SWAPPED:
             yield node, "ops"
@@ -53,7 +53,7 @@ def _places(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _is_text(node: ast.BinOp) -> bool:
-    """`"a" % b` and `"a" + b` would only become a TypeError, which any test notices."""
+    """Whether an operand is text: mutating `"a" % b` would only raise a TypeError, which any test notices."""
     sides = (node.left, node.right)
     return any(isinstance(side, ast.JoinedStr | ast.Constant) and not _is_number(side) for side in sides)
 
@@ -67,9 +67,9 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def _mutant(path: str, tree: ast.Module, node: ast.AST, field: str) -> Mutant:
-    """The tree is changed, written out and put back."""
+    """Mutate the tree in place, unparse it and restore it."""
     before = getattr(node, field)
-    after = _changed(before)
+    after = _mutate(before)
     text = ast.unparse(node)
     setattr(node, field, after)
     try:
@@ -80,7 +80,7 @@ def _mutant(path: str, tree: ast.Module, node: ast.AST, field: str) -> Mutant:
     return Mutant(path=path, line=line, what=f"`{text[:80]}` became `{now[:80]}`", source=source)
 
 
-def _changed(before: object) -> object:
+def _mutate(before: object) -> object:
     if isinstance(before, list):
         return [_SWAPPED[type(before[0])](), *before[1:]]
     if isinstance(before, ast.expr):

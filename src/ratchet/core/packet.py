@@ -1,4 +1,4 @@
-"""What an agent is told about a test run: the delta, the failures in clusters, expected and actual; no raw log."""
+"""The packet: a test run summarised for an agent as delta, clustered failures, and expected and actual values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ from itertools import pairwise
 import msgspec
 
 from ratchet.core.compare import Delta
-from ratchet.core.report import RED, Diagnostic, Failure, Frame, Report, ReportStatus, TestResult, broken, gist, wanted
+from ratchet.core.report import (
+    RED,
+    Diagnostic,
+    Failure,
+    Frame,
+    Report,
+    ReportStatus,
+    TestResult,
+    expected_text,
+    load_errors,
+    message_lines,
+)
 
 BUDGET_BYTES = 4_000
 _CLUSTERS_MAX = 5
@@ -25,28 +36,28 @@ _SUSPECTS_MAX = 5
 _DIAGNOSTICS_MAX = 10
 _ALIKE_MAX = 3
 Again = Callable[[TestResult], str]
-# The lines of each changed file, first and last; a file without any is changed as a whole.
+# Changed line ranges per file; a file without ranges is changed as a whole.
 Changed = Mapping[str, list[tuple[int, int]]]
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
-    """Failures of one kind at one place: one is told whole, the others by name."""
+    """Failures with the same type and location: the first is shown in full, the others by name."""
 
     key: tuple[str, str]
     tests: list[TestResult]
 
 
 def clusters(tests: Iterable[TestResult]) -> list[Cluster]:
-    """By type and deepest project frame; the biggest first, and in a stable order, so that two packets compare well."""
+    """Group failures by type and deepest project frame, largest first and in a stable order."""
     found: dict[tuple[str, str], list[TestResult]] = {}
     for test in sorted(tests, key=lambda test: test.id):
         found.setdefault(_key(test), []).append(test)
-    made = [Cluster(key=key, tests=_telling(same)) for key, same in found.items()]
+    made = [Cluster(key=key, tests=_most_informative_first(same)) for key, same in found.items()]
     return sorted(made, key=lambda cluster: (-len(cluster.tests), cluster.key, cluster.tests[0].id))
 
 
-def _telling(tests: list[TestResult]) -> list[TestResult]:
-    """One that has values first, and no group before the tests in it, which know why they failed."""
+def _most_informative_first(tests: list[TestResult]) -> list[TestResult]:
+    """Sort tests with values first, and groups after the tests in them, which have the actual failure."""
     groups = {test.id for test, after in pairwise(tests) if after.id.startswith(test.id)}
     return sorted(tests, key=lambda test: (not test.failure or test.failure.actual is None, test.id in groups))
 
@@ -54,7 +65,7 @@ def _telling(tests: list[TestResult]) -> list[TestResult]:
 def _key(test: TestResult) -> tuple[str, str]:
     failure = test.failure or Failure()
     place = f"{failure.file}:{failure.line}" if failure.file else _shape(failure.message)
-    return failure.type, place or test.id  # of which nothing is known, not even that they are alike
+    return failure.type, place or test.id  # without message or location, each failure is its own cluster
 
 
 def _shape(message: str) -> str:
@@ -64,8 +75,8 @@ def _shape(message: str) -> str:
 _HUNK = re.compile(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@")
 
 
-def changed_lines(diff: str) -> dict[str, list[tuple[int, int]]]:
-    """The new lines of each file of a unified diff. Where lines only went away, the two around them count."""
+def changed_ranges(diff: str) -> dict[str, list[tuple[int, int]]]:
+    """Return the changed line ranges per file of a unified diff; for a pure deletion, the two lines around it."""
     found: dict[str, list[tuple[int, int]]] = {}
     file = ""
     for line in diff.splitlines():
@@ -90,32 +101,34 @@ def packet(
     whole: str = "",
     budget_bytes: int = BUDGET_BYTES,
 ) -> str:
-    """Within the budget: frames and output are left out first, then of long values what is the same in both, then whole
-    clusters, what is not new before what is. `known` failures are older than the change, `flaky` ones not its fault;
-    `whole` says how to get all of it."""
+    """Render a packet within the budget: omit frames and output first, then equal parts of long values, then whole
+    clusters, new failures last. `known` failures are older than the change, `flaky` ones unrelated to it; `whole` is
+    the command that shows everything."""
     red = [test for test in report.tests if test.status in RED and (only is None or test.id in only)]
     delta = _with_added(delta, red)
     marks = _marks(delta, flaky, known)
     groups = sorted(clusters(red), key=lambda cluster: min(_TURN[marks.get(test.id, "")] for test in cluster.tests))
     head = [
         *_head(report, red, delta, marks, concerned=only is not None),
-        *_diagnostics(broken(report)),
+        *_diagnostics(load_errors(report)),
     ]
     suspects = _suspects(red, changed or {})
-    for count, detail, limit, rest in _steps(len(groups)):
-        told, left = groups[:count], groups[count:]
+    for count, detail, limit, rest in _shrinking_limits(len(groups)):
+        shown, left = groups[:count], groups[count:]
         short = count < len(groups) or rest < _VALUE_CHARS
-        tail = [*(suspects if limit == _VALUE_CHARS else []), *_again(told, again), *_left(left)]
+        tail = [*(suspects if limit == _VALUE_CHARS else []), *_rerun_hint(shown, again), *_omitted(left)]
         tail += [f"all of it: {whole}"] * (short and bool(whole))
         limits = [limit, *[rest] * count]
-        text = _joined(head, [_told(each, marks, detail, most) for each, most in zip(told, limits, strict=False)], tail)
+        text = _joined(
+            head, [_render_cluster(each, marks, detail, most) for each, most in zip(shown, limits, strict=False)], tail
+        )
         if len(text.encode()) <= budget_bytes:
             return text
     return text.encode()[: budget_bytes - 4].decode(errors="ignore") + "…"
 
 
-def _steps(groups: int) -> Iterator[tuple[int, int, int, int]]:
-    """How many clusters, in how much detail, with how much of a value of the first and of the others: less and less."""
+def _shrinking_limits(groups: int) -> Iterator[tuple[int, int, int, int]]:
+    """Yield decreasing limits: clusters, detail, characters per value of the first cluster and of the others."""
     most, whole = min(groups, _CLUSTERS_MAX), _VALUE_CHARS
     yield from ((most, detail, whole, whole) for detail in (3, 2, 1, 0))
     yield from ((most, 0, whole, rest) for rest in (whole // 2, _SHORT_CHARS))
@@ -124,7 +137,7 @@ def _steps(groups: int) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _with_added(delta: Delta | None, red: list[TestResult]) -> Delta | None:
-    """A test that is new and fails is newly failing to who reads it."""
+    """Count added tests that fail as newly failing."""
     added = {test.id for test in red}.intersection(delta.added) if delta else ()
     return msgspec.structs.replace(delta, new_failures=sorted({*delta.new_failures, *added})) if delta else None
 
@@ -146,17 +159,17 @@ def _head(
     moved |= (
         {"fixed": delta.fixed, "gone": delta.missing, "renamed": [new for _, new in delta.renamed]} if delta else {}
     )
-    said = [f"{len(ids)} {name}" for name, ids in moved.items() if ids]
-    lines += [f"since last time: {', '.join(said)}"] if said else []
+    counts = [f"{len(ids)} {name}" for name, ids in moved.items() if ids]
+    lines += [f"since last time: {', '.join(counts)}"] if counts else []
     kinds = Counter(marks[test.id] for test in red if marks.get(test.id, "new") != "new")
     kinds["hung"] = sum(test.failure is not None and test.failure.type == "Hung" for test in red)
     lines += [f"of the failures {', '.join(f'{n} {kind}' for kind, n in sorted(kinds.items()) if n)}"] * any(
         kinds.values()
     )
-    lines += [f"note: {_clipped(note, _NAME_CHARS)}" for note in report.notes[:5]]
+    lines += [f"note: {_clip(note, _NAME_CHARS)}" for note in report.notes[:5]]
     if report.status in (ReportStatus.CRASHED, ReportStatus.ERROR) and not red and report.output:
-        said = report.output.splitlines()[-_OUTPUT_LINES:]
-        lines += ["output:", *(f"  | {_clipped(line, _NAME_CHARS)}" for line in said)]
+        output = report.output.splitlines()[-_OUTPUT_LINES:]
+        lines += ["output:", *(f"  | {_clip(line, _NAME_CHARS)}" for line in output)]
     return ["\n".join(lines)] if lines else []
 
 
@@ -165,11 +178,11 @@ def _counts(report: Report) -> str:
     seldom = {"xfailed": "expected to fail", "xpassed": "unexpectedly passed", "todo": "to do"}
     named = {name: name for name in ("failed", "errors", "passed", "skipped")}
     named |= {name: words for name, words in seldom.items() if totals[name]}
-    told = [
+    parts = [
         f"{totals[name]} {'error' if words == 'errors' and totals[name] == 1 else words}"
         for name, words in named.items()
     ]
-    counts = f"{', '.join(told)} of {totals['tests']} tests"
+    counts = f"{', '.join(parts)} of {totals['tests']} tests"
     loaded = {test.file for test in report.tests} | {""}
     beside = sum(error.file in loaded for error in report.collection_errors)
     more = {
@@ -181,45 +194,45 @@ def _counts(report: Report) -> str:
 
 
 def _diagnostics(errors: list[Diagnostic]) -> list[str]:
-    """One module that does not load takes many files along: what is wrong is told once."""
+    """Group equal errors: one module that does not load breaks many files."""
     alike: dict[tuple[str, str], list[Diagnostic]] = {}
     for error in errors:
         alike.setdefault((error.type, error.message), []).append(error)
     groups = list(alike.values())
     left = sum(len(group) for group in groups[_DIAGNOSTICS_MAX:])
-    told = [_diagnostic(first) + nor(others, "\n  ") for first, *others in groups[:_DIAGNOSTICS_MAX]]
-    return [*told, *([f"… and {left} more errors of files"] if left else [])]
+    rows = [_diagnostic(first) + same_error_in(others, "\n  ") for first, *others in groups[:_DIAGNOSTICS_MAX]]
+    return [*rows, *([f"… and {left} more errors of files"] if left else [])]
 
 
-def nor(others: list[Diagnostic], sign: str = "; ") -> str:
-    """For which files the same is to be said."""
+def same_error_in(others: list[Diagnostic], sign: str = "; ") -> str:
+    """Name the other files with the same error."""
     files = list(dict.fromkeys(error.file for error in others if error.file))
     more = f" and {len(files) - _ALIKE_MAX} more" if len(files) > _ALIKE_MAX else ""
-    names = ", ".join(_clipped(file, _NAME_CHARS) for file in files[:_ALIKE_MAX])
+    names = ", ".join(_clip(file, _NAME_CHARS) for file in files[:_ALIKE_MAX])
     return f"{sign}the same for {names}{more}" if files else ""
 
 
 def _diagnostic(error: Diagnostic) -> str:
     place = ":".join(str(part) for part in (error.file, error.line, error.column) if part)
-    return ": ".join(filter(None, (place, error.type, _clipped(error.message, _MESSAGE_CHARS))))
+    return ": ".join(filter(None, (place, error.type, _clip(error.message, _MESSAGE_CHARS))))
 
 
-def _told(cluster: Cluster, marks: Mapping[str, str], detail: int, limit: int) -> str:
-    """`detail` 3 has everything, 2 no output, 1 one frame, 0 no frames; `limit` is for each value."""
+def _render_cluster(cluster: Cluster, marks: Mapping[str, str], detail: int, limit: int) -> str:
+    """Render a cluster. `detail`: 3 everything, 2 no output, 1 one frame, 0 no frames; `limit` is per value."""
     test, *others = cluster.tests
     failure = test.failure or Failure()
     place = f" at {failure.file}:{failure.line}" if failure.file else ""
     mark = f" ({marks[test.id]})" if test.id in marks else ""
-    lines = [f"{_clipped(title(test), _NAME_CHARS)}{place}{mark}", f"  {_message(failure, limit)}"]
+    lines = [f"{_clip(test_title(test), _NAME_CHARS)}{place}{mark}", f"  {_message(failure, limit)}"]
     lines += [f"  {name:<9} {value}" for name, value in _values(failure, limit)]
     shown = {3: 3, 2: 3, 1: 1, 0: 0}[detail]
     frames = failure.frames[-shown:] if shown else []
     lines += [f"  {frame.file}:{frame.line}{f' in {frame.function}' if frame.function else ''}" for frame in frames]
     if detail == 3:
-        said = unsaid(f"{test.stdout}\n{test.stderr}", failure)
-        lines += [f"  | {line[:200]}" for line in said[-_OUTPUT_LINES:]]
+        output = output_beyond_failure(f"{test.stdout}\n{test.stderr}", failure)
+        lines += [f"  | {line[:200]}" for line in output[-_OUTPUT_LINES:]]
     if others:
-        names = ", ".join(_clipped(other.id, _NAME_CHARS // 3) for other in others[:2])
+        names = ", ".join(_clip(other.id, _NAME_CHARS // 3) for other in others[:2])
         lines.append(f"  the same in {len(others)} more: {names}{', …' if len(others) > 2 else ''}")
     return "\n".join(line for line in lines if line.strip())
 
@@ -227,8 +240,8 @@ def _told(cluster: Cluster, marks: Mapping[str, str], detail: int, limit: int) -
 _PANIC = re.compile(r"\s*thread '.*' (?:\(\d+\) )?panicked at |\s*note: run with `RUST_BACKTRACE")
 
 
-def unsaid(text: str, failure: Failure) -> list[str]:
-    """The lines of an output without those that repeat the failure, as Go's and Rust's do."""
+def output_beyond_failure(text: str, failure: Failure) -> list[str]:
+    """Return the output without lines that repeat the failure, as Go and Rust print them."""
     known = {line.strip() for line in failure.message.splitlines()} - {""}
     ends = tuple(f": {part}" for part in (*known, failure.expected, failure.actual) if part)
 
@@ -240,24 +253,24 @@ def unsaid(text: str, failure: Failure) -> list[str]:
     return rest if any(line.strip() for line in rest) else []
 
 
-def title(test: TestResult) -> str:
-    """The id, and the name where the id does not say it: RSpec's are numbers."""
+def test_title(test: TestResult) -> str:
+    """Return the id, with the name if the id does not contain it (RSpec ids are numbers)."""
     says = re.sub(r"\W|_", "", test.name)
     return test.id if not says or says in re.sub(r"\W|_", "", test.id) else f"{test.id} ({test.name})"
 
 
 def _values(failure: Failure, limit: int) -> Iterator[tuple[str, str]]:
-    expected, actual = wanted(failure), failure.actual
+    expected, actual = expected_text(failure), failure.actual
     if expected is not None and actual is not None:
-        expected, actual = around_difference(expected, actual, limit)
+        expected, actual = difference_window(expected, actual, limit)
     if expected is not None:
-        yield "expected:", _clipped(expected, limit + _NAME_CHARS)
+        yield "expected:", _clip(expected, limit + _NAME_CHARS)
     if actual is not None:
-        yield "actual:", _clipped(actual, limit + _NAME_CHARS)
+        yield "actual:", _clip(actual, limit + _NAME_CHARS)
 
 
-def around_difference(expected: str, actual: str, limit: int) -> tuple[str, str]:
-    """Of two values too long to be shown what lies around their first difference, which else would be cut away."""
+def difference_window(expected: str, actual: str, limit: int) -> tuple[str, str]:
+    """Shorten two long values to the part around their first difference."""
     if max(len(expected), len(actual)) <= limit:
         return expected, actual
     pairs = enumerate(zip(expected, actual, strict=False))
@@ -273,17 +286,17 @@ def _window(text: str, begin: int, limit: int) -> str:
 
 
 def _message(failure: Failure, limit: int) -> str:
-    text = _clipped("\n".join(gist(failure)), min(limit, _MESSAGE_CHARS))
+    text = _clip("\n".join(message_lines(failure)), min(limit, _MESSAGE_CHARS))
     return ": ".join(filter(None, (failure.type, text))).rstrip(": ")
 
 
-def _clipped(text: str, limit: int) -> str:
+def _clip(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit * 2 // 3]} … {text[-limit // 3 :]} ({len(text)} characters)"
 
 
 def _suspects(red: list[TestResult], changed: Changed) -> list[str]:
-    """The functions most failures went through: first those at changed lines, then those in changed files. A changed
-    file that no failure went through comes last: stacks seldom name the culprit, a change often is it."""
+    """Rank functions by the number of failures through them: changed lines first, then changed files. Changed files
+    without a frame come last: the stack often misses the cause, and the change often is it."""
     seen: Counter[tuple[str, str]] = Counter()
     touched: set[tuple[str, str]] = set()
     for test in red:
@@ -306,14 +319,14 @@ def _is_changed(frame: Frame, changed: Changed) -> bool:
     return any(first <= frame.line <= last for first, last in changed.get(frame.file, []))
 
 
-def _again(told: list[Cluster], again: Again | None) -> list[str]:
-    command = again(told[0].tests[0]) if told and again else ""
+def _rerun_hint(shown: list[Cluster], again: Again | None) -> list[str]:
+    command = again(shown[0].tests[0]) if shown and again else ""
     return [f"run one again: {command}"] if command and len(command) <= _VALUE_CHARS else []
 
 
-def _left(left: list[Cluster]) -> list[str]:
+def _omitted(left: list[Cluster]) -> list[str]:
     names = [test.id for cluster in left for test in cluster.tests]
     if not names:
         return []
-    shown = ", ".join(_clipped(name, _NAME_CHARS // 3) for name in names[:_NAMES_MAX])
+    shown = ", ".join(_clip(name, _NAME_CHARS // 3) for name in names[:_NAMES_MAX])
     return [f"… and {len(names)} more failures: {shown}{', …' if len(names) > _NAMES_MAX else ''}"]

@@ -14,7 +14,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     `attempts` is for one test, task or failure; `idle` is after how many iterations without a finished task a loop is
     stuck; `parallel` is the size of a swarm. `cents` and `agent_s` are what all agents together may cost and take;
-    `steps` holds also for a workflow that counts nothing itself.
+    `steps` holds also for a workflow that counts nothing itself. `disclosures` is how often agents may be told
+    a verdict of people's sealed tests.
     """
 
     iterations: Count = 15
@@ -25,6 +26,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     review_tries: Count = 3
     spec_tries: Count = 2
     idle: Count = 3
+    disclosures: Count = 10
     parallel: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
     resumes: Count = 25
     steps: Annotated[int, msgspec.Meta(ge=1)] = 2_000

@@ -1,4 +1,4 @@
-"""What each role is asked: a template, with what the run knows put in. A section with nothing to say is left out."""
+"""Prompt templates: placeholders are filled with facts of the run, and empty sections are omitted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from string import Template
 
 import msgspec
 
-# What a template may name. Everything else is a mistake in it.
+# All valid placeholders.
 PLACEHOLDERS = frozenset(
     {
         "commits",
@@ -19,9 +19,13 @@ PLACEHOLDERS = frozenset(
         "hint",
         "history",
         "learnings",
+        "may_write",
+        "sealed",
         "spec",
         "spec_path",
         "task",
+        "test_commands",
+        "test_paths",
         "title",
         "verify",
     }
@@ -31,12 +35,12 @@ _SECTION = re.compile(r"^(?=# )", re.MULTILINE)
 _ENTRY = re.compile(r"^(?=## step \d+: )", re.MULTILINE)
 
 
-def names_in(template: str) -> set[str]:
+def placeholders_in(template: str) -> set[str]:
     return set(Template(template).get_identifiers())
 
 
-def wrong_with(template: str) -> str:
-    """What cannot be filled in; empty for a good template."""
+def template_error(template: str) -> str:
+    """Return what is wrong with a template, or ''."""
     made = Template(template)
     if not made.is_valid():
         return "a $ that names nothing: write $$ for the sign itself"
@@ -45,21 +49,21 @@ def wrong_with(template: str) -> str:
 
 
 def render(template: str, facts: dict[str, str]) -> str:
-    """Filled in section by section (`# Heading`): one whose placeholders are all empty is left out."""
-    told = [_filled(section, facts) for section in _SECTION.split(template) if section.strip()]
+    """Fill in a template section by section (`# Heading`); omit sections whose placeholders are all empty."""
+    told = [_fill(section, facts) for section in _SECTION.split(template) if section.strip()]
     return "\n\n".join(text for text in told if text) + "\n"
 
 
-# What a prompt can do without, the least needed first. The spec is never shortened.
-_SPARED = ("history", "learnings", "commits", "diff", "feedback", "findings", "failures")
+# Facts that may be shortened, least important first. The spec is never shortened.
+_SHRINK_ORDER = ("history", "learnings", "commits", "diff", "feedback", "findings", "failures")
 
 
-def fitted(template: str, facts: dict[str, str], tokens: int) -> dict[str, str]:
-    """The same facts, shortened until the prompt fits; of each its beginning stays."""
+def fit_to_tokens(template: str, facts: dict[str, str], tokens: int) -> dict[str, str]:
+    """Shorten facts until the prompt fits; each keeps its beginning."""
     facts = dict(facts)
-    for name in _SPARED:
+    for name in _SHRINK_ORDER:
         over = len(render(template, facts)) - tokens * CHARS_A_TOKEN
-        if over > 0 and name in names_in(template) and facts[name]:
+        if over > 0 and name in placeholders_in(template) and facts[name]:
             kept = facts[name][: max(0, len(facts[name]) - over - len(_CUT))]
             facts[name] = f"{kept}{_CUT}" if kept else ""
     return facts
@@ -68,15 +72,15 @@ def fitted(template: str, facts: dict[str, str], tokens: int) -> dict[str, str]:
 _CUT = "\n… (shortened)"
 
 
-def _filled(section: str, facts: dict[str, str]) -> str:
-    names = names_in(section)
+def _fill(section: str, facts: dict[str, str]) -> str:
+    names = placeholders_in(section)
     if names and not any(facts[name].strip() for name in names):
         return ""
     return Template(section).substitute({name: facts[name].strip() for name in names}).strip()
 
 
-def recent(history: str, tokens: int) -> str:
-    """The last entries that fit, whole; of one that is too long itself, its beginning."""
+def recent_entries(history: str, tokens: int) -> str:
+    """Return the last whole entries that fit; of a single entry that is too long, its beginning."""
     room, kept = tokens * CHARS_A_TOKEN, []
     for entry in reversed([entry for entry in _ENTRY.split(history) if entry.strip()]):
         if len(entry) > room:
@@ -89,8 +93,16 @@ def recent(history: str, tokens: int) -> str:
 
 
 def history_entry(step: int, role: str, text: str) -> str:
-    """One section of `history.md`, which the next roles get to read."""
+    """Return an answer as a section of the history in later prompts."""
     return f"## step {step}: {role}\n\n{text.strip() or '(said nothing)'}\n\n"
+
+
+def answer_of(entry: str) -> str:
+    """Return the answer in a section that `history_entry` made."""
+    return _ENTRY_HEAD.sub("", entry, count=1).strip()
+
+
+_ENTRY_HEAD = re.compile(r"\A## step \d+: .*\n")
 
 
 def finding_text(finding: msgspec.Struct) -> str:

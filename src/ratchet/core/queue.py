@@ -1,4 +1,4 @@
-"""The queue's rules: whose turn it is, how much may go on at once, and what waits for what."""
+"""Queue rules: order, concurrency limits and dependency cycles."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from ratchet.core.item import RANK, Item, ItemStatus, ParkReason, Priority
 
 AGING_S = 86_400.0
 NEVER_S = 100 * 365 * 86_400.0
+CLAIMABLE_MAX = 1_000
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much may go on at once. None is no limit. All are counted from rows, none is a counter."""
+class ClaimLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits on claims. None means no limit. All are counted from rows on each claim."""
 
     workers: int | None = None
     per_repo: int | None = None
@@ -24,28 +25,36 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def any(self) -> bool:
-        return self != Limits()
+        return self != ClaimLimits()
 
 
-class Why(StrEnum):
+class NoWorkReason(StrEnum):
     EMPTY = "empty"
     WORKERS = "workers"
-    PER_REPO = "per_repo"  # the repositories of all that waits are as busy as they may be
+    PER_REPO = "per_repo"  # all claimable items are of repositories at their limit
     AWAITING_REVIEW = "awaiting_review"
     COOLDOWN = "cooldown"
     DAILY_ITERATIONS = "daily_iterations"
-    LOCKED = "locked"  # all that waits would touch what others hold
+    LABELS = "labels"  # all claimable items require labels that this worker lacks
+    LOCKED = "locked"  # all claimable items overlap locks of other runs
 
 
 class NoWork(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing may be claimed now, and why. `until` is set when time alone will change that."""
+    """No item can be claimed now. `until` is set if one can be claimed after that time without other changes."""
 
-    why: Why
+    why: NoWorkReason
     until: str = ""
 
 
+class Claimable(msgspec.Struct, frozen=True, kw_only=True):
+    """An item that a worker with these labels could claim now."""
+
+    item: str
+    require_labels: list[str] = []
+
+
 class ItemRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An item and where it stands."""
+    """An item and its status."""
 
     item: Item
     status: ItemStatus
@@ -57,31 +66,30 @@ class ItemRow(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """`after` asks for the next page; empty when this is the last."""
+class ItemPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of items. Pass `after` to get the next page; it is empty on the last one."""
 
     rows: list[ItemRow]
     after: str
 
 
-class Count(msgspec.Struct, frozen=True, kw_only=True):
+class QueueCount(msgspec.Struct, frozen=True, kw_only=True):
     status: ItemStatus
     priority: Priority
     items: int
 
 
-def turn(queued_at_s: float, priority: Priority, *, aging_s: float = AGING_S) -> int:
-    """Whose turn it is: the smallest goes first. In microseconds.
+def queue_position(queued_at_s: float, priority: Priority, *, aging_s: float = AGING_S) -> int:
+    """Return the position of an item in the queue, in microseconds: the smallest is claimed first.
 
-    Each step of priority is a head start of `aging_s`: higher goes first unless the lower has waited that much longer,
-    a day for each step by default. So nothing starves, and the order is fixed when the item is queued, which keeps a
-    claim one index probe however deep the queue is. 0 switches aging off.
+    Each priority level is worth `aging_s` of waiting (a day by default), so that no item starves. The position is fixed
+    when the item is queued, so a claim is one index lookup at any queue length. 0 switches aging off.
     """
     return int((queued_at_s + RANK[priority] * (aging_s or NEVER_S)) * 1_000_000)
 
 
-def cycle(needs: Mapping[str, Sequence[str]]) -> list[str]:
-    """Items that wait for each other in a ring, in order; empty when there is none."""
+def find_cycle(needs: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the items of a dependency cycle in order; empty if there is none."""
     done: set[str] = set()
     for start in needs:
         path: list[str] = []

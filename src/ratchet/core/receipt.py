@@ -1,4 +1,4 @@
-"""Receipts: the durable record of a finished step. Never overwritten."""
+"""Receipts: durable records of finished steps, never overwritten."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import hashlib
 
 import msgspec
 
+USAGE_MAX = 10**12
+
 
 class Artifact(msgspec.Struct, frozen=True, kw_only=True):
-    """A file too large for the ledger, named by path in the run directory and by its content."""
+    """A file outside of the ledger: its path in the run directory and the digest of its content."""
 
     path: str
     sha256: str
@@ -29,9 +31,31 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
             seconds=round(self.seconds + other.seconds, 3),
         )
 
+    @property
+    def sane(self) -> Usage:
+        """The usage without what cannot be: agents report it, and a negative number would make room in a budget."""
+        return Usage(
+            tokens_in=int(_sane(self.tokens_in)),
+            tokens_out=int(_sane(self.tokens_out)),
+            cost_usd=_sane(self.cost_usd),
+            seconds=_sane(self.seconds),
+        )
+
+
+def _sane(value: float) -> float:
+    return min(value, USAGE_MAX) if value > 0 else 0.0  # NaN is not greater than 0
+
+
+def format_cost(usage: Usage, *, priced: bool) -> str:
+    """Return what was paid; an unknown price is unknown, never 0."""
+    if priced:
+        return f"{usage.cost_usd:.4f} USD"
+    known = f", {usage.cost_usd:.4f} USD of it known" if usage.cost_usd else ""
+    return f"unknown ({usage.tokens_in:,} tokens in, {usage.tokens_out:,} out{known})"
+
 
 class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a million tokens of a model cost, for agents that count tokens and not money."""
+    """The price of a million tokens of a model, for agents that report tokens but no cost."""
 
     in_usd: float = 0.0
     out_usd: float = 0.0
@@ -40,7 +64,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return round((usage.tokens_in * self.in_usd + usage.tokens_out * self.out_usd) / 1e6, 6)
 
 
-def digest(receipt: Receipt) -> str:
+def receipt_digest(receipt: Receipt) -> str:
     return hashlib.sha256(msgspec.json.encode(receipt)).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""What names a repository: a path here, a git URL, or `owner/name`. Nothing else, and nothing that git would obey."""
+"""Repository names: a local path, a git URL or `owner/name`. Rejects anything that git would interpret as a command."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ class RepoKind(StrEnum):
 
 
 def repo_kind(repo: str) -> RepoKind:
-    """Raises ValueError with the reason: `ext::…` would run a command, `-u…` would be an option, a password in a URL
-    would be seen by everybody who sees the queue."""
+    """Classify a repository name. Raises ValueError with the reason: `ext::…` would run a command, `-u…` would be an
+    option, and a password in a URL would be visible in the queue."""
     if not repo or len(repo) > REPO_MAX_CHARS or _UNPRINTABLE.search(repo):
-        raise ValueError(f"a repository is named by 1 to {REPO_MAX_CHARS} printable characters")
+        raise ValueError(f"a repository name must have 1 to {REPO_MAX_CHARS} printable characters")
     if repo.startswith("/"):
         if ".." in repo.split("/"):
-            raise ValueError(f"{repo} leads upwards: write the path out")
+            raise ValueError(f"the path {repo} contains `..`: write it without")
         return RepoKind.PATH
     if _SECRET.match(repo):
-        raise ValueError("a password in the address would be seen by all: let git's credential helper hold it")
+        raise ValueError("the address contains a password, which everyone could see: use a git credential helper")
     if _URL.fullmatch(repo) or _SCP.fullmatch(repo):
         return RepoKind.URL
     if _OWNED.fullmatch(repo) and ".." not in repo:
         return RepoKind.FORGE
-    raise ValueError(f"{repo} is no absolute path, no git URL (https, ssh, git, file) and no owner/name")
+    raise ValueError(f"{repo} is not an absolute path, a git URL (https, ssh, git, file) or owner/name")
 
 
-def spelt(repo: str) -> str:
-    """One spelling for each repository that is elsewhere: locks, limits and budgets are kept by its name."""
+def canonical_name(repo: str) -> str:
+    """Return one canonical name per remote repository: locks, limits and budgets are keyed by it."""
     if repo_kind(repo) is RepoKind.PATH:
         return repo
     name = repo.rstrip("/")
@@ -43,13 +43,13 @@ def spelt(repo: str) -> str:
     return owned if name.startswith(f"{FORGE}/") and _OWNED.fullmatch(owned) else name
 
 
-def address_of(repo: str) -> str:
-    """What git fetches from."""
+def clone_url(repo: str) -> str:
+    """Return the URL or path that git fetches from."""
     return f"{FORGE}/{repo}.git" if repo_kind(repo) is RepoKind.FORGE else repo
 
 
 def check_branch(name: str) -> str:
-    """The rules of `git check-ref-format`, and no leading dash. Raises ValueError."""
+    """Check a branch name by the rules of `git check-ref-format`, without a leading dash. Raises ValueError."""
     parts = name.split("/")
     bad = (
         not _BRANCH.fullmatch(name)
@@ -57,7 +57,7 @@ def check_branch(name: str) -> str:
         or any(not part or part.startswith(".") or part.endswith((".", ".lock")) for part in parts)
     )
     if bad:
-        raise ValueError(f"{name!r} is no branch name: letters, digits, `.`, `_`, `-` and `/`, at most 200 of them")
+        raise ValueError(f"invalid branch name {name!r}: use up to 200 letters, digits, `.`, `_`, `-` and `/`")
     return name
 
 

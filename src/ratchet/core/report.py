@@ -1,4 +1,4 @@
-"""One structured result for every test runner. Verdicts come from per-test records, never from an exit code alone."""
+"""The structured result of every test runner. Verdicts come from per-test records, never from an exit code alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GREEN = frozenset({TestStatus.PASSED, TestStatus.XPASSED})
 
 
 class ReportStatus(StrEnum):
-    """`inconsistent`: channels disagree about the same run. Only `passed` is a yes."""
+    """`inconsistent`: the runner's results contradict each other. Only `passed` is a success."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -40,7 +40,8 @@ class ReportStatus(StrEnum):
     UNKNOWN = "unknown"
 
 
-# These three not only by keywords: documents have half a million of them, and that takes three quarters of the time.
+# These three also take positional arguments: reports hold up to half a million of them, and keywords would take three
+# quarters of the parsing time.
 class Frame(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A stack frame inside the project, innermost last. Lines count from 1."""
 
@@ -65,15 +66,15 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 _ODD = {"!=", "<", "<=", ">", ">=", "in", "not in", "is", "is not"}
 
 
-def wanted(failure: Failure) -> str | None:
-    """What was expected, with its operator where that is not equality: `!= 2` is another wish than `2`."""
+def expected_text(failure: Failure) -> str | None:
+    """Return the expected value, with its operator unless that is equality: `!= 2` differs from `2`."""
     odd = failure.operator in _ODD and failure.expected is not None
     return f"{failure.operator} {failure.expected}" if odd else failure.expected
 
 
-def gist(failure: Failure) -> list[str]:
-    """The message's lines. A comparison's are the values once more: where those are told by themselves, the first line
-    is enough, and the notes that were added to it, for nothing else has what they say."""
+def message_lines(failure: Failure) -> list[str]:
+    """Return the lines of the message. A comparison's message repeats its values, which are shown separately: then only
+    the first line and the notes are returned."""
     lines = failure.message.strip().splitlines()
     if failure.expected is None and failure.actual is None:
         return lines
@@ -82,10 +83,10 @@ def gist(failure: Failure) -> list[str]:
 
 
 class TestResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """`id` is the runner's own name for the test, verbatim: what to pass back to run it alone.
+    """`id` is the runner's own name for the test, verbatim: pass it back to run the test alone.
 
-    In a report of several targets, `target` says whose it is, and ids and files start at the repository. Where a target
-    has several commands, a number behind its name says which of them ran the test.
+    In a report of several targets, `target` names its target, and ids and files are relative to the repository. If
+    several commands of a target run the same test, a number after its name tells the results apart.
     `attempts` above one on a passed test means flaky: it failed before it passed, on the same tree.
     `body` is a digest of the test's source without its name: the same test is found again under another one.
     """
@@ -130,8 +131,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     todo: int = 0
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """One target of a report over several: how its own run went."""
+class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The summary of one target in a report of several."""
 
     runner: str
     root: str = "."
@@ -143,10 +144,10 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Written with all its fields, whatever happened: who reads one need not ask which are there.
+    """The result of a test run. All fields are always written, so readers need not check for them.
 
-    `reported` is the runner's own summary, a cross-check; `running` names what ran when the runner died.
-    With several targets `parts` has one entry for each, and everything else is theirs together.
+    `reported` is the runner's own summary, used as a cross-check; `running` names the tests that ran when the runner
+    died. With several targets `parts` has one entry per target, and the other fields combine them.
     """
 
     runner: str
@@ -165,7 +166,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []
     running: list[str] = []
     output: str = ""
-    parts: list[Part] = []
+    parts: list[TargetSummary] = []
 
 
 _COUNTED = {
@@ -179,7 +180,7 @@ _COUNTED = {
 }
 
 
-def totals_of(tests: Iterable[TestResult]) -> Totals:
+def count_totals(tests: Iterable[TestResult]) -> Totals:
     counts = Counter(_COUNTED[test.status] for test in tests)
     return Totals(tests=sum(counts.values()), **counts)
 
@@ -187,7 +188,7 @@ def totals_of(tests: Iterable[TestResult]) -> Totals:
 INTERRUPT = "interrupt"
 
 
-def status_of(
+def decide_status(
     *,
     tests: list[TestResult],
     broken: int,
@@ -196,7 +197,7 @@ def status_of(
     timed_out: str,
     notes: list[str],
 ) -> ReportStatus:
-    """The verdict of a run, in order of gravity. `ended` says whether the runner reported its own end."""
+    """Return the status of a run, gravest first. `ended` says whether the runner reported its own end."""
     red = any(test.status in RED for test in tests)
     if timed_out:
         return ReportStatus.INTERRUPTED if timed_out == INTERRUPT else ReportStatus.TIMEOUT
@@ -228,11 +229,11 @@ def conclude(
     notes: list[str],
     running: list[str],
 ) -> Report:
-    """One run's report. The only place where what a channel said, its own totals and the exit code become a verdict.
+    """Build the report of one run. Only here do records, the runner's totals and the exit code become a status.
 
-    `timed_out` is empty, or which clock ran out, or that somebody stopped it.
+    `timed_out` is empty, the timeout that expired, or `INTERRUPT`.
     """
-    told = Report(
+    report = Report(
         runner=runner,
         root=root,
         command=command,
@@ -240,7 +241,7 @@ def conclude(
         exit_code=exit_code,
         signal=-exit_code if exit_code is not None and exit_code < 0 else None,
         duration_s=duration_s,
-        totals=totals_of(tests),
+        totals=count_totals(tests),
         tests=tests,
         collection_errors=collection_errors,
         compile_errors=compile_errors,
@@ -248,65 +249,70 @@ def conclude(
         notes=notes,
         running=running,
     )
-    if not timed_out and ended and _is_counts_only(told):
-        return _from_counts(told)
-    found = _contradictions(told, is_cut=bool(timed_out) or not ended, is_damaged=partial and ended)
-    status = status_of(
+    if not timed_out and ended and _is_counts_only(report):
+        return _from_counts(report)
+    found = _find_contradictions(report, is_cut=bool(timed_out) or not ended, is_damaged=partial and ended)
+    status = decide_status(
         tests=tests,
-        broken=len(broken(told)),
+        broken=len(load_errors(report)),
         exit_code=exit_code,
         ended=ended,
         timed_out=timed_out,
         notes=found,
     )
-    return msgspec.structs.replace(told, status=status, notes=_explained(told, status, found, timed_out))
+    return msgspec.structs.replace(report, status=status, notes=_explain_status(report, status, found, timed_out))
 
 
-def _is_counts_only(told: Report) -> bool:
-    return not told.tests and not broken(told) and told.exit_code is not None and any(told.reported.values())
+def _is_counts_only(report: Report) -> bool:
+    return (
+        not report.tests and not load_errors(report) and report.exit_code is not None and any(report.reported.values())
+    )
 
 
-def _contradictions(told: Report, *, is_cut: bool, is_damaged: bool) -> list[str]:
-    """What speaks against believing the records. A run that was cut off cannot have agreed with its own totals."""
-    found = [*told.notes, *([] if is_cut else disagreements(told.totals, told.reported, len(broken(told))))]
+def _find_contradictions(report: Report, *, is_cut: bool, is_damaged: bool) -> list[str]:
+    """Return contradictions in the results. The totals of an interrupted run are not compared."""
+    found = [
+        *report.notes,
+        *([] if is_cut else disagreements(report.totals, report.reported, len(load_errors(report)))),
+    ]
     return [*found, "the runner's results are damaged: only a part could be read"] if is_damaged else found
 
 
-def _explained(told: Report, status: ReportStatus, notes: list[str], timed_out: str) -> list[str]:
-    """The notes, and why it is this status where none of them says so."""
+def _explain_status(report: Report, status: ReportStatus, notes: list[str], timed_out: str) -> list[str]:
+    """Return the notes, with an explanation of the status if they have none."""
     if status is ReportStatus.INCONSISTENT and not notes:
-        return [_against_exit(told.totals, len(broken(told)), told.exit_code)]
+        return [_exit_contradiction(report.totals, len(load_errors(report)), report.exit_code)]
     if timed_out == INTERRUPT:
-        inside = f" in {', '.join(told.running)}" if told.running else ""
+        inside = f" in {', '.join(report.running)}" if report.running else ""
         return [f"interrupted{inside}: these are the results up to then", *notes]
     if timed_out:
-        return [f"stopped: {'nothing was heard for too long' if timed_out == 'silence' else 'out of time'}", *notes]
+        return [f"stopped: {'no output for too long' if timed_out == 'silence' else 'out of time'}", *notes]
     return notes
 
 
-def totals_reported(reported: dict[str, int]) -> Totals:
-    """The runner's own counts, where nothing else is known: what it does not speak of has passed."""
+def reported_totals(reported: dict[str, int]) -> Totals:
+    """Return totals from the runner's own counts, if nothing else is known; tests in no other count have passed."""
     known = {name: count for name, count in reported.items() if name in Totals.__struct_fields__}
-    told = sum(count for name, count in known.items() if name != "tests")
-    passed = known.get("passed", max(0, known.get("tests", 0) - told))
-    return msgspec.structs.replace(Totals(**known), passed=passed, tests=max(known.get("tests", 0), told))
+    others = sum(count for name, count in known.items() if name != "tests")
+    passed = known.get("passed", max(0, known.get("tests", 0) - others))
+    return msgspec.structs.replace(Totals(**known), passed=passed, tests=max(known.get("tests", 0), others))
 
 
 def _from_counts(report: Report) -> Report:
-    """A runner that prints totals and names no test: they count if its exit code agrees with them."""
-    totals = totals_reported(report.reported)
+    """Use the totals of a runner that names no tests, provided that its exit code agrees with them."""
+    totals = reported_totals(report.reported)
     red = totals.failed + totals.errors
     status = ReportStatus.FAILED if red else ReportStatus.PASSED
     notes = report.notes
     if bool(red) != bool(report.exit_code):
-        notes = [*notes, _against_exit(totals, 0, report.exit_code)]
+        notes = [*notes, _exit_contradiction(totals, 0, report.exit_code)]
     if notes:
         status = ReportStatus.INCONSISTENT
     return msgspec.structs.replace(report, totals=totals, status=status, notes=notes)
 
 
 def disagreements(totals: Totals, reported: dict[str, int], broken_files: int) -> list[str]:
-    """Where the runner's own counts cannot be squared with its records, however it counts what lies in between."""
+    """Return where the runner's counts contradict its records under every plausible way of counting."""
     quiet = {0, totals.todo, totals.xfailed, totals.todo + totals.xfailed}
     fair = {
         "tests": {totals.tests, totals.tests + broken_files, totals.tests - totals.skipped},
@@ -319,35 +325,35 @@ def disagreements(totals: Totals, reported: dict[str, int], broken_files: int) -
     }
     counted = msgspec.structs.asdict(totals)
     return [
-        f"the runner says {said} {name}, its records say {counted[name]}"
-        for name, said in sorted(reported.items())
-        if name in fair and said not in fair[name]
+        f"the runner says {claimed} {name}, its records say {counted[name]}"
+        for name, claimed in sorted(reported.items())
+        if name in fair and claimed not in fair[name]
     ]
 
 
-def _against_exit(totals: Totals, broken_files: int, exit_code: int | None) -> str:
+def _exit_contradiction(totals: Totals, broken_files: int, exit_code: int | None) -> str:
     red = totals.failed + totals.errors
     what = f"{red} tests failed" if red else f"{broken_files} files did not load" if broken_files else "nothing failed"
     return f"{what}, yet the command ended with {exit_code}"
 
 
-# Before the colons stands a file, and not a module as in Rust's names.
+# The part before `::` is a file, not a module as in Rust.
 _IN_FILE = re.compile(r"[^:]*\.\w+::")
 
 
-def _death(report: Report) -> str:
+def _describe_exit(report: Report) -> str:
     if report.signal:
         return f"was killed by {Signals(report.signal).name if report.signal in {*Signals} else report.signal}"
     return "died" if report.exit_code is None else f"died (exit code {report.exit_code})"
 
 
-def names_running(report: Report, places: Mapping[str, tuple[str, int]] | None = None) -> Report:
-    """A test that was running when the run was stopped or died gets a result of its own: it is the first suspect.
-    `places` says of each where it is written, as far as that is known."""
+def add_running_tests(report: Report, places: Mapping[str, tuple[str, int]] | None = None) -> Report:
+    """Add a result for each test that was running when the run was stopped or died: it is the first suspect.
+    `places` maps test ids to file and line, where known."""
     if report.status not in (ReportStatus.TIMEOUT, ReportStatus.CRASHED) or not report.running:
         return report
     hung = report.status is ReportStatus.TIMEOUT
-    how = "was still running when the time ran out" if hung else f"was running when the runner {_death(report)}"
+    how = "was still running when the time ran out" if hung else f"was running when the runner {_describe_exit(report)}"
     kind = "Hung" if hung else "Crashed"
     known = {test.id for test in report.tests}
     at = places or {}
@@ -364,10 +370,10 @@ def names_running(report: Report, places: Mapping[str, tuple[str, int]] | None =
         if name not in known
     ]
     tests = [*report.tests, *lost]
-    return msgspec.structs.replace(report, tests=tests, totals=totals_of(tests))
+    return msgspec.structs.replace(report, tests=tests, totals=count_totals(tests))
 
 
-# The gravest part decides for all.
+# The gravest status of the parts is the status of the whole.
 _GRAVITY = [
     ReportStatus.INTERRUPTED,
     ReportStatus.TIMEOUT,
@@ -381,56 +387,58 @@ _GRAVITY = [
 ]
 
 
-_QUIET = (ReportStatus.PASSED, ReportStatus.NO_TESTS)
+_CLEAN = (ReportStatus.PASSED, ReportStatus.NO_TESTS)
 
 
-def merge(reports: list[Report]) -> Report:
-    """Several targets' reports as one, seen from the repository. Without any there were no tests."""
+def merge_targets(reports: list[Report]) -> Report:
+    """Merge the reports of several targets, with paths relative to the repository. No reports: no tests."""
     if len(reports) == 1:
-        return reports[0] if reports[0].root == "." else _from_repository(reports[0])
-    moved = [_from_repository(report) for report in reports]
+        return reports[0] if reports[0].root == "." else _rebase_to_repository(reports[0])
+    moved = [_rebase_to_repository(report) for report in reports]
     tests = [test for report in moved for test in report.tests]
     return Report(
         runner="+".join(dict.fromkeys(report.runner for report in reports)) or "none",
         status=min((report.status for report in reports), key=_GRAVITY.index, default=ReportStatus.NO_TESTS),
         exit_code=next((report.exit_code for report in reports if report.exit_code), 0) if reports else None,
         duration_s=round(sum(report.duration_s for report in reports), 3),
-        totals=totals_of(tests),
+        totals=count_totals(tests),
         tests=tests,
         collection_errors=[error for report in moved for error in report.collection_errors],
         compile_errors=[error for report in moved for error in report.compile_errors],
-        notes=[f"{name_of(report)}: {note}" for report in reports for note in report.notes],
+        notes=[f"{target_name(report)}: {note}" for report in reports for note in report.notes],
         running=[name for report in moved for name in report.running],
-        output="".join(report.output for report in reports if report.status not in _QUIET),
-        parts=[msgspec.convert(msgspec.structs.asdict(report), Part, from_attributes=True) for report in reports],
+        output="".join(report.output for report in reports if report.status not in _CLEAN),
+        parts=[
+            msgspec.convert(msgspec.structs.asdict(report), TargetSummary, from_attributes=True) for report in reports
+        ],
     )
 
 
-def together(reports: list[Report]) -> Report:
-    """What several commands of one target came to, as one report. A test that two of them ran is two tests."""
+def merge_commands(reports: list[Report]) -> Report:
+    """Merge the reports of several commands of one target. A test that two commands ran counts as two tests."""
     if len(reports) == 1:
         return reports[0]
-    heard = [report for report in reports if report.status is not ReportStatus.NO_TESTS] or reports[:1]
-    tests = _apart([test for report in heard for test in report.tests])
+    with_tests = [report for report in reports if report.status is not ReportStatus.NO_TESTS] or reports[:1]
+    tests = _number_duplicates([test for report in with_tests for test in report.tests])
     return msgspec.structs.replace(
-        heard[0],
-        status=min((report.status for report in heard), key=_GRAVITY.index),
-        exit_code=next((report.exit_code for report in heard if report.exit_code), heard[0].exit_code),
-        signal=next((report.signal for report in heard if report.signal), None),
+        with_tests[0],
+        status=min((report.status for report in with_tests), key=_GRAVITY.index),
+        exit_code=next((report.exit_code for report in with_tests if report.exit_code), with_tests[0].exit_code),
+        signal=next((report.signal for report in with_tests if report.signal), None),
         duration_s=round(sum(report.duration_s for report in reports), 3),
-        totals=totals_of(tests),
+        totals=count_totals(tests),
         tests=tests,
-        collection_errors=list(dict.fromkeys(error for report in heard for error in report.collection_errors)),
-        compile_errors=list(dict.fromkeys(error for report in heard for error in report.compile_errors)),
-        reported=dict(sum((Counter(report.reported) for report in heard), Counter())),
-        notes=[f"`{' '.join(report.command)}`: {note}" for report in heard for note in report.notes],
-        running=[name for report in heard for name in report.running],
-        output="".join(report.output for report in heard if report.status not in _QUIET),
+        collection_errors=list(dict.fromkeys(error for report in with_tests for error in report.collection_errors)),
+        compile_errors=list(dict.fromkeys(error for report in with_tests for error in report.compile_errors)),
+        reported=dict(sum((Counter(report.reported) for report in with_tests), Counter())),
+        notes=[f"`{' '.join(report.command)}`: {note}" for report in with_tests for note in report.notes],
+        running=[name for report in with_tests for name in report.running],
+        output="".join(report.output for report in with_tests if report.status not in _CLEAN),
     )
 
 
-def _apart(tests: list[TestResult]) -> list[TestResult]:
-    """With a number behind each id that came before."""
+def _number_duplicates(tests: list[TestResult]) -> list[TestResult]:
+    """Append a number to each repeated id."""
     known: set[str] = set()
     found: list[TestResult] = []
     for test in tests:
@@ -441,14 +449,14 @@ def _apart(tests: list[TestResult]) -> list[TestResult]:
     return found
 
 
-def name_of(report: Report) -> str:
-    """The target's name: the runner, and its folder when that is not the repository itself."""
+def target_name(report: Report) -> str:
+    """Return the target's name: the runner, and its folder unless that is the repository itself."""
     return report.runner if report.root == "." else f"{report.runner}@{report.root}"
 
 
-def _from_repository(report: Report) -> Report:
-    """With ids and files that start at the repository, so that two packages may have tests of one name."""
-    name, root = name_of(report), report.root
+def _rebase_to_repository(report: Report) -> Report:
+    """Make ids and files relative to the repository, so that two packages may have tests of the same name."""
+    name, root = target_name(report), report.root
 
     def path(file: str) -> str:
         return file if root == "." or not file or file.startswith("/") else f"{root}/{file}"
@@ -474,27 +482,27 @@ def _from_repository(report: Report) -> Report:
     )
 
 
-def digest(report: Report) -> str:
-    """The report's identity for a proof: which tests there were and how each ended; no times, no wording."""
+def report_digest(report: Report) -> str:
+    """Return a digest of test ids and statuses for a proof, without times and messages."""
     rows = sorted(f"{test.id}\0{test.status}" for test in report.tests)
-    rows += sorted(f"broken\0{error.file}" for error in broken(report))
+    rows += sorted(f"broken\0{error.file}" for error in load_errors(report))
     return "sha256:" + hashlib.sha256("\n".join(rows).encode()).hexdigest()
 
 
-def broken(report: Report) -> list[Diagnostic]:
+def load_errors(report: Report) -> list[Diagnostic]:
     return [*report.collection_errors, *report.compile_errors]
 
 
-def is_beside(error: Diagnostic, report: Report) -> bool:
-    """Whether there are results of its file, or of its folder, as which Go's packages are told of."""
+def has_results(error: Diagnostic, report: Report) -> bool:
+    """Whether the report has results of the file, or of the folder (Go reports packages as folders)."""
     return not error.file or any(
         error.file in (test.file, test.file.rpartition("/")[0] or ".") for test in report.tests if test.file
     )
 
 
-def trouble(error: Diagnostic, report: Report) -> str:
-    """A file whose tests have results was loaded: what is told of it happened beside them."""
-    return "went wrong outside of its tests" if is_beside(error, report) else "does not load"
+def error_summary(error: Diagnostic, report: Report) -> str:
+    """Describe a file's error: if its tests have results, it was loaded, and the error happened outside of them."""
+    return "went wrong outside of its tests" if has_results(error, report) else "does not load"
 
 
 _NOISE = [
@@ -505,18 +513,18 @@ _NOISE = [
 
 
 def fingerprint(report: Report, ids: Iterable[str]) -> str:
-    """How the named tests failed, without what changes from run to run."""
+    """Return a digest of how the named tests failed, without details that change from run to run."""
     wanted = set(ids)
     rows = [f"{t.id}\0{_shape(t.failure)}" for t in report.tests if t.id in wanted]
-    rows += [f"{e.file}\0{e.type}: {_quiet(e.message)}" for e in broken(report) if e.file in wanted]
+    rows += [f"{e.file}\0{e.type}: {_without_noise(e.message)}" for e in load_errors(report) if e.file in wanted]
     return "sha256:" + hashlib.sha256("\n".join(sorted(rows)).encode()).hexdigest()
 
 
 def _shape(failure: Failure | None) -> str:
-    return f"{failure.type}: {_quiet(failure.message)}" if failure else ""
+    return f"{failure.type}: {_without_noise(failure.message)}" if failure else ""
 
 
-def _quiet(text: str) -> str:
+def _without_noise(text: str) -> str:
     line = text.strip().splitlines()[0] if text.strip() else ""
     for pattern, plain in _NOISE:
         line = pattern.sub(plain, line)

@@ -1,4 +1,4 @@
-"""What happens to a run whose worker gave it up: again later, to a person, or the end."""
+"""Decides what happens to a run that its worker gave up: retry, park or fail."""
 
 from __future__ import annotations
 
@@ -10,39 +10,46 @@ import msgspec
 from ratchet.core.failure import Reason, counts_as_attempt
 
 DELAYS_S = (60.0, 300.0, 1800.0)
-FREE_RETURNS = 5  # a worker that dies is no reason to wait, until it looks as if the item kills it
+IMMEDIATE_RETURNS = 5  # lost workers are retried at once, until the item itself looks like the cause
 RETURNS_MAX = 25
-FINAL = frozenset({Reason.BUDGET_SPENT})  # trying again would spend more of what is spent
+# Retrying would overspend further, or fail again until a person has mended the cause.
+FINAL = frozenset({Reason.BUDGET_SPENT, Reason.MISCONFIGURED, Reason.NO_TEST_COMMAND})
 
 
-class After(StrEnum):
+class RetryAction(StrEnum):
     RETRY = "retry"
     PARK = "park"
     FAIL = "fail"
 
 
-class Retry(msgspec.Struct, frozen=True, kw_only=True):
-    """`attempts` are failures that count; `returns` are all the times the run came back, whoever's fault it was."""
+class RetryDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """`attempts` counts failures of agent or item; `returns` counts every return to the queue, whatever the cause."""
 
-    after: After
+    after: RetryAction
     delay_s: float = 0.0
     attempts: int
     returns: int
 
 
-def retry(reason: Reason, *, attempts: int, returns: int, delays_s: Sequence[float] = DELAYS_S) -> Retry:
-    """Only the agent's and the item's faults use up attempts. The others wait longer each time, then ask a person:
-    they are nobody's failure, but nothing may come back for ever."""
+def decide_retry(reason: Reason, *, attempts: int, returns: int, delays_s: Sequence[float] = DELAYS_S) -> RetryDecision:
+    """Count only faults of agent and item as attempts. Other causes wait longer each time and are parked for a person
+    after `RETURNS_MAX` returns."""
     returns += 1
+    if reason is Reason.AUTH:  # only a person can log in
+        return RetryDecision(after=RetryAction.PARK, attempts=attempts, returns=returns)
     if counts_as_attempt(reason):
         attempts += 1
         if attempts > len(delays_s) or reason in FINAL:
-            return Retry(after=After.FAIL, attempts=attempts, returns=returns)
-        return Retry(after=After.RETRY, delay_s=delays_s[attempts - 1], attempts=attempts, returns=returns)
+            return RetryDecision(after=RetryAction.FAIL, attempts=attempts, returns=returns)
+        return RetryDecision(
+            after=RetryAction.RETRY, delay_s=delays_s[attempts - 1], attempts=attempts, returns=returns
+        )
     if returns > RETURNS_MAX:
-        return Retry(after=After.PARK, attempts=attempts, returns=returns)
-    waited = returns - (FREE_RETURNS if reason is Reason.WORKER_LOST else 0)
+        return RetryDecision(after=RetryAction.PARK, attempts=attempts, returns=returns)
+    waited = returns - (IMMEDIATE_RETURNS if reason is Reason.WORKER_LOST else 0)
     if waited <= 0:
-        return Retry(after=After.RETRY, attempts=attempts, returns=returns)
-    waits_s = delays_s or DELAYS_S  # no retry of failures is not no return
-    return Retry(after=After.RETRY, delay_s=waits_s[min(waited, len(waits_s)) - 1], attempts=attempts, returns=returns)
+        return RetryDecision(after=RetryAction.RETRY, attempts=attempts, returns=returns)
+    waits_s = delays_s or DELAYS_S  # an empty retry list disables retries of failures, not returns
+    return RetryDecision(
+        after=RetryAction.RETRY, delay_s=waits_s[min(waited, len(waits_s)) - 1], attempts=attempts, returns=returns
+    )

@@ -1,4 +1,4 @@
-"""Roles: who plays in a run, and which paths each may write."""
+"""Roles of a run, and the paths that each may write."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 
 class Role(StrEnum):
-    """The roles of the built-in workflows. A role is a name: a workflow of your own may bring its own."""
+    """The roles of the built-in workflows. Custom workflows may use other names."""
 
     AUDITOR = "auditor"
     IMPLEMENTER = "implementer"
@@ -21,8 +21,8 @@ class Role(StrEnum):
 
 
 class Writes(StrEnum):
-    """What a role may write. `additions` are source files and tests that are new; `spec` is the item's own spec file,
-    and of it only the sections that are the scribe's; `paths` are those that the role names itself."""
+    """What a role may write. `additions` are source files and new tests; `spec` is the item's spec file, limited to the
+    scribe's sections; `paths` are the patterns that the role itself names."""
 
     NOTHING = "nothing"
     TESTS = "tests"
@@ -42,19 +42,19 @@ WRITES = {
 }
 
 
-class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """Which paths are tests, which decide how tests are run and are therefore nobody's to change, and which is the
-    spec's."""
+class PathRules(msgspec.Struct, frozen=True, kw_only=True):
+    """Patterns of test paths and of protected paths, which decide how tests run and which no role may change; and the
+    spec's path."""
 
     tests: tuple[str, ...]
     protected: tuple[str, ...] = ("ratchet.toml", ".ratchet/**", ".git", ".git/**")
     spec: str = ""
 
     def is_test(self, path: str) -> bool:
-        return any(matches(path, pattern) for pattern in self.tests)
+        return any(matches_glob(path, pattern) for pattern in self.tests)
 
     def is_protected(self, path: str) -> bool:
-        return any(matches(path, pattern) for pattern in self.protected)
+        return any(matches_glob(path, pattern) for pattern in self.protected)
 
     def may_write(
         self,
@@ -65,10 +65,10 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         paths: tuple[str, ...] = (),
         exists: bool = True,
     ) -> bool:
-        """By the role's name, or by what its workflow gives it; `exists`: the path was there when the run began."""
+        """Whether the role may write the path; `exists` says whether it existed at the start of the run."""
         if self.is_protected(path):
             return False
-        match writes or writes_of(role):
+        match writes or default_writes(role):
             case Writes.TESTS:
                 return self.is_test(path)
             case Writes.SOURCE:
@@ -78,17 +78,17 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             case Writes.SPEC:
                 return path == self.spec
             case Writes.PATHS:
-                return not self.is_test(path) and any(matches(path, pattern) for pattern in paths)
+                return not self.is_test(path) and any(matches_glob(path, pattern) for pattern in paths)
             case _:
                 return False
 
 
-def writes_of(role: str) -> Writes:
-    """A role nobody knows here may write nothing, unless its workflow says what."""
+def default_writes(role: str) -> Writes:
+    """Return what a role may write by default; an unknown role may write nothing."""
     return WRITES[Role(role)] if role in WRITES else Writes.NOTHING
 
 
-def matches(path: str, pattern: str) -> bool:
+def matches_glob(path: str, pattern: str) -> bool:
     """Whether a relative POSIX path matches a glob: `*` within a name, `**/` any folders, `dir/**` all below."""
     return _regex(pattern).fullmatch(path) is not None
 

@@ -1,4 +1,4 @@
-"""Files that people may edit, with parts in them that decide how tests are run: those parts are nobody's to change."""
+"""Protected parts of editable files: settings that decide how tests run."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SECTIONS = {
 }
 
 
-def says_how_tests_run(path: str) -> bool:
+def has_runner_settings(path: str) -> bool:
     return path.rsplit("/", 1)[-1] in _SECTIONS
 
 
-def touches_runner(path: str, before: bytes | None, after: bytes | None) -> bool:
-    """Whether the change reaches those parts. A file that cannot be read any more counts as changed there."""
+def changes_runner_settings(path: str, before: bytes | None, after: bytes | None) -> bool:
+    """Whether the change touches runner settings. A file that can no longer be parsed counts as changed."""
     name = path.rsplit("/", 1)[-1]
     return bool(_settings(name, before) != _settings(name, after))
 
@@ -31,12 +31,12 @@ def _settings(name: str, content: bytes | None) -> Any:
         return {}
     try:
         table = _table(name, content.decode())
-    except (ValueError, configparser.Error):
+    except (ValueError, RecursionError, configparser.Error):
         return content
     return {section: _deciding(section, table[section]) for section in _SECTIONS[name] if section in table}
 
 
-# What only names, explains or tells more, and takes no test and no failure away.
+# Settings that cannot hide a test or a failure.
 _HARMLESS = frozenset([
     "markers", "minversion", "required_plugins", "log_cli", "log_cli_level", "log_level", "console_output_style",
     "junit_family", "cache_dir", "verbose", "displayName", "collectCoverageFrom", "coverageDirectory",
@@ -57,7 +57,7 @@ def _deciding(section: str, settings: Any) -> Any:
 
 
 def _test_scripts(scripts: dict[str, Any]) -> dict[str, Any]:
-    """Those a test run comes down to: named for it, or called by one that is."""
+    """Return scripts that run tests, by name or because such a script calls them."""
     kept = {name: text for name, text in scripts.items() if _OF_TESTS.search(name)}
     called = {name: text for name, text in scripts.items() if any(name in str(other) for other in kept.values())}
     return kept | called

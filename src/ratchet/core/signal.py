@@ -1,4 +1,4 @@
-"""Signals: live notice that something may have changed, for those who would else have to look again and again."""
+"""Signals: notifications that something may have changed, which spare consumers from polling."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ POLL_S = 1.0
 
 
 class Topic(StrEnum):
-    """`work`: something may be claimable. `stop`: somebody was asked to stop. `events`: the feed has more."""
+    """`work`: an item may be claimable. `stop`: a worker was asked to stop. `events`: the feed has new entries."""
 
     WORK = "work"
     STOP = "stop"

@@ -29,16 +29,16 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 def manifest(files: Iterable[FileEntry]) -> Manifest:
     ordered = sorted(files, key=lambda entry: entry.path)
-    return sealed(ordered, [line_of(entry) for entry in ordered])
+    return build_manifest(ordered, [manifest_line(entry) for entry in ordered])
 
 
-def line_of(entry: FileEntry) -> bytes:
-    """What counts of a file for its tree's identity."""
+def manifest_line(entry: FileEntry) -> bytes:
+    """Return the bytes of a file that enter the tree's digest."""
     return f"{entry.mode} {entry.size} {entry.sha256} {entry.path}\0".encode()
 
 
-def sealed(ordered: list[FileEntry], lines: list[bytes]) -> Manifest:
-    """The manifest of files in order of their paths, with their lines."""
+def build_manifest(ordered: list[FileEntry], lines: list[bytes]) -> Manifest:
+    """Build the manifest from files sorted by path and their lines."""
     digest = hashlib.sha256(b"".join(lines)).hexdigest()
     return Manifest(snapshot_id=f"snap-{digest[:12]}", digest=f"sha256:{digest}", files=ordered)
 

@@ -1,4 +1,4 @@
-"""A run's state: the fold of its ledger. A fresh start is a resume from an empty ledger."""
+"""The state of a run, folded from its ledger. A fresh start is a resume from an empty ledger."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import msgspec
 from msgspec.structs import replace
 
 from ratchet.core import events as ev
-from ratchet.core.failure import Reason, counts_as_attempt
+from ratchet.core.failure import Reason, RevertOutcome, counts_as_attempt
 from ratchet.core.item import ItemStatus
 from ratchet.core.policy import Policy
 from ratchet.core.receipt import Artifact, Usage
-from ratchet.core.roles import Scope
+from ratchet.core.roles import PathRules
 from ratchet.core.tasks import Task
 
 
@@ -25,13 +25,13 @@ class RunStatus(StrEnum):
     ABORTED = "aborted"
 
 
-# Where a run stands. A workflow names its own phases; every one starts and ends in these.
+# The phase of a run. Workflows define their own phases; all start and end with these.
 Phase = str
 BASELINE, DONE = "baseline", "done"
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """A commit that still stands."""
+class KeptCommit(msgspec.Struct, frozen=True, kw_only=True):
+    """A commit of the run that was not reverted."""
 
     step: int
     commit: str
@@ -71,13 +71,24 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     red: list[str] = []
     given_back: list[str] = []  # rightly red, given up by the implementer, and nothing was made green since
     fingerprint: str = ""
+    failures: list[str] = []  # fingerprints of the red ones
+    reverted_failures: list[str] = []  # of the last reverted attempt
     packet: Artifact | None = None  # the red ones as the fixer is told of them
+    sealed: Artifact | None = None  # the sealed tests of the test in progress, encrypted
+    sealed_report: Artifact | None = None
+    requirement: str = ""  # what the test in progress is for
+    sealed_laid: ev.SealedLaid | None = None  # sealed tests of people
+    disclosures: int = 0  # verdicts of theirs that agents were told
+    contested: bool = False
+    reverted_as: RevertOutcome | None = None  # how the last attempt ended
+    doubts: int = 0
     proposal: ev.ChangeProposed | None = None
     proposer: str = ""  # the role whose change it is
     agent: str = ""  # who was asked last
     proposed_by: str = ""  # the agent whose change it is
     head: str = ""
-    commits: list[Kept] = []
+    commits: list[KeptCommit] = []
+    objects: str = ""  # the artifact with its trees and commits
 
     iteration: int = 1
     audit_tries: int = 0
@@ -100,16 +111,24 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
     step_usage: Usage = Usage()
     uncommitted_usage: Usage = Usage()  # spent since the last kept commit: what the next one costs
+    priced: bool = True  # false once the cost of a call is unknown
+    uncommitted_priced: bool = True
     unknown: int = 0
+
+    @property
+    def trees(self) -> frozenset[str]:
+        """All trees that later steps may need."""
+        task = {self.task_tree, self.before, self.red_tree, self.green_tree, self.base_tree, self.tree}
+        return frozenset(task - {""})
 
     @property
     def final(self) -> bool:
         return self.status is not RunStatus.RUNNING
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> PathRules:
         assert self.started
-        return Scope(
+        return PathRules(
             tests=tuple(self.started.tests), protected=tuple(self.started.protected), spec=self.started.spec_path
         )
 
@@ -122,7 +141,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
         return [task for task in self.tasks if task.id not in self.finished and not task.done]
 
 
-# Where an event leads from each phase. No `if` in it: what is decided is decided in policy and becomes another event.
+# The next phase for each phase and event. It has no conditions: decisions are made in policy and become events.
 Table = dict[tuple[Phase, type[ev.Event]], Phase]
 
 
@@ -134,7 +153,7 @@ def fold(run: str, table: Table, events: Iterable[ev.Event | ev.UnknownEvent]) -
 
 
 def advance(state: RunState, table: Table, event: ev.Event | ev.UnknownEvent) -> RunState:
-    """One event further: the table moves the phase, `_apply` keeps the counts."""
+    """Apply one event: the table changes the phase, `_apply` updates the rest. Raises ValueError for invalid events."""
     if isinstance(event, ev.UnknownEvent):
         return replace(state, unknown=state.unknown + 1)
     if state.final:
@@ -144,7 +163,7 @@ def advance(state: RunState, table: Table, event: ev.Event | ev.UnknownEvent) ->
     moved = _apply(event, state)
     phase = table.get((state.phase, type(event)), state.phase)
     done = type(event) in OUTCOMES
-    escalated = moved.escalated if _tries(moved) else ""  # what it was for is done
+    escalated = moved.escalated if _tries(moved) else ""  # the task it was for is done
     return replace(moved, phase=phase, in_doubt=None if done else moved.in_doubt, escalated=escalated)
 
 
@@ -152,7 +171,7 @@ def _tries(state: RunState) -> int:
     return state.attempts + state.audit_tries + state.review_tries
 
 
-# What an event does to the rows of its run and item, written in the same transaction as the event.
+# The statuses of run and item that an event sets, in the same transaction as the event.
 ROWS: dict[type[ev.Event], tuple[RunStatus, ItemStatus]] = {
     ev.RunClaimed: (RunStatus.RUNNING, ItemStatus.IN_PROGRESS),
     ev.RunParked: (RunStatus.RUNNING, ItemStatus.PARKED),
@@ -162,7 +181,7 @@ ROWS: dict[type[ev.Event], tuple[RunStatus, ItemStatus]] = {
     ev.RunAborted: (RunStatus.ABORTED, ItemStatus.CANCELLED),
 }
 
-# Outcomes end the announced step; decisions follow from the state alone. Both move the table.
+# Outcomes end the current step; decisions follow from the state alone. Both change the phase.
 OUTCOMES: frozenset[type[ev.Event]] = frozenset(
     {
         ev.BaselineTaken,
@@ -193,10 +212,12 @@ OUTCOMES: frozenset[type[ev.Event]] = frozenset(
         ev.FinalVerified,
         ev.FinalRefused,
         ev.Landed,
+        ev.SealedUpheld,
+        ev.SealedReplaced,
     }
 )
 DECISIONS: frozenset[type[ev.Event]] = frozenset(
-    {ev.TestAbandoned, ev.RefactorFellDue, ev.SpecLeft, ev.TaskBegun, ev.TasksDone}
+    {ev.TestAbandoned, ev.SealedContested, ev.RefactorFellDue, ev.SpecLeft, ev.TaskBegun, ev.TasksDone}
 )
 MOVING = OUTCOMES | DECISIONS
 
@@ -219,14 +240,21 @@ def _(event: ev.RunClaimed, state: RunState) -> RunState:
 
 @_apply.register
 def _(event: ev.RunParked, state: RunState) -> RunState:
-    # The step it happened in stays in doubt: whoever claims the run next makes it whole. Waiting is not being lost.
+    # The current step stays in doubt: the next worker repeats it. Parking does not count as a lost worker.
     return replace(state, parked=event, resumes=-1)
 
 
 @_apply.register
+def _(event: ev.QuestionAnswered, state: RunState) -> RunState:
+    """Ask again with the answer, in a new session: the old one ended with its question."""
+    asked = state.parked.detail if state.parked else "the question"
+    return replace(state, session=None, feedback=[*state.feedback, f"{asked}. A person answered: {event.answer}"])
+
+
+@_apply.register
 def _(event: ev.RunReturned, state: RunState) -> RunState:
-    """A failure that counted is tried again with every try unused; what is kept stays, so it starts at the last green.
-    One that was nobody's fault (a lost worker) goes on as if nothing had been."""
+    """A failure of agent or item resets all tries; kept commits stay, so the run restarts at the last green tree.
+    After other causes, such as a lost worker, the run continues unchanged."""
     if not counts_as_attempt(event.reason):
         return state
     return replace(
@@ -263,6 +291,11 @@ def _(event: ev.StepStarted, state: RunState) -> RunState:
 
 
 @_apply.register
+def _(event: ev.ReceiptFiled, state: RunState) -> RunState:
+    return replace(state, objects=event.objects or state.objects)
+
+
+@_apply.register
 def _(event: ev.StepResumed, state: RunState) -> RunState:
     return replace(state, resumes=state.resumes + 1)
 
@@ -286,6 +319,8 @@ def _(event: ev.UsageMetered, state: RunState) -> RunState:
         usage=state.usage + spent,
         step_usage=state.step_usage + spent,
         uncommitted_usage=state.uncommitted_usage + spent,
+        priced=state.priced and event.priced,
+        uncommitted_priced=state.uncommitted_priced and event.priced,
     )
 
 
@@ -304,14 +339,33 @@ def _(event: ev.GateProved, state: RunState) -> RunState:
 
 @_apply.register
 def _(event: ev.FinalRefused, state: RunState) -> RunState:
-    """To the implementer it is one more round of changes asked for."""
-    rounds = state.review_rounds + 1
-    return replace(state, findings=[event.why], review_rounds=rounds, review_tries=0, attempts=0, feedback=[])
+    """The refusal becomes one more review round for the implementer."""
+    return replace(
+        state,
+        findings=[event.why],
+        review_rounds=state.review_rounds + 1,
+        review_tries=0,
+        attempts=0,
+        feedback=[],
+        disclosures=state.disclosures + event.disclosed,
+    )
+
+
+@_apply.register
+def _(event: ev.SealedLaid, state: RunState) -> RunState:
+    return replace(state, sealed_laid=event)
 
 
 @_apply.register
 def _(event: ev.TestWritten, state: RunState) -> RunState:
-    return replace(state, tree=event.tree, red_tree=event.tree)
+    return replace(
+        state,
+        tree=event.tree,
+        red_tree=event.tree,
+        sealed=event.sealed,
+        requirement=event.summary,
+        contested=False,
+    )
 
 
 @_apply.register
@@ -321,6 +375,7 @@ def _(event: ev.AuditFailed, state: RunState) -> RunState:
         tree=state.green_tree,
         audit_tries=state.audit_tries + 1,
         feedback=[*state.feedback, event.why],
+        sealed=None,
     )
 
 
@@ -330,6 +385,8 @@ def _(event: ev.RedConfirmed, state: RunState) -> RunState:
         state,
         red=event.tests,
         fingerprint=event.fingerprint,
+        failures=event.failures,
+        reverted_failures=[],
         red_report=event.report,
         audit_tries=0,
         attempts=0,
@@ -344,6 +401,7 @@ def _(event: ev.RedRefused, state: RunState) -> RunState:
         tree=event.tree,
         audit_tries=state.audit_tries + 1,
         refusals=state.refusals + 1,
+        sealed=None,
         feedback=[*state.feedback, event.why],
     )
 
@@ -363,13 +421,13 @@ def _(event: ev.ChangeProposed, state: RunState) -> RunState:
 
 @_apply.register
 def _(event: ev.AttemptFailed, state: RunState) -> RunState:
-    return replace(state, attempts=state.attempts + 1, feedback=[*state.feedback, event.why])
+    return replace(state, attempts=state.attempts + 1, feedback=[*state.feedback, event.why], reverted_as=None)
 
 
 @_apply.register
 def _(event: ev.StepCommitted, state: RunState) -> RunState:
     assert state.reference
-    kept = Kept(
+    kept = KeptCommit(
         step=event.step,
         commit=event.commit,
         subject=event.subject,
@@ -385,13 +443,22 @@ def _(event: ev.StepCommitted, state: RunState) -> RunState:
         green_tree=event.tree,
         reference=event.report,
         uncommitted_usage=Usage(),
+        uncommitted_priced=True,
         commits=[*state.commits, kept],
+        sealed_report=event.sealed_report,
     )
 
 
 def _reverted(state: RunState, event: ev.StepReverted | ev.RevisionReverted | ev.RefactorReverted) -> RunState:
-    """Back to before the attempt; a commit that a gate undid is taken off the list."""
-    state = replace(state, tree=event.tree, reverts=state.reverts + 1)
+    """Restore the state before the attempt; remove a commit that a gate undid."""
+    disclosures = state.disclosures + event.disclosed
+    state = replace(
+        state,
+        tree=event.tree,
+        reverts=state.reverts + 1,
+        disclosures=disclosures,
+        reverted_failures=event.failures,
+    )
     if not event.commit:
         return state
     undone = state.commits[-1]
@@ -408,12 +475,30 @@ def _reverted(state: RunState, event: ev.StepReverted | ev.RevisionReverted | ev
 @_apply.register(ev.RevisionReverted)
 def _(event: ev.StepReverted | ev.RevisionReverted, state: RunState) -> RunState:
     state = _reverted(state, event)
-    return replace(state, attempts=state.attempts + 1, feedback=[*state.feedback, event.why])
+    return replace(state, attempts=state.attempts + 1, feedback=[*state.feedback, event.why], reverted_as=event.outcome)
+
+
+def _completed(state: RunState, completion: ev.Completion | None) -> RunState:
+    """Replace the last commit by the one with the sealed tests and the doubts."""
+    state = replace(state, sealed=None, sealed_report=None)
+    if completion is None:
+        return state
+    *others, last = state.commits
+    return replace(
+        state,
+        head=completion.commit,
+        tree=completion.tree,
+        green_tree=completion.tree,
+        reference=completion.report or state.reference,
+        commits=[*others, replace(last, commit=completion.commit)],
+        doubts=state.doubts + len(completion.doubts),
+    )
 
 
 @_apply.register
 def _(event: ev.StepVerified, state: RunState) -> RunState:
-    if not state.red:  # what was verified made no red test green: it ends no iteration
+    state = _completed(state, event.completion)
+    if not state.red:  # the change turned no red test green, so it ends no iteration
         return replace(state, proposal=None, attempts=0, feedback=[])
     return replace(
         state,
@@ -429,10 +514,23 @@ def _(event: ev.StepVerified, state: RunState) -> RunState:
 
 
 @_apply.register
-def _(event: ev.TestAbandoned, state: RunState) -> RunState:
+def _(event: ev.SealedContested, state: RunState) -> RunState:
+    return replace(state, contested=True, tree=state.red_tree)
+
+
+@_apply.register
+def _(event: ev.SealedReplaced, state: RunState) -> RunState:
+    assert state.proposal
+    return replace(state, sealed=event.sealed, tree=state.proposal.tree, before=state.red_tree)
+
+
+@_apply.register(ev.SealedUpheld)
+@_apply.register(ev.TestAbandoned)
+def _(event: ev.TestAbandoned | ev.SealedUpheld, state: RunState) -> RunState:
     return replace(
         state,
         tree=state.green_tree,
+        sealed=None,
         given_back=state.red,
         red=[],
         attempts=0,
@@ -471,12 +569,18 @@ def _(event: ev.ReviewFailed, state: RunState) -> RunState:
 
 @_apply.register
 def _(event: ev.RevisionVerified, state: RunState) -> RunState:
+    state = _completed(state, event.completion)
     return replace(state, attempts=0, review_tries=0, feedback=[], proposal=None)
 
 
 @_apply.register
 def _(event: ev.ReviewApproved, state: RunState) -> RunState:
     return replace(state, attempts=0, review_tries=0, feedback=[])
+
+
+@_apply.register
+def _(event: ev.Landed, state: RunState) -> RunState:
+    return replace(state, head=event.head)
 
 
 @_apply.register
@@ -493,6 +597,8 @@ def _(event: ev.FailuresAnalysed, state: RunState) -> RunState:
         state,
         red=event.tests,
         fingerprint=event.fingerprint,
+        failures=event.failures,
+        reverted_failures=[],
         red_report=event.report,
         red_tree=state.green_tree,
         packet=event.packet,
@@ -511,7 +617,7 @@ def _(event: ev.TreeFoundGreen, state: RunState) -> RunState:
 
 @_apply.register
 def _(event: ev.TaskBegun, state: RunState) -> RunState:
-    """Begun again after an iteration in vain, a task keeps what was learnt of it."""
+    """A task that is repeated after a failed iteration keeps its feedback."""
     same = event.task == state.task
     return replace(
         state,

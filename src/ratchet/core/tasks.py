@@ -1,4 +1,4 @@
-"""The tasks a spec lists: `- [ ]` items and `### T001:` blocks with their `Verify:` commands."""
+"""Parses the tasks of a spec: `- [ ]` items and `### T001:` blocks with `Verify:` commands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """`verify` is run by the factory; `done` says that the spec had it finished before the run began."""
+    """`verify` is a command that the factory runs; `done` tasks were finished before the run began."""
 
     id: str
     title: str
@@ -28,15 +28,15 @@ _FENCE = re.compile(r"^\s{0,3}(`{3,}|~{3,})")
 _FINISHED = ("passed", "done", "completed")
 
 
-def tasks_of(spec: str) -> list[Task]:
-    """Blocks where there are any, else boxes; a spec that lists none is one task itself."""
+def parse_tasks(spec: str) -> list[Task]:
+    """Return the spec's blocks, else its checkboxes; a spec without tasks is a single task."""
     rows = list(_outside_fences(spec))
     found = list(_blocks(rows)) or list(_boxes(rows))
-    return list(_named_once(found)) or [Task(id="all", title="the whole spec")]
+    return list(_unique_ids(found)) or [Task(id="all", title="the whole spec")]
 
 
-def _named_once(tasks: list[Task]) -> Iterator[Task]:
-    """Two tasks of one name are two tasks: what is finished is known by name."""
+def _unique_ids(tasks: list[Task]) -> Iterator[Task]:
+    """Number repeated ids: finished tasks are recorded by id."""
     seen: Counter[str] = Counter()
     for task in tasks:
         seen[task.id] += 1
@@ -45,7 +45,7 @@ def _named_once(tasks: list[Task]) -> Iterator[Task]:
 
 
 def _outside_fences(spec: str) -> Iterator[str]:
-    """Lines, those of code blocks left empty: an example of a checklist is not one."""
+    """Yield the lines, with code blocks blanked: a checklist in an example is not a checklist."""
     fence = ""
     for line in spec.splitlines():
         mark = _FENCE.match(line)

@@ -1,4 +1,4 @@
-"""Proof: what a commit of the factory carries to show that it was red before and green after."""
+"""Commit trailers with the proof that the tests failed before the commit and pass after it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,21 @@ _FIELDS = {
     "red": "Ratchet-Red",
     "green": "Ratchet-Green",
     "cost": "Ratchet-Cost",
+    "sealed": "Ratchet-Sealed",
+    "sealed_files": "Ratchet-Sealed-File",
+    "doubts": "Ratchet-Doubt",
+    "ledger": "Ratchet-Ledger",
 }
+_LISTS = ("tests", "sealed_files", "doubts")
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """`tests` turned green here; `red` is their failure fingerprint before; `green` digests the full report after."""
+    """`tests` turned green here; `red` is their failure fingerprint before; `green` digests the full report after.
+
+    `sealed` counts the examples in `sealed_files` that passed although the author never saw them; `doubts` are findings
+    that no judge decided.
+    `ledger` is `seq:sum` of the run's last ledger entry before the commit: what led to it cannot be rewritten later.
+    """
 
     run: str
     key: str
@@ -27,9 +37,13 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     red: str = ""
     green: str
     cost: str = ""
+    sealed: str = ""
+    sealed_files: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    ledger: str = ""
 
 
-def message(subject: str, body: str, proof: Proof) -> str:
+def commit_message(subject: str, body: str, proof: Proof) -> str:
     lines: list[str] = []
     for field, name in _FIELDS.items():
         value = getattr(proof, field)
@@ -54,8 +68,8 @@ def _unquoted(text: str) -> str:
     return msgspec.json.decode(text, type=str) if text.startswith('"') else text
 
 
-def parse(text: str) -> Proof | None:
-    """The proof in the last paragraph of a commit message, or None when it is not one of the factory's."""
+def parse_proof(text: str) -> Proof | None:
+    """Parse the proof in the last paragraph of a commit message; None for commits of others."""
     found: dict[str, list[str]] = {}
     for line in text.strip("\n").split("\n\n")[-1].split("\n"):
         name, _, value = line.partition(": ")
@@ -63,7 +77,7 @@ def parse(text: str) -> Proof | None:
     if not all(_FIELDS[field] in found for field in ("run", "key", "green")):
         return None
     values: dict[str, object] = {
-        field: found[name][-1] for field, name in _FIELDS.items() if name in found and field != "tests"
+        field: found[name][-1] for field, name in _FIELDS.items() if name in found and field not in _LISTS
     }
-    tests = [_unquoted(text) for text in found.get(_FIELDS["tests"], [])]
-    return msgspec.convert({"role": "", "agent": "", **values, "tests": tests}, Proof)
+    lists = {field: [_unquoted(text) for text in found.get(_FIELDS[field], [])] for field in _LISTS}
+    return msgspec.convert({"role": "", "agent": "", **values, **lists}, Proof)

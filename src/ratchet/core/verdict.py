@@ -1,4 +1,4 @@
-"""What an agent's last words mean. A missing or malformed verdict is a failure, never a yes."""
+"""Parses verdicts in agents' answers. A missing or malformed verdict is a failure, never an approval."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from enum import StrEnum
 
 import msgspec
+
+from ratchet.core.foreign_json import MALFORMED
 
 COMPLETE = "REQUIREMENTS_COMPLETE"
 
@@ -16,7 +18,7 @@ class Severity(StrEnum):
     INFO = "info"
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class ReviewFinding(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     line: int = 0
     severity: Severity = Severity.WARNING
@@ -32,7 +34,7 @@ class Decision(StrEnum):
 class Review(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Decision
     summary: str = ""
-    findings: list[Finding] = []
+    findings: list[ReviewFinding] = []
 
 
 def requirements_complete(text: str) -> bool:
@@ -43,14 +45,14 @@ def requirements_complete(text: str) -> bool:
 _FENCED = re.compile(r"```(?:json)?\s*\n(.*?)\n\s*```", re.DOTALL)
 
 
-def read_review(text: str) -> Review | str:
-    """The last JSON object in the reviewer's answer as a Review, or why it is not one."""
+def parse_review(text: str) -> Review | str:
+    """Parse the last JSON object in the reviewer's answer; return the review, or why it is invalid."""
     candidates = [*_FENCED.findall(text), text[text.find("{") : text.rfind("}") + 1]]
     why = "the answer holds no JSON verdict"
     for candidate in reversed([c for c in candidates if c.strip()]):
         try:
             review = msgspec.json.decode(candidate, type=Review)
-        except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        except MALFORMED as error:
             why = f"the verdict is not valid: {error}"
             continue
         if review.verdict is Decision.CHANGES_REQUESTED and not review.findings:

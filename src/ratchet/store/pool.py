@@ -1,4 +1,4 @@
-"""Connections lent to one thread at a time: made when needed, never more than `most`, thrown away when they broke."""
+"""A connection pool: connections are opened on demand, at most `most` of them, and closed when they are broken."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ class Pool(Generic[C]):
         self._closed = False
 
     @contextmanager
-    def borrow(self) -> Iterator[C]:
-        """The one used last first: it is the warmest, and those that are too many stay unused."""
+    def connection(self) -> Iterator[C]:
+        """Borrow a connection for one thread, the most recently used first: its caches are warm."""
         with self._room:
-            one = self._take() or self._connect()
+            one = self._pop_idle() or self._connect()
             try:
                 yield one
             finally:
-                self._give_back(one)
+                self._return(one)
 
-    def keep(self, one: C) -> None:
+    def put_back(self, one: C) -> None:
         with self._guard:
             self._idle.append(one)
 
-    def forget(self) -> None:
-        """Throw away what is idle: when one connection was lost, the others of the same server were too."""
+    def close_idle(self) -> None:
+        """Close idle connections: when one connection is lost, the others to the same server usually are too."""
         with self._guard:
             idle, self._idle = self._idle, []
         for one in idle:
@@ -45,14 +45,14 @@ class Pool(Generic[C]):
 
     def close(self) -> None:
         self._closed = True
-        self.forget()
+        self.close_idle()
 
-    def _take(self) -> C | None:
+    def _pop_idle(self) -> C | None:
         with self._guard:
             return self._idle.pop() if self._idle else None
 
-    def _give_back(self, one: C) -> None:
+    def _return(self, one: C) -> None:
         if self._closed or not self._sound(one):
             one.close()
         else:
-            self.keep(one)
+            self.put_back(one)

@@ -1,4 +1,4 @@
-"""The queue: what waits, whose turn it is, and how a run that was given up comes back."""
+"""The queue in SQL: adding, claiming, requeueing and listing items."""
 
 from __future__ import annotations
 
@@ -11,35 +11,49 @@ from ratchet.core import events as ev
 from ratchet.core.failure import Reason
 from ratchet.core.item import OPEN, RANK, Item, ItemStatus, ParkReason, Priority
 from ratchet.core.lease import Holder, Lease, WorkerStatus
-from ratchet.core.locks import normalised
-from ratchet.core.queue import Count, ItemRow, Limits, NoWork, Page, Why, cycle, turn
-from ratchet.core.retry import DELAYS_S, After, Retry, retry
+from ratchet.core.locks import normalise_all
+from ratchet.core.queue import (
+    ClaimLimits,
+    ItemPage,
+    ItemRow,
+    NoWork,
+    NoWorkReason,
+    QueueCount,
+    find_cycle,
+    queue_position,
+)
+from ratchet.core.retry import DELAYS_S, RetryAction, RetryDecision, decide_retry
 from ratchet.core.signal import Topic
+from ratchet.core.timestamps import format_timestamp
 from ratchet.errors import Conflict, NotFound, UsageError
-from ratchet.store import Cancelled
-from ratchet.store.database import Row, Transaction, local_midnight, reads, stamp, writes
+from ratchet.store.database import Row, Transaction, local_midnight, reads, writes
+from ratchet.store.labels import labels_text, suits, suits_values
 from ratchet.store.ledger import (
     FENCE,
-    Ledger,
+    SqlLedger,
+    append_events,
     block_dependants,
-    blocks,
-    claimed,
     close_lease,
-    footprint_of,
-    holder_of,
-    no_item,
-    take,
-    write,
+    find_blocking_lock,
+    find_claimed_lease,
+    footprint,
+    grant_lease,
+    item_not_found,
+    to_holder,
 )
+from ratchet.store.protocols import CancelOutcome
 
-SWEEP_MAX = 100
-LOOKED_AT_MAX = 200
+EXPIRED_MAX = 100
 PAGE_MAX = 500
 _PRIORITY = {rank: priority for priority, rank in RANK.items()}
 
 
-class Queue(Ledger):
-    _listed = "turn, id"  # as the index of lists has it
+def priority_of(rank: int) -> Priority:
+    return _PRIORITY[rank]
+
+
+class SqlQueue(SqlLedger):
+    _listed = "turn, id"  # the columns of the list index
 
     # --- adding ----------------------------------------------------------------------------------------------
 
@@ -47,98 +61,115 @@ class Queue(Ledger):
         return self.add_all([item])[0]
 
     def add_all(self, items: Sequence[Item]) -> list[Item]:
-        """All or none. They may wait for each other, but not in a ring."""
+        """Add all items or none. They may need each other, but not in a cycle."""
         return self._add_all([_checked(item) for item in items])
 
     @writes
     def _add_all(self, db: Transaction, items: Sequence[Item]) -> list[Item]:
-        db.tell(Topic.WORK)
+        db.notify(Topic.WORK)
         return [self._add(db, item) for item in items] if len(items) == 1 else self._add_many(db, items)
 
     def _add_many(self, db: Transaction, items: Sequence[Item]) -> list[Item]:
-        if ring := cycle({item.id: item.needs for item in items}):
-            raise _ring(ring)
-        bare = [self._insert(db, item) for item in items]
-        for asked, added in zip(items, bare, strict=True):
-            if asked.id == added.id:
-                _wait_for(db, asked)
-        return bare
+        if ring := find_cycle({item.id: item.needs for item in items}):
+            raise _cycle_error(ring)
+        added = [self._insert(db, item) for item in items]
+        for item, (_, is_new) in zip(items, added, strict=True):
+            if is_new:
+                _add_needs(db, item)
+        return [item for item, _ in added]
 
     def _add(self, db: Transaction, item: Item) -> Item:
         if item.id in item.needs:
-            raise _ring([item.id, item.id])
-        added = self._insert(db, item)
-        if added.id == item.id and item.needs:
-            _wait_for(db, item)
+            raise _cycle_error([item.id, item.id])
+        added, is_new = self._insert(db, item)
+        if is_new:
+            _add_needs(db, item)
         return added
 
-    def _insert(self, db: Transaction, item: Item) -> Item:
-        """The item, or the one that is there already for the same request or the same open source."""
-        if same := _same(db, item):
-            return same
-        if db.run(ADD_ITEM, *self._row(item)) == 1:
-            return item
-        if same := _same(db, item):  # somebody else was quicker
-            return same
-        there = db.one("SELECT body FROM items WHERE id = ?", item.id)
+    def _insert(self, db: Transaction, item: Item) -> tuple[Item, bool]:
+        """Insert the item, or return the existing one with the same request key or open source, and False."""
+        if same := _find_duplicate(db, item):
+            return same, False
+        if db.execute(ADD_ITEM, *self._row(item)) == 1:
+            return item, True
+        if same := _find_duplicate(db, item):  # another transaction was faster
+            return same, False
+        there = db.fetch_one("SELECT body FROM items WHERE id = ?", item.id)
         if there and there["body"] == msgspec.json.encode(item):
-            return item  # said twice is said once
-        raise Conflict(f"there is an item {item.id} already", item=item.id)
+            return item, False  # the same item, added twice
+        raise Conflict(f"item {item.id} already exists", item=item.id)
 
     def _row(self, item: Item) -> tuple[object, ...]:
-        """The values of `ADD_ITEM`."""
-        place = turn(self._clock().timestamp(), item.priority, aging_s=self._aging_s)
+        """Return the values for `ADD_ITEM`."""
+        place = queue_position(self._clock().timestamp(), item.priority, aging_s=self._aging_s)
         named = (item.id, item.repo, item.source, item.source_ref, item.request_key)
-        return *named, RANK[item.priority], place, item.created_at, msgspec.json.encode(item), "\n".join(item.footprint)
+        content = msgspec.json.encode(item), "\n".join(item.footprint), item.slug, labels_text(item.require_labels)
+        return *named, RANK[item.priority], place, item.created_at, *content
 
     # --- claiming --------------------------------------------------------------------------------------------
 
     @writes
     def claim_next(
-        self, db: Transaction, holder: Holder, *, run: str, ttl_s: float, limits: Limits | None = None
+        self,
+        db: Transaction,
+        holder: Holder,
+        *,
+        run: str,
+        ttl_s: float,
+        limits: ClaimLimits | None = None,
+        key: str = "",
+        labels: Sequence[str] = (),
+        item: str = "",
     ) -> Lease | NoWork:
-        limits, now = limits or Limits(), self._clock()
-        if db.doubt and (held := claimed(db, holder, db.key)):
+        limits, now = limits or ClaimLimits(), self._clock()
+        db.advisory_lock("claim")  # counts and candidates must not change before the lease is written
+        if (key or db.maybe_committed) and (held := find_claimed_lease(db, holder, key or db.key)):
             return held
-        db.alone("claim")  # what is counted and looked through must still be true when the lease is written
-        at = stamp(now)
-        if _due(db, at):
+        at = format_timestamp(now)
+        if _sweep_due(db, at):
             self._sweep(db, now)
-        if refused := self._refused(db, limits, now):
+        if refused := self._limit_reached(db, limits, now):
             return refused
-        row = _next(db, limits, at)
-        return row if isinstance(row, NoWork) else take(db, row, run=run, holder=holder, now=now, ttl_s=ttl_s)
+        row = _next(db, limits, labels, item, at)
+        if isinstance(row, NoWork):
+            return row
+        return grant_lease(db, row, run=run, holder=holder, now=now, ttl_s=ttl_s, key=key, labels=labels)
 
-    def _refused(self, db: Transaction, limits: Limits, now: datetime) -> NoWork | None:
-        if limits.workers is not None and _count(db, _WORKING, stamp(now)) >= limits.workers:
-            return NoWork(why=Why.WORKERS)
+    def _limit_reached(self, db: Transaction, limits: ClaimLimits, now: datetime) -> NoWork | None:
+        if limits.workers is not None and _count(db, WORKING, format_timestamp(now)) >= limits.workers:
+            return NoWork(why=NoWorkReason.WORKERS)
         if limits.awaiting_review is not None and _count(db, _AWAITING_REVIEW) >= limits.awaiting_review:
-            return NoWork(why=Why.AWAITING_REVIEW)
+            return NoWork(why=NoWorkReason.AWAITING_REVIEW)
         if limits.daily_iterations is not None and _count(db, _ITERATIONS, self._today()) >= limits.daily_iterations:
-            return NoWork(why=Why.DAILY_ITERATIONS, until=stamp(local_midnight(now, days=1)))
-        if limits.cooldown_s:
-            row = db.one("SELECT max(started_at) AS last FROM workers")
-            last = row["last"] if row else None
-            if last and last > stamp(now - timedelta(seconds=limits.cooldown_s)):
-                until = datetime.fromisoformat(last) + timedelta(seconds=limits.cooldown_s)
-                return NoWork(why=Why.COOLDOWN, until=stamp(until))
+            return NoWork(why=NoWorkReason.DAILY_ITERATIONS, until=format_timestamp(local_midnight(now, days=1)))
+        if limits.cooldown_s and (until := _cooldown_until(db, limits.cooldown_s, now)):
+            return NoWork(why=NoWorkReason.COOLDOWN, until=until)
         return None
+
+    @reads
+    def cooldown_until(self, db: Transaction, cooldown_s: float) -> str:
+        """Return when the next claim is possible after a cooldown; empty for now."""
+        return _cooldown_until(db, cooldown_s, self._clock())
 
     # --- coming back -----------------------------------------------------------------------------------------
 
     @writes
     def expire(self, db: Transaction) -> list[str]:
-        """Return to the queue what its worker lost and what was parked until now; names the runs that came back.
+        """Requeue runs with expired leases or dead holders, and items whose park is over. Return the requeued runs.
 
-        Every `claim_next` does the same for leases whose time is up; this one also asks who is known to be dead.
+        `claim_next` also handles expired leases; only this verb checks for dead holders.
         """
         now = self._clock()
-        dead = [row for row in db.all(_ALL_LEASES) if row["expires_at"] > stamp(now) and self._gone(holder_of(row))]
+        dead = [
+            row
+            for row in db.fetch_all(_ALL_LEASES)
+            if row["expires_at"] > format_timestamp(now) and self._is_dead(to_holder(row))
+        ]
         return self._sweep(db, now, dead)
 
     def _sweep(self, db: Transaction, now: datetime, dead: Sequence[Row] = ()) -> list[str]:
-        db.run(_WAKE, stamp(now))
-        lost = [*db.all(_EXPIRED, stamp(now), SWEEP_MAX), *dead]
+        db.execute(_WAKE, format_timestamp(now))
+        lost = [*db.fetch_all(_EXPIRED, format_timestamp(now), EXPIRED_MAX), *dead]
         return [row["run"] for row in lost if self._return(db, row, Reason.WORKER_LOST, "lost", now=now, wait=False)]
 
     def _return(
@@ -152,95 +183,105 @@ class Queue(Ledger):
         wait: bool = True,
         status: WorkerStatus = WorkerStatus.FAILED,
         delays_s: Sequence[float] = DELAYS_S,
-    ) -> Retry | None:
-        """Take the lease `row` away and send its run back, to a person, or to its end. None: it was gone already."""
-        item = db.one(_RETURN_WAITING if wait else _RETURN, row["item"])
-        lease = db.one(_STILL_HELD, row["run"], row["epoch"], row["expires_at"]) if item else None
+    ) -> RetryDecision | None:
+        """End the lease `row` and retry, park or fail its run. None: the lease had already ended."""
+        item = db.fetch_one(_RETURN_WAITING if wait else _RETURN, row["item"])
+        lease = db.fetch_one(_STILL_HELD, row["run"], row["epoch"], row["expires_at"]) if item else None
         if item is None or lease is None:
             return None
-        # Whoever finished a step was not kept from it by the item: only returns in a row look as if it kills workers.
-        returns = 0 if db.one(_PROGRESSED, row["run"], row["epoch"]) else item["returns"]
-        after = retry(reason, attempts=item["attempts"], returns=returns, delays_s=delays_s)
-        event = _ended(after, reason, detail, until=stamp(now + timedelta(seconds=after.delay_s)), by=lease["abort_by"])
-        held = Lease(run=row["run"], item=row["item"], epoch=row["epoch"], holder=holder_of(lease))
-        self._end(db, held, event, status=status, detail=detail, at=stamp(now))
-        db.run("UPDATE items SET attempts = ?, returns = ? WHERE id = ?", after.attempts, after.returns, row["item"])
+        # Only consecutive returns without progress suggest that the item kills its workers: a finished step resets.
+        returns = 0 if db.fetch_one(_PROGRESSED, row["run"], row["epoch"]) else item["returns"]
+        after = decide_retry(reason, attempts=item["attempts"], returns=returns, delays_s=delays_s)
+        event = _end_event(
+            after, reason, detail, until=format_timestamp(now + timedelta(seconds=after.delay_s)), by=lease["abort_by"]
+        )
+        held = Lease(run=row["run"], item=row["item"], epoch=row["epoch"], holder=to_holder(lease))
+        self._end(db, held, event, status=status, detail=detail, at=format_timestamp(now))
+        db.execute(
+            "UPDATE items SET attempts = ?, returns = ? WHERE id = ?", after.attempts, after.returns, row["item"]
+        )
         return after
 
     def _end(
         self, db: Transaction, lease: Lease, event: ev.Event, *, status: WorkerStatus, detail: str, at: str
     ) -> None:
         close_lease(db, lease.run, lease.epoch, status, detail=detail, at=at)
-        write(db, lease, [event], at=at)
-        db.run(FENCE, lease.run, lease.epoch)
+        append_events(db, lease, [event], at=at)
+        db.execute(FENCE, lease.run, lease.epoch)
 
     # --- moving by hand --------------------------------------------------------------------------------------
 
     @writes
-    def cancel(self, db: Transaction, item: str, *, by: str) -> Cancelled:
+    def cancel(self, db: Transaction, item: str, *, by: str) -> CancelOutcome:
         now = self._clock()
-        row = _locked(db, item)
+        row = lock_item(db, item)
         if row["status"] not in OPEN:
-            return Cancelled.OVER
+            return CancelOutcome.OVER
         if row["run"] is None:
-            db.run("UPDATE items SET status = 'cancelled', park_reason = '', not_before = '' WHERE id = ?", item)
+            db.execute("UPDATE items SET status = 'cancelled', park_reason = '', not_before = '' WHERE id = ?", item)
             block_dependants(db, item)
-            return Cancelled.DONE
-        lease = db.one("SELECT * FROM leases WHERE run = ? FOR UPDATE", row["run"])
-        if lease and lease["expires_at"] > stamp(now) and not self._gone(holder_of(lease)):
-            db.run("UPDATE runs SET abort_by = ? WHERE id = ? AND status = 'running'", by, row["run"])
-            db.tell(Topic.STOP)
-            return Cancelled.ASKED
+            return CancelOutcome.DONE
+        lease = db.fetch_one("SELECT * FROM leases WHERE run = ? FOR UPDATE", row["run"])
+        if lease and lease["expires_at"] > format_timestamp(now) and not self._is_dead(to_holder(lease)):
+            db.execute("UPDATE runs SET abort_by = ? WHERE id = ? AND status = 'running'", by, row["run"])
+            db.notify(Topic.STOP)
+            return CancelOutcome.ASKED
         nobody = Holder(worker="", machine="", pid=0, born="")
-        epoch = lease["epoch"] if lease else _epoch(db, row["run"])
+        epoch = lease["epoch"] if lease else run_epoch(db, row["run"])
         held = Lease(run=row["run"], item=item, epoch=epoch, holder=nobody)
-        self._end(db, held, ev.RunAborted(by=by), status=WorkerStatus.FAILED, detail="lost", at=stamp(now))
-        return Cancelled.DONE
+        self._end(db, held, ev.RunAborted(by=by), status=WorkerStatus.FAILED, detail="lost", at=format_timestamp(now))
+        return CancelOutcome.DONE
 
     @writes
     def requeue(self, db: Transaction, item: str) -> ItemRow:
-        """Queue again what failed, was cancelled or is parked: no retries used, the same branch. Raises UsageError."""
-        row = _locked(db, item)
-        if row["status"] not in ("failed", "cancelled", "parked", "queued"):
-            raise Conflict(f"item {item} is {row['status']}: it cannot be queued again", item=item)
-        _refuse_blocked(db, item)
+        """Queue a finished or parked item again with all retries, on the same branch. Raises Conflict."""
+        row = lock_item(db, item)
+        if row["status"] not in ("failed", "cancelled", "parked", "queued", "completed"):
+            raise Conflict(f"item {item} is {row['status']} and cannot be requeued", item=item)
+        _reject_blocked(db, item)
         wanted = msgspec.json.decode(row["body"], type=Item)
-        same = _same_source(db, wanted)
+        same = _find_same_source(db, wanted)
         if same and same.id != item:
-            raise Conflict(f"{same.id} is open for the same source", hint=f"ratchet cancel {same.id}", item=item)
-        db.run(_REQUEUE, item)
+            raise Conflict(
+                f"{same.id} is already open for the same source", hint=f"ratchet cancel {same.id}", item=item
+            )
+        db.execute(_REQUEUE, item)
         _unblock_dependants(db, item)
-        db.tell(Topic.WORK)
-        return _item_row(_locked(db, item))
+        db.notify(Topic.WORK)
+        return item_of_row(lock_item(db, item))
 
     @writes
     def park(self, db: Transaction, item: str, reason: ParkReason, *, until: str = "", detail: str = "") -> ItemRow:
-        """Set aside an item that nobody works on; with `until` it comes back by itself."""
-        row = _locked(db, item)
-        if db.run(_PARK, reason, until, detail, item) != 1:
-            raise Conflict(f"item {item} is {row['status']}: only what waits can be parked", item=item)
-        return _item_row(_locked(db, item))
+        """Park an item that is not in progress; with `until` it is queued again at that time. Raises Conflict."""
+        row = lock_item(db, item)
+        if until:
+            _reject_blocked(db, item)  # it would be queued at that time, and never claimed
+        if db.execute(_PARK, reason, until, detail, item) != 1:
+            raise Conflict(f"item {item} is {row['status']}: only queued items can be parked", item=item)
+        return item_of_row(lock_item(db, item))
 
     @writes
     def unpark(self, db: Transaction, item: str) -> ItemRow:
-        row = _locked(db, item)
-        _refuse_blocked(db, item)
-        if db.run(_UNPARK, item) != 1:
+        row = lock_item(db, item)
+        if db.maybe_committed and row["status"] == ItemStatus.QUEUED:
+            return item_of_row(row)
+        _reject_blocked(db, item)
+        if db.execute(_UNPARK, item) != 1:
             raise Conflict(f"item {item} is {row['status']}, not parked", item=item)
-        db.tell(Topic.WORK)
-        return _item_row(_locked(db, item))
+        db.notify(Topic.WORK)
+        return item_of_row(lock_item(db, item))
 
     # --- looking ---------------------------------------------------------------------------------------------
 
     def item(self, item: str) -> Item:
-        return self.get(item).item
+        return self.item_row(item).item
 
     @reads
-    def get(self, db: Transaction, item: str) -> ItemRow:
-        row = db.one("SELECT * FROM items WHERE id = ?", item)
+    def item_row(self, db: Transaction, item: str) -> ItemRow:
+        row = db.fetch_one("SELECT * FROM items WHERE id = ?", item)
         if row is None:
-            raise no_item(item)
-        return _item_row(row)
+            raise item_not_found(item)
+        return item_of_row(row)
 
     @reads
     def items(
@@ -252,45 +293,58 @@ class Queue(Ledger):
         repo: str = "",
         after: str = "",
         limit: int = 50,
-    ) -> Page:
-        """In the order of their turn."""
+    ) -> ItemPage:
+        """List items in queue order."""
         limit = max(1, min(limit, PAGE_MAX))
         asked = {"status": status, "rank": RANK[priority] if priority else None, "repo": repo or None}
         given = {name: value for name, value in asked.items() if value is not None}
         where = "".join(f" AND {name} = ?" for name in given)
-        place, name = _cursor(after)
+        place, name = _parse_cursor(after)
         sql = f"SELECT * FROM items WHERE ({self._listed}) > (?, ?){where} ORDER BY {self._listed} LIMIT ?"  # noqa: S608 — names above
-        rows = db.all(sql, place, name, *given.values(), limit + 1)
+        rows = db.fetch_all(sql, place, name, *given.values(), limit + 1)
         page, more = rows[:limit], len(rows) > limit
-        return Page(rows=[_item_row(row) for row in page], after=f"{page[-1]['turn']}:{page[-1]['id']}" if more else "")
+        return ItemPage(
+            rows=[item_of_row(row) for row in page], after=f"{page[-1]['turn']}:{page[-1]['id']}" if more else ""
+        )
 
     @reads
-    def drained(self, db: Transaction) -> bool:
-        row = db.one(_BUSY)
+    def completed_slugs(self, db: Transaction, slugs: Sequence[str]) -> list[str]:
+        """Return those slugs whose item is completed."""
+        return [slug for slug in slugs if db.fetch_one(_COMPLETED_SLUG, slug)]
+
+    @reads
+    def is_drained(self, db: Transaction, labels: Sequence[str] | None = None) -> bool:
+        busy = _BUSY if labels is None else _BUSY.replace("status = 'queued'", f"status = 'queued'{suits(labels)}", 1)
+        row = db.fetch_one(busy, *suits_values(labels or ()))
         return not (row and row["busy"])
 
     @reads
-    def stats(self, db: Transaction) -> list[Count]:
-        rows = db.all("SELECT status, rank, count(*) AS n FROM items GROUP BY status, rank ORDER BY status, rank")
-        return [Count(status=ItemStatus(r["status"]), priority=_PRIORITY[r["rank"]], items=r["n"]) for r in rows]
+    def stats(self, db: Transaction) -> list[QueueCount]:
+        rows = db.fetch_all("SELECT status, rank, count(*) AS n FROM items GROUP BY status, rank ORDER BY status, rank")
+        return [QueueCount(status=ItemStatus(r["status"]), priority=_PRIORITY[r["rank"]], items=r["n"]) for r in rows]
 
 
 # --- adding ---------------------------------------------------------------------------------------------------------
 
 
 def _checked(item: Item) -> Item:
-    """Whoever made it: an item in the queue is one that the types allow."""
+    """Validate the item's fields, and normalise footprint and needs. Raises UsageError."""
     try:
         item = msgspec.convert(msgspec.to_builtins(item), Item)
-        return msgspec.structs.replace(item, footprint=normalised(item.footprint), needs=sorted(set(item.needs)))
+        return msgspec.structs.replace(
+            item,
+            footprint=normalise_all(item.footprint),
+            needs=sorted(set(item.needs)),
+            require_labels=sorted(set(item.require_labels)),
+        )
     except (msgspec.ValidationError, ValueError) as error:
         raise UsageError(f"item {item.id}: {error}", hint="correct it and add it again", item=item.id) from error
 
 
-def _same(db: Transaction, item: Item) -> Item | None:
-    row = db.one("SELECT body FROM items WHERE request_key = ?", item.request_key) if item.request_key else None
+def _find_duplicate(db: Transaction, item: Item) -> Item | None:
+    row = db.fetch_one("SELECT body FROM items WHERE request_key = ?", item.request_key) if item.request_key else None
     if row is None:
-        return _same_source(db, item)
+        return _find_same_source(db, item)
     before: Item = msgspec.json.decode(row["body"], type=Item)
     if (before.repo, before.spec) != (item.repo, item.spec):
         raise Conflict(
@@ -301,77 +355,108 @@ def _same(db: Transaction, item: Item) -> Item | None:
     return before
 
 
-def _same_source(db: Transaction, item: Item) -> Item | None:
-    row = db.one(_OPEN_ITEM, item.repo, item.source, item.source_ref) if item.source_ref else None
+def _find_same_source(db: Transaction, item: Item) -> Item | None:
+    row = db.fetch_one(_OPEN_ITEM, item.repo, item.source, item.source_ref) if item.source_ref else None
     return msgspec.json.decode(row["body"], type=Item) if row else None
 
 
-def _wait_for(db: Transaction, item: Item) -> None:
-    """Write down what the item needs. Those rows are held: none of them can fail unseen while we do."""
+def _add_needs(db: Transaction, item: Item) -> None:
+    """Record the item's needs. Locks their rows, so that none can fail unnoticed meanwhile."""
     over = {}
     for need in item.needs:
-        row = db.one(_NEEDED, need)
+        row = db.fetch_one(_NEEDED, need)
         if row is None:
-            raise NotFound(f"{item.id} needs {need}, which is not there", hint="add that one first", item=need)
+            raise NotFound(f"{item.id} needs {need}, which does not exist", hint="add that item first", item=need)
         over[need] = row["over"]
-    db.many("INSERT INTO needs VALUES (?, ?)", [(item.id, need) for need in item.needs])
+    db.execute_many("INSERT INTO needs VALUES (?, ?)", [(item.id, need) for need in item.needs])
     if bad := [need for need, is_over in over.items() if is_over]:
-        db.run(_PARK, "blocked", "", f"{bad[0]} will not be completed", item.id)
-        block_dependants(db, item.id)  # of those that were added together one may wait for this one already
+        db.execute(_PARK, "blocked", "", f"{bad[0]} will not be completed", item.id)
+        block_dependants(db, item.id)  # items added in the same batch may already depend on this one
 
 
-def _ring(ring: Sequence[str]) -> UsageError:
-    return UsageError(f"these items wait for each other: {' → '.join(ring)}", hint="take one of the needs away")
+def _cycle_error(ring: Sequence[str]) -> UsageError:
+    return UsageError(f"items need each other in a cycle: {' → '.join(ring)}", hint="remove one of the needs")
 
 
 # --- claiming -------------------------------------------------------------------------------------------------------
 
 
-def _due(db: Transaction, at: str) -> bool:
-    row = db.one(DUE, at, at)
+def _sweep_due(db: Transaction, at: str) -> bool:
+    row = db.fetch_one(DUE, at, at)
     return bool(row and row["due"])
 
 
-def _next(db: Transaction, limits: Limits, at: str) -> Row | NoWork:
-    """The item whose turn it is, of those that touch nothing that others hold."""
+def _next(db: Transaction, limits: ClaimLimits, labels: Sequence[str], item: str, at: str) -> Row | NoWork:
+    """Return the next item, or the given one, that suits the worker and overlaps no lock of another run."""
+    more, values = suits(labels) + _room(limits), [*suits_values(labels), *_room_values(limits, at)]
+    if item:
+        more, values = f"{more} AND items.id = ?", [*values, item]
+    row = db.fetch_one(NEXT.format(more=more, most=1), at, -1, "", *values)
+    if row is None:
+        return NoWork(why=_why_none(db, limits, labels, at))
+    if find_blocking_lock(db, row["repo"], row["run"] or "", footprint(row), at=at) is None:
+        return row
+    return _next_unlocked(db, more, values, at) or NoWork(why=NoWorkReason.LOCKED)
+
+
+def _next_unlocked(db: Transaction, more: str, values: Sequence[object], at: str) -> Row | None:
+    """Search the queue page by page. Many items may wait for the same lock: each footprint is compared once."""
+    sql = NEXT.format(more=more, most=PAGE_MAX).replace("FOR UPDATE OF items SKIP LOCKED", "")
+    blocked: dict[tuple[str, str, str], bool] = {}
     place, name = -1, ""
-    for _ in range(LOOKED_AT_MAX):
-        row = _after(db, place, name, limits, at)
-        if row is None:
-            return NoWork(why=Why.LOCKED if name else _why_none(db, limits, at))
-        if blocks(db, row["repo"], row["run"] or "", footprint_of(row), at=at) is None:
-            return row
-        place, name = row["turn"], row["id"]
-    return NoWork(why=Why.LOCKED)
+    while rows := db.fetch_all(sql, at, place, name, *values):
+        for row in rows:
+            key = row["repo"], row["run"] or "", row["footprint"]
+            if key not in blocked:
+                blocked[key] = find_blocking_lock(db, key[0], key[1], footprint(row), at=at) is not None
+            if not blocked[key] and (locked := db.fetch_one(_LOCK_QUEUED, row["id"])):
+                return locked
+        place, name = rows[-1]["turn"], rows[-1]["id"]
+    return None
 
 
-def _after(db: Transaction, place: int, name: str, limits: Limits, at: str) -> Row | None:
-    if limits.per_repo is None:
-        return db.one(_NEXT, at, place, name)
-    return db.one(_NEXT_WITH_ROOM, at, place, name, at, limits.per_repo)
+def _room(limits: ClaimLimits) -> str:
+    return "" if limits.per_repo is None else _REPO_HAS_ROOM
 
 
-def _why_none(db: Transaction, limits: Limits, at: str) -> Why:
-    return Why.PER_REPO if limits.per_repo is not None and db.one(_NEXT, at, -1, "") else Why.EMPTY
+def _room_values(limits: ClaimLimits, at: str) -> list[object]:
+    return [] if limits.per_repo is None else [at, limits.per_repo]
+
+
+def _cooldown_until(db: Transaction, cooldown_s: float, now: datetime) -> str:
+    row = db.fetch_one("SELECT max(started_at) AS last FROM workers")
+    last = datetime.fromisoformat(row["last"]) if row and row["last"] else None
+    until = last + timedelta(seconds=cooldown_s) if last else now
+    return format_timestamp(until) if until > now else ""
+
+
+def _why_none(db: Transaction, limits: ClaimLimits, labels: Sequence[str], at: str) -> NoWorkReason:
+    suiting = NEXT.format(more=suits(labels), most=1)
+    if limits.per_repo is not None and db.fetch_one(suiting, at, -1, "", *suits_values(labels)):
+        return NoWorkReason.PER_REPO
+    plain = NEXT.format(more=" AND items.labels <> ''", most=1)
+    return NoWorkReason.LABELS if db.fetch_one(plain, at, -1, "") else NoWorkReason.EMPTY
 
 
 def _count(db: Transaction, sql: str, *values: object) -> int:
-    row = db.one(sql, *values)
+    row = db.fetch_one(sql, *values)
     return int(row["n"]) if row else 0
 
 
-def _ended(after: Retry, reason: Reason, detail: str, *, until: str, by: str) -> ev.Event:
-    if by:  # a cancel that its worker did not live to hear
+def _end_event(after: RetryDecision, reason: Reason, detail: str, *, until: str, by: str) -> ev.Event:
+    if by:  # cancelled, and the worker died before it knew
         return ev.RunAborted(by=by)
-    if after.after is After.FAIL:
+    if after.after is RetryAction.FAIL:
         return ev.RunFailed(reason=reason, detail=detail)
-    if after.after is After.PARK:
-        return ev.RunParked(reason=ParkReason.QUESTION, detail=f"came back {after.returns} times: {detail}")
+    if after.after is RetryAction.PARK:
+        if reason is Reason.AUTH:
+            return ev.RunParked(reason=ParkReason.LOGIN, detail=detail)
+        return ev.RunParked(reason=ParkReason.QUESTION, detail=f"returned {after.returns} times: {detail}")
     return ev.RunReturned(reason=reason, detail=detail, until=until if after.delay_s else "", attempts=after.attempts)
 
 
-def _epoch(db: Transaction, run: str) -> int:
-    row = db.one("UPDATE runs SET epoch = epoch + 1 WHERE id = ? RETURNING epoch", run)
+def run_epoch(db: Transaction, run: str) -> int:
+    row = db.fetch_one("UPDATE runs SET epoch = epoch + 1 WHERE id = ? RETURNING epoch", run)
     assert row
     return int(row["epoch"])
 
@@ -379,15 +464,15 @@ def _epoch(db: Transaction, run: str) -> int:
 # --- rows -----------------------------------------------------------------------------------------------------------
 
 
-def _locked(db: Transaction, item: str) -> Row:
-    row = db.one("SELECT * FROM items WHERE id = ? FOR UPDATE", item)
+def lock_item(db: Transaction, item: str) -> Row:
+    row = db.fetch_one("SELECT * FROM items WHERE id = ? FOR UPDATE", item)
     if row is None:
-        raise no_item(item)
+        raise item_not_found(item)
     return row
 
 
-def _refuse_blocked(db: Transaction, item: str) -> None:
-    if row := db.one(_BLOCKED_BY, item):
+def _reject_blocked(db: Transaction, item: str) -> None:
+    if row := db.fetch_one(_BLOCKED_BY, item):
         raise Conflict(
             f"{item} needs {row['id']}, which is {row['status']}", hint=f"ratchet requeue {row['id']}", item=item
         )
@@ -396,10 +481,10 @@ def _refuse_blocked(db: Transaction, item: str) -> None:
 def _unblock_dependants(db: Transaction, item: str) -> None:
     back = [item]
     while back:
-        back += [row["id"] for row in db.all(_UNBLOCK, back.pop())]
+        back += [row["id"] for row in db.fetch_all(_UNBLOCK, back.pop())]
 
 
-def _item_row(row: Row) -> ItemRow:
+def item_of_row(row: Row) -> ItemRow:
     return ItemRow(
         item=msgspec.json.decode(row["body"], type=Item),
         status=ItemStatus(row["status"]),
@@ -412,12 +497,12 @@ def _item_row(row: Row) -> ItemRow:
     )
 
 
-def _cursor(after: str) -> tuple[int, str]:
+def _parse_cursor(after: str) -> tuple[int, str]:
     if not after:
         return -1, ""
     place, _, name = after.partition(":")
     if not place.isdecimal() or int(place) >= 2**63:
-        raise UsageError(f"{after!r} is no page", hint="take `after` from the page before")
+        raise UsageError(f"{after!r} is not a page cursor", hint="pass the `after` of the previous page")
     return int(place), name
 
 
@@ -426,18 +511,21 @@ SELECT body FROM items WHERE repo = ? AND source = ? AND source_ref = ?
 AND status IN ('generating', 'queued', 'assigned', 'in_progress', 'parked')
 """
 ADD_ITEM = """
-INSERT INTO items (id, repo, source, source_ref, request_key, status, rank, turn, created_at, body, footprint)
-VALUES (?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+INSERT INTO items (id, repo, source, source_ref, request_key, status, rank, turn, created_at, body, footprint,
+                   slug, labels)
+VALUES (?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 """
 NEXT = """
-SELECT id, run, repo, turn, footprint FROM items
+SELECT id, run, repo, turn, footprint, labels FROM items
 WHERE status = 'queued' AND not_before <= ? AND (turn, id) > (?, ?)
   AND NOT EXISTS (SELECT 1 FROM needs WHERE needs.item = items.id AND 'completed' <>
                   (SELECT first.status FROM items AS first WHERE first.id = needs.need) LIMIT 1 OFFSET 0){more}
 ORDER BY turn, id LIMIT {most} FOR UPDATE OF items SKIP LOCKED
 """
+_COMPLETED_SLUG = "SELECT 1 AS ok FROM items WHERE slug = ? AND status = 'completed' LIMIT 1"
+# An item is in progress exactly while its run has a lease, and leases have an index.
 _BUSY = """
-SELECT EXISTS (SELECT 1 FROM items WHERE status IN ('assigned', 'in_progress'))
+SELECT EXISTS (SELECT 1 FROM leases)
     OR EXISTS (SELECT 1 FROM items WHERE status = 'queued' AND NOT EXISTS (
          SELECT 1 FROM needs WHERE needs.item = items.id AND 'completed' <>
            (SELECT first.status FROM items AS first WHERE first.id = needs.need) LIMIT 1 OFFSET 0)) AS busy
@@ -445,10 +533,12 @@ SELECT EXISTS (SELECT 1 FROM items WHERE status IN ('assigned', 'in_progress'))
 _REPO_HAS_ROOM = """
   AND (SELECT count(*) FROM leases JOIN items AS busy ON busy.id = leases.item
        WHERE busy.repo = items.repo AND leases.expires_at > ?) < ?"""
-_NEXT, _NEXT_WITH_ROOM = NEXT.format(more="", most=1), NEXT.format(more=_REPO_HAS_ROOM, most=1)
-_WORKING = "SELECT count(*) AS n FROM leases WHERE expires_at > ?"
+_LOCK_QUEUED = """
+SELECT id, run, repo, turn, footprint FROM items WHERE id = ? AND status = 'queued' FOR UPDATE SKIP LOCKED
+"""
+WORKING = "SELECT count(*) AS n FROM leases WHERE expires_at > ?"
 _AWAITING_REVIEW = "SELECT count(*) AS n FROM items WHERE status = 'parked' AND park_reason = 'review'"
-# Word for word the condition of its index: SQLite takes a partial index for nothing else.
+# Must equal the condition of the partial index word for word, or SQLite does not use the index.
 COUNTED = """kind IN ('run_completed', 'run_failed', 'run_returned',
   'red_confirmed', 'step_committed', 'step_reverted', 'refactor_reverted', 'revision_reverted', 'step_resumed')"""
 _ITERATIONS = f"SELECT count(*) AS n FROM events WHERE {COUNTED} AND kind = 'red_confirmed' AND at >= ?"  # noqa: S608 — ours
@@ -474,7 +564,7 @@ UPDATE items SET status = 'queued', attempts = 0, returns = 0, not_before = '', 
        run = (SELECT id FROM runs WHERE runs.id = items.run AND runs.status = 'running')
 WHERE id = ?
 """
-# What will not be completed unless a person does something. An item that waits for a lock is blocked until a time.
+# Items that only a person can get completed. An item that waits for a lock is also `blocked`, but has a `not_before`.
 _OVER = "({name}.status IN ('failed', 'cancelled') OR ({name}.park_reason = 'blocked' AND {name}.not_before = ''))"
 _NEEDED = f"SELECT {_OVER.format(name='items')} AS over FROM items WHERE id = ? FOR SHARE"  # noqa: S608 — ours
 _BLOCKED_BY = f"""

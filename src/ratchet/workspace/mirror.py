@@ -1,7 +1,7 @@
-"""A workspace that follows a developer's tree: its content is the working tree's, the index's or the last commit's.
+"""Keep a workspace in step with a developer's working tree, index or last commit.
 
-Only what changed is laid, so a save costs the same in a small tree and in a huge one. The developer's tree is read and
-never written; git is asked there without its locks.
+Only changed files are copied, so a save costs the same in a small and in a huge tree. The developer's tree is only
+read; git runs there without locks.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from enum import StrEnum
 from pathlib import Path
 
 from ratchet.errors import GitFailed
-from ratchet.workspace.changes import Batch
-from ratchet.workspace.git import git, text
-from ratchet.workspace.layers import remove
-from ratchet.workspace.overlay import Overlay
-from ratchet.workspace.trees import is_excluded, is_kept
-from ratchet.workspace.views import GitWorkspace
+from ratchet.workspace.file_watcher import ChangeBatch
+from ratchet.workspace.git.command import git, git_read_only, git_text
+from ratchet.workspace.git.trees import is_excluded, is_kept
+from ratchet.workspace.git_workspace import GitWorkspace
+from ratchet.workspace.kinds.overlay import Overlay
+from ratchet.workspace.overlay_layers import remove_tree
 
 _GONE = ("000000", "")
 Row = tuple[str, str]  # mode and object id
 
 
-class Follows(StrEnum):
-    """What the mirror is a mirror of."""
+class MirrorSource(StrEnum):
+    """What the mirror follows."""
 
     SAVE = "save"
     STAGE = "stage"
@@ -36,50 +36,52 @@ class Follows(StrEnum):
 
 
 class Mirror:
-    """`compare` says what the mirror lacks, `lay` puts it there: in between, whoever works in it can be stopped."""
+    """`compare` returns outdated paths, `copy` updates them: the caller can stop a test run in between."""
 
-    def __init__(self, workspace: GitWorkspace, repo: Path, follows: Follows) -> None:
+    def __init__(self, workspace: GitWorkspace, repo: Path, follows: MirrorSource) -> None:
         self.workspace, self.repo, self.follows = workspace, repo, follows
         self.path, self._base = workspace.path, workspace.record.base_commit
-        self.git_dir = Path(text("rev-parse", "--absolute-git-dir", cwd=repo))
-        self._laid: dict[str, str] = {}  # what differs from the base, and how: the digest of its content
+        self.git_dir = Path(git_text("rev-parse", "--absolute-git-dir", cwd=repo))
+        self._copied: dict[str, str] = {}  # what differs from the base, and how: the digest of its content
         self._rows: dict[str, Row] = {}
         self._next_rows: dict[str, Row] = {}
         self._lower = Path(workspace.record.base) / "tree" if workspace.record.base else None
 
-    def compare(self, batch: Batch) -> list[str]:
-        """The paths whose content in the mirror is not what it should be."""
-        if self.follows in (Follows.STAGE, Follows.COMMIT):
+    def compare(self, batch: ChangeBatch) -> list[str]:
+        """Return the paths whose content in the mirror is outdated."""
+        if self.follows in (MirrorSource.STAGE, MirrorSource.COMMIT):
             return self._moved_rows() if batch.git or batch.whole else []
         if batch.whole or ".gitignore" in {os.path.basename(path) for path in batch.paths}:
             return self._differing(self._candidates())
         return self._differing(self._wanted(batch.paths))
 
-    def lay(self, paths: list[str]) -> None:
+    def copy(self, paths: list[str]) -> None:
         for path in paths:
-            if self.follows in (Follows.STAGE, Follows.COMMIT):
-                self._lay_row(path)
+            if self.follows in (MirrorSource.STAGE, MirrorSource.COMMIT):
+                self._copy_row(path)
             else:
-                self._lay_file(path)
+                self._copy_file(path)
 
     def tree(self) -> str:
-        """The content's name: equal names, equal content."""
+        """Return a digest of the content."""
         seen = hashlib.sha256(self._base.encode())
-        for path, digest in sorted(self._laid.items()):
+        for path, digest in sorted(self._copied.items()):
             seen.update(f"{path}\0{digest}\0".encode(errors="surrogateescape"))
         return seen.hexdigest()[:16]
 
     # --- the working tree ------------------------------------------------------------------------------------------
 
     def _candidates(self) -> set[str]:
-        """All that can differ from the base, by what git knows of the tree."""
-        changed = git("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", self._base, "--", cwd=self.repo)
+        """Return all paths that may differ from the base, according to git."""
+        changed = git_read_only(
+            "diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", self._base, "--", cwd=self.repo
+        )
         new = git("ls-files", "-z", "--others", "--exclude-standard", cwd=self.repo)
         named = {os.fsdecode(name) for name in (changed + new).split(b"\0") if name}
-        return {path for path in named if not _is_cache(path)} | set(self._laid)
+        return {path for path in named if not _is_cache(path)} | set(self._copied)
 
     def _wanted(self, paths: set[str]) -> set[str]:
-        """Files, without what git ignores. One that is in the mirror already need not be asked about."""
+        """Return the files among the paths that git does not ignore. Files in the mirror need no check."""
         known = {path for path in paths if os.path.lexists(self.path / path) and not (self.repo / path).is_dir()}
         below = {inner for path in paths - known for inner in _files_below(self.repo, path)}
         gone = {path for path in paths - known if not os.path.lexists(self.repo / path)}
@@ -90,35 +92,35 @@ class Mirror:
         if not unknown:
             return set()
         asked = b"".join(os.fsencode(path) + b"\0" for path in unknown)
-        # --no-index: reading the index would take the longer the bigger the tree is.
-        told = git("check-ignore", "-z", "--stdin", "--no-index", cwd=self.repo, stdin=asked, ok=(0, 1))
-        return {os.fsdecode(path) for path in told.split(b"\0") if path}
+        # --no-index: reading the index takes longer in a bigger tree.
+        output = git("check-ignore", "-z", "--stdin", "--no-index", cwd=self.repo, stdin=asked, ok=(0, 1))
+        return {os.fsdecode(path) for path in output.split(b"\0") if path}
 
     def _differing(self, paths: set[str]) -> list[str]:
         return sorted(path for path in paths if not _same(self.repo / path, self.path / path))
 
-    def _lay_file(self, path: str) -> None:
+    def _copy_file(self, path: str) -> None:
         self._copy(path)
         there = self.path / path
         if self._lower and _same(self._lower / path, there):
-            self._laid.pop(path, None)
+            self._copied.pop(path, None)
         else:
-            self._laid[path] = _digest(there)
+            self._copied[path] = _digest(there)
 
     def _copy(self, path: str) -> None:
         self._clear_way(path)
         try:
             _put(self.repo / path, self.path / path)
-        except FileNotFoundError:  # it went away meanwhile, and that will be told too
-            remove(self.path / path)
+        except FileNotFoundError:  # deleted meanwhile; another event will follow
+            remove_tree(self.path / path)
 
     def _clear_way(self, path: str) -> None:
-        """A file or a link where a folder is to be: written through, a test's link would lead out of the mirror."""
+        """Replace files and symlinks in the way by folders: a symlink made by a test could lead out of the mirror."""
         place = self.path
         for name in path.split("/")[:-1]:
             place = place / name
             if place.is_symlink() or place.is_file():
-                remove(place)
+                remove_tree(place)
         if os.path.lexists(self.repo / path):
             place.mkdir(parents=True, exist_ok=True)
 
@@ -129,70 +131,72 @@ class Mirror:
         return sorted(path for path in self._rows.keys() | now.keys() if self._rows.get(path) != now.get(path))
 
     def _rows_now(self) -> dict[str, Row]:
-        """What the index or the commit has other than the base."""
-        args = ["--cached", self._base] if self.follows is Follows.STAGE else [self._base, "HEAD"]
+        """Return the rows of index or commit that differ from the base."""
+        args = ["--cached", self._base] if self.follows is MirrorSource.STAGE else [self._base, "HEAD"]
         try:
-            out = git("diff", "--raw", "-z", "--no-renames", "--no-abbrev", *args, "--", cwd=self.repo).split(b"\0")
-        except GitFailed:  # in the middle of a rebase there may be no HEAD for a moment
+            out = git_read_only("diff", "--raw", "-z", "--no-renames", "--no-abbrev", *args, "--", cwd=self.repo).split(
+                b"\0"
+            )
+        except GitFailed:  # during a rebase HEAD may be missing for a moment
             return self._rows
         heads = [head.decode().split() for head in out[0::2] if head]
         return {os.fsdecode(path): (head[1], head[3]) for head, path in zip(heads, out[1::2], strict=False)}
 
-    def _lay_row(self, path: str) -> None:
+    def _copy_row(self, path: str) -> None:
         row = self._next_rows.get(path)
         self._write_row(path, row or self._row_of_base(path))
         if row is None:
             self._rows.pop(path, None)
-            self._laid.pop(path, None)
+            self._copied.pop(path, None)
         else:
             self._rows[path] = row
-            self._laid[path] = f"{row[0]} {row[1]}"
+            self._copied[path] = f"{row[0]} {row[1]}"
 
     def _write_row(self, path: str, row: Row) -> None:
         mode, oid = row
         self._clear_way(path)
-        remove(self.path / path)
+        remove_tree(self.path / path)
         if mode in ("100644", "100755", "120000"):
             _write(self.path / path, git("cat-file", "blob", oid, cwd=self.repo), mode)
 
-    def _put_back(self, path: str) -> None:
-        """What the base has there, a whole folder if need be; nothing where it has nothing."""
+    def _restore(self, path: str) -> None:
+        """Restore a path, file or folder, from the base; removes it when the base does not have it."""
         args = ["ls-tree", "-r", "-z", "--name-only", self._base, "--", path]
         inner = git(*args, cwd=self.repo, env={"GIT_LITERAL_PATHSPECS": "1"}).split(b"\0")
         for name in [os.fsdecode(each) for each in inner if each] or [path]:
-            if name in self._laid and self.follows in (Follows.SAVE, Follows.MANUAL):
+            if name in self._copied and self.follows in (MirrorSource.SAVE, MirrorSource.MANUAL):
                 self._copy(name)
             else:
                 self._write_row(name, self._rows.get(name) or self._row_of_base(name))
 
     def _row_of_base(self, path: str) -> Row:
-        told = git("ls-tree", "-z", self._base, "--", path, cwd=self.repo, env={"GIT_LITERAL_PATHSPECS": "1"})
-        words = told.split(b"\t")[0].decode().split()
+        output = git("ls-tree", "-z", self._base, "--", path, cwd=self.repo, env={"GIT_LITERAL_PATHSPECS": "1"})
+        words = output.split(b"\t")[0].decode().split()
         return (words[0], words[2]) if words else _GONE
 
     # --- what tests leave behind -------------------------------------------------------------------------------------
 
-    def tidy(self) -> None:
-        """Take away what tests left, and put back what they changed: the next run must not see this one."""
+    def clean(self) -> None:
+        """Undo what tests left or changed: the next test run must not see it."""
         if not isinstance(self.workspace, Overlay):
             return
         for path in _written(self.workspace.upper):
-            laid = self._laid.get(path)
+            laid = self._copied.get(path)
             if laid is None:
                 if not (self._lower and _same(self._lower / path, self.path / path)):
-                    self._put_back(path)
-            elif self.follows in (Follows.STAGE, Follows.COMMIT):
+                    self._restore(path)
+            elif self.follows in (MirrorSource.STAGE, MirrorSource.COMMIT):
                 self._write_row(path, self._rows[path])
             elif _digest(self.path / path) != laid:
                 self._copy(path)
 
 
 def head_of(repo: Path) -> str:
-    return text("rev-parse", "--verify", "HEAD^{commit}", cwd=repo)
+    return git_text("rev-parse", "--verify", "HEAD^{commit}", cwd=repo)
 
 
-def under_way(git_dir: Path) -> str:
-    """What git is in the middle of here; empty when nothing."""
+def git_operation(git_dir: Path) -> str:
+    """Return the git operation in progress, or an empty string."""
     marks = {
         "rebase-merge": "a rebase",
         "rebase-apply": "a rebase",
@@ -204,7 +208,7 @@ def under_way(git_dir: Path) -> str:
 
 
 def _files_below(repo: Path, path: str) -> list[str]:
-    """The path itself when it is a file; every file in it when it is a folder."""
+    """Return the path itself for a file, all files below it for a folder."""
     place = repo / path
     if not place.is_dir() or place.is_symlink():
         return [path] if os.path.lexists(place) and not _is_cache(path) else []
@@ -222,7 +226,7 @@ def _is_cache(path: str) -> bool:
 
 
 def _written(upper: Path) -> list[str]:
-    """The files a layer holds, without caches and what tools built."""
+    """Return the files of a layer, without caches and build output."""
     found: list[str] = []
     for top, folders, names in os.walk(upper):
         inside = "" if Path(top) == upper else os.path.relpath(top, upper)
@@ -254,18 +258,18 @@ def _same(here: Path, there: Path) -> bool:
 
 
 def _put(here: Path, there: Path) -> None:
-    """Beside it first, then renamed: whoever still reads the old one reads it to its end."""
+    """Copy to a temporary name, then rename: a process that reads the old file is not disturbed."""
     if here.is_dir() and not here.is_symlink():  # a submodule that is checked out, or a folder in a file's place
         if there.is_file() or there.is_symlink():
-            remove(there)
+            remove_tree(there)
         return
     if not os.path.lexists(here):
-        remove(there)
+        remove_tree(there)
         return
     if there.is_dir() and not there.is_symlink():
-        remove(there)
+        remove_tree(there)
     made = there.with_name(f".{there.name[:200]}.ratchet")
-    remove(made)
+    remove_tree(made)
     shutil.copy2(here, made, follow_symlinks=False)
     made.rename(there)
 

@@ -1,4 +1,4 @@
-"""Whose a workspace is, and whether anybody still needs it."""
+"""Find out whether a workspace still has an owner."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 import socket
 
 from ratchet.core.lease import Holder
-from ratchet.process import is_gone, this_machine
-from ratchet.workspace import Record
+from ratchet.process.spawn import is_gone, this_machine
+from ratchet.workspace.protocol import WorkspaceRecord
 
 
-def orphaned(record: Record, now: str) -> str:
-    """Why nobody needs the workspace any more; empty while somebody may."""
-    if part := lost(record):
+def why_orphaned(record: WorkspaceRecord, now: str) -> str:
+    """Return why the workspace may be removed; empty while it may still be needed."""
+    if part := missing_part(record):
         return f"its {part} is gone"
     if record.host != socket.gethostname():
         return ""
@@ -22,12 +22,33 @@ def orphaned(record: Record, now: str) -> str:
         return "its time is over" if record.kept_until else ""
     if record.boot_id != this_machine().partition(":")[0]:
         return "its owner was of an earlier boot"
-    owner = Holder(worker="", machine=record.owner_machine, pid=record.owner_pid, born=record.owner_born)
-    return "its owner is gone" if is_gone(owner) else ""
+    return "its owner is gone" if is_gone(_owner(record)) else ""
 
 
-def lost(record: Record) -> str:
-    """The part without which it cannot be opened."""
+def is_owned_elsewhere(record: WorkspaceRecord) -> bool:
+    """Whether its owner may be alive and see other files than this process: another mount namespace or root."""
+    if not record.owner_pid or is_gone(_owner(record)):
+        return False
+    try:
+        return _view(record.owner_pid) != _view(os.getpid())
+    except FileNotFoundError:  # it has ended meanwhile, or is in a pid namespace of its own
+        return record.owner_machine != this_machine()
+    except PermissionError:
+        return True
+
+
+def _view(pid: int) -> tuple[str, int, int]:
+    """Return what decides which files a process sees under a name."""
+    root = os.stat(f"/proc/{pid}/root")
+    return os.readlink(f"/proc/{pid}/ns/mnt"), root.st_dev, root.st_ino
+
+
+def _owner(record: WorkspaceRecord) -> Holder:
+    return Holder(worker="", machine=record.owner_machine, pid=record.owner_pid, born=record.owner_born)
+
+
+def missing_part(record: WorkspaceRecord) -> str:
+    """Return the missing part without which the workspace cannot be opened, or an empty string."""
     if record.base and not os.path.isdir(f"{record.base}/tree/.git"):
         return "base"
     if record.layer and not os.path.isdir(record.layer):

@@ -1,7 +1,7 @@
-"""All workspaces below one folder: made, found again, counted, and removed when nobody owns them any more.
+"""The workspaces below one folder: create, find, count, and remove those without an owner.
 
-Each has a folder of its own, locked while it is made or removed. Its record is written last: a workspace without one
-was never finished, and whoever comes next clears it away.
+Each workspace has its own home directory, which is locked while it is created or removed. Its record is written last: a
+workspace without a record was never finished and is removed by the next process that finds it.
 """
 
 from __future__ import annotations
@@ -21,30 +21,41 @@ from typing import Any
 import msgspec
 
 from ratchet.core.lease import Holder
-from ratchet.errors import DiskFull, EnvironmentCannot, GitFailed, NotFound, RatchetError, UsageError
-from ratchet.files import NO_ROOM
-from ratchet.process import this_machine
-from ratchet.workspace import Record, Refused, homes
-from ratchet.workspace.bases import Base, Bases, Recipe, Source
-from ratchet.workspace.branches import branch_tip, drop_branch, free, make_branch
-from ratchet.workspace.git import git, is_full, text
-from ratchet.workspace.kinds import KINDS
-from ratchet.workspace.ladder import Places, Rung, choose, ladder, sweep_tries
-from ratchet.workspace.overlay import Overlay
-from ratchet.workspace.owners import lost, orphaned
-from ratchet.workspace.room import OVERLAYS, RAM, Limits, Room
+from ratchet.core.timestamps import format_timestamp
+from ratchet.errors import (
+    DiskFull,
+    EnvironmentCannot,
+    GitFailed,
+    NotFound,
+    RatchetError,
+    UntrustedRepository,
+    UsageError,
+)
+from ratchet.files import NO_ROOM, is_full
+from ratchet.process.cgroups import remove_stale_groups
+from ratchet.process.spawn import this_machine
+from ratchet.workspace import directories
+from ratchet.workspace.base_cache import Base, BaseCache, Recipe, Source
+from ratchet.workspace.capacity import OVERLAYS, RAM, Capacity, CapacityLimits
+from ratchet.workspace.git.branches import branch_tip, create_branch, delete_branch, remove_stale_lock
+from ratchet.workspace.git.command import git, git_text
+from ratchet.workspace.git.trees import TreeStore
+from ratchet.workspace.git_workspace import BRANCH, GitWorkspace, unregister_lost
+from ratchet.workspace.kinds.copies import KINDS
+from ratchet.workspace.kinds.overlay import Overlay
+from ratchet.workspace.kinds.selection import KindPaths, KindProbe, choose, probe_kinds, remove_stale_probes
+from ratchet.workspace.owners import is_owned_elsewhere, missing_part, why_orphaned
+from ratchet.workspace.protocol import WorkspaceRecord, WorkspaceRefused
 from ratchet.workspace.syscalls import is_mounted, unmount
-from ratchet.workspace.trees import Trees
-from ratchet.workspace.views import BRANCH, GitWorkspace, unregister_lost
 
 SLUG_MAX = 100
 _SLUG = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.|lock$|$))*")
 _TRIES = 5
-Fill = Callable[[GitWorkspace], None]
+FillWorkspace = Callable[[GitWorkspace], None]
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be made, everything decided."""
+class WorkspaceRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A workspace to create, with all choices made."""
 
     name: str
     slug: str
@@ -66,31 +77,33 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SlugTaken(UsageError):
-    """A workspace of that name exists: open it, destroy it, or choose another name."""
+    """A workspace with that name exists: open it, destroy it, or choose another name."""
 
 
-class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """A workspace as `list` shows it. `orphan` says why it would be removed; empty for one that stays."""
+class WorkspaceListing(msgspec.Struct, frozen=True, kw_only=True):
+    """A workspace as `list` shows it. `orphan` is why it may be removed, or empty."""
 
-    record: Record
+    record: WorkspaceRecord
     size_bytes: int
     orphan: str
 
 
 class Workspaces:
-    def __init__(self, root: Path, *, bases: Path | None = None, limits: Limits | None = None, ram: Path = RAM) -> None:
+    def __init__(
+        self, root: Path, *, bases: Path | None = None, limits: CapacityLimits | None = None, ram: Path = RAM
+    ) -> None:
         self.root, self.ram = root, ram
-        self.limits = limits or Limits()
-        self.bases = Bases(bases or root / ".bases", max_bytes=self.limits.max_bases_bytes, ram=ram)
+        self.limits = limits or CapacityLimits()
+        self.bases = BaseCache(bases or root / ".bases", max_bytes=self.limits.max_bases_bytes, ram=ram)
         self._chosen: dict[tuple[str, str], str] = {}
         self._sources: dict[str, Source] = {}
-        # As many at a time in a process as keep the cores busy: fifty would only fight for the interpreter. Only for
-        # what takes no time by itself: nobody need wait while files are copied. A turn is had before the lock of a
-        # home, never after it: so nobody waits for a turn while another waits for the lock.
+        # Limits concurrent creations to what keeps the cores busy: fifty threads would only compete for the
+        # interpreter. Used only for fast kinds, not while files are copied. Always acquired before the lock of a
+        # home, never after it, so that the two cannot deadlock.
         self._turns = threading.Semaphore((os.cpu_count() or 1) + 1)
-        self.room = Room(self.limits, root=root, ram=ram)
+        self.capacity = Capacity(self.limits, root=root, ram=ram)
 
-    # --- making --------------------------------------------------------------------------------------------------
+    # --- create --------------------------------------------------------------------------------------------------
 
     def create(
         self,
@@ -103,17 +116,18 @@ class Workspaces:
         recipe: Recipe | None = None,
         owner: Holder | None = None,
         kept_until: str = "",
-        fill: Fill | None = None,
-    ) -> GitWorkspace | Refused:
-        """Lay one down at the tip of its branch, which is made at `commit` if it is not there yet.
+        fill: FillWorkspace | None = None,
+    ) -> GitWorkspace | WorkspaceRefused:
+        """Create a workspace at the tip of its branch, which is created at `commit` if it does not exist.
 
-        Refused below the limits; an error leaves nothing half-made. `fill` may write in it before it counts as made.
+        Returns a refusal when the limits are reached; an error leaves nothing behind. `fill` may write into the
+        workspace before it counts as finished.
         """
         check_slug(slug)
-        place = self.room.place_of_layer(kind, on)
-        if isinstance(place, Refused):
+        place = self.capacity.layer_directory(kind, on)
+        if isinstance(place, WorkspaceRefused):
             return place
-        order = Order(
+        order = WorkspaceRequest(
             name=f"{self.root}/{slug}",
             slug=slug,
             source=repo if isinstance(repo, Source) else self.source(repo),
@@ -130,62 +144,64 @@ class Workspaces:
                 return made
             self.bases.evict()
             self.bases.prepare(order.source, self._tip(order) or order.commit, order.recipe)
-        raise EnvironmentCannot(f"the base of {slug} is removed as often as it is made", hint="raise max_bases_mb")
+        raise EnvironmentCannot(f"the base of {slug} was evicted {_TRIES} times in a row", hint="raise max_bases_mb")
 
-    def _attempt(self, order: Order, fill: Fill | None) -> GitWorkspace | Refused | None:
-        """None when its base is not there yet; then nothing was made."""
+    def _attempt(self, order: WorkspaceRequest, fill: FillWorkspace | None) -> GitWorkspace | WorkspaceRefused | None:
+        """Return None when the base does not exist yet; then nothing was created."""
         quick = order.kind == "overlay" and fill is None
         try:
             with self._turns if quick else nullcontext(), self._making(order) as home:
                 return self._make(home, order, fill)
         except OSError as error:
-            raise _in_words(error, order.place) from error
+            raise _explain(error, order.place) from error
 
-    def _make(self, home: str, order: Order, fill: Fill | None) -> GitWorkspace | Refused | None:
+    def _make(
+        self, home: str, order: WorkspaceRequest, fill: FillWorkspace | None
+    ) -> GitWorkspace | WorkspaceRefused | None:
         tip = self._tip(order)
         try:
-            made = self._too_many() or self._lay_down(home, order, tip)
+            made = self._too_many() or self._create_parts(home, order, tip)
             if isinstance(made, GitWorkspace):
                 if fill:
                     fill(made)
-                os.rename(f"{home}/{homes.MAKING}", f"{home}/{homes.RECORD}")
+                os.rename(f"{home}/{directories.MAKING}", f"{home}/{directories.RECORD}")
                 return made
         except BaseException as error:
-            told = _in_words(error, order.place)  # before it is cleared: now it can be seen what is full
+            explained = _explain(error, order.place)  # before cleaning up, while the full disk is still full
             self._clear(order.name, home)
             if not tip:
-                drop_branch(order.source.git_dir, order.ref)
-            raise told from error
+                delete_branch(order.source.git_dir, order.ref)
+            raise explained from error
         self._clear(order.name, home)
         return made
 
-    def _tip(self, order: Order) -> str:
+    def _tip(self, order: WorkspaceRequest) -> str:
         return branch_tip(order.source.git_dir, order.ref)
 
-    def _lay_down(self, home: str, order: Order, tip: str) -> GitWorkspace | None:
-        """All its parts are written down before the first is made: whoever finds it half-made knows them."""
+    def _create_parts(self, home: str, order: WorkspaceRequest, tip: str) -> GitWorkspace | None:
+        """Record all parts before creating the first: a process that finds the workspace unfinished can remove them."""
         start, base = tip or order.commit, None
         if order.needs_base:
             base = self.bases.find(order.source, start, order.recipe)
             if base is None:
                 return None
         record = self._record(home, start, order, base)
-        homes.put(f"{home}/{homes.MAKING}", msgspec.json.encode(record))
-        if base and not self.bases.use(base, record, home):
+        directories.write_file(f"{home}/{directories.MAKING}", msgspec.json.encode(record))
+        if base and not self.bases.acquire(base, record, home):
             return None
         if tip:
-            free(order.source.git_dir, order.ref)
+            remove_stale_lock(order.source.git_dir, order.ref)
         else:
-            make_branch(order.source.git_dir, order.ref, start)
+            create_branch(order.source.git_dir, order.ref, start)
         workspace = KINDS[order.kind](home, record)
-        workspace.lay_down()
+        workspace.create()
         if workspace.record is not record:
-            homes.write(home, workspace.record, homes.MAKING)
+            directories.write_record(home, workspace.record, directories.MAKING)
         return workspace
 
-    def _record(self, home: str, commit: str, order: Order, base: Base | None) -> Record:
+    def _record(self, home: str, commit: str, order: WorkspaceRequest, base: Base | None) -> WorkspaceRecord:
         owner, machine = order.owner, this_machine()
-        return Record(
+        return WorkspaceRecord(
             id=f"ws-{secrets.token_hex(6)}",
             slug=order.slug,
             path=f"{home}/tree",
@@ -208,24 +224,24 @@ class Workspaces:
         )
 
     @contextmanager
-    def _making(self, order: Order) -> Iterator[str]:
-        """The home for the workspace, new, empty and locked."""
+    def _making(self, order: WorkspaceRequest) -> Iterator[str]:
+        """Yield a new, empty and locked home for the workspace."""
         ram = order.place if order.kind in OVERLAYS and order.place == str(self.ram) else ""
         while True:
             try:
-                home = homes.claim(order.name, ram)
+                home = directories.claim(order.name, ram)
             except FileNotFoundError:
                 if self.root.exists():
-                    raise  # then it is the RAM disk that is gone
+                    raise  # so the RAM disk is missing
                 os.makedirs(self.root, 0o700, exist_ok=True)
                 continue
-            with homes.locked(home, order.name, wait=True) as ours:
+            with directories.locked(home, order.name, wait=True) as ours:
                 if not ours:
-                    continue  # it was removed in between
-                if bool(ram) == (home != order.name) and homes.mark(home, order.name):
+                    continue  # it was removed meanwhile
+                if bool(ram) == (home != order.name) and directories.mark_owner(home, order.name):
                     yield home
                     return
-                if homes.read(home):
+                if directories.read_record(home):
                     raise SlugTaken(
                         f"a workspace {order.slug} exists already",
                         hint=f"ratchet workspace destroy {order.slug}",
@@ -233,19 +249,19 @@ class Workspaces:
                     )
                 self._clear(order.name, home)
 
-    def _too_many(self) -> Refused | None:
+    def _too_many(self) -> WorkspaceRefused | None:
         count = sum(not name.startswith(".") for name in os.listdir(self.root))
         if count > self.limits.max_count:
-            return Refused(
+            return WorkspaceRefused(
                 reason=f"there are {count - 1} workspaces, at most {self.limits.max_count} are allowed",
                 hint="ratchet workspace gc, or raise workspace.max_count",
             )
         return None
 
-    # --- finding -------------------------------------------------------------------------------------------------
+    # --- find -------------------------------------------------------------------------------------------------
 
     def source(self, repo: Path) -> Source:
-        """The repository to work for, or an error that says why it will not do."""
+        """Return the repository as a source of workspaces. Raises UsageError."""
         key = str(repo)
         if key not in self._sources or not os.path.exists(self._sources[key].git_dir):
             self._sources[key] = self._find_source(repo)
@@ -262,7 +278,9 @@ class Workspaces:
             )
         try:
             asked = ("rev-parse", "--path-format=absolute", "--show-toplevel", "--git-common-dir")
-            top, git_dir = text(*asked, cwd=repo).splitlines()
+            top, git_dir = git_text(*asked, cwd=repo).splitlines()
+        except UntrustedRepository:
+            raise
         except (GitFailed, ValueError) as error:
             raise UsageError(
                 f"{repo} is not in a git repository", hint="git init && git add -A && git commit -m start"
@@ -270,48 +288,48 @@ class Workspaces:
         return Source(root=top, git_dir=git_dir)
 
     def _slug_around(self, folder: Path) -> str:
-        """The workspace a folder is in; empty for none."""
+        """Return the slug of the workspace that contains a folder, or an empty string."""
         with suppress(ValueError):
             return folder.relative_to(self.root.resolve()).parts[0]
         with suppress(ValueError):
             home = self.ram / folder.relative_to(self.ram.resolve()).parts[0]
-            return os.path.basename(dict(homes.on_ram(self.ram)).get(str(home), ""))
+            return os.path.basename(dict(directories.list_on_ram(self.ram)).get(str(home), ""))
         return ""
 
     def choose(self, kind: str, layers: str | None = None) -> str:
-        """The kind that `kind` comes to here; what was found once holds for this object's life."""
+        """Return the kind to use for `kind` (which may be `auto`) on this machine; cached in this object."""
         place = layers or str(self.root)
         key = kind, place
         if key not in self._chosen:
             self._chosen[key] = choose(kind, self._places(place))
         return self._chosen[key]
 
-    def ladder(self) -> list[Rung]:
-        return ladder(self._places(str(self.root) if self.room.no_ram() else str(self.ram)))
+    def probe_kinds(self) -> list[KindProbe]:
+        return probe_kinds(self._places(str(self.root) if self.capacity.why_no_ram() else str(self.ram)))
 
-    def _places(self, layers: str) -> Places:
+    def _places(self, layers: str) -> KindPaths:
         os.makedirs(self.root, 0o700, exist_ok=True)
-        return Places(workspaces=self.root, bases=self.bases.root, layers=Path(layers))
+        return KindPaths(workspaces=self.root, bases=self.bases.root, layers=Path(layers))
 
     def open(self, slug: str) -> GitWorkspace:
-        """An existing one, mounted again if its mount was lost. NotFound when it is gone or past saving."""
+        """Open an existing workspace, mounting it again if needed. Raises NotFound when it is gone or broken."""
         workspace = self._find(slug)
-        if part := lost(workspace.record):
+        if part := missing_part(workspace.record):
             raise NotFound(f"workspace {slug} has lost its {part}", slug=slug, hint=f"ratchet workspace destroy {slug}")
         if isinstance(workspace, Overlay) and not workspace.is_mounted():
-            workspace.mend()
+            workspace.repair()
         return workspace
 
     def adopt(self, slug: str, *, owner: Holder) -> GitWorkspace:
-        """Open one and own it from now on. Alone: whoever tidies up must not find it without an owner meanwhile."""
-        with homes.locked(str(self._find(slug).home), f"{self.root}/{slug}", wait=True):
+        """Open a workspace and become its owner. Locked, so that `gc` never sees it without an owner."""
+        with directories.locked(str(self._find(slug).home), f"{self.root}/{slug}", wait=True):
             workspace = self.open(slug)
             workspace.unlock()
             self._rewrite(workspace, owner_pid=owner.pid, owner_born=owner.born, kept_until="")
         return workspace
 
     def keep(self, slug: str, *, until: str) -> None:
-        """Let it stay that long although nobody works in it. Nothing to keep is success."""
+        """Keep a workspace until a time although no process owns it. Success if it does not exist."""
         with suppress(NotFound):
             self._rewrite(self._find(slug), kept_until=until)
 
@@ -320,16 +338,16 @@ class Workspaces:
         workspace.record = msgspec.structs.replace(
             workspace.record, owner_machine=here, boot_id=here.partition(":")[0], host=socket.gethostname(), **fields
         )
-        homes.write(str(workspace.home), workspace.record)
+        directories.write_record(str(workspace.home), workspace.record)
 
     def _find(self, slug: str) -> GitWorkspace:
         name = f"{self.root}/{check_slug(slug)}"
-        home = homes.find(name)
+        home = directories.find(name)
         if not home and os.path.islink(name):
             raise NotFound(
                 f"workspace {slug} was lost with the RAM disk", slug=slug, hint=f"ratchet workspace destroy {slug}"
             )
-        record = homes.read(home) if home else None
+        record = directories.read_record(home) if home else None
         if record is None:
             raise NotFound(f"there is no workspace {slug}", slug=slug, hint="ratchet workspace list")
         return KINDS[record.kind](home, record)
@@ -337,19 +355,19 @@ class Workspaces:
     def _all(self) -> list[GitWorkspace]:
         found = []
         for slug in self._slugs():
-            with suppress(NotFound, UsageError):  # somebody may have put another file there
+            with suppress(NotFound, UsageError):  # the folder may contain other files
                 found.append(self._find(slug))
         return found
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[WorkspaceRecord]:
         return [workspace.record for workspace in self._all()]
 
-    # --- more of the same ----------------------------------------------------------------------------------------
+    # --- copy ----------------------------------------------------------------------------------------
 
     def fork(
         self, slug: str, into: str, *, owner: Holder | None = None, kept_until: str = ""
-    ) -> GitWorkspace | Refused:
-        """An independent copy of a workspace as it is now, uncommitted changes included, on a branch of its own."""
+    ) -> GitWorkspace | WorkspaceRefused:
+        """Copy a workspace as it is now, with uncommitted changes, to a branch of its own."""
         origin = self.open(slug)
         tree, tip = origin.checkpoint(), origin.tip()
         record = origin.record
@@ -372,10 +390,10 @@ class Workspaces:
             fill=copy,
         )
 
-    def lay_changes(self, workspace: GitWorkspace) -> None:
-        """Lay the developer's uncommitted changes on top: what they changed, added, renamed and deleted."""
+    def copy_uncommitted(self, workspace: GitWorkspace) -> None:
+        """Apply the developer's uncommitted changes: modified, added, renamed and deleted files."""
         index = workspace.home / "developer.index"
-        trees = Trees(
+        trees = TreeStore(
             store=workspace.trees.store,
             index=index,
             folder=Path(workspace.record.repo),
@@ -386,105 +404,109 @@ class Workspaces:
         workspace.reset(trees.write())
         index.unlink()
 
-    # --- removing ------------------------------------------------------------------------------------------------
+    # --- remove ------------------------------------------------------------------------------------------------
 
     def destroy(self, slug: str) -> bool:
-        """Remove one, half-made ones too; the branch stays. False when there was none: that is success."""
+        """Remove a workspace, finished or not; its branch stays. Returns False when there was none."""
         check_slug(slug)
         name = f"{self.root}/{slug}"
-        while home := homes.find(name):
-            with homes.locked(home, name, wait=True) as ours:
+        while home := directories.find(name):
+            with directories.locked(home, name, wait=True) as ours:
                 if ours:
                     self._clear(name, home)
                     return True
-        return homes.drop_name(name)
+        return directories.remove_dangling_name(name)
 
     def _clear(self, name: str, home: str) -> None:
-        """Take up whatever is there, finished or not."""
+        """Remove all parts of a workspace, finished or not, and its home."""
         self._empty(home)
-        homes.let_go(name, home)
+        directories.delete(name, home)
 
     def _empty(self, home: str) -> None:
-        record = homes.read_any(home)
+        record = directories.read_any_record(home)
         if record:
-            KINDS[record.kind](home, record).take_up()
-            self.bases.give_back(record)
-        elif is_mounted(f"{home}/tree"):  # somebody deleted around in it
+            KINDS[record.kind](home, record).remove()
+            self.bases.release(record)
+        elif is_mounted(f"{home}/tree"):  # its record was deleted by hand
             unmount(f"{home}/tree")
-        homes.empty(home)
+        directories.empty(home)
 
     def gc(self, *, spare: str = "", now: str = "") -> list[str]:
-        """Remove what nobody owns any more: orphans past their time, half-made ones, homes and bases of neither."""
+        """Remove workspaces without an owner, unfinished ones, and homes and bases that belong to no workspace."""
         removed = self.collect("", spare=spare, now=now)
         self._sweep_ram()
         for git_dir in {base.git_dir for base in self.bases.list()}:
             unregister_lost(git_dir)
-        sweep_tries(self._places(str(self.ram)))
+        remove_stale_probes(self._places(str(self.ram)))
+        remove_stale_groups()
         self.bases.sweep()
         self.bases.evict()
         return removed
 
     def collect(self, prefix: str, *, spare: str = "", now: str = "") -> list[str]:
-        """Remove those called so that nobody owns any more."""
+        """Remove workspaces without an owner whose slug starts with `prefix`; returns their slugs."""
         removed = []
         for slug in self._slugs():
             if slug == spare or not slug.startswith(prefix):
                 continue
-            with suppress(OSError, RatchetError):  # one must not spare the rest
+            with suppress(OSError, RatchetError):  # one failure must not stop the others
                 if self._collect(f"{self.root}/{slug}", now or _now()):
                     removed.append(slug)
         return removed
 
     def _collect(self, name: str, now: str) -> bool:
-        home = homes.find(name)
+        home = directories.find(name)
         if not home:
-            return homes.drop_name(name)
-        with homes.locked(home, name, wait=False) as ours:
+            return directories.remove_dangling_name(name)
+        with directories.locked(home, name, wait=False) as ours:
             if not ours:
                 return False
-            record = homes.read(home)
-            if record and not orphaned(record, now):
+            record = directories.read_record(home)
+            if record and not why_orphaned(record, now):
                 return False
-            self._clear(name, home)  # we hold its lock: without a record it is nobody's that is being made
+            self._clear(name, home)  # we hold its lock, so no process is creating it
         return True
 
     def _sweep_ram(self) -> None:
-        """Homes without a name: who removed them was killed, or all of the root was removed by hand."""
-        for home, name in homes.on_ram(self.ram):
+        """Remove homes without a name: their removal was interrupted, or the root was deleted by hand."""
+        for home, name in directories.list_on_ram(self.ram):
             if name and os.path.lexists(name):
                 continue
-            with suppress(OSError, RatchetError), homes.locked(home, wait=False) as ours:
-                if ours and name and _is_of_this_host(home):
+            with suppress(OSError, RatchetError), directories.locked(home, wait=False) as ours:
+                if ours and name and _may_sweep(home):
                     self._empty(home)
                 if ours:
-                    os.rmdir(home)  # one without a mark is empty, or not ours
+                    os.rmdir(home)  # without a back link it is empty, or not ours
 
     def _slugs(self) -> list[str]:
         names = os.listdir(self.root) if self.root.exists() else []
         return sorted(name for name in names if not name.startswith("."))
 
-    def list(self) -> list[Listing]:
+    def list(self) -> list[WorkspaceListing]:
         return [
-            Listing(record=one.record, size_bytes=one.size_bytes(), orphan=orphaned(one.record, _now()))
+            WorkspaceListing(record=one.record, size_bytes=one.size_bytes(), orphan=why_orphaned(one.record, _now()))
             for one in self._all()
         ]
 
 
-def _is_of_this_host(home: str) -> bool:
-    """A RAM disk may be shared with containers whose names cannot be seen here."""
-    record = homes.read_any(home)
-    return record is None or record.host == socket.gethostname()
+def _may_sweep(home: str) -> bool:
+    """Whether a missing name means that nobody needs the home.
+
+    A RAM disk may be shared with containers and chroots: their names exist, but we cannot see them.
+    """
+    record = directories.read_any_record(home)
+    return record is None or (record.host == socket.gethostname() and not is_owned_elsewhere(record))
 
 
 def _now() -> str:
-    return datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    return format_timestamp(datetime.now(UTC))
 
 
 def check_slug(slug: str) -> str:
-    """A slug is a folder's name and the end of a branch's."""
+    """Check a slug, which names a folder and ends a branch name. Raises UsageError."""
     if len(slug) > SLUG_MAX:
         raise UsageError(
-            f"the slug has {len(slug)} characters, at most {SLUG_MAX} are taken", hint="choose a shorter one"
+            f"the slug has {len(slug)} characters, at most {SLUG_MAX} are allowed", hint="choose a shorter one"
         )
     if not _SLUG.fullmatch(slug):
         raise UsageError(
@@ -496,11 +518,11 @@ def check_slug(slug: str) -> str:
 
 def check_commit(commit: str) -> str:
     if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", commit):
-        raise UsageError(f"{commit!r} is not a commit's whole id", hint="git rev-parse HEAD")
+        raise UsageError(f"{commit!r} is not a full commit id", hint="git rev-parse HEAD")
     return commit
 
 
-def _in_words(error: BaseException, place: str) -> BaseException:
+def _explain(error: BaseException, place: str) -> BaseException:
     if not isinstance(error, OSError):
         return error
     where = error.filename2 or error.filename or place
@@ -509,4 +531,4 @@ def _in_words(error: BaseException, place: str) -> BaseException:
         return DiskFull(f"no room left at {full}", hint="free some space there, or choose --on disk or --on ram")
     if error.errno == errno.EPERM:
         return EnvironmentCannot(f"not permitted: {where}", hint="`ratchet doctor` says which kinds work here")
-    return EnvironmentCannot(f"the workspace could not be made: {error.strerror}: {where}", hint="ratchet doctor")
+    return EnvironmentCannot(f"the workspace could not be created: {error.strerror}: {where}", hint="ratchet doctor")

@@ -1,75 +1,115 @@
-"""The sandbox: what a step's processes can see, write, reach and use up. Bubblewrap does it; this says what.
+"""Sandboxes: limit what a step's processes can see, write, connect to and consume, with bubblewrap.
 
-The root is read-only, the workspace writable except where the role may not write, `/tmp` and home are private, secrets
-in the real home are covered, and everything is in a pid namespace that ends with the step. Without bubblewrap steps
-run as they are, and the checks after each step still hold.
+The system is read-only, the workspace writable except where the role may not write, `/tmp` and home are private,
+nothing of the real home is visible but what is lent (`sandbox_view`), and all processes are in a pid namespace that
+ends with the step. Without bubblewrap steps run unconfined, and the checks after each step still apply.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from ratchet.core.roles import Scope, Writes, writes_of
+from ratchet.core.roles import PathRules, Writes, default_writes
 from ratchet.errors import EnvironmentCannot, RatchetError
-from ratchet.process import Confinement, as_seen_inside, call, enter
-from ratchet.workspace import Record, Workspace
-from ratchet.workspace.limits import Bounds, Group
+from ratchet.files import make_private_dir
+from ratchet.process.cgroups import ControlGroup, ResourceLimits
+from ratchet.process.spawn import (
+    START_TRIES,
+    CommandOutput,
+    Confinement,
+    namespace_prefix,
+    path_in_namespace,
+    run_command,
+)
+from ratchet.workspace import sandbox_view as view
+from ratchet.workspace.protocol import CONTAINER, Workspace, WorkspaceRecord
+from ratchet.workspace.seccomp import filter_file
 
-HOME = "/tmp/home"  # noqa: S108 — inside the sandbox, where /tmp is its own
-_MASKED = ("/tmp", "/var/tmp", "/run", "/dev/shm")  # noqa: S108 — covered by empty folders
+if TYPE_CHECKING:
+    from ratchet.workspace.container_steps import ContainerImage
+
 _NAMESPACES = ["--unshare-pid", "--unshare-ipc", "--unshare-uts"]
-# What root may still do inside: be any user and own any file there. Mounts, devices, tracing, modules: not.
+# Capabilities that root keeps inside: change users and file owners. No mounts, devices, tracing or modules.
 _ROOT_KEEPS = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
-# Where tools that live in the real home are found although HOME is another.
-_TOOLS = {"PYTHONUSERBASE": ".local", "RUSTUP_HOME": ".rustup", "CARGO_HOME": ".cargo", "PYENV_ROOT": ".pyenv"}
-# What package managers have fetched there: builds without network find it in the private home, and cannot change it.
-_FETCHED = (
-    ".m2/repository", "go/pkg/mod", ".gem/ruby", ".local/share/gem", ".mix", ".hex/packages", ".nuget/packages",
-    ".cache/deno", ".cache/coursier", ".cabal/packages", ".cabal/store",
-)  # fmt: skip
+_FILTER_FD = "8"
+# Opens the filter before any namespace is entered, where its file need not be visible.
+_WITH_FILTER = ["sh", "-c", f'exec {_FILTER_FD}<"$1"; shift; exec "$@"', "sh"]
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """`share` are paths agents may write besides the workspace; `hide` are covered for everyone, and `secret` are even
-    for who names them: with our own token, what runs in a workspace could ask the server for anything."""
+class ContainerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where containers run and their bounds; 0 is no limit. An empty `user` is this process's, or 1000:1000
+    for root."""
+
+    engine: str = ""
+    image: str
+    memory_mb: int = 0
+    cpus: float = 0.0
+    processes: int = 0
+    tmp_mb: int = 0
+    user: str = ""
+    network: str = ""
+    mounts: tuple[str, ...] = ()
+
+
+class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of all sandboxes. `share` are paths that agents may write besides the workspace; `hide` are hidden.
+
+    `secret` are hidden even when a command names them: with our own token, a process could send any request to the
+    server. `tmp_bytes` bounds each temporary folder; 0 is no limit. `container` is what workspaces of that kind use.
+    """
 
     mode: str = "auto"
     agent_network: bool = True
     test_network: bool = False
     gate_network: bool = False
-    bounds: Bounds = Bounds()
+    bounds: ResourceLimits = ResourceLimits()
     share: tuple[str, ...] = ()
     hide: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
+    tmp_bytes: int = 0
+    container: ContainerSettings | None = None
 
 
 @lru_cache(maxsize=1)
-def why_not() -> str:
-    """Why there can be no sandbox here; empty when there can."""
+def why_no_sandbox() -> str:
+    """Return why sandboxes do not work here, or an empty string."""
     program = shutil.which("bwrap")
     if not program:
         return "bubblewrap is not installed (package bubblewrap)"
+    return _why_refused([program])
+
+
+@lru_cache(maxsize=1)
+def seccomp_filter() -> str:
+    """Return the file with the system call filter; empty where there is none or the kernel cannot use it."""
+    file, program = filter_file(), shutil.which("bwrap")
+    if file is None or not program:
+        return ""
+    return "" if _why_refused([*_WITH_FILTER, str(file), program, "--seccomp", _FILTER_FD]) else str(file)
+
+
+def _why_refused(start: list[str]) -> str:
     try:
-        tried = call([program, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *_NAMESPACES,
+        tried = run_command([*start, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *_NAMESPACES,
                       "--unshare-net", "true"], timeout_s=20)  # fmt: skip
     except RatchetError as error:
         return error.message
-    said = tried.stderr.decode(errors="replace").strip()
-    return "" if tried.exit_code == 0 else f"bubblewrap does not work here: {said[-200:]}"
+    message = tried.stderr.decode(errors="replace").strip()
+    return "" if tried.exit_code == 0 else f"bubblewrap does not work here: {message[-200:]}"
 
 
 class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of step's confinement. `read_only` and `writable` are absolute; `content` says whether the workspace
-    itself may be written."""
+    """The sandbox of one kind of step. Paths are absolute; `content` is whether the workspace is writable."""
 
-    record: Record
+    record: WorkspaceRecord
     bwrap: str
     content: bool = True
     read_only: tuple[str, ...] = ()
@@ -78,86 +118,136 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     secret: tuple[str, ...] = ()
     network: bool = False
     limits: tuple[str, ...] = ()
+    tmp_bytes: int = 0
+    home: AgentHome | None = None
+    workspace: Workspace
 
     def wrap(
         self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], writable: Sequence[Path]
     ) -> tuple[list[str], dict[str, str]]:
-        inside, door = as_seen_inside(str(cwd)), enter(cwd)
+        inside, door = path_in_namespace(str(cwd)), namespace_prefix(cwd)
         if not self.bwrap:
-            # A plain `cd`: whoever is not let in by a namespace is started in / and must get to its folder.
+            # Without a namespace prefix the command starts in / and must change to its folder.
             go = door or ["sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", inside]
             return [*self.limits, *go, *argv], dict(env)
-        command = [*self.limits, *door, self.bwrap, *self._options([str(path) for path in writable], argv)]
+        command = [
+            *self.limits,
+            *_filtered(door, self.bwrap),
+            *self._options([str(path) for path in writable], argv, env.get("PATH", "")),
+        ]
         return [*command, "--chdir", inside, "--", *argv], _own_home(env)
 
     @property
     def contains(self) -> bool:
         return bool(self.bwrap)
 
-    def _options(self, more: list[str], argv: Sequence[str]) -> list[str]:
+    @property
+    def has_own_programs(self) -> bool:
+        return False
+
+    def tidy(self) -> None:
+        with suppress(OSError):  # the workspace may be gone with its step
+            self.workspace.tidy()
+
+    def _options(self, more: list[str], argv: Sequence[str], path: str) -> list[str]:
         network = [] if self.network else ["--unshare-net"]
-        keeps = [word for name in _ROOT_KEEPS for word in ("--cap-add", f"CAP_{name}")] if os.geteuid() == 0 else []
+        record = self.record
+        covers, seals = view.sealed(view.hidden(view.private_files(record.repo)))
+        named = view.named(argv)
+        around = [folder for folder in named if view.is_below(record.repo, [folder])]  # else it would uncover the repo
         return [
-            *("--die-with-parent", *_NAMESPACES, *network, "--cap-drop", "ALL", *keeps),
-            *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
-            *("--tmpfs", "/tmp", "--tmpfs", "/var/tmp", "--tmpfs", "/run", "--dir", HOME),  # noqa: S108
-            *("--ro-bind-try", "/run/systemd/resolve", "/run/systemd/resolve"),
-            *_covered(self.hide),
-            *_fetched(self.hide),
-            *_bind("--ro-bind-try", [*self._still_seen(), *_named(argv)]),
-            *("--bind" if self.content else "--ro-bind", self.record.path, self.record.path),
-            *_bind("--ro-bind-try", self.read_only),
+            *("--die-with-parent", *_NAMESPACES, *network, *_capabilities()),
+            *view.system(self.tmp_bytes),
+            *(self.home.options() if self.home else ["--dir", view.HOME]),
+            *view.hidden(self.hide),
+            *view.lent_tools(self.hide, path),
+            *view.bind("--ro-bind-try", self._masked([*around, record.repo, *view.interpreter()])),
+            *covers,
+            *view.bind("--ro-bind-try", self._masked([record.git_dir, record.base, f"{record.layer}/upper"])),
+            *view.bind("--ro-bind-try", [folder for folder in named if folder not in around]),
+            *("--bind" if self.content else "--ro-bind", record.path, record.path),
+            # Bound without a look: an ordinary user's workspace is seen in its own namespace only.
+            *(word for path in self.read_only for word in ("--ro-bind-try", path, path)),
             *_shared(self.writable),
-            *_bind("--bind", more),
-            *_covered(self.secret),
+            *view.bind("--bind", more),
+            *seals,
+            *view.hidden(self.secret),
+            *view.closed(),
         ]
 
-    def _still_seen(self) -> list[str]:
-        """What must stay visible although the folder it is in is covered: all that git needs, the interpreter, us."""
-        git = [self.record.repo, self.record.git_dir, self.record.base, f"{self.record.layer}/upper"]
-        needed = [*git, sys.prefix, sys.base_prefix, str(Path(__file__).parents[2])]
-        return [path for path in needed if path.startswith(tuple(f"{mask}/" for mask in _MASKED))]
+    def _masked(self, paths: list[str]) -> list[str]:
+        return [path for path in paths if view.is_below(path, view.masks())]
 
 
-def _covered(names: Sequence[str]) -> list[str]:
-    words: list[str] = []
-    for name in names:
-        path = str(Path(name).expanduser())
-        if os.path.isdir(path):
-            words += ["--tmpfs", path]
-        elif os.path.exists(path):
-            words += ["--ro-bind", "/dev/null", path]
-    return words
+def run_contained(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    writable: Sequence[str] = (),
+    visible: Sequence[str] = (),
+    lent: Sequence[str] = (),
+    network: bool = False,
+    stdin: bytes = b"",
+    timeout_s: float,
+) -> CommandOutput:
+    """Run a command of the factory's own that may call what an agent wrote: git's filters, set-up commands.
+
+    Where there are no sandboxes, it runs as it is.
+    """
+    program = shutil.which("bwrap")
+    if why_no_sandbox() or not program:
+        return run_command(argv, cwd=cwd, env=env, stdin=stdin, timeout_s=timeout_s)
+    inside, door = path_in_namespace(str(cwd)), namespace_prefix(cwd)
+    options = [
+        *("--die-with-parent", *_NAMESPACES, *([] if network else ["--unshare-net"]), *_capabilities()),
+        *view.system(0),
+        *("--dir", view.HOME, *_lend(lent)),
+        *view.lent_tools((), env.get("PATH", "")),
+        *view.bind("--ro-bind-try", [*view.interpreter(), inside, *visible]),
+        *view.bind("--bind", writable),
+        *view.closed(),
+    ]
+    command = [*_filtered(door, program), *options, "--chdir", inside, "--", *argv]
+    for _ in range(START_TRIES):
+        done = run_command(command, cwd=Path("/"), env=_own_home(env), stdin=stdin, timeout_s=timeout_s)
+        if not (done.exit_code and done.stderr.startswith(b"bwrap: ")):
+            break
+    return done
 
 
-def _fetched(hidden: Sequence[str]) -> list[str]:
-    real, kept_away = Path.home(), [Path(name).expanduser() for name in hidden]
-    lent = [name for name in _FETCHED if not any((real / name).is_relative_to(path) for path in kept_away)]
-    return [word for name in lent for word in ("--ro-bind-try", str(real / name), f"{HOME}/{name}")]
+def _capabilities() -> list[str]:
+    keeps = [word for name in _ROOT_KEEPS for word in ("--cap-add", f"CAP_{name}")] if os.geteuid() == 0 else []
+    return ["--cap-drop", "ALL", *keeps]
 
 
-def _named(argv: Sequence[str]) -> list[str]:
-    """The folders of programs and scripts the command names by path: they must be seen, wherever they are kept."""
-    masks = tuple(f"{mask}/" for mask in _MASKED)
-    files = [place for word in argv if os.path.isfile(word) for place in (word, os.path.realpath(word))]
-    return list(dict.fromkeys(str(_with_its_kind(Path(file))) for file in files if file.startswith(masks)))
+def _filtered(door: list[str], program: str) -> list[str]:
+    calls = seccomp_filter()
+    return [*_WITH_FILTER, calls, *door, program, "--seccomp", _FILTER_FD] if calls else [*door, program]
 
 
-def _with_its_kind(file: Path) -> Path:
-    """A program's folder; of a virtual environment's or a package's all of it, without which the program is another."""
-    if "node_modules" in file.parts:
-        return Path(*file.parts[: file.parts.index("node_modules") + 1])
-    if (file.parent.parent / "pyvenv.cfg").is_file():
-        return file.parent.parent
-    return file if str(file.parent) in _MASKED else file.parent
+class AgentHome(msgspec.Struct, frozen=True, kw_only=True):
+    """The home of an agent: a folder of its own that outlives the step, and files of the user's home that are lent.
+
+    It keeps sessions, so that an interrupted turn can be resumed; nothing that an agent writes reaches the user's home.
+    """
+
+    folder: str
+    lent: tuple[str, ...] = ()
+
+    def options(self) -> list[str]:
+        return ["--bind", self.folder, view.HOME, *_lend(self.lent)]
 
 
-def _bind(how: str, paths: Sequence[str]) -> list[str]:
-    return [word for path in paths for word in (how, path, path)]
+def _lend(names: Sequence[str]) -> list[str]:
+    """Show files of the real home, read-only, at their places in the private one."""
+    real = Path.home()
+    files = [name for name in names if os.access(real / name, os.R_OK)]
+    return [word for name in files for word in ("--ro-bind", str(real / name), f"{view.HOME}/{name}")]
 
 
 def _shared(paths: Sequence[str]) -> list[str]:
-    """Writable paths; those in the real home appear in the private one too, for that is where programs look."""
+    """Bind writable paths; those in the real home also at the same place in the private home."""
     words: list[str] = []
     real = str(Path.home())
     for name in paths:
@@ -165,39 +255,56 @@ def _shared(paths: Sequence[str]) -> list[str]:
         if os.path.exists(path):
             words += ["--bind", path, path]
             if path.startswith(f"{real}/"):
-                words += ["--bind", path, HOME + path.removeprefix(real)]
+                words += ["--bind", path, view.HOME + path.removeprefix(real)]
     return words
 
 
 def _own_home(env: Mapping[str, str]) -> dict[str, str]:
     real = Path.home()
-    tools = {name: str(real / place) for name, place in _TOOLS.items() if name not in env and (real / place).is_dir()}
+    known = {name: str(real / place) for name, place in view.TOOL_VARIABLES.items() if (real / place).is_dir()}
     kept = {name: value for name, value in env.items() if not name.startswith("XDG_")}
-    return kept | tools | {"HOME": HOME, "TMPDIR": "/tmp"}  # noqa: S108
+    return known | kept | {"HOME": view.HOME, "TMPDIR": "/tmp"}  # noqa: S108
 
 
 class Sandboxes:
-    """The confinements of one run's steps in one workspace. `close` gives back what they held."""
+    """Makes the sandboxes of a run's steps in one workspace. `close` removes their control group."""
 
-    def __init__(self, workspace: Workspace, settings: Settings) -> None:
-        missing = why_not() if settings.mode != "off" else "switched off"
-        if missing and settings.mode == "on":
-            raise EnvironmentCannot(f"no sandbox: {missing}", hint='install it, or set sandbox.mode = "auto"')
+    def __init__(self, workspace: Workspace, settings: SandboxSettings) -> None:
         self.workspace, self.settings = workspace, settings
+        self.containers: ContainerImage | None = None
+        missing = why_no_sandbox() if settings.mode != "off" else "switched off"
+        if workspace.record.kind == CONTAINER and settings.container:
+            from ratchet.workspace.container_steps import ContainerImage  # noqa: PLC0415 — the engine's client
+
+            self.containers, missing = ContainerImage(settings.container), "not used"
+        elif missing and settings.mode == "on":
+            raise EnvironmentCannot(f"no sandbox: {missing}", hint='install it, or set sandbox.mode = "auto"')
         self.bwrap = "" if missing else shutil.which("bwrap") or ""
-        self.group = Group(f"ratchet-{workspace.record.slug}-{os.getpid()}", settings.bounds)
+        self.group = ControlGroup(f"ratchet-{workspace.record.slug}-{os.getpid()}", settings.bounds)
 
     def for_role(
-        self, role: str, scope: Scope, writes: Writes | None = None, *, network: bool | None = None
+        self,
+        role: str,
+        scope: PathRules,
+        writes: Writes | None = None,
+        *,
+        network: bool | None = None,
+        lent: Sequence[str] = (),
     ) -> Confinement | None:
-        content, read_only = role_paths(writes or writes_of(role), scope, self.workspace.path)
+        """Return the sandbox of an agent; `lent` are files in the real home that its program reads."""
+        content, read_only = role_paths(writes or default_writes(role), scope, self.workspace.path)
         top = self.workspace.record.path
         return self._make(
             network=self.settings.agent_network if network is None else network,
             content=content,
             read_only=tuple(f"{top}/{path}" for path in read_only),
             writable=self.settings.share,
+            home=AgentHome(folder=str(self.agent_home(role)), lent=tuple(lent)),
         )
+
+    def agent_home(self, role: str) -> Path:
+        """Return the folder that is a role's home: one for each, so that none prepares another's settings."""
+        return make_private_dir(self.workspace.home / "agent-home" / role)
 
     def for_tests(self) -> Confinement | None:
         return self._make(network=self.settings.test_network)
@@ -205,17 +312,34 @@ class Sandboxes:
     def for_gate(self) -> Confinement | None:
         return self._make(network=self.settings.gate_network)
 
+    @property
+    def contains(self) -> bool:
+        """Whether steps can write only what they are given."""
+        return bool(self.bwrap or self.containers)
+
     def close(self) -> None:
         self.group.close()
 
     def _make(
-        self, *, network: bool, content: bool = True, read_only: tuple[str, ...] = (), writable: tuple[str, ...] = ()
+        self,
+        *,
+        network: bool,
+        content: bool = True,
+        read_only: tuple[str, ...] = (),
+        writable: tuple[str, ...] = (),
+        home: AgentHome | None = None,
     ) -> Confinement | None:
+        if self.containers:
+            return self.containers.sandbox(
+                self.workspace, content=content, read_only=read_only, writable=_existing(writable), network=network,
+                home=home.folder if home else "", lent=home.lent if home else (),
+            )  # fmt: skip
         limits = tuple(self.group.prefix())
         if not (self.bwrap or limits):
             return None
         return Sandbox(
             record=self.workspace.record,
+            workspace=self.workspace,
             bwrap=self.bwrap,
             content=content,
             read_only=read_only,
@@ -224,13 +348,19 @@ class Sandboxes:
             secret=self.settings.secret,
             network=network,
             limits=limits,
+            tmp_bytes=self.settings.tmp_bytes,
+            home=home,
         )
 
 
-def role_paths(writes: Writes, scope: Scope, folder: Path) -> tuple[bool, list[str]]:
-    """Whether a role may write in the workspace at all, and which existing paths in it are read-only to it.
+def _existing(paths: Sequence[str]) -> list[str]:
+    return [str(path) for path in (Path(name).expanduser() for name in paths) if path.exists()]
 
-    Only patterns that name a folder or a file can be mounted; the rest (`**/test_*.py`) is checked after the step.
+
+def role_paths(writes: Writes, scope: PathRules, folder: Path) -> tuple[bool, list[str]]:
+    """Return whether a role may write in the workspace at all, and which existing paths are read-only for it.
+
+    Only patterns that name a folder or file can be mounted; others (`**/test_*.py`) are checked after the step.
     """
     if writes is Writes.NOTHING:
         return False, []

@@ -1,4 +1,5 @@
-"""Parsers: what one stream of a test runner says. Pure: they read only the stream, bound their memory, never raise."""
+"""Parsers of the streams that test runners write. They are pure: they read only the stream, bound their memory and
+never raise."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ from ratchet.core.report import Diagnostic, TestResult
 
 
 class Parsed(msgspec.Struct, kw_only=True):
-    """What one stream said, before anyone judges it.
+    """The content of one stream, before it is judged.
 
-    `reported` is the runner's own summary in the words of `Totals`; `ended` says that the channel reached its own end;
-    `partial` that something of it was lost or repaired; each of `notes` is a contradiction; `running` names the tests
-    that started and never finished.
+    `reported` is the runner's own summary with the names of `Totals`; `ended`: the stream reached its own end;
+    `partial`: a part was lost or repaired; each of `notes` is a contradiction; `running` names tests that started and
+    never finished.
     """
 
     tests: list[TestResult] = []
@@ -32,7 +33,7 @@ class Parsed(msgspec.Struct, kw_only=True):
 
 
 def load_all() -> None:
-    """Import every parser now, for those who are forked from us: each would else do it again."""
+    """Import every parser now, before forking: otherwise each child would import them again."""
     for module in iter_modules(__path__):
         import_module(f"{__name__}.{module.name}")
 
@@ -42,7 +43,7 @@ def ids_of(tests: list[TestResult]) -> set[str]:
 
 
 def distinct(tests: list[TestResult]) -> list[TestResult]:
-    """Every test under a name of its own: the second of one name is `name #2`."""
+    """Give every test a unique id: the second of one name becomes `name #2`."""
     names = ids_of(tests)
     if len(names) == len(tests):
         return tests

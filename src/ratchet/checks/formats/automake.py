@@ -1,4 +1,4 @@
-"""What `make check` prints where Automake made the Makefile: a line for each test, and a summary for each folder."""
+"""Parses the output of Automake's `make check`: a line for each test, and a summary for each folder."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _STATUS = {
     "FAIL": TestStatus.FAILED,
     "SKIP": TestStatus.SKIPPED,
     "XFAIL": TestStatus.XFAILED,
-    "XPASS": TestStatus.FAILED,  # it fails the run
+    "XPASS": TestStatus.FAILED,  # fails the run
     "ERROR": TestStatus.ERROR,
 }
 _WORDS = {"TOTAL": "tests", "PASS": "passed", "SKIP": "skipped", "XFAIL": "xfailed", "ERROR": "errors"}
 
-SIGN = re.compile(rb"# TOTAL: ")  # other runners begin a line with `FAIL: ` too
+SIGN = re.compile(rb"# TOTAL: ")  # other runners begin lines with `FAIL: ` too
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """Every test, with the folder it was made in as its suite. It has ended when a summary counts them all."""
+    """Return every test with its folder as the suite. The output has ended when a summary counts all of them."""
     reader = _Automake()
     for line in lines(stream):
         reader.line(line)
@@ -38,7 +38,7 @@ class _Automake:
         self.tests: list[TestResult] = []
         self.folders: list[str] = []
         self.reported: dict[str, int] = {}
-        self.scan = compiler.Scan()
+        self.scan = compiler.CompilerScan()
 
     def line(self, line: str) -> None:
         if match := _FOLDER.match(line):

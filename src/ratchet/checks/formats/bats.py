@@ -1,6 +1,6 @@
-"""What bats makes its reports from: TAP between lines that say `suite FILE` and `begin NUMBER NAME`.
+"""Parses the internal stream of bats: TAP with lines `suite FILE` and `begin NUMBER NAME`.
 
-A test prints into the same stream, so a result is only what bears the number and the name of a test that has begun.
+Tests print into the same stream, so a result counts only with the number and name of a test that has begun.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import BinaryIO
 import msgspec
 
 from ratchet.checks.formats import Parsed, distinct, recover
-from ratchet.checks.formats.text import Ends, lines
+from ratchet.checks.formats.text import HeadAndTail, lines
 from ratchet.core.report import Diagnostic, TestResult, TestStatus
 
 _BEGIN = re.compile(r"^begin (?P<number>\d{1,9}) (?P<name>.*)$")
@@ -20,12 +20,12 @@ _PLAN = re.compile(r"^1\.\.(?P<last>\d{1,9})$")
 _END = re.compile(r"^(?: in (?P<ms>\d{1,9})ms)?(?: # (?P<skip>skip)\b ?(?P<reason>.*))?$")
 _HOOK = re.compile(r"^(?P<name>setup_file|teardown_file|setup_suite|teardown_suite) failed\b")
 
-# A file that bash cannot read is told as one that could not be set up.
+# A file that bash cannot parse is reported as a failed setup.
 _SYNTAX = re.compile(r"^(?P<file>[^\n:]+): line (?P<line>\d{1,9}): (?P<message>(?:syntax error|unexpected EOF)[^\n]*)")
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """Named `file::test`. What failed for a whole file is a test of its own, as it is to bats."""
+    """Return the tests as `file::test`. A failure of a whole file is a test of its own, as in bats."""
     reader = _Bats()
     for line in lines(stream):
         reader.line(line)
@@ -38,7 +38,7 @@ class _Bats:
         self.plan: int | None = None
         self.begun: dict[str, tuple[str, str]] = {}
         self.tests: list[TestResult] = []
-        self.body: Ends | None = None
+        self.body: HeadAndTail | None = None
         self.broken: list[Diagnostic] = []
         self.hooks = 0
 
@@ -83,10 +83,10 @@ class _Bats:
                 reason=(end.group("reason") or "") if end else "",
             )
         )
-        self.body = None if good else Ends()
+        self.body = None if good else HeadAndTail()
 
     def _settle(self) -> None:
-        """What a failed test says stands behind its line."""
+        """Finish a failed test, whose output follows its line."""
         if self.body and self.tests[-1].status is not TestStatus.SKIPPED:
             said = self.body.text().strip("\n")
             if self.tests[-1].phase == "setup" and (match := _SYNTAX.match(said)):
@@ -101,7 +101,7 @@ class _Bats:
     def parsed(self) -> Parsed:
         self._settle()
         running = [f"{file}::{name}" for file, name in self.begun.values()]
-        # A file that could not be set up leaves its tests out, and what tears it down is more than was planned.
+        # A file whose setup failed skips its tests, and its teardown exceeds the plan.
         short = self.plan is not None and len(self.tests) != self.plan and not self.hooks and not running
         return Parsed(
             tests=distinct(self.tests),

@@ -1,4 +1,4 @@
-"""Bazel's build events (`--build_event_json_file`), one a line. A test is a target; its log says what is in it."""
+"""Parses Bazel's build events (`--build_event_json_file`), one a line. A test is a target; its log has the details."""
 
 from __future__ import annotations
 
@@ -6,63 +6,65 @@ import re
 from collections.abc import Iterable
 from typing import BinaryIO
 
-from ratchet.checks.formats import Parsed, compiler, loose
-from ratchet.checks.formats.text import lines, plain
+from ratchet.checks.formats import Parsed, compiler, lenient_json
+from ratchet.checks.formats.text import lines, strip_control_characters
 from ratchet.core.report import RED, Diagnostic, Failure, TestResult, TestStatus
 
 SIGN = re.compile(rb'"test(?:Result|Summary)"|"aborted"')
 _STATUS = {"PASSED": TestStatus.PASSED, "FLAKY": TestStatus.PASSED, "FAILED": TestStatus.FAILED}
-_GRAVE = ("PASSED", "FLAKY", "FAILED")  # any other is graver: it ran out of time, or was not built
+_GRAVE = ("PASSED", "FLAKY", "FAILED")  # any other status is worse: a timeout or a failed build
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """Each target by its label. The build is over with the event that says so."""
+    """Identify each target by its label. The stream ends with the event that says so."""
     reader = _Events()
     for line in lines(stream):
-        row = loose.row(line)
+        row = lenient_json.row(line)
         if row:
-            reader.hear(loose.table(row, "id"), row)
+            reader.feed(lenient_json.table(row, "id"), row)
     return reader.parsed()
 
 
 class _Events:
     def __init__(self) -> None:
-        self.tries: dict[str, dict[tuple[int, int], list[loose.Table]]] = {}
+        self.tries: dict[str, dict[tuple[int, int], list[lenient_json.Table]]] = {}
         self.sums: dict[str, str] = {}
         self.broken: dict[str, Diagnostic] = {}
-        self.scan = compiler.Scan()
-        self.over: loose.Table | None = None
+        self.scan = compiler.CompilerScan()
+        self.over: lenient_json.Table | None = None
         self.ended = False
 
-    def hear(self, name: loose.Table, row: loose.Table) -> None:
-        if result := loose.table(row, "testResult"):
-            at = loose.table(name, "testResult")
-            key = loose.whole(at, "run"), loose.whole(at, "shard")
-            self.tries.setdefault(loose.text(at, "label"), {}).setdefault(key, []).append(result)
-        elif summary := loose.table(row, "testSummary"):
-            label = loose.text(loose.table(name, "testSummary"), "label")
-            self.sums[label] = loose.text(summary, "overallStatus")
+    def feed(self, name: lenient_json.Table, row: lenient_json.Table) -> None:
+        if result := lenient_json.table(row, "testResult"):
+            at = lenient_json.table(name, "testResult")
+            key = lenient_json.whole(at, "run"), lenient_json.whole(at, "shard")
+            self.tries.setdefault(lenient_json.text(at, "label"), {}).setdefault(key, []).append(result)
+        elif summary := lenient_json.table(row, "testSummary"):
+            label = lenient_json.text(lenient_json.table(name, "testSummary"), "label")
+            self.sums[label] = lenient_json.text(summary, "overallStatus")
         elif "aborted" in row:
-            self._abort(name, loose.table(row, "aborted"))
+            self._abort(name, lenient_json.table(row, "aborted"))
         elif "progress" in row:
-            for line in plain(loose.text(loose.table(row, "progress"), "stderr")).splitlines():
+            for line in strip_control_characters(
+                lenient_json.text(lenient_json.table(row, "progress"), "stderr")
+            ).splitlines():
                 self.scan.line(line.removeprefix("ERROR: "))
         elif "finished" in row:
-            self.over = loose.table(row, "finished")
+            self.over = lenient_json.table(row, "finished")
         self.ended = self.ended or self.over is not None or row.get("lastMessage") is True
 
-    def _abort(self, name: loose.Table, why: loose.Table) -> None:
-        label = next((loose.text(about, "label") for about in name.values() if isinstance(about, dict)), "")
-        if label and loose.text(why, "reason") not in ("SKIPPED", "NO_BUILD"):
-            message = loose.text(why, "description") or loose.text(why, "reason")
+    def _abort(self, name: lenient_json.Table, why: lenient_json.Table) -> None:
+        label = next((lenient_json.text(about, "label") for about in name.values() if isinstance(about, dict)), "")
+        if label and lenient_json.text(why, "reason") not in ("SKIPPED", "NO_BUILD"):
+            message = lenient_json.text(why, "description") or lenient_json.text(why, "reason")
             self.broken.setdefault(label, Diagnostic(file=label, message=message, tool="bazel"))
 
     def parsed(self) -> Parsed:
         tests = [self._test(label) for label in dict.fromkeys([*self.tries, *self.sums])]
         red = any(test.status in RED for test in tests) or self.broken or self.scan.found
         failed = self.over is not None and self.over.get("overallSuccess") is False
-        code = loose.table(self.over or {}, "exitCode")
-        failed = failed or loose.text(code, "name") not in ("", "SUCCESS")
+        code = lenient_json.table(self.over or {}, "exitCode")
+        failed = failed or lenient_json.text(code, "name") not in ("", "SUCCESS")
         known = bool(tests or self.broken)
         return Parsed(
             tests=tests,
@@ -75,7 +77,7 @@ class _Events:
 
     def _test(self, label: str) -> TestResult:
         shards = self.tries.get(label, {})
-        ends = [loose.text(tries[-1], "status") for tries in shards.values()]
+        ends = [lenient_json.text(tries[-1], "status") for tries in shards.values()]
         word = _worst([*ends, *([self.sums[label]] if label in self.sums else [])])
         status = _STATUS.get(word, TestStatus.ERROR)
         every = [result for tries in shards.values() for result in tries]
@@ -84,7 +86,7 @@ class _Events:
             name=label.rpartition(":")[2],
             suite=[label.rpartition(":")[0]],
             status=status,
-            duration_s=sum(loose.number(result, "testAttemptDurationMillis") for result in every) / 1000,
+            duration_s=sum(lenient_json.number(result, "testAttemptDurationMillis") for result in every) / 1000,
             failure=_failure(word, every) if status in RED else None,
             attempts=max([len(tries) for tries in shards.values()], default=1),
         )
@@ -94,9 +96,9 @@ def _worst(words: Iterable[str]) -> str:
     return max(words, key=lambda word: _GRAVE.index(word) if word in _GRAVE else len(_GRAVE), default="NO_STATUS")
 
 
-def _failure(word: str, results: list[loose.Table]) -> Failure:
-    outputs = [output for result in results for output in loose.tables(result, "testActionOutput")]
-    logs = [loose.text(output, "uri") for output in outputs if loose.text(output, "name") == "test.log"]
-    details = next((text for result in results if (text := loose.text(result, "statusDetails"))), "")
+def _failure(word: str, results: list[lenient_json.Table]) -> Failure:
+    outputs = [output for result in results for output in lenient_json.tables(result, "testActionOutput")]
+    logs = [lenient_json.text(output, "uri") for output in outputs if lenient_json.text(output, "name") == "test.log"]
+    details = next((text for result in results if (text := lenient_json.text(result, "statusDetails"))), "")
     said = "\n".join(filter(None, [details, *(f"see {log.removeprefix('file://')}" for log in logs[-1:])]))
     return Failure(type=word, message=said or f"its status is {word}")

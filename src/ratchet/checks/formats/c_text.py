@@ -1,7 +1,7 @@
-"""What cmocka, Unity, QtTest and CUnit print of each of their tests: none of them has another channel from outside.
+"""Parses the output of cmocka, Unity, QtTest and CUnit, which have no other channel.
 
-A text counts only if it names as many tests as its own summary says. Where it ends before that, what it says until then
-is told, as a run that has not ended.
+An output counts only if it names as many tests as its own summary. If it ends earlier, the tests so far are returned as
+a run that has not ended.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ RUNNING = "was running when its program ended"
 Found = tuple[list[TestResult], int | None]
 
 
-def printed(text: str) -> Parsed:
-    """The tests of the first library whose words these are, or none."""
+def parse_printed(text: str) -> Parsed:
+    """Return the tests of the first library that matches, or none."""
     rows = text.splitlines()
     for words, library in _LIBRARIES:
         if words not in text:
@@ -63,7 +63,7 @@ _DRESS = re.compile(r"^\[ +(?:ERROR|LINE) +\] --- ")
 
 
 def _cmocka(rows: list[str]) -> Found:
-    """What a test says stands between its beginning and its end; behind the sums, names are named once more."""
+    """Parse cmocka: output of a test is between its start and end; the summary repeats names."""
     tests: list[TestResult] = []
     open_name, said, counts = "", list[str](), list[int]()
     for row in rows:
@@ -84,7 +84,7 @@ def _cmocka(rows: list[str]) -> Found:
 
 
 def _placed(said: list[str]) -> list[str]:
-    """The place first, as compilers have it, so that what is compared stands behind it."""
+    """Move the location to the front, as compilers print it, so that the compared values follow."""
     rows = [row for row in said if row]
     places = [_DRESS.sub("", row) for row in rows if row.startswith("[   LINE   ]")]
     return [*places, *(row for row in rows if not row.startswith("[   LINE   ]"))]
@@ -102,7 +102,7 @@ _UNITY = re.compile(
     r"^(?P<file>[^:\n]+):(?P<line>\d+):(?P<name>\w[^:\n]*):(?P<word>PASS|FAIL|IGNORE)(?:: ?(?P<said>.*))?$"
 )
 _UNITYS_SUM = re.compile(r"^(\d+) Tests (\d+) Failures (\d+) Ignored")
-_ACTUAL = re.compile(r"^('.*?'|[^\s:']+)[:.]\s?\D.*$")  # and behind it what the test says to it
+_ACTUAL = re.compile(r"^('.*?'|[^\s:']+)[:.]\s?\D.*$")  # followed by the test's own message
 _UNITYS = {"PASS": _PASSED, "FAIL": _FAILED, "IGNORE": _SKIPPED}
 
 
@@ -135,7 +135,7 @@ _QTS = {"PASS": _PASSED, "FAIL!": _FAILED, "SKIP": _SKIPPED, "XPASS": _FAILED, "
 
 
 def _qt(rows: list[str]) -> Found:
-    """An expected failure is told before the test's own word, and is not counted."""
+    """Parse QtTest: an expected failure precedes the test's own result and is not counted."""
     tests: list[TestResult] = []
     expected = ""
     for at, row in enumerate(rows):

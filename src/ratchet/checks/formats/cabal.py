@@ -1,7 +1,7 @@
-"""`cabal test`: what hspec and tasty print, between lines that say which test suite runs and how it ended.
+"""Parses `cabal test`: the output of hspec and tasty between lines that name a test suite and its result.
 
-Both print trees without any mark on what passes, so a tree counts only if it is as large as the sum below it says; else
-the sum is all that is told. A suite of neither is one test.
+Both print trees without a mark for passed tests, so a tree counts only if its size matches the summary below; otherwise
+only the summary is used. A suite of another library is one test.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from typing import BinaryIO
 
 from ratchet.checks.formats import Parsed, compiler, distinct, recover
-from ratchet.checks.formats.text import Ends, lines
+from ratchet.checks.formats.text import HeadAndTail, lines
 from ratchet.core.report import TestResult, TestStatus
 
 _RUNNING = re.compile(r"^Test suite (?P<name>\S+): RUNNING\.\.\.$")
@@ -37,7 +37,7 @@ SIGN = re.compile(rb"Test suite \S+: RUNNING")
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """Named as each library would be asked for them: `suite:/group/test/` of hspec's, `suite:group.test` of tasty's."""
+    """Name the tests as each library selects them: `suite:/group/test/` for hspec, `suite:group.test` for tasty."""
     reader = _Cabal()
     for line in lines(stream):
         reader.line(line)
@@ -46,7 +46,7 @@ def parse(stream: BinaryIO) -> Parsed:
 
 class _Cabal:
     def __init__(self) -> None:
-        self.scan = compiler.Scan()
+        self.scan = compiler.CompilerScan()
         self.tests: list[TestResult] = []
         self.reported: dict[str, int] = {}
         self.name = ""
@@ -92,8 +92,8 @@ class _Cabal:
         )
 
 
-def _whole(name: str, said: str, *, good: bool) -> TestResult:
-    failure = None if good else recover.failure(said, message=said.strip() or "failed")
+def _whole(name: str, text: str, *, good: bool) -> TestResult:
+    failure = None if good else recover.failure(text, message=text.strip() or "failed")
     return TestResult(id=name, name=name, status=TestStatus.PASSED if good else TestStatus.FAILED, failure=failure)
 
 
@@ -104,11 +104,11 @@ class _Row:
         self.number = number
         self.seconds = seconds
         self.reason = ""
-        self.body = Ends()
+        self.body = HeadAndTail()
 
 
 class _Tree:
-    """The groups that a row stands in are the last ones that were less indented."""
+    """Tracks groups by indentation: a row belongs to the last rows that were less indented."""
 
     def __init__(self) -> None:
         self.above: list[tuple[int, str]] = []
@@ -126,7 +126,7 @@ class _Hspec(_Tree):
         self.failing = False
         self.at: re.Match[str] | None = None
         self.number = ""
-        self.said: dict[str, tuple[re.Match[str] | None, Ends]] = {}
+        self.said: dict[str, tuple[re.Match[str] | None, HeadAndTail]] = {}
 
     def line(self, line: str) -> None:
         if match := _HSPEC_SUM.match(line):
@@ -142,7 +142,7 @@ class _Hspec(_Tree):
 
     def _row(self, match: re.Match[str]) -> None:
         indent = len(match.group("indent"))
-        # What is followed by something deeper was a group.
+        # A row followed by a deeper one is a group.
         if self.rows and self.above and self.above[-1][0] < indent and not self.rows[-1].number:
             self.rows.pop()
         path = self.place(indent, match.group("name"))
@@ -155,7 +155,7 @@ class _Hspec(_Tree):
             self.at = match
         elif match := _HSPEC_FAILURE.match(line):
             self.number = match.group("number")[:-1]
-            self.said[self.number] = (self.at, Ends())
+            self.said[self.number] = (self.at, HeadAndTail())
             self.at = None
         elif self.number and line.startswith("  To rerun use:"):
             self.number = ""
@@ -166,14 +166,14 @@ class _Hspec(_Tree):
         return [self._test(suite, row) for row in self.rows]
 
     def _test(self, suite: str, row: _Row) -> TestResult:
-        at, said = self.said.get(row.number, (None, Ends()))
+        at, said = self.said.get(row.number, (None, HeadAndTail()))
         return _result(f"{suite}:/{'/'.join(row.path)}/", suite, row, said.text(), at)
 
 
 class _Tasty(_Tree):
     def __init__(self) -> None:
         super().__init__()
-        self.body = Ends()
+        self.body = HeadAndTail()
         self.indent = -1
 
     def line(self, line: str) -> None:
@@ -200,14 +200,14 @@ class _Tasty(_Tree):
         return _result(f"{suite}:{'.'.join(row.path)}", suite, row, said, _TASTY_PLACE.search(said))
 
 
-def _result(name: str, suite: str, row: _Row, said: str, at: re.Match[str] | None) -> TestResult:
+def _result(name: str, suite: str, row: _Row, text: str, at: re.Match[str] | None) -> TestResult:
     failure = None
     if row.status is TestStatus.FAILED:
-        raised, called = _RAISED.search(said), _CALLED.search(said)
-        place, values = at or called, _VALUES.search(said)
+        raised, called = _RAISED.search(text), _CALLED.search(text)
+        place, values = at or called, _VALUES.search(text)
         failure = recover.failure(
-            said,
-            message=said.strip() or "failed",
+            text,
+            message=text.strip() or "failed",
             type=(raised.group("type") or "Exception") if raised else "",
             file=place.group("file") if place else "",
             line=int(place.group("line")) if place else 0,

@@ -1,4 +1,5 @@
-"""Rust: cargo's build messages, and libtest's results as JSON events or as text, in one stream or apart."""
+"""Parses Rust test runs: cargo's build messages, and libtest's results as JSON events or text, in one stream or
+several."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from typing import BinaryIO
 
 import msgspec
 
-from ratchet.checks.formats import Parsed, compiler, loose, recover
-from ratchet.checks.formats.text import Ends, clip, lines, plain
+from ratchet.checks.formats import Parsed, compiler, lenient_json, recover
+from ratchet.checks.formats.text import HeadAndTail, clip, lines, strip_control_characters
 from ratchet.core.report import Diagnostic, Failure, Frame, TestResult, TestStatus
 
 _EVENT = {"ok": TestStatus.PASSED, "failed": TestStatus.FAILED, "ignored": TestStatus.SKIPPED, "timeout": None}
@@ -30,14 +31,14 @@ _LINKER = ("could not compile", "aborting due to")
 
 
 class _Program(msgspec.Struct, frozen=True):
-    """One test program: its id as nextest has it (`package`, `package::test`, `package::bin/name`), and its folder."""
+    """One test program: its id as in nextest (`package`, `package::test`, `package::bin/name`) and its folder."""
 
     id: str = ""
     name: str = ""
     folder: str = ""
 
 
-# How our own way to start test programs tells which one runs, and how it ended.
+# Lines by which our start script reports which test program runs and how it ended.
 STARTED, ENDED = "ratchet-started", "ratchet-ended"
 _DOC = re.compile(r"(?P<file>\S+\.(?:rs|md)) - .*?\(line (?P<line>\d{1,9})\)")
 _UNLIKE = re.compile(
@@ -48,7 +49,7 @@ SIGN = re.compile(rb'test [^\n]* \.\.\. |"event"|"compiler-message"|"ratchet-')
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """Every binary's tests. A stream has ended when every suite that began has given its result."""
+    """Return the tests of all programs. The stream has ended when every started suite has a result."""
     reader = _Cargo()
     for line in lines(stream):
         reader.line(line)
@@ -64,22 +65,22 @@ class _Cargo:
         self.suites = 0
         self.results = 0
         self.announced = 0
-        self.told_by_events = False  # then the text between them is the tests' own, whatever it looks like
+        self.told_by_events = False  # then text between events belongs to the tests, whatever it looks like
         self.reported: dict[str, int] = {}
         self.running: dict[str, bool] = {}
-        self.lost: list[str] = []  # what ran in programs that died before others were started
+        self.lost: list[str] = []  # tests of programs that died before others started
         self.programs: dict[str, _Program] = {}
         self.program = _Program()
         self.begun = 0  # suites before this program
         self.apart = False  # several packages have tests of the same names, and not all of them run every time
-        self.scan = compiler.Scan()
+        self.scan = compiler.CompilerScan()
         self.structured: dict[tuple[str, int, str, str], Diagnostic] = {}
         self.pending = ""
         self.section = ""
-        self.body = Ends()
+        self.body = HeadAndTail()
 
     def line(self, line: str) -> None:
-        row = loose.row(_escaped(line)) if line.startswith("{") else {}
+        row = lenient_json.row(_escaped(line)) if line.startswith("{") else {}
         if "reason" in row:
             self._cargo(row)
         elif row.get("type") == "test":
@@ -91,54 +92,57 @@ class _Cargo:
 
     # --- JSON
 
-    def _cargo(self, row: loose.Table) -> None:
-        message = loose.table(row, "message")
-        if row.get("reason") == "compiler-artifact" and (path := loose.text(row, "executable")):
+    def _cargo(self, row: lenient_json.Table) -> None:
+        message = lenient_json.table(row, "message")
+        if row.get("reason") == "compiler-artifact" and (path := lenient_json.text(row, "executable")):
             self.programs[path] = _program(row)
         elif row.get("reason") == STARTED:
             self._leave()
-            self.program = self.programs.get(loose.text(row, "executable"), _Program())
+            self.program = self.programs.get(lenient_json.text(row, "executable"), _Program())
             self.target, self.begun, self.apart = self.program.id, self.suites, row.get("apart") is True
         elif row.get("reason") == ENDED:
             self._leave()
-            self._without_harness(loose.whole(row, "code"))
+            self._without_harness(lenient_json.whole(row, "code"))
         if row.get("reason") != "compiler-message" or message.get("level") != "error":
             return
         found = _diagnostic(message)
         if not found.message.startswith(_LINKER):
             self.structured.setdefault((found.file, found.line, found.code, found.message), found)
 
-    def _suite_event(self, row: loose.Table) -> None:
+    def _suite_event(self, row: lenient_json.Table) -> None:
         event = row.get("event")
         if event == "started":
-            self._begin(loose.whole(row, "test_count"), told_by_events=True)
+            self._begin(lenient_json.whole(row, "test_count"), told_by_events=True)
         elif event in {"ok", "failed"}:
             self.told_by_events = False
-            self._result(*(loose.whole(row, key) for key in ("passed", "failed", "ignored")))
+            self._result(*(lenient_json.whole(row, key) for key in ("passed", "failed", "ignored")))
 
-    def _test_event(self, row: loose.Table) -> None:
-        name, event = loose.text(row, "name"), row.get("event")
+    def _test_event(self, row: lenient_json.Table) -> None:
+        name, event = lenient_json.text(row, "name"), row.get("event")
         if event == "started":
             self.running[name] = True
         elif isinstance(event, str) and (status := _EVENT.get(event)):
-            output, why = loose.text(row, "stdout"), loose.text(row, "message") or loose.text(row, "reason")
+            output, why = (
+                lenient_json.text(row, "stdout"),
+                lenient_json.text(row, "message") or lenient_json.text(row, "reason"),
+            )
             failure = _failure(output, why) if status is TestStatus.FAILED else None
             self._add(
                 name,
                 status,
-                duration_s=loose.number(row, "exec_time"),
+                duration_s=lenient_json.number(row, "exec_time"),
                 reason=why if status is TestStatus.SKIPPED else "",
                 failure=failure,
                 output=output if failure else "",
             )
 
     def _leave(self) -> None:
-        """A program is over; what still ran in it was lost with it."""
+        """Finish a program; tests still running in it are lost."""
         self.lost += [self._identity(name) for name in self.running]
         self.running, self.told_by_events = {}, False
 
     def _without_harness(self, code: int) -> None:
-        """A program that names no tests is one."""
+        """Report a program without a harness as one test."""
         if self.suites > self.begun or not self.program.id:
             return
         failed = TestStatus.FAILED if code else TestStatus.PASSED
@@ -163,7 +167,7 @@ class _Cargo:
         elif self.pending and (match := _LATE.search(line)):
             self._word(self.pending, match.group("word"), "", match.group("s"))
         elif match := _SECTION.match(line):
-            self.section, self.body = match.group("name"), Ends()
+            self.section, self.body = match.group("name"), HeadAndTail()
         elif match := _RUNNING.match(line):
             self._begin(int(match.group(1)))
         elif match := _RESULT.match(line):
@@ -174,7 +178,7 @@ class _Cargo:
             self.scan.line(line)
 
     def _in_section(self, line: str) -> bool:
-        """A failure's output runs to the next section or to the list of failures."""
+        """Collect the output of a failure up to the next section or the list of failures."""
         ends = line.startswith(("----", "failures:", "test result"))
         if ends and (_SECTION.match(line) or line == "failures:" or _RESULT.match(line)):
             self._close_section()
@@ -183,7 +187,7 @@ class _Cargo:
         return True
 
     def _close_section(self) -> None:
-        """In text the output comes after all results: it completes the failure that was only a word."""
+        """Complete a failure with its output: in text mode the output follows all results."""
         name, self.section = self.section, ""
         where = self.index.get(name)
         if where is not None and self.tests[where].status is TestStatus.FAILED:
@@ -251,7 +255,7 @@ class _Cargo:
         )
 
     def _identity(self, name: str) -> str:
-        """libtest's own name; where two binaries have the same, the later one is told apart by its binary."""
+        """Return libtest's name; if two programs have the same, the later one includes its program."""
         mine = self.target or str(self.suites)
         other = "" if self.apart else self.taken.setdefault(name, mine)
         return name if other == mine else f"{mine} {name}"
@@ -282,7 +286,7 @@ _BARE = re.compile(r'(?<!\\)\\(?![\\"u])')
 
 
 def _escaped(line: str) -> str:
-    """libtest wrote names as they are for years, and a doc test's is a path: with backslashes on Windows."""
+    """Escape a name: libtest wrote names unescaped for years, and doc tests are paths, with backslashes on Windows."""
     found = _NAME.search(line) if "\\" in line else None
     if not found or not _BARE.search(found[2]):
         return line
@@ -290,8 +294,8 @@ def _escaped(line: str) -> str:
 
 
 def _failure(output: str, why: str = "") -> Failure:
-    """A panic's place, message and sides. Without a panic it is an error value or a missing panic."""
-    output = plain(output)
+    """Return location, message and values of a panic; without a panic it is an error value or a missing panic."""
+    output = strip_control_characters(output)
     found = _PANIC.search(output)
     if not found:
         message = why or next((row for row in output.splitlines() if row.startswith("Error: ")), "") or output.strip()
@@ -311,8 +315,8 @@ def _failure(output: str, why: str = "") -> Failure:
 
 
 def _placed(failure: Failure, name: str, folder: str) -> Failure:
-    """Frames are named from the package's folder, panics from the workspace's; examples by the lines of what is made of
-    them, where only the line they begin at is known."""
+    """Correct paths: frames are relative to the package, panics to the workspace, and doc tests to generated code,
+    of which only the first line is known."""
     if found := _DOC.match(name):
         return msgspec.structs.replace(failure, file=found.group("file"), line=int(found.group("line")), frames=[])
     if not folder:
@@ -330,33 +334,34 @@ def _same_line(one: Frame, other: Frame) -> bool:
     return (one.file, one.line) == (other.file, other.line)
 
 
-def _program(row: loose.Table) -> _Program:
-    """By what cargo says of what it built."""
-    target, folder = loose.table(row, "target"), loose.text(row, "manifest_path").rpartition("/")[0]
-    kinds, name = target.get("kind"), loose.text(target, "name")
+def _program(row: lenient_json.Table) -> _Program:
+    """Return the program for an artifact message of cargo."""
+    target, folder = lenient_json.table(row, "target"), lenient_json.text(row, "manifest_path").rpartition("/")[0]
+    kinds, name = target.get("kind"), lenient_json.text(target, "name")
     kind = str(kinds[0]) if isinstance(kinds, list) and kinds else ""
-    package = _package(loose.text(row, "package_id"))
+    package = _package(lenient_json.text(row, "package_id"))
     inner = {"test": f"::{name}", "bin": f"::bin/{name}", "example": f"::example/{name}", "bench": f"::bench/{name}"}
     return _Program(id=f"{package}{inner.get(kind, '')}", name=name, folder=folder)
 
 
 def _package(identity: str) -> str:
-    """`path+file:///w/one#0.1.0`, `…/w/one#other@0.1.0`, and before 1.77 `one 0.1.0 (path+file:///w/one)`."""
+    """Parse a package id: `path+file:///w/one#0.1.0`, `…/w/one#other@0.1.0`, before 1.77 `one 0.1.0
+    (path+file:///w/one)`."""
     place, marked, version = identity.rpartition("#")
     if not marked:
         return identity.partition(" ")[0]
     return version.partition("@")[0] if "@" in version else place.rstrip("/").rpartition("/")[2]
 
 
-def _diagnostic(message: loose.Table) -> Diagnostic:
-    spans = loose.tables(message, "spans")
+def _diagnostic(message: lenient_json.Table) -> Diagnostic:
+    spans = lenient_json.tables(message, "spans")
     span = next((span for span in spans if span.get("is_primary")), spans[0] if spans else {})
     return Diagnostic(
-        file=loose.text(span, "file_name"),
-        line=loose.whole(span, "line_start"),
-        column=loose.whole(span, "column_start"),
-        code=loose.text(loose.table(message, "code"), "code"),
-        message=loose.text(message, "message"),
+        file=lenient_json.text(span, "file_name"),
+        line=lenient_json.whole(span, "line_start"),
+        column=lenient_json.whole(span, "column_start"),
+        code=lenient_json.text(lenient_json.table(message, "code"), "code"),
+        message=lenient_json.text(message, "message"),
         tool="rustc",
     )
 

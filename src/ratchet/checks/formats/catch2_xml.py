@@ -1,4 +1,4 @@
-"""Catch2's own XML (v2 and v3): the expression as written and as evaluated. doctest's dialect builds on it."""
+"""Parses Catch2's own XML (v2 and v3), with expressions as written and as evaluated. doctest's parser extends it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from typing import BinaryIO
 
 from ratchet.checks.formats import Parsed, recover
-from ratchet.checks.formats.text import Ends, plain
-from ratchet.checks.formats.xml import Reader
+from ratchet.checks.formats.text import HeadAndTail, strip_control_characters
+from ratchet.checks.formats.xml import XmlReader
 from ratchet.core.report import Failure, TestResult, TestStatus
 
 _TEXTS = {"Original", "Expanded", "Exception", "Failure", "FatalErrorCondition", "Message", "Text", "Skip"}
@@ -16,20 +16,20 @@ _COMPARED = re.compile(r"^(?P<a>.+?) (?P<op>==|!=|<=|>=|<|>) (?P<e>.+)$", re.S)
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """One record for each test case, named as `./test NAME` takes it."""
+    """Return one result for each test case, named as `./test NAME` accepts it."""
     return read(Catch2(), stream)
 
 
 def read(handler: Catch2, stream: BinaryIO) -> Parsed:
-    reader = Reader(handler)
+    reader = XmlReader(handler)
     reader.read(stream)
     return handler.parsed(reader.fault)
 
 
 class Catch2:
-    """The document's handler: one open case, and in it the first check that failed."""
+    """Handles the document: one open case and its first failed check."""
 
-    reader: Reader
+    reader: XmlReader
     roots: tuple[str, ...] = ("Catch", "Catch2TestRun")
     totals = "OverallResultsCases"
 
@@ -37,7 +37,7 @@ class Catch2:
         self.rewind()
 
     def rewind(self) -> None:
-        """It marks nothing, so a fault begins the document anew."""
+        """Restart: there are no checkpoints, so an error restarts the document."""
         self.tests: list[TestResult] = []
         self.reported: dict[str, int] = {}
         self.case: dict[str, str] | None = None
@@ -45,7 +45,7 @@ class Catch2:
         self.check: dict[str, str] = {}
         self.sections: list[str] = []
         self.group = ""
-        self.words: dict[str, Ends] = {}
+        self.words: dict[str, HeadAndTail] = {}
         self.failure: Failure | None = None
         self.reason = ""
         self.listening = ""
@@ -76,12 +76,12 @@ class Catch2:
             self.check = attributes
             self.words = {}
         self.listening = name
-        self.words.setdefault(name, Ends())
+        self.words.setdefault(name, HeadAndTail())
         self.reader.listen()
 
     def text(self, data: str, /) -> None:
         if self.listening:
-            self.words.setdefault(self.listening, Ends()).add(data)
+            self.words.setdefault(self.listening, HeadAndTail()).add(data)
 
     def end(self, name: str, /) -> None:
         if name == self.listening:
@@ -107,7 +107,7 @@ class Catch2:
         self.failure = self.failure or failure
 
     def _word(self, name: str) -> str:
-        return plain(self.words[name].text()).strip() if name in self.words else ""
+        return strip_control_characters(self.words[name].text()).strip() if name in self.words else ""
 
     def _expression(self) -> Failure:
         original, expanded = self._word("Original"), self._word("Expanded")

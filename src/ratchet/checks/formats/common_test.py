@@ -1,4 +1,4 @@
-"""Erlang's Common Test: its `suite.log`, one block of `=key value` lines for each case, written as it goes."""
+"""Parses `suite.log` of Erlang's Common Test: a block of `=key value` lines for each case, written live."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import BinaryIO
 
 from ratchet.checks.formats import Parsed, distinct
-from ratchet.checks.formats.text import Ends, clip, lines
+from ratchet.checks.formats.text import HeadAndTail, clip, lines
 from ratchet.core.report import Failure, Frame, TestResult, TestStatus
 
 _KEY = re.compile(r"^=(?P<key>\w+) +(?P<value>.*)$")
@@ -23,7 +23,7 @@ _STATUS = {
     "ok": TestStatus.PASSED,
     "failed": TestStatus.FAILED,
     "skipped": TestStatus.SKIPPED,
-    # What was skipped because its set-up failed; rebar3 fails for it.
+    # Skipped because the setup failed; rebar3 fails for it.
     "auto_skipped": TestStatus.ERROR,
 }
 _SUMS = {"failed": "failed", "successful": "passed", "user_skipped": "skipped", "auto_skipped": "errors"}
@@ -32,7 +32,7 @@ SIGN = re.compile(rb"^=case ", re.M)
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """Named `suite:case`, or `suite:group/case`. The log has ended with its sums."""
+    """Return the tests as `suite:case` or `suite:group/case`. The log ends with its totals."""
     reader = _Log()
     for line in lines(stream):
         reader.line(line)
@@ -45,7 +45,7 @@ class _Log:
         self.reported: dict[str, int] = {}
         self.groups: list[str] = []
         self.case = ""
-        self.result: Ends | None = None
+        self.result: HeadAndTail | None = None
         self.props, self.elapsed, self.finished = "", 0.0, False
 
     def line(self, line: str) -> None:
@@ -62,7 +62,7 @@ class _Log:
             case "group_props":
                 self.props = value
             case "result":
-                self.result = Ends()
+                self.result = HeadAndTail()
                 self.result.add(value)
             case "elapsed":
                 self.elapsed = _seconds(value)
@@ -126,11 +126,11 @@ def _seconds(text: str) -> float:
 
 
 def _failure(term: str) -> Failure:
-    """From the term that a case ended with: an assertion's facts, or what was raised, and the stack."""
+    """Build a failure from the term that ended a case: an assertion or an exception, and the stack."""
     frames = [
         Frame(file=match["file"], line=int(match["line"]), function=f"{match['module']}:{match['function']}")
         for match in _FRAME.finditer(term)
-        if "/" in match["file"]  # Erlang's own have no folder
+        if "/" in match["file"]  # Erlang's own modules have no folder
     ][::-1]
     begun = term.find("[{file,")
     said = " ".join((term[: term.rfind("[", 0, begun)].rstrip(" ,\n[") if begun > 0 else term).split())
@@ -148,13 +148,13 @@ def _failure(term: str) -> Failure:
 
 
 def _closed(term: str) -> str:
-    """A term that was cut before its stack, without what held the two together."""
+    """Close a term that was cut before its stack."""
     short = term.count("{") - term.count("}")
     return term.removeprefix("{") + "}" * (short - 1) if short > 0 and term.startswith("{") else term
 
 
 def value_of(term: str, key: str) -> str | None:
-    """The second part of the tuple `{key,…}`, as it is printed."""
+    """Return the second element of the tuple `{key,…}`, as printed."""
     start = term.find(f"{{{key},")
     if start < 0:
         return None

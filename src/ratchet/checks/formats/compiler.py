@@ -1,4 +1,4 @@
-"""Compile and load errors in the text of compilers: file, line, column and message, from one table of patterns."""
+"""Parses compile and load errors in compiler output: file, line, column and message, from one table of patterns."""
 
 # One pattern, one line.
 # ruff: noqa: E501
@@ -15,14 +15,14 @@ from ratchet.core.report import Diagnostic
 
 _MOST = 200
 _WIDE = 1000
-_REACH = 12  # how many lines may stand between the two halves of a report
+_REACH = 12  # maximum number of lines between the two halves of a report
 
 _F = r"(?P<file>(?:[A-Za-z]:)?[^\s:()\[\]'\"<>|]+\.\w+)"
 _L = r"(?P<line>\d{1,9})"
 _C = r"(?P<column>\d{1,9})"
 _M = r"(?P<message>\S.*)"
 
-# Tool, what a line must contain, the line.
+# Tool, required substring, pattern of the line.
 # fmt: off
 _ONE_LINE: list[tuple[str, str, str]] = [
     ("tsc", "error TS", rf"^{_F}\({_L},{_C}\): error (?P<code>TS\d+): {_M}"),
@@ -40,7 +40,8 @@ _ONE_LINE: list[tuple[str, str, str]] = [
     ("dart", ".dart:", rf"^{_F}:{_L}:{_C}: Error: {_M}"),
     ("zig", ".zig:", rf"^{_F}:{_L}:{_C}: error: {_M}"),
     ("swift", ".swift:", rf"^{_F}:{_L}:{_C}: (?:fatal )?error: {_M}"),
-    ("cc", "error: ", rf"^{_F}:{_L}:(?:{_C}:)? (?:fatal )?error: {_M}"),
+    ("cc", "error: ", rf"^\s*{_F}:{_L}:(?:{_C}:)? (?:fatal )?error: {_M}"),
+    ("nvcc", "): error", rf"^\s*{_F}\({_L}\): error(?: #?[\w-]+)?: {_M}"),
     ("ld", "undefined reference", rf"(?:^|[ :]){_F}:{_L}: (?P<message>undefined reference to .*)"),
     ("ld", "undefined reference", r"(?:^|[ :])(?P<file>[^\s:()]+\.\w+):\([^)]*\): (?P<message>undefined reference to .*)"),
     ("go", ".go:", rf"^(?:vet: |typecheck: )?(?:\./)?(?P<file>[^\s:]+\.go):{_L}:(?:{_C}:)? {_M}"),
@@ -61,33 +62,34 @@ _ONE_LINE: list[tuple[str, str, str]] = [
 # fmt: on
 _LINE = [(tool, needle, re.compile(pattern)) for tool, needle, pattern in _ONE_LINE]
 
-# What goes wrong, on one line; where, within the next few.
+# The message on one line, the location within the next few.
 _THEN_PLACE: list[tuple[str, str, str]] = [
     ("rustc", r"^error(?:\[(?P<code>E\d+)\])?: (?P<message>.+)", rf"^\s*--> {_F}:{_L}:{_C}"),
     ("gleam", r"^error: (?P<message>.+)", rf"^\s*┌─ {_F}:{_L}:{_C}"),
     ("elixir", r"^\s*error: (?P<message>.+)", rf"^\s*└─ {_F}:{_L}(?::{_C})?"),
     ("esbuild", r"^[✘X] \[ERROR\] (?P<message>.+)", rf"^\s+{_F}:{_L}:{_C}:"),
 ]
-# Where, on one line; what goes wrong, within the next few.
+# The location on one line, the message within the next few.
 # fmt: off
 _THEN_MESSAGE: list[tuple[str, str, str]] = [
     ("python", rf'^\s*(?:E\s+)?File "(?P<file>[^"]+)", line {_L}', r"^\s*(?:E\s+)?(?P<type>SyntaxError|IndentationError|TabError): (?P<message>.+)"),
     ("node", rf"^(?:file://)?(?P<file>/\S+\.[cm]?[jt]sx?):{_L}$", r"^(?P<type>SyntaxError): (?P<message>.+)"),
+    ("gfortran", rf"^(?P<file>\S+\.[fF]\w*):{_L}:{_C}:$", r"^(?:Fatal )?Error: (?P<message>.+)"),
     ("ghc", rf"^(?P<file>\S+\.hs):{_L}:{_C}: error:", r"^\s+(?:• )?(?P<message>\S.+)"),
     ("cmake", rf"^CMake Error at (?P<file>[^\s:]+):{_L}(?: \(|:)", r"^ +(?P<message>\S.*)"),
     ("ocaml", rf'^File "(?P<file>[^"]+)", lines? {_L}(?:-\d+)?, characters {_C}-\d+:', r"^Error: (?P<message>.+)"),
 ]
 # fmt: on
 _PAIRS = [(tool, re.compile(first), re.compile(second)) for tool, first, second in _THEN_PLACE + _THEN_MESSAGE]
-# Every pattern above asks for one of these, but that of node, which begins with a path: most lines need no other look.
+# Every pattern above needs one of these, except node's, which begins with a path: most lines need no further check.
 _NEEDLES = (
     "rror", "RROR", "e: ", " line ", 'File "', "undefined reference", "At file: ", ".go:", "/go.", ".erl:", ".rb:", ".lua:",
-    ".groovy: ",
+    ".groovy: ", ".f", ".F",
 )  # fmt: skip
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """Only the compile errors of an output; it says nothing about tests, nor about its end."""
+    """Return only the compile errors of an output; they say nothing about tests or its end."""
     return Parsed(compile_errors=collect(lines(stream)), ended=False)
 
 
@@ -96,8 +98,8 @@ def diagnostics(text: str) -> list[Diagnostic]:
 
 
 def collect(rows: Iterable[str]) -> list[Diagnostic]:
-    """The distinct errors, in order of appearance."""
-    scan = Scan()
+    """Return the distinct errors in order of appearance."""
+    scan = CompilerScan()
     for row in rows:
         scan.line(row)
     return scan.found
@@ -110,8 +112,8 @@ def _is_worth_a_look(row: str) -> bool:
     return row.startswith(("/", "file://"))
 
 
-class Scan:
-    """Reads an output line by line. A compiler that says the same twice, once for each target, is heard once."""
+class CompilerScan:
+    """Reads an output line by line. An error repeated for several targets is reported once."""
 
     def __init__(self) -> None:
         self.found: list[Diagnostic] = []
@@ -121,7 +123,7 @@ class Scan:
         self._waits_until = 0  # the last line that may complete an error
 
     def line(self, row: str) -> bool:
-        """Whether the line was, or completed, an error."""
+        """Return whether the line was, or completed, an error."""
         self._row += 1
         if self._row > self._waits_until and not _is_worth_a_look(row):
             return False

@@ -1,10 +1,10 @@
-"""What runners print for people, read back: every test where each has a line of its own, else those that failed.
+"""Parses the console output of runners: every test if each has a line of its own, else the failed ones.
 
-pytest, unittest, jest, mocha's spec, RSpec's documentation, PHPUnit's testdox, ctest, Gradle, Maven, Ant, XCTest. It
-has `ended` if there is a summary and the tests agree with it.
+pytest, unittest, jest, mocha's spec, RSpec's documentation, PHPUnit's testdox, ctest, Gradle, Maven, Ant, XCTest.
+`ended` is set if there is a summary and the tests agree with it.
 """
 
-# The signs are the runners' own.
+# The symbols are the runners' own.
 # ruff: noqa: RUF001
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import re
 from typing import BinaryIO
 
 from ratchet.checks.formats import Parsed, unknown
-from ratchet.checks.formats.dialect import Dialect, Test
-from ratchet.checks.formats.python_text import Pytest, Unittest
-from ratchet.checks.formats.swift_text import Swift
-from ratchet.checks.formats.text import Ends, lines
+from ratchet.checks.formats.dialect import ConsoleDialect, ConsoleTest
+from ratchet.checks.formats.python_text import PytestConsole, UnittestConsole
+from ratchet.checks.formats.swift_text import SwiftConsole
+from ratchet.checks.formats.text import HeadAndTail, lines
 from ratchet.core.report import Diagnostic
 
 _WIDE = 2_000
@@ -26,7 +26,7 @@ _COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """By the dialect that knows most of it. A log that is larger than any list of tests is left alone."""
+    """Parse with the dialect that recognises most. A log larger than any test list is ignored."""
     content = stream.read(_MAX_BYTES + 1)
     if len(content) > _MAX_BYTES:
         return Parsed()
@@ -34,7 +34,7 @@ def parse(stream: BinaryIO) -> Parsed:
     dialects = [make() for make in _DIALECTS if make.sign.search(content)]
     if not dialects:
         return Parsed()
-    totals = unknown.Scan()
+    totals = unknown.SummaryScan()
     for line in lines(io.BytesIO(content)):
         totals.line(line)
         if len(line) <= _WIDE:
@@ -45,7 +45,7 @@ def parse(stream: BinaryIO) -> Parsed:
     return max(read, key=lambda parsed: (parsed.ended, len(parsed.tests)), default=Parsed())
 
 
-class _Gradle(Dialect):
+class _Gradle(ConsoleDialect):
     sign = re.compile(rb"^\w[^\n>]* > [^\n]* (?:PASSED|FAILED|SKIPPED)\b", re.M)
     _ROW = re.compile(r"^(?P<names>[\w$.]+ > \S.*) (?P<word>PASSED|FAILED|SKIPPED)(?: \([^()]*\))?$")
 
@@ -59,7 +59,7 @@ class _Gradle(Dialect):
             self.say(line)
 
 
-class _Maven(Dialect):
+class _Maven(ConsoleDialect):
     """Only failures have a line; in old versions, in a list at the end."""
 
     sign = re.compile(rb"<<< (?:FAILURE|ERROR)!|^(?:Failed tests|Tests in error):", re.M)
@@ -79,7 +79,7 @@ class _Maven(Dialect):
         elif match := self._ROW.match(line):
             word = {"FAILURE": "failed", "ERROR": "error"}[match["word"] or match["word1"]]
             suite, name = match["suite"] or match["suite1"] or self.inside, match["name"] or match["name1"]
-            # Surefire may try again what failed.
+            # Surefire may retry failed tests.
             self.about = self.red.get(f"{suite} {name}") or self.add(name, word, suite=[suite])
         elif match := self._LIST.match(line):
             self.listing = "failed" if match["word"] == "Failed tests" else "error"
@@ -99,12 +99,12 @@ class _Maven(Dialect):
                 made.why = match["why"]
         self.about = None
 
-    def title(self, test: Test) -> str:
+    def title(self, test: ConsoleTest) -> str:
         return f"{''.join(test.suite)} {test.name}"
 
 
-class _Ant(Dialect):
-    """The junit task tells of a class after all that it printed. Only failures say how they ended."""
+class _Ant(ConsoleDialect):
+    """The junit task reports a class after its output. Only failures have a status."""
 
     sign = re.compile(rb"\[junit\] Testcase: ")
     joint = "#"
@@ -140,7 +140,7 @@ class _Ant(Dialect):
 _CALLED = ("Test command: ", "Working Directory: ", "Test timeout computed to be: ")
 
 
-class _Ctest(Dialect):
+class _Ctest(ConsoleDialect):
     sign = re.compile(rb"^ *\d+/\d+ Test +#\d+: ", re.M)
     _ROW = re.compile(
         r"^\s*\d+/\d+ Test +#(?P<n>\d+): (?P<name>.+?) \.{2,}[. ]*(?:(?:Subprocess \w+)?\*\*\*)?"
@@ -151,7 +151,7 @@ class _Ctest(Dialect):
 
     def __init__(self) -> None:
         super().__init__()
-        self.before: dict[str, Ends] = {}
+        self.before: dict[str, HeadAndTail] = {}
 
     def line(self, line: str) -> None:
         if match := self._ROW.match(line):
@@ -163,15 +163,15 @@ class _Ctest(Dialect):
             self.reported = {name: int(count) for name, count in match.groupdict().items()}
             self.about = None
         elif (match := self._SAID.match(line)) and not match["text"].startswith(_CALLED):
-            self.before.setdefault(match["n"], Ends()).add(f"{match['text']}\n")
+            self.before.setdefault(match["n"], HeadAndTail()).add(f"{match['text']}\n")
         elif re.match(r"^\s+Start +\d+: |^test \d+$", line):
             self.about = None
         else:
             self.say(line)
 
 
-class _Tree(Dialect):
-    """Groups above their tests, each deeper by two spaces; failures below, by number or by name."""
+class _Tree(ConsoleDialect):
+    """Groups above their tests, indented by two spaces; failures below, by number or by name."""
 
     _SIGN = re.compile(
         r"^(?P<space> *)(?P<sign>[✓✔√✕✘×✗○↩∅✎]|-(?= )) (?P<name>.+?)(?: \(\d[\d.]* ?m?s\)| \[[\d.]+ m?s\])?$"
@@ -190,7 +190,7 @@ class _Tree(Dialect):
         while self.groups and self.groups[-1][0] >= depth:
             self.groups.pop()
 
-    def test(self, depth: int, name: str, word: str) -> Test | None:
+    def test(self, depth: int, name: str, word: str) -> ConsoleTest | None:
         self.leave(depth)
         made = self.add(name, word, file=self.file, suite=[group for _, group in self.groups])
         self.about = None
@@ -227,25 +227,25 @@ class _Jest(_Tree):
         elif line.strip():
             self.enter(len(line) - len(line.lstrip()), line.strip())
 
-    def _unlisted(self, name: str) -> Test | None:
-        """Of several files jest lists no tests, and tells of those that failed."""
+    def _unlisted(self, name: str) -> ConsoleTest | None:
+        """Add failures: for several files jest lists only the failed tests."""
         if self.file in self.listed or name in ("Console", "Test suite failed to run"):
             return None
         *suite, own = name.split(" › ")
         return self.add(own, "failed", file=self.file, suite=suite)
 
-    def title(self, test: Test) -> str:
+    def title(self, test: ConsoleTest) -> str:
         return f"{test.file} {' › '.join([*test.suite, test.name])}"
 
 
 class _Numbered(_Tree):
-    """mocha and RSpec: a failure has a number in the tree, and under that number it is told below."""
+    """mocha and RSpec: a failure has a number in the tree, and its details follow under that number."""
 
     _HEAD = re.compile(r"^  (?P<n>\d+)\) (?P<name>.*)$")
 
     def __init__(self) -> None:
         super().__init__()
-        self.numbered: dict[str, Test] = {}
+        self.numbered: dict[str, ConsoleTest] = {}
         self.telling = self.titled = False
         self.diffs = 0
 
@@ -259,12 +259,12 @@ class _Numbered(_Tree):
             self.say(line)
 
     def _is_repeated(self, line: str) -> bool:
-        """mocha shows how the values differ once more, below what the assertion says of it."""
+        """Return whether this is mocha's diff, which repeats the assertion's message."""
         self.diffs += line.strip() in ("+ actual - expected", "+ expected - actual")
         return self.diffs > 1 and not line.lstrip().startswith("at ")
 
     def _is_title(self, line: str) -> bool:
-        """Where it says once more whose failure this is: a group a line, and the test's name with a colon."""
+        """Return whether this repeats the title of the failure: one group a line, and the test's name with a colon."""
         test, text = self.about, line.strip()
         return test is not None and (not text or text in test.suite or text in (test.name, f"{test.name}:"))
 
@@ -289,12 +289,12 @@ class _Mocha(_Numbered):
         elif line.strip():
             self.groups = []
 
-    def parsed(self, told: Parsed) -> Parsed:
-        return super().parsed(told) if self.telling else Parsed()
+    def parsed(self, parsed: Parsed) -> Parsed:
+        return super().parsed(parsed) if self.telling else Parsed()
 
 
 class _Rspec(_Numbered):
-    """A test that passed has no sign: it is the line that has none below it."""
+    """A passed test has no mark: it is a line with nothing below it."""
 
     sign = re.compile(rb"^\d+ examples?, \d+ failures?\b", re.M)
     _ROW = re.compile(r"^(?P<space> *)(?P<name>\S.*?)(?: \((?:FAILED - (?P<n>\d+)|(?P<pending>PENDING: .*))\))?$")
@@ -327,16 +327,16 @@ class _Rspec(_Numbered):
             self.open = depth, match["name"]
 
     def _close(self, depth: int) -> None:
-        """What stood open is a group if this is below it, else it was a test; one at the edge is neither."""
+        """Close the open line: a group if this line is below it, else a test; at the margin it is neither."""
         if self.open and depth > self.open[0]:
             self.enter(*self.open)
         elif self.open and self.open[0]:
             self.test(*self.open, "passed")
         self.open = None
 
-    def parsed(self, told: Parsed) -> Parsed:
-        """Anything that is indented looks like it: only a summary that counts the same makes these tests."""
-        whole = super().parsed(told)
+    def parsed(self, parsed: Parsed) -> Parsed:
+        """Require a matching summary: any indented text looks like this format."""
+        whole = super().parsed(parsed)
         return whole if whole.ended else Parsed()
 
 
@@ -359,11 +359,11 @@ class _Testdox(_Tree):
         else:
             self.say(re.sub(r"^ +[│┐├┊┴╵╷] ?", "", line))
 
-    def title(self, test: Test) -> str:
+    def title(self, test: ConsoleTest) -> str:
         return f"{''.join(test.suite)} {_letters(test.name)}"
 
     def counted(self, reported: dict[str, int]) -> dict[str, int]:
-        """A failure and an error have the same sign here."""
+        """Merge the counts: failures and errors have the same mark here."""
         both = reported.get("failed", 0) + reported.get("errors", 0)
         return {name: n for name, n in reported.items() if name != "errors"} | ({"failed": both} if reported else {})
 
@@ -372,6 +372,6 @@ def _letters(name: str) -> str:
     return re.sub(r"\W|_", "", name.removeprefix("test")).lower()
 
 
-_DIALECTS: tuple[type[Dialect], ...] = (
-    Pytest, Unittest, _Jest, _Mocha, _Rspec, _Testdox, _Ctest, _Gradle, _Maven, _Ant, Swift,
+_DIALECTS: tuple[type[ConsoleDialect], ...] = (
+    PytestConsole, UnittestConsole, _Jest, _Mocha, _Rspec, _Testdox, _Ctest, _Gradle, _Maven, _Ant, SwiftConsole,
 )  # fmt: skip

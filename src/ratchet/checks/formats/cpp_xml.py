@@ -1,7 +1,6 @@
-"""What the test libraries of C and C++ (and AUnit) write as XML of their own, where nobody asked them for JUnit's.
+"""Parses the own XML formats of C and C++ test libraries (and AUnit).
 
-Boost.Test's log and its results, QtTest, CppUnit, CUnit, UnitTest++, Check, and the Test.xml of ctest. A root tells
-which it is.
+Boost.Test's log and results, QtTest, CppUnit, CUnit, UnitTest++, Check, and ctest's Test.xml. The root element decides.
 """
 
 from __future__ import annotations
@@ -12,35 +11,35 @@ from typing import BinaryIO
 
 from ratchet.checks.formats import Parsed, recover
 from ratchet.checks.formats.text import clip
-from ratchet.checks.formats.trees import Dialect, Tree, read
+from ratchet.checks.formats.trees import Tree, TreeDialect, read
 from ratchet.core.report import RED, Diagnostic, Failure, TestResult, TestStatus
 
 _PLACED = re.compile(r"^(?P<file>.+?)[(:](?P<line>\d{1,9})\)? ?: (?P<message>.*)$", re.S)
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """Each test by the name that its library prints."""
+    """Identify each test by the name that its library prints."""
     return read(stream, lambda parsed: _Libraries(parsed).dialects())
 
 
 class _Libraries:
-    """What the elements of each library's document add to what is known."""
+    """Handles the elements of each library's document."""
 
     def __init__(self, parsed: Parsed) -> None:
         self.parsed = parsed
 
-    def dialects(self) -> dict[str, Dialect]:
+    def dialects(self) -> dict[str, TreeDialect]:
         return {
-            "TestLog": Dialect(frozenset({"TestCase", *_BOOST_RED}), self.boost),
-            "TestResult": Dialect(frozenset({"TestCase"}), self.boosts_results),
-            "TestCase": Dialect(frozenset({"TestFunction"}), self.qt),
-            "TestRun": Dialect(frozenset({"FailedTest", "Test", "Statistics"}), self.cppunit),
-            "testsuites": Dialect(frozenset({"title", "test"}), self.check),
-            "CUNIT_TEST_RUN_REPORT": Dialect(
+            "TestLog": TreeDialect(frozenset({"TestCase", *_BOOST_RED}), self.boost),
+            "TestResult": TreeDialect(frozenset({"TestCase"}), self.boosts_results),
+            "TestCase": TreeDialect(frozenset({"TestFunction"}), self.qt),
+            "TestRun": TreeDialect(frozenset({"FailedTest", "Test", "Statistics"}), self.cppunit),
+            "testsuites": TreeDialect(frozenset({"title", "test"}), self.check),
+            "CUNIT_TEST_RUN_REPORT": TreeDialect(
                 frozenset({"SUITE_NAME", "CUNIT_RUN_TEST_RECORD", "FAILURE_REASON"}), self.cunit
             ),
-            "unittest-results": Dialect(frozenset({"test"}), self.unittestpp),
-            "Site": Dialect(frozenset({"Test"}), self.ctest),
+            "unittest-results": TreeDialect(frozenset({"test"}), self.unittestpp),
+            "Site": TreeDialect(frozenset({"Test"}), self.ctest),
         }
 
     def added(self, test: TestResult) -> None:
@@ -49,7 +48,7 @@ class _Libraries:
     def boost(self, tree: Tree, around: list[Tree]) -> None:
         if tree.name == "TestCase":
             self.added(_boost(tree, _suites(around)))
-        else:  # a fixture's, or a log that names no cases
+        else:  # of a fixture, or a log that names no cases
             self.parsed.collection_errors.append(_beside(tree))
 
     def boosts_results(self, case: Tree, around: list[Tree]) -> None:
@@ -75,7 +74,7 @@ class _Libraries:
         if tree.name == "SUITE_NAME":
             around[-1].words.add(tree.text)
         elif (test := _cunit(tree, around[-1].text)).id not in {other.id for other in self.parsed.tests[-1:]}:
-            # It tells every assertion that failed, one after the other.
+            # It reports every failed assertion in sequence.
             self.added(test)
 
     def unittestpp(self, tree: Tree, around: list[Tree]) -> None:
@@ -97,7 +96,7 @@ def _suites(around: list[Tree]) -> list[str]:
 
 
 def _boost(case: Tree, suites: list[str]) -> TestResult:
-    """By its path below the module, as `--run_test` takes it."""
+    """Identify a test by its path below the module, as `--run_test` accepts it."""
     bad = case.first(*_BOOST_RED)
     status = TestStatus.ERROR if bad and bad.name == "Exception" else TestStatus.FAILED if bad else TestStatus.PASSED
     return TestResult(
@@ -107,7 +106,7 @@ def _boost(case: Tree, suites: list[str]) -> TestResult:
         file=case.get("file"),
         line=_whole(case.get("line")),
         status=TestStatus.SKIPPED if case.get("skipped") == "yes" else status,
-        duration_s=_seconds(case.said("TestingTime"), 1e-6),
+        duration_s=_seconds(case.text_at("TestingTime"), 1e-6),
         reason=case.get("reason"),
         failure=_boost_failure(bad) if bad else None,
     )
@@ -149,15 +148,15 @@ def _boosts_counts(module: Tree) -> dict[str, int]:
 
 
 _QT_RED = ("fail", "xpass")
-_QT_TAMED = ("bfail", "bxpass", "xfail", "bxfail")  # on the list of those that may fail, or expected to
+_QT_TAMED = ("bfail", "bxpass", "xfail", "bxfail")  # listed as allowed or expected to fail
 
 
 def _qt(function: Tree, suite: str) -> Iterator[TestResult]:
-    """One for each row of data: a row may tell of an expected failure before it tells that it passed."""
+    """Return one test for each data row: a row may report an expected failure before it passes."""
     rows: dict[str, list[Tree]] = {}
     for incident in function.all("Incident", "Message"):
         if incident.name == "Incident" or incident.get("type") == "skip":
-            rows.setdefault(incident.said("DataTag"), []).append(incident)
+            rows.setdefault(incident.text_at("DataTag"), []).append(incident)
     duration = function.first("Duration")
     for tag, incidents in rows.items():
         name = f"{function.get('name')}({tag})"
@@ -177,8 +176,8 @@ def _qt_row(name: str, suite: str, incidents: list[Tree], took_s: float) -> Test
         suite=[suite],
         status=TestStatus.FAILED if bad else status,
         duration_s=took_s,
-        reason=other.said("Description") if other and not bad else "",
-        failure=_at(bad.said("Description"), bad.get("file"), bad.get("line")) if bad else None,
+        reason=other.text_at("Description") if other and not bad else "",
+        failure=_at(bad.text_at("Description"), bad.get("file"), bad.get("line")) if bad else None,
     )
 
 
@@ -191,37 +190,37 @@ _CPPUNIT = {
 
 
 def _cppunit(tree: Tree, status: TestStatus) -> TestResult:
-    name, kind = tree.said("Name"), tree.said("FailureType")
-    at = (tree.said("Location", "File"), tree.said("Location", "Line"))
+    name, kind = tree.text_at("Name"), tree.text_at("FailureType")
+    at = (tree.text_at("Location", "File"), tree.text_at("Location", "Line"))
     return TestResult(
         id=name,
         name=name,
         status=TestStatus.ERROR if kind == "Error" else TestStatus.FAILED if kind else status,
         duration_s=_seconds(tree.get("elapsed"), 1),
-        failure=_at(tree.said("Message"), *at) if kind or status is TestStatus.FAILED else None,
+        failure=_at(tree.text_at("Message"), *at) if kind or status is TestStatus.FAILED else None,
     )
 
 
 def _counts(statistics: Tree) -> dict[str, int]:
     words = {"Tests": "tests", "Failures": "failed", "Errors": "errors", "Skipped": "skipped"}
-    return {word: _whole(statistics.said(name)) for name, word in words.items() if statistics.first(name)}
+    return {word: _whole(statistics.text_at(name)) for name, word in words.items() if statistics.first(name)}
 
 
 def _check(tree: Tree, suite: str) -> TestResult:
-    """A test in a loop comes once for each turn."""
-    word, turn = tree.get("result"), _whole(tree.said("iteration"))
-    name = tree.said("id") + (f"[{turn}]" if turn else "")
-    file, _, line = tree.said("fn").rpartition(":")
-    if (folder := tree.said("path")) not in ("", "."):
+    """Number the runs of a loop test, which appears once for each iteration."""
+    word, turn = tree.get("result"), _whole(tree.text_at("iteration"))
+    name = tree.text_at("id") + (f"[{turn}]" if turn else "")
+    file, _, line = tree.text_at("fn").rpartition(":")
+    if (folder := tree.text_at("path")) not in ("", "."):
         file = f"{folder}/{file}"
     return TestResult(
-        id="::".join(part for part in (suite, tree.said("description"), name) if part),
+        id="::".join(part for part in (suite, tree.text_at("description"), name) if part),
         name=name,
         suite=[suite] if suite else [],
         file=file,
         status={"success": TestStatus.PASSED, "failure": TestStatus.FAILED}.get(word, TestStatus.ERROR),
-        duration_s=_seconds(tree.said("duration"), 1),
-        failure=_check_failure(tree.said("message"), file, line) if word != "success" else None,
+        duration_s=_seconds(tree.text_at("duration"), 1),
+        failure=_check_failure(tree.text_at("message"), file, line) if word != "success" else None,
     )
 
 
@@ -229,7 +228,7 @@ _COMPARED = re.compile(r"^Assertion '(?P<a>.+?) (?P<op>[=!]=|[<>]=?) (?P<b>.+?)'
 
 
 def _check_failure(message: str, file: str, line: str) -> Failure:
-    """It writes what each side is called, and then what it is: `a == 1, b == 2`."""
+    """Extract both values: Check writes each side's name and value, `a == 1, b == 2`."""
     found = _COMPARED.match(message)
     begin, middle = (f"{found['a']} == ", f", {found['b']} == ") if found else ("", "")
     if not found or not found["values"].startswith(begin) or middle not in found["values"]:
@@ -241,10 +240,10 @@ def _check_failure(message: str, file: str, line: str) -> Failure:
 
 
 def _cunit(tree: Tree, suite: str) -> TestResult:
-    """A record, or why a suite could not be set up."""
+    """Return a test, or the reason why a suite could not be set up."""
     bad = tree.first("CUNIT_RUN_TEST_FAILURE")
-    name = (bad or tree.first("CUNIT_RUN_TEST_SUCCESS") or tree).said("TEST_NAME")
-    failure = _at(bad.said("CONDITION"), bad.said("FILE_NAME"), bad.said("LINE_NUMBER")) if bad else None
+    name = (bad or tree.first("CUNIT_RUN_TEST_SUCCESS") or tree).text_at("TEST_NAME")
+    failure = _at(bad.text_at("CONDITION"), bad.text_at("FILE_NAME"), bad.text_at("LINE_NUMBER")) if bad else None
     if tree.name == "FAILURE_REASON":
         return TestResult(
             id=suite, name=suite, status=TestStatus.ERROR, phase="setup", failure=Failure(message=tree.text)
@@ -277,16 +276,16 @@ _UNFOUND = ("Unable to find executable", "Failed to start", "Missing Configurati
 
 def _ctest(tree: Tree) -> TestResult:
     word, results = tree.get("Status"), tree.first("Results") or tree
-    told = {each.get("name"): each.said("Value") for each in results.all("NamedMeasurement")}
-    output, end = results.said("Measurement", "Value"), told.get("Completion Status", "")
+    told = {each.get("name"): each.text_at("Value") for each in results.all("NamedMeasurement")}
+    output, end = results.text_at("Measurement", "Value"), told.get("Completion Status", "")
     status = {"passed": TestStatus.PASSED, "notrun": TestStatus.SKIPPED}.get(word, TestStatus.FAILED)
     if status is TestStatus.SKIPPED and end.startswith(_UNFOUND):
         status = TestStatus.ERROR
     red = status in (TestStatus.FAILED, TestStatus.ERROR)
     why = told.get("Exit Code", "") or end
     return TestResult(
-        id=tree.said("Name"),
-        name=tree.said("Name"),
+        id=tree.text_at("Name"),
+        name=tree.text_at("Name"),
         status=status,
         duration_s=_seconds(told.get("Execution Time", ""), 1),
         reason=end if status is TestStatus.SKIPPED else "",
@@ -296,7 +295,7 @@ def _ctest(tree: Tree) -> TestResult:
 
 
 def _printed(output: str, why: str) -> Failure:
-    """ctest knows only how the program ended; what it printed is all there is."""
+    """Build a failure from the output: ctest knows only how the program ended."""
     return recover.sanitizer(output) or recover.failure(output, message=output[-1000:].strip() or why or "failed")
 
 

@@ -1,6 +1,6 @@
-"""Cucumber's json formatter, in every language that has one, and behave's: features of scenarios of steps.
+"""Parses Cucumber's json formatter, in all languages, and behave's: features of scenarios of steps.
 
-A scenario is one test, and it is what its worst step is. What is undefined, ambiguous or pending fails Cucumber's run.
+A scenario is one test with the status of its worst step. Undefined, ambiguous and pending steps fail Cucumber's run.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import BinaryIO
 
 import msgspec
 
-from ratchet.checks.formats import Parsed, distinct, loose, recover
+from ratchet.checks.formats import Parsed, distinct, lenient_json, recover
 from ratchet.core.report import Failure, TestResult, TestStatus
 
 _WORST = ("failed", "error", "hook_error", "cleanup_error", "ambiguous", "undefined", "pending", "pending_warn")
 _IDLE = ("skipped", "untested", "unknown")
-_HOOKS = {"Before": "setup", "After": "teardown"}  # JavaScript's has them among the steps
+_HOOKS = {"Before": "setup", "After": "teardown"}  # JavaScript lists them among the steps
 _UNTOLD = "untested"
 _FEATURE_LINE = re.compile(r"(?m)^\s*(?:at )?\S*\.feature:\d+.*\n?")
 _STACK = re.compile(r"\n\s+at |\n\.?/\S+:\d+:in |\nTraceback |\n\s*Captured ")
 _NS = 1e-9
 
 
-class Step(msgspec.Struct, kw_only=True):
-    """What was done for a scenario: a line of it, or a hook, which has none."""
+class CucumberStep(msgspec.Struct, kw_only=True):
+    """A step of a scenario, or a hook, which has no line."""
 
     status: str
     text: str
@@ -35,8 +35,8 @@ class Step(msgspec.Struct, kw_only=True):
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """Each scenario by its place, which is how Cucumber is asked for it: `features/a.feature:12`."""
-    features, whole = loose.rows(stream, mark="elements")
+    """Identify each scenario by its location, as Cucumber selects it: `features/a.feature:12`."""
+    features, whole = lenient_json.rows(stream, mark="elements")
     tests: list[TestResult] = []
     for feature in features:
         for test, is_row in _scenarios(feature):
@@ -45,7 +45,8 @@ def parse(stream: BinaryIO) -> Parsed:
 
 
 def _add(tests: list[TestResult], test: TestResult, *, is_row: bool) -> None:
-    """Ruby's tells every attempt. The rows of an outline may have one place, too, but they are tests of their own."""
+    """Add a scenario: Ruby reports every attempt, while rows of an outline may share a location but are separate
+    tests."""
     last = tests[-1] if tests else None
     if last and last.id == test.id and last.failure and not is_row:
         tests[-1] = msgspec.structs.replace(test, attempts=last.attempts + 1)
@@ -53,56 +54,58 @@ def _add(tests: list[TestResult], test: TestResult, *, is_row: bool) -> None:
         tests.append(test)
 
 
-def _scenarios(feature: loose.Table) -> Iterator[tuple[TestResult, bool]]:
-    """A background that is told by itself belongs to the scenario after it."""
-    before: list[Step] = []
-    uri = loose.text(feature, "uri") or loose.text(feature, "location").rpartition(":")[0]
+def _scenarios(feature: lenient_json.Table) -> Iterator[tuple[TestResult, bool]]:
+    """Yield the scenarios; a background reported separately belongs to the scenario after it."""
+    before: list[CucumberStep] = []
+    uri = lenient_json.text(feature, "uri") or lenient_json.text(feature, "location").rpartition(":")[0]
     uri = re.sub("^file:(?://)?", "", uri)
-    for element in loose.tables(feature, "elements"):
+    for element in lenient_json.tables(feature, "elements"):
         steps = [*before, *_steps(element)]
         steps += _untold(element, steps)
         if element.get("type") == "background":
-            # behave's is no more than how it is written: the scenarios have its steps.
-            before = [step for step in steps if step.status != _UNTOLD]
+            # behave's background is only a declaration: the scenarios contain its steps.
+            before = [step for step in steps if step.status not in ("", _UNTOLD)]
             continue
         before = []
-        line = loose.whole(element, "line") or _line(loose.text(element, "location"))
-        name = loose.text(element, "name")
+        line = lenient_json.whole(element, "line") or _line(lenient_json.text(element, "location"))
+        name = lenient_json.text(element, "name")
         place = f"{uri}:{line}" if uri and line else ""
-        test_id = place or loose.text(element, "id") or name
-        test = scenario(test_id, name, [loose.text(feature, "name")], (uri, line), steps)
-        yield test, "Outline" in loose.text(element, "keyword")
+        test_id = place or lenient_json.text(element, "id") or name
+        test = scenario(test_id, name, [lenient_json.text(feature, "name")], (uri, line), steps)
+        yield test, "Outline" in lenient_json.text(element, "keyword")
 
 
-def _steps(element: loose.Table) -> Iterator[Step]:
+def _steps(element: lenient_json.Table) -> Iterator[CucumberStep]:
     for phase, key in (("setup", "before"), ("call", "steps"), ("teardown", "after")):
-        for row in loose.tables(element, key):
+        for row in lenient_json.tables(element, key):
             yield from _around(row, "before")
-            yield _step(row, _HOOKS.get(loose.text(row, "keyword"), phase) if row.get("hidden") else phase)
+            yield _step(row, _HOOKS.get(lenient_json.text(row, "keyword"), phase) if row.get("hidden") else phase)
             yield from _around(row, "after")
 
 
-def _untold(element: loose.Table, steps: list[Step]) -> list[Step]:
-    """behave tells of a hook that failed only by what became of the scenario."""
-    told = Step(status=loose.text(element, "status"), text=loose.text(element, "name"), phase="setup")
+def _untold(element: lenient_json.Table, steps: list[CucumberStep]) -> list[CucumberStep]:
+    """Report a failed hook, which behave reveals only by the status of the scenario."""
+    told = CucumberStep(
+        status=lenient_json.text(element, "status"), text=lenient_json.text(element, "name"), phase="setup"
+    )
     return [told] if told.status in _WORST and not any(step.status in _WORST for step in steps) else []
 
 
-def _around(step: loose.Table, key: str) -> Iterator[Step]:
-    """Hooks of a step of their own."""
-    for row in loose.tables(step, key):
+def _around(step: lenient_json.Table, key: str) -> Iterator[CucumberStep]:
+    """Return the hooks of a step."""
+    for row in lenient_json.tables(step, key):
         yield _step(row, "setup" if key == "before" else "teardown")
 
 
-def _step(row: loose.Table, phase: str) -> Step:
-    result = loose.table(row, "result")
+def _step(row: lenient_json.Table, phase: str) -> CucumberStep:
+    result = lenient_json.table(row, "result")
     took = result.get("duration")
-    return Step(
-        status=loose.text(result, "status").lower() or _UNTOLD,
-        text=f"{loose.text(row, 'keyword').strip()} {loose.text(row, 'name')}".strip(),
-        line=loose.whole(row, "line") or _line(loose.text(row, "location")),
-        said=loose.text(result, "error_message") or "\n".join(loose.texts(result, "error_message")),
-        # behave counts seconds, everybody else nanoseconds.
+    return CucumberStep(
+        status=lenient_json.text(result, "status").lower(),
+        text=f"{lenient_json.text(row, 'keyword').strip()} {lenient_json.text(row, 'name')}".strip(),
+        line=lenient_json.whole(row, "line") or _line(lenient_json.text(row, "location")),
+        said=lenient_json.text(result, "error_message") or "\n".join(lenient_json.texts(result, "error_message")),
+        # behave counts seconds, all others nanoseconds.
         duration_s=float(took) if isinstance(took, float) and took < 1e5 else _nanoseconds(took),
         phase=phase,
     )
@@ -117,10 +120,11 @@ def _line(location: str) -> int:
     return int(digits) if digits.isdecimal() and len(digits) < 10 else 0
 
 
-def scenario(test_id: str, name: str, suite: list[str], at: tuple[str, int], steps: list[Step]) -> TestResult:
-    """A scenario without steps passes, as it does in Cucumber."""
+def scenario(test_id: str, name: str, suite: list[str], at: tuple[str, int], steps: list[CucumberStep]) -> TestResult:
+    """Build the result; a scenario without steps passes, as in Cucumber."""
     worst = min(steps, key=_badness) if steps else None
-    status = _status(worst.status if worst else "passed")
+    is_listed = bool(steps) and all(step.status in ("", *_IDLE) for step in steps)
+    status = TestStatus.SKIPPED if is_listed else _status(worst.status if worst else "passed")
     red = status in (TestStatus.FAILED, TestStatus.ERROR)
     return TestResult(
         id=test_id,
@@ -135,21 +139,24 @@ def scenario(test_id: str, name: str, suite: list[str], at: tuple[str, int], ste
     )
 
 
-def _badness(step: Step) -> int:
-    words = (*_WORST, *_IDLE)
-    return words.index(step.status) if step.status in words else len(words)
+def _badness(step: CucumberStep) -> int:
+    """Order steps by their status; one without a known status is worse than one that was not run."""
+    if step.status == "passed":
+        return len(_WORST) + len(_IDLE) + 1
+    words = (*_WORST, "", *_IDLE)
+    return words.index(step.status if step.status in words else "")
 
 
 def _status(word: str) -> TestStatus:
     if word in _IDLE:
         return TestStatus.SKIPPED
-    if word not in _WORST:
+    if word == "passed":
         return TestStatus.PASSED
     return TestStatus.FAILED if word == "failed" else TestStatus.ERROR
 
 
-def _failure(step: Step, at: tuple[str, int]) -> Failure:
-    """Where the code failed, else the step that did; the way through the feature itself is no stack."""
+def _failure(step: CucumberStep, at: tuple[str, int]) -> Failure:
+    """Return where the code failed, else the failed step; the path through the feature file is not a stack."""
     said = _FEATURE_LINE.sub("", step.said).strip()
     head = _STACK.split(said, maxsplit=1)[0].strip()
     message = head if step.status == "failed" and head else f"{step.status}: {step.text}\n{head}".strip()

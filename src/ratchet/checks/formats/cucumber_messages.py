@@ -1,4 +1,4 @@
-"""Cucumber's message formatter: one envelope a line, which refer to each other by their ids."""
+"""Parses Cucumber's message stream: one envelope a line, linked by ids."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from ratchet.checks.formats import Parsed, distinct, loose
-from ratchet.checks.formats.cucumber_json import Step, scenario
+from ratchet.checks.formats import Parsed, distinct, lenient_json
+from ratchet.checks.formats.cucumber_json import CucumberStep, scenario
 from ratchet.checks.formats.text import lines
 from ratchet.core.report import Diagnostic, TestResult, TestStatus
 
@@ -18,12 +18,12 @@ SIGN = re.compile(rb'"(?:testCase|testRunHook)Finished"|"parseError"|"testRunFin
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """Each pickle by its place. Of an attempt that is repeated only its number is kept."""
+    """Identify each pickle by its location. Of repeated attempts only the number is kept."""
     reader = _Messages()
     for line in lines(stream):
-        for kind, message in loose.row(line).items():
+        for kind, message in lenient_json.row(line).items():
             if isinstance(message, dict):
-                reader.hear(kind, message)
+                reader.feed(kind, message)
     return reader.parsed()
 
 
@@ -31,110 +31,122 @@ class _Messages:
     def __init__(self) -> None:
         self.lines: dict[str, int] = {}
         self.features: dict[str, str] = {}
-        self.pickles: dict[str, loose.Table] = {}
-        self.cases: dict[str, loose.Table] = {}
-        self.running: dict[str, tuple[loose.Table, list[Step]]] = {}
+        self.pickles: dict[str, lenient_json.Table] = {}
+        self.cases: dict[str, lenient_json.Table] = {}
+        self.running: dict[str, tuple[lenient_json.Table, list[CucumberStep]]] = {}
         self.tests: list[TestResult] = []
         self.broken: list[Diagnostic] = []
         self.notes: list[str] = []
         self.ended = False
 
-    def hear(self, kind: str, message: loose.Table) -> None:
+    def feed(self, kind: str, message: lenient_json.Table) -> None:
         match kind:
             case "gherkinDocument":
-                self.features[loose.text(message, "uri")] = loose.text(loose.table(message, "feature"), "name")
+                self.features[lenient_json.text(message, "uri")] = lenient_json.text(
+                    lenient_json.table(message, "feature"), "name"
+                )
                 self._lines(message, 0)
             case "parseError":
                 self._unreadable(message)
             case "pickle":
-                self.pickles[loose.text(message, "id")] = message
+                self.pickles[lenient_json.text(message, "id")] = message
             case "testCase":
-                self.cases[loose.text(message, "id")] = message
+                self.cases[lenient_json.text(message, "id")] = message
             case "testCaseStarted":
-                self.running[loose.text(message, "id")] = (message, [])
+                self.running[lenient_json.text(message, "id")] = (message, [])
             case "testStepFinished":
                 self._step(message)
             case "testCaseFinished":
                 self._finish(message)
             case "testRunHookFinished":
-                self._hook(loose.table(message, "result"))
+                self._hook(lenient_json.table(message, "result"))
             case "testRunFinished":
                 self._end(message)
 
     def _lines(self, node: Any, depth: int) -> None:
-        """Where every node of the document stands, wherever in it that is."""
+        """Return the line of every node of the document."""
         if depth > _DEPTH:
             return
         if isinstance(node, dict):
             if "id" in node and "location" in node:
-                self.lines[loose.text(node, "id")] = loose.whole(loose.table(node, "location"), "line")
+                self.lines[lenient_json.text(node, "id")] = lenient_json.whole(
+                    lenient_json.table(node, "location"), "line"
+                )
             node = list(node.values())
         for child in node if isinstance(node, list) else []:
             self._lines(child, depth + 1)
 
-    def _unreadable(self, message: loose.Table) -> None:
-        source = loose.table(message, "source")
-        at = loose.table(source, "location")
+    def _unreadable(self, message: lenient_json.Table) -> None:
+        source = lenient_json.table(message, "source")
+        at = lenient_json.table(source, "location")
         self.broken.append(
             Diagnostic(
-                file=loose.text(source, "uri"),
-                line=loose.whole(at, "line"),
-                column=loose.whole(at, "column"),
-                message=loose.text(message, "message"),
+                file=lenient_json.text(source, "uri"),
+                line=lenient_json.whole(at, "line"),
+                column=lenient_json.whole(at, "column"),
+                message=lenient_json.text(message, "message"),
                 tool="cucumber",
             )
         )
 
-    def _step(self, message: loose.Table) -> None:
-        _, steps = self.running.get(loose.text(message, "testCaseStartedId"), ({}, []))
-        result = loose.table(message, "testStepResult")
+    def _step(self, message: lenient_json.Table) -> None:
+        _, steps = self.running.get(lenient_json.text(message, "testCaseStartedId"), ({}, []))
+        result = lenient_json.table(message, "testStepResult")
         known = self._known(message)
-        took = loose.table(result, "duration")
+        took = lenient_json.table(result, "duration")
         steps.append(
-            Step(
-                status=loose.text(result, "status").lower(),
-                text=loose.text(known, "text") or "hook",
+            CucumberStep(
+                status=lenient_json.text(result, "status").lower(),
+                text=lenient_json.text(known, "text") or "hook",
                 line=self._place(known),
                 said=_said(result),
-                duration_s=loose.number(took, "seconds") + loose.number(took, "nanos") * 1e-9,
+                duration_s=lenient_json.number(took, "seconds") + lenient_json.number(took, "nanos") * 1e-9,
                 phase="call" if known else "teardown" if any(step.phase == "call" for step in steps) else "setup",
             )
         )
 
-    def _known(self, message: loose.Table) -> loose.Table:
-        """The step of the pickle; a hook has none."""
-        started, _ = self.running.get(loose.text(message, "testCaseStartedId"), ({}, []))
-        case = self.cases.get(loose.text(started, "testCaseId"), {})
-        wanted = _of(loose.tables(case, "testSteps"), loose.text(message, "testStepId")).get("pickleStepId")
-        pickle = self.pickles.get(loose.text(case, "pickleId"), {})
-        return _of(loose.tables(pickle, "steps"), wanted) if wanted else {}
+    def _known(self, message: lenient_json.Table) -> lenient_json.Table:
+        """Return the step of the pickle; a hook has none."""
+        started, _ = self.running.get(lenient_json.text(message, "testCaseStartedId"), ({}, []))
+        case = self.cases.get(lenient_json.text(started, "testCaseId"), {})
+        wanted = _of(lenient_json.tables(case, "testSteps"), lenient_json.text(message, "testStepId")).get(
+            "pickleStepId"
+        )
+        pickle = self.pickles.get(lenient_json.text(case, "pickleId"), {})
+        return _of(lenient_json.tables(pickle, "steps"), wanted) if wanted else {}
 
-    def _place(self, node: loose.Table) -> int:
-        """Of an outline, the row of its examples is named last."""
-        return next((line for key in reversed(loose.texts(node, "astNodeIds")) if (line := self.lines.get(key, 0))), 0)
+    def _place(self, node: lenient_json.Table) -> int:
+        """Return the location; for an outline, that of the example row."""
+        return next(
+            (line for key in reversed(lenient_json.texts(node, "astNodeIds")) if (line := self.lines.get(key, 0))), 0
+        )
 
-    def _finish(self, message: loose.Table) -> None:
-        started, steps = self.running.pop(loose.text(message, "testCaseStartedId"), ({}, []))
+    def _finish(self, message: lenient_json.Table) -> None:
+        started, steps = self.running.pop(lenient_json.text(message, "testCaseStartedId"), ({}, []))
         if message.get("willBeRetried") or not started:
             return
-        pickle = self.pickles.get(loose.text(self.cases.get(loose.text(started, "testCaseId"), {}), "pickleId"), {})
-        self.tests.append(self._test(pickle, steps, loose.whole(started, "attempt") + 1))
+        pickle = self.pickles.get(
+            lenient_json.text(self.cases.get(lenient_json.text(started, "testCaseId"), {}), "pickleId"), {}
+        )
+        self.tests.append(self._test(pickle, steps, lenient_json.whole(started, "attempt") + 1))
 
-    def _test(self, pickle: loose.Table, steps: list[Step], attempts: int) -> TestResult:
-        uri, name = loose.text(pickle, "uri"), loose.text(pickle, "name")
-        line = self._place(pickle) or loose.whole(loose.table(pickle, "location"), "line")
+    def _test(self, pickle: lenient_json.Table, steps: list[CucumberStep], attempts: int) -> TestResult:
+        uri, name = lenient_json.text(pickle, "uri"), lenient_json.text(pickle, "name")
+        line = self._place(pickle) or lenient_json.whole(lenient_json.table(pickle, "location"), "line")
         test = scenario(f"{uri}:{line}" if line else uri, name, [self.features.get(uri, "")], (uri, line), steps)
         return msgspec.structs.replace(test, attempts=attempts)
 
-    def _hook(self, result: loose.Table) -> None:
-        """A hook around the whole run."""
-        if loose.text(result, "status") == "FAILED":
+    def _hook(self, result: lenient_json.Table) -> None:
+        """Report a hook around the whole run."""
+        if lenient_json.text(result, "status") == "FAILED":
             self.broken.append(Diagnostic(type="hook", message=_said(result) or "a hook failed", tool="cucumber"))
 
-    def _end(self, message: loose.Table) -> None:
+    def _end(self, message: lenient_json.Table) -> None:
         red = self.broken or any(test.status in (TestStatus.FAILED, TestStatus.ERROR) for test in self.tests)
         self.ended = True
-        if said := loose.text(loose.table(message, "exception"), "message") or loose.text(message, "message"):
+        if said := lenient_json.text(lenient_json.table(message, "exception"), "message") or lenient_json.text(
+            message, "message"
+        ):
             self.broken.append(Diagnostic(message=said, tool="cucumber"))
         elif message.get("success") is False and not red:
             self.notes.append("the run says that it failed, and names nothing that did")
@@ -149,14 +161,16 @@ class _Messages:
             running=[self._named(started) for started, _ in self.running.values()],
         )
 
-    def _named(self, started: loose.Table) -> str:
-        case = self.cases.get(loose.text(started, "testCaseId"), {})
-        return self._test(self.pickles.get(loose.text(case, "pickleId"), {}), [], 1).id
+    def _named(self, started: lenient_json.Table) -> str:
+        case = self.cases.get(lenient_json.text(started, "testCaseId"), {})
+        return self._test(self.pickles.get(lenient_json.text(case, "pickleId"), {}), [], 1).id
 
 
-def _of(every: list[loose.Table], wanted: object) -> loose.Table:
+def _of(every: list[lenient_json.Table], wanted: object) -> lenient_json.Table:
     return next((row for row in every if row.get("id") == wanted), {})
 
 
-def _said(result: loose.Table) -> str:
-    return loose.text(loose.table(result, "exception"), "stackTrace") or loose.text(result, "message")
+def _said(result: lenient_json.Table) -> str:
+    return lenient_json.text(lenient_json.table(result, "exception"), "stackTrace") or lenient_json.text(
+        result, "message"
+    )

@@ -1,6 +1,6 @@
-"""What a runner prints for people, as it is read: its tests, what is told of each, and what its own summary says."""
+"""Base classes for parsing a runner's console output: its tests, the details of each, and the summary."""
 
-# The signs are the runners' own.
+# The symbols are the runners' own.
 # ruff: noqa: RUF001
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable
 
 from ratchet.checks.formats import Parsed, distinct, recover
-from ratchet.checks.formats.text import Ends
-from ratchet.core.report import RED, Diagnostic, TestResult, TestStatus, disagreements, totals_of
+from ratchet.checks.formats.text import HeadAndTail
+from ratchet.core.report import RED, Diagnostic, TestResult, TestStatus, count_totals, disagreements
 
 _TESTS_MAX = 200_000
 _WORDS = {
@@ -25,12 +25,12 @@ _WORDS = {
 STATUS = {word: status for status, words in _WORDS.items() for word in words}
 
 
-class Test:
-    """A test as it is being read: what is told of its failure comes before or after its line, or far below."""
+class ConsoleTest:
+    """A test while it is read: its failure details may precede or follow its line, or come much later."""
 
     def __init__(self, name: str, status: TestStatus, *, file: str = "", suite: Iterable[str] = ()) -> None:
         self.name, self.status, self.file, self.suite = name, status, file, list(suite)
-        self.said, self.why = Ends(), ""
+        self.said, self.why = HeadAndTail(), ""
 
     @property
     def is_red(self) -> bool:
@@ -55,73 +55,74 @@ def _outdented(text: str) -> str:
     return "\n".join(row[depth:] for row in rows)
 
 
-def _message(said: str) -> str:
-    """pytest's own words where there are some; else what stands before the first empty line or call."""
-    told = re.findall(r"(?m)^E {3,}(.*)$", said)
+def _message(text: str) -> str:
+    """Return pytest's message if there is one; else the text before the first empty line or stack frame."""
+    told = re.findall(r"(?m)^E {3,}(.*)$", text)
     if told:
         return "\n".join(told)
-    if said.startswith("Traceback "):
-        return said.rstrip().rpartition("\n")[2]
-    return re.split(r"\n\s*\n|\n\s+at |\n\s*# \./", said.strip(), maxsplit=1)[0] or said.strip()
+    if text.startswith("Traceback "):
+        return text.rstrip().rpartition("\n")[2]
+    return re.split(r"\n\s*\n|\n\s+at |\n\s*# \./", text.strip(), maxsplit=1)[0] or text.strip()
 
 
-class Dialect:
-    """`joint` stands between a group and what is in it; what has no `sign` of a dialect is not read by it."""
+class ConsoleDialect:
+    """Base of a runner's console format. `joint` separates a group from its tests; without a match of `sign` the
+    format is not tried."""
 
     joint = " > "
     sign: re.Pattern[bytes]
 
     def __init__(self) -> None:
-        self.tests: list[Test] = []
-        self.about: Test | None = None
-        self.red: dict[str, Test] = {}  # by what their failure is told under
+        self.tests: list[ConsoleTest] = []
+        self.about: ConsoleTest | None = None
+        self.red: dict[str, ConsoleTest] = {}  # by the title of the failure details
         self.reported: dict[str, int] = {}
         self.unloaded: list[Diagnostic] = []
 
     def line(self, line: str) -> None:
         raise NotImplementedError
 
-    def add(self, name: str, word: str, *, file: str = "", suite: Iterable[str] = ()) -> Test | None:
+    def add(self, name: str, word: str, *, file: str = "", suite: Iterable[str] = ()) -> ConsoleTest | None:
         status = STATUS.get(word.lower())
         if status is None or len(self.tests) >= _TESTS_MAX:
             return None
-        self.about = Test(name, status, file=file, suite=suite)
+        self.about = ConsoleTest(name, status, file=file, suite=suite)
         self.tests.append(self.about)
         if self.about.is_red:
             self.red.setdefault(self.title(self.about), self.about)
         return self.about
 
-    def title(self, test: Test) -> str:
+    def title(self, test: ConsoleTest) -> str:
         return test.name
 
     def say(self, line: str) -> None:
         if self.about:
             self.about.said.add(f"{line}\n")
 
-    def parsed(self, told: Parsed) -> Parsed:
-        """With what the compiler said, and the summary if it is of all tests that are named. Where only those are that
-        failed, it is whole if they are as many as the summary says."""
-        reported = self.counted(self.reported or told.reported)
+    def parsed(self, parsed: Parsed) -> Parsed:
+        """Return the result with compiler errors, and the summary if it covers all named tests. If only failures are
+        named, it is complete if their number matches the summary."""
+        reported = self.counted(self.reported or parsed.reported)
         tests = distinct([test.result(self.joint) for test in self.tests])
-        unbuilt = {base(error.file) for error in told.compile_errors}
+        unbuilt = {base(error.file) for error in parsed.compile_errors}
         unloaded = [error for error in self.unloaded if base(error.file) not in unbuilt]
         is_verbose = any(test.status is TestStatus.PASSED for test in tests)
-        files = len(unloaded) + len(told.compile_errors)
-        agrees = bool(reported) and not disagreements(totals_of(tests), reported, files)
+        files = len(unloaded) + len(parsed.compile_errors)
+        agrees = bool(reported) and not disagreements(count_totals(tests), reported, files)
         if not is_verbose and all(test.status in RED for test in tests):
             red = reported.get("failed", 0) + reported.get("errors", 0)
             agrees = red > 0 and red in (len(tests), len(tests) + len(unloaded))
         return Parsed(
             tests=tests,
             collection_errors=unloaded,
-            compile_errors=told.compile_errors,
+            compile_errors=parsed.compile_errors,
             reported=reported if is_verbose else {},
             ended=agrees,
             partial=not agrees,
         )
 
     def counted(self, reported: dict[str, int]) -> dict[str, int]:
-        """The summary, as this runner counts."""
+        """Return the summary in this runner's way of counting."""
         return reported
 
 

@@ -1,4 +1,4 @@
-"""doctest (C++): Catch2's XML with its own words for suites, subcases and verdicts."""
+"""Parses doctest (C++): Catch2's XML with different names for suites, subcases and results."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ class _Doctest(Catch2):
         return TestStatus.PASSED if good else TestStatus.FAILED
 
     def _good(self) -> bool:
-        """Before 2.4.7 there was no verdict, only counts."""
+        """Return whether the case passed: before 2.4.7 there were only counts."""
         word = self.result.get("test_case_success")
         return word == "true" if word else self.result.get("failures", "0") == "0" and self.failure is None

@@ -1,4 +1,4 @@
-"""NUnit's own XML (2 and 3) and xUnit.net's (1 to 3), which their consoles write where `dotnet test` writes TRX."""
+"""Parses the own XML of NUnit (2 and 3) and xUnit.net (1 to 3), written by their consoles; `dotnet test` writes TRX."""
 
 from __future__ import annotations
 
@@ -7,40 +7,40 @@ from collections import Counter
 from typing import BinaryIO
 
 from ratchet.checks.formats import Parsed, distinct, recover
-from ratchet.checks.formats.text import Ends, clip, plain
-from ratchet.checks.formats.xml import Reader
+from ratchet.checks.formats.text import HeadAndTail, clip, strip_control_characters
+from ratchet.checks.formats.xml import XmlReader
 from ratchet.core.report import Diagnostic, Failure, TestResult, TestStatus
 
 _TEXTS = {"message", "stack-trace", "reason", "output"}
-_ALLURE = "name"  # the first Allure has the same elements, and names in elements of their own
+_ALLURE = "name"  # Allure 1 has the same elements, but names in separate elements
 _ROOTS = {"test-run", "test-results", "assemblies", "assembly"}
-_SKIPPED = ("skip", "ignored", "inconclusive", "explicit", "cancel", "pending")  # how the words for it begin
+_SKIPPED = ("skip", "ignored", "inconclusive", "explicit", "cancel", "pending")  # prefixes of its names
 _EXCEPTION = re.compile(r"^((?:\w+\.)+\w*Exception) ?:")
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """Each case by its full name, with its arguments."""
+    """Identify each case by its full name with arguments."""
     handler = _DotNet()
-    reader = Reader(handler)
+    reader = XmlReader(handler)
     reader.read(stream)
     return handler.parsed(reader.fault)
 
 
 class _DotNet:
-    reader: Reader
+    reader: XmlReader
 
     def __init__(self) -> None:
         self.rewind()
 
     def rewind(self) -> None:
-        """It marks nothing, so a fault begins the document anew."""
+        """Restart: there are no checkpoints, so an error restarts the document."""
         self.tests: list[TestResult] = []
         self.broken: list[Diagnostic] = []
         self.reported: Counter[str] = Counter()
         self.case: dict[str, str] | None = None
         self.outside: dict[str, str] | None = None
         self.kind, self.failed = "", False
-        self.texts: dict[str, Ends] = {}
+        self.texts: dict[str, HeadAndTail] = {}
         self.path: list[str] = []
         self.suite = ""
         self.closed = False
@@ -65,12 +65,12 @@ class _DotNet:
         return name in _TEXTS and (self.case is not None or self.outside is not None)
 
     def text(self, data: str, /) -> None:
-        # NUnit 3 tells each assertion, and once more in the failure.
+        # NUnit 3 reports each assertion and repeats it in the failure.
         if self.path and self.path[-1] == _ALLURE:
             self._name(data)
         elif self.path and self.path[-1] in _TEXTS and "assertion" not in self.path:
             inside = "reason" if "reason" in self.path else self.path[-1]
-            self.texts.setdefault(inside, Ends()).add(data)
+            self.texts.setdefault(inside, HeadAndTail()).add(data)
 
     def _name(self, data: str) -> None:
         if self.case is None:
@@ -93,10 +93,10 @@ class _DotNet:
             self.closed = name != "assembly" or self.counted
 
     def _said(self, name: str) -> str:
-        return plain(self.texts[name].text()).strip("\r\n ") if name in self.texts else ""
+        return strip_control_characters(self.texts[name].text()).strip("\r\n ") if name in self.texts else ""
 
     def _counts(self, name: str, attributes: dict[str, str]) -> None:
-        """NUnit 2 counts those that ran, and its other words for the rest overlap."""
+        """Return the totals: NUnit 2 counts the tests that ran, and its other counts overlap."""
         words = {"total": "tests", "passed": "passed", "failed": "failed", "skipped": "skipped"}
         if name == "test-results":
             words = {"failures": "failed", "errors": "errors", "invalid": "errors"}
@@ -110,7 +110,7 @@ class _DotNet:
     def _finish(self, case: dict[str, str]) -> None:
         status = _status(case, failed=self.failed)
         red = status in (TestStatus.FAILED, TestStatus.ERROR)
-        group = case.get("classname") or case.get("type", "") or plain(self.suite).strip()
+        group = case.get("classname") or case.get("type", "") or strip_control_characters(self.suite).strip()
         full = case.get("fullname") or case.get("name", "")
         own = full if not group or full.startswith(group) else f"{group}.{full}"
         failure = self._failure() if red else None
@@ -136,7 +136,7 @@ class _DotNet:
         )
 
     def _tell(self, outside: dict[str, str]) -> None:
-        """What went wrong beside the cases: an assembly that could not be run, a fixture that was not cleaned up."""
+        """Report errors outside of cases: an assembly that could not run, a fixture that failed to clean up."""
         message = self._said("message") or self._said("reason")
         if message:
             file = outside.get("fullname") or outside.get("name", "")
@@ -158,21 +158,22 @@ _LINE_END = re.compile(r"(?:\\r)?\\n(?=\s*(?:Expected|Actual|at |\u2193|\u2191|\
 
 
 def _unescaped(text: str) -> str:
-    """xUnit.net writes the end of a line as two characters that stand for it."""
+    """Decode line ends, which xUnit.net escapes as two characters."""
     return _LINE_END.sub("\n", text) if "\\n" in text and "\n" not in text else text
 
 
 def _is_unrunnable(suite: dict[str, str]) -> bool:
-    """An assembly without cases; of a fixture that is invalid the cases tell."""
+    """Return whether an assembly has no cases; an invalid fixture is reported by its cases."""
     return suite.get("label") == "Invalid" and suite.get("type") == "Assembly"
 
 
 def _status(case: dict[str, str], *, failed: bool) -> TestStatus:
     word = (case.get("result") or case.get("status") or "").lower()
-    if not word:  # early NUnit 2 has two answers in place of one word, or none
-        if case.get("executed", "").lower() == "false":
-            return TestStatus.SKIPPED
-        return TestStatus.FAILED if failed or case.get("success", "").lower() == "false" else TestStatus.PASSED
+    if not word:  # early NUnit 2 has two attributes instead of one, or none
+        if failed or case.get("success", "").lower() == "false":
+            return TestStatus.FAILED
+        ran = case.get("executed", case.get("success", "")).lower() == "true"
+        return TestStatus.PASSED if ran else TestStatus.SKIPPED  # NUnit's `--explore` lists tests without a result
     if word.startswith(_SKIPPED) or word == "notrun":
         return TestStatus.SKIPPED
     if word.startswith(("pass", "success", "warning")):

@@ -1,6 +1,6 @@
-"""`dune test`: what Alcotest prints, and OUnit where it is told to be verbose, of one program after the other.
+"""Parses `dune test`: the output of Alcotest, and of verbose OUnit, of one program after the other.
 
-Of any other program only its failure is seen: it is a test by the name of the program. Nothing says that all is told.
+For any other program only its failure is known: it is one test with the program's name. There is no end marker.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import BinaryIO
 import msgspec
 
 from ratchet.checks.formats import Parsed, compiler, distinct, recover
-from ratchet.checks.formats.text import Ends, lines
+from ratchet.checks.formats.text import HeadAndTail, lines
 from ratchet.core.report import Failure, TestResult, TestStatus
 
 _PROGRAM = re.compile(r"^ *(?P<name>\S+) alias (?P<folder>\S*?)/?runtest(?: \((?P<end>exit \d+|got signal \w+)\))?$")
@@ -45,7 +45,7 @@ SIGN = re.compile(rb" alias \S*runtest|\btests? run\.|^Cases: \d", re.M)
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """Named `suite::group > test` of Alcotest's, and as OUnit names them."""
+    """Name the tests `suite::group > test` for Alcotest, and as OUnit names them."""
     reader = _Dune()
     for line in lines(stream):
         reader.line(line)
@@ -54,19 +54,19 @@ def parse(stream: BinaryIO) -> Parsed:
 
 class _Dune:
     def __init__(self) -> None:
-        self.scan = compiler.Scan()
+        self.scan = compiler.CompilerScan()
         self.tests: list[TestResult] = []
         self.reported: dict[str, int] = {}
         self.begun: dict[str, None] = {}
         self.cut: list[str] = []
         self.rows: dict[tuple[str, str], int] = {}
-        self.body: Ends | None = None
+        self.body: HeadAndTail | None = None
         self._program("", "", "")
 
     def _program(self, name: str, folder: str, end: str) -> None:
         self.file = f"{folder}/{name}.ml".lstrip("/") if name else ""
         self.program, self.end, self.before = name, end, len(self.tests)
-        self.suite, self.summary, self.said = "", False, Ends()
+        self.suite, self.summary, self.said = "", False, HeadAndTail()
 
     def line(self, line: str) -> None:
         if match := _PROGRAM.match(line):
@@ -88,7 +88,7 @@ class _Dune:
             self._take(f"{self.suite}::{match['group']} > {match['name']}", match["name"], _STATUS[match["word"]])
         elif match := _BOX.match(line):
             self._settle()
-            self.at, self.body = self.rows.get((match["group"], match["index"]), -1), Ends()
+            self.at, self.body = self.rows.get((match["group"], match["index"]), -1), HeadAndTail()
         elif match := _ALCOTEST_END.match(line):
             self._settle()
             self._count({"tests": int(match["tests"]), "failed": int(match["failed"] or 0)})
@@ -103,34 +103,34 @@ class _Dune:
         self.reported = {key: self.reported.get(key, 0) + sums.get(key, 0) for key in {*self.reported, *sums}}
 
     def _settle(self) -> None:
-        """What a failed test of Alcotest's says stands in a box of its own, behind all of them."""
+        """Finish a failed Alcotest test, whose details follow in a box after all tests."""
         if self.body and 0 <= self.at < len(self.tests):
             said = self.body.text().partition("\nLogs saved to ")[0].strip("\n┘└─┌┐ ")
             failure = _failure(said, _ALCOTEST_VALUES.search(said))
             self.tests[self.at] = msgspec.structs.replace(self.tests[self.at], failure=failure)
         self.body = None
 
-    def _ounit(self, said: str) -> None:
-        if said == "Summary:":
+    def _ounit(self, text: str) -> None:
+        if text == "Summary:":
             self.summary = True
-        elif said.startswith("Start test "):
-            self.begun[said[11:].rstrip(".")] = None
-        elif said.startswith("End test "):
-            self.begun.pop(said[9:].rstrip("."), None)
-        elif self.summary and (match := _OUNIT_TEST.match(said)):
+        elif text.startswith("Start test "):
+            self.begun[text[11:].rstrip(".")] = None
+        elif text.startswith("End test "):
+            self.begun.pop(text[9:].rstrip("."), None)
+        elif self.summary and (match := _OUNIT_TEST.match(text)):
             self._close_ounit()
             status = _WORDS.get(match["word"] or "", TestStatus.SKIPPED)
             name, reason = match["run"] or match["name"], match["reason"] or ""
-            # To OUnit what is still to do has failed.
+            # OUnit treats a todo as a failure.
             todo = Failure(type="TODO", message=reason) if match["left"] == "TODO" else None
             status = TestStatus.FAILED if todo else status
             self._take(name, name.rpartition(":")[2], status, reason="" if todo else reason, failure=todo)
-            self.body = Ends() if match["run"] and status is not TestStatus.PASSED else None
-        elif self.summary and (match := _OUNIT_SUM.match(said)):
+            self.body = HeadAndTail() if match["run"] and status is not TestStatus.PASSED else None
+        elif self.summary and (match := _OUNIT_SUM.match(text)):
             self._close_ounit()
             self._count({_SUMS[match["word"]]: int(match["n"])} if match["word"] in _SUMS else {})
         elif self.body:
-            self.body.add(f"{said}\n")
+            self.body.add(f"{text}\n")
 
     def _close_ounit(self) -> None:
         if self.body:
@@ -149,7 +149,7 @@ class _Dune:
     def parsed(self) -> Parsed:
         self._close()
         running = [*self.cut, *self.begun]
-        # OUnit points to its own logs as a compiler points to a file.
+        # OUnit refers to its own logs in the form of a compiler error.
         broken = [error for error in self.scan.found if not error.file.endswith(".log")]
         return Parsed(
             tests=distinct(self.tests),
@@ -161,12 +161,13 @@ class _Dune:
         )
 
 
-def _failure(said: str, values: re.Match[str] | None) -> Failure:
-    """The library's own calls are on the stack, and those of no file that is in the project are told by `relative`."""
+def _failure(text: str, values: re.Match[str] | None) -> Failure:
+    """Build the failure. The library's own frames are on the stack; `relative_paths` drops those outside the
+    project."""
     places = [
-        match for match in _CALLED.finditer(said) if not re.match(r"src/(?:lib/ounit|alcotest)|stdlib", match["file"])
+        match for match in _CALLED.finditer(text) if not re.match(r"src/(?:lib/ounit|alcotest)|stdlib", match["file"])
     ]
-    message = said.partition("\nRaised at ")[0].partition("\n          Raised at ")[0].strip()
+    message = text.partition("\nRaised at ")[0].partition("\n          Raised at ")[0].strip()
     found = recover.failure(
         message,
         message=message,
@@ -178,10 +179,10 @@ def _failure(said: str, values: re.Match[str] | None) -> Failure:
     return found if places else msgspec.structs.replace(found, file="", line=0, frames=[])
 
 
-def _died(said: str, end: str) -> Failure:
-    uncaught = _UNCAUGHT.search(said)
+def _died(text: str, end: str) -> Failure:
+    uncaught = _UNCAUGHT.search(text)
     if not uncaught:
-        return recover.failure(said, message=said.strip() or end)
+        return recover.failure(text, message=text.strip() or end)
     return Failure(
         message=uncaught["message"], file=uncaught["file"] or "", line=int(uncaught["line"] or 0), type="exception"
     )

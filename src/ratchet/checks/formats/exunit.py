@@ -1,4 +1,4 @@
-"""ExUnit's text, best with `--trace`, which names every test. Without it only the failures have names."""
+"""Parses ExUnit's text, best with `--trace`, which names every test. Without it only failures have names."""
 
 # One pattern, one line.
 # ruff: noqa: E501
@@ -9,7 +9,7 @@ import re
 from typing import BinaryIO
 
 from ratchet.checks.formats import Parsed, compiler, recover
-from ratchet.checks.formats.text import Ends, lines
+from ratchet.checks.formats.text import HeadAndTail, lines
 from ratchet.core.report import Failure, TestResult, TestStatus
 
 _MODULE = re.compile(r"^(?P<name>[A-Z][\w.]*) \[(?P<file>\S+)\]$")
@@ -26,7 +26,7 @@ SIGN = re.compile(rb"\* (?:test|doctest|property|feature) |\d\) [^\n]+ \([A-Z][\
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """Named `Module: test name`. The sum is the end."""
+    """Return the tests as `Module: test name`. The summary is the end."""
     reader = _ExUnit()
     for line in lines(stream):
         reader.line(line)
@@ -38,14 +38,14 @@ class _ExUnit:
         self.tests: dict[str, TestResult] = {}
         self.module, self.file = "", ""
         self.failing: tuple[str, str] | None = None
-        self.body = Ends()
+        self.body = HeadAndTail()
         self.reported: dict[str, int] = {}
-        self.scan = compiler.Scan()
+        self.scan = compiler.CompilerScan()
 
     def line(self, line: str) -> None:
         if match := _FAILURE.match(line):
             self._settle()
-            self.failing, self.body = (match.group("module"), match.group("name")), Ends()
+            self.failing, self.body = (match.group("module"), match.group("name")), HeadAndTail()
         elif self.failing and (line.startswith("     ") or not line.strip()):
             self.body.add(line[5:] + "\n")
         else:
@@ -80,7 +80,7 @@ class _ExUnit:
         self.tests[test.id] = test
 
     def _settle(self) -> None:
-        """A description of a failure overrules the line that named the test."""
+        """Finish a failure: its description overrides the line that named the test."""
         if not self.failing:
             return
         (module, name), self.failing = self.failing, None

@@ -1,4 +1,4 @@
-"""gleeunit: failures are named, passes are dots. Only the failures and the sum are known."""
+"""Parses gleeunit's output: failures are named, passed tests are dots, so only failures and totals are known."""
 
 # One pattern, one line.
 
@@ -8,7 +8,7 @@ import re
 from typing import BinaryIO
 
 from ratchet.checks.formats import Parsed, compiler, recover
-from ratchet.checks.formats.text import Ends, lines
+from ratchet.checks.formats.text import HeadAndTail, lines
 from ratchet.core.report import TestResult, TestStatus
 
 _SUM = re.compile(r"^(?P<n>\d{1,9}) (?P<word>tests?|passed)(?:, (?P<f>\d{1,9}) failures?)?$")
@@ -23,7 +23,7 @@ SIGN = re.compile(rb"test: |Failures:")
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """The failing tests, and how many there were. The others have no names in this channel."""
+    """Return the failed tests and the totals. Other tests have no names in this output."""
     reader = _Gleam()
     for line in lines(stream):
         reader.line(line)
@@ -34,12 +34,12 @@ class _Gleam:
     def __init__(self) -> None:
         self.tests: list[TestResult] = []
         self.reported: dict[str, int] = {}
-        self.scan = compiler.Scan()
+        self.scan = compiler.CompilerScan()
         self.name = ""
         self.at = ("", 0)
         self.kind = ""
         self.fields: dict[str, str] = {}
-        self.body = Ends()
+        self.body = HeadAndTail()
         self.is_list = False
 
     def line(self, line: str) -> None:
@@ -60,7 +60,7 @@ class _Gleam:
             self.scan.line(line)
 
     def _old(self, match: re.Match[str]) -> None:
-        """Numbered below a headline; other runners number their failures too."""
+        """Parse the old format, numbered below a headline; other runners number their failures too."""
         if not match.group("name"):
             self.is_list = True
         elif self.is_list and "." in match.group("name"):
@@ -92,7 +92,7 @@ class _Gleam:
             status = TestStatus.FAILED
             test = TestResult(id=self.name, name=self.name, status=status, file=failure.file, failure=failure)
             self.tests.append(test)
-        self.name, self.at, self.kind, self.fields, self.body = "", ("", 0), "", {}, Ends()
+        self.name, self.at, self.kind, self.fields, self.body = "", ("", 0), "", {}, HeadAndTail()
 
     def parsed(self) -> Parsed:
         self._settle()

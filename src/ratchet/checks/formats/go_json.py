@@ -1,4 +1,5 @@
-"""`go test -json`: events of all packages, interleaved. Build failures of every Go version; panics, races, timeouts."""
+"""Parses `go test -json`: interleaved events of all packages, build failures of every Go version, panics, races,
+timeouts."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from typing import BinaryIO
 
 import msgspec
 
-from ratchet.checks.formats import Parsed, compiler, distinct, loose, recover
-from ratchet.checks.formats.text import Ends, clip, lines, plain
+from ratchet.checks.formats import Parsed, compiler, distinct, lenient_json, recover
+from ratchet.checks.formats.text import HeadAndTail, clip, lines, strip_control_characters
 from ratchet.core.report import Diagnostic, Failure, TestResult, TestStatus
 
 _STATUS = {"pass": TestStatus.PASSED, "fail": TestStatus.FAILED, "skip": TestStatus.SKIPPED}
@@ -17,11 +18,11 @@ _FRAMING = re.compile(r"^\s*(?:=== (?:RUN|PAUSE|CONT|NAME)|--- (?:PASS|FAIL|SKIP
 _AFTERWARDS = "the package failed after its tests"
 _BUILD_FAILED = re.compile(r"^FAIL\s+(\S+) \[(build failed|setup failed)\]")
 _SIGNAL = re.compile(r"^(SIG[A-Z]{2,8}): [a-z]", re.M)
-# What `testing` says of a test by itself is said in its own file.
+# Messages of `testing` itself are located in its own file.
 _PLACE = re.compile(
     r"^ {4,}(?:(?:Test|Example|Fuzz)\S*: )?(?!testing\.go:)(?P<file>[^\s:]+\.go):(?P<line>\d{1,9}): ?(?P<message>.*)"
 )
-# Before Go 1.20 a verdict behind what a test printed without a line end is not seen by `go test` itself.
+# Before Go 1.20 `go test` misses a verdict that follows output without a line end.
 _LATE = re.compile(r"\S *--- (?P<word>PASS|FAIL|SKIP): (?P<name>\S+) \((?P<s>[\d.]{1,12})s\)\n?$")
 _WORDS = {"PASS": TestStatus.PASSED, "FAIL": TestStatus.FAILED, "SKIP": TestStatus.SKIPPED}
 _STACKS = re.compile(r"(?m)^\s*goroutine \d+ [^\n]*\[|^Goroutine \d+ \(")
@@ -31,8 +32,9 @@ SIGN = re.compile(rb'"Action"|\[(?:build|setup) failed\]')
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """One record for each test and subtest, named `package.Test/sub`. It has ended when every package has."""
-    reader = Events()
+    """Return one result for each test and subtest, named `package.Test/sub`. The stream has ended when every package
+    has."""
+    reader = GoEvents()
     for line in lines(stream):
         reader.line(line)
     return reader.parsed()
@@ -45,70 +47,72 @@ class _Package:
         self.failed = False
         self.red = False
         self.tests = False
-        self.output = Ends(8 << 10)
+        self.output = HeadAndTail(8 << 10)
 
 
-class Events:
-    """What the events of a run, in their order, come to."""
+class GoEvents:
+    """Processes the events of a run in order."""
 
     def __init__(self) -> None:
         self.tests: list[TestResult] = []
         self.seen: dict[str, tuple[int, int]] = {}
-        self.outputs: dict[tuple[str, str], Ends] = {}
-        self.errors: dict[tuple[str, str], Ends] = {}  # Go 1.27 says which lines are errors and which are logged
+        self.outputs: dict[tuple[str, str], HeadAndTail] = {}
+        # Go 1.27 marks which lines are errors and which are log output
+        self.errors: dict[tuple[str, str], HeadAndTail] = {}
         self.late: dict[tuple[str, str], tuple[TestStatus, float]] = {}
-        self.around: set[str] = set()  # ids of those with a failed test inside
+        self.around: set[str] = set()  # ids of tests with a failed subtest
         self.packages: dict[str, _Package] = {}
-        self.scan = compiler.Scan()
+        self.scan = compiler.CompilerScan()
         self.unbuilt: dict[str, bool] = {}
         self.paused: set[tuple[str, str]] = set()
-        self.died: dict[str, bool] = {}  # each with whether its output says why
+        self.died: dict[str, bool] = {}  # each with whether its output explains the failure
 
     def line(self, line: str) -> None:
-        if event := loose.row(line):
+        if event := lenient_json.row(line):
             self.tell(event)
         else:
             self.stray(line)
 
-    def tell(self, event: loose.Table) -> None:
-        action, package = loose.text(event, "Action"), loose.text(event, "Package")
+    def tell(self, event: lenient_json.Table) -> None:
+        action, package = lenient_json.text(event, "Action"), lenient_json.text(event, "Package")
         if action in {"build-output", "build-fail"}:
             self._build(event, action)
         elif package or action in _ACTIONS:
             self._event(event, action, package)
 
     def stray(self, line: str) -> None:
-        """Before Go 1.24 the compiler wrote to stderr, and `go test` a plain line about the package."""
+        """Handle a plain line: before Go 1.24 the compiler wrote to stderr, and `go test` a plain line about the
+        package."""
         if match := _BUILD_FAILED.match(line):
             self.unbuilt[match.group(1)] = True
         else:
             self.scan.line(line)
 
-    def _build(self, event: loose.Table, action: str) -> None:
+    def _build(self, event: lenient_json.Table, action: str) -> None:
         if action == "build-output":
-            self.scan.line(loose.text(event, "Output").rstrip("\n"))
+            self.scan.line(lenient_json.text(event, "Output").rstrip("\n"))
         else:
-            self.unbuilt.setdefault(loose.text(event, "ImportPath").split(" ")[0], True)
+            self.unbuilt.setdefault(lenient_json.text(event, "ImportPath").split(" ")[0], True)
 
-    def _event(self, event: loose.Table, action: str, package: str) -> None:
-        name = loose.text(event, "Test")
+    def _event(self, event: lenient_json.Table, action: str, package: str) -> None:
+        name = lenient_json.text(event, "Test")
         known = self.packages.setdefault(package, _Package())
         if name and known.ended:
             known.ended, known.run = False, known.run + 1
         if not name:
             self._package(event, action, package, known)
         elif action == "run":
-            self.outputs[package, name] = Ends()
+            self.outputs[package, name] = HeadAndTail()
         elif action == "output":
-            self._output(package, name, loose.text(event, "Output"), loose.text(event, "OutputType"))
+            self._output(package, name, lenient_json.text(event, "Output"), lenient_json.text(event, "OutputType"))
         elif action in {"pause", "cont"}:
             (self.paused.add if action == "pause" else self.paused.discard)((package, name))
         elif action in _STATUS:
-            self._over(package, name, _STATUS[action], loose.number(event, "Elapsed"))
+            self._over(package, name, _STATUS[action], lenient_json.number(event, "Elapsed"))
 
-    def _package(self, event: loose.Table, action: str, package: str, known: _Package) -> None:
+    def _package(self, event: lenient_json.Table, action: str, package: str, known: _Package) -> None:
         if action == "output":
-            known.output.add(loose.text(event, "Output"))
+            known.output.add(lenient_json.text(event, "Output"))
         elif action in _STATUS:
             known.ended, known.failed = True, action == "fail"
             if event.get("FailedBuild"):
@@ -116,29 +120,29 @@ class Events:
             self._cut_off(package, known)
 
     def _output(self, package: str, name: str, text: str, kind: str) -> None:
-        kept = self.outputs.setdefault((package, name), Ends())
+        kept = self.outputs.setdefault((package, name), HeadAndTail())
         if _FRAMING.match(text):
             return
         kept.add(text)
         if kind.startswith("error"):
-            self.errors.setdefault((package, name), Ends()).add(text)
+            self.errors.setdefault((package, name), HeadAndTail()).add(text)
         elif (late := _LATE.search(text)) and late.group("name") == name:
             self.late[package, name] = _WORDS[late.group("word")], float(late.group("s").strip(".") or 0)
 
     def _cut_off(self, package: str, known: _Package) -> None:
-        """The package is over and these tests are not: they were running when its process panicked, left or was killed.
+        """Fail tests that were running when the package's process panicked, exited or was killed.
 
-        Those that waited for their turn, or for a test inside them, are not to blame.
+        Tests that waited for their turn or for a subtest are not to blame.
         """
         self._settle(package)
         for name in self._running(package):
             if known.failed:
-                self._died(package, name, plain(known.output.text()))
+                self._died(package, name, strip_control_characters(known.output.text()))
         for name in self._open(package):
             self.outputs.pop((package, name))
 
     def _settle(self, package: str) -> None:
-        """Verdicts that stand in the middle of a line count where no other came."""
+        """Apply verdicts found in the middle of a line if there was no other."""
         for name in self._open(package):
             if verdict := self.late.get((package, name)):
                 self._over(package, name, *verdict)
@@ -152,7 +156,7 @@ class Events:
         return [name for name in open_ones if (package, name) not in self.paused and name not in outer]
 
     def _died(self, package: str, name: str, said: str) -> None:
-        output = plain(self.outputs[package, name].text())
+        output = strip_control_characters(self.outputs[package, name].text())
         fault = next((text for text in (output, said) if _kind(text)), "")
         self.died[f"{package}.{name}" if package else name] = bool(fault)
         message = " ".join(["it was running when the process of its package ended", *_end(said)])
@@ -163,11 +167,11 @@ class Events:
         self, package: str, name: str, status: TestStatus, elapsed_s: float, failure: Failure | None = None
     ) -> None:
         kept, errors = self.outputs.pop((package, name), None), self.errors.pop((package, name), None)
-        output = plain(kept.text()) if kept else ""
+        output = strip_control_characters(kept.text()) if kept else ""
         self.late.pop((package, name), None)
         full = f"{package}.{name}" if package else name
         if status is TestStatus.FAILED:
-            told = explained(output, plain(errors.text()) if errors else "")
+            told = explained(output, strip_control_characters(errors.text()) if errors else "")
             failure = told if told.message else Failure(message=_silent(inside=full in self.around))
             if full in self.around and told.type == "panic" and self._hand_down(full, told, output):
                 failure, output = Failure(message=_silent(inside=True)), ""
@@ -191,7 +195,7 @@ class Events:
         )
 
     def _hand_down(self, full: str, failure: Failure, output: str) -> bool:
-        """Newer Go tells the panic of a test inside after that has failed in silence, as if it were the outermost's."""
+        """Move a panic to the subtest that failed silently: newer Go reports it for the outermost test."""
         for index in range(len(self.tests) - 1, -1, -1):
             test = self.tests[index]
             if test.id.startswith(f"{full}/") and test.failure == Failure(message=_silent(inside=False)):
@@ -201,7 +205,8 @@ class Events:
         return False
 
     def _add(self, run: int, test: TestResult) -> None:
-        """After its package was over a test is tried again and its last result counts; in one run it is another."""
+        """Add a result: after the end of its package a test is a retry and its last result counts; within one run it
+        is another test."""
         index, before = self.seen.get(test.id, (0, run))
         if before < run:
             attempts = self.tests[index].attempts + 1
@@ -231,16 +236,16 @@ class Events:
         return [f"{place}.{name}" if place else name for place in places for name in self._running(place)]
 
     def _compile_errors(self) -> list[Diagnostic]:
-        """What the compiler said; a package that was not built is never silent, even if nobody said why."""
+        """Return the compiler's errors; a package that was not built always has one, even without a reason."""
         if self.scan.found or not self.unbuilt:
             return self.scan.found if self.unbuilt else []
         return [Diagnostic(file=name, message="build failed", tool="go") for name in self.unbuilt]
 
     def _broken(self, name: str, known: _Package) -> Diagnostic | None:
-        """A package that failed although none of its tests did: TestMain, an init panic, os.Exit in a test."""
+        """Report a package that failed without a failed test: TestMain, a panic in init, os.Exit in a test."""
         if not known.failed or known.red or name in self.unbuilt or name.split(" ", maxsplit=1)[0] in self.unbuilt:
             return None
-        output = plain(known.output.text())
+        output = strip_control_characters(known.output.text())
         if "[build failed]" in output or "[setup failed]" in output:
             self.unbuilt[name] = True
             return None
@@ -251,7 +256,7 @@ class Events:
 
 
 def explained(output: str, said: str = "") -> Failure:
-    """The first line that names a place is the message; a panic or a race counts before it.
+    """Build a failure: the first located line is the message, but a panic or race takes precedence.
 
     `said` is the part of the output that is known to be about the failure.
     """
@@ -268,7 +273,7 @@ def explained(output: str, said: str = "") -> Failure:
     if expected is None:
         expected, actual = _blocks(message)
     if stack:
-        place = None  # the one that printed the stack is not the one that it is about
+        place = None  # the goroutine that printed the stack is not the one that it is about
     return recover.failure(
         told,
         message=_testify(message.rstrip()) or output.strip(),
@@ -291,13 +296,13 @@ _BLOCKS = re.compile(
 
 
 def _example(output: str) -> tuple[str | None, str | None]:
-    """What an example should have printed and what it printed, each as lines of their own."""
+    """Return the expected and actual output of an example."""
     found = _EXAMPLE.search(output)
     return (found.group("e"), found.group("a")) if found else (None, None)
 
 
 def _blocks(message: str) -> tuple[str | None, str | None]:
-    """The two values of a message that has each below a word on a line of its own."""
+    """Return two values that each follow a heading on a line of its own."""
     found = _BLOCKS.search(message)
     first, second = (found["what"][0].lower() in "ew", found["other"][0].lower() in "ew") if found else (False, False)
     if not found or first == second:
@@ -310,7 +315,7 @@ _LABEL = re.compile(r"(?m)^\t([A-Z][A-Za-z ]*): *\t")
 
 
 def _testify(message: str) -> str:
-    """Of testify's table what was wrong, after what the test says to it; trace and name are told elsewhere."""
+    """Parse testify's table: the error, then the test's message; trace and name are known already."""
     _, *pairs = _LABEL.split(f"\n{message}" if message.startswith("\t") else f"\n\t{message}")
     table = dict(zip(pairs[::2], pairs[1::2], strict=True))
     if "Error Trace" not in table or "Error" not in table:
@@ -320,7 +325,7 @@ def _testify(message: str) -> str:
 
 
 def place_of(row: str) -> tuple[str, int] | None:
-    """The file and the line that a row of a test's output begins with."""
+    """Return the file and line at the beginning of a row of output."""
     found = _PLACE.match(row)
     return (found.group("file"), int(found.group("line"))) if found else None
 
@@ -330,12 +335,12 @@ def _place(output: str) -> re.Match[str] | None:
 
 
 def _above(name: str) -> list[str]:
-    """The tests around one: `a` and `a/b` of `a/b/c`."""
+    """Return the parents of a test: `a` and `a/b` for `a/b/c`."""
     return [name[:at] for at, sign in enumerate(name) if sign == "/"]
 
 
 def _busy(output: str) -> str:
-    """Of all stacks those that do not merely wait for a test inside."""
+    """Return the stacks that do not merely wait for a subtest."""
     first, *stacks = re.split(r"(?m)^(?=goroutine \d+ )", output)
     return "".join([first, *(stack for stack in stacks if "\ntesting.(*T).Run(" not in stack)])
 
@@ -345,13 +350,13 @@ def _silent(*, inside: bool) -> str:
 
 
 def _without_stacks(output: str, failure: Failure) -> str:
-    """What was printed before the stacks, which have been read into frames."""
+    """Return the output before the stacks, which have been parsed into frames."""
     found = _STACKS.search(output) if failure.frames else None
     return output[: found.start()].rstrip() if found else output
 
 
 def _end(said: str) -> list[str]:
-    """How `go test` says that a process ended, if it does: `(signal: killed)`, `(exit status 3)`."""
+    """Return how the process ended according to `go test`: `(signal: killed)`, `(exit status 3)`."""
     return [f"({row})" for row in said.splitlines() if row.startswith(("signal: ", "exit status "))][-1:]
 
 
@@ -371,7 +376,7 @@ def _panic(output: str) -> str:
 
 
 def _message(output: str) -> str:
-    """The text of the first located line, with the lines that are indented under it."""
+    """Return the text of the first located line, with the lines indented below it."""
     rows = output.splitlines()
     for index, row in enumerate(rows):
         if match := _PLACE.match(row):

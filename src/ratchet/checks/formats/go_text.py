@@ -1,6 +1,6 @@
-"""What `go test` prints for people, with `-v` or without, and what gotestsum makes of it: the events behind the lines.
+"""Parses the text of `go test`, with or without `-v`, and of gotestsum, by reconstructing the events.
 
-As Go's own test2json does it, but a package is named only after all that it said. gotestsum's lists name it at once.
+Works like Go's test2json, except that a package is named only after its output. gotestsum's lists name it at once.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import BinaryIO
 
-from ratchet.checks.formats import Parsed, loose
-from ratchet.checks.formats.go_json import Events
-from ratchet.checks.formats.text import TAIL_LIMIT, Ends, lines
+from ratchet.checks.formats import Parsed, lenient_json
+from ratchet.checks.formats.go_json import GoEvents
+from ratchet.checks.formats.text import TAIL_LIMIT, HeadAndTail, lines
 
 _UPDATE = re.compile(r"^=== (?P<word>RUN|PAUSE|CONT|NAME)\s+(?P<test>\S+)$")
 _RESULT = re.compile(
@@ -30,7 +30,7 @@ _SUMMED = re.compile(
 )
 _SUM = re.compile(r"^DONE (?:\d+ runs, )?(?P<tests>\d{1,9}) tests?\b")
 _ACTIONS = {"RUN": "run", "PAUSE": "pause", "CONT": "cont", "PASS": "pass", "FAIL": "fail", "SKIP": "skip"}
-_WAITING = 200_000  # lines of a package that is not named yet; of more only the results are kept
+_WAITING = 200_000  # lines of a package without a name yet; beyond that only results are kept
 
 SIGN = re.compile(
     rb"--- (?:PASS|FAIL|SKIP): |=== (?:RUN|FAIL|SKIP)|FAIL(?:\t| +\t|  )"
@@ -39,10 +39,10 @@ SIGN = re.compile(
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """Every test that is named; without `-v` those are the failed ones. A binary run by itself has no package."""
+    """Return every named test; without `-v` only the failed ones. A test binary run by itself has no package."""
     plainly, summed = _Plain(), _Summed()
     for raw in lines(stream):
-        line = raw.replace("\x16", "")  # marks what the test's binary says itself, for test2json
+        line = raw.replace("\x16", "")  # marks lines of the test binary itself, for test2json
         plainly.line(line)
         summed.line(line)
     return summed.parsed() if summed.tests else plainly.parsed()
@@ -50,13 +50,13 @@ def parse(stream: BinaryIO) -> Parsed:
 
 class _Plain:
     def __init__(self) -> None:
-        self.events = Events()
-        self.waiting: list[loose.Table] = []
+        self.events = GoEvents()
+        self.waiting: list[lenient_json.Table] = []
         self.test = ""
-        self.reports: list[loose.Table] = []  # results whose output may still come, each inside the one before
+        self.reports: list[lenient_json.Table] = []  # results whose output may follow, each nested in the one before
         self.running: set[str] = set()
         self.verdict = False
-        self.benchmark: loose.Table = {}  # the last one that began: only those that failed are tests
+        self.benchmark: lenient_json.Table = {}  # the last one that began: only failed ones are tests
 
     def line(self, line: str) -> None:
         if match := _UPDATE.match(line):
@@ -79,7 +79,7 @@ class _Plain:
             self._output(line)
 
     def _is_result(self, before: str, match: re.Match[str]) -> bool:
-        """Alone in its line, or behind what the test itself printed without ending the line."""
+        """Return whether the line is a result: alone in its line, or after output without a line end."""
         return not before.strip() or (match["test"] in self.running and match["s"] is not None)
 
     def _result(self, line: str, match: re.Match[str]) -> None:
@@ -109,7 +109,7 @@ class _Plain:
                 self.benchmark["Output"] = f"{self.benchmark['Output']}{line}\n"[-TAIL_LIMIT:]
         self._wait({"Action": "output", "Test": self.test, "Output": line + "\n"})
 
-    def _wait(self, event: loose.Table) -> None:
+    def _wait(self, event: lenient_json.Table) -> None:
         if event["Action"] != "output" or len(self.waiting) < _WAITING:
             self.waiting.append(event)
 
@@ -117,7 +117,7 @@ class _Plain:
         word, package = match["word"] or match["word1"], match["package"] or match["package1"]
         if _UNBUILT.match(line):
             self.events.stray(line)
-            # What was said before it is the compiler's.
+            # Text before it is the compiler's.
             self.waiting = []
         elif word != "?":
             self._over("fail" if word == "FAIL" else "pass", package)
@@ -131,7 +131,8 @@ class _Plain:
             self.events.tell({**event, "Package": package})
 
     def parsed(self) -> Parsed:
-        """A package without a last word was cut off, unless its tests had a verdict and nothing more came."""
+        """Return the results: a package without a final line was cut off, unless its tests had a verdict and nothing
+        followed."""
         self._flush(0)
         told = any(event["Action"] != "output" for event in self.waiting)
         if told and self.verdict:
@@ -144,11 +145,11 @@ class _Plain:
 
 
 class _Summed:
-    """gotestsum: a line for each test, or a list of those that failed, each with what it printed."""
+    """Parses gotestsum: a line for each test, or a list of failed ones with their output."""
 
     def __init__(self) -> None:
-        self.tests: dict[tuple[str, str], tuple[str, float, Ends]] = {}
-        self.said = Ends()
+        self.tests: dict[tuple[str, str], tuple[str, float, HeadAndTail]] = {}
+        self.said = HeadAndTail()
         self.ended = False
 
     def line(self, line: str) -> None:
@@ -157,15 +158,15 @@ class _Summed:
         elif _SUM.match(line):
             self.ended = True
         elif line.startswith(("=== ", "PASS ", "FAIL ", "ok ", "DONE ")):
-            self.said = Ends()
+            self.said = HeadAndTail()
         else:
             self.said.add(line + "\n")
 
     def _test(self, match: re.Match[str]) -> None:
         key = match["package"] or match["package1"] or "", match["test"] or match["test1"] or ""
         is_listed = bool(match["word"])
-        # In the list what was printed comes below, in the run it came above.
-        said, self.said = self.said, Ends()
+        # In the list the output follows, in the run it precedes.
+        said, self.said = self.said, HeadAndTail()
         self.tests[key] = (
             _ACTIONS[match["word"] or match["word1"]],
             _seconds(match["s"]),
@@ -173,9 +174,9 @@ class _Summed:
         )
 
     def parsed(self) -> Parsed:
-        events = Events()
+        events = GoEvents()
         for (package, test), (action, elapsed_s, said) in self.tests.items():
-            # Of a package that failed by itself no test is named.
+            # A package that failed by itself names no test.
             about = {"Package": package, **({"Test": test} if test else {})}
             for row in said.text().splitlines():
                 events.tell({**about, "Action": "output", "Output": row + "\n"})

@@ -1,4 +1,4 @@
-"""Minitest's text, best with `--verbose`, which names every test. Without it only what is not green has a name."""
+"""Parses Minitest's text, best with `--verbose`, which names every test. Without it passed tests have no name."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import BinaryIO
 import msgspec
 
 from ratchet.checks.formats import Parsed, recover
-from ratchet.checks.formats.text import Ends, lines
+from ratchet.checks.formats.text import HeadAndTail, lines
 from ratchet.core.report import Failure, TestResult, TestStatus
 
-_VERBOSE = re.compile(r"^(?P<name>\S+#.+) = (?P<s>[\d.]{1,12}) s = (?P<sign>[.FES])$")
+_VERBOSE = re.compile(r"^(?P<name>[^\s#]+#.+) = (?P<s>[\d.]{1,12}) s = (?P<sign>[.FES])$")
 _HEAD = re.compile(r"^ +\d+\) (?P<kind>Failure|Error|Skipped):$")
-_NAME = re.compile(r"^(?P<name>\S+#.+?)(?: \[(?P<file>[^\]]+?):(?P<line>\d{1,9})\])?:$")
+_NAME = re.compile(r"^(?P<name>[^\s#]+#.+?)(?: \[(?P<file>[^][]+?):(?P<line>\d{1,9})\])?:$")
 _SUM = re.compile(
     r"^(?P<tests>\d{1,9}) (?:runs|tests), \d+ assertions, (?P<failed>\d{1,9}) failures, (?P<errors>\d{1,9}) errors, "
     r"(?P<skipped>\d{1,9}) skips$"
@@ -25,7 +25,7 @@ SIGN = re.compile(rb" s = [.FES]|\d\) (?:Failure|Error|Skipped):")
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """Named `Class#test`, as `--name` takes it. The sum is the end."""
+    """Return the tests as `Class#test`, as `--name` accepts them. The summary is the end."""
     reader = _Minitest()
     for line in lines(stream):
         reader.line(line)
@@ -37,7 +37,7 @@ class _Minitest:
         self.tests: dict[str, TestResult] = {}
         self.kind = ""
         self.at: re.Match[str] | None = None
-        self.body = Ends()
+        self.body = HeadAndTail()
         self.reported: dict[str, int] = {}
 
     def line(self, line: str) -> None:
@@ -48,7 +48,7 @@ class _Minitest:
             self._add(match.group("name"), _SIGNS[match.group("sign")], duration_s=_seconds(match.group("s")))
         elif match := _HEAD.match(line):
             self._settle()
-            self.kind, self.at, self.body = match.group("kind"), None, Ends()
+            self.kind, self.at, self.body = match.group("kind"), None, HeadAndTail()
         elif self.kind and self.at is None:
             self.at = _NAME.match(line)
         elif self.at:

@@ -1,4 +1,4 @@
-"""What mocha prints for people, and Cypress with it: how many passed, and below that the failures with their titles."""
+"""Parses the console output of mocha and Cypress: the number of passed tests, then the failures with their titles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from ratchet.checks.formats import Parsed, distinct, recover
 from ratchet.checks.formats.mocha_json import hook_phase
-from ratchet.checks.formats.text import Ends, lines
+from ratchet.checks.formats.text import HeadAndTail, lines
 from ratchet.core.report import TestResult, TestStatus
 
 _SUM = re.compile(r"^ {2}(?P<count>\d{1,9}) (?P<word>passing|failing|pending)(?: \(\d+m?s?\))?$")
@@ -17,14 +17,14 @@ _WORDS = {"passing": "passed", "failing": "failed", "pending": "skipped"}
 _ITEM = re.compile(r"^ {2}\d{1,6}\) (?P<title>\S.*)$")
 _CALL = re.compile(r"^ {6,}at ")
 _MOST_TITLES = 50
-# What comes below the message: a difference, or the calls.
+# Text after the message: a diff or the stack.
 _BELOW = re.compile(r"^\s*(?:\+ expected - actual|at .*:\d+:\d+\)?)\s*$", re.M)
 
 SIGN = re.compile(rb"  \d{1,9} (?:passing|failing)")
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """The failed tests. The others have names only where nobody can tell them from what was printed."""
+    """Return the failed tests. Names of others cannot be told from other output."""
     reader = _Mocha()
     for line in lines(stream):
         reader.line(line)
@@ -37,7 +37,7 @@ class _Mocha:
         self.reported: Counter[str] = Counter()
         self.is_list = False
         self.titles: list[str] = []
-        self.body: Ends | None = None
+        self.body: HeadAndTail | None = None
         self.in_stack = False
 
     def line(self, line: str) -> None:
@@ -54,7 +54,7 @@ class _Mocha:
             self._said(line)
 
     def _is_title(self, line: str) -> bool:
-        """Each inner title stands two columns further to the right."""
+        """Return whether the row is a nested title: each level is indented by two columns."""
         begin = len(line) - len(line.lstrip(" "))
         return begin == 5 + 2 * len(self.titles) and len(self.titles) < _MOST_TITLES
 
@@ -64,7 +64,7 @@ class _Mocha:
             self.is_list = False
             return
         self.in_stack = bool(_CALL.match(line))
-        self.body = self.body or Ends()
+        self.body = self.body or HeadAndTail()
         self.body.add(line + "\n")
 
     def _settle(self) -> None:

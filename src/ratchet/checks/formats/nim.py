@@ -1,6 +1,7 @@
-"""Nim's unittest: `[OK]`, `[FAILED]` and `[SKIPPED]` lines; what a test says stands before its line. It has no end.
+"""Parses Nim's unittest: lines `[OK]`, `[FAILED]` and `[SKIPPED]`, each after the test's output. There is no end
+marker.
 
-`nimble` names each file around them. A file that only asserts is one test, and says so by how it ends.
+`nimble` names each file around them. A file that only asserts is one test, and its exit status is the result.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import re
 from typing import BinaryIO
 
 from ratchet.checks.formats import Parsed, compiler, recover
-from ratchet.checks.formats.text import Ends, lines
+from ratchet.checks.formats.text import HeadAndTail, lines
 from ratchet.core.report import Failure, TestResult, TestStatus
 
 _TEST = re.compile(r"^\s*\[(?P<word>OK|FAILED|SKIPPED)\] (?P<name>.+)$")
@@ -27,17 +28,17 @@ SIGN = re.compile(rb"\[(?:OK|FAILED|SKIPPED)\] |\(from package ")
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """Named as the runner takes them, `suite::test`. The text never says that it is complete."""
+    """Return the tests as `suite::test`, as the runner accepts them. The output never shows that it is complete."""
     tests: list[TestResult] = []
-    suite, file, before, body, scan = "", "", 0, Ends(), compiler.Scan()
+    suite, file, before, body, scan = "", "", 0, HeadAndTail(), compiler.CompilerScan()
     for line in lines(stream):
         if match := _FILE.match(line):
-            suite, file, before, body = "", f"{match.group('file').removesuffix('.nim')}.nim", len(tests), Ends()
+            suite, file, before, body = "", f"{match.group('file').removesuffix('.nim')}.nim", len(tests), HeadAndTail()
         elif match := _SUITE.match(line):
-            suite, body = match.group("name"), Ends()
+            suite, body = match.group("name"), HeadAndTail()
         elif match := _TEST.match(line):
             tests.append(_test(suite, file, match, body.text()))
-            body = Ends()
+            body = HeadAndTail()
         elif file and (match := _OVER.match(line)):
             tests += _whole(file, tests[before:], body.text(), good=bool(match.group("good")), broken=bool(scan.found))
             file = ""
@@ -47,7 +48,7 @@ def parse(stream: BinaryIO) -> Parsed:
 
 
 def _whole(file: str, inner: list[TestResult], body: str, *, good: bool, broken: bool) -> list[TestResult]:
-    """The file as a test, if it has none of its own or if it failed and none of them did."""
+    """Return the file as a test, if it has none of its own or if it failed and none of them did."""
     told = inner if good else [test for test in inner if test.failure]
     if told or broken:
         return []

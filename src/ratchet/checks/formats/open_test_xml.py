@@ -1,4 +1,4 @@
-"""Open Test Reporting, which the JUnit Platform writes: what started, what finished, and below whom each stands."""
+"""Parses Open Test Reporting of the JUnit Platform: start and finish events, linked to their parents."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import BinaryIO
 import msgspec
 
 from ratchet.checks.formats import Parsed, distinct, recover
-from ratchet.checks.formats.text import plain
-from ratchet.checks.formats.trees import Dialect, Tree, read
+from ratchet.checks.formats.text import strip_control_characters
+from ratchet.checks.formats.trees import Tree, TreeDialect, read
 from ratchet.core.report import RED, Failure, TestResult, TestStatus
 
 _STATUS = {
@@ -17,7 +17,7 @@ _STATUS = {
     "FAILED": TestStatus.FAILED,
     "ERRORED": TestStatus.ERROR,
     "SKIPPED": TestStatus.SKIPPED,
-    "ABORTED": TestStatus.SKIPPED,  # an assumption did not hold
+    "ABORTED": TestStatus.SKIPPED,  # an assumption failed
 }
 _DEEPEST = 50
 
@@ -36,13 +36,13 @@ class _Node(msgspec.Struct):
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """Tests, and of what holds tests that which failed by itself. What started and did not finish was running."""
+    """Return the tests and the containers that failed by themselves. What started without finishing was running."""
     nodes: dict[str, _Node] = {}
 
-    def dialects(_parsed: Parsed) -> dict[str, Dialect]:
+    def dialects(_parsed: Parsed) -> dict[str, TreeDialect]:
         nodes.clear()
         wanted = frozenset({"e:started", "e:finished", "started", "finished"})
-        return dict.fromkeys(("e:events", "events"), Dialect(wanted, lambda tree, _around: _hear(tree, nodes)))
+        return dict.fromkeys(("e:events", "events"), TreeDialect(wanted, lambda tree, _around: _hear(tree, nodes)))
 
     parsed = read(stream, dialects)
     parents = {node.parent for node in nodes.values()}
@@ -70,7 +70,7 @@ def _hear(tree: Tree, nodes: dict[str, _Node]) -> None:
         if _STATUS.get(known.status, TestStatus.ERROR) in RED:
             known.failure = _failure(result)
         else:
-            known.reason = result.said("reason")
+            known.reason = result.text_at("reason")
 
 
 def _begun(tree: Tree) -> _Node:
@@ -88,14 +88,14 @@ def _begun(tree: Tree) -> _Node:
 
 
 def _local(tree: Tree, name: str) -> Tree | None:
-    """The first child of this name, in whatever namespace."""
+    """Return the first child of this name, in any namespace."""
     return next((child for child in tree.children if child.name.rpartition(":")[2] == name), None)
 
 
 def _failure(result: Tree) -> Failure:
     thrown = _local(result, "throwable")
-    stack = plain(thrown.text) if thrown else ""
-    message = result.said("reason") or stack.partition("\n\tat ")[0] or f"its status is {result.get('status')}"
+    stack = strip_control_characters(thrown.text) if thrown else ""
+    message = result.text_at("reason") or stack.partition("\n\tat ")[0] or f"its status is {result.get('status')}"
     return recover.failure(stack, message=message, type=thrown.get("type") if thrown else "")
 
 

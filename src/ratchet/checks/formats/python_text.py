@@ -1,4 +1,4 @@
-"""What pytest and unittest print for people, as dialects of the console."""
+"""Parses the console output of pytest and unittest."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from typing import ClassVar
 
 from ratchet.checks.formats import Parsed
-from ratchet.checks.formats.dialect import STATUS, Dialect, Test
+from ratchet.checks.formats.dialect import STATUS, ConsoleDialect, ConsoleTest
 from ratchet.core.report import Diagnostic, TestStatus
 
 _COLLECTING = "ERROR collecting "
 
 
-class Pytest(Dialect):
-    """With `-v` each test has a line; without it those that failed have one at the end, below what is told of them."""
+class PytestConsole(ConsoleDialect):
+    """With `-v` each test has a line; without it failed ones have one at the end, after their details."""
 
     sign = re.compile(
         rb"\.py::\S+ (?:PASS|FAIL|ERR|SKIP|XFAIL|XPASS)|^\[gw\d+\]|^(?:FAILED|ERROR) \S+\.py\b"
@@ -26,7 +26,7 @@ class Pytest(Dialect):
     )
     _SUB = re.compile(r"^SUBFAILED(?:[(\[].*?[)\]])? (?P<id>\S+?\.py::.+?)(?: - .*)?$")
     _HEAD = re.compile(r"^_{3,} (?:ERROR at (?:setup|teardown) of )?(?P<name>\S.*?) _{3,}$")
-    _SHORT = re.compile(r"^(?P<word>FAILED|ERROR) (?P<id>\S+?\.py::.+?)(?: - (?P<why>.*))?$")
+    _SHORT = re.compile(r"^(?P<word>FAILED|ERROR) (?P<id>\S+?\.py::(?:[^\s\[]+\[.*?\]|.+?))(?: - (?P<why>.*))?$")
     _AT = re.compile(r"(?m)^(?P<file>[^\s:]+\.py):\d+: ")
     _SUM = re.compile(r"^(?:=+ )?(?P<counts>\d+ [a-z]+(?:, \d+ [a-z ]+)*) in [\d.]+s(?: \([\d:]+\))?(?: =+)?$")
     _COUNTED: ClassVar = {"failed": "failed", "passed": "passed", "error": "errors", "errors": "errors"}
@@ -35,10 +35,10 @@ class Pytest(Dialect):
 
     def __init__(self) -> None:
         super().__init__()
-        self.known: dict[str, Test] = {}
-        self.loading: Test | None = None
+        self.known: dict[str, ConsoleTest] = {}
+        self.loading: ConsoleTest | None = None
         self.twice: dict[str, int] = {}
-        self.told: dict[str, list[Test]] = {}  # what is told of tests whose files are not known yet
+        self.told: dict[str, list[ConsoleTest]] = {}  # details of tests whose files are not known yet
 
     def line(self, line: str) -> None:
         if match := self._ROW.match(line):
@@ -59,13 +59,15 @@ class Pytest(Dialect):
         else:
             self.say(line)
 
-    def _file(self, name: str) -> Test | None:
-        """What is told of a file that could not be loaded, which is no test."""
-        self.loading = Test("", TestStatus.ERROR, file=name.removeprefix(_COLLECTING)) if _COLLECTING in name else None
+    def _file(self, name: str) -> ConsoleTest | None:
+        """Report a file that failed to load, which is not a test."""
+        self.loading = (
+            ConsoleTest("", TestStatus.ERROR, file=name.removeprefix(_COLLECTING)) if _COLLECTING in name else None
+        )
         return self.loading
 
-    def _unplaced(self, name: str, *, around: bool) -> Test:
-        found = Test(name, TestStatus.ERROR if around else TestStatus.FAILED)
+    def _unplaced(self, name: str, *, around: bool) -> ConsoleTest:
+        found = ConsoleTest(name, TestStatus.ERROR if around else TestStatus.FAILED)
         self.told.setdefault(name, []).append(found)
         return found
 
@@ -76,13 +78,13 @@ class Pytest(Dialect):
             made.said, made.why = (told.pop(0).said, "") if told else (made.said, why)
 
     def _sum(self, counts: str) -> None:
-        """A log may hold several runs."""
+        """Add up totals: a log may contain several runs."""
         for count, word in re.findall(r"(\d{1,9}) ([a-z]+)", counts):
             if key := self._COUNTED.get(word):
                 self.reported[key] = self.reported.get(key, 0) + int(count)
 
     def parsed(self, told: Parsed) -> Parsed:
-        """Some want no list at the end: then of those that failed there is only what is told of them."""
+        """Return the results; if the list at the end is disabled, failures are known only from their details."""
         for test in [each for told in self.told.values() for each in told] if not self.known else []:
             at = self._AT.search(test.said.text())
             *suite, own = re.split(r"\.(?![^\[]*\])", test.name)
@@ -98,7 +100,7 @@ class Pytest(Dialect):
         self.loading = self.about = None
 
     def _row(self, name: str, word: str) -> None:
-        """A test that passes and then fails in its teardown has two lines."""
+        """Add a row: a test that passes and then fails in its teardown has two."""
         file, _, rest = name.partition("::")
         *suite, own = re.split(r"::(?![^\[]*\])", rest)
         if before := self.known.get(name):
@@ -107,8 +109,8 @@ class Pytest(Dialect):
             self.known[name] = made
         self.about = None
 
-    def _worse(self, test: Test, status: TestStatus) -> None:
-        """Each of its ends is in pytest's counts."""
+    def _worse(self, test: ConsoleTest, status: TestStatus) -> None:
+        """Merge the rows of a test; pytest counts each of them."""
         word = "passed" if test.status is TestStatus.PASSED else "failed" if test.is_red else "skipped"
         self.twice[word] = self.twice.get(word, 0) + 1
         test.status = max(test.status, status, key=_GRAVE.index)
@@ -117,7 +119,7 @@ class Pytest(Dialect):
     def counted(self, reported: dict[str, int]) -> dict[str, int]:
         return {name: max(0, count - self.twice.get(name, 0)) for name, count in reported.items()}
 
-    def title(self, test: Test) -> str:
+    def title(self, test: ConsoleTest) -> str:
         return ".".join([*test.suite, test.name])
 
 
@@ -125,8 +127,8 @@ _GRAVE = [*(status for status in TestStatus if status not in (TestStatus.FAILED,
           TestStatus.FAILED, TestStatus.ERROR]  # fmt: skip
 
 
-class Unittest(Dialect):
-    """nose and Django too. Without `-v` only those that failed are named, above what is told of them."""
+class UnittestConsole(ConsoleDialect):
+    """Also nose and Django. Without `-v` only failed tests are named, above their details."""
 
     sign = re.compile(rb" \.\.\. (?:ok|FAIL|ERROR|skipped|expected failure)\b|^={70}\r?\n(?:FAIL|ERROR): ", re.M)
     _WORD = r"(?P<word>ok|FAIL|ERROR|skipped|expected failure|unexpected success)(?: .*)?$"
@@ -141,7 +143,7 @@ class Unittest(Dialect):
         self.named: re.Match[str] | None = None
         self.parents: set[str] = set()
         self.uncounted = 0
-        self.is_ruled = self.is_listed = False  # below a rule of equal signs; tests have lines of their own
+        self.is_ruled = self.is_listed = False  # below a line of equal signs; tests have lines of their own
 
     def line(self, line: str) -> None:
         named, self.named = self.named, self._NAME.match(line)
@@ -164,7 +166,7 @@ class Unittest(Dialect):
             self.about = self.add(full, match["word"])
 
     def _row(self, name: str, where: str, word: str, sub: str = "") -> None:
-        """Hooks are not among those that ran, and of one test's subtests each that failed is a failure."""
+        """Add a row: hooks do not count as tests, and each failed subtest is a failure."""
         full = _unittest_name(name, where)
         self.uncounted += name in ("setUpClass", "tearDownClass", "setUpModule", "tearDownModule")
         if sub:
@@ -178,5 +180,5 @@ class Unittest(Dialect):
 
 
 def _unittest_name(name: str, where: str) -> str:
-    """As unittest takes it; since 3.11 the method is in the brackets too."""
+    """Return the name that unittest accepts; since 3.11 the brackets include the method."""
     return where if where.endswith(f".{name}") else f"{where}.{name}"

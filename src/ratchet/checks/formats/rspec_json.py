@@ -1,12 +1,12 @@
-"""RSpec's json formatter. After a load error it runs nothing, and says why only in prose."""
+"""Parses RSpec's json formatter. After a load error it runs nothing and gives the reason only as text."""
 
 from __future__ import annotations
 
 import re
 from typing import BinaryIO
 
-from ratchet.checks.formats import Parsed, compiler, loose, recover
-from ratchet.checks.formats.recover import places
+from ratchet.checks.formats import Parsed, compiler, lenient_json, recover
+from ratchet.checks.formats.recover import locations
 from ratchet.checks.formats.text import clip
 from ratchet.core.report import Diagnostic, Failure, TestResult, TestStatus
 
@@ -14,10 +14,10 @@ _LOADING = re.compile(r"An error occurred while loading (\S+?)\.?\s*$", re.M)
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    document, whole = loose.document(stream, mark="examples")
-    summary = loose.table(document, "summary")
+    document, whole = lenient_json.document(stream, mark="examples")
+    summary = lenient_json.table(document, "summary")
     return Parsed(
-        tests=[_test(row) for row in loose.tables(document, "examples")],
+        tests=[_test(row) for row in lenient_json.tables(document, "examples")],
         collection_errors=_outside(document, summary),
         reported=_reported(summary),
         ended=whole and bool(summary),
@@ -25,37 +25,37 @@ def parse(stream: BinaryIO) -> Parsed:
     )
 
 
-def _outside(document: loose.Table, summary: loose.Table) -> list[Diagnostic]:
-    """What went wrong beside the examples; some versions only count it."""
-    texts = loose.texts(document, "messages")
+def _outside(document: lenient_json.Table, summary: lenient_json.Table) -> list[Diagnostic]:
+    """Return errors outside of examples; some versions only count them."""
+    texts = lenient_json.texts(document, "messages")
     found = [error for text in texts for error in _broken(text)]
-    count = loose.whole(summary, "errors_outside_of_examples_count")
+    count = lenient_json.whole(summary, "errors_outside_of_examples_count")
     if found or not count:
         return found
     message = "\n".join(texts).strip() or f"{count} errors occurred outside of examples"
     return [Diagnostic(message=clip(message, 4000), tool="rspec")]
 
 
-def _reported(summary: loose.Table) -> dict[str, int]:
+def _reported(summary: lenient_json.Table) -> dict[str, int]:
     words = {"example_count": "tests", "failure_count": "failed", "pending_count": "skipped"}
-    return {word: loose.whole(summary, key) for key, word in words.items() if key in summary}
+    return {word: lenient_json.whole(summary, key) for key, word in words.items() if key in summary}
 
 
-def _test(row: loose.Table) -> TestResult:
-    exception = loose.table(row, "exception")
-    status = _status(loose.text(row, "status"), loose.text(row, "pending_message"))
+def _test(row: lenient_json.Table) -> TestResult:
+    exception = lenient_json.table(row, "exception")
+    status = _status(lenient_json.text(row, "status"), lenient_json.text(row, "pending_message"))
     failure = _failure(exception) if status is TestStatus.FAILED else None
-    file, name = loose.text(row, "file_path").removeprefix("./"), loose.text(row, "description")
-    above = loose.text(row, "full_description").removesuffix(name).strip()
+    file, name = lenient_json.text(row, "file_path").removeprefix("./"), lenient_json.text(row, "description")
+    above = lenient_json.text(row, "full_description").removesuffix(name).strip()
     return TestResult(
-        id=loose.text(row, "id") or f"{file}:{loose.whole(row, 'line_number')}",
+        id=lenient_json.text(row, "id") or f"{file}:{lenient_json.whole(row, 'line_number')}",
         name=name,
         suite=[above] if above else [],
         file=file,
-        line=loose.whole(row, "line_number"),
+        line=lenient_json.whole(row, "line_number"),
         status=status,
-        duration_s=loose.number(row, "run_time"),
-        reason=loose.text(row, "pending_message"),
+        duration_s=lenient_json.number(row, "run_time"),
+        reason=lenient_json.text(row, "pending_message"),
         failure=failure,
     )
 
@@ -66,11 +66,11 @@ def _status(word: str, why: str) -> TestStatus:
     return TestStatus.PASSED if word == "passed" else TestStatus.FAILED
 
 
-def _failure(exception: loose.Table) -> Failure:
+def _failure(exception: lenient_json.Table) -> Failure:
     return recover.failure(
-        "\n".join(loose.texts(exception, "backtrace")),
-        message=loose.text(exception, "message").strip("\n"),
-        type=loose.text(exception, "class"),
+        "\n".join(lenient_json.texts(exception, "backtrace")),
+        message=lenient_json.text(exception, "message").strip("\n"),
+        type=lenient_json.text(exception, "class"),
     )
 
 
@@ -78,7 +78,7 @@ def _broken(text: str) -> list[Diagnostic]:
     found = _LOADING.search(text)
     if not found:
         return []
-    place = next(iter(compiler.diagnostics(text)), None) or places.location(text)
+    place = next(iter(compiler.diagnostics(text)), None) or locations.location(text)
     return [
         Diagnostic(
             file=place.file if place else found.group(1).removeprefix("./"),

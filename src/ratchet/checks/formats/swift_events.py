@@ -1,11 +1,11 @@
-"""swift-testing's event stream (`--event-stream-output-path`): one JSON record a line."""
+"""Parses swift-testing's event stream (`--event-stream-output-path`): one JSON record a line."""
 
 from __future__ import annotations
 
 import re
 from typing import BinaryIO
 
-from ratchet.checks.formats import Parsed, loose, recover
+from ratchet.checks.formats import Parsed, lenient_json, recover
 from ratchet.checks.formats.text import lines
 from ratchet.core.report import Failure, TestResult, TestStatus
 
@@ -13,13 +13,13 @@ SIGN = re.compile(rb'"(?:testEnded|testSkipped|runEnded)"')
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """Every test function by the name `--filter` takes. `runEnded` is the end."""
+    """Name each test function as `--filter` accepts it. `runEnded` is the end."""
     reader = _Swift()
     for line in lines(stream):
-        row = loose.row(line)
-        payload = loose.table(row, "payload")
+        row = lenient_json.row(line)
+        payload = lenient_json.table(row, "payload")
         if row.get("kind") == "test":
-            reader.known[loose.text(payload, "id")] = payload
+            reader.known[lenient_json.text(payload, "id")] = payload
         elif row.get("kind") == "event":
             reader.event(payload)
     return reader.parsed()
@@ -27,14 +27,14 @@ def parse(stream: BinaryIO) -> Parsed:
 
 class _Swift:
     def __init__(self) -> None:
-        self.known: dict[str, loose.Table] = {}
+        self.known: dict[str, lenient_json.Table] = {}
         self.tests: list[TestResult] = []
         self.began: dict[str, float] = {}
-        self.issues: dict[str, list[loose.Table]] = {}
+        self.issues: dict[str, list[lenient_json.Table]] = {}
         self.ended = False
 
-    def event(self, event: loose.Table) -> None:
-        name = loose.text(event, "testID")
+    def event(self, event: lenient_json.Table) -> None:
+        name = lenient_json.text(event, "testID")
         match event.get("kind"):
             case "testStarted" if self._is_test(name):
                 self.began[name] = _instant(event)
@@ -67,14 +67,16 @@ class _Swift:
         failure: Failure | None = None,
     ) -> TestResult:
         test = self.known.get(name, {})
-        at = loose.table(test, "sourceLocation")
+        at = lenient_json.table(test, "sourceLocation")
         path = re.sub(r"/[^/]+\.swift:\d+:\d+$", "", name)
         return TestResult(
             id=path,
-            name=loose.text(test, "displayName") or loose.text(test, "name") or path.rpartition("/")[2],
+            name=lenient_json.text(test, "displayName") or lenient_json.text(test, "name") or path.rpartition("/")[2],
             suite=path.split("/")[:-1],
-            file=loose.text(at, "_filePath") or loose.text(at, "filePath") or loose.text(at, "fileID"),
-            line=loose.whole(at, "line"),
+            file=lenient_json.text(at, "_filePath")
+            or lenient_json.text(at, "filePath")
+            or lenient_json.text(at, "fileID"),
+            line=lenient_json.whole(at, "line"),
             status=status,
             duration_s=round(max(0.0, duration_s), 6),
             reason=reason,
@@ -90,25 +92,27 @@ class _Swift:
         )
 
 
-def _instant(event: loose.Table) -> float:
-    return loose.number(loose.table(event, "instant"), "absolute")
+def _instant(event: lenient_json.Table) -> float:
+    return lenient_json.number(lenient_json.table(event, "instant"), "absolute")
 
 
-def _is_failure(event: loose.Table) -> bool:
-    """A known issue is expected; newer versions also record warnings."""
-    issue = loose.table(event, "issue")
+def _is_failure(event: lenient_json.Table) -> bool:
+    """Return whether an issue is a failure: known issues are expected, and newer versions also record warnings."""
+    issue = lenient_json.table(event, "issue")
     return issue.get("isKnown") is not True and issue.get("isFailure") is not False
 
 
-def _said(event: loose.Table) -> str:
-    return "\n".join(text for message in loose.tables(event, "messages") if (text := loose.text(message, "text")))
+def _said(event: lenient_json.Table) -> str:
+    return "\n".join(
+        text for message in lenient_json.tables(event, "messages") if (text := lenient_json.text(message, "text"))
+    )
 
 
-def _failure(event: loose.Table) -> Failure:
-    at = loose.table(loose.table(event, "issue"), "sourceLocation")
+def _failure(event: lenient_json.Table) -> Failure:
+    at = lenient_json.table(lenient_json.table(event, "issue"), "sourceLocation")
     return recover.failure(
         "",
         message=_said(event),
-        file=loose.text(at, "_filePath") or loose.text(at, "filePath") or loose.text(at, "fileID"),
-        line=loose.whole(at, "line"),
+        file=lenient_json.text(at, "_filePath") or lenient_json.text(at, "filePath") or lenient_json.text(at, "fileID"),
+        line=lenient_json.whole(at, "line"),
     )

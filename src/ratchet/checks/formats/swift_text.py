@@ -1,4 +1,4 @@
-"""What XCTest and swift-testing print for people, through `swift test` or xcodebuild, as a dialect of the console."""
+"""Parses the console output of XCTest and swift-testing, from `swift test` or xcodebuild."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 import msgspec
 
 from ratchet.checks.formats import Parsed
-from ratchet.checks.formats.dialect import Dialect, Test
+from ratchet.checks.formats.dialect import ConsoleDialect, ConsoleTest
 
 _CASE = r"(?:-\[(?P<group>\S+) (?P<method>[^\]]+)\]|(?P<whole>[\w.]+))"
 
 
-class Swift(Dialect):
-    """A failure stands in its own line, before that of its test. swift-testing's tests run beside each other."""
+class SwiftConsole(ConsoleDialect):
+    """A failure has its own line before that of its test. Tests of swift-testing run in parallel."""
 
     joint = "/"
     sign = re.compile(rb"^Test [Cc]ase '|Test run with \d", re.M)
@@ -53,17 +53,17 @@ class Swift(Dialect):
             self.reported["tests"] = self.reported.get("tests", 0) + int(match["tests"] or match["new"])
         self.is_over = bool(self._OVER.match(line))
 
-    def parsed(self, told: Parsed) -> Parsed:
-        """A failure looks like what the compiler says."""
-        errors = [error for error in told.compile_errors if not self._OF_TEST.match(error.message)]
-        return super().parsed(msgspec.structs.replace(told, compile_errors=errors))
+    def parsed(self, parsed: Parsed) -> Parsed:
+        """Drop compiler errors that are failures: both look alike."""
+        errors = [error for error in parsed.compile_errors if not self._OF_TEST.match(error.message)]
+        return super().parsed(msgspec.structs.replace(parsed, compile_errors=errors))
 
     def _tell(self, key: str, match: re.Match[str]) -> None:
         self.told.setdefault(key, []).append(f"{match['file']}:{match['line']}: {match['said']}")
 
     def _test(self, name: str, word: str, suite: list[str], key: str) -> None:
         told = self.told.pop(key, [])
-        made: Test | None = self.add(name, word, suite=suite)
+        made: ConsoleTest | None = self.add(name, word, suite=suite)
         if made and made.is_red:
             made.said.add("\n".join(told))
             made.why = told[0].partition(": ")[2] if told else f"{word}, and says nothing of why"

@@ -1,4 +1,4 @@
-"""TAP 12 to 14: test points with their diagnostics, subtests to any depth, and `prove` around several files."""
+"""Parses TAP 12 to 14: test points with diagnostics, nested subtests, and `prove` around several files."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import msgspec
 
 from ratchet.checks.formats import Parsed, recover, yamlish
 from ratchet.checks.formats.recover.stacks import is_foreign
-from ratchet.checks.formats.text import Ends, lines
+from ratchet.checks.formats.text import HeadAndTail, lines
 from ratchet.core.report import Diagnostic, Failure, TestResult, TestStatus
 
-# `go test` says of a package that it is ok, and deno of a run, in the same word.
+# `go test` and deno print `ok` for a package or run too.
 _POINT = re.compile(
     r"^(?P<not>not )?ok(?=[\s#]|$)(?!\s+\S+\s+(?:[\d.]+s|\(cached\))(?:\s|$))(?! \| \d+ passed)"
     r"(?:[ \t]+(?P<number>\d{1,9})\b)?(?P<rest>.*)$"
@@ -28,7 +28,7 @@ _PROVE = re.compile(r"^(?P<file>\S+\.(?:t|pl|bats|js|mjs|sh)) \.{2,} ?(?:skipped
 _SUMMARY = re.compile(r"^# (?P<word>tests|pass|fail|cancelled|skip|skipped|todo)\s+(?P<count>\d{1,9})$")
 _TEST_FILE = re.compile(r"^[^\s>]+\.(?:test|spec)\.[cm]?[jt]sx?$")
 _AT = re.compile(r"(?:file://)?([^\s()]+?):(\d{1,9}):\d+\)?$")
-# What node-tap says of all the points so far is nothing that the last one said.
+# node-tap's summary of all points does not belong to the last one.
 _TALLY = re.compile(
     r"^# (?:time=[\d.]{1,12}m?s|failed \d{1,9}(?: of \d{1,9})? tests?|No coverage generated|\{ total: .*\})$"
 )
@@ -42,40 +42,41 @@ SIGN = re.compile(rb"\bok\b|1\.\.0|\bskipped: ")
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """The leaves of the document. It has ended when every plan was kept and nobody bailed out."""
+    """Return the leaves of the document. It has ended when every plan was fulfilled without a bail-out."""
     return _read(stream, _Tap())
 
 
 def parse_as_perl(stream: BinaryIO) -> Parsed:
-    """The same as Perl counts: a subtest is one test, however much it holds."""
+    """Parse as Perl counts: a subtest is one test, whatever it contains."""
     return _read(stream, _Tap(folded=True))
 
 
 def parse_titled(stream: BinaryIO) -> Parsed:
-    """The same where a comment begins a test, and its points are what the test asserts: tape and zora."""
+    """Parse TAP in which a comment begins a test and its points are assertions: tape and zora."""
     return _read(stream, _Tap(titled=True))
 
 
 def _read(stream: BinaryIO, reader: _Tap) -> Parsed:
-    # What prove dumps was never on a terminal: a name with a carriage return in it is still a name.
+    # prove's dump is not terminal output: a name may contain a carriage return.
     for line in lines(stream, overwritten=not reader.folded):
         reader.line(line)
     return reader.parsed()
 
 
 class _Level:
-    """One document: the stream itself, or a subtest in it."""
+    """One document: the stream itself or a subtest."""
 
     def __init__(self, name: str = "") -> None:
         self.name = name
         self.plan: int | None = None
         self.points = 0
         self.highest = 0
+        self.misnumbered = ""
         self.tests: list[TestResult] = []
 
 
 class _Point(msgspec.Struct):
-    """A test point whose diagnostics may still come."""
+    """A test point whose diagnostics may still follow."""
 
     depth: int
     good: bool
@@ -85,13 +86,13 @@ class _Point(msgspec.Struct):
     reason: str
     duration_s: float
     children: list[TestResult]
-    body: Ends | None = None
+    body: HeadAndTail | None = None
     fields: dict[str, str] = {}
 
 
 class _Tap:
     def __init__(self, *, folded: bool = False, titled: bool = False) -> None:
-        self.folded = folded  # `prove` says a file's name, and then it is so too
+        self.folded = folded  # `prove` prints the name of a file, then its points
         self.titled, self.title = titled, ""
         self.levels: list[_Level] = [_Level()]
         self.point: _Point | None = None
@@ -134,7 +135,7 @@ class _Tap:
             self._new_file(match.group("file"), match.group("skipped"))
 
     def _is_torn(self, line: str) -> bool:
-        """Whether the diagnostics break off, for another point or plan stands further to the left."""
+        """Return whether the diagnostics break off: another point or plan is less indented."""
         is_left = not line.startswith(" " * self.indent) or not self.indent
         if not is_left or not _NUMBERED.match(line.lstrip(" ")):
             return False
@@ -164,7 +165,7 @@ class _Tap:
             self._settle()
             self.title = line[2:].strip()
         elif self.point and not _TALLY.match(text):
-            self.point.body = self.point.body or Ends()
+            self.point.body = self.point.body or HeadAndTail()
             self.point.body.add(text.removeprefix("#").removeprefix(" ") + "\n")
 
     def _plan(self, match: re.Match[str], depth: int) -> None:
@@ -188,7 +189,7 @@ class _Tap:
 
     def _point(self, match: re.Match[str], depth: int) -> None:
         self._settle()
-        # A name may end with a brace too, and then nothing closes it.
+        # A name may end with a brace that is never closed.
         while self.buffered and depth <= self.buffered[-1].depth:
             self._close_brace()
             self._settle()
@@ -197,7 +198,10 @@ class _Tap:
             children = self._close_to(depth)
         level = self._level(depth)
         level.points += 1
-        level.highest = max(level.highest, int(match.group("number") or 0))
+        number = int(match.group("number") or level.points)
+        level.highest = max(level.highest, number)
+        if number != level.points and not level.misnumbered:
+            level.misnumbered = f"test {number} where {level.points} was due"
         name, status, reason, duration_s = _described(match)
         self.point = _Point(
             depth=depth,
@@ -218,7 +222,7 @@ class _Tap:
         self.point = None
 
     def _close_brace(self) -> None:
-        """A subtest in braces names itself before its children, and ends after them."""
+        """Close a subtest in braces, which is named before its children and ends after them."""
         self._settle()
         point = self.buffered.pop()
         point.children = self._close_to(point.depth)
@@ -230,7 +234,7 @@ class _Tap:
         return self.levels[depth]
 
     def _close_to(self, depth: int) -> list[TestResult]:
-        """Ends the subtests below; what they hold belongs to the point that sums them up."""
+        """Close the subtests below; their tests belong to the point that summarises them."""
         children: list[TestResult] = []
         while len(self.levels) > depth + 1:
             level = self.levels.pop()
@@ -244,11 +248,13 @@ class _Tap:
             self.notes.append(f"the plan{where} says {level.plan} tests, {level.points} ran")
         elif level.plan is not None and level.highest > level.plan:
             self.notes.append(f"test {level.highest} is outside the plan 1..{level.plan}")
+        elif level.misnumbered and level.plan is not None:
+            self.notes.append(f"tests are out of sequence: {level.misnumbered}")  # a failed run, as for prove
 
     # --- results
 
     def _settle(self) -> None:
-        """The open point is complete: it becomes a test, or the name of the tests below it."""
+        """Finish the open point: it becomes a test, or the name of the tests below it."""
         point, self.point = self.point, None
         if point is None:
             return
@@ -258,9 +264,9 @@ class _Tap:
         before = len(level.tests)
         if named and point.depth == 0 and (self.folded or self.file):
             level.tests = [*level.tests[: -len(named)], self._fold(point, named)]
-        # node counts a test that has subtests, and does not count a suite.
+        # node counts a test with subtests, but not a suite.
         elif not named and point.fields.get("type") == "suite" and point.good:
-            pass  # a suite without tests is none
+            pass  # a suite without tests does not count
         elif not named or (point.fields.get("type") != "suite" and "duration_ms" in point.fields):
             level.tests.append(self._test(point, failing_child=any(c.failure for c in named)))
         elif point.status is TestStatus.FAILED and not any(child.failure for child in named):
@@ -270,7 +276,7 @@ class _Tap:
             self._publish(level)
 
     def _fold(self, point: _Point, inner: list[TestResult]) -> TestResult:
-        """A subtest as one test, which failed where the first test in it did."""
+        """Merge a subtest into one test, which failed where its first failed test did."""
         first = next((test for test in inner if test.failure), None)
         test = self._test(point, failing_child=first is not None)
         if not (test.failure and first and first.failure):
@@ -301,7 +307,7 @@ class _Tap:
 
     def _keep(self, test: TestResult) -> None:
         if test.failure and not self.file and (test.id == test.file or _TEST_FILE.search(test.id)):
-            # node and vitest report a file that they could not load as a test with the file's name.
+            # node and vitest report a file that failed to load as a test with the file's name.
             self.broken.append(Diagnostic(file=test.id, message=test.failure.message, type=test.failure.type))
             return
         name = f"{self.file}::{test.id}" if self.file and test.id != self.file else test.id
@@ -310,7 +316,7 @@ class _Tap:
         self.done.append(test if key == test.id else msgspec.structs.replace(test, id=key))
 
     def _new_file(self, file: str, skipped: str | None) -> None:
-        """`prove` begins the next file: a document of its own."""
+        """Begin the next file of `prove`, a document of its own."""
         self._finish()
         self.file = file
         self.levels = [_Level()]
@@ -370,7 +376,7 @@ def _below(parent: str, child: TestResult) -> TestResult:
 
 
 def _place(fields: dict[str, str]) -> tuple[str, int]:
-    """`location` (node), `at.file`/`at.fileName` (tap), `file` and `line` (Perl, old tap)."""
+    """Read the location: `location` (node), `at.file`/`at.fileName` (tap), `file` and `line` (Perl, old tap)."""
     if match := re.match(r"^(?:file://)?(.+?):(\d{1,9})(?::\d+)?$", fields.get("location", "")):
         return match.group(1), int(match.group(2))
     if (match := _AT.search(fields.get("at", ""))) and not is_foreign(match.group(1)):
@@ -398,7 +404,7 @@ def _failure(point: _Point, failing_child: bool) -> Failure:
     message = next((text for text in named if text), "a subtest failed" if failing_child else "")
     expected, actual = _sides(fields)
     file, line = _place({} if "location" in fields else fields)
-    # node's stack comes without the word that marks a frame.
+    # node's stack lacks the word that marks a frame.
     stack = "\n".join(f"    at {row.strip().removeprefix('at ')}" for row in fields.get("stack", "").splitlines())
     whole = "\n".join([stack, fields.get("diff", ""), *_values(fields), body])
     return recover.failure(
@@ -414,7 +420,7 @@ def _failure(point: _Point, failing_child: bool) -> Failure:
 
 
 def _sides(fields: dict[str, str]) -> tuple[str | None, str | None]:
-    """Expected and actual under each runner's names; ava has only a difference, with the signs the other way round."""
+    """Return expected and actual by each runner's keys; ava has only a diff, with the signs reversed."""
     expected = fields.get("expected", fields.get("wanted"))
     actual = fields.get("actual", fields.get("found", fields.get("got")))
     turned = next((value for key, value in fields.items() if "(- actual, + expected)" in key), "")

@@ -1,4 +1,4 @@
-"""TeamCity service messages, as PHPUnit's `--log-teamcity` and others write them; anything may stand between them."""
+"""Parses TeamCity service messages, as written by PHPUnit's `--log-teamcity` and others, between any other output."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import BinaryIO
 
 from ratchet.checks.formats import Parsed, recover
-from ratchet.checks.formats.text import clip, lines, plain
+from ratchet.checks.formats.text import clip, lines, strip_control_characters
 from ratchet.core.report import Failure, TestResult, TestStatus
 
 _MESSAGE = re.compile(r"##teamcity\[(\w+)((?: \w+='[^'|]*+(?:\|.[^'|]*+)*')*)")
@@ -18,7 +18,7 @@ SIGN = re.compile(rb"##teamcity\[")
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """Every test that finished. The stream has ended when every suite that began is closed."""
+    """Return every finished test. The stream has ended when every started suite is closed."""
     reader = _TeamCity()
     for line in lines(stream):
         for match in _MESSAGE.finditer(line):
@@ -27,7 +27,7 @@ def parse(stream: BinaryIO) -> Parsed:
 
 
 def _unescape(text: str) -> str:
-    return plain(_ESCAPE.sub(_character, text)) if "|" in text else text
+    return strip_control_characters(_ESCAPE.sub(_character, text)) if "|" in text else text
 
 
 def _character(match: re.Match[str]) -> str:
@@ -66,7 +66,7 @@ class _TeamCity:
                 self.announced = int(count) if count.isdecimal() and len(count) < 10 else 0
 
     def _alone(self, key: tuple[str, str], fields: dict[str, str]) -> None:
-        """Some writers do not start what they skip, and then never finish it."""
+        """Handle a skipped test that was never started: some writers do not finish it either."""
         if self.open[key] is fields:
             self._finish(key, fields)
 
@@ -103,7 +103,7 @@ class _TeamCity:
 
 
 def _place(hint: str, name: str, suites: list[str]) -> tuple[str, str]:
-    """PHPUnit's hint: `php_qn:///file::\\Class::method`."""
+    r"""Read PHPUnit's location hint: `php_qn:///file::\Class::method`."""
     _, _, path = hint.partition("://")
     file, found, rest = path.partition("::")
     if found:

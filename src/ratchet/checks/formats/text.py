@@ -1,4 +1,4 @@
-"""Bounded, clean text out of any bytes: lines of a stream, the tail of an output, a snippet without colours."""
+"""Reads bounded, clean text from any bytes: lines of a stream, the tail of an output, snippets without colours."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Iterator
 from typing import BinaryIO
 
-LINE_LIMIT = 4 << 20  # one JSON event with a test's whole output is one line
+LINE_LIMIT = 4 << 20  # one JSON event with the whole output of a test is one line
 TEXT_LIMIT = 32 << 10
 TAIL_LIMIT = 8 << 10
 
-# DEL stands for ESC where the channel forbids ESC itself (XML).
+# DEL replaces ESC in formats that forbid ESC (XML).
 _CODES = r"(?:\[[0-?]*[ -/]*[@-~]|[\]_P^][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)|[@-Z\\-_])"
 _ANSI = re.compile(rf"[\x1b\x7f]{_CODES}")
 _ANSI_BYTES = re.compile(rf"\x1b{_CODES}".encode())
@@ -20,17 +20,17 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def lines(stream: BinaryIO, *, overwritten: bool = True) -> Iterator[str]:
-    """The stream's lines as a terminal would leave them. What goes beyond the limit of one line is dropped."""
+    """Yield the lines of a stream as a terminal would show them. The part of a line beyond the limit is dropped."""
     while raw := stream.readline(LINE_LIMIT):
-        # A progress line is written over; only what stands there last was said.
-        line = plain(raw.decode("utf-8", "replace")).rstrip("\r\n")
+        # A progress line is overwritten; only its last state counts.
+        line = strip_control_characters(raw.decode("utf-8", "replace")).rstrip("\r\n")
         yield line.rpartition("\r")[2] if overwritten else line
         while raw and not raw.endswith(b"\n"):
             raw = stream.readline(LINE_LIMIT)
 
 
-def plain(text: str) -> str:
-    """Without terminal codes, without carriage returns, and always encodable."""
+def strip_control_characters(text: str) -> str:
+    """Remove terminal codes and carriage returns, and make the text encodable."""
     if "\x1b" in text or "\x7f" in text:
         text = _ANSI.sub("", text)
     if "\r" in text:
@@ -38,19 +38,20 @@ def plain(text: str) -> str:
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
-def uncoloured(content: bytes) -> bytes:
-    """Without terminal codes, all at once: faster than line by line, for those who read it many times."""
+def strip_colours(content: bytes) -> bytes:
+    """Remove terminal codes from the whole content, which is faster than line by line if it is parsed several times."""
     return _ANSI_BYTES.sub(b"", content) if b"\x1b" in content else content
 
 
 def as_utf8(content: bytes) -> bytes:
-    """What PowerShell's `>` makes of any text is in UTF-16."""
+    """Convert UTF-16 to UTF-8: PowerShell's `>` writes UTF-16."""
     encoding = _UTF16.get(content[:2])
     return content[2:].decode(encoding, "replace").encode("utf-8", "replace") if encoding else content
 
 
 def clip(text: str, limit: int = TEXT_LIMIT, *, size: int = 0) -> str:
-    """Both ends of a long text; the middle is where the noise is. `size` is how long it was, if some is gone."""
+    """Keep both ends of a long text: the middle is mostly noise. `size` is the original length, if a part is gone
+    already."""
     if len(text) <= limit:
         return text
     head, tail = limit * 2 // 3, limit // 3
@@ -63,7 +64,7 @@ def first_line(text: str) -> str:
 
 
 class Tail:
-    """The last part of a text that arrives in pieces."""
+    """Keeps the end of a text that arrives in pieces."""
 
     def __init__(self, limit: int = TAIL_LIMIT) -> None:
         self._pieces: deque[str] = deque()
@@ -81,8 +82,8 @@ class Tail:
         return "".join(self._pieces)[-self._limit :]
 
 
-class Ends:
-    """Both ends of a text that arrives in pieces: how it began and how it ended."""
+class HeadAndTail:
+    """Keeps the beginning and the end of a text that arrives in pieces."""
 
     def __init__(self, limit: int = TEXT_LIMIT) -> None:
         self._head = ""

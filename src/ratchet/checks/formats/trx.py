@@ -1,4 +1,4 @@
-"""TRX, the result file of `dotnet test`: xUnit, NUnit and MSTest."""
+"""Parses TRX, the result file of `dotnet test`: xUnit, NUnit and MSTest."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import BinaryIO
 import msgspec
 
 from ratchet.checks.formats import Parsed, recover
-from ratchet.checks.formats.text import TAIL_LIMIT, Ends, clip, plain
-from ratchet.checks.formats.xml import Reader
+from ratchet.checks.formats.text import TAIL_LIMIT, HeadAndTail, clip, strip_control_characters
+from ratchet.checks.formats.xml import XmlReader
 from ratchet.core.report import RED, Failure, TestResult, TestStatus
 
 _OUTCOME = {
@@ -23,7 +23,7 @@ _OUTCOME = {
     "Completed": TestStatus.PASSED,
 }
 _COUNTS = {"total": "tests", "passed": "passed", "failed": "failed", "error": "errors", "notExecuted": "skipped"}
-# Each kind of test has its own element; what is in it is the same.
+# Each kind of test has its own element with the same content.
 _RESULTS = {
     "UnitTestResult", "TestResultAggregation", "TestResult", "GenericTestResult", "ManualTestResult", "WebTestResult",
     "LoadTestResult",
@@ -34,9 +34,10 @@ _DURATION = re.compile(r"^(\d{1,4}):(\d{1,2}):(\d{1,2}(?:\.\d{1,9})?)$")
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """Each result by its full name. A data-driven test counts by its rows, not by the test that holds them."""
+    """Identify each result by its full name. A data-driven test counts by its rows, not by the test that contains
+    them."""
     handler = _Trx()
-    reader = Reader(handler)
+    reader = XmlReader(handler)
     reader.read(stream)
     return handler.parsed(reader.fault)
 
@@ -44,21 +45,21 @@ def parse(stream: BinaryIO) -> Parsed:
 class _Result:
     def __init__(self, attributes: dict[str, str]) -> None:
         self.attributes = attributes
-        self.texts: dict[str, Ends] = {}
+        self.texts: dict[str, HeadAndTail] = {}
         self.rows = 0
 
     def text(self, name: str) -> str:
-        return plain(self.texts[name].text()).strip("\r\n") if name in self.texts else ""
+        return strip_control_characters(self.texts[name].text()).strip("\r\n") if name in self.texts else ""
 
 
 class _Trx:
-    reader: Reader
+    reader: XmlReader
 
     def __init__(self) -> None:
         self.rewind()
 
     def rewind(self) -> None:
-        """It marks nothing, so a fault begins the document anew."""
+        """Restart: there are no checkpoints, so an error restarts the document."""
         self.tests: list[TestResult] = []
         self.keys: list[str] = []
         self.holders: Counter[str] = Counter()
@@ -68,7 +69,7 @@ class _Trx:
         self.listening = ""
         self.unit = ""
         self.run_infos: list[str] = []
-        self.info: Ends | None = None
+        self.info: HeadAndTail | None = None
         self.closed = False
 
     def start(self, name: str, attributes: dict[str, str], /) -> None:
@@ -86,7 +87,7 @@ class _Trx:
         elif name == "Counters":
             self._counters(attributes)
         elif name == "RunInfo":
-            self.info = Ends() if attributes.get("outcome") in {"Error", "Failed"} else None
+            self.info = HeadAndTail() if attributes.get("outcome") in {"Error", "Failed"} else None
 
     def end(self, name: str, /) -> None:
         if name in _RESULTS and self.open:
@@ -95,14 +96,14 @@ class _Trx:
             self.listening = ""
             self.reader.listen(False)
         elif name == "RunInfo" and self.info:
-            self.run_infos.append(clip(plain(self.info.text()).strip(), 1000))
+            self.run_infos.append(clip(strip_control_characters(self.info.text()).strip(), 1000))
             self.info = None
         elif name == "TestRun":
             self.closed = True
 
     def text(self, data: str, /) -> None:
         if self.open and self.listening:
-            self.open[-1].texts.setdefault(self.listening, Ends()).add(data)
+            self.open[-1].texts.setdefault(self.listening, HeadAndTail()).add(data)
         elif self.info:
             self.info.add(data)
 
@@ -146,18 +147,18 @@ class _Trx:
         )
 
     def _reported(self) -> dict[str, int]:
-        """Some summaries count a test that holds rows besides its rows."""
+        """Correct the totals: some summaries count a test with rows besides its rows."""
         if self.reported.get("tests") != len(self.tests) + self.holders["tests"]:
             return self.reported
         return {word: max(0, said - self.holders[word]) for word, said in self.reported.items()}
 
     def _notes(self) -> list[str]:
-        """What the run says besides its tests. That some of them failed they say themselves."""
+        """Return messages of the run itself, except that some tests failed."""
         red = any(test.status in RED for test in self.tests)
         return [info for info in self.run_infos if not (red and _ABOUT_TESTS.match(info))]
 
     def _named(self, test: TestResult, key: str) -> TestResult:
-        """MSTest gives only the method; the definitions, which come later, know its class."""
+        """Add the class: MSTest gives only the method, and the definitions, which come later, name the class."""
         group = self.methods.get(key, "")
         if not group:
             return test

@@ -1,4 +1,4 @@
-"""The output of a runner nobody knows: its totals where a summary line is beyond doubt, and nothing where not."""
+"""Parses the output of an unknown runner: its totals if a summary line is unambiguous, otherwise nothing."""
 
 # One pattern, one line.
 # ruff: noqa: E501
@@ -13,7 +13,7 @@ from ratchet.checks.formats.text import lines
 
 _WIDE = 400
 
-# A summary states how many failed and how many passed or ran; anything less could be anybody's log line.
+# A summary states the failed and the passed or total tests; anything less could be any log line.
 _WORDS = {
     "tests": "tests", "test": "tests", "runs": "tests", "examples": "tests", "example": "tests", "specs": "tests", "total": "tests",
     "passed": "passed", "pass": "passed", "passing": "passed", "flaky": "passed", "ok": "passed", "succeeded": "passed", "successes": "passed",
@@ -44,14 +44,14 @@ _VERDICT = re.compile(r"^(OK|FAILED)(?: \((.*)\))?$")
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """No tests, only `reported`, and only if every summary in the output says the same; `ended` says that there was one."""
-    reader = Scan()
+    """Return only `reported`, and only if all summaries in the output agree; `ended` means that there was one."""
+    reader = SummaryScan()
     for line in lines(stream):
         reader.line(line)
     return reader.parsed()
 
 
-class Scan:
+class SummaryScan:
     def __init__(self) -> None:
         self.found: list[dict[str, int]] = []
         self.ran: int | None = None
@@ -61,7 +61,7 @@ class Scan:
         self.timed = False
         self.junit = False
         self.spoilt = False
-        self.scan = compiler.Scan()
+        self.scan = compiler.CompilerScan()
 
     def line(self, line: str) -> None:
         if len(line) > _WIDE:
@@ -96,7 +96,7 @@ class Scan:
         self.ran = None
 
     def _prove(self, match: re.Match[str]) -> None:
-        """The lines that end a run of prove. A program can fail though none of its tests did."""
+        """Parse the last lines of prove. A program can fail although none of its tests did."""
         self.proved |= {name: int(count) for name, count in match.groupdict().items() if name != "verdict" and count}
         if match["verdict"] and "tests" in self.proved:
             died = self.proved.get("programs", 0) if not self.proved.get("failed") else 0
@@ -106,7 +106,7 @@ class Scan:
             self.proved = {}
 
     def _single(self, match: re.Match[str]) -> None:
-        """A summary of one count a line: mocha, bun, playwright. A word that comes twice spoils it."""
+        """Parse a summary with one count a line: mocha, bun, playwright. A repeated word invalidates it."""
         word = match.group("w")
         self.spoilt |= word in self.single
         self.single[word] = int(match.group("n"))
@@ -120,7 +120,7 @@ class Scan:
         return counts if sure else {}
 
     def _column(self, match: re.Match[str]) -> None:
-        """uvu's summary, one count below the other: those that ran, of these the passed, and the skipped besides."""
+        """Parse uvu's summary, one count a line: total, passed of these, and skipped in addition."""
         if match.group("w") == "Total":
             self.column = {}
         self.column[match.group("w")] = int(match.group("n"))
@@ -160,7 +160,7 @@ def _summary(line: str) -> dict[str, int]:
 
 
 def _is_complete(counts: dict[str, int]) -> bool:
-    """Failures and successes, or all and the failures, and the parts do not exceed the whole."""
+    """Return whether there are failed and passed, or total and failed, and the parts do not exceed the total."""
     if not ("failed" in counts or "errors" in counts) or not ("passed" in counts or "tests" in counts):
         return False
     parts = sum(count for word, count in counts.items() if word != "tests")

@@ -1,6 +1,7 @@
-"""XML from strangers: expat while the document is well-formed, a tolerant reader from the first fault on.
+"""Reads untrusted XML: with expat while the document is well-formed, with a lenient parser from the first error on.
 
-Entities are never defined or fetched: a document that tries is read by the tolerant reader, which knows only the five.
+Entities are never defined or fetched: a document that declares some is read by the lenient parser, which knows only the
+five predefined ones.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import BinaryIO, Protocol
 from xml.parsers import expat
 
 CHUNK = 256 << 10
-_KEPT = 8 << 20  # how far back a fault may send us
+_KEPT = 8 << 20  # how far an error may rewind
 _TOKEN_LIMIT = 4 << 20
 
 # Control characters are illegal even as references; ESC becomes DEL, which is legal, so that colours can be removed.
@@ -25,45 +26,45 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _DECLARED = re.compile(rb"""^\s*<\?xml[^>]*encoding=["']([\w.-]+)["']""")
 
 
-class Handler(Protocol):
+class XmlHandler(Protocol):
     """Receives the document. Calls `reader.mark()` where everything before is final, `reader.listen()` for text."""
 
-    reader: Reader
+    reader: XmlReader
 
     def start(self, name: str, attributes: dict[str, str], /) -> None: ...
     def end(self, name: str, /) -> None: ...
     def text(self, data: str, /) -> None: ...
     def rewind(self) -> None:
-        """Forget what came since the last mark: it comes again."""
+        """Forget everything since the last mark: it comes again."""
 
 
-class Lane(Protocol):
-    """Reads by itself what would be heard again and again. Expat hears the first of it, to be sure of the place."""
+class FastPath(Protocol):
+    """Reads repetitive stretches without expat. Expat reads the first element, to confirm the position."""
 
     def find(self, data: bytes, begin: int, /) -> tuple[int, int, int] | None:
-        """The next stretch: where it begins, where its first element ends, where it ends."""
+        """Return the next stretch: its start, the end of its first element, its end."""
 
     def enter(self) -> bool:
-        """Its first element comes next. Always true."""
+        """Prepare for the first element of the stretch. Always true."""
 
     def take(self) -> bool:
-        """Take the rest, if that element came and nothing else did."""
+        """Read the rest of the stretch, if that element came and nothing else did."""
 
 
-class Refused(Exception):
+class UnsafeXml(Exception):
     """The document declares entities."""
 
 
-class Reader:
-    """Feeds one document to a handler. Afterwards `fault` says what was wrong with it, if anything."""
+class XmlReader:
+    """Feeds one document to a handler. Afterwards `fault` describes the first error, if any."""
 
-    def __init__(self, handler: Handler, lane: Lane | None = None) -> None:
+    def __init__(self, handler: XmlHandler, lane: FastPath | None = None) -> None:
         self.fault = ""
         self._handler = handler
         self._lane = lane
-        self._tolerant: Tolerant | None = None
+        self._tolerant: LenientParser | None = None
         self._marked = 0
-        self._unheard = 0  # bytes that went down the lane
+        self._unheard = 0  # bytes read by the fast path
         self._kept: deque[tuple[int, bytes]] = deque()
         self._parser = self._expat()
         handler.reader = self
@@ -75,7 +76,7 @@ class Reader:
             self._feed(chunk[self._skim(chunk, position) :])
             position += len(chunk)
         self._feed(b"", final=True)
-        # We hold each other: without this the results would outlive their last user until the collector comes.
+        # Break the reference cycle: otherwise results would live until the garbage collector runs.
         del self._handler.reader
 
     def mark(self) -> None:
@@ -98,7 +99,7 @@ class Reader:
         return parser
 
     def _keep(self, position: int, chunk: bytes) -> None:
-        """Holds back what a fault may make us read again: from the last mark on, within bounds."""
+        """Keep what an error may force us to read again: from the last mark on, within limits."""
         if self._tolerant is None:
             self._kept.append((position, chunk))
             while len(self._kept) > 1 and (self._kept[1][0] <= self._marked or self._oversized(position)):
@@ -108,7 +109,7 @@ class Reader:
         return position - self._kept[0][0] > _KEPT
 
     def _skim(self, chunk: bytes, position: int) -> int:
-        """Reads the chunk up to the end of its last stretch in the lane, and says where that is."""
+        """Read the chunk up to the end of its last fast stretch, and return that position."""
         done = 0
         while self._lane and self._tolerant is None and (found := self._lane.find(chunk, done)):
             begin, first, end = found
@@ -123,7 +124,8 @@ class Reader:
         return done
 
     def _hears(self, piece: bytes) -> bool:
-        """Whether expat still reads. A fault has all that was kept read again, with the rest of this chunk."""
+        """Return whether expat is still reading. After an error all kept data and the rest of this chunk are read
+        again."""
         self._feed(piece)
         return self._tolerant is None
 
@@ -133,15 +135,15 @@ class Reader:
             return
         try:
             self._parser.Parse(chunk, final)
-        except (expat.ExpatError, Refused) as fault:
+        except (expat.ExpatError, UnsafeXml) as fault:
             self._fall_back(str(fault), final)
 
     def _fall_back(self, fault: str, final: bool) -> None:
         self.fault = fault
         base, data = self._kept[0][0] if self._kept else 0, b"".join(piece for _, piece in self._kept)
         self._kept.clear()
-        self._tolerant = Tolerant(self._handler)
-        # When the mark is out of reach, the record in hand stays as it is and reading goes on behind the fault.
+        self._tolerant = LenientParser(self._handler)
+        # If the mark is out of reach, the open record stays as it is and reading continues after the error.
         if again := self._marked >= base:
             self._handler.rewind()
         begin = self._marked if again else max(base, self._parser.ErrorByteIndex + self._unheard)
@@ -149,7 +151,7 @@ class Reader:
 
 
 def _refuse(*_: object) -> None:
-    raise Refused("the document declares entities, which are not read")
+    raise UnsafeXml("the document declares entities, which are not read")
 
 
 _NAME = r"[A-Za-z_][\w:.-]*+"
@@ -163,15 +165,15 @@ _REFERENCE = re.compile(r"&(#x[0-9a-fA-F]{1,6}|#[0-9]{1,7}|lt|gt|amp|quot|apos);
 _TORN_REFERENCE = re.compile(r"&#?\w*+\Z")
 _LONGEST_REFERENCE = len("&#x10ffff")
 _NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
-SPACES = str.maketrans("\t\n\r", "   ")  # as every parser has to read attributes
+SPACES = str.maketrans("\t\n\r", "   ")  # attribute normalisation, as in every parser
 _CDATA = "<![CDATA["
 _SKIPPED = {"<!--": "-->", "<?": "?>"}
 
 
-class Tolerant:
-    """Reads what expat refuses: unescaped characters, broken nesting, noise around and between, a missing end."""
+class LenientParser:
+    """Reads what expat rejects: unescaped characters, broken nesting, noise around and between, a missing end."""
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: XmlHandler) -> None:
         self.listening = False
         self._handler = handler
         self._buffer = ""
@@ -193,16 +195,16 @@ class Tolerant:
         self._buffer = self._buffer[position:]
 
     def _said(self) -> int:
-        """Where the text in hand ends: before a reference that is torn between two chunks."""
+        """Return where the current text ends: before a reference that is split between two chunks."""
         torn = _TORN_REFERENCE.search(self._buffer, max(0, len(self._buffer) - _LONGEST_REFERENCE))
         return torn.start() if torn else len(self._buffer)
 
     def _token(self, at: int) -> int | None:
-        """Takes the token that begins here; the position behind it, or nothing if its end has not come yet."""
+        """Handle the token that begins here; return the position after it, or None if its end has not arrived."""
         if self._buffer.startswith(_CDATA, at):
             return self._cdata(at + len(_CDATA))
         begun = self._buffer[at : at + len(_CDATA)]
-        # An opening may be torn between two chunks.
+        # An opening may be split between two chunks.
         if any(len(begun) < len(opening) and opening.startswith(begun) for opening in (_CDATA, *_SKIPPED)):
             return None
         for begin, end in _SKIPPED.items():
@@ -250,7 +252,7 @@ def unescape(text: str) -> str:
 
 
 def unescape_strictly(text: str) -> str | None:
-    """The same, but nothing where a parser would refuse the text."""
+    """Unescape, but return None where a parser would reject the text."""
     if "&" not in text:
         return text
     if text.count("&") * _SPARSE > len(text):
@@ -266,7 +268,7 @@ def unescape_strictly(text: str) -> str | None:
     return "".join(pieces)
 
 
-_SPARSE = 60  # to search for three usual references takes as long as to replace one in so many characters
+_SPARSE = 60  # searching for three usual references takes as long as replacing one in so many characters
 
 
 def _without_usual(text: str) -> str:
@@ -275,7 +277,7 @@ def _without_usual(text: str) -> str:
 
 @lru_cache(maxsize=256)
 def _referred(name: str) -> str | None:
-    """What the reference of this name stands for; nothing if no parser takes it."""
+    """Return the text for the reference of this name; None if it is invalid."""
     found = _REFERENCE.fullmatch(f"&{name};")
     return _character(found) if found and _is_legal(name) else None
 
@@ -299,16 +301,16 @@ def _code(name: str) -> int:
 
 
 def chunks(stream: BinaryIO) -> Iterator[bytes]:
-    """The stream as clean UTF-8, whatever it declares to be."""
-    # A blank line before the declaration is against the rules, and harmless.
+    """Yield the stream as clean UTF-8, whatever its declaration says."""
+    # A blank line before the declaration is invalid but harmless.
     head = stream.read(CHUNK).lstrip(b"\r\n\t ")
     decoder = getincrementaldecoder(_encoding(head))("replace")
     simple = not head.startswith(_UTF16)
     while head:
-        # Most documents are ASCII; decoding them twice is half of what reading them costs.
+        # Most documents are ASCII; decoding them twice would be half of the cost of reading.
         known = simple and head.isascii() and not decoder.getstate()[0]
         clean = head if known else _encoded(decoder.decode(head))
-        # To look for each of them takes half as long as to translate, and nearly no document has one.
+        # Searching for each of them takes half as long as translating, and almost no document has one.
         yield clean.translate(_LEGAL, _DELETED) if any(map(clean.__contains__, _ODD)) else clean
         head = stream.read(CHUNK)
     if rest := decoder.decode(b"", final=True):
@@ -316,7 +318,7 @@ def chunks(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _encoded(text: str) -> bytes:
-    """Without the two characters that no document may have, not even as they are."""
+    """Encode without the two characters that no document may contain."""
     return text.replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd").encode("utf-8", "replace")
 
 

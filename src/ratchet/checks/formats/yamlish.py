@@ -1,4 +1,5 @@
-"""The little YAML that test runners write: nested keys, quoted strings, block texts. Flat, dotted keys come out."""
+"""Reads the subset of YAML that test runners write: nested keys, quoted strings, block texts. Returns flat, dotted
+keys."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ _BLOCK = re.compile(r"^[|>](?:[+-]?(?P<after>\d)?|(?P<before>\d)[+-])$")
 
 
 def read(rows: list[str]) -> dict[str, str]:
-    """Every scalar by its path; what is not understood is left out."""
+    """Return every scalar by its path; unknown syntax is skipped."""
     fields: dict[str, str] = {}
     path: list[tuple[int, str]] = []
     index = 0
@@ -37,13 +38,13 @@ _CLOSED_BY = {"{": "}", "[": "]"}
 
 
 def _closing(rows: list[str], index: int, indent: int, sign: str) -> int:
-    """Where a value in brackets ends that goes on in further rows, as QUnit writes them."""
+    """Return the end of a bracketed value that spans several rows, as QUnit writes them."""
     margin = " " * indent
     return next((at for at in range(index, len(rows)) if rows[at].rstrip() == f"{margin}{sign}"), 0)
 
 
 def _block(rows: list[str], index: int, indent: int, margin: int, *, folded: bool) -> tuple[str, int]:
-    """The text below a key. Its margin is said where its first row has spaces of its own."""
+    """Return the text below a key. The margin is given explicitly if its first row begins with spaces."""
     begin = index
     while index < len(rows) and (not rows[index].strip() or _indent(rows[index]) > indent):
         index += 1
@@ -55,7 +56,7 @@ def _block(rows: list[str], index: int, indent: int, margin: int, *, folded: boo
 
 
 def _folded(rows: list[str]) -> str:
-    """One line end is a space and further ones stay, except around rows with spaces of their own."""
+    """Fold lines: a single line end becomes a space, further ones stay, except around indented rows."""
     text, before, blanks = "", "", 0
     for row in rows:
         if not row.strip():

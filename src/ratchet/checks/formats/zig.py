@@ -1,4 +1,4 @@
-"""`zig test`: text, but regular: one numbered line a test, what it prints, a trace, a sum at the end."""
+"""Parses `zig test`: a numbered line for each test, its output, a trace, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import BinaryIO
 
 from ratchet.checks.formats import Parsed, compiler, recover
-from ratchet.checks.formats.text import Ends, lines
+from ratchet.checks.formats.text import HeadAndTail, lines
 from ratchet.core.report import Failure, TestResult, TestStatus
 
 _TEST = re.compile(r"^(?P<n>\d{1,9})/(?P<all>\d{1,9}) (?P<name>.+?)\.\.\.(?P<rest>.*)$")
@@ -19,7 +19,7 @@ SIGN = re.compile(rb"\d/\d{1,9} [^\n]*\.\.\.")
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """Every test that the compiler's runner names. The sum is the end; without it the run was cut short."""
+    """Return every test that the runner names. The summary is the end; without it the run was interrupted."""
     reader = _Zig()
     for line in lines(stream):
         reader.line(line)
@@ -31,16 +31,16 @@ class _Zig:
         self.tests: list[TestResult] = []
         self.name = ""
         self.verdict: tuple[str, str] | None = None
-        self.body = Ends()
+        self.body = HeadAndTail()
         self.announced = 0
         self.reported: dict[str, int] = {}
-        self.scan = compiler.Scan()
+        self.scan = compiler.CompilerScan()
 
     def line(self, line: str) -> None:
         if match := _TEST.match(line):
             self._settle()
             self.announced = int(match.group("all"))
-            self.name, self.body = match.group("name"), Ends()
+            self.name, self.body = match.group("name"), HeadAndTail()
             self._rest(match.group("rest"))
         elif match := _SUM.match(line) or _ALL.match(line):
             self._settle()
@@ -53,7 +53,7 @@ class _Zig:
             self.scan.line(line)
 
     def _rest(self, text: str) -> None:
-        """The verdict may come at once, behind what the test prints, or lines later; a trace follows it."""
+        """Read the verdict, which may follow at once, after the test's output, or lines later; a trace follows it."""
         match = _WORD.search(text) if self.verdict is None else None
         if match:
             self.verdict = (match.group("word"), match.group("why") or "")

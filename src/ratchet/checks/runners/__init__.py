@@ -1,4 +1,4 @@
-"""The built-in runners, and the few things they share. Each is found by entry point, as a third party's would be."""
+"""The built-in runners and their shared helpers. All are found by entry point, like third-party ones."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from typing import BinaryIO
 
 import msgspec
 
-from ratchet.checks import Results, Session, Target, records
 from ratchet.checks.formats import Parsed
-from ratchet.checks.project import Project
+from ratchet.checks.globs import find
+from ratchet.checks.protocol import RunOutput, Session
+from ratchet.checks.run import reporter_protocol
 from ratchet.core.report import TestResult, TestStatus
 
-JUNIT = "junit.xml"  # where a runner writes that does not let our reporter in
-SHIMS = Path(__file__).parents[1] / "shims"
+JUNIT = "junit.xml"  # report of runners that do not load our reporter
+REPORTERS = Path(__file__).parents[1] / "reporters"
 Parser = Callable[[BinaryIO], Parsed]
 
 
 def parser(name: str, function: str = "parse") -> Parser:
-    """A format's parser, loaded when it is first used: who only asks what there is to run waits for none of them."""
+    """Return a format's parser, which is imported on first use: commands that only list targets need none."""
 
     def parse(stream: BinaryIO) -> Parsed:
         module = import_module(f"ratchet.checks.formats.{name}")
@@ -36,37 +37,19 @@ compiler = parser("compiler")
 junit = parser("junit")
 
 
-class Usual:
-    """What most runners do alike: they are recognised by their program's name and re-run by test id."""
-
-    name = ""
-    family = ""
-    covers_below = False
-    programs: tuple[str, ...] = ()
-
-    def detect(self, project: Project) -> Iterable[Target]:
-        raise NotImplementedError
-
-    def recognises(self, words: list[str]) -> bool:
-        return any(Path(word).name in (self.programs or (self.name,)) for word in words)
-
-    def again(self, target: Target, test: TestResult) -> list[str]:
-        return [*target.command, test.id]
+def reporter_env(session: Session) -> dict[str, str]:
+    """Return the variables for our reporters: where to write, and the nonce that authenticates them."""
+    return {"_RATCHET_REPORT": str(session.private / reporter_protocol.CHANNEL), "_RATCHET_NONCE": session.nonce}
 
 
-def channel_env(session: Session) -> dict[str, str]:
-    """Where our own reporters write, and the word that proves they are ours."""
-    return {"_RATCHET_REPORT": str(session.private / records.CHANNEL), "_RATCHET_NONCE": session.nonce}
-
-
-def read_records(results: Results) -> Parsed:
-    path = results.private / records.CHANNEL
+def parse_records(results: RunOutput) -> Parsed:
+    path = results.private / reporter_protocol.CHANNEL
     if not path.exists():
-        parsed = read(results.private / JUNIT, junit)
-        # Its totals count parts of tests too; the exit code is compared all the same.
+        parsed = parse_file(results.private / JUNIT, junit)
+        # The totals also count parts of tests; the exit code is compared in any case.
         return msgspec.structs.replace(parsed, reported={}, notes=[])
     with path.open("rb") as stream:
-        return records.parse(
+        return reporter_protocol.parse(
             stream,
             nonce=results.nonce,
             exit_code=results.exit_code,
@@ -75,8 +58,8 @@ def read_records(results: Results) -> Parsed:
         )
 
 
-def read(path: Path, parse: Parser) -> Parsed:
-    """A file through its format's parser; a file that was never written is a run that never ended."""
+def parse_file(path: Path, parse: Parser) -> Parsed:
+    """Parse a file; a file that was never written means that the run did not end."""
     try:
         with path.open("rb") as stream:
             return parse(stream)
@@ -85,26 +68,27 @@ def read(path: Path, parse: Parser) -> Parsed:
 
 
 FILES_BEFORE = "files-before"
-Marks = dict[str, tuple[int, ...]]
+FileStates = dict[str, tuple[int, ...]]
 
 
-def note_files(session: Session, pattern: str) -> None:
-    """Remember which report files lie there from earlier runs, so that none of them is taken for this one's."""
-    kept = [pattern, _marks(session.folder, pattern)]
+def record_existing_files(session: Session, pattern: str) -> None:
+    """Record the report files of earlier runs, so that they are not taken for results of this run."""
+    kept = [pattern, _file_states(session.folder, pattern)]
     (session.private / FILES_BEFORE).write_bytes(msgspec.json.encode(kept))
 
 
-def new_files(results: Results) -> tuple[str, list[Path]]:
-    """The pattern, and the files that were written since. No clock is asked: it may jump, and some round it."""
-    pattern, before = msgspec.json.decode((results.private / FILES_BEFORE).read_bytes(), type=tuple[str, Marks])
-    now = _marks(results.folder, pattern)
+def new_files(results: RunOutput) -> tuple[str, list[Path]]:
+    """Return the pattern and the files written since. Clocks are not compared: they may jump, and some filesystems
+    round."""
+    pattern, before = msgspec.json.decode((results.private / FILES_BEFORE).read_bytes(), type=tuple[str, FileStates])
+    now = _file_states(results.folder, pattern)
     return pattern, [Path(path) for path, mark in sorted(now.items()) if before.get(path) != mark]
 
 
-def _marks(folder: Path, pattern: str) -> Marks:
-    found: Marks = {}
+def _file_states(folder: Path, pattern: str) -> FileStates:
+    found: FileStates = {}
     top, below = (Path("/"), pattern.lstrip("/")) if pattern.startswith("/") else (folder, pattern)
-    for path in top.glob(below):
+    for path in find(top, below):
         with suppress(OSError):
             stat = path.stat()
             if path.is_file():
@@ -112,8 +96,8 @@ def _marks(folder: Path, pattern: str) -> Marks:
     return found
 
 
-def joined(parts: Iterable[Parsed]) -> Parsed:
-    """Several files of one run as one. It has ended when each has."""
+def merge_parsed(parts: Iterable[Parsed]) -> Parsed:
+    """Merge the results of several files of one run. The run has ended if each file has."""
     whole = Parsed(ended=True)
     for part in parts:
         whole.tests = [*whole.tests, *part.tests]
@@ -128,8 +112,8 @@ def joined(parts: Iterable[Parsed]) -> Parsed:
     return whole
 
 
-def unskipped(tests: list[TestResult], only: list[TestResult]) -> list[TestResult]:
-    """Without those that the runner skipped only because others were chosen, a file or a suite maybe."""
+def drop_unselected_skips(tests: list[TestResult], only: list[TestResult]) -> list[TestResult]:
+    """Drop tests that the runner reports as skipped only because others were selected, by file or suite."""
     ids = {test.id for test in only}
     above = tuple(f"{name}{sign}" for name in ids for sign in (_BELOW if "::" not in name else (" > ", "::")))
     return [
@@ -139,11 +123,11 @@ def unskipped(tests: list[TestResult], only: list[TestResult]) -> list[TestResul
     ]
 
 
-_BELOW = ("::", " > ", "/", ":", "[")  # what stands between a file or suite and the tests in it
+_BELOW = ("::", " > ", "/", ":", "[")  # separators between a file or suite and its tests
 
 
-def upward(folder: Path, *names: str) -> Path | None:
-    """The nearest of these files here or in a folder above."""
+def find_upward(folder: Path, *names: str) -> Path | None:
+    """Return the nearest of these files in the folder or its parents."""
     for place in (folder, *folder.parents):
         for name in names:
             if (place / name).exists():
@@ -151,20 +135,20 @@ def upward(folder: Path, *names: str) -> Path | None:
     return None
 
 
-def joined_path(*parts: str | None) -> str:
+def join_paths(*parts: str | None) -> str:
     return os.pathsep.join(part for part in parts if part)
 
 
 @contextmanager
-def end_of(results: Results, limit: int = 1_000_000) -> Iterator[BinaryIO]:
-    """The last part of what this run printed. Others may have written to the same log before it."""
+def open_log_tail(results: RunOutput, limit: int = 1_000_000) -> Iterator[BinaryIO]:
+    """Open the end of this run's output. The log may begin with the output of other commands."""
     with results.log.open("rb") as stream:
-        stream.seek(max(results.began, results.log.stat().st_size - limit))
+        stream.seek(max(results.log_offset, results.log.stat().st_size - limit))
         yield stream
 
 
-def read_log(results: Results, parse: Parser) -> Parsed:
-    """All that this run printed, through a parser."""
+def parse_log(results: RunOutput, parse: Parser) -> Parsed:
+    """Parse the whole output of this run."""
     with results.log.open("rb") as stream:
-        stream.seek(results.began)
+        stream.seek(results.log_offset)
         return parse(stream)

@@ -1,4 +1,5 @@
-"""Scenarios in Gherkin: Cucumber for JavaScript, by its messages, which come as it goes; behave, by its JSON."""
+"""Runners for Gherkin scenarios: Cucumber for JavaScript, read from its message stream, and behave, read from its
+JSON."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ratchet.checks import Results, Session, Step, Strength, Target
+from ratchet.checks.detect.project import Project, join_root, parent_of
 from ratchet.checks.formats import Parsed
-from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import Usual, compiler, end_of, parser, read, unskipped
-from ratchet.checks.runners.javascript import Script
-from ratchet.checks.runners.python import python_of
+from ratchet.checks.protocol import Confidence, LaunchStep, RunOutput, Session, Target
+from ratchet.checks.runners import compiler, drop_unselected_skips, open_log_tail, parse_file, parser
+from ratchet.checks.runners.base import BaseRunner
+from ratchet.checks.runners.javascript import ScriptRunner
+from ratchet.checks.runners.python import find_python
 from ratchet.core.report import Diagnostic, TestResult
 
 _messages = parser("cucumber_messages")
@@ -21,8 +23,8 @@ _TESTS = ("features/**", "**/*.feature")
 _SILENT = "no test specified"
 
 
-class Cucumber(Script):
-    """A project whose tests are others mostly needs a server for its scenarios: then they are not ours to start."""
+class Cucumber(ScriptRunner):
+    """Runner for Cucumber. If the project has other tests, its scenarios mostly need a server and are not started."""
 
     name = family = "cucumber"
     package = "@cucumber/cucumber"
@@ -35,25 +37,27 @@ class Cucumber(Script):
     })  # fmt: skip
 
     def detect(self, project: Project) -> Iterator[Target]:
-        if not any(project.named("**/*.feature")):
+        if not any(project.glob("**/*.feature")):
             return
         for target in super().detect(project):
-            if target.strength is Strength.SCRIPT or not _has_tests(project.json(*under(target.root, "package.json"))):
+            if target.strength is Confidence.SCRIPT or not _has_tests(
+                project.json(*join_root(target.root, "package.json"))
+            ):
                 yield target
 
     def commands(self, project: Project, root: str) -> list[list[str]]:
         found = super().commands(project, root)
         return [["cucumber-js"]] if found == [[self.name]] else found
 
-    def launch(self, target: Target, session: Session) -> list[Step]:
+    def launch(self, target: Target, session: Session) -> list[LaunchStep]:
         program, given = self.parts(target, session)
         told = ["--format", f"message:{session.private / 'messages.ndjson'}"]
-        return [Step(argv=[*program, *given, *told, *[test.id for test in session.only]], env={"CI": "1"})]
+        return [LaunchStep(argv=[*program, *given, *told, *[test.id for test in session.only]], env={"CI": "1"})]
 
-    def parse(self, results: Results) -> Parsed:
-        return _loaded(read(results.private / "messages.ndjson", _messages), results)
+    def parse(self, results: RunOutput) -> Parsed:
+        return _loaded(parse_file(results.private / "messages.ndjson", _messages), results)
 
-    def again(self, target: Target, test: TestResult) -> list[str]:
+    def rerun_command(self, target: Target, test: TestResult) -> list[str]:
         return self.alone(target, test.id)
 
 
@@ -63,42 +67,42 @@ def _has_tests(package: dict[str, Any]) -> bool:
     return isinstance(script, str) and _SILENT not in script
 
 
-class Behave(Usual):
+class Behave(BaseRunner):
     name = family = "behave"
-    asked = staticmethod(unskipped)
+    filter_results = staticmethod(drop_unselected_skips)
 
     def detect(self, project: Project) -> Iterator[Target]:
-        for path in project.named("**/features/steps/*.py", "**/features/steps/**/*.py"):
+        for path in project.glob("**/features/steps/*.py", "**/features/steps/**/*.py"):
             if "behave" in project.text(path):
-                root = root_of(path[: path.rindex("features/steps/")] + "features")
+                root = parent_of(path[: path.rindex("features/steps/")] + "features")
                 yield self._target(project, root, f"{path} has steps of behave")
 
     def _target(self, project: Project, root: str, why: str) -> Target:
         return Target(
             runner=self.name,
-            command=[python_of(project.folder / root, "behave", project.folder), "-m", "behave"],
+            command=[find_python(project.folder / root, "behave", project.folder), "-m", "behave"],
             root=root,
             language="python",
-            tests=under(root, *_TESTS),
-            sources=under(root, "**/*.py"),
-            protected=under(root, "behave.ini", ".behaverc"),
+            tests=join_root(root, *_TESTS),
+            sources=join_root(root, "**/*.py"),
+            protected=join_root(root, "behave.ini", ".behaverc"),
             why=why,
-            strength=Strength.PATTERN,
+            strength=Confidence.PATTERN,
         )
 
-    def launch(self, target: Target, session: Session) -> list[Step]:
+    def launch(self, target: Target, session: Session) -> list[LaunchStep]:
         told = ["-f", "json", "-o", str(session.private / "behave.json"), "-f", "plain", "--no-color"]
-        return [Step(argv=[*target.command, *told, *[test.id for test in session.only]])]
+        return [LaunchStep(argv=[*target.command, *told, *[test.id for test in session.only]])]
 
-    def parse(self, results: Results) -> Parsed:
-        return _loaded(read(results.private / "behave.json", _json), results)
+    def parse(self, results: RunOutput) -> Parsed:
+        return _loaded(parse_file(results.private / "behave.json", _json), results)
 
 
-def _loaded(parsed: Parsed, results: Results) -> Parsed:
-    """With the steps that did not load: then nothing was run, and only the text says why."""
+def _loaded(parsed: Parsed, results: RunOutput) -> Parsed:
+    """Add the steps that failed to load: then nothing ran, and only the output says why."""
     if parsed.tests or parsed.ended or not results.exit_code:
         return parsed
-    with end_of(results, 16 << 10) as stream:
+    with open_log_tail(results, 16 << 10) as stream:
         text = stream.read()
     parsed.compile_errors = compiler(io.BytesIO(text)).compile_errors
     said = text.decode(errors="replace")
@@ -111,7 +115,7 @@ _UNREAD = re.compile(r'(?m)^Parse error in "(?P<file>[^"]+)" \((?P<line>\d{1,9})
 
 
 def _unread(text: str) -> list[Diagnostic]:
-    """Features that are not Gherkin."""
+    """Return errors of features that are not valid Gherkin."""
     return [
         Diagnostic(
             file=found["file"],
@@ -130,5 +134,5 @@ def _raised(text: str) -> list[Diagnostic]:
 
     said = [line for line in text.splitlines() if recover.error_type(line)]
     found = recover.failure(text, message=said[-1]) if said else None
-    # behave hides where an import failed, unless it is asked to be verbose.
+    # behave hides the location of a failed import unless it is verbose.
     return [Diagnostic(file=found.file, line=found.line, type=found.type, message=found.message)] if found else []

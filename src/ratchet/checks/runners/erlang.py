@@ -1,4 +1,5 @@
-"""Erlang by rebar3: EUnit by a listener of ours that the variable EUNIT names, Common Test by its own log."""
+"""Runners for Erlang with rebar3: EUnit, read from a listener of ours in the variable EUNIT, and Common Test, read
+from its log."""
 
 from __future__ import annotations
 
@@ -6,26 +7,36 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ratchet.checks import Results, Session, Step, Strength, Target
+from ratchet.checks.detect.project import Project, join_root, parent_of
 from ratchet.checks.formats import Parsed
-from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import SHIMS, Usual, channel_env, compiler, end_of, joined, parser, read, read_records
+from ratchet.checks.protocol import Confidence, LaunchStep, RunOutput, Session, Target
+from ratchet.checks.runners import (
+    REPORTERS,
+    compiler,
+    merge_parsed,
+    open_log_tail,
+    parse_file,
+    parse_records,
+    parser,
+    reporter_env,
+)
+from ratchet.checks.runners.base import BaseRunner
 from ratchet.core.report import TestResult
 
 _suite_log = parser("common_test")
 
 
-class _Rebar(Usual):
+class _Rebar(BaseRunner):
     language = "erlang"
     task = ""
     mark: tuple[str, ...] = ()
 
     def detect(self, project: Project) -> Iterator[Target]:
-        configs = list(project.named("**/rebar.config"))
-        above = [root_of(path) for path in configs]
+        configs = list(project.glob("**/rebar.config"))
+        above = [parent_of(path) for path in configs]
         for path in configs:
-            root = root_of(path)
-            # The project at the top runs those that lie in it.
+            root = parent_of(path)
+            # The top-level project runs those inside of it.
             inside = any(other != root and (other == "." or root.startswith(f"{other}/")) for other in above)
             if not inside and self._has_tests(project, root):
                 yield self._target(root, f"there are {path} and {self.mark[0]}")
@@ -39,21 +50,21 @@ class _Rebar(Usual):
             command=["rebar3", self.task],
             root=root,
             language=self.language,
-            tests=under(root, *self.mark, "**/test/**"),
-            sources=under(root, "**/*.erl", "**/*.hrl"),
-            protected=under(root, "rebar.config"),
+            tests=join_root(root, *self.mark, "**/test/**"),
+            sources=join_root(root, "**/*.erl", "**/*.hrl"),
+            protected=join_root(root, "rebar.config"),
             setup=["rebar3 get-deps"],
             why=why,
-            strength=Strength.CONFIG,
+            strength=Confidence.CONFIG,
         )
 
     def recognises(self, words: list[str]) -> bool:
         return any(word.endswith("rebar3") for word in words) and self.task in words
 
-    def explained(self, parsed: Parsed, results: Results) -> Parsed:
-        """What does not compile is told on the console only."""
+    def with_compile_errors(self, parsed: Parsed, results: RunOutput) -> Parsed:
+        """Add compiler errors, which are only on the console."""
         if results.exit_code and not results.stopped and not parsed.tests and not parsed.running:
-            with end_of(results) as stream:
+            with open_log_tail(results) as stream:
                 parsed.compile_errors = compiler(stream).compile_errors
             parsed.ended = parsed.ended or bool(parsed.compile_errors)
         return parsed
@@ -64,26 +75,26 @@ class EUnit(_Rebar):
     mark = ("**/*_tests.erl",)
 
     def _has_tests(self, project: Project, root: str) -> bool:
-        files = project.named(*under(root, "**/*.erl"))
+        files = project.glob(*join_root(root, "**/*.erl"))
         return any("eunit/include/eunit.hrl" in project.text(path) for path in files)
 
-    def launch(self, target: Target, session: Session) -> list[Step]:
+    def launch(self, target: Target, session: Session) -> list[LaunchStep]:
         flags = f"{session.env.get('ERL_FLAGS', '')} -pa {session.private}".strip()
-        env = channel_env(session) | {"ERL_FLAGS": flags, "EUNIT": "{report,{'_ratchet_eunit',[]}}"}
+        env = reporter_env(session) | {"ERL_FLAGS": flags, "EUNIT": "{report,{'_ratchet_eunit',[]}}"}
         return [
-            Step(argv=["erlc", "-o", str(session.private), str(SHIMS / "_ratchet_eunit.erl")]),
-            Step(argv=[*target.command, *_chosen(session.only)], env=env, needs=True),
+            LaunchStep(argv=["erlc", "-o", str(session.private), str(REPORTERS / "_ratchet_eunit.erl")]),
+            LaunchStep(argv=[*target.command, *_chosen(session.only)], env=env, needs_success=True),
         ]
 
-    def parse(self, results: Results) -> Parsed:
-        return self.explained(read_records(results), results)
+    def parse(self, results: RunOutput) -> Parsed:
+        return self.with_compile_errors(parse_records(results), results)
 
-    def again(self, target: Target, test: TestResult) -> list[str]:
+    def rerun_command(self, target: Target, test: TestResult) -> list[str]:
         return [*target.command, *_chosen([test])]
 
 
 def _chosen(tests: list[TestResult]) -> list[str]:
-    """By module and function: of a generator's tests all are run, for there is no name for one."""
+    """Select by module and function: the tests of a generator have no names of their own."""
     own = dict.fromkeys(_function(test.id) for test in tests)
     kinds = {"--generator": [name for name in own if name.endswith("_")]}
     kinds["--module"] = [name for name in own if ":" not in name]
@@ -103,31 +114,32 @@ class CommonTest(_Rebar):
     mark = ("**/*_SUITE.erl",)
 
     def _has_tests(self, project: Project, root: str) -> bool:
-        return any(project.named(*under(root, "**/*_SUITE.erl")))
+        return any(project.glob(*join_root(root, "**/*_SUITE.erl")))
 
-    def launch(self, target: Target, session: Session) -> list[Step]:
+    def launch(self, target: Target, session: Session) -> list[LaunchStep]:
         logs = session.private / "logs"
         logs.mkdir(exist_ok=True)
-        return [Step(argv=[*target.command, f"--logdir={logs}", *_cases(session.only)])]
+        return [LaunchStep(argv=[*target.command, f"--logdir={logs}", *_cases(session.only)])]
 
-    def parse(self, results: Results) -> Parsed:
-        """One log for each folder of suites. A suite is found by its name: the log knows none but that."""
+    def parse(self, results: RunOutput) -> Parsed:
+        """Parse one log for each folder of suites. A suite is located by its name, the only one in the log."""
         logs = sorted((results.private / "logs").rglob("suite.log"))
-        parsed = joined(read(path, _suite_log) for path in logs) if logs else Parsed(ended=False)
+        parsed = merge_parsed(parse_file(path, _suite_log) for path in logs) if logs else Parsed(ended=False)
         project = Project(results.folder)
-        files = {path.rpartition("/")[2].removesuffix(".erl"): path for path in project.named("**/*_SUITE.erl")}
+        files = {path.rpartition("/")[2].removesuffix(".erl"): path for path in project.glob("**/*_SUITE.erl")}
         parsed.tests = [
             msgspec.structs.replace(test, file=files.get(test.suite[0], "") if test.suite else "")
             for test in parsed.tests
         ]
-        return self.explained(parsed, results)
+        return self.with_compile_errors(parsed, results)
 
-    def again(self, target: Target, test: TestResult) -> list[str]:
+    def rerun_command(self, target: Target, test: TestResult) -> list[str]:
         return [*target.command, *_cases([test])]
 
 
 def _cases(tests: list[TestResult]) -> list[str]:
-    """Suites, and their groups and cases where there is one suite: else each would be looked for in every suite."""
+    """Return suites, with groups and cases if there is only one suite: otherwise each would be searched in every
+    suite."""
     parts = [_parts(test.id) for test in tests]
     suites = list(dict.fromkeys(suite for suite, _, _ in parts))
     groups = list(dict.fromkeys(group for _, group, _ in parts if group))
@@ -139,7 +151,7 @@ def _cases(tests: list[TestResult]) -> list[str]:
 
 
 def _parts(name: str) -> tuple[str, str, str]:
-    """Suite, innermost group, case."""
+    """Return suite, innermost group and case."""
     suite, _, path = name.removesuffix(".erl").rpartition("/" if name.endswith(".erl") else "\0")[2].partition(":")
     groups, _, case = path.partition("#")[0].rstrip().rpartition("/")
     return suite, groups.rpartition("/")[2], case

@@ -1,4 +1,4 @@
-"""Go: `go test -json`, the runner's own stream."""
+"""Runner for Go, read from the stream of `go test -json`."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ from pathlib import Path
 
 import msgspec
 
-from ratchet.checks import Results, Session, Step, Strength, Target
+from ratchet.checks.detect.project import Project, join_root, parent_of
 from ratchet.checks.formats import Parsed
-from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import Usual, compiler, end_of, joined, parser, read
+from ratchet.checks.protocol import Confidence, LaunchStep, RunOutput, Session, Target
+from ratchet.checks.runners import compiler, merge_parsed, open_log_tail, parse_file, parser
+from ratchet.checks.runners.base import BaseRunner
 from ratchet.core.report import RED, Diagnostic, Failure, TestResult
 
 _go_json = parser("go_json")
 
 _CHANNEL = "go{}.json"
 _NAME = re.compile(r"(.*?)\.((?:Test|Example|Fuzz|Benchmark)[^/.]*(?:/.*|$))")
-_PASSED_OVER = re.compile(r"(?:^|/)(?:[_.][^/]+|testdata|vendor)(?:/|$)")  # by `./...` too
+_PASSED_OVER = re.compile(r"(?:^|/)(?:[_.][^/]+|testdata|vendor)(?:/|$)")  # also by `./...`
 _ABSENT = "no required module provides package"  # a project that is not set up
 _LOGS = re.compile(r"\.Logf?\(")
 _FUNCTION = re.compile(r"(?m)^func ((?:Test|Example|Fuzz|Benchmark)\w*)\(")
 _ID = re.compile(r"(.+?)\.((?:Test|Example|Fuzz|Benchmark).*)", re.S)
 
 
-class Go(Usual):
+class Go(BaseRunner):
     name = family = "go"
 
     def detect(self, project: Project) -> Iterator[Target]:
-        for path in project.named("**/go.mod"):
-            root = root_of(path)
+        for path in project.glob("**/go.mod"):
+            root = parent_of(path)
             if _PASSED_OVER.search(root):
                 continue
             yield Target(
@@ -38,41 +39,41 @@ class Go(Usual):
                 command=["go", "test", "./..."],
                 root=root,
                 language="go",
-                tests=under(root, "**/*_test.go", "**/testdata/**"),
-                sources=under(root, "**/*.go"),
+                tests=join_root(root, "**/*_test.go", "**/testdata/**"),
+                sources=join_root(root, "**/*.go"),
                 protected=[],
                 setup=["go mod download"],
                 why=f"there is a {path}",
-                strength=Strength.CONFIG,
+                strength=Confidence.CONFIG,
             )
 
     def recognises(self, words: list[str]) -> bool:
         return [Path(word).name for word in words[:2]] == ["go", "test"]
 
-    def launch(self, target: Target, session: Session) -> list[Step]:
+    def launch(self, target: Target, session: Session) -> list[LaunchStep]:
         words = target.command
         flags, every = _flags(words)
         runs = _runs([_read(test) for test in session.only], every)
-        # -count=1: a cached result is a result of another run.
+        # -count=1: a cached result belongs to another run.
         options = [*words[:2], *flags, "-json", "-count=1"]
         return [
-            Step(
+            LaunchStep(
                 argv=[*options, *(["-run", pattern] if pattern else []), *packages],
                 channel=_CHANNEL.format(number or ""),
             )
             for number, (pattern, packages) in enumerate(runs.items())
         ]
 
-    def parse(self, results: Results) -> Parsed:
-        parts = [read(path, _go_json) for path in sorted(results.private.glob(_CHANNEL.format("*")))]
-        parsed = joined(parts) if parts else Parsed(ended=False)
+    def parse(self, results: RunOutput) -> Parsed:
+        parts = [parse_file(path, _go_json) for path in sorted(results.private.glob(_CHANNEL.format("*")))]
+        parsed = merge_parsed(parts) if parts else Parsed(ended=False)
         parsed.tests = _once(parsed.tests)
         parsed.compile_errors = list(dict.fromkeys(parsed.compile_errors))
         vague = [error for error in parsed.compile_errors if not error.line]
         unloaded = not parsed.tests and not parsed.ended and not results.stopped
         if results.exit_code and (vague or unloaded):
-            # Before Go 1.24 what did not compile was told on stderr only; the stream says no more than that it failed.
-            with end_of(results) as stream:
+            # Before Go 1.24 compiler errors were only on stderr; the stream merely reports the failure.
+            with open_log_tail(results) as stream:
                 exact = [error for error in compiler(stream).compile_errors if _ABSENT not in error.message]
             parsed.compile_errors = [error for error in parsed.compile_errors if error.line] + (exact or vague)
             parsed.ended = parsed.ended or bool(exact)
@@ -81,22 +82,22 @@ class Go(Usual):
         parsed.collection_errors = list(dict.fromkeys(map(places.folder_of, parsed.collection_errors)))
         return parsed
 
-    def located(self, test: TestResult, folder: Path) -> TestResult:
-        """A test of which only the name is known, because it never ended."""
+    def locate(self, test: TestResult, folder: Path) -> TestResult:
+        """Locate a test that never finished, by its name."""
         if not test.failure:
             return test
         found = _Places(folder).placed(msgspec.structs.replace(_read(test), failure=None))
         failure = msgspec.structs.replace(test.failure, file=found.file, line=found.line)
         return msgspec.structs.replace(found, failure=failure)
 
-    def again(self, target: Target, test: TestResult) -> list[str]:
+    def rerun_command(self, target: Target, test: TestResult) -> list[str]:
         package = _package(test) or "./..."
         name = test.name or _parted(test.id)[1]
         return [*target.command[:2], *_flags(target.command)[0], "-run", *_patterns([name]), package]
 
 
 class _Places:
-    """Where each test is written: Go names packages only, and a package is a folder below the module."""
+    """Locates tests: Go reports packages only, and a package is a folder below the module."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -126,7 +127,7 @@ class _Places:
         return msgspec.structs.replace(error, file=place)
 
     def _unlogged(self, place: str, output: str, failure: Failure) -> Failure:
-        """Before Go 1.27 what is logged looks like what is wrong; only the source tells them apart."""
+        """Separate log lines from errors: before Go 1.27 they look alike, and only the source distinguishes them."""
         if not failure.line or failure.frames or not self._is_logged(place, failure.file, failure.line):
             return failure
         from ratchet.checks.formats.go_json import explained, place_of  # noqa: PLC0415 — loaded by whoever parses
@@ -145,7 +146,7 @@ class _Places:
         return bool(_LOGS.search("".join(self.sources[file][line - 1 : line])))
 
     def _inside(self, place: str, file: str) -> str:
-        """Go prints the name of a file without its folder, which is the package's."""
+        """Add the package's folder to a file name, which Go prints without it."""
         bare = file and place and "/" not in file and (self.folder / place / file).is_file()
         return f"{place}/{file}" if bare else file
 
@@ -158,7 +159,7 @@ class _Places:
 
 
 def _read(test: TestResult) -> TestResult:
-    """A test of which no more than its id is known, by what that says: `package.Test/sub`, or `Test` in any package."""
+    """Build a test from its id alone: `package.Test/sub`, or `Test` in any package."""
     if test.suite or test.file.endswith(".go"):
         return test
     package, name = found.groups() if (found := _NAME.match(test.id)) else ("", test.id)
@@ -173,7 +174,7 @@ def _text(path: Path) -> str:
 
 
 def _flags(words: list[str]) -> tuple[list[str], list[str]]:
-    """What stands beside the packages, which end at the next option, and the packages."""
+    """Return the options and the packages, which end at the next option."""
     rest = words[2:]
     at = max((n + 1 for n, word in enumerate(rest) if _is_package(word)), default=len(rest))
     begin = at
@@ -187,21 +188,21 @@ def _is_package(word: str) -> bool:
 
 
 def _package(test: TestResult) -> str:
-    """The package as an argument: the folder of the test's file when that is known, else its import path."""
+    """Return the package as an argument: the folder of the test's file if known, else its import path."""
     if test.file.endswith("_test.go"):
-        return f"./{root_of(test.file)}" if "/" in test.file else "."
+        return f"./{parent_of(test.file)}" if "/" in test.file else "."
     package = test.suite[0].partition(" ")[0] if test.suite else _parted(test.id)[0]
     return "" if package == "command-line-arguments" else package
 
 
 def _parted(id: str) -> tuple[str, str]:
-    """Package and name of a test of which only the id is known."""
+    """Split an id into package and name."""
     found = _ID.fullmatch(id)
     return (found[1], found[2]) if found else ("", re.split(r"::|\.(?=[A-Z])", id)[-1])
 
 
 def _runs(tests: list[TestResult], every: list[str]) -> dict[str, list[str]]:
-    """The packages of each pattern. One pattern for all of them would run others of these names too."""
+    """Group the packages by pattern. One pattern for all would also run other tests of these names."""
     names: dict[str, list[str]] = {}
     for test in tests:
         is_package = test.id == test.file
@@ -214,7 +215,8 @@ def _runs(tests: list[TestResult], every: list[str]) -> dict[str, list[str]]:
 
 
 def _patterns(names: list[str]) -> list[str]:
-    """Go matches each part between slashes by itself: only tests that lie in the same one have a pattern together."""
+    """Return the patterns. Go matches each part between slashes separately, so only tests of one parent share a
+    pattern."""
     if "" in names:
         return [""]
     inside: dict[str, list[str]] = {}
@@ -234,7 +236,7 @@ def _one_of(words: list[str]) -> str:
 
 
 def _once(tests: list[TestResult]) -> list[TestResult]:
-    """A test that was run once more for another inside it is one, and has failed if it did once."""
+    """Merge repeated results of a test that ran again for a subtest: it has failed if it failed once."""
     found: dict[str, TestResult] = {}
     for test in tests:
         if test.id not in found or (test.status in RED and found[test.id].status not in RED):

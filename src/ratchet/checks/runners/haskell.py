@@ -1,55 +1,56 @@
-"""Haskell: `cabal test`, by what hspec and tasty print."""
+"""Runner for Haskell: `cabal test`, read from the output of hspec and tasty."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ratchet.checks import Results, Session, Step, Strength, Target
+from ratchet.checks.detect.project import Project, join_root, parent_of
 from ratchet.checks.formats import Parsed
-from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import Usual, parser, read_log
+from ratchet.checks.protocol import Confidence, LaunchStep, RunOutput, Session, Target
+from ratchet.checks.runners import parse_log, parser
+from ratchet.checks.runners.base import BaseRunner
 from ratchet.core.report import TestResult
 
 _cabal = parser("cabal")
 
 
-class Cabal(Usual):
+class Cabal(BaseRunner):
     name = family = "cabal"
 
     def detect(self, project: Project) -> Iterator[Target]:
-        whole = [root_of(path) for path in project.named("**/cabal.project")]
-        for path in project.named("**/*.cabal"):
-            root = next((top for top in whole if top == "." or path.startswith(f"{top}/")), root_of(path))
+        whole = [parent_of(path) for path in project.glob("**/cabal.project")]
+        for path in project.glob("**/*.cabal"):
+            root = next((top for top in whole if top == "." or path.startswith(f"{top}/")), parent_of(path))
             if "test-suite" in project.text(path).lower():
                 yield Target(
                     runner=self.name,
                     command=["cabal", "test", "all"],
                     root=root,
                     language="haskell",
-                    tests=under(root, "**/test/**", "**/tests/**", "**/*Spec.hs"),
-                    sources=under(root, "**/*.hs"),
-                    protected=under(root, "**/*.cabal", "cabal.project"),
+                    tests=join_root(root, "**/test/**", "**/tests/**", "**/*Spec.hs"),
+                    sources=join_root(root, "**/*.hs"),
+                    protected=join_root(root, "**/*.cabal", "cabal.project"),
                     setup=["cabal build --only-dependencies --enable-tests all"],
                     why=f"{path} has a test suite",
-                    strength=Strength.CONFIG,
+                    strength=Confidence.CONFIG,
                 )
 
     def recognises(self, words: list[str]) -> bool:
         return [word.rpartition("/")[2] for word in words[:1]] == ["cabal"] and "test" in words
 
-    def launch(self, target: Target, session: Session) -> list[Step]:
+    def launch(self, target: Target, session: Session) -> list[LaunchStep]:
         shown = ["--test-show-details=direct", "--keep-going"]
         suites = dict.fromkeys(_suite(test) for test in session.only)
         if not suites:
-            return [Step(argv=[*target.command, *shown])]
-        # Suite by suite: what chooses in one is no option of another.
+            return [LaunchStep(argv=[*target.command, *shown])]
+        # One command for each suite: the selection options of one are invalid for another.
         each = [[test for test in session.only if _suite(test) == suite] for suite in suites]
-        return [Step(argv=[*_alone(target, tests), *shown]) for tests in each]
+        return [LaunchStep(argv=[*_alone(target, tests), *shown]) for tests in each]
 
-    def parse(self, results: Results) -> Parsed:
-        return read_log(results, _cabal)
+    def parse(self, results: RunOutput) -> Parsed:
+        return parse_log(results, _cabal)
 
-    def again(self, target: Target, test: TestResult) -> list[str]:
+    def rerun_command(self, target: Target, test: TestResult) -> list[str]:
         return _alone(target, [test])
 
 
@@ -64,7 +65,7 @@ def _alone(target: Target, tests: list[TestResult]) -> list[str]:
 
 
 def _options(names: list[str]) -> list[str]:
-    """hspec takes paths between slashes, tasty a pattern of awk's."""
+    """Return selection options: hspec takes paths with slashes, tasty an awk pattern."""
     if all(name.startswith("/") for name in names):
         return [f"--match={name}" for name in names]
     return ["-p", " || ".join(f'$0 == "{name}"' for name in names)]

@@ -1,4 +1,4 @@
-"""Java and its kin: Maven, Gradle and sbt, by the JUnit files they write, of this run and no older."""
+"""Runners for the JVM: Maven, Gradle and sbt, read from the JUnit files written by this run."""
 
 from __future__ import annotations
 
@@ -8,17 +8,27 @@ from pathlib import Path
 
 import msgspec
 
-from ratchet.checks import Results, Session, Step, Strength, Target
+from ratchet.checks.detect.project import Project, join_root, parent_of
 from ratchet.checks.formats import Parsed, distinct
-from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import Usual, compiler, end_of, joined, junit, new_files, note_files, parser, read
+from ratchet.checks.protocol import Confidence, LaunchStep, RunOutput, Session, Target
+from ratchet.checks.runners import (
+    compiler,
+    junit,
+    merge_parsed,
+    new_files,
+    open_log_tail,
+    parse_file,
+    parser,
+    record_existing_files,
+)
+from ratchet.checks.runners.base import BaseRunner
 from ratchet.core.report import TestResult
 
-_testng = parser("other_xml")
+_testng = parser("testng_xml")
 
 
-class _Jvm(Usual):
-    """A build tool that leaves `TEST-*.xml` files below the project."""
+class _Jvm(BaseRunner):
+    """Base of build tools that write `TEST-*.xml` files below the project."""
 
     manifests: tuple[str, ...] = ()
     reports = ""
@@ -27,49 +37,49 @@ class _Jvm(Usual):
 
     def detect(self, project: Project) -> Iterator[Target]:
         roots: list[str] = []
-        for path in project.named(*(f"**/{name}" for name in self.manifests)):
-            root = root_of(path)
+        for path in project.glob(*(f"**/{name}" for name in self.manifests)):
+            root = parent_of(path)
             if any(above in (".", root) or root.startswith(f"{above}/") for above in roots):
-                continue  # a module: the build above runs it
-            if root != "." and not any(_is_test(name) for name in project.inside(root)):
-                continue  # a build inside another language's project, of a site or an app
+                continue  # a module: the parent build runs it
+            if root != "." and not any(_is_test(name) for name in project.files_below(root)):
+                continue  # a build inside a project of another language, of a site or an app
             roots.append(root)
-            own = project.has(*under(root, self.wrapper)) if self.wrapper else False
+            own = project.has(*join_root(root, self.wrapper)) if self.wrapper else False
             yield Target(
                 runner=self.name,
                 command=[f"./{self.wrapper}" if own else self.programs[0], "test"],
                 root=root,
                 language="java",
-                tests=under(root, "**/src/test/**"),
-                sources=under(root, "**/src/main/**"),
+                tests=join_root(root, "**/src/test/**"),
+                sources=join_root(root, "**/src/main/**"),
                 protected=[],
                 why=f"there is a {path}",
-                strength=Strength.CONFIG,
+                strength=Confidence.CONFIG,
             )
 
-    def launch(self, target: Target, session: Session) -> list[Step]:
-        note_files(session, self.reports)
-        return [Step(argv=[*target.command, *self.options, *self.chosen(session.only)])]
+    def launch(self, target: Target, session: Session) -> list[LaunchStep]:
+        record_existing_files(session, self.reports)
+        return [LaunchStep(argv=[*target.command, *self.options, *self.selection(session.only)])]
 
-    def chosen(self, tests: list[TestResult]) -> list[str]:
+    def selection(self, tests: list[TestResult]) -> list[str]:
         raise NotImplementedError
 
-    def parse(self, results: Results) -> Parsed:
+    def parse(self, results: RunOutput) -> Parsed:
         _, files = new_files(results)
         parts = [self.read(files)] if files else []
         if results.exit_code:
-            with end_of(results) as stream:
+            with open_log_tail(results) as stream:
                 errors = compiler(stream).compile_errors
             if errors:
                 parts.append(Parsed(compile_errors=errors, ended=True))
-            with end_of(results) as stream:
-                parts += died(stream.read().decode(errors="replace"))
-        parsed = joined(parts) if parts else Parsed(ended=not results.exit_code)
+            with open_log_tail(results) as stream:
+                parts += crash_of(stream.read().decode(errors="replace"))
+        parsed = merge_parsed(parts) if parts else Parsed(ended=not results.exit_code)
         parsed.ended = parsed.ended and not results.stopped
         return parsed
 
     def read(self, files: list[Path]) -> Parsed:
-        return joined(read(path, junit) for path in files)
+        return merge_parsed(parse_file(path, junit) for path in files)
 
 
 _DIED = re.compile(
@@ -79,11 +89,12 @@ _DIED = re.compile(
 _CRASHED = re.compile(r"(?m)^\[ERROR\] Crashed tests:\s*\n((?:\[ERROR\] [\w.$]+[ \t]*\r?\n)+)")
 
 
-def died(said: str) -> list[Parsed]:
-    """A virtual machine that left in the midst of its tests leaves no file of them: only this tells what is missing."""
-    if not _DIED.search(said):
+def crash_of(text: str) -> list[Parsed]:
+    """Return the classes of a VM that died in the middle of its tests: it writes no file, and only the output names
+    them."""
+    if not _DIED.search(text):
         return []
-    named = [name for rows in _CRASHED.findall(said) for name in re.findall(r"(?m)^\[ERROR\] ([\w.$]+)", rows)]
+    named = [name for rows in _CRASHED.findall(text) for name in re.findall(r"(?m)^\[ERROR\] ([\w.$]+)", rows)]
     return [Parsed(ended=False, running=list(dict.fromkeys(named)))]
 
 
@@ -100,24 +111,25 @@ class Maven(_Jvm):
     options = ("-B", "-fae", "-DtrimStackTrace=false", "-Dsurefire.rerunFailingTestsCount=0")
 
     def read(self, files: list[Path]) -> Parsed:
-        """Every row of a data provider is called as its method is by surefire 2; TestNG's own file has the values."""
+        """Parse the files. surefire 2 names every row of a data provider like its method; TestNG's own file has the
+        values."""
         parsed = super().read([path for path in files if path.name.startswith("TEST-")])
-        told = [test for path in files if path.name == "testng-results.xml" for test in read(path, _testng).tests]
+        told = [test for path in files if path.name == "testng-results.xml" for test in parse_file(path, _testng).tests]
         parsed.tests = _by_values(parsed.tests, told)
         return parsed
 
-    def chosen(self, tests: list[TestResult]) -> list[str]:
+    def selection(self, tests: list[TestResult]) -> list[str]:
         names = ",".join(dict.fromkeys(_joined(test, "#") for test in tests))
-        # The modules that have none of them are not to fail for it; the second is how newer versions call it.
+        # Modules without these tests must not fail; the second option is the newer name.
         none = ["-DfailIfNoTests=false", "-Dsurefire.failIfNoSpecifiedTests=false"]
         return [f"-Dtest={names}", *none] if tests else []
 
-    def again(self, target: Target, test: TestResult) -> list[str]:
-        return [*target.command, *self.chosen([test])]
+    def rerun_command(self, target: Target, test: TestResult) -> list[str]:
+        return [*target.command, *self.selection([test])]
 
 
 def _by_values(tests: list[TestResult], told: list[TestResult]) -> list[TestResult]:
-    """Rows that share one name are called by their values, where TestNG tells as many with the same outcomes."""
+    """Name rows of one method by their values, if TestNG reports the same number of rows with the same outcomes."""
     rows, values = _rows(tests), _rows(told)
     named = {
         id(row): msgspec.structs.replace(row, id=f"{key[0]}#{value.name}", name=value.name)
@@ -129,7 +141,7 @@ def _by_values(tests: list[TestResult], told: list[TestResult]) -> list[TestResu
 
 
 def _rows(tests: list[TestResult]) -> dict[tuple[str, str], list[TestResult]]:
-    """By class and method, in their order."""
+    """Group the rows by class and method, in order."""
     rows: dict[tuple[str, str], list[TestResult]] = {}
     for test in tests:
         method = re.match(r"[\w$]*", test.name)
@@ -138,9 +150,9 @@ def _rows(tests: list[TestResult]) -> dict[tuple[str, str], list[TestResult]]:
 
 
 def _joined(test: TestResult, sign: str) -> str:
-    """The class and the method; of a method with parameters, which cannot be asked for by them, all its tests.
+    """Return class and method; a parametrised method cannot be selected by parameters, so all of its tests run.
 
-    What failed before or after a class's tests is under the class's own name: then all of them.
+    A failure before or after the tests of a class has the class's name: then the whole class runs.
     """
     group = _class(test)
     name = test.name or (re.split(r"::|#", test.id)[1:] or [""])[0]
@@ -150,7 +162,7 @@ def _joined(test: TestResult, sign: str) -> str:
 
 
 def _class(test: TestResult) -> str:
-    """A class inside another is in the id only."""
+    """Return the class; nested classes appear only in the id."""
     named = re.split(r"::|#", test.id)
     return named[0] if len(named) > 1 else test.suite[-1] if test.suite else named[0]
 
@@ -163,18 +175,18 @@ class Gradle(_Jvm):
     reports = "**/build/test-results/**/*.xml"
     options = ("--continue", "--console=plain")
 
-    def launch(self, target: Target, session: Session) -> list[Step]:
-        # Without this a suite that passed before is skipped as up to date, and leaves no results.
+    def launch(self, target: Target, session: Session) -> list[LaunchStep]:
+        # Otherwise a suite that passed before is skipped as up to date and writes no results.
         script = session.private / "ratchet.gradle"
         script.write_text("allprojects { tasks.withType(Test) { outputs.upToDateWhen { false } } }\n")
         (step,) = super().launch(target, session)
-        return [Step(argv=[step.argv[0], "-I", str(script), *step.argv[1:]])]
+        return [LaunchStep(argv=[step.argv[0], "-I", str(script), *step.argv[1:]])]
 
-    def chosen(self, tests: list[TestResult]) -> list[str]:
+    def selection(self, tests: list[TestResult]) -> list[str]:
         return [word for test in tests for word in ("--tests", _joined(test, "."))]
 
-    def again(self, target: Target, test: TestResult) -> list[str]:
-        return [*target.command, *self.chosen([test])]
+    def rerun_command(self, target: Target, test: TestResult) -> list[str]:
+        return [*target.command, *self.selection([test])]
 
 
 class Sbt(_Jvm):
@@ -184,8 +196,8 @@ class Sbt(_Jvm):
     reports = "**/target/**/test-reports/*.xml"
     options = ("-Dsbt.color=false",)
 
-    def chosen(self, _tests: list[TestResult]) -> list[str]:
+    def selection(self, _tests: list[TestResult]) -> list[str]:
         return []
 
-    def again(self, _target: Target, test: TestResult) -> list[str]:
+    def rerun_command(self, _target: Target, test: TestResult) -> list[str]:
         return ["sbt", f"testOnly {_class(test)}"]

@@ -1,4 +1,4 @@
-"""Automake's `make check`: the log of each test beside it, and the tests inside a program whose library tells them."""
+"""Reads Automake's `make check`: the log of each test, and the tests inside a program if its library reports them."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ from pathlib import Path
 
 import msgspec
 
-from ratchet.checks import Results, Session
+from ratchet.checks.detect.project import Project
 from ratchet.checks.formats import Parsed
-from ratchet.checks.project import Project
-from ratchet.checks.runners import inside
+from ratchet.checks.protocol import RunOutput, Session
+from ratchet.checks.runners import c_subtests
 from ratchet.core.report import RED, TestResult
 
 _LIBRARIES = ("boost", "check", "gtest")
 _OWN = re.compile(r"(?m)^\s*TESTS_ENVIRONMENT\s*[+:?]?=")
-# The folder and the log of a test, as the rule that runs it knows them, in one word. What configure calls the folder is
-# where it was then, which in a copy is another place.
+# The folder and the log of a test in one word, as its make rule knows them. The folder recorded by configure is wrong
+# in a copy.
 _WHICH = '$$(printf %s "$(CURDIR)/$${log:-$$tst}" | tr / %)'
 
 
 def environment(session: Session) -> list[str]:
-    """What has each program write a file of its own. A project that uses this variable itself keeps it."""
+    """Return the variables that make each program write its own file. A project that sets this variable keeps its
+    value."""
     project = Project(session.folder)
-    if any(_OWN.search(project.text(path)) for path in project.named("**/Makefile.am", "**/*.mk", "**/Makefile.in")):
+    if any(_OWN.search(project.text(path)) for path in project.glob("**/Makefile.am", "**/*.mk", "**/Makefile.in")):
         return []
     files = session.private / "inside"
     files.mkdir()
-    every = [inside.variables(library, f"{files}/{library}-WHICH").items() for library in _LIBRARIES]
+    every = [c_subtests.variables(library, f"{files}/{library}-WHICH").items() for library in _LIBRARIES]
     words = [f"{name}={_quoted(value)}" for given in every for name, value in given]
     return [f"TESTS_ENVIRONMENT={' '.join(words)}"]
 
@@ -39,48 +40,48 @@ def _quoted(value: str) -> str:
 
 
 def script(test: TestResult) -> tuple[str, str]:
-    """The folder and the script of a test; points of one in TAP have a number and a name behind it."""
+    """Return the folder and the script of a test; TAP points have a number and a name after it."""
     folder, _, name = test.id.partition("::")[0].partition(" ")[0].rpartition("/")
     return folder or ".", name
 
 
-def chosen(tests: list[TestResult]) -> str:
+def selected_tests(tests: list[TestResult]) -> str:
     return f"TESTS={' '.join(dict.fromkeys(script(test)[1] for test in tests))}"
 
 
 def filters(tests: list[TestResult]) -> dict[str, str]:
-    """For one test inside one program; several programs would all be given what is meant for one."""
-    return inside.filters(tests[0]) if len(tests) == 1 else {}
+    """Return the filter for one test inside one program; several programs would all get it."""
+    return c_subtests.filters(tests[0]) if len(tests) == 1 else {}
 
 
-def logged(whole: Parsed, results: Results) -> Parsed:
-    """Every test with what its log says of a failure, named from the project."""
+def parse_logs(whole: Parsed, results: RunOutput) -> Parsed:
+    """Return every test with the failure from its log, named relative to the project."""
     top = f"{results.folder}{os.sep}"
     logs = [_log(test, results.folder) for test in whole.tests]
     whole.tests = [_logged(test, log, top) for test, log in zip(whole.tests, logs, strict=True)]
-    known: dict[str, inside.Program] = {}
-    ends: dict[str, inside.Ends] = {}
+    known: dict[str, c_subtests.SubtestProgram] = {}
+    ends: dict[str, c_subtests.ProgramEnd] = {}
     for test, log in zip(whole.tests, logs, strict=True):
         if log:
-            ends[test.id] = inside.ends("", _text(log))
+            ends[test.id] = c_subtests.program_end("", _text(log))
             if program := _program(results.private / "inside", log):
                 known[test.id] = program
-    refined = inside.refined(whole, known, ends)
+    refined = c_subtests.with_subtests(whole, known, ends)
     refined.tests = [_from_project(test, results.folder) for test in refined.tests]
     return refined
 
 
 def _from_project(test: TestResult, folder: Path) -> TestResult:
-    """The compiler was started where the program is."""
-    if not inside.is_inside(test) or not (folder / (file := f"{script(test)[0]}/{test.file}")).is_file():
+    """Make compiler paths relative to the project: the compiler ran in the program's folder."""
+    if not c_subtests.is_subtest(test) or not (folder / (file := f"{script(test)[0]}/{test.file}")).is_file():
         return test
     return msgspec.structs.replace(test, file=file.removeprefix("./"))
 
 
-def _program(files: Path, log: Path) -> inside.Program | None:
+def _program(files: Path, log: Path) -> c_subtests.SubtestProgram | None:
     which = str(log).replace("/", "%")
     found = [library for library in _LIBRARIES if (files / f"{library}-{which}").exists()]
-    return inside.Program(found[0], str(files / f"{found[0]}-{which}")) if len(found) == 1 else None
+    return c_subtests.SubtestProgram(found[0], str(files / f"{found[0]}-{which}")) if len(found) == 1 else None
 
 
 def _log(test: TestResult, folder: Path) -> Path | None:

@@ -1,4 +1,4 @@
-"""What `meson test` leaves beside its log: JUnit's for the tests inside a test, JSON lines for how each ended."""
+"""Reads the files of `meson test`: JUnit for the tests inside a test, JSON lines for how each ended."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from signal import Signals
 import msgspec
 
 from ratchet.checks.formats import Parsed
-from ratchet.checks.runners import inside, joined, junit, read
+from ratchet.checks.runners import c_subtests, junit, merge_parsed, parse_file
+from ratchet.core.foreign_json import MALFORMED
 from ratchet.core.report import RED, Diagnostic, Failure, TestResult, TestStatus
 
-# A wrapper's name or a setup's stands behind the first word.
+# The name of a wrapper or setup follows the first word.
 _JUNIT, _JSON = "testlog*.junit.xml", "testlog*.json"
 _RED = {
     "FAIL": "Failed",
@@ -26,8 +27,8 @@ _ERRORS = ("INTERRUPT", "ERROR")
 _OTHERS = {"EXPECTEDFAIL": TestStatus.XFAILED, "SKIP": TestStatus.SKIPPED}
 
 
-class Row(msgspec.Struct, frozen=True):
-    """One test as its JSON log has it."""
+class MesonLogRow(msgspec.Struct, frozen=True):
+    """One test in the JSON log."""
 
     name: str
     result: str = ""
@@ -51,41 +52,45 @@ def _logs(build: Path, pattern: str) -> list[Path]:
 
 
 def results(build: Path, folder: Path, private: Path) -> Parsed:
-    """Every test with how it ended, with those inside its program where the library tells them."""
+    """Return every test with how it ended, and the tests inside of its program if the library reports them."""
     rows = {row.name: row for path in _logs(build, _JSON) for row in _rows(path)}
-    whole = joined(read(path, junit) for path in _logs(build, _JUNIT)) if _logs(build, _JUNIT) else Parsed(ended=False)
-    # Its own totals leave out the tests inside of tests, and do not know of timeouts.
+    whole = (
+        merge_parsed(parse_file(path, junit) for path in _logs(build, _JUNIT))
+        if _logs(build, _JUNIT)
+        else Parsed(ended=False)
+    )
+    # Its totals omit tests inside of tests and ignore timeouts.
     whole.tests, whole.reported = [_ended(_named(test, rows), rows.get(test.name)) for test in whole.tests], {}
-    programs = inside.programs(private)
-    known: dict[str, inside.Program] = {}
-    ends: dict[str, inside.Ends] = {}
+    programs = c_subtests.programs(private)
+    known: dict[str, c_subtests.SubtestProgram] = {}
+    ends: dict[str, c_subtests.ProgramEnd] = {}
     for test in whole.tests:
         if row := rows.get(test.name):
-            ends[test.id] = inside.ends(row.how, row.stdout)
+            ends[test.id] = c_subtests.program_end(row.how, row.stdout)
             if program := programs.get(plain_name(row.name)):
                 known[test.id] = program
-    refined = inside.refined(whole, known, ends)
+    refined = c_subtests.with_subtests(whole, known, ends)
     refined.tests = [_from_folder(test, f"{os.path.relpath(folder, build)}{os.sep}") for test in refined.tests]
     return refined
 
 
 def plain_name(name: str) -> str:
-    """As `meson test` takes it: without the project and the suites, which stand before it where there are several."""
+    """Return the name that `meson test` accepts: without project and suites, which precede it if there are several."""
     return name.rpartition(" / ")[2]
 
 
-def _rows(path: Path) -> list[Row]:
-    found: list[Row] = []
+def _rows(path: Path) -> list[MesonLogRow]:
+    found: list[MesonLogRow] = []
     for line in path.read_bytes().splitlines():
         try:
-            found.append(msgspec.json.decode(line, type=Row))
-        except msgspec.DecodeError:  # cut off in it
+            found.append(msgspec.json.decode(line, type=MesonLogRow))
+        except MALFORMED:  # truncated line
             break
     return found
 
 
 def _named(test: TestResult, rows: Container[str]) -> TestResult:
-    """What meson itself found inside a test, by the test's name: that is all it can be asked for by."""
+    """Name tests that meson found inside a test by the test's name, the only one that it can select."""
     project, _, above = "".join(test.suite[:1]).partition(".")
     name = next((each for each in (above, above.rpartition(".")[0]) if each and each in rows), "")
     if not name or test.name in rows:
@@ -95,8 +100,8 @@ def _named(test: TestResult, rows: Container[str]) -> TestResult:
     return msgspec.structs.replace(test, id=f"{whole}::{below}", suite=[whole, *filter(None, [above[len(name) + 1 :]])])
 
 
-def _ended(test: TestResult, row: Row | None) -> TestResult:
-    """In JUnit's file a test that ran out of time has no fault."""
+def _ended(test: TestResult, row: MesonLogRow | None) -> TestResult:
+    """Correct tests that timed out: the JUnit file reports no failure for them."""
     if not row:
         return test
     told = test.failure and test.failure.message and (test.failure.file or row.returncode >= 0)
@@ -110,13 +115,13 @@ def _ended(test: TestResult, row: Row | None) -> TestResult:
     return msgspec.structs.replace(test, status=other, failure=None) if other and test.status not in RED else test
 
 
-def from_folder(errors: list[Diagnostic], build: Path, folder: Path) -> list[Diagnostic]:
+def running_from_folder(errors: list[Diagnostic], build: Path, folder: Path) -> list[Diagnostic]:
     above = f"{os.path.relpath(folder, build)}{os.sep}"
     return [msgspec.structs.replace(error, file=error.file.removeprefix(above)) for error in errors]
 
 
 def _from_folder(test: TestResult, above: str) -> TestResult:
-    """The compiler was given paths from the build, which nobody looks from."""
+    """Make paths relative to the project: the compiler got paths relative to the build folder."""
     file, stdout = test.file.removeprefix(above), test.stdout.replace(above, "")
     failure = test.failure
     if failure:

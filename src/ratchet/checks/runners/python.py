@@ -1,4 +1,4 @@
-"""Python: pytest, unittest, Django, and tox and nox around them. All through reporters of ours loaded from outside."""
+"""Runners for Python: pytest, unittest, Django, and tox and nox around them. All load our reporters from outside."""
 
 from __future__ import annotations
 
@@ -15,38 +15,48 @@ from typing import Any
 
 import msgspec
 
-from ratchet.checks import Results, Session, Step, Strength, Target, matrix, pytest_ini
+from ratchet.checks.detect import pytest_config, tox_nox
+from ratchet.checks.detect.project import Project, join_root, parent_of
 from ratchet.checks.formats import Parsed
-from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import JUNIT, SHIMS, Usual, channel_env, discovery, end_of, joined_path, read_records
+from ratchet.checks.protocol import Confidence, LaunchStep, RunOutput, Session, Target
+from ratchet.checks.runners import (
+    JUNIT,
+    REPORTERS,
+    join_paths,
+    open_log_tail,
+    parse_records,
+    reporter_env,
+    unittest_discovery,
+)
+from ratchet.checks.runners.base import BaseRunner
 from ratchet.core.report import Diagnostic, TestResult
-from ratchet.core.roles import matches
+from ratchet.core.roles import matches_glob
 
 TESTS = ["tests/**", "test/**", "**/test_*.py", "**/*_test.py", "**/conftest.py"]
 PROTECTED = ["pytest.ini", ".pytest.ini", "tox.ini", "**/sitecustomize.py", "**/usercustomize.py", "**/*.pth"]
-# The whole suite is judged: a project that stops at its first failure would leave the rest unknown.
+# The whole suite counts: a project that stops at its first failure would leave the rest unknown.
 _WHOLE = "--continue-on-collection-errors --maxfail=0"
 _TEST_FILE = ("**/test_*.py", "**/*_test.py")
 
 
 def python_env(session: Session, command: list[str]) -> dict[str, str]:
-    """Our reporters on the path of every Python below, whoever starts it."""
-    path = {"PYTHONPATH": joined_path(str(SHIMS), session.env.get("PYTHONPATH"))}
-    return channel_env(session) | path | _activated(session, command)
+    """Put our reporters on the module path of every Python process below."""
+    path = {"PYTHONPATH": join_paths(str(REPORTERS), session.env.get("PYTHONPATH"))}
+    return reporter_env(session) | path | _activated(session, command)
 
 
 def _activated(session: Session, command: list[str]) -> dict[str, str]:
-    """As if the environment of that interpreter were active: tests start programs that are installed with it."""
+    """Activate the environment of the interpreter: tests start programs that are installed in it."""
     place = Path(command[0]).parent
     if not (place.parent / "pyvenv.cfg").is_file() or place.parent == Path(sys.prefix):
         return {}
-    return {"VIRTUAL_ENV": str(place.parent), "PATH": joined_path(str(place), session.env.get("PATH"))}
+    return {"VIRTUAL_ENV": str(place.parent), "PATH": join_paths(str(place), session.env.get("PATH"))}
 
 
 def pytest_env(session: Session, command: list[str]) -> dict[str, str]:
-    """Everything goes in by the environment, so it reaches pytest through `make test`, scripts and wrappers too."""
+    """Configure pytest by variables only, so that it works through `make test`, scripts and wrappers."""
     file = shlex.quote(str(session.private / JUNIT))
-    channel = f"--junitxml={file} -o junit_family=xunit1" if session.barred else "-p _ratchet_pytest"
+    channel = f"--junitxml={file} -o junit_family=xunit1" if session.reporter_blocked else "-p _ratchet_pytest"
     options = joined_options(session.env.get("PYTEST_ADDOPTS"), channel, _WHOLE)
     part = {"_RATCHET_PART": "1"} if session.only else {}
     return python_env(session, command) | {"PYTEST_ADDOPTS": options} | part
@@ -56,14 +66,15 @@ def joined_options(*options: str | None) -> str:
     return " ".join(option for option in options if option)
 
 
-def python_of(folder: Path, module: str = "", top: Path | None = None) -> str:
-    """The interpreter the project is installed in: its own, the active one, ours, the system's; with the module.
+def find_python(folder: Path, module: str = "", top: Path | None = None) -> str:
+    """Return the interpreter in which the project is installed: its own, the active one, ours, or the system's; the
+    module must be available.
 
-    Its own may be that of the whole repository, or of all that is below `top`.
+    Its own may be that of the whole repository, or of everything below `top`.
     """
     above = _upward(folder, top)
     places = [place / name for place in above for name in (".venv", "venv", "env")]
-    places += [*_active(), *(kept for place in above for kept in _kept_elsewhere(place))]
+    places += [*_active(), *(kept for place in above for kept in _tool_environments(place))]
     found = [place / "bin" / "python" for place in places if (place / "bin" / "python").is_file()]
     if module and (having := [python for python in found if _has(python, module)]):
         return str(having[0])
@@ -74,15 +85,15 @@ def python_of(folder: Path, module: str = "", top: Path | None = None) -> str:
 
 
 def _upward(folder: Path, top: Path | None) -> list[Path]:
-    """The folder and those above, to the next repository's at or above the top, and no further than there."""
+    """Yield the folder and its parents, up to the next repository root at or above the top."""
     every = [folder, *folder.parents]
     least = every.index(top) if top in every else 0
     repository = next((at for at, above in enumerate(every) if at >= least and (above / ".git").exists()), least)
     return every[: repository + 1]
 
 
-def _kept_elsewhere(folder: Path) -> Iterator[Path]:
-    """The environments that poetry, hatch and pipenv have made for this folder: by its path they are found again."""
+def _tool_environments(folder: Path) -> Iterator[Path]:
+    """Yield the environments that poetry, hatch and pipenv created for this folder, found by its path."""
     home = Path(os.environ.get("HOME") or "/")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
     shared = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
@@ -96,7 +107,7 @@ def _kept_elsewhere(folder: Path) -> Iterator[Path]:
 
 
 def _active() -> Iterator[Path]:
-    """The environment that was activated, as a shell says it, or Conda, or only by being first on the path."""
+    """Return the active environment, according to the shell, Conda or PATH."""
     yield from (Path(os.environ[name]) for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if os.environ.get(name))
     if not (program := shutil.which("python")):
         return
@@ -110,35 +121,36 @@ def _has(python: Path, module: str) -> bool:
 
 
 def _may_have(python: Path, module: str) -> bool:
-    """As the system's may, which keeps some elsewhere, and what stands for any of those that pyenv has."""
+    """Return whether the module may be available: a system Python stores some elsewhere, and a pyenv shim represents
+    several."""
     shims = python.parent.name == "shims" and python.parent.parent.glob(
         f"versions/*/lib/python*/site-packages/{module}"
     )
     return _has(python, module) or any(shims or python.parent.parent.glob(f"lib/python3/dist-packages/{module}"))
 
 
-class Python(Usual):
+class PythonRunner(BaseRunner):
     family = "python"
 
-    def parse(self, results: Results) -> Parsed:
-        return read_records(results)
+    def parse(self, results: RunOutput) -> Parsed:
+        return parse_records(results)
 
-    def target(self, project: Project, root: str, command: list[str], why: str, strength: Strength) -> Target:
+    def target(self, project: Project, root: str, command: list[str], why: str, strength: Confidence) -> Target:
         return Target(
             runner=self.name,
             command=command,
             root=root,
             language="python",
-            tests=under(root, *TESTS),
-            sources=under(root, "**/*.py"),
-            protected=under(root, *PROTECTED),
+            tests=join_root(root, *TESTS),
+            sources=join_root(root, "**/*.py"),
+            protected=join_root(root, *PROTECTED),
             setup=list(_setup(project, root)),
             why=why,
             strength=strength,
         )
 
 
-# What people call the dependencies that their tests need, the likeliest first.
+# Usual names of test dependencies, likeliest first.
 _FOR_TESTS = ("test", "tests", "testing", "dev", "development")
 _REQUIREMENTS = ("requirements.txt", "requirements-dev.txt", "requirements_dev.txt", "requirements-test.txt",
                  "test-requirements.txt", "requirements/dev.txt", "requirements/test.txt",
@@ -146,28 +158,31 @@ _REQUIREMENTS = ("requirements.txt", "requirements-dev.txt", "requirements_dev.t
 
 
 def _setup(project: Project, root: str) -> Iterator[str]:
-    """How a fresh checkout gets its dependencies."""
-    manifest = project.toml(*under(root, "pyproject.toml"))
+    """Return the commands that install the dependencies of a fresh checkout."""
+    manifest = project.toml(*join_root(root, "pyproject.toml"))
     uses = manifest.get("tool", {})
-    if project.has(*under(root, "uv.lock")):
+    if project.has(*join_root(root, "uv.lock")):
         yield "uv sync"
-    elif project.has(*under(root, "poetry.lock")) or "poetry" in uses:
+    elif project.has(*join_root(root, "poetry.lock")) or "poetry" in uses:
         yield "poetry install"
-    elif project.has(*under(root, "pdm.lock")) or {"scripts", "dev-dependencies"} & {*uses.get("pdm", {})}:
+    elif project.has(*join_root(root, "pdm.lock")) or {"scripts", "dev-dependencies"} & {*uses.get("pdm", {})}:
         yield "pdm install"
-    elif "envs" in uses.get("hatch", {}) and not _says_for_tests(manifest):
+    elif "envs" in uses.get("hatch", {}) and not _names_tests(manifest):
         yield "hatch env create"
-    elif project.has(*under(root, "Pipfile")):
+    elif project.has(*join_root(root, "Pipfile")):
         yield "pipenv install --dev"
     else:
         for path in _REQUIREMENTS:
-            if project.has(*under(root, path)):
+            if project.has(*join_root(root, path)):
                 yield f"python3 -m pip install -r {path}"
-        yield from _installed(manifest)
+        if "project" in manifest:
+            yield from _installed(manifest)
+        elif any(project.has(*join_root(root, path)) for path in ("setup.py", "setup.cfg")):
+            yield "python3 -m pip install -e ."
 
 
 def _installed(manifest: dict[str, Any]) -> Iterator[str]:
-    """The project itself, with what it says its tests need."""
+    """Return the command that installs the project with its test dependencies."""
     if not isinstance(own := manifest.get("project"), dict):
         return
     extra = _for_tests(own.get("optional-dependencies"))
@@ -176,7 +191,7 @@ def _installed(manifest: dict[str, Any]) -> Iterator[str]:
     yield f"python3 -m pip install -e {what}{f' --group {group}' if group else ''}"
 
 
-def _says_for_tests(manifest: dict[str, Any]) -> bool:
+def _names_tests(manifest: dict[str, Any]) -> bool:
     extras = manifest.get("project", {}).get("optional-dependencies")
     return bool(_for_tests(extras) or _for_tests(manifest.get("dependency-groups")))
 
@@ -185,92 +200,111 @@ def _for_tests(table: object) -> str:
     return next((name for name in _FOR_TESTS if isinstance(table, dict) and name in table), "")
 
 
-class Pytest(Python):
+class Pytest(PythonRunner):
     name = "pytest"
-    covers_below = True
+    covers_subfolders = True
     programs = ("pytest", "py.test")
 
     def detect(self, project: Project) -> Iterator[Target]:
-        sure = list(self.evidence(project))
+        sure = [*self.evidence(project), *_wrapped(project)]
         sure = [found for found in sure if not self._is_data(project, found[0])] or sure
-        by_name = self._named_files(project, [root for root, _, strength in sure if strength is Strength.CONFIG])
+        by_name = self._named_files(project, [root for root, _, strength in sure if strength is Confidence.CONFIG])
         for root, why, strength in [*sure, *by_name]:
-            command = [python_of(project.folder / root, "pytest", project.folder), "-m", "pytest"]
-            yield self.target(project, root, command, why, strength)
+            command = [find_python(project.folder / root, "pytest", project.folder), "-m", "pytest"]
+            target = self.target(project, root, command, why, strength)
+            own = join_root(root, *pytest_config.own_test_files(project, root))
+            yield msgspec.structs.replace(target, tests=list(dict.fromkeys([*target.tests, *own])))
 
-    def evidence(self, project: Project) -> Iterator[tuple[str, str, Strength]]:
-        for path in project.named("**/pytest.ini", "**/.pytest.ini"):
-            yield root_of(path), f"there is a {path}", Strength.CONFIG
-        for path in project.named("**/pytest.toml", "**/.pytest.toml"):
+    def evidence(self, project: Project) -> Iterator[tuple[str, str, Confidence]]:
+        for path in project.glob("**/pytest.ini", "**/.pytest.ini"):
+            yield parent_of(path), f"there is a {path}", Confidence.CONFIG
+        for path in project.glob("**/pytest.toml", "**/.pytest.toml"):
             if "pytest" in project.toml(path):  # others have data of that name
-                yield root_of(path), f"there is a {path}", Strength.CONFIG
-        for path in project.named("**/pyproject.toml"):
+                yield parent_of(path), f"there is a {path}", Confidence.CONFIG
+        for path in project.glob("**/pyproject.toml"):
             if "pytest" in project.toml(path).get("tool", {}):
-                yield root_of(path), f"{path} configures pytest", Strength.CONFIG
-        for path, marker in [(path, "[pytest]") for path in project.named("**/tox.ini")] + [
-            (path, "[tool:pytest]") for path in project.named("**/setup.cfg")
+                yield parent_of(path), f"{path} configures pytest", Confidence.CONFIG
+        for path, marker in [(path, "[pytest]") for path in project.glob("**/tox.ini")] + [
+            (path, "[tool:pytest]") for path in project.glob("**/setup.cfg")
         ]:
             if marker in project.text(path):
-                yield root_of(path), f"{path} configures pytest", Strength.CONFIG
-        for path in project.named("**/pyproject.toml", "**/Pipfile", "**/setup.cfg", "**/setup.py"):
+                yield parent_of(path), f"{path} configures pytest", Confidence.CONFIG
+        for path in project.glob("**/pyproject.toml", "**/Pipfile", "**/setup.cfg", "**/setup.py"):
             if _NAMES_PYTEST.search(project.text(path)):
-                yield root_of(path), f"{path} names pytest as a dependency", Strength.DEPENDENCY
-        for path in project.named("conftest.py", "tests/conftest.py", "test/conftest.py"):
-            yield ".", f"there is a {path}", Strength.CONFIG
-        for path in project.named("**/requirements*.txt", "requirements/*.txt"):
+                yield parent_of(path), f"{path} names pytest as a dependency", Confidence.DEPENDENCY
+        for path in project.glob("conftest.py", "tests/conftest.py", "test/conftest.py"):
+            yield ".", f"there is a {path}", Confidence.CONFIG
+        for path in project.glob("**/requirements*.txt", "requirements/*.txt"):
             if re.search(r"(?m)^pytest\b", project.text(path)):
-                root = root_of(path).removesuffix("requirements") or "."
-                yield root.rstrip("/") or ".", f"{path} names pytest", Strength.DEPENDENCY
+                root = parent_of(path).removesuffix("requirements") or "."
+                yield root.rstrip("/") or ".", f"{path} names pytest", Confidence.DEPENDENCY
 
     @staticmethod
     def _is_data(project: Project, root: str) -> bool:
-        """Whether it lies below a project's tests and has nothing that pytest would take: they run pytest on it."""
+        """Return whether a folder below the tests is test data: it contains nothing that pytest would collect."""
         above = PurePosixPath(root).parts[:-1]
-        texts = [project.text(path) for path in under(root, "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini")]
+        texts = [
+            project.text(path) for path in join_root(root, "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini")
+        ]
         return bool({"test", "tests", "testing"} & {*above}) and not (
             any("python_files" in text or "--doctest" in text for text in texts)
-            or any(matches(path, pattern) for path in project.inside(root) for pattern in under(root, *_TEST_FILE))
+            or any(
+                matches_glob(path, pattern)
+                for path in project.files_below(root)
+                for pattern in join_root(root, *_TEST_FILE)
+            )
         )
 
-    def _named_files(self, project: Project, sure: list[str]) -> Iterator[tuple[str, str, Strength]]:
-        """A test file outside of every folder that is configured."""
-        paths = [path for path in project.named(*_TEST_FILE) if not path.startswith(tuple(f"{root}/" for root in sure))]
-        own = [path for path in paths if discovery.is_pytests(project.text(path))]
-        others = [path for path in paths if discovery.is_unittests(project.text(path)) and path not in own]
-        # Where nobody imports pytest, a few functions called test among many of unittest's classes are no tests.
-        if own and (len(own) > len(others) or any(discovery.imports_pytest(project.text(path)) for path in own)):
-            yield ".", f"{own[0]} is named like a pytest file", Strength.PATTERN
+    def _named_files(self, project: Project, sure: list[str]) -> Iterator[tuple[str, str, Confidence]]:
+        """Return a test file outside of every configured folder."""
+        paths = [path for path in project.glob(*_TEST_FILE) if not path.startswith(tuple(f"{root}/" for root in sure))]
+        own = [path for path in paths if unittest_discovery.is_pytest_file(project.text(path))]
+        others = [path for path in paths if unittest_discovery.is_unittest_file(project.text(path)) and path not in own]
+        # If nothing imports pytest, a few functions named test among many unittest classes are not tests.
+        if own and (
+            len(own) > len(others) or any(unittest_discovery.imports_pytest(project.text(path)) for path in own)
+        ):
+            yield ".", f"{own[0]} is named like a pytest file", Confidence.PATTERN
 
-    def launch(self, target: Target, session: Session) -> list[Step]:
+    def launch(self, target: Target, session: Session) -> list[LaunchStep]:
         return [
-            Step(argv=[*target.command, *[test.id for test in session.only]], env=pytest_env(session, target.command))
+            LaunchStep(
+                argv=[*target.command, *[test.id for test in session.only]], env=pytest_env(session, target.command)
+            )
         ]
 
-    def strange(self, said: str, asked: list[TestResult]) -> list[TestResult]:
-        """What pytest does not find, for which it would run nothing of the rest."""
-        unfound = {match["name"] for match in _UNFOUND.finditer(said)}
-        return [test for test in asked if any(name == test.id or name.endswith(f"/{test.id}") for name in unfound)]
+    def unknown_tests(self, output: str, selected: list[TestResult]) -> list[TestResult]:
+        """Return the tests that pytest does not find, because of which it runs nothing."""
+        unfound = {match["name"] for match in _UNFOUND.finditer(output)}
+        return [test for test in selected if any(name == test.id or name.endswith(f"/{test.id}") for name in unfound)]
 
-    def parse(self, results: Results) -> Parsed:
-        parsed = read_records(results)
+    def parse(self, results: RunOutput) -> Parsed:
+        parsed = parse_records(results)
         begun = parsed.tests or parsed.ended or parsed.collection_errors
-        return parsed if begun else _unbegun(results, parsed)
+        return parsed if begun else _collection_errors_in(results, parsed)
 
 
-# As one of a list, as a key of its own, or on a line of its own.
+def _wrapped(project: Project) -> Iterator[tuple[str, str, Confidence]]:
+    """Find pytest in a file of tox or nox: tests that need no pytest themselves are run by it all the same."""
+    for path in project.glob("tox.ini", "tox.toml", "noxfile.py"):
+        if tox_nox.runs_pytest(project, path) and any(project.glob(*_TEST_FILE)):
+            yield ".", f"{path} runs pytest", Confidence.DEPENDENCY
+
+
+# In a list, as a key, or on a line of its own.
 _NAMES_PYTEST = re.compile(r"""(?m)["']pytest\b|^\s*pytest\s*(?:[=<>~!;].*)?$""")
 _UNFOUND = re.compile(
     r"(?m)^ERROR: (?:(?:file or directory )?not found|\w+ argument cannot contain :: selection parts): (?P<name>.+)$"
 )
-# What keeps pytest from beginning, before anybody could listen to it: a conftest.py, or its configuration.
+# Errors before our plugin is loaded: in a conftest.py or the configuration.
 _CONFTEST = re.compile(r"(?m)^(?P<type>\w+) while loading conftest '(?P<file>.+)'\.$")
 _RAISED = re.compile(r"(?m)^E +(?P<type>[\w.]+)(?:: (?P<message>.*))?$")
 _PLACE = re.compile(r'(?m)^(?P<file>[^\s:]+):(?P<line>\d+): in |^E +File ".+", line (?P<said>\d+)$')
 _CONFIG = re.compile(r"(?m)^ERROR: (?P<file>/.+\.(?:toml|ini|cfg)):(?:(?P<line>\d+):)? (?P<message>.+)$")
 
 
-def _unbegun(results: Results, parsed: Parsed) -> Parsed:
-    with end_of(results) as stream:
+def _collection_errors_in(results: RunOutput, parsed: Parsed) -> Parsed:
+    with open_log_tail(results) as stream:
         text = stream.read().decode(errors="replace")
     found = _CONFTEST.search(text) or _CONFIG.search(text)
     if not found:
@@ -287,42 +321,42 @@ def _unbegun(results: Results, parsed: Parsed) -> Parsed:
     return Parsed(collection_errors=[error], ended=True)
 
 
-class Unittest(Python):
+class Unittest(PythonRunner):
     name = "unittest"
 
     def detect(self, project: Project) -> Iterator[Target]:
-        if called := discovery.as_called(project):
+        if called := unittest_discovery.discovery_commands(project):
             path, calls = called
-            yield self._calling(project, calls, f"{path} runs unittest's tests", Strength.SCRIPT)
-        elif found := discovery.by_files(project, list(_others(project))):
+            yield self._calling(project, calls, f"{path} runs unittest's tests", Confidence.SCRIPT)
+        elif found := unittest_discovery.by_files(project, list(_others(project))):
             path, calls = found
-            yield self._calling(project, calls, f"{path} has unittest's tests", Strength.PATTERN)
+            yield self._calling(project, calls, f"{path} has unittest's tests", Confidence.PATTERN)
 
-    def _calling(self, project: Project, calls: list[list[str]], why: str, strength: Strength) -> Target:
-        first, *others = [[python_of(project.folder), "-m", "unittest", *words] for words in calls]
+    def _calling(self, project: Project, calls: list[list[str]], why: str, strength: Confidence) -> Target:
+        first, *others = [[find_python(project.folder), "-m", "unittest", *words] for words in calls]
         return msgspec.structs.replace(self.target(project, ".", first, why, strength), also=others)
 
     def recognises(self, words: list[str]) -> bool:
         return "unittest" in words
 
-    def launch(self, target: Target, session: Session) -> list[Step]:
-        """`-m unittest` becomes `-m _ratchet_unittest`, which takes the same arguments.
+    def launch(self, target: Target, session: Session) -> list[LaunchStep]:
+        """Replace `-m unittest` by `-m _ratchet_unittest`, which takes the same arguments.
 
-        The tests asked for are picked from all that are found: not every one of them can be loaded by its name.
+        Selected tests are picked from all discovered ones: not every test can be loaded by its name.
         """
         env = python_env(session, target.command)
         if session.only:
             chosen = session.private / "only"
             chosen.write_text("\n".join(_dotted(test.id) for test in session.only))
             env["_RATCHET_ONLY"] = str(chosen)
-        return [Step(argv=_ours(target.command), env=env)]
+        return [LaunchStep(argv=_ours(target.command), env=env)]
 
-    def takes(self, command: list[str], file: str) -> bool:
+    def runs_file(self, command: list[str], file: str) -> bool:
         top = _top(command).rstrip("/")
         return top == "." or file.startswith(f"{top}/")
 
-    def again(self, target: Target, test: TestResult) -> list[str]:
-        if test.name.endswith("(doctest)") or _TWIN.search(test.id):  # only who loads all of them can pick this one
+    def rerun_command(self, target: Target, test: TestResult) -> list[str]:
+        if test.name.endswith("(doctest)") or _TWIN.search(test.id):  # this test can only be picked after loading all
             return ["ratchet", "test", test.id]
         words = target.command
         top = _top(words)
@@ -331,17 +365,17 @@ class Unittest(Python):
 
 
 def _others(project: Project) -> Iterator[str]:
-    """The folders that say by themselves that it is not unittest that runs their tests."""
+    """Return the folders whose configuration shows that another runner runs their tests."""
     yield from (target.root for target in Django().detect(project))
-    yield from (root for root, _, strength in Pytest().evidence(project) if strength is Strength.CONFIG)
+    yield from (root for root, _, strength in Pytest().evidence(project) if strength is Confidence.CONFIG)
 
 
-_TWIN = re.compile(r" \(\d+\)$")  # of tests that have one name the second and further ones are numbered
+_TWIN = re.compile(r" \(\d+\)$")  # tests of the same name are numbered from the second on
 _HOOK = re.compile(r"(?:setUp|tearDown)(?:Class|Module) \((.+)\)$")
 
 
 def _dotted(name: str) -> str:
-    """What can be asked for: of what failed before or after a class or module all of that."""
+    """Return what can be selected: for a failure before or after a class or module, all of it."""
     hook = _HOOK.match(name)
     return hook[1] if hook else _TWIN.sub("", name)
 
@@ -352,10 +386,10 @@ def _ours(words: list[str]) -> list[str]:
 
 
 def _top(words: list[str]) -> str:
-    return discovery.top_of(words[words.index("unittest") + 1 :])
+    return unittest_discovery.top_of(words[words.index("unittest") + 1 :])
 
 
-# What a reusable app says in place of a manage.py, with the settings that are its tests' own.
+# A reusable app names its test settings instead of a manage.py.
 _DJANGO_TEST = re.compile(r"""(?m)(?:-m\s+django|django-admin(?:\.py)?)["', ]+test\b.*""")
 _SETTINGS = re.compile(r"--(settings|pythonpath)[= ]+([\w./-]+)")
 
@@ -363,12 +397,12 @@ _SETTINGS = re.compile(r"--(settings|pythonpath)[= ]+([\w./-]+)")
 _NAMED_SETTINGS = re.compile(r"""\bDJANGO_SETTINGS_MODULE["']?\s*[=:,]\s*["']?([\w.]+)""")
 
 
-# Which tests a call takes when nobody names others: `test {posargs:tests}`, `test ${ARGS:-tests}`, `test tests`.
+# The default tests of a call: `test {posargs:tests}`, `test ${ARGS:-tests}`, `test tests`.
 _LABEL = re.compile(r"(?:\{posargs:|:-|[\s\"'])([a-z_][\w./]*)[}\"',\])]*\s*$")
 
 
 def _django_options(call: str, text: str) -> list[str]:
-    """The settings that a call names, or else the file around it, and which tests it takes."""
+    """Return the settings and the tests that a call, or the file around it, names."""
     options = [f"--{name}={value}" for name, value in _SETTINGS.findall(call)]
     around = _NAMED_SETTINGS.search(text)
     if around and not any(option.startswith("--settings") for option in options):
@@ -378,7 +412,7 @@ def _django_options(call: str, text: str) -> list[str]:
 
 
 def _without_labels(command: list[str]) -> list[str]:
-    """The command with its options and without the tests it names, in whose place others are put."""
+    """Remove the test labels of the command, to be replaced by others, and keep its options."""
     at = command.index("test") + 1 if "test" in command else len(command)
     pairs = zip(command[at:], command[at - 1 :], strict=False)
     valued = [word for word, before in pairs if word.startswith("-") or _wants_value(before)]
@@ -399,74 +433,76 @@ def _wants_value(word: str) -> bool:
     )
 
 
-class Django(Python):
+class Django(PythonRunner):
     name = "django"
 
     def detect(self, project: Project) -> Iterator[Target]:
-        for path in project.named("**/manage.py"):
-            root = root_of(path)
+        for path in project.glob("**/manage.py"):
+            root = parent_of(path)
             if "django" in project.text(path).lower() and not _has_pytest_above(project, root):
-                command = [python_of(project.folder / root, "django", project.folder), "manage.py", "test"]
-                yield self.target(project, root, command, f"{path} is Django's", Strength.SCRIPT)
-        for path in project.named("runtests.py", "run_tests.py"):
-            # A reusable app has no manage.py, but a script that hands its arguments to Django's.
+                command = [find_python(project.folder / root, "django", project.folder), "manage.py", "test"]
+                yield self.target(project, root, command, f"{path} is Django's", Confidence.SCRIPT)
+        for path in project.glob("runtests.py", "run_tests.py"):
+            # A reusable app has no manage.py but a script that passes its arguments to Django.
             if all(word in project.text(path) for word in ("execute_from_command_line", "test", "sys.argv")):
-                command = [python_of(project.folder, "django"), path]
-                yield self.target(project, ".", command, f"{path} runs Django's tests", Strength.SCRIPT)
-        for path in project.named(*discovery.CALLERS):
+                command = [find_python(project.folder, "django"), path]
+                yield self.target(project, ".", command, f"{path} runs Django's tests", Confidence.SCRIPT)
+        for path in project.glob(*unittest_discovery.CALLERS):
             if called := _DJANGO_TEST.search(project.text(path)):
                 options = _django_options(called.group(), project.text(path))
-                command = [python_of(project.folder, "django"), "-m", "django", "test", *options]
-                yield self.target(project, ".", command, f"{path} runs Django's tests", Strength.SCRIPT)
+                command = [find_python(project.folder, "django"), "-m", "django", "test", *options]
+                yield self.target(project, ".", command, f"{path} runs Django's tests", Confidence.SCRIPT)
 
     def recognises(self, words: list[str]) -> bool:
         script = any(word in ("manage.py", "django") or word.endswith("django-admin") for word in words)
         return (script and "test" in words) or any(word.endswith("runtests.py") for word in words)
 
-    def launch(self, target: Target, session: Session) -> list[Step]:
-        # Its parallel runner has a result class of its own, which would leave ours without results.
+    def launch(self, target: Target, session: Session) -> list[LaunchStep]:
+        # The parallel runner has its own result class, which would bypass ours.
         options = ["--testrunner", "_ratchet_unittest.DjangoRunner", "--parallel", "1", "--noinput"]
         command = _without_labels(target.command) if session.only else target.command
         labels = [_label(test.id) for test in session.only]
-        # For a test runner of the project's own that starts pytest.
+        # For a project's own test runner that starts pytest.
         env = pytest_env(session, target.command)
         env["_RATCHET_PYTEST"] = env.pop("PYTEST_ADDOPTS")
-        return [Step(argv=[*command, *options, *dict.fromkeys(labels)], env=env)]
+        return [LaunchStep(argv=[*command, *options, *dict.fromkeys(labels)], env=env)]
 
-    def again(self, target: Target, test: TestResult) -> list[str]:
+    def rerun_command(self, target: Target, test: TestResult) -> list[str]:
         return [*_without_labels(target.command), _label(test.id)]
 
 
 def _has_pytest_above(project: Project, root: str) -> bool:
     above = [folder.as_posix() for folder in PurePosixPath(root).parents]
-    return any(pytest_ini.is_for_django(project, folder) for folder in above)
+    return any(pytest_config.uses_pytest_django(project, folder) for folder in above)
 
 
 def _label(name: str) -> str:
-    """As Django takes it: files it does not take, but modules."""
+    """Convert to a Django label: modules, not files."""
     return name.removesuffix(".py").replace("/", ".") if name.endswith(".py") else _dotted(name)
 
 
-class _Wrapped(Python):
-    """A program that makes environments and runs pytest in them: the plugin goes in by the environment."""
+class _Wrapped(PythonRunner):
+    """Base of programs that create environments and run pytest in them: our plugin is loaded by variables."""
 
     files: tuple[str, ...] = ()
-    option = ""  # what chooses an environment
+    option = ""  # option that selects an environment
 
     def detect(self, project: Project) -> Iterator[Target]:
-        for path in project.named(*(f"**/{file}" for file in self.files)):
-            names = matrix.names(project, path)
-            if not names and not (path.endswith(self.files[0]) and "pytest" in project.text(path)):
+        for path in project.glob(*(f"**/{file}" for file in self.files)):
+            names = tox_nox.pytest_environments(project, path)
+            if not tox_nox.runs_pytest(project, path):
                 continue
-            first, *others = [[self.name, self.option, name] for name in names] or [[self.name]]
-            root, why = root_of(path), f"{path} runs pytest through {self.name}"
-            python = Path(python_of(project.folder / root, "pytest", project.folder))
-            alone = shutil.which(self.name) and not _may_have(python, "pytest")
-            strength = Strength.ASKED if alone else Strength.PATTERN
+            root, why = parent_of(path), f"{path} runs pytest through {self.name}"
+            python = Path(find_python(project.folder / root, "pytest", project.folder))
+            program = shutil.which(self.name) or shutil.which(self.name, path=str(python.parent)) or ""
+            own = self.name if not program or shutil.which(self.name) else program
+            first, *others = [[own, self.option, name] for name in names] or [[own]]
+            alone = program and not _may_have(python, "pytest")
+            strength = Confidence.ASKED if alone else Confidence.PATTERN
             target = self.target(project, root, first, why, strength)
             yield msgspec.structs.replace(target, also=others)
 
-    def again(self, target: Target, test: TestResult) -> list[str]:
+    def rerun_command(self, target: Target, test: TestResult) -> list[str]:
         return [*target.command, "--", _TWIN.sub("", test.id)]
 
     def chosen(self, session: Session) -> list[str]:
@@ -478,14 +514,14 @@ class Tox(_Wrapped):
     files = ("tox.ini", "tox.toml", "pyproject.toml")
     option = "-e"
 
-    def launch(self, target: Target, session: Session) -> list[Step]:
+    def launch(self, target: Target, session: Session) -> list[LaunchStep]:
         env = pytest_env(session, target.command)
-        # tox hides the environment from what it runs: each name has to be let through.
+        # tox hides variables from its commands: each must be passed explicitly.
         through = [
             "-x",
-            f"testenv.pass_env+={','.join(['PYTHONPATH', 'PYTEST_ADDOPTS', '_RATCHET_PART', *channel_env(session)])}",
+            f"testenv.pass_env+={','.join(['PYTHONPATH', 'PYTEST_ADDOPTS', '_RATCHET_PART', *reporter_env(session)])}",
         ]
-        return [Step(argv=[*target.command, *through, *self.chosen(session)], env=env)]
+        return [LaunchStep(argv=[*target.command, *through, *self.chosen(session)], env=env)]
 
 
 class Nox(_Wrapped):
@@ -493,5 +529,5 @@ class Nox(_Wrapped):
     files = ("noxfile.py",)
     option = "-s"
 
-    def launch(self, target: Target, session: Session) -> list[Step]:
-        return [Step(argv=[*target.command, *self.chosen(session)], env=pytest_env(session, target.command))]
+    def launch(self, target: Target, session: Session) -> list[LaunchStep]:
+        return [LaunchStep(argv=[*target.command, *self.chosen(session)], env=pytest_env(session, target.command))]

@@ -1,4 +1,4 @@
-"""Ruby: RSpec by a formatter of ours, Minitest by a reporter that RUBYOPT brings along."""
+"""Runners for Ruby: RSpec with a formatter of ours, Minitest and test-unit with a reporter loaded by RUBYOPT."""
 
 from __future__ import annotations
 
@@ -9,37 +9,39 @@ from pathlib import Path
 
 import msgspec
 
-from ratchet.checks import Results, Session, Step, Strength, Target
+from ratchet.checks.detect.project import Project, join_root, parent_of
 from ratchet.checks.formats import Parsed
-from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import SHIMS, Usual, channel_env, end_of, read_records
+from ratchet.checks.protocol import Confidence, LaunchStep, RunOutput, Session, Target
+from ratchet.checks.runners import REPORTERS, open_log_tail, parse_records, reporter_env
+from ratchet.checks.runners.base import BaseRunner
 from ratchet.core.report import Diagnostic, TestResult
 
 
-class _Ruby(Usual):
+class _Ruby(BaseRunner):
     tests: tuple[str, ...] = ()
 
-    def target(self, project: Project, root: str, words: list[str], why: str, strength: Strength) -> Target:
-        bundled = project.has(*under(root, "Gemfile"))
+    def target(self, project: Project, root: str, words: list[str], why: str, strength: Confidence) -> Target:
+        bundled = project.has(*join_root(root, "Gemfile"))
         return Target(
             runner=self.name,
             command=["bundle", "exec", *words] if bundled else words,
             root=root,
             language="ruby",
-            tests=under(root, *self.tests),
-            sources=under(root, "**/*.rb"),
-            protected=under(root, ".rspec", "Rakefile"),
+            tests=join_root(root, *self.tests),
+            sources=join_root(root, "**/*.rb"),
+            protected=join_root(root, ".rspec", "Rakefile"),
             setup=["bundle install"] if bundled else [],
             why=why,
             strength=strength,
         )
 
-    def parse(self, results: Results) -> Parsed:
-        return read_records(results)
+    def parse(self, results: RunOutput) -> Parsed:
+        return parse_records(results)
 
-    def last_words(self, said: str) -> str:
-        """A test that exits says nothing: the stacks on the console are those of others that failed before."""
-        return said.rpartition("[BUG]")[2] if "[BUG]" in said else ""
+    def crash_output(self, output: str) -> str:
+        """Return the crash report, if any: a test that exits prints nothing, and the stacks belong to earlier
+        failures."""
+        return output.rpartition("[BUG]")[2] if "[BUG]" in output else ""
 
 
 class RSpec(_Ruby):
@@ -47,28 +49,28 @@ class RSpec(_Ruby):
     tests = ("spec/**", "**/*_spec.rb", ".rspec")
 
     def detect(self, project: Project) -> Iterator[Target]:
-        for path in project.named("**/.rspec", "**/spec/spec_helper.rb", "**/spec/rails_helper.rb"):
-            root = root_of(root_of(path)) if "/spec/" in f"/{path}" else root_of(path)
-            yield self.target(project, root, ["rspec"], f"there is a {path}", Strength.CONFIG)
+        for path in project.glob("**/.rspec", "**/spec/spec_helper.rb", "**/spec/rails_helper.rb"):
+            root = parent_of(parent_of(path)) if "/spec/" in f"/{path}" else parent_of(path)
+            yield self.target(project, root, ["rspec"], f"there is a {path}", Confidence.CONFIG)
         if project.has(".rspec"):
-            yield self.target(project, ".", ["rspec"], "there is a .rspec", Strength.CONFIG)
-        for path in project.named("**/*_spec.rb"):
+            yield self.target(project, ".", ["rspec"], "there is a .rspec", Confidence.CONFIG)
+        for path in project.glob("**/*_spec.rb"):
             if "minitest" in project.text(path).lower():
                 continue
-            yield self.target(project, ".", ["rspec"], f"{path} is named like a spec", Strength.PATTERN)
+            yield self.target(project, ".", ["rspec"], f"{path} is named like a spec", Confidence.PATTERN)
             return
 
-    def launch(self, target: Target, session: Session) -> list[Step]:
-        ours = ["--require", str(SHIMS / "_ratchet_rspec.rb"), "--format", "RatchetFormatter"]
+    def launch(self, target: Target, session: Session) -> list[LaunchStep]:
+        ours = ["--require", str(REPORTERS / "_ratchet_rspec.rb"), "--format", "RatchetFormatter"]
         theirs = ["--format", "progress", "--no-color"]
         chosen = [test.id for test in session.only]
-        return [Step(argv=[*target.command, *ours, *theirs, *chosen], env=channel_env(session))]
+        return [LaunchStep(argv=[*target.command, *ours, *theirs, *chosen], env=reporter_env(session))]
 
-    def parse(self, results: Results) -> Parsed:
-        """A helper that does not load is told on the console only, before our formatter is there."""
+    def parse(self, results: RunOutput) -> Parsed:
+        """Add load errors of helpers, which are only on the console because our formatter is not loaded yet."""
         parsed = super().parse(results)
         if any(not error.file for error in parsed.collection_errors):
-            with end_of(results) as stream:
+            with open_log_tail(results) as stream:
                 told = list(_LOADING.finditer(stream.read().decode(errors="replace")))
             parsed.collection_errors = [
                 _placed(error, told[n]) if not error.file and n < len(told) else error
@@ -108,30 +110,30 @@ class Minitest(_Ruby):
     mark = re.compile(r"(?i)require.*minitest|< Minitest::|ActiveSupport::TestCase")
 
     def detect(self, project: Project) -> Iterator[Target]:
-        for path in project.named("**/test/**/*.rb", "**/*_test.rb", "**/test_*.rb"):
+        for path in project.glob("**/test/**/*.rb", "**/*_test.rb", "**/test_*.rb"):
             if self.uses(project, path):
                 task = _rake_task(project)
                 command = ["rake", task] if task else self._plain(project, path)
-                yield self.target(project, ".", command, f"{path} uses {self.library}", Strength.PATTERN)
+                yield self.target(project, ".", command, f"{path} uses {self.library}", Confidence.PATTERN)
                 return
 
     def uses(self, project: Project, path: str) -> bool:
-        # Another library, whose tests look the same.
-        other = any(_TEST_UNIT.search(project.text(helper)) for helper in project.named("test/*helper.rb"))
+        # Another library whose tests look the same.
+        other = any(_TEST_UNIT.search(project.text(helper)) for helper in project.glob("test/*helper.rb"))
         return not other and bool(self.mark.search(project.text(path)))
 
     def _plain(self, project: Project, found: str) -> list[str]:
-        """Without a task for it every file is loaded by one Ruby."""
-        named = project.named("**/*_test.rb", "**/test_*.rb", "**/*_spec.rb")
+        """Without a rake task one Ruby process loads every file."""
+        named = project.glob("**/*_test.rb", "**/test_*.rb", "**/*_spec.rb")
         globs = [path for path in named if not path.endswith("_helper.rb")] or [found]
         return [*_LOADING_EACH, *globs]
 
     def recognises(self, words: list[str]) -> bool:
         return any(Path(word).name in ("minitest", "rails") for word in words)
 
-    def launch(self, target: Target, session: Session) -> list[Step]:
-        options = f"-r{SHIMS / self.guest} {session.env.get('RUBYOPT', '')}".strip()
-        env = channel_env(session) | {"RUBYOPT": options}
+    def launch(self, target: Target, session: Session) -> list[LaunchStep]:
+        options = f"-r{REPORTERS / self.guest} {session.env.get('RUBYOPT', '')}".strip()
+        env = reporter_env(session) | {"RUBYOPT": options}
         words = target.command
         files = [test.id for test in session.only if test.id.endswith(".rb")]
         names = [test.id for test in session.only if test.id not in files]
@@ -140,27 +142,27 @@ class Minitest(_Ruby):
             words = [*words, *files] if start is None else [*words[:start], *_LOADING_EACH, *files]
         elif names:
             chosen = self.chosen(names)
-            env |= {"TESTOPTS": shlex.join(chosen)}  # rake gives it to a shell
+            env |= {"TESTOPTS": shlex.join(chosen)}  # rake passes it to a shell
             words = [*words, *chosen] if "rake" not in words else words
-        return [Step(argv=_with_options(words), env=env)]
+        return [LaunchStep(argv=_with_options(words), env=env)]
 
     def chosen(self, names: list[str]) -> list[str]:
         return [f"--name=/^(?:{'|'.join(map(re.escape, names))})$/"]
 
-    def parse(self, results: Results) -> Parsed:
-        """A file that does not load ends Ruby before there is anyone to tell it."""
+    def parse(self, results: RunOutput) -> Parsed:
+        """Add the load error: a file that fails to load ends Ruby before our reporter starts."""
         parsed = super().parse(results)
         if results.exit_code and not results.stopped and not parsed.tests and not parsed.running:
-            with end_of(results) as stream:
+            with open_log_tail(results) as stream:
                 said = stream.read().decode(errors="replace")
-            parsed.collection_errors = _unloaded(said, results.folder)
+            parsed.collection_errors = _load_errors(said, results.folder)
             parsed.ended = parsed.ended or bool(parsed.collection_errors)
         return parsed
 
     def named(self, name: str) -> list[str]:
         return ["--name", name]
 
-    def again(self, target: Target, test: TestResult) -> list[str]:
+    def rerun_command(self, target: Target, test: TestResult) -> list[str]:
         if test.file:
             return ["ruby", "-Ilib", "-Itest", test.file, *self.named(test.id)]
         rake = "rake" in target.command
@@ -168,15 +170,15 @@ class Minitest(_Ruby):
 
 
 def _test_unit_name(name: str) -> str:
-    """With its class, unless that is a case within a case: such a one has no name that test-unit would compare."""
+    """Return the name with its class, unless classes are nested: test-unit cannot select those."""
     case, _, own = name.partition("#")
     return own if re.search(r"::[^A-Z]|\s", case) else name
 
 
 class TestUnit(Minitest):
-    """test-unit, which Ruby's own libraries use: chosen and loaded as Minitest is."""
+    """Runner for test-unit, which Ruby's own libraries use; selected and loaded like Minitest."""
 
-    __test__ = False  # to pytest
+    __test__ = False  # pytest: this is no test class
     name = "testunit"
     guest = "_ratchet_testunit.rb"
     library = "test-unit"
@@ -191,7 +193,7 @@ class TestUnit(Minitest):
         return ["--name", _test_unit_name(name)]
 
     def recognises(self, words: list[str]) -> bool:
-        return False  # by its name a command is as well Minitest's
+        return False  # by its name the command could be Minitest's too
 
 
 _RAISED = re.compile(r"^(?P<at>\S+?:\d+):in [`'].*?': (?P<message>.*) \((?P<type>[A-Z]\w*(?:::\w+)*)\)$", re.M)
@@ -199,13 +201,13 @@ _SYNTAX = re.compile(r"(?P<file>[^\s:]+\.rb):(?P<line>\d+): (?P<message>syntax e
 _FROM = re.compile(r"(?:^\tfrom )?(?P<file>[^\s:]+):(?P<line>\d+)(?::in |$)", re.M)
 
 
-def _unloaded(said: str, folder: Path) -> list[Diagnostic]:
-    """What Ruby died of, and the innermost line of the project on the way there."""
-    if syntax := _SYNTAX.search(said):
+def _load_errors(text: str, folder: Path) -> list[Diagnostic]:
+    """Return the error that ended Ruby, at the innermost project line of its stack."""
+    if syntax := _SYNTAX.search(text):
         return [_broken(syntax, "SyntaxError", syntax.group("message"))]
-    if not (raised := _RAISED.search(said)):
+    if not (raised := _RAISED.search(text)):
         return []
-    places = _FROM.finditer(said, raised.start())
+    places = _FROM.finditer(text, raised.start())
     known = next((match for match in places if _is_inside(match.group("file"), folder)), None)
     return [_broken(known, raised.group("type"), raised.group("message"))]
 
@@ -228,8 +230,8 @@ _TASK = re.compile(
 
 
 def _rake_task(project: Project) -> str:
-    """The task that runs the tests. Where there is no `test`, rake takes the folder for it and is content."""
-    text = "\n".join(project.text(path) for path in ("Rakefile", *project.named("rakelib/*.rake")))
+    """Return the task that runs the tests. Without a `test` task rake takes the folder for one and does nothing."""
+    text = "\n".join(project.text(path) for path in ("Rakefile", *project.glob("rakelib/*.rake")))
     made = [match.group("name") or "test" for match in _TASK.finditer(text) if match.group("made")]
     names = [*made, *(match.group("name") for match in _TASK.finditer(text))]
     if "test" in names or re.search(r"\.load_tasks\b|^Hoe\.", text, re.M):
@@ -238,7 +240,7 @@ def _rake_task(project: Project) -> str:
 
 
 def _with_options(words: list[str]) -> list[str]:
-    """Files are loaded, and what looks like an option is left to the library, which reads ARGV when it starts."""
+    """Load the files and leave options in ARGV, which the library reads when it starts."""
     return [
         word.replace("ARGV.each", "ARGV.shift(ARGV.take_while { |a| !a.start_with?('-') }.size).each") for word in words
     ]

@@ -1,4 +1,4 @@
-"""Rust: cargo's own test run with libtest's JSON, documentation tests as text, and nextest by JUnit."""
+"""Runners for Rust: `cargo test` with libtest's JSON, documentation tests as text, and nextest by JUnit."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from typing import Any
 
 import msgspec
 
-from ratchet.checks import Results, Session, Step, Strength, Target
+from ratchet.checks.detect.project import Project, join_root, parent_of
 from ratchet.checks.formats import Parsed
-from ratchet.checks.inventory import RUST_TEST
-from ratchet.checks.project import Project, root_of, under
-from ratchet.checks.runners import Usual, joined, junit, parser, read
+from ratchet.checks.protocol import Confidence, LaunchStep, RunOutput, Session, Target
+from ratchet.checks.run.missing_tests import RUST_TEST
+from ratchet.checks.runners import junit, merge_parsed, parse_file, parser
+from ratchet.checks.runners.base import BaseRunner
 from ratchet.core.report import TestResult
 
 _cargo = parser("cargo")
 
 _EVENTS, _DOCS = "libtest{}.json", "doctest.txt"
 _OURS = ["-Z", "unstable-options", "--format=json", "--report-time"]
-# The JSON of libtest is unstable. Only the test programs are told that they may: the build stays as it was. Those
-# that have no libtest in them get nothing of ours.
+# libtest's JSON is unstable. Only the test programs get the flag, so the build stays the same; programs without libtest
+# get nothing.
 _START = """program=$1; shift
 printf '{"reason":"ratchet-started","executable":"%s","apart":APART}\\n' "$program"
 case "$CARGO_PKG_NAME/${program##*/}" in
@@ -40,15 +41,15 @@ _DOC = re.compile(r"\S+\.(?:rs|md) - .*\(line (\d+)\).*")
 _PROGRAM = re.compile(r"(?P<package>[\w-]+)(?:::(?:(?P<kind>bin|example|bench)/)?(?P<target>[\w-]+))?")
 
 
-class Cargo(Usual):
+class Cargo(BaseRunner):
     name = "cargo"
     family = "rust"
-    strength = Strength.CONFIG
+    strength = Confidence.CONFIG
 
     def detect(self, project: Project) -> Iterator[Target]:
         members: list[str] = []
-        for path in project.named("**/Cargo.toml"):
-            root, table = root_of(path), project.toml(path)
+        for path in project.glob("**/Cargo.toml"):
+            root, table = parent_of(path), project.toml(path)
             if any(root != above and (above == "." or root.startswith(f"{above}/")) for above in members):
                 continue  # a member: the workspace above runs it
             if "workspace" in table:
@@ -58,9 +59,9 @@ class Cargo(Usual):
                 command=self.command(workspace="workspace" in table),
                 root=root,
                 language="rust",
-                tests=under(root, "**/tests/**", "**/benches/**"),
-                sources=under(root, "**/*.rs"),
-                protected=under(root, ".cargo/**"),
+                tests=join_root(root, "**/tests/**", "**/benches/**"),
+                sources=join_root(root, "**/*.rs"),
+                protected=join_root(root, ".cargo/**"),
                 setup=["cargo fetch"],
                 why=f"there is a {path}",
                 strength=self.strength,
@@ -72,7 +73,7 @@ class Cargo(Usual):
     def recognises(self, words: list[str]) -> bool:
         return [Path(word).name for word in words[:2]] == ["cargo", "test"]
 
-    def launch(self, target: Target, session: Session) -> list[Step]:
+    def launch(self, target: Target, session: Session) -> list[LaunchStep]:
         words, ours = _before_dashes(target.command)
         packages = [test for test in session.only if test.file.endswith("Cargo.toml")]
         tests = [test for test in session.only if not _DOC.fullmatch(test.id) and test not in packages]
@@ -85,57 +86,57 @@ class Cargo(Usual):
         build = ["--no-fail-fast", "--message-format=json", *settings]
         groups = {("--tests",): []} if whole else _by_program(tests, manifests, apart=_is_apart(target))
         steps = [
-            Step(
+            LaunchStep(
                 argv=[*_beside(words, which), *which, *build, "--", *_OURS, *ours, *_exactly(names)],
                 env=starting.env,
                 channel=_EVENTS.format(number or ""),
             )
             for number, (which, names) in enumerate(groups.items())
         ]
-        folders = [session.folder / root_of(test.file) for test in packages] or [session.folder]
+        folders = [session.folder / parent_of(test.file) for test in packages] or [session.folder]
         if docs or (whole and any(map(_has_library, folders))):
             more = [*ours, *map(_line_word, docs)]
             steps.append(
-                Step(argv=[*words, "--doc", "--no-fail-fast", *(["--", *more] if more else [])], channel=_DOCS)
+                LaunchStep(argv=[*words, "--doc", "--no-fail-fast", *(["--", *more] if more else [])], channel=_DOCS)
             )
         return steps
 
-    def parse(self, results: Results) -> Parsed:
-        found = [read(path, _cargo) for path in sorted(results.private.glob(_EVENTS.format("*")))]
-        # Documentation is not tested when the build failed or time ran out: then there is one channel, and it decides.
+    def parse(self, results: RunOutput) -> Parsed:
+        found = [parse_file(path, _cargo) for path in sorted(results.private.glob(_EVENTS.format("*")))]
+        # Documentation is not tested if the build failed or timed out: then the only channel decides.
         if (results.private / _DOCS).exists() and not any(part.compile_errors for part in found):
-            found.append(read(results.private / _DOCS, _cargo))
-        whole = joined(found) if found else Parsed(ended=False)
+            found.append(parse_file(results.private / _DOCS, _cargo))
+        whole = merge_parsed(found) if found else Parsed(ended=False)
         whole.tests = [_without_backtrace(test) for test in whole.tests]
         if any(test.failure and not test.failure.file for test in whole.tests):
             places = _Places(results.folder)
             whole.tests = [places.placed(test) for test in whole.tests]
         return whole
 
-    def located(self, test: TestResult, folder: Path) -> TestResult:
-        """A test of which only the id is known, because it never ended."""
+    def locate(self, test: TestResult, folder: Path) -> TestResult:
+        """Locate a test that never finished, by its id."""
         program, space, name = test.id.partition(" ")
         known = space and program.partition("::")[0] in _Manifests(folder).packages
         suite = [program, *name.split("::")[:-1]] if known else test.id.split("::")[:-1]
         named = msgspec.structs.replace(test, suite=suite, name=test.id.rpartition("::")[2])
         return _Places(folder).placed(named, program if known else "")
 
-    def again(self, target: Target, test: TestResult) -> list[str]:
+    def rerun_command(self, target: Target, test: TestResult) -> list[str]:
         if _DOC.fullmatch(test.id):
             return [*target.command, "--doc", "--", _line_word(test.id)]
         program, name = _apart(test)
         if not program or test.id == name:
             return [*target.command, test.id, "--", "--exact"]
-        which = _which(program)
+        which = _program_options(program)
         return [*_beside(target.command, which), *which, *([name, "--", "--exact"] if name else [])]
 
 
 class _Manifests:
-    """What the manifests below a folder say: the packages, and the programs of them that are not libtest's."""
+    """The manifests below a folder: the packages, and their test programs without libtest."""
 
     def __init__(self, folder: Path) -> None:
         project = Project(folder)
-        tables = [project.toml(path) for path in project.named("**/Cargo.toml")]
+        tables = [project.toml(path) for path in project.glob("**/Cargo.toml")]
         packages = [table for table in tables if isinstance(table.get("package"), dict)]
         self.packages = {str(table["package"].get("name", "")) for table in packages}
         self.plain = [
@@ -147,11 +148,11 @@ class _Manifests:
 
 
 class _Places:
-    """Where tests are written: libtest says so only of those that panic."""
+    """Locates tests: libtest reports locations only for panics."""
 
     def __init__(self, folder: Path) -> None:
         project = Project(folder)
-        tables = {root_of(path): project.toml(path).get("package", {}) for path in project.named("**/Cargo.toml")}
+        tables = {parent_of(path): project.toml(path).get("package", {}) for path in project.glob("**/Cargo.toml")}
         self.folders = {str(table.get("name", "")): root for root, table in tables.items() if table}
         self.project = project
 
@@ -167,8 +168,10 @@ class _Places:
 
     def _written(self, name: str, program: str) -> Iterator[tuple[str, int]]:
         package, _, target = program.partition("::")
-        inside = under(self.folders.get(package, "."), f"tests/{target}" if target and "/" not in target else "src")[0]
-        for path in self.project.named("**/*.rs"):
+        inside = join_root(
+            self.folders.get(package, "."), f"tests/{target}" if target and "/" not in target else "src"
+        )[0]
+        for path in self.project.glob("**/*.rs"):
             if package in self.folders and not path.startswith((f"{inside}/", f"{inside}.rs")):
                 continue
             text = self.project.text(path)
@@ -186,17 +189,17 @@ def _parts(table: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class _Starting(msgspec.Struct, kw_only=True):
-    """What has every test program started by a script of ours: settings of cargo's, and of its environment."""
+    """The settings and variables that make cargo start every test program through our script."""
 
     settings: list[str] = []
     env: dict[str, str] = {}
 
 
 def _starting(target: Target, session: Session, manifests: _Manifests) -> _Starting:
-    """With whatever the project has them started by: our script starts that.
+    """Make our script start the test programs, and the project's own runner inside of it.
 
-    Cargo takes what is said of a machine before what is said of a `cfg`, and of those no two that hold. It wants a
-    value of the sort that is there already; where it joins two lists to one, the project's own is started twice.
+    Cargo prefers a setting for a target over one for a `cfg`, and rejects two matching `cfg`s. The value must have the
+    type of the existing one; where cargo merges two lists, the project's runner is started twice.
     """
     plain = "|".join(shlex.quote(name).replace("-*'", "-'*") for name in manifests.plain) or "-"
     text = _START.replace("APART", "true" if _is_apart(target) else "false").replace("PLAIN", plain)
@@ -218,7 +221,7 @@ def _starting(target: Target, session: Session, manifests: _Manifests) -> _Start
 
 
 def _setting(key: str, value: str | list[str]) -> str:
-    """In TOML, whose text and lists are written as JSON's are."""
+    """Format a TOML setting; its strings and lists are written as in JSON."""
     return f"target.{json.dumps(key)}.runner={json.dumps(value)}"
 
 
@@ -236,7 +239,7 @@ def _script(session: Session, name: str, text: str, words: list[str]) -> Path:
 
 
 def _own_runners(session: Session) -> dict[str, tuple[bool, list[str]]]:
-    """What cargo's files say here, the nearest first: whether it is text, and its words."""
+    """Yield the runners configured in cargo's files, nearest first: whether it is a string, and its words."""
     home = Path(session.env.get("CARGO_HOME") or Path(session.env.get("HOME", "/")) / ".cargo")
     places = [*(folder / ".cargo" for folder in (session.folder, *session.folder.parents)), home]
     found: dict[str, tuple[bool, list[str]]] = {}
@@ -250,7 +253,7 @@ def _own_runners(session: Session) -> dict[str, tuple[bool, list[str]]]:
 
 
 def _program(word: str, folder: Path) -> str:
-    """Where its path leads from: the folder that the settings are in, not that which a test is started in."""
+    """Resolve a path against the folder of the settings, not that of the test."""
     return str(folder / word) if "/" in word else word
 
 
@@ -265,12 +268,12 @@ def _settings(place: Path) -> dict[str, Any]:
 
 
 def _is_apart(target: Target) -> bool:
-    """Whether tests of several packages may have one name: then every id begins with the program's."""
+    """Return whether tests of several packages may share a name: then every id begins with the program."""
     return "--workspace" in target.command or "--all" in target.command
 
 
 def _apart(test: TestResult) -> tuple[str, str]:
-    """The program that a test is in, and its name there; of a program that is one test, no name."""
+    """Split an id into program and test name; a program that is one test has no name."""
     program = test.suite[0] if test.suite else ""
     if program and test.id == program:
         return program, ""
@@ -278,14 +281,14 @@ def _apart(test: TestResult) -> tuple[str, str]:
 
 
 def _by_program(tests: list[TestResult], manifests: _Manifests, *, apart: bool) -> dict[tuple[str, ...], list[str]]:
-    """Names of tests by the words that choose their program; of a program that is a test, none."""
+    """Group test names by the options that select their program; for a program that is a test, no names."""
     found: dict[tuple[str, ...], list[str]] = {}
     for test in tests:
         program, name = (
             _apart(test) if test.suite else test.id.split(" ", 1) if _is_typed(test, apart) else ("", test.id)
         )
         known = (match := _PROGRAM.fullmatch(program)) and match.group("package") in manifests.packages
-        found.setdefault(_which(program) if known else ("--tests",), []).extend([name] if name else [])
+        found.setdefault(_program_options(program) if known else ("--tests",), []).extend([name] if name else [])
     return found
 
 
@@ -293,7 +296,7 @@ def _is_typed(test: TestResult, apart: bool) -> bool:
     return apart and " " in test.id
 
 
-def _which(program: str) -> tuple[str, ...]:
+def _program_options(program: str) -> tuple[str, ...]:
     found = _PROGRAM.fullmatch(program)
     if not found:
         return ("--tests",)
@@ -302,12 +305,13 @@ def _which(program: str) -> tuple[str, ...]:
 
 
 def _beside(words: list[str], which: tuple[str, ...]) -> list[str]:
-    """The command without what speaks against choosing a package."""
+    """Remove words that conflict with selecting a package."""
     return [word for word in words if word not in {"--workspace", "--all"}] if "--package" in which else words
 
 
 def _line_word(name: str) -> str:
-    """rustdoc splits what it is given at spaces, and runs all examples with one of the words in their names."""
+    """Return one word of the name: rustdoc splits its argument at spaces and runs all examples that contain one of
+    the words."""
     found = _DOC.fullmatch(name)
     return f"{found.group(1)})" if found else name
 
@@ -317,7 +321,7 @@ def _exactly(names: list[str]) -> list[str]:
 
 
 def _without_backtrace(test: TestResult) -> TestResult:
-    """The backtrace has been read into frames."""
+    """Remove the backtrace, which has been parsed into frames."""
     said, found, _ = test.stdout.partition("stack backtrace:")
     return msgspec.structs.replace(test, stdout=said) if found else test
 
@@ -328,7 +332,7 @@ def _before_dashes(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _of_packages(words: list[str], names: list[str]) -> list[str]:
-    """The command for these packages alone."""
+    """Restrict the command to these packages."""
     if not names:
         return words
     return [*(word for word in words if word not in {"--workspace", "--all"}), *(f"--package={name}" for name in names)]
@@ -346,14 +350,15 @@ def _has_library(folder: Path) -> bool:
 
 
 class Nextest(Cargo):
-    """Where the project configures it. Its JUnit file needs a profile, which lies outside the project."""
+    """Runner for nextest, if the project configures it. Its JUnit file needs a profile, which is stored outside the
+    project."""
 
     name = "nextest"
-    strength = Strength.ASKED
+    strength = Confidence.ASKED
 
     def detect(self, project: Project) -> Iterator[Target]:
         for target in super().detect(project):
-            if project.has(*under(target.root, ".config/nextest.toml")):
+            if project.has(*join_root(target.root, ".config/nextest.toml")):
                 yield target
 
     def command(self, *, workspace: bool) -> list[str]:
@@ -362,12 +367,12 @@ class Nextest(Cargo):
     def recognises(self, words: list[str]) -> bool:
         return "nextest" in words
 
-    def launch(self, target: Target, session: Session) -> list[Step]:
+    def launch(self, target: Target, session: Session) -> list[LaunchStep]:
         profile = session.private / "nextest.toml"
         profile.write_text(f"[profile.default.junit]\npath = {str(session.private / 'junit.xml')!r}\n")
         chosen = ["--", "--exact", *[test.name for test in session.only]] if session.only else []
         words = [*target.command, "--no-fail-fast", "--tool-config-file", f"ratchet:{profile}", *chosen]
-        return [Step(argv=words)]
+        return [LaunchStep(argv=words)]
 
-    def parse(self, results: Results) -> Parsed:
-        return read(results.private / "junit.xml", junit)
+    def parse(self, results: RunOutput) -> Parsed:
+        return parse_file(results.private / "junit.xml", junit)

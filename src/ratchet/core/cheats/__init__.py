@@ -1,58 +1,93 @@
-"""Cheat detection between two trees: ways to turn tests green without doing the work, each with file, line and rule.
+"""Detects cheats between two trees: ways to make tests pass without doing the work, each with file, line and rule.
 
-Pure, and one of several defences: the final verification runs the base's own tests in a process of its own, so what is
-missed here is still caught there when it fakes a result. What is caught here is what no run can show: a test that asks
-less than it did.
+Pure, and one of several defences. The final verification runs the base's own tests in a separate process, so a faked
+result that is missed here is found there. This package finds what no run can show: a test that checks less than before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ratchet.core.cheats import curly, lines, python, settings, surroundings
-from ratchet.core.cheats.cases import Case, compare_cases
-from ratchet.core.cheats.found import Change, Cheat
-from ratchet.core.cheats.special import special_cases
-from ratchet.core.roles import Scope
+from ratchet.core.cheats import (
+    asked_for,
+    c_family,
+    config_files,
+    edited_tests,
+    hardcoded_answers,
+    inline_cases,
+    inline_tests,
+    line_rules,
+    python,
+    test_context,
+)
+from ratchet.core.cheats.findings import Change, Cheat
+from ratchet.core.cheats.test_cases import TestCase, compare_cases
+from ratchet.core.roles import PathRules
 
 __all__ = ["Change", "Cheat", "find_cheats"]
 
 
 def find_cheats(
-    changes: Sequence[Change], scope: Scope, *, tests: Iterable[tuple[str, str]] = (), spec: str = ""
+    changes: Sequence[Change], scope: PathRules, *, tests: Iterable[tuple[str, str]] = (), spec: str = ""
 ) -> list[Cheat]:
-    """`changes` are the files that differ; `tests` are unchanged test files, whose inputs a source may not answer by
-    heart either; `spec` is what was asked: an expected value that it names may take the place of another."""
+    """Return the cheats. `changes` are the files that differ; `tests` are unchanged test files, whose inputs the source
+    must not hardcode either; `spec` is the item's text: an expected value that it names may replace another."""
     inside = [change for change in changes if scope.is_test(change.path)]
-    outside = [change for change in changes if not scope.is_test(change.path)]
-    found = [cheat for change in changes for cheat in settings.find(change)]
-    before, after = _cases(inside, "before"), _cases(inside, "after")
+    mixed = [change for change in changes if not scope.is_test(change.path)]
+    outside, inline = _apart(mixed)
+    found = [cheat for change in changes for cheat in config_files.find(change, spec)]
+    before = [*_cases(inside, "before"), *_inline_cases(mixed, "before")]
+    after = [*_cases(inside, "after"), *_inline_cases(mixed, "after")]
+    inside = [*inside, *inline]
     tests = list(tests)
-    found += compare_cases(before, after, _unread(inside), surroundings.around(inside, outside, tests, spec))
-    fresh = {(case.file, case.name) for case in after} - {(case.file, case.name) for case in before}
+    found += compare_cases(before, after, _unread(inside), test_context.around(inside, outside, tests, spec))
+    known_names = {(case.file, case.name) for case in before}
+    fresh = [case for case in after if (case.file, case.name) not in known_names]
     for change in inside:
-        found += lines.find_in_test(change, [case for case in after if (case.file, case.name) in fresh])
+        found += line_rules.find_in_test(change, fresh)
     known = [*tests, *((change.path, change.after) for change in inside if change.after is not None)]
     gone = [change.before for change in outside if change.after is None and change.before]
     moved = frozenset(line.strip() for text in gone for line in text.splitlines())
     for change in outside:
-        found += lines.find_in_source(change, moved)
+        found += line_rules.find_in_source(change, moved)
         found += python.find_in_source(change) if change.path.endswith((".py", ".pyi")) else []
-        found += special_cases(change, known)
-    return sorted(set(found), key=lambda cheat: (cheat.file, cheat.line, cheat.rule, cheat.detail))
+    found += hardcoded_answers.find(outside, known, spec)
+    seen = {cheat.file for cheat in found} | _unread(inside)
+    found += [cheat for cheat in edited_tests.find(inside, outside, fresh, spec) if cheat.file not in seen]
+    weighed = {asked_for.weigh(cheat, spec) for cheat in found}
+    return sorted(weighed, key=lambda cheat: (cheat.file, cheat.line, cheat.rule, cheat.detail))
 
 
-def _cases(changes: Sequence[Change], side: str) -> list[Case]:
+def _apart(changes: Sequence[Change]) -> tuple[list[Change], list[Change]]:
+    """Split source files into source and inline tests."""
+    sources, tests = [], []
+    for change in changes:
+        before, after = (inline_tests.split(change.path, side) for side in (change.before, change.after))
+        if before[1] is None and after[1] is None:
+            sources.append(change)
+            continue
+        sources.append(Change(path=change.path, before=before[0], after=after[0]))
+        tests.append(Change(path=change.path, before=before[1], after=after[1]))
+    return sources, tests
+
+
+def _inline_cases(changes: Sequence[Change], side: str) -> list[TestCase]:
+    return [
+        case for change in changes if (text := getattr(change, side)) for case in inline_cases.cases(change.path, text)
+    ]
+
+
+def _cases(changes: Sequence[Change], side: str) -> list[TestCase]:
     return [case for change in changes if (text := getattr(change, side)) for case in _read(change.path, text)]
 
 
-def _read(path: str, text: str) -> list[Case]:
-    reader = python.cases if path.endswith(".py") else curly.cases
+def _read(path: str, text: str) -> list[TestCase]:
+    reader = python.cases if path.endswith(".py") else c_family.cases
     return reader(path, text)
 
 
 def _unread(changes: Sequence[Change]) -> set[str]:
-    """Test files that can no longer be read: their tests are not gone, the file is broken, and the run will say so."""
+    """Return test files that can no longer be parsed: their tests are not removed, and the test run reports the error."""
     return {
         change.path
         for change in changes

@@ -1,4 +1,4 @@
-"""Python read as syntax: which tests there are, what each asserts, and what keeps them from asking."""
+"""Parses Python tests: the cases, their assertions, and what disables them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from ratchet.core.cheats.cases import Assertion, Case, Strength
-from ratchet.core.cheats.found import Change, Cheat
+from ratchet.core.cheats.findings import Change, Cheat
+from ratchet.core.cheats.test_cases import AROUND, Assertion, AssertionStrength, TestCase
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -24,17 +24,34 @@ def parses(text: str) -> bool:
     return _tree(text) is not None
 
 
-def cases(path: str, text: str) -> list[Case]:
+def cases(path: str, text: str) -> list[TestCase]:
     tree = _tree(text)
     if tree is None:
         return []
     tree = _WithTables(tree).visit(tree)
     disabled = _module_disabled(tree)
-    return [_case(path, name, node, above or disabled) for name, node, above in _tests(tree.body, "", "")]
+    tests = list(_tests(tree.body, "", ""))
+    found = [_case(path, name, node, above or disabled) for name, node, above in tests]
+    rest = _around(path, tree, {id(node) for _, node, _ in tests})
+    return [*found, rest] if rest.asserts else found
+
+
+def _around(path: str, tree: ast.Module, tests: set[int]) -> TestCase:
+    """What is asserted outside of the tests that are collected, as a case of its own."""
+    inside = {id(sub) for node in ast.walk(tree) if id(node) in tests for sub in ast.walk(node)}
+    rest = [node for node in ast.walk(tree) if isinstance(node, _Function) and id(node) not in inside]
+    return TestCase(
+        file=path,
+        name=AROUND,
+        line=1,
+        asserts=[found for node in rest for found in _asserts(node.body, reached=True)],
+        names=frozenset(name for node in rest for name in _names(node)),
+        words=frozenset(word for node in rest for word in _words(node)),
+    )
 
 
 class _WithTables(ast.NodeTransformer):
-    """Tables with a name of their own, written where the name is looped over or tests are repeated with it."""
+    """Replaces the names of top-level tables by their values in loops and parametrised tests."""
 
     def __init__(self, tree: ast.Module) -> None:
         lines = [
@@ -63,7 +80,7 @@ class _WithTables(ast.NodeTransformer):
 
 
 def _tests(body: Iterable[ast.stmt], prefix: str, disabled: str) -> Iterator[tuple[str, _Function, str]]:
-    """The last definition of a name is the one that runs: an empty twin below takes the place of the real one."""
+    """Return the tests by name. The last definition of a name counts: an empty duplicate below replaces the real one."""
     last: dict[str, tuple[str, _Function, str]] = {}
     for node in body:
         if isinstance(node, _Function) and node.name.startswith("test"):
@@ -79,7 +96,7 @@ def _tests(body: Iterable[ast.stmt], prefix: str, disabled: str) -> Iterator[tup
 
 
 def _uncollected(node: ast.ClassDef) -> str:
-    """What keeps pytest from collecting a class."""
+    """Return why pytest does not collect a class, or ""."""
     if _assigns(node, "__test__"):
         return "__test__ is off"
     made = any(isinstance(line, ast.FunctionDef) and line.name in ("__init__", "__new__") for line in node.body)
@@ -121,13 +138,14 @@ _OFF = {"skip", "xfail", "skipIf", "skipUnless", "skipif", "expectedFailure", "s
 
 
 def _off(mark: ast.expr) -> str:
-    """A mark that keeps the test from running or from failing. A condition that says why is honest: platforms differ."""
+    """Return the mark that disables a test or expects its failure. A condition with a reason is honest: platforms
+    differ."""
     call = mark if isinstance(mark, ast.Call) else None
     name = ast.unparse(call.func if call else mark)
     if name.rsplit(".", 1)[-1] not in _OFF:
         return ""
     if call and call.args and name.endswith(("skipif", "skipIf", "skipUnless")) and not _is_constant(call.args[0]):
-        return "" if _about_the_machine(call.args[0]) else f"{name} added"
+        return "" if _about_the_machine(call.args[0]) else f"skipped on a condition: {name} added"
     return f"{name} added"
 
 
@@ -141,7 +159,7 @@ def _about_the_machine(condition: ast.expr) -> bool:
 
 
 def _stops(node: ast.stmt) -> str:
-    """A statement that ends a test early without failing it."""
+    """Return what a statement does that ends a test early without failing it, or ""."""
     value = node.value if isinstance(node, ast.Expr) else node.exc if isinstance(node, ast.Raise) else None
     if not isinstance(value, ast.Call):
         value = ast.Call(func=value, args=[], keywords=[]) if isinstance(value, ast.Name | ast.Attribute) else value
@@ -155,9 +173,9 @@ def _stops(node: ast.stmt) -> str:
 # --- one test -------------------------------------------------------------------------------------------------------
 
 
-def _case(path: str, name: str, node: _Function, disabled: str) -> Case:
+def _case(path: str, name: str, node: _Function, disabled: str) -> TestCase:
     replaced = _replaced(node)
-    return Case(
+    return TestCase(
         file=path,
         name=name,
         line=node.lineno,
@@ -179,7 +197,7 @@ def _names(node: ast.AST) -> Iterator[str]:
 
 
 def _replaced(node: _Function) -> set[str]:
-    """Names the test puts something of its own in place of, as a whole path or as the last word of one."""
+    """Return the names that the test replaces, as whole paths or by their last part."""
     found = set()
     for call in (sub for sub in ast.walk(node) if isinstance(sub, ast.Call)):
         verb = ast.unparse(call.func)
@@ -190,13 +208,13 @@ def _replaced(node: _Function) -> set[str]:
 
 
 def _asks(found: Assertion, names: set[str]) -> bool:
-    """Whether what is looked at is a call of one of these itself: then the test asks what it has answered."""
+    """Return whether the subject is a call of one of these replaced names: the test then checks its own value."""
     called = found.subject.partition("(")[0].rsplit(".", 1)[-1]
     return "(" in found.subject and called in names
 
 
 def _stopped_first(node: _Function) -> str:
-    """Something before the first assertion that ends the test."""
+    """Return what ends the test before the first assertion."""
     for line in node.body:
         if isinstance(line, ast.Assert):
             return ""
@@ -219,7 +237,7 @@ def _rows(node: _Function) -> list[tuple[str, ...]]:
 
 
 def _row_off(row: ast.expr) -> bool:
-    """A row that is marked to be skipped or to fail is no row."""
+    """Return whether a row is marked to be skipped or to fail; such a row does not count."""
     marks = [keyword.value for keyword in row.keywords if keyword.arg == "marks"] if isinstance(row, ast.Call) else []
     each = [
         mark for marked in marks for mark in (marked.elts if isinstance(marked, ast.List | ast.Tuple) else [marked])
@@ -234,7 +252,7 @@ def _cells(row: ast.expr) -> list[ast.expr]:
 
 
 def _words(node: ast.AST) -> set[str]:
-    """The values written out in a test, without its docstring and without what is only said in messages."""
+    """Return the literals in a test, without its docstring and its messages."""
     skipped = {
         id(sub) for line in ast.walk(node) if isinstance(line, ast.Assert) and line.msg for sub in ast.walk(line.msg)
     }
@@ -274,23 +292,31 @@ def _asserts_in(node: ast.stmt, reached: bool) -> Iterator[Assertion]:
             yield from _asserts(node.orelse, reached=reached)
             yield from _asserts(node.finalbody, reached=reached)
         case ast.If():
-            yield from _asserts(node.body, reached=reached and not _is_false(node.test))
+            asked = ast.unparse(node.test)
+            for found in _asserts(node.body, reached=reached and not _is_false(node.test)):
+                yield _weigh(
+                    found, not (found.subject and found.subject in (asked.replace(" ", ""), asked.partition(" ==")[0]))
+                )
             yield from _asserts(node.orelse, reached=reached)
         case ast.For() | ast.AsyncFor():
             empty = isinstance(node.iter, ast.List | ast.Tuple) and not node.iter.elts
             yield from _asserts(node.body, reached=reached and not empty)
         case ast.While():
             yield from _asserts(node.body, reached=reached and not _is_false(node.test))
+        case ast.FunctionDef() | ast.AsyncFunctionDef() if node.decorator_list:
+            yield from _asserts(node.body, reached=reached)
 
 
 def _weigh(found: Assertion, reached: bool) -> Assertion:
     if reached:
         return found
-    return Assertion(line=found.line, subject=found.subject, strength=Strength.NOTHING, expected=found.expected)
+    return Assertion(
+        line=found.line, subject=found.subject, strength=AssertionStrength.NOTHING, expected=found.expected
+    )
 
 
 def _swallows(node: ast.Try) -> bool:
-    """Whether a failed assertion inside is caught and forgotten."""
+    """Return whether a failed assertion inside is caught and ignored."""
     return any(
         (handler.type is None or any(name in ast.unparse(handler.type) for name in ("AssertionError", "Exception")))
         and not any(isinstance(sub, ast.Raise) or _fails(sub) for line in handler.body for sub in ast.walk(line))
@@ -321,11 +347,11 @@ def _of_raises(call: ast.Call) -> Assertion | None:
     if name not in ("raises", "assertRaises", "assertRaisesRegex", "warns", "assertWarns") or not call.args:
         return None
     match = any(keyword.arg == "match" for keyword in call.keywords) or name.endswith("Regex")
-    typed = Strength.EXACTLY if match else Strength.PARTLY
+    typed = AssertionStrength.EXACTLY if match else AssertionStrength.PARTLY
     return Assertion(
         line=call.lineno,
         subject="raises",
-        strength=Strength.SOMETHING if _broad(call.args[0]) else typed,
+        strength=AssertionStrength.SOMETHING if _broad(call.args[0]) else typed,
         expected=ast.unparse(call.args[0]),
     )
 
@@ -337,7 +363,7 @@ def _of_test(test: ast.expr, line: int) -> Assertion:
         case ast.BoolOp(op=ast.Or(), values=values):
             weakest = min((_of_test(value, line) for value in values), key=lambda found: found.strength)
             always = any(_is_true(value) for value in values)
-            lower = Strength.NOTHING if always else Strength(max(weakest.strength - 1, 0))
+            lower = AssertionStrength.NOTHING if always else AssertionStrength(max(weakest.strength - 1, 0))
             return Assertion(line=line, subject=_of_test(values[0], line).subject, strength=lower)
         case ast.BoolOp(op=ast.And(), values=values):
             return max((_of_test(value, line) for value in values), key=lambda found: found.strength)
@@ -346,22 +372,22 @@ def _of_test(test: ast.expr, line: int) -> Assertion:
             return Assertion(
                 line=line,
                 subject=_text(operand),
-                strength=Strength.NOTHING if nothing else Strength.PARTLY,
+                strength=AssertionStrength.NOTHING if nothing else AssertionStrength.PARTLY,
                 expected="not",
             )
         case ast.Call():
             return _of_predicate(test, line)
-    strength = Strength.NOTHING if _is_true(test) else Strength.SOMETHING
+    strength = AssertionStrength.NOTHING if _is_true(test) else AssertionStrength.SOMETHING
     return Assertion(line=line, subject=_text(test), strength=strength)
 
 
 def _of_predicate(call: ast.Call, line: int) -> Assertion:
     name = ast.unparse(call.func)
     if name in ("isinstance", "callable", "hasattr", "len", "bool") and call.args:
-        return Assertion(line=line, subject=_text(call.args[0]), strength=Strength.SOMETHING, expected=name)
+        return Assertion(line=line, subject=_text(call.args[0]), strength=AssertionStrength.SOMETHING, expected=name)
     if name in ("any", "all") or name.endswith(("isclose", "allclose", "startswith", "endswith")):
-        return Assertion(line=line, subject=_text(call), strength=Strength.PARTLY)
-    return Assertion(line=line, subject=_text(call), strength=Strength.PARTLY)
+        return Assertion(line=line, subject=_text(call), strength=AssertionStrength.PARTLY)
+    return Assertion(line=line, subject=_text(call), strength=AssertionStrength.PARTLY)
 
 
 def _of_comparison(left: ast.expr, op: ast.cmpop, right: ast.expr, line: int) -> Assertion:
@@ -369,31 +395,31 @@ def _of_comparison(left: ast.expr, op: ast.cmpop, right: ast.expr, line: int) ->
         left, right = right, left
     subject, expected = _text(left), _text(right)
     if subject == expected or (_is_constant(left) and _is_constant(right)):
-        return Assertion(line=line, subject=subject, strength=Strength.NOTHING, expected=expected)
+        return Assertion(line=line, subject=subject, strength=AssertionStrength.NOTHING, expected=expected)
     if _always_equal(right) or _always_equal(left):
-        return Assertion(line=line, subject=subject, strength=Strength.NOTHING, expected=expected)
+        return Assertion(line=line, subject=subject, strength=AssertionStrength.NOTHING, expected=expected)
     if loose := _tolerance(right):
         return Assertion(
             line=line,
             subject=subject,
-            strength=Strength.EXACTLY,
+            strength=AssertionStrength.EXACTLY,
             expected=_approximate(right),
             literal=True,
             loose=loose,
         )
     none = isinstance(right, ast.Constant) and right.value is None
     strength = _strength(op, none)
-    if isinstance(left, ast.Call) and ast.unparse(left.func) == "len" and left.args:  # how many is less than which
-        subject, strength = _text(left.args[0]), min(strength, Strength.PARTLY)
+    if isinstance(left, ast.Call) and ast.unparse(left.func) == "len" and left.args:  # fewer items: a weaker check
+        subject, strength = _text(left.args[0]), min(strength, AssertionStrength.PARTLY)
     return Assertion(line=line, subject=subject, strength=strength, expected=expected, literal=_written(right))
 
 
-def _strength(op: ast.cmpop, none: bool) -> Strength:
+def _strength(op: ast.cmpop, none: bool) -> AssertionStrength:
     if isinstance(op, ast.IsNot | ast.NotEq):
-        return Strength.SOMETHING
+        return AssertionStrength.SOMETHING
     if isinstance(op, ast.Eq | ast.Is):
-        return Strength.EXACTLY
-    return Strength.SOMETHING if none else Strength.PARTLY
+        return AssertionStrength.EXACTLY
+    return AssertionStrength.SOMETHING if none else AssertionStrength.PARTLY
 
 
 def _always_equal(node: ast.expr) -> bool:
@@ -401,7 +427,7 @@ def _always_equal(node: ast.expr) -> bool:
 
 
 def _tolerance(node: ast.expr) -> float:
-    """How far off may it be: `approx` is exact enough with its own default."""
+    """Return the tolerance: the default of `approx` is exact enough."""
     if not (isinstance(node, ast.Call) and ast.unparse(node.func).endswith("approx")):
         return 0.0
     given = [k.value.value for k in node.keywords if k.arg in ("abs", "rel") and isinstance(k.value, ast.Constant)]
@@ -431,7 +457,7 @@ def _of_call(call: ast.Call) -> Assertion | None:
     if name in _SOME or name.startswith(("assert", "expect", "check", "verify")):
         subject = _text(call.args[0]) if call.args else _text(call.func)
         expected = ",".join(_text(argument) for argument in call.args[1:])
-        strength = Strength.SOMETHING if name in _SOME else Strength.PARTLY
+        strength = AssertionStrength.SOMETHING if name in _SOME else AssertionStrength.PARTLY
         return Assertion(line=call.lineno, subject=subject, strength=strength, expected=expected)
     return None
 
@@ -458,7 +484,7 @@ def _is_constant(node: ast.expr) -> bool:
 def _is_true(node: ast.expr) -> bool:
     if (
         isinstance(node, ast.Tuple | ast.List) and node.elts
-    ):  # `assert (x == 1, "message")` is a full tuple: always true
+    ):  # `assert (x == 1, "message")` is a non-empty tuple: always true
         return True
     return isinstance(node, ast.Constant) and bool(node.value)
 
@@ -475,20 +501,86 @@ def _written(node: ast.expr) -> bool:
 
 
 def find_in_source(change: Change) -> list[Cheat]:
-    """What only syntax can show: an equality that is always true, and errors swallowed whole where none were."""
+    """Find what only parsing can show: an equality that is always true, and newly swallowed exceptions."""
     tree, old = _tree(change.after or ""), _tree(change.before or "")
     if tree is None:
         return []
     added = dict(change.added())
-    found = [*_equalities(change, tree, added)]
+    found = [*_equalities(change, tree, added), *_replacements(change, tree, added)]
     swallowed = _swallowed(tree)
     if len(swallowed) > len(_swallowed(old) if old else []):
         found += [
-            Cheat(file=change.path, line=line, rule="error-swallowed", detail="every error is caught and forgotten")
+            Cheat(
+                file=change.path,
+                line=line,
+                rule="error-swallowed",
+                detail="every error is caught and forgotten",
+                doubt=True,
+            )
             for line in swallowed
             if line in added
         ]
     return found
+
+
+_OWN_TO_SET = (
+    "sys",
+    "logging",
+    "warnings",
+    "os",
+    "locale",
+    "socket",
+    "ssl",
+    "gc",
+    "decimal",
+    "matplotlib",
+    "plt",
+    "pd",
+    "np",
+    "torch",
+)
+_NEVER_TO_SET = (
+    "builtins",
+    "time",
+    "random",
+    "math",
+    "datetime",
+    "json",
+    "unittest",
+    "pytest",
+    "operator",
+    "functools",
+    "itertools",
+)
+
+
+def _replacements(change: Change, tree: ast.Module, added: dict[int, str]) -> Iterator[Cheat]:
+    """Return attributes of other modules that are assigned another value."""
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
+    modules = {alias.asname or alias.name.partition(".")[0] for node in imports for alias in node.names} - {
+        *_OWN_TO_SET
+    }
+    for node in ast.walk(tree):
+        for place in _set_by(node):
+            module = place.partition(".")[0]
+            if module in modules and getattr(node, "lineno", 0) in added:
+                detail = f"{place} is replaced"
+                sure = module in _NEVER_TO_SET
+                yield Cheat(
+                    file=change.path,
+                    line=getattr(node, "lineno", 0),
+                    rule="runner-touched",
+                    detail=detail,
+                    doubt=not sure,
+                )
+
+
+def _set_by(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Assign):
+        return [ast.unparse(target) for target in node.targets if isinstance(target, ast.Attribute)]
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr" and len(node.args) == 3:
+        return [f"{ast.unparse(node.args[0])}.{ast.unparse(node.args[1])}"]
+    return []
 
 
 def _equalities(change: Change, tree: ast.Module, added: dict[int, str]) -> Iterator[Cheat]:
@@ -503,7 +595,8 @@ def _equalities(change: Change, tree: ast.Module, added: dict[int, str]) -> Iter
 
 
 def _swallowed(tree: ast.Module) -> list[int]:
-    """Handlers of everything that do nothing; catching one kind of error and going on is a decision, not a cheat."""
+    """Return handlers of all exceptions that do nothing; catching one class of exception and continuing is a decision,
+    not a cheat."""
     return [
         node.lineno
         for node in ast.walk(tree)

@@ -1,4 +1,4 @@
-"""JUnit XML in all its dialects: what each writer of it means by a name, a status, a line and a total."""
+"""Parses JUnit XML in all its dialects: what each tool means by a name, a status, a line and a total."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from typing import BinaryIO
 
 from ratchet.checks.formats import Parsed
-from ratchet.checks.formats.junit import lane
-from ratchet.checks.formats.junit.document import Document
-from ratchet.checks.formats.xml import Reader
+from ratchet.checks.formats.junit import fast_path
+from ratchet.checks.formats.junit.document import JUnitDocument
+from ratchet.checks.formats.xml import XmlReader
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """Every test case of the document; torn or malformed documents give what can be read, marked `partial`."""
-    handler = Document()
-    reader = Reader(handler, _Lane(handler))
+    """Return all test cases. Truncated or malformed documents give what can be read, marked `partial`."""
+    handler = JUnitDocument()
+    reader = XmlReader(handler, _Lane(handler))
     with _uncollected():
         reader.read(stream)
     return handler.parsed(reader.fault)
@@ -24,10 +24,10 @@ def parse(stream: BinaryIO) -> Parsed:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Half a million results that all stay make the collector look at them again and again: a fifth of the time."""
+    """Switch the garbage collector off: scanning half a million live results takes a fifth of the time."""
     enabled = gc.isenabled()
     gc.disable()
-    # What is old by now is not young then: the list of all results would be the first thing that is looked at.
+    # Move existing objects to the old generation, so that the first collection afterwards does not scan them.
     gc.collect(1)
     try:
         yield
@@ -37,18 +37,18 @@ def _uncollected() -> Iterator[None]:
 
 
 class _Lane:
-    """Hands runs of plainly written cases to the handler."""
+    """Passes runs of regularly written cases to the handler."""
 
-    def __init__(self, handler: Document) -> None:
+    def __init__(self, handler: JUnitDocument) -> None:
         self.handler = handler
-        self.known = lane.Known()
-        self.chunk = lane.Chunk(b"", self.known)
-        self.run: lane.Run | None = None
+        self.known = fast_path.SeenBodies()
+        self.chunk = fast_path.Chunk(b"", self.known)
+        self.run: fast_path.Run | None = None
         self.heard = 0
 
     def find(self, data: bytes, begin: int, /) -> tuple[int, int, int] | None:
         if self.chunk.data is not data:
-            self.chunk = lane.Chunk(data, self.known)
+            self.chunk = fast_path.Chunk(data, self.known)
         self.run = self.chunk.find(begin)
         return (self.run.begin, self.run.second, self.run.end) if self.run else None
 
@@ -60,7 +60,7 @@ class _Lane:
     def take(self) -> bool:
         handler, run = self.handler, self.run
         heard = handler.cases + len(handler.plain) - self.heard
-        # One more case, nothing left open, inside a suite: what follows it is in the same place.
+        # Exactly one more case, nothing left open, inside a suite: the cases that follow are in the same suite.
         if run is None or heard != 1 or handler.case or handler.child or not handler.open:
             return False
         if run.alike and run.alike.suites and not handler.is_among_suites(*run.alike.levels()):
@@ -68,6 +68,6 @@ class _Lane:
         if run.alike:
             handler.together(run.alike)
         for case, children in run.single:
-            handler.told(case, children)
+            handler.add_case(case, children)
         handler.remember()
         return True

@@ -1,18 +1,19 @@
-"""Results of many cases at once: what they have in common is worked out once, and the rest in columns."""
+"""Builds the results of many cases at once: common parts are computed once, the others in columns."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from itertools import repeat
 from operator import add, eq
 
 from ratchet.checks.formats.junit import durations, verdicts, writers
 from ratchet.checks.formats.junit.elements import Child
-from ratchet.checks.formats.recover.shapes import Shapes
+from ratchet.checks.formats.recover.failure_templates import FailureTemplates
 from ratchet.core.report import Failure, TestResult, TestStatus
 
 Columns = dict[str, list[str]]
-Told = dict[int, list[Child]]  # what stands in cases, by their number
+Told = dict[int, list[Child]]  # the child elements of cases, by case number
 
 
 def size_of(columns: Columns) -> int:
@@ -28,7 +29,8 @@ def row_of(columns: Columns, at: int) -> dict[str, str]:
 
 
 def recognised(columns: Columns) -> tuple[int, str]:
-    """The first case that gives its writer away, and who that is; nobody, behind the last case, if none does."""
+    """Return the first case that identifies the tool that wrote the document, and the tool; else the number of cases
+    and ""."""
     size = size_of(columns)
     groups = columns.get("classname") or [""] * size
     if "status" not in columns:
@@ -45,7 +47,7 @@ def recognised(columns: Columns) -> tuple[int, str]:
 
 
 def silent_verdicts(columns: Columns) -> list[int]:
-    """Which cases did not pass although nothing stands in them: an attribute says so."""
+    """Return the cases without child elements that did not pass according to an attribute."""
     if "status" not in columns and "result" not in columns:
         return []
     none = [""] * size_of(columns)
@@ -55,7 +57,7 @@ def silent_verdicts(columns: Columns) -> list[int]:
 
 
 def skip(results: list[TestResult], told: Told) -> Told:
-    """Marks the tests that were skipped, and gives what was told of all others."""
+    """Mark skipped tests; return the children of all other cases."""
     known = {id(children): verdicts.skipped_of(children) for children in told.values()}
     loud: Told = {}
     for at, children in told.items():
@@ -69,8 +71,9 @@ def skip(results: list[TestResult], told: Told) -> Told:
     return loud
 
 
-def fail(results: list[TestResult], told: Told, columns: Columns, writer: str, failures: Shapes) -> Told:
-    """The same for those of which nothing is told but one failure, and which are no files in disguise."""
+def fail(results: list[TestResult], told: Told, columns: Columns, writer: str, failures: FailureTemplates) -> Told:
+    """Set the failure of cases whose only child is a failure; return the children of all other cases, and of files
+    listed as cases."""
     names, groups = (columns.get(key) or [""] * len(results) for key in ("name", "classname"))
     alone = {
         at: children[0]
@@ -96,36 +99,49 @@ def fail(results: list[TestResult], told: Told, columns: Columns, writer: str, f
     return {at: children for at, children in told.items() if at not in alone}
 
 
-def _read(alone: dict[int, Child], names: list[str], failures: Shapes) -> list[Failure]:
-    """How each failed. Cases in which the same stands share it, and it is read once unless it tells of their names."""
+def _read(alone: dict[int, Child], names: list[str], failures: FailureTemplates) -> list[Failure]:
+    """Parse the failures. Cases with the same element share one failure, unless its text contains their names."""
     keys = [(id(bad), names[at] if "::" in bad.text else "") for at, bad in alone.items()]
     distinct = dict(zip(keys, alone.values(), strict=True))
-    read = failures.read_all([verdicts.told_of(name, bad) for (_, name), bad in distinct.items()])
+    read = failures.read_all([verdicts.failure_texts(name, bad) for (_, name), bad in distinct.items()])
     known = dict(zip(distinct, read, strict=True))
     return [known[key] for key in keys]
 
 
-class Batch:
-    """Cases in columns, and who wrote them."""
+_EX_PLACE = re.compile(r"(.+\.exs?):(\d{1,9})$")
+
+
+class CaseBatch:
+    """Cases in columns, and the tool that wrote them."""
 
     def __init__(self, columns: Columns, writer: str, identify: writers.Identify) -> None:
         size = size_of(columns)
         self.columns, self.writer, self.identify = columns, writer, identify
         self.names, self.groups, self.files = (columns.get(key) or [""] * size for key in ("name", "classname", "file"))
+        if any(".ex" in file for file in set(self.files)):
+            self._split_places()
         self.classes = set(self.groups)
         self.heads = self._heads()
         self.ids = self._ids()
 
     def passed(self, suites: Iterable[list[str]], files: list[str]) -> list[TestResult]:
-        """Results of cases that have nothing against them. Each stands in these suites, whose file is this one."""
+        """Return the cases as passed tests, with the given suites and the files of these suites."""
         places = self._places(files)
         times = self.columns.get("time")
         took = durations.of(times) if times else repeat(0.0)
         lines = self._lines()
         return list(map(TestResult, self.ids, repeat(TestStatus.PASSED), self.names, suites, places, lines, took))
 
+    def _split_places(self) -> None:
+        """ExUnit's formatter writes `test/a_test.exs:7`."""
+        found = [_EX_PLACE.match(file) for file in self.files]
+        self.files = [match[1] if match else file for match, file in zip(found, self.files, strict=True)]
+        said = self.columns.get("line") or [""] * len(self.files)
+        lines = [line or (match[2] if match else "") for match, line in zip(found, said, strict=True)]
+        self.columns = {**self.columns, "file": self.files, "line": lines}
+
     def _heads(self) -> dict[str, str]:
-        """How the identities of all tests of a class begin, if they do so in the same way."""
+        """Return the prefix of the test ids of each class, if all its ids have the same prefix."""
         if self.writer not in writers.BY_PREFIX or "" in self.names:
             return {}
         if "file" in self.columns and self.writer in writers.BY_FILE:
@@ -154,7 +170,7 @@ class Batch:
         return list(map(add, map(known.__getitem__, places), names))
 
     def _places(self, files: list[str]) -> list[str]:
-        """The file of each: its own, else its suite's, else what the writer's other words say."""
+        """Return the file of each case: its own, else its suite's, else one derived from other attributes."""
         if "file" in self.columns:
             files = [own or around for own, around in zip(self.files, files, strict=True)]
             short = {file: file.removeprefix("./") for file in set(files)}
@@ -181,5 +197,5 @@ class Batch:
             return repeat(0)
         if "line" in self.columns and "lineno" in self.columns:
             said = [first or other for first, other in zip(said, self.columns["lineno"], strict=True)]
-        known = {digits: writers.line_of(digits, self.writer) for digits in set(said)}
+        known = {digits: writers.line_number(digits, self.writer) for digits in set(said)}
         return list(map(known.__getitem__, said))

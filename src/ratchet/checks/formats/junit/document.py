@@ -1,6 +1,6 @@
-"""The document's handler: what is open while it is read, and what is known of its cases so far."""
+"""The handler for XML events of a JUnit document: open elements, and the results so far."""
 
-# Each rule for an identity has the same three arguments.
+# All rules for ids have the same three parameters.
 # ruff: noqa: ARG002
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import msgspec
 
 from ratchet.checks.formats import Parsed, compiler, distinct
-from ratchet.checks.formats.junit import batch, lane, verdicts, writers
-from ratchet.checks.formats.junit.elements import Child, Hearing
+from ratchet.checks.formats.junit import batch, fast_path, verdicts, writers
+from ratchet.checks.formats.junit.elements import Child, ChildBuilder
 from ratchet.checks.formats.junit.identities import Identities
-from ratchet.checks.formats.recover.shapes import Shapes
-from ratchet.checks.formats.xml import Reader
+from ratchet.checks.formats.recover.failure_templates import FailureTemplates
+from ratchet.checks.formats.xml import XmlReader
 from ratchet.core.report import RED, Diagnostic, Failure, TestResult, TestStatus
 
 _COUNTS = {"tests": "tests", "failures": "failed", "errors": "errors", "skipped": "skipped", "skip": "skipped"}
@@ -23,7 +23,8 @@ _STRIDE = 64
 
 
 class _Level(msgspec.Struct, frozen=True, gc=False):
-    """Of an open suite: its element, in which suites and in whose file its cases stand, whether totals were told."""
+    """An open suite: its element, the suites and the file of its cases, and whether its totals or an outer suite's were
+    counted."""
 
     element: str = ""
     path: list[str] = []
@@ -35,15 +36,15 @@ _OUTSIDE = _Level()
 _Saved = tuple[list[_Level], dict[str, int], int, int, int, str]
 
 
-class Document:
-    """The document's handler: open suites on a stack, one open case, finished cases in `tests`."""
+class JUnitDocument:
+    """Collects results from XML events: a stack of open suites, one open case, finished cases in `tests`."""
 
-    reader: Reader
+    reader: XmlReader
 
     def __init__(self) -> None:
         self.tests: list[TestResult] = []
         self.identities = Identities()
-        self.failures = Shapes(verdicts.failure)
+        self.failures = FailureTemplates(verdicts.failure)
         self.broken: list[Diagnostic] = []
         self.compile: list[Diagnostic] = []
         self.reported: dict[str, int] = {}
@@ -52,14 +53,14 @@ class Document:
         self.identify: writers.Identify = writers.plain_id
         self.open: list[_Level] = []
         self.closed = False
-        self.inner_red = False  # whether a suite counts failures of its own
-        self.foreign = False  # GLib has cases too, and says other things of them
+        self.inner_red = False  # whether an inner suite counts failures
+        self.foreign = False  # a GLib report, whose cases have another format
         self.path: list[str] = []
         self.file = ""
         self.case: dict[str, str] | None = None
         self.children: list[Child] = []
-        self.around: list[tuple[dict[str, str], list[Child], bool]] = []  # cases that have cases in them
-        self.child: Hearing | None = None
+        self.around: list[tuple[dict[str, str], list[Child], bool]] = []  # open cases that contain the current one
+        self.child: ChildBuilder | None = None
         self.telling = False
         self.depth = 0
         self.plain: list[dict[str, str]] = []
@@ -72,25 +73,25 @@ class Document:
     def start(self, name: str, attributes: dict[str, str], /) -> None:
         self.depth += 1
         if name == "testcase":
-            # A mark costs; a fault may as well repeat a few cases.
+            # Marks are expensive; a fault may cause a few cases to be read again.
             if len(self.plain) >= _STRIDE or len(self.tests) - self.marked >= _STRIDE or not self.marks:
                 self._mark()
             if self.case is not None and len(self.around) < _DEPTH:
                 self.around.append((self.case, self.children, self.telling))
             self.case, self.telling, self.children = attributes, False, []
         elif name in _CHILD and (self.case is not None or (name in verdicts.BAD and self.open)):
-            self._hear(name, attributes)
+            self._listen_to(name, attributes)
         elif name in _SUITE:
             self._open(name, attributes)
         elif name == "property":
             self._property(attributes)
         elif name == "gtester":
             self.foreign = True
-        elif self.case is not None and (usual := verdicts.usual(name)):
-            self._hear(usual, attributes)
+        elif self.case is not None and (usual := verdicts.canonical_name(name)):
+            self._listen_to(usual, attributes)
 
-    def _hear(self, name: str, attributes: dict[str, str]) -> None:
-        self.child = Hearing(name, attributes)
+    def _listen_to(self, name: str, attributes: dict[str, str]) -> None:
+        self.child = ChildBuilder(name, attributes)
         self.telling = self.telling or not name.startswith("system-")
         self.reader.listen()
 
@@ -98,7 +99,7 @@ class Document:
         self.depth -= 1
         if name == "testcase":
             case = self.case
-            # Nearly every case has no verdict in it: those are put aside and become results together.
+            # Most cases have no failure: they are collected and converted together.
             if case and not self.telling:
                 if self.plain and case.keys() != self.plain[0].keys():
                     self.settle()
@@ -108,13 +109,13 @@ class Document:
                 self._finish()
             if self.around:
                 self.case, self.children, self.telling = self.around.pop()
-        elif self.child is not None and (name == self.child.name or verdicts.usual(name) == self.child.name):
+        elif self.child is not None and (name == self.child.name or verdicts.canonical_name(name) == self.child.name):
             self.reader.listen(False)
-            heard, self.child = self.child.heard(), None
+            heard, self.child = self.child.build(), None
             if self.case is not None:
                 self.children.append(heard)
             else:
-                # Ant tells of a class that could not even be loaded in the suite itself.
+                # Ant reports a class that cannot be loaded in the suite itself.
                 self.broken.append(verdicts.load_error("".join(self.path[-1:]), heard, "junit"))
         elif name in _SUITE:
             self._close(name)
@@ -129,7 +130,7 @@ class Document:
         self.remember()
 
     def remember(self) -> None:
-        """What is known now is final: a fault comes back to here."""
+        """Save the current state; after a fault, reading continues from here."""
         self.marks += 1
         self.marked = len(self.tests)
         self.saved = (
@@ -170,15 +171,15 @@ class Document:
         if not self.writer:
             self._written_by(writers.of_suite(attributes))
 
-    def next_suite(self, suite: lane.Begun) -> None:
-        """Some suites end, and another one begins."""
+    def next_suite(self, suite: fast_path.SuiteChange) -> None:
+        """Close some suites and open another one."""
         del self.open[len(self.open) - suite.closed :]
         self._open("testsuite", suite.attributes)
         if suite.is_java and not self.writer:
             self._written_by("jvm")
 
     def is_among_suites(self, lowest: int, highest: int) -> bool:
-        """Whether nothing but suites is open, and going so far down and up leaves the outermost open."""
+        """Return whether only suites are open, and this change of depth leaves the outermost one open."""
         kept = len(self.open) + lowest
         return (
             self.depth == len(self.open) <= _DEPTH - highest
@@ -187,12 +188,12 @@ class Document:
         )
 
     def _stand(self) -> None:
-        """Where the next case stands: in which suites, in whose file."""
+        """Set the suites and the file of the next case."""
         level = self.open[-1] if self.open else _OUTSIDE
         self.path, self.file = level.path, level.file
 
     def _count(self, attributes: dict[str, str]) -> None:
-        """The outermost element that has totals is the summary; several roots or suites add up."""
+        """Add the totals of the outermost element that has any; several roots or suites add up."""
         reported = self.reported
         for key, word in _COUNTS.items():
             said = attributes.get(key)
@@ -205,12 +206,12 @@ class Document:
         if name in names:
             del self.open[len(names) - 1 - names[::-1].index(name) :]
             self._stand()
-        # An end without a beginning, and without a case before it, ends nothing.
+        # An end tag without a start tag and without a case before it ends nothing.
         self.closed = not self.open and (name in names or self.cases > 0)
 
     def _property(self, attributes: dict[str, str]) -> None:
         if not self.writer and attributes.get("name", "").startswith("java."):
-            # Cases that came before it were written by nobody known.
+            # The cases before it were written by an unknown tool.
             self.settle()
             self._written_by("jvm")
 
@@ -229,14 +230,14 @@ class Document:
             self.tests.append(result)
 
     def settle(self) -> None:
-        """Makes results of the cases that were put aside."""
+        """Convert the collected cases to results."""
         if not self.plain:
             return
         cases, self.plain = self.plain, []
-        self.together(lane.Alike({key: [case[key] for case in cases] for key in cases[0]}, {}, []))
+        self.together(fast_path.SimilarCases({key: [case[key] for case in cases] for key in cases[0]}, {}, []))
 
-    def together(self, cases: lane.Alike) -> None:
-        """Cases in columns, what stands in some of them, and before which of them another suite begins."""
+    def together(self, cases: fast_path.SimilarCases) -> None:
+        """Convert cases in columns, with the children of some and the suites that begin between them."""
         self.settle()
         columns, told = cases.columns, cases.told
         size, done = batch.size_of(columns), 0
@@ -254,12 +255,12 @@ class Document:
         if done < size:
             self._make(batch.part_of(columns, done, size), _part(told, done, size) if done else told, paths, files)
 
-    def _shows_a_writer(self, cases: lane.Alike) -> bool:
+    def _shows_a_writer(self, cases: fast_path.SimilarCases) -> bool:
         is_told = any(suite.is_java or writers.of_suite(suite.attributes) for suite in cases.suites)
         return is_told or bool(batch.recognised(cases.columns)[1])
 
-    def _before_recognised(self, columns: batch.Columns, told: lane.Inside, begin: int, end: int) -> int:
-        """Makes results of the cases that come before it shows who wrote them, and says where that is."""
+    def _before_recognised(self, columns: batch.Columns, told: fast_path.Inside, begin: int, end: int) -> int:
+        """Convert the cases before the one that identifies the tool; return the number of that case."""
         known, writer = batch.recognised(batch.part_of(columns, begin, end))
         if known:
             part = batch.part_of(columns, begin, begin + known)
@@ -267,7 +268,7 @@ class Document:
         self._written_by(writer)
         return begin + known
 
-    def _make(self, columns: batch.Columns, told: lane.Inside, paths: list[list[str]], files: list[str]) -> None:
+    def _make(self, columns: batch.Columns, told: fast_path.Inside, paths: list[list[str]], files: list[str]) -> None:
         results = self._results(columns, paths, files)
         self.cases += len(results)
         none: list[int] = []
@@ -282,8 +283,8 @@ class Document:
             del results[at]
         self.tests += results
 
-    def told(self, case: dict[str, str], children: list[Child]) -> None:
-        """One case with all that stands in it."""
+    def add_case(self, case: dict[str, str], children: list[Child]) -> None:
+        """Add one case with its children."""
         self.case, self.children = case, children
         self._finish()
 
@@ -297,7 +298,8 @@ class Document:
     def _judged(
         self, case: dict[str, str], children: list[Child], passed: TestResult | None = None
     ) -> TestResult | None:
-        """What became of a test (`passed` if nothing had been said); nothing if it is a file that was not loaded."""
+        """Return the result of a case, or None if it is a file that could not be loaded. `passed` is the result without
+        children."""
         bad = verdicts.bad_of(children)
         name = case.get("name", "")
         if bad and (broken := verdicts.broken_of(self.writer, name, case.get("classname", ""), bad)):
@@ -305,7 +307,7 @@ class Document:
             self.compile += found if verdicts.is_build(name, bad) else []
             self.broken += [] if found and verdicts.is_build(name, bad) else [broken]
             return None
-        status = verdicts.status_of(case, children)
+        status = verdicts.to_status(case, children)
         failure = (
             verdicts.failure_of(name, bad, children, self.failures.read)
             if bad and status is not TestStatus.XFAILED
@@ -321,14 +323,14 @@ class Document:
         return self._results(columns, [self.path], [self.file])[0]
 
     def _results(self, columns: batch.Columns, paths: list[list[str]], files: list[str]) -> list[TestResult]:
-        cases = batch.Batch(columns, self.writer, self.identify)
+        cases = batch.CaseBatch(columns, self.writer, self.identify)
         self.identities.add(cases.ids, cases.groups, cases.heads)
         return cases.passed(paths, files)
 
     def _result(
         self, passed: TestResult, children: list[Child], status: TestStatus, failure: Failure | None
     ) -> TestResult:
-        # Nearly every failure stands alone.
+        # Most failures are the only child.
         more = [] if len(children) == 1 and children[0].name in verdicts.BAD else children
         return TestResult(
             passed.id,
@@ -366,7 +368,8 @@ class Document:
         )
 
     def _count_reruns_once(self) -> None:
-        """Some versions of Surefire count every attempt as a test, and every failed one as a failure."""
+        """Correct the totals of Surefire versions that count every attempt as a test, and every failed one as a
+        failure."""
         claimed = self.reported.get("tests", 0)
         again = sum(test.attempts - 1 for test in self.tests) if claimed > self.cases else 0
         if again and claimed == self.cases + again:
@@ -381,7 +384,7 @@ class Document:
     def _notes(self, fault: str) -> list[str]:
         notes = [fault] if fault.startswith("the document declares") else []
         claimed = self.reported.get("tests", 0)
-        # Catch2 counts assertions there.
+        # Catch2 counts assertions in this attribute.
         if claimed > self.cases and self.closed and self.writer != "catch2":
             notes.append(f"the summary says {claimed} tests, the document has {self.cases}")
         bad = self.reported.get("failed", 0) + self.reported.get("errors", 0)
@@ -394,12 +397,12 @@ class Document:
         return any(test.status in RED or test.status is TestStatus.XFAILED for test in self.tests)
 
 
-def _part(told: lane.Inside, begin: int, end: int) -> lane.Inside:
+def _part(told: fast_path.Inside, begin: int, end: int) -> fast_path.Inside:
     return {at - begin: told[at] for at in range(begin, end) if at in told}
 
 
 def _without_teardowns(tests: list[TestResult]) -> list[TestResult]:
-    """pytest writes a test again when its teardown fails too; the gravest of the two is told."""
+    """Merge duplicates: pytest writes a test again if its teardown fails too. The more severe result is kept."""
     found: dict[str, TestResult] = {}
     for test in tests:
         if test.id not in found or found[test.id].status not in RED:

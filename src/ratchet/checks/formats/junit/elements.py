@@ -1,10 +1,10 @@
-"""The elements inside a case: what they are called, what their tags say, and both ends of their text."""
+"""Child elements of a case: name, attributes, and the beginning and end of the text."""
 
 from __future__ import annotations
 
 import msgspec
 
-from ratchet.checks.formats.text import TEXT_LIMIT, clip, plain
+from ratchet.checks.formats.text import TEXT_LIMIT, clip, strip_control_characters
 
 Attributes = dict[str, str]
 
@@ -15,11 +15,11 @@ class Child(msgspec.Struct, gc=False):
     text: str = ""
 
     def whole(self) -> str:
-        return plain(self.attributes.get("message", "") + "\n" + self.text)
+        return strip_control_characters(self.attributes.get("message", "") + "\n" + self.text)
 
 
-class Hearing:
-    """A child whose text is still being heard, piece by piece."""
+class ChildBuilder:
+    """A child element whose text is still being read, piece by piece."""
 
     __slots__ = ("attributes", "held", "name", "pieces", "size")
 
@@ -34,9 +34,9 @@ class Hearing:
         self.size += len(data)
         self.held += len(data)
         if self.held > 4 * TEXT_LIMIT:
-            # Wherever the text was torn, the same is cut out of it.
+            # The same part is omitted however the text was split into pieces.
             held = "".join(self.pieces)
             self.pieces, self.held = [held[:TEXT_LIMIT], held[-TEXT_LIMIT:]], 2 * TEXT_LIMIT
 
-    def heard(self) -> Child:
+    def build(self) -> Child:
         return Child(self.name, self.attributes, clip("".join(self.pieces), size=self.size))

@@ -1,4 +1,4 @@
-"""What the elements inside a case say of it: its status, how it failed, why it was skipped, whether it is a test."""
+"""Interprets the children of a case: status, failure, reason for a skip, and whether it is a test at all."""
 
 # ruff: noqa: RUF001
 
@@ -12,13 +12,13 @@ from textwrap import dedent
 from ratchet.checks.formats import compiler, recover
 from ratchet.checks.formats.junit import writers
 from ratchet.checks.formats.junit.elements import Child
-from ratchet.checks.formats.recover.shapes import Read, Texts
-from ratchet.checks.formats.text import TAIL_LIMIT, clip, plain
+from ratchet.checks.formats.recover.failure_templates import Read, Texts
+from ratchet.checks.formats.text import TAIL_LIMIT, clip, strip_control_characters
 from ratchet.core.report import RED, Diagnostic, Failure, TestStatus
 
 AGAIN = {"flakyFailure", "flakyError", "rerunFailure", "rerunError"}
 BAD = {"failure", "error"}
-_AFTER_ALL = {"rerunFailure", "rerunError"}  # of a test that failed each time
+_AFTER_ALL = {"rerunFailure", "rerunError"}  # child elements of attempts that failed
 _USUAL = {
     "failure": "failure", "failed": "failure", "error": "error", "errored": "error",
     "skipped": "skipped", "skip": "skipped", "ignored": "skipped",
@@ -27,8 +27,8 @@ _USUAL = {
 
 
 @lru_cache(maxsize=256)
-def usual(name: str) -> str:
-    """What an element would be called by others: some write it in capitals, or in a namespace."""
+def canonical_name(name: str) -> str:
+    """Return the usual name of an element that some tools write in capitals or in a namespace."""
     return _USUAL.get(name.rpartition(":")[2].lower(), "")
 
 
@@ -40,15 +40,15 @@ def bad_of(children: list[Child]) -> Child | None:
     return None
 
 
-def status_of(case: dict[str, str], children: list[Child]) -> TestStatus:
+def to_status(case: dict[str, str], children: list[Child]) -> TestStatus:
     names = [child.name for child in children]
     if "skipped" in names:
         skipped = children[names.index("skipped")].attributes
         if BAD.isdisjoint(names):
             return _skipped(skipped)
-        if skipped.get("type") == "todo":  # node tells how it failed all the same
+        if skipped.get("type") == "todo":  # node adds a failure to tests that are expected to fail
             return TestStatus.TODO
-        # Catch2 marks what may fail; a test that was skipped for any other reason cannot have failed.
+        # Catch2 marks tests that may fail; a test skipped for another reason cannot have failed.
         if "mayfail" in skipped.get("message", ""):
             return TestStatus.XFAILED
     if "error" in names:
@@ -59,7 +59,7 @@ def status_of(case: dict[str, str], children: list[Child]) -> TestStatus:
 
 
 def skipped_of(children: list[Child]) -> tuple[TestStatus, str] | None:
-    """What became of a test, and why, if nothing is told of it but that it was skipped."""
+    """Return status and reason if the case is only skipped, else None."""
     if len(children) != 1 or children[0].name != "skipped":
         return None
     status = _skipped(children[0].attributes)
@@ -70,7 +70,7 @@ def _skipped(attributes: dict[str, str]) -> TestStatus:
     message, kind = attributes.get("message", ""), attributes.get("type", "")
     if kind == "pytest.xfail":
         return TestStatus.XFAILED
-    # ctest calls it not run; its command fails for it.
+    # ctest calls a test `not run` if its command cannot be started.
     if message.startswith(("Unable to find executable", "Could not find executable", "Required Files Missing")):
         return TestStatus.ERROR
     todo = kind == "todo" or message.lower() in {"todo", "not yet implemented"}
@@ -98,7 +98,7 @@ _BY_ATTRIBUTE = {
 
 
 def by_words(status: str, result: str) -> TestStatus:
-    """A status that stands only in an attribute: GoogleTest's disabled tests, ctest's, and strangers'."""
+    """Return the status from attributes: GoogleTest's disabled tests, ctest's, and those of unknown tools."""
     found = [_BY_ATTRIBUTE[word.lower()] for word in (status, result) if word.lower() in _BY_ATTRIBUTE]
     return next((status for status in found if status in RED), found[0] if found else TestStatus.PASSED)
 
@@ -108,7 +108,7 @@ _LONGEST_VAGUE = max(map(len, _VAGUE))
 
 
 def _is_vague(kind: str) -> bool:
-    """Words that say no more than that it failed; capitals are the macro that checked."""
+    """Return whether a message says only that the test failed; capitals are the name of an assertion macro."""
     if len(kind) <= _LONGEST_VAGUE and kind.lower() in _VAGUE:
         return True
     return kind.isupper() or kind.startswith("test failure") or kind.endswith("see stacktrace for details")
@@ -121,20 +121,24 @@ def _type(kind: str) -> str:
 
 def output_of(children: list[Child], name: str) -> str:
     found = [child.text[-TAIL_LIMIT:] for child in children if child.name == name]
-    return plain("\n".join(found)).strip("\n") if found else ""
+    return strip_control_characters("\n".join(found)).strip("\n") if found else ""
 
 
 def failure_of(name: str, bad: Child, children: list[Child], read: Read) -> Failure:
-    message, kind, body = told_of(name, bad)
+    message, kind, body = failure_texts(name, bad)
     if not body and len(message) < 12 and (output := output_of(children, "system-out")):
         return _from_output(output)
     return read(message, kind, body)
 
 
-def told_of(name: str, bad: Child) -> Texts:
-    """What is told of the failure of the test of this name."""
+def failure_texts(name: str, bad: Child) -> Texts:
+    """Return message, type and text of a failure."""
     said = bad.attributes.get
-    return plain(said("message", "")), said("type", ""), _headless(plain(bad.text).strip("\n"), name)
+    return (
+        strip_control_characters(said("message", "")),
+        said("type", ""),
+        _headless(strip_control_characters(bad.text).strip("\n"), name),
+    )
 
 
 def failure(message: str, kind: str, body: str) -> Failure:
@@ -148,14 +152,14 @@ def failure(message: str, kind: str, body: str) -> Failure:
     return recover.failure(body, message=message, type=_type(kind))
 
 
-# Playwright says where the test stands and what it is called, and below it why it failed, with the source.
+# Playwright repeats location and title of the test above the message and the source.
 _TITLED = re.compile(r"^\S+\.[cm]?[jt]sx?:\d+:\d+ ")
 _TITLE = re.compile(r"^\s*(?:\[[^\]\n]+\] )?› [^\n]*\n")
 _CODE = re.compile(r"\n\s*(?:>? *\d+ \||at |Call log:)")
 _PLACE_LINE = re.compile(r"^(?:[^\s:]+:\d+|unknown file)\n")
 _STACK = re.compile(r"\n\s*(?:at |❯ |#\d+ |# \./|/\S+:\d+|Stack trace:\n)")
 _GO_FRAMING = re.compile(r"(?m)^\s*(?:=== (?:RUN|PAUSE|CONT|NAME)|--- FAIL:).*\n?")
-# Rows that count what failed tell less than those that say what.
+# Lines that count failures say less than those that describe them.
 _TELLING = re.compile(
     r"^(?!.*(?:\bassertions: \d|Failures: \d|\[   LINE   \]))"
     r"(?:\d+\) test: |.*(?:: Failure|FAILED|[Aa]ssert|[Ee]rror|ERROR: |panic|terminate called|Segmentation"
@@ -165,7 +169,7 @@ _TELLING = re.compile(
 
 
 def _before_stack(body: str) -> str:
-    """What a failure without a message says before it lists its stack."""
+    """Return what stands before the stack in the text of a failure without a message."""
     if body.startswith(("Traceback (most ", "ASSERTION FAILURE:", "UNCAUGHT EXCEPTION:")):
         return _last_word(body) or body
     body = _GO_FRAMING.sub("", body) if "=== " in body else body.removeprefix("Failure:\n")
@@ -177,18 +181,18 @@ _BOOST = re.compile(r"^(?:- message: |EXCEPTION STACK TRACE: -+\n)(?P<said>.+?)(
 
 
 def _last_word(body: str) -> str:
-    """What was raised, at the end of Python's traceback, and what Boost says of it in its list."""
+    """Return the exception at the end of a Python traceback, or the last message in Boost's list."""
     if not body.startswith("Traceback"):
         found = _BOOST.search(body)
         return found["said"].strip() if found else ""
-    # nose puts what was printed below.
+    # nose appends the captured output.
     rows = body.partition("\n-------------------- >> begin captured ")[0].split("\n")
     last = max((at for at, row in enumerate(rows) if row.lstrip().startswith('File "')), default=len(rows))
     return "\n".join(dropwhile(lambda row: row[:1] in ("", " ", "\t"), rows[last + 1 :])).strip()
 
 
 def _unfolded(message: str, body: str) -> str:
-    """An attribute loses its line ends on the way; where the body repeats it, they are still there."""
+    """Restore the line breaks that an attribute value loses, if the text repeats the message."""
     if "  " not in message or "\n" in message or "  " not in message.strip():
         return message
     words = message.split()
@@ -197,13 +201,13 @@ def _unfolded(message: str, body: str) -> str:
 
 
 def _headless(body: str, name: str) -> str:
-    """PHPUnit begins with the test's own name."""
+    """Remove the test's name, with which PHPUnit's text begins."""
     end = body.find("\n")
     return body[end + 1 :] if name and end + 1 and body.find(f"::{name}", 0, end) >= 0 and body[end + 1 :] else body
 
 
 def _from_output(output: str) -> Failure:
-    """ctest says nothing in the failure itself: the program's output is all there is."""
+    """Return the program's output as the text: ctest's failure has none."""
     telling = _TELLING.search(output)
     return recover.sanitizer(output) or recover.failure(
         output[telling.start() :] if telling else output, message=telling.group() if telling else output[-1000:].strip()
@@ -214,13 +218,14 @@ _UNBUILT = {"build error", "build failed", "[build failed]", "setup failed", "[s
 
 
 def is_build(name: str, bad: Child) -> bool:
-    """By all that is said, not by a word in it: every message of a browser's driver tells of its build."""
+    """Return whether a failure is one of the build, judged by its whole text: messages of browser drivers contain
+    "build", too."""
     return bad.attributes.get("message", "").strip().lower() in _UNBUILT or name.strip().lower() in _UNBUILT
 
 
 def broken_of(writer: str, name: str, group: str, bad: Child) -> Diagnostic | None:
-    """A file that could not be loaded, which several writers dress up as a test."""
-    if writer == "pytest" and plain(bad.attributes.get("message", "")) == "collection failure":
+    """Return the load error if the case is a file that could not be loaded: several tools list it as a case."""
+    if writer == "pytest" and strip_control_characters(bad.attributes.get("message", "")) == "collection failure":
         return load_error(writers.pytest_id("", name.replace(".", "/"), "") + ".py", bad, "pytest")
     if writer == "vitest" and name == group:
         return load_error(name, bad, "vitest")
@@ -263,5 +268,5 @@ def reason_of(children: list[Child]) -> str:
     skipped = next((child for child in children if child.name == "skipped"), None)
     if skipped is None:
         return ""
-    reason = plain(skipped.attributes.get("message") or skipped.text).strip()
+    reason = strip_control_characters(skipped.attributes.get("message") or skipped.text).strip()
     return clip("" if reason == "true" else _PLACE_LINE.sub("", reason), 1000)

@@ -1,6 +1,6 @@
-"""Who wrote a document, and what that writer means by a name, a file and a line."""
+"""Identifies the tool that wrote a document, and what it means by a name, a file and a line."""
 
-# Each rule for an identity has the same three arguments.
+# All rules for ids have the same three parameters.
 # ruff: noqa: ARG001, ARG005
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def of_case(case: dict[str, str]) -> str:
 
 
 def of_look(group: str, status: str, is_named_alike: bool, keys: Collection[str]) -> str:
-    """Who writes cases like this: its class, its status, whether its name is its class, and what else is told."""
+    """Return the tool whose cases have this class, status and these attributes; whether the name equals the class."""
     if "class" in keys and "assertions" in keys:
         return "phpunit"
     if "result" in keys and status in {"run", "notrun"}:
@@ -75,7 +75,7 @@ def plain_id(group: str, name: str, file: str) -> str:
 
 
 def pytest_id(group: str, name: str, file: str) -> str:
-    """The node id, from the file where the family gives it, and from the spelling of the module where not."""
+    """Return the node id: from the `file` attribute if there is one, else from the module name."""
     parts = group.split(".") if group else []
     module = file.removesuffix(".py").replace("/", ".")
     if file and group.startswith(module):
@@ -108,18 +108,18 @@ IDENTIFY: dict[str, Identify] = {
     "nextest": lambda group, name, file: f"{group} {name}",
     "swift": lambda group, name, file: f"{group}/{name}",
 }
-# Whose identity is what the group says, and then the name.
+# Tools whose ids are the class and then the name.
 BY_PREFIX = {"pytest", "jvm", "phpunit", "dotted", "file", "vitest", "deno", "nextest", "swift"}
-# Where the file has its part in what the group says.
+# Tools whose ids contain the file.
 BY_FILE = {"pytest"}
-# Whose identity is the name alone.
+# Tools whose ids are the name alone.
 BY_NAME = {"name", "title", "catch2", "source"}
-# Who has the file in another place.
+# Tools that have the file in another attribute.
 FILE_ELSEWHERE = {"vitest", "deno", "source", "file", "pytest"}
 
 
 def file_of(writer: str, group: str, test_id: str) -> str:
-    """The file, where the writer has it in another place."""
+    """Return the file from another attribute of this tool."""
     if writer not in FILE_ELSEWHERE:
         return ""
     if writer != "pytest":
@@ -128,7 +128,7 @@ def file_of(writer: str, group: str, test_id: str) -> str:
     return head if found and head.endswith(".py") else ""
 
 
-def line_of(digits: str, writer: str) -> int:
+def line_number(digits: str, writer: str) -> int:
     if not digits or not digits.isdecimal() or len(digits) > 9:
         return 0
     return int(digits) + 1 if writer == "pytest" else int(digits)

@@ -1,16 +1,17 @@
-"""What a failure's text says and its channel does not: expected and actual, file and line, frames in the project."""
+"""Recovers from a failure's text what the format does not provide: expected and actual values, file and line, project
+frames."""
 
 from __future__ import annotations
 
 import re
 
-from ratchet.checks.formats.recover import places, stacks, values
-from ratchet.checks.formats.recover.needles import match_line
-from ratchet.checks.formats.text import clip, first_line, plain
+from ratchet.checks.formats.recover import locations, stacks, values
+from ratchet.checks.formats.recover.prefilter import match_line
+from ratchet.checks.formats.text import clip, first_line, strip_control_characters
 from ratchet.core.report import Failure, Frame
 
-_SCAN = 32 << 10  # a comparison or a stack that begins later than this is not worth the search
-_WIDE = 1000  # longer lines are data, not prose; no pattern looks at them
+_SCAN = 32 << 10  # comparisons and stacks after this many characters are not searched
+_WIDE = 1000  # longer lines are data, not prose, and are not matched
 
 
 def failure(
@@ -24,8 +25,8 @@ def failure(
     actual: str | None = None,
     operator: str = "",
 ) -> Failure:
-    """A failure from what the channel gave (the keywords, which win) and what its text gives away."""
-    body, message = plain(body), plain(message)
+    """Complete a failure: the given fields take precedence over what its text contains."""
+    body, message = strip_control_characters(body), strip_control_characters(message)
     searched = _ends(body if message in body else f"{message}\n{body}")
     prose, calls = _apart(searched, message)
     prose = _narrow(prose)
@@ -34,15 +35,15 @@ def failure(
         expected, actual, found = values.comparison(prose)
         operator = operator or found
     if expected is None and actual is None and message and message != prose:
-        # Somebody may have indented the text that repeats it.
+        # The text may repeat the message with an indentation.
         expected, actual, found = values.comparison(_narrow(_ends(message)))
         operator = operator or found
     if expected is None and actual is None and changes:
         expected, actual = values.sides(changes)
     if expected and actual and type.endswith("ComparisonFailure"):
         expected, actual = values.uncompacted(expected), values.uncompacted(actual)
-    trace = stacks.told_apart(prose, calls) or stacks.frames(_narrow(searched))
-    at = trace[-1] if trace else places.location(_narrow(searched))
+    trace = stacks.split_stacks(prose, calls) or stacks.frames(_narrow(searched))
+    at = trace[-1] if trace else locations.location(_narrow(searched))
     if not file and at:
         file, line = at.file, at.line
     return Failure(
@@ -70,7 +71,7 @@ def _narrow(text: str) -> str:
 
 
 def _apart(text: str, message: str) -> tuple[str, dict[str, Frame]]:
-    """What a person wrote, and the project's rows in a Java virtual machine's stack, which is nothing but calls."""
+    """Split a text into the message and the project's rows of a Java stack trace."""
     begin = text.find("\n\tat ") + 1
     if text.startswith("\tat "):
         begin = 0
@@ -78,14 +79,14 @@ def _apart(text: str, message: str) -> tuple[str, dict[str, Frame]]:
         return _prose(text, message), {}
     prose = text[:begin].removesuffix("\n")
     calls, is_stack = stacks.calls(text, begin)
-    # Else a cause stands between two stacks.
+    # Otherwise the text has a cause between two stacks.
     if not is_stack:
         prose = "\n".join([prose, *(row for row in text[begin:].split("\n") if not row.startswith("\t"))])
     return prose, calls
 
 
 def _prose(text: str, message: str) -> str:
-    """Without a stack of JavaScript's at its end, and of pytest's text, most of which is source, what pytest says."""
+    """Return the text without a JavaScript stack at its end; of pytest's text only its own lines, not the source."""
     begin = text.find("\n    at ")
     if begin >= 0 and text.count("\n    at ", begin) == text.count("\n", begin):
         return text[:begin]
@@ -105,9 +106,10 @@ _PYTEST_TYPE = re.compile(r'^(?:\S+\.py:\d+: |failed on \w+ with ")([A-Z]\w+)\b'
 
 
 def error_type(text: str) -> str:
-    """The class of what was thrown: at the front of the text, in pytest's last line or in its words about a fixture."""
+    """Return the class of the exception: at the beginning of the text, in pytest's last line, or in its message about a
+    fixture."""
     line = first_line(text)
-    # Every name that is looked for has one of these.
+    # Every name that can match contains one of these.
     found = _TYPE.match(line) if "E" in line or "F" in line or "Interrupt" in line else None
     if not found and "failed on " in text:
         found = _PYTEST_TYPE.search(text)
@@ -124,8 +126,8 @@ _RUNTIME = re.compile(r"^(?P<file>[^\s:]+):(?P<line>\d{1,9}):\d+: runtime error:
 
 
 def sanitizer(text: str) -> Failure | None:
-    """What a sanitizer says in a program's output: ASan, LSan, MSan, TSan, UBSan."""
-    text = _narrow(_ends(plain(text)))
+    """Return the message of a sanitizer (ASan, LSan, MSan, TSan, UBSan) in a program's output."""
+    text = _narrow(_ends(strip_control_characters(text)))
     if found := _SANITIZER.search(text):
         trace = stacks.frames(text[found.start() :])
         at = trace[-1] if trace else Frame(file="")

@@ -1,4 +1,4 @@
-"""Stacks as every language prints them: their frames inside the project."""
+"""Parses stack traces of every language into the frames inside the project."""
 
 # ruff: noqa: RUF001
 
@@ -8,11 +8,11 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from ratchet.checks.formats.recover.needles import rarest
+from ratchet.checks.formats.recover.prefilter import rarest
 from ratchet.core.report import Frame
 
 _MOST_FRAMES = 12
-_ALL = 32 << 10  # more rows than a text has that is searched
+_ALL = 32 << 10  # more rows than any searched text has
 
 _FOREIGN = re.compile(
     r"node_modules/|^node:|/node:internal|site-packages/|dist-packages/|/lib/python\d|/rustc/|\.cargo/registry|/rustlib/|/gems/|/rubygems/|/ruby/\d|/usr/(?:lib|include)/|/usr/share/(?!nginx|apache|www|webapps)"
@@ -36,7 +36,7 @@ _JAVASCRIPT = re.compile(
 )
 _JVM = re.compile(r"\s*at (?:[\w.@-]++/++)*([\w.$<>/]+)\.([\w$<>]+)\(([\w$-]+\.(?:java|kt|scala|groovy)):(\d+)\)")
 _DOTNET = re.compile(r"\s*at (.+?) in (.+?):line (\d+)")
-# Libraries tell where their sources were when they were built.
+# Libraries name their sources as they were at build time.
 _FOREIGN_DOTNET = re.compile(
     r"(?:System|NUnit\.Framework|NUnit\.Engine|Xunit|FluentAssertions|Shouldly|Moq|NSubstitute|TechTalk\.SpecFlow|Reqnroll"
     r"|Microsoft\.VisualStudio\.TestTools|Microsoft\.VisualStudio\.TestPlatform)\."
@@ -79,7 +79,7 @@ def _javascript(line: str) -> Frame | None:
 
 
 class _JvmRows(dict[str, Frame | None]):
-    """Rows of stacks that were read before; a document of failures asks for the same ones a million times."""
+    """A cache of parsed rows: a document of failures has the same rows a million times."""
 
     def __missing__(self, row: str) -> Frame | None:
         if len(self) >= _MOST_ROWS:
@@ -92,12 +92,12 @@ _JvmEnd = tuple[dict[str, Frame], int]
 
 
 class _JvmEnds(dict[str, _JvmEnd]):
-    """How stacks end, below the project's calls: the same in nearly all failures of a run. And tabs less line ends."""
+    """A cache of the ends of stacks, below the project's calls, which are the same in most failures of a run."""
 
     last: tuple[str, _JvmEnd] = ("", ({}, 0))
 
     def read(self, text: str, at: int) -> _JvmEnd:
-        # To compare is much faster than to hash.
+        # Comparing is much faster than hashing.
         last, known = self.last
         if len(last) != len(text) - at or not text.endswith(last):
             last = text[at:]
@@ -114,7 +114,7 @@ class _JvmEnds(dict[str, _JvmEnd]):
 
 
 _MOST_ROWS = 4096
-_MOST_ENDS = 64  # each may be as long as all that is searched
+_MOST_ENDS = 64  # each may be as long as the searched text
 
 
 def _jvm(line: str) -> Frame | None:
@@ -127,7 +127,7 @@ def _jvm(line: str) -> Frame | None:
 
 @_remembered
 def _jvm_folder(owner: str) -> str | None:
-    """Where the sources of a class lie; nowhere if it is not the project's."""
+    """Return the source folder of a class, or "" if it is not the project's."""
     return None if _FOREIGN_JVM.match(owner + ".") else "".join(owner.replace(".", "/").rpartition("/")[:2])
 
 
@@ -208,7 +208,7 @@ def line_number(digits: str) -> int:
 _JVM_ROWS = _JvmRows()
 _JVM_ENDS = _JvmEnds()
 
-# Each reader with what a line must contain for it to look, and whether the innermost frame is printed first.
+# Each parser with the string that a line must contain, and whether the innermost frame comes first.
 _READERS: list[tuple[str, Callable[[str], Frame | None], bool]] = [
     ('File "', _python, False),
     ('File "', _fatal_python, True),
@@ -232,7 +232,7 @@ _SIGNED = [(rarest(needle), needle, reader, inner_first) for needle, reader, inn
 
 
 def frames(text: str) -> list[Frame]:
-    """The stack inside the project, innermost last; the first kind of stack that the text shows."""
+    """Return the frames inside the project, innermost last, of the first kind of stack in the text."""
     rows: list[str] = []
     for sign, needle, reader, inner_first in _SIGNED:
         if sign in text and needle in text:
@@ -245,7 +245,8 @@ def frames(text: str) -> list[Frame]:
 
 
 def calls(text: str, begin: int) -> tuple[dict[str, Frame], bool]:
-    """The project's rows of the stack that begins here, and whether each row has one tab and nothing more to see."""
+    """Return the project's rows of the stack that begins here, and whether each row has one tab and nothing else to
+    parse."""
     found: dict[str, Frame] = {}
     at = begin
     while len(found) < _MOST_FRAMES:
@@ -263,21 +264,21 @@ def calls(text: str, begin: int) -> tuple[dict[str, Frame], bool]:
     return found, text.count("\t", begin) - text.count("\n", begin) == 1
 
 
-def told_apart(prose: str, calls: dict[str, Frame]) -> list[Frame]:
-    """The same for a stack that was told apart, unless the prose shows one that goes before it."""
+def split_stacks(prose: str, calls: dict[str, Frame]) -> list[Frame]:
+    """Return the same for a separate stack, unless the message contains a stack that takes precedence."""
     if not calls or 'File "' in prose or ".py:" in prose or ".zig:" in prose:
         return []
     return list(calls.values())[:_MOST_FRAMES][::-1]
 
 
 def _first_stack(rows: list[str]) -> list[str]:
-    """A sanitizer prints several stacks: where it happened, where the memory came from and went."""
+    """Return the first of a sanitizer's stacks: where the error is, not where memory was allocated or freed."""
     starts = [index for index, row in enumerate(rows) if "#0 0x" in row and row.lstrip().startswith("#0 0x")]
     return rows[: starts[1]] if len(starts) > 1 else rows
 
 
 def _distinct(rows: list[str], reader: Callable[[str], Frame | None], *, most: int) -> list[Frame]:
-    """A cause repeats the frames of its effect; the first stack is the one that failed."""
+    """Remove repeated frames: a cause repeats those of its effect. The first stack is the one that failed."""
     found: dict[str, Frame] = {}
     for row in rows:
         if row not in found and (frame := reader(row)):

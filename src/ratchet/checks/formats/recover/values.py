@@ -1,4 +1,4 @@
-"""Expected and actual values in the words of every framework that prints them, and the differences some print."""
+"""Finds expected and actual values in the messages of every test framework, and in printed differences."""
 
 # One pattern, one line.
 # ruff: noqa: E501, RUF001
@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from textwrap import dedent
 
-from ratchet.checks.formats.recover.needles import match_line, rarest
+from ratchet.checks.formats.recover.prefilter import match_line, rarest
 from ratchet.checks.formats.text import clip
 
 _V = r"[ \t]*(?P<{}>\S[^\n]*?)[ \t]*"
@@ -20,15 +20,15 @@ def _value(name: str) -> str:
 
 
 _E, _A = _value("e"), _value("a")
-# In prose "to be" says nothing of values: what it was must be one.
+# In prose "to be" does not announce a value: what follows must look like one.
 _LITERAL = r"(?:[^\sA-Za-z]|(?:true|false|null|undefined|nil|None|True|False|NaN|Infinity)\b|[A-Z]\w*[{(\[])"
-# What stands in quotes is part of a value, whatever it looks like.
+# Quoted text is part of a value, whatever it contains.
 _WHOLE = r"(?P<a>(?:[^\n'\"]|'[^'\\\n]*+(?:\\.[^'\\\n]*+)*'|\"[^\"\\\n]*+(?:\\.[^\"\\\n]*+)*\")+?)"
 _TEXT = r'"[^"\\]*+(?:\\.[^"\\]*+)*"'
 _EQUAL = r"(?P<op>===?|!==?|<=|>=|<|>|=~|is not|is|not in|in)"
 
-# Where it comes from, what a text must contain for the search to be worth it, the pattern (e expected, a actual, op operator).
-# The more particular comes first.
+# The framework, a string that a text must contain to be searched, the pattern (e expected, a actual, op operator).
+# More specific patterns come first.
 # fmt: off
 _COMPARISONS: list[tuple[str, str, str]] = [
     ("junit", "but was", r"expected: ?(?:[\w.$]+(?:@\w+)?)?<(?P<e>.*?)> but was: ?(?:[\w.$]+(?:@\w+)?)?<(?P<a>.*?)>(?=\s*$|\n| within| at | expected)"),
@@ -107,7 +107,7 @@ _COMPARISONS: list[tuple[str, str, str]] = [
     ("nim", "Check failed", r"Check failed: (?P<l>[^\n]+?) (?P<op>==) (?P<e>[^\n]+)\n\s*(?P=l) was (?P<a>[^\n]+)"),
 ]
 # fmt: on
-# All others match only what speaks of something expected.
+# All other patterns match only texts about something expected.
 _EXPECTS_NOTHING = {
     "boost",
     "check",
@@ -138,7 +138,7 @@ _EXPECTS_NOTHING = {
     "got",
     "nim",
 }  # fmt: skip
-# Those that begin a line, and have their needle in it, look at no other.
+# Patterns that begin a line and contain the string are matched only against lines with it.
 _BEGINS_A_LINE = r"(?:^|\n)"
 
 
@@ -152,7 +152,7 @@ _UNEXPECTED = [rule for rule, (name, _, _) in zip(_RULES, _COMPARISONS, strict=T
 
 
 def comparison(text: str) -> tuple[str | None, str | None, str]:
-    """Expected, actual and operator, or nothing. Left is the actual value unless the framework says otherwise."""
+    """Return expected, actual and operator, or None. The left value is the actual one unless the framework differs."""
     for sign, needle, pattern, is_line in _RULES if "x" in text and "xpect" in text else _UNEXPECTED:
         if sign in text and needle in text:
             found = match_line(pattern, text, needle) if is_line else pattern.search(text)
@@ -166,13 +166,13 @@ def _compared(found: re.Match[str], groups: Mapping[str, int]) -> tuple[str, str
     expected, actual = _unwrapped(expected.strip(), actual.strip())
     operator = (found["op"] or "") if "op" in groups else ""
     operator = _FAILED.get(operator, operator) if "failed" in groups else operator
-    # A shell expands before it compares: what stood on the left is not what was found there.
+    # A shell expands before it compares: the source's left side is not the value.
     if "$" in actual and "shell" in groups:
         return clip(expected), None, _OPERATORS.get(operator, operator)
     return clip(expected), clip(actual), _OPERATORS.get(operator, operator)
 
 
-# Of those that print what did not hold: what should have.
+# Frameworks that print the condition that did not hold: the value it should have had.
 _FAILED = {
     "!=": "==",
     "!==": "===",
@@ -204,7 +204,7 @@ _END_OF_QUOTE = re.compile(r'"[ \t]*(?:\n|$)')
 
 
 def _quoted(found: re.Match[str], group: str) -> str:
-    """A value; if it is a text in quotes that goes on in further lines, all of them."""
+    """Return a value; all lines of a quoted text."""
     value = found[group]
     if not value.startswith('"') or value.count('"') > 1:
         return value
@@ -213,14 +213,14 @@ def _quoted(found: re.Match[str], group: str) -> str:
 
 
 def _unwrapped(expected: str, actual: str) -> tuple[str, str]:
-    """Hamcrest and Dart put what is not a string between angle brackets."""
+    """Remove the angle brackets that Hamcrest and Dart put around values that are not strings."""
     if expected[:1] == actual[:1] == "<" and expected[-1:] == actual[-1:] == ">":
         return expected[1:-1], actual[1:-1]
     return expected, actual
 
 
 def _gtest(found: re.Match[str]) -> tuple[str, str]:
-    """GoogleTest names no side: the one that had to be computed (`Which is`) is the actual value."""
+    """Return the sides of a GoogleTest comparison: the computed one (`Which is`) is the actual value."""
     first, second = found["w1"] or found["v1"], found["w2"] or found["v2"]
     return (first, second) if found["w2"] and not found["w1"] else (second, first)
 
@@ -230,7 +230,7 @@ _DIFF = re.compile(
     r"(?P<diff>(?:[ ]*[-+@ |][^\n]*\n|\n)+)",
     re.M,
 )
-# bun says what its signs mean below the difference.
+# bun explains its signs below the difference.
 _BEFORE_ITS_LEGEND = re.compile(r"^\n(?P<diff>(?:[-+ @][^\n]*\n)+)\n- Expected  - \d+\n\+ Received  \+ \d+\n", re.M)
 
 
@@ -250,10 +250,10 @@ _AFTER_DIFF = re.compile(r"\s*(?:❯ |at |# \.?/|[\w./-]+:\d+)")
 
 
 def sides(changes: str) -> tuple[str | None, str | None]:
-    """Both values from a difference between them: minus is expected, plus is actual, in every runner that prints one."""
+    """Return both values from a difference: in every runner that prints one, minus is expected and plus is actual."""
     rows = [row for row in changes.splitlines() if not row.startswith("@@")]
     signs = {row[:1] for row in rows}
-    # Where one side only adds to the other the rows of both must be there.
+    # If one side only adds lines, both values need the common ones.
     if not signs >= {"+", "-"} and not (signs > {" "} and signs & {"+", "-"}):
         return None, None
     expected = [row[1:] for row in rows if not row.startswith("+")]
@@ -262,5 +262,5 @@ def sides(changes: str) -> tuple[str | None, str | None]:
 
 
 def uncompacted(value: str) -> str:
-    """JUnit 4 brackets what differs; what it left out in dots cannot be brought back."""
+    """Remove the brackets that JUnit 4 puts around differences; what it replaced by dots is lost."""
     return value.replace("[", "", 1).replace("]", "", 1) if value.count("[") == value.count("]") == 1 else value

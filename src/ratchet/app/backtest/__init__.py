@@ -1,0 +1,1 @@
+"""The use case of `ratchet backtest`: mines tasks from a repository's history and compares agents on them."""

@@ -1,0 +1,1 @@
+"""Detection: which test runners, commands and gates a project uses."""

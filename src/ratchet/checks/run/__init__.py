@@ -1,0 +1,1 @@
+"""Running: execute targets and read their results into one report."""

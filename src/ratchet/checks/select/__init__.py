@@ -1,0 +1,1 @@
+"""Selection: which tests to run, and in which order."""

@@ -1,0 +1,1 @@
+"""Workflows: one table each. `workflow` defines what a table is."""

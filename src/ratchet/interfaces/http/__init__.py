@@ -1,0 +1,1 @@
+"""The HTTP API: a table of routes over the queue and workspace services. No business logic."""

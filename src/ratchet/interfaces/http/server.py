@@ -1,0 +1,197 @@
+"""The HTTP server: uvicorn with limits on size, time and connections, and a graceful shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from ratchet.app.queue import StoreQueueService
+from ratchet.config import Config
+from ratchet.errors import EnvironmentCannot
+from ratchet.interfaces.http.app import error_response, make_app
+from ratchet.interfaces.http.app_state import AppState
+from ratchet.interfaces.http.guard import Guard
+from ratchet.interfaces.http.sessions import Sessions
+
+HEAD_MAX_BYTES = 32_768
+REQUEST_S = 30.0
+KEEP_ALIVE_S = 75
+CONNECTIONS_MAX = 4_096
+BACKLOG = 2_048
+GRACE_S = 10
+
+Workers = Callable[[asyncio.Event], Awaitable[None]]
+
+
+async def serve(
+    queue_service: StoreQueueService,
+    listening: socket.socket,
+    *,
+    token: str,
+    stop: asyncio.Event,
+    workers: Workers | None = None,
+    settings: Config | None = None,
+    folder: Path | None = None,
+    sessions: Sessions | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until `stop`, then finish running requests. `settings` are the host's, `folder` is the repository."""
+    app_state = AppState(queue_service, token=token, settings=settings, folder=folder, sessions=sessions)
+    guard = Guard((settings or Config()).server, host=str(listening.getsockname()[0]))
+    server = _Server(_settings(app_state, guard), ready)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            answering = tasks.create_task(server.serve(sockets=[listening]))
+            answering.add_done_callback(lambda _: stop.set())
+            tasks.create_task(_end(server, app_state, stop))
+            tasks.create_task(_sweep(app_state, stop))
+            if workers:
+                working = tasks.create_task(_working(workers, stop))
+                working.add_done_callback(lambda _: stop.set())  # stop the server too when its workers have failed
+    finally:
+        app_state.close()
+
+
+def stop_on_signals() -> asyncio.Event:
+    """Set by the first SIGTERM or SIGINT; a second one ends this task now."""
+    stop, task = asyncio.Event(), asyncio.current_task()
+    assert task
+
+    def hear() -> None:
+        task.cancel() if stop.is_set() else stop.set()
+
+    for name in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(name, hear)
+    return stop
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Open the listening socket here, so that an error is reported with a hint."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host.strip("[]"), port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise EnvironmentCannot(
+            f"cannot listen on {host}:{port}: {error.strerror or error}",
+            hint="another server may be running there; choose another --port",
+        ) from error
+
+
+class _Settings(uvicorn.Config):
+    guard: Guard
+
+
+def _settings(app_state: AppState, guard: Guard) -> _Settings:
+    settings = _Settings(
+        guard.wrap(make_app(app_state), error_response),
+        interface="asgi3",
+        http=LimitedConnection,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    settings.guard = guard
+    return settings
+
+
+async def _working(workers: Workers, stop: asyncio.Event) -> None:
+    await workers(stop)
+
+
+async def _sweep(app_state: AppState, stop: asyncio.Event) -> None:
+    sweeping = asyncio.create_task(app_state.workspaces.sweep_forever())
+    await stop.wait()
+    sweeping.cancel()
+
+
+async def _end(server: uvicorn.Server, app_state: AppState, stop: asyncio.Event) -> None:
+    await stop.wait()
+    app_state.stopping.set()
+    app_state.event_streams.wake()
+    server.should_exit = True
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Do nothing: `stop_on_signals` handles signals, since they also end streams and workers."""
+        yield
+
+
+class LimitedConnection(HttpToolsProtocol):
+    """Limits the time of a request and the size of its head, against clients that send slowly."""
+
+    _looks: asyncio.TimerHandle | None = None
+    _due: float | None = None
+    _in_head = True
+    _bytes = 0
+
+    @property
+    def _guard(self) -> Guard:
+        assert isinstance(self.config, _Settings)
+        return self.config.guard
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's signature
+        super().connection_made(transport)
+        if self.client and not self._guard.accepts(self.client):
+            transport.close()
+        self._due = self.loop.time() + REQUEST_S
+        self._look_again()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._looks:
+            self._looks.cancel()
+        if self.client:
+            self._guard.closed(self.client)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._bytes += len(data)
+        super().data_received(data)
+        if self._in_head and self._bytes > HEAD_MAX_BYTES:
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self._due is None:
+            self._due = self.loop.time() + REQUEST_S
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._due, self._in_head, self._bytes = None, True, 0
+        super().on_message_complete()
+
+    def _look(self) -> None:
+        if self._due is not None and self._due <= self.loop.time():
+            self.transport.close()
+        else:
+            self._look_again()
+
+    def _look_again(self) -> None:
+        """Restart the timer. One per connection is enough: a request that starts later is due later."""
+        self._looks = self.loop.call_at(self._due or self.loop.time() + REQUEST_S, self._look)

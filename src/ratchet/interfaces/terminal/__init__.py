@@ -1,0 +1,1 @@
+"""Text for terminals: tables, test results, live views and colour."""

@@ -1,0 +1,86 @@
+"""Tables and live areas: drawn by rich on a terminal, plain text in a pipe. Imports rich only to draw."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+from ratchet.interfaces.terminal.colour import Paint, Tone
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+Cell = tuple[Tone, str]
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[Cell]], paint: Paint, *, width: int | None = None) -> str:
+    """Render a table. Heads that begin with `>` are right-aligned. `width` cuts the last column to fit a terminal."""
+    grid = [[(Tone.DIM, head.lstrip(">")) for head in heads], *rows]
+    if width is not None:
+        return _drawn(heads, grid, paint, width)
+    widths = [max(len(row[at][1]) for row in grid) for at in range(len(heads) - 1)]
+    return "\n".join(
+        "  ".join(
+            [
+                paint(tone, text.rjust(size) if head.startswith(">") else text.ljust(size))
+                for (tone, text), size, head in zip(row, widths, heads, strict=False)
+            ]
+            + [paint(*row[-1])]
+        ).rstrip()
+        for row in grid
+    )
+
+
+def _drawn(heads: Sequence[str], grid: Sequence[Sequence[Cell]], paint: Paint, width: int) -> str:
+    from rich.console import Console  # noqa: PLC0415 — slow to import, and a pipe does not need it
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    made = Table.grid(padding=(0, 2, 0, 0))
+    widths = [max(len(row[at][1]) for row in grid) for at in range(len(heads))]
+    widths[-1] = min(widths[-1], max(10, width - sum(widths[:-1]) - 2 * len(widths[:-1])))
+    for head, size in zip(heads, widths, strict=True):
+        made.add_column(
+            justify="right" if head.startswith(">") else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            width=size,
+        )
+    for row in grid:
+        made.add_row(*(Text.from_ansi(paint(*cell), no_wrap=True, overflow="ellipsis") for cell in row))
+    console = Console(width=width, color_system="standard", force_terminal=True, legacy_windows=False)
+    with console.capture() as captured:
+        console.print(made)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def terminal_width(stream: TextIO) -> int | None:
+    """Return the width of a terminal; None for a pipe or a file."""
+    return shutil.get_terminal_size((80, 24)).columns if stream.isatty() else None
+
+
+@contextmanager
+def live_area(stream: TextIO, *, screen: bool = False) -> Iterator[Live]:
+    """Open an area at the end of the terminal, or the whole screen, whose content can be replaced."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.live import Live  # noqa: PLC0415
+
+    console = Console(file=stream, highlight=False)
+    with Live(console=console, auto_refresh=False, transient=True, screen=screen) as live:
+        yield live
+
+
+def show(live: Live, text: str) -> None:
+    """Replace the content of a live area; lines are cut at the width of the terminal."""
+    from rich.text import Text  # noqa: PLC0415
+
+    live.update(Text.from_ansi(text, no_wrap=True, overflow="ellipsis"), refresh=True)
+
+
+def print_above(live: Live, text: str) -> None:
+    """Print a line above a live area."""
+    from rich.text import Text  # noqa: PLC0415
+
+    live.console.print(Text.from_ansi(text), soft_wrap=True)

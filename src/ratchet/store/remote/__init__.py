@@ -1,0 +1,1 @@
+"""The store behind a Ratchet server: for workers on hosts without database credentials."""

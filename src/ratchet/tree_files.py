@@ -1,0 +1,400 @@
+"""Files in a folder that other programs may write: the only module that opens, lists and deletes them.
+
+Every path is walked by directory descriptors and no component is followed that is a link leading out of the folder:
+another process may replace a folder by a link between a check and its use. Only regular files are opened, and never in
+a way that waits: a pipe in place of a file would block the reader for ever. What is read is bounded.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+READ_MAX_BYTES = 16 << 20
+_LINKS_MAX = 40
+_HOLE_BYTES, _HOLES_MAX_BYTES = 1 << 20, 1 << 30
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# What is deeper, or has a longer path, git cannot store: it is removed from workspaces and never entered.
+_DEPTH_MAX, _PATH_MAX = 256, 2_000
+
+
+class NotRegularFile(OSError):
+    """The path names a folder, pipe, socket, device, or something outside of the folder."""
+
+
+# --- open, read, write -----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def open_inside(folder: Path, path: str, flags: int, *, make_folders: bool = False) -> Iterator[int]:
+    """Open a regular file below a folder without following symlinks; yields its descriptor. No `..` in `path`."""
+    *folders, last = Path(path).parts or ("",)
+    if ".." in folders or last == "..":
+        raise NotRegularFile(errno.EINVAL, "outside of the folder", path)
+    with _opened_folder(folder, folders, make=make_folders) as at:
+        file = os.open(last, flags | _FILE, 0o644, dir_fd=at)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise NotRegularFile(errno.EINVAL, "not a regular file", path)
+        yield file
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def _opened_folder(folder: Path, names: Sequence[str], *, make: bool = False) -> Iterator[int]:
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in names:
+            at = _open_subfolder(at, name, make=make)
+        yield at
+    finally:
+        os.close(at)
+
+
+def _open_subfolder(at: int, name: str, *, make: bool) -> int:
+    """Open a subfolder and close its parent."""
+    if make:
+        with suppress(FileExistsError):
+            os.mkdir(name, dir_fd=at)
+    below = os.open(name, _FOLDER, dir_fd=at)
+    os.close(at)
+    return below
+
+
+def write_inside(folder: Path, path: str, content: bytes) -> None:
+    """Write a file below a folder without following symlinks, creating folders; an existing file keeps its mode."""
+    with open_inside(folder, path, os.O_WRONLY | os.O_CREAT, make_folders=True) as file:
+        os.ftruncate(file, 0)
+        _write(file, content)
+
+
+def replace_inside(folder: Path, path: str, content: bytes, mode: int = 0o644) -> None:
+    """Put a new file in the place of whatever is there. A part of the path that is no folder is replaced by one."""
+    *names, last = Path(path).parts
+    with _made_folder(folder, names) as at:
+        made = f".{secrets.token_hex(6)}"
+        file = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, mode, dir_fd=at)
+        try:
+            _write(file, content)
+        finally:
+            os.close(file)
+        _remove(at, last, folders_only=True)
+        os.rename(made, last, src_dir_fd=at, dst_dir_fd=at)
+
+
+def link_inside(folder: Path, path: str, target: bytes) -> None:
+    """Put a symbolic link in the place of whatever is there."""
+    *names, last = Path(path).parts
+    with _made_folder(folder, names) as at:
+        _remove(at, last)
+        os.symlink(target, os.fsencode(last), dir_fd=at)
+
+
+def make_folder_inside(folder: Path, path: str) -> None:
+    with _made_folder(folder, Path(path).parts):
+        pass
+
+
+@contextmanager
+def _made_folder(folder: Path, names: Sequence[str]) -> Iterator[int]:
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in names:
+            with suppress(FileNotFoundError):
+                if not stat.S_ISDIR(os.lstat(name, dir_fd=at).st_mode):
+                    os.unlink(name, dir_fd=at)
+            at = _open_subfolder(at, name, make=True)
+        yield at
+    finally:
+        os.close(at)
+
+
+def _write(file: int, content: bytes) -> None:
+    left = memoryview(content)
+    while left:
+        left = left[os.write(file, left) :]
+
+
+def read_inside(folder: Path, path: str, *, max_bytes: int = READ_MAX_BYTES) -> bytes | None:
+    """Return the start of a regular file below the folder; None if there is none.
+
+    Links are followed as long as they stay in the folder.
+    """
+    try:
+        file = _open_beneath(folder, path)
+    except OSError:
+        return None
+    try:
+        return _read(file, max_bytes) if stat.S_ISREG(os.fstat(file).st_mode) else None
+    finally:
+        os.close(file)
+
+
+def read_tail(folder: Path, path: str, *, max_bytes: int) -> bytes:
+    """Return the end of a regular file; empty if there is none."""
+    with suppress(OSError), open_inside(folder, path, os.O_RDONLY) as file:
+        os.lseek(file, max(0, os.fstat(file).st_size - max_bytes), os.SEEK_SET)
+        return _read(file, max_bytes)
+    return b""
+
+
+def _read(file: int, max_bytes: int) -> bytes:
+    parts, left = [], max_bytes
+    while left > 0 and (part := os.read(file, min(left, 1 << 20))):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def is_file_inside(folder: Path, path: str) -> bool:
+    """Whether the path names a regular file below the folder, also by way of links that stay in it."""
+    try:
+        file = _open_beneath(folder, path)
+    except OSError:
+        return False
+    try:
+        return stat.S_ISREG(os.fstat(file).st_mode)
+    finally:
+        os.close(file)
+
+
+def _open_beneath(folder: Path, path: str) -> int:
+    """Open for reading, resolving links ourselves: one that leads out of the folder is refused."""
+    left, done = [part for part in path.split("/") if part not in ("", ".")], list[str]()
+    links = 0
+    while left:
+        name = left.pop(0)
+        if name == "..":
+            if not done:
+                raise NotRegularFile(errno.EXDEV, "outside of the folder", path)
+            done.pop()
+            continue
+        target = _link_at(folder, done, name)
+        if target is None:
+            done.append(name)
+            continue
+        links += 1
+        if target.startswith("/") or links > _LINKS_MAX:
+            raise NotRegularFile(errno.EXDEV, "outside of the folder", path)
+        left = [part for part in target.split("/") if part not in ("", ".")] + left
+    with _opened_folder(folder, done[:-1]) as at:
+        return os.open(done[-1] if done else ".", os.O_RDONLY | _FILE, dir_fd=at)
+
+
+def _link_at(folder: Path, names: Sequence[str], name: str) -> str | None:
+    with _opened_folder(folder, names) as at:
+        try:
+            return os.readlink(name, dir_fd=at)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            return None
+
+
+# --- list ------------------------------------------------------------------------------------------------------------
+
+
+class Listing:
+    """The names in one folder, by what they are. `path` is relative and ends in a slash, or is empty at the top.
+
+    Names taken out of `folders` are not visited, nor are those in `too_deep`.
+    """
+
+    def __init__(self, path: str, at: int) -> None:
+        self.path, self.at = path, at
+        self.folders, self.files, self.links, self.special = list[str](), list[str](), list[str](), list[str]()
+        with os.scandir(at) as entries:
+            for entry in entries:
+                self._kind(entry).append(entry.name)
+        deep = path.count("/") >= _DEPTH_MAX or len(os.fsencode(path)) > _PATH_MAX
+        self.too_deep, self.folders = (self.folders, []) if deep else ([], self.folders)
+
+    def _kind(self, entry: os.DirEntry[str]) -> list[str]:
+        if entry.is_symlink():
+            return self.links
+        if entry.is_dir(follow_symlinks=False):
+            return self.folders
+        return self.files if entry.is_file(follow_symlinks=False) else self.special
+
+
+class Holes:
+    """Counts what sparse files below one folder seem to hold: no disk bounds it, and reading a terabyte takes hours."""
+
+    def __init__(self) -> None:
+        self._left = _HOLES_MAX_BYTES
+
+    def too_large(self, listing: Listing) -> list[str]:
+        """Return the files of a folder that are more than what may be read."""
+        return [name for name in listing.files if self._exceeds(os.lstat(name, dir_fd=listing.at))]
+
+    def _exceeds(self, file: os.stat_result) -> bool:
+        empty = file.st_size - 512 * file.st_blocks
+        self._left -= empty if (is_sparse := empty > _HOLE_BYTES) else 0
+        return is_sparse and self._left < 0
+
+
+def walk_inside(folder: Path, *, unlock: bool = False) -> Iterator[Listing]:
+    """Yield every folder below one, top down, without following links. Unreadable ones are left out.
+
+    `unlock` gives the owner access to folders that an agent has locked.
+    """
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield from _walk(at, "", unlock=unlock)
+    finally:
+        os.close(at)
+
+
+def make_owners(at: int, name: str) -> None:
+    """Give the owner of a file or folder (not a link) the right to read, write and enter it."""
+    found = os.lstat(name, dir_fd=at)
+    wanted = 0o700 if stat.S_ISDIR(found.st_mode) else 0o600
+    if not stat.S_ISLNK(found.st_mode) and found.st_mode & wanted != wanted:
+        os.chmod(name, stat.S_IMODE(found.st_mode) | wanted, dir_fd=at)
+
+
+def _walk(at: int, path: str, *, unlock: bool = False) -> Iterator[Listing]:
+    listing = Listing(path, at)
+    yield listing
+    for name in listing.folders:
+        if unlock:
+            make_owners(at, name)
+        try:
+            below = os.open(name, _FOLDER, dir_fd=at)
+        except OSError:
+            continue
+        try:
+            yield from _walk(below, f"{path}{name}/", unlock=unlock)
+        finally:
+            os.close(below)
+
+
+def find_inside(folder: Path, path: str = "") -> list[str]:
+    """Return all regular files below a subfolder, relative to it; empty if it is none."""
+    try:
+        with _opened_folder(folder, Path(path).parts) as at:
+            return sorted(f"{one.path}{name}" for one in _walk(at, "") for name in one.files)
+    except OSError:
+        return []
+
+
+# --- delete ----------------------------------------------------------------------------------------------------------
+
+
+def remove_inside(folder: Path, path: str) -> None:
+    """Remove a file, link or folder below the folder. Success if it does not exist, or lies behind a link."""
+    *names, last = Path(path).parts
+    try:
+        with _opened_folder(folder, names) as at:
+            _remove(at, last)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            raise
+
+
+def remove_links(folder: Path, path: str) -> None:
+    """Remove a link in the place of any folder of a path: it may lead out of the folder."""
+    parts = Path(path).parts
+    for end in range(1, len(parts) + 1):
+        if folder.joinpath(*parts[:end]).is_symlink():
+            remove_inside(folder, "/".join(parts[:end]))
+
+
+def remove_empty_folder(folder: Path, path: str) -> bool:
+    *names, last = Path(path).parts
+    try:
+        with _opened_folder(folder, names) as at:
+            os.rmdir(last, dir_fd=at)
+    except OSError:
+        return False
+    return True
+
+
+def _remove(at: int, name: str, *, folders_only: bool = False) -> None:
+    try:
+        found = os.lstat(name, dir_fd=at)
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(found.st_mode):
+        deep = [name]
+        while deep:
+            _remove_folder(at, deep.pop(), 0, at, deep)
+    elif not folders_only:
+        os.unlink(name, dir_fd=at)
+
+
+def _remove_folder(at: int, name: str, depth: int, top: int, deep: list[str]) -> None:
+    """Remove a folder with what is in it. What is very deep is moved to the `top` first and added to `deep`."""
+    with suppress(OSError):
+        os.chmod(name, 0o700, dir_fd=at)
+    if depth >= _DEPTH_MAX:
+        deep.append(f".{secrets.token_hex(6)}")
+        os.rename(name, deep[-1], src_dir_fd=at, dst_dir_fd=top)
+        return
+    below = os.open(name, _FOLDER, dir_fd=at)
+    try:
+        for inside in os.listdir(below):  # noqa: PTH208 — by its descriptor
+            if stat.S_ISDIR(os.lstat(inside, dir_fd=below).st_mode):
+                _remove_folder(below, inside, depth + 1, top, deep)
+            else:
+                os.unlink(inside, dir_fd=below)
+    finally:
+        os.close(below)
+    os.rmdir(name, dir_fd=at)
+
+
+def remove_special_files(folder: Path, *, outgoing_links: bool = False) -> list[str]:
+    """Remove pipes, sockets, devices and what is too deep below a folder, and links that leave it; returns their paths.
+
+    Only for a folder in which no process works any more.
+    """
+    removed = []
+    for listing in walk_inside(folder):
+        doomed = [name for name in listing.special if not is_whiteout(listing.at, name)]
+        if outgoing_links:
+            doomed += [name for name in listing.links if _leaves(listing.path, os.readlink(name, dir_fd=listing.at))]
+        for name in doomed:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=listing.at)
+                removed.append(f"{listing.path}{name}")
+        for name in listing.too_deep:
+            _remove(listing.at, name)
+            removed.append(f"{listing.path}{name}")
+    return removed
+
+
+def remove_huge_files(folder: Path, *, enters: Callable[[str, str], bool]) -> None:
+    """Remove sparse files that are larger than a disk could hold. `enters` says, by place and name, which folders are
+    read. Only for a folder in which no process works any more."""
+    holes = Holes()
+    for listing in walk_inside(folder):
+        for name in holes.too_large(listing):
+            os.unlink(name, dir_fd=listing.at)
+        listing.folders[:] = [name for name in listing.folders if enters(listing.path.rstrip("/"), name)]
+
+
+def is_whiteout(at: int, name: str) -> bool:
+    """Whether it is the mark of an overlay's layer for a deleted file."""
+    found = os.lstat(name, dir_fd=at)
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
+
+
+def _leaves(folder: str, target: str) -> bool:
+    return target.startswith("/") or leaves_tree(f"{folder}x", target)
+
+
+def leaves_tree(path: str, target: str) -> bool:
+    """Whether a link at `path` with this target may lead out of the tree, whatever else is in it.
+
+    After a name, `..` may: the name may be a link to a folder further up.
+    """
+    parts = [part for part in target.split("/") if part not in ("", ".")]
+    up = next((number for number, part in enumerate(parts) if part != ".."), len(parts))
+    return target.startswith("/") or up > path.count("/") or ".." in parts[up:]

@@ -1,0 +1,1 @@
+"""Git: commands, objects, trees and branches."""

@@ -1,0 +1,159 @@
+"""The filter programs of a project (LFS, strippers): run them only in a sandbox, on content that an agent may write.
+
+A filter is named by the user's settings, but what it runs may be a script in the tree. Git itself is always started
+without the programs; the paths that have a filter are then cleaned or checked out by git inside a sandbox.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ratchet import tree_files
+from ratchet.errors import GitFailed
+from ratchet.workspace.git.command import git
+from ratchet.workspace.sandbox import run_contained
+
+_PROGRAM = r"^filter\..*\.(clean|smudge|process|required)$"
+_KINDS = ("clean", "smudge", "process", "required")
+_CLEAN = 'for path; do git hash-object -w --path="$path" --stdin < "$CONTENT/$((i=i+1))" || exit; done'
+_AT_ONCE = 200
+_TIMEOUT_S = 600.0
+_LFS_ID = re.compile(r"[0-9a-f]{64}")
+
+
+def filter_programs(env: Mapping[str, str], cwd: Path | None = None) -> dict[str, str]:
+    """Return the settings `filter.NAME.clean` and so on of a repository that is named by GIT_DIR or a folder."""
+    rows = git("config", "-z", "--get-regexp", _PROGRAM, cwd=cwd, env=env, ok=(0, 1)).decode(errors="replace")
+    return dict(row.partition("\n")[::2] for row in rows.split("\0") if row)
+
+
+def without_programs(programs: Mapping[str, str]) -> list[str]:
+    """Return the options that let git take content as it is."""
+    names = dict.fromkeys(key.rpartition(".")[0] for key in programs)
+    return [word for name in names for kind in _KINDS for word in ("-c", f"{name}.{kind}={_NOTHING.get(kind, '')}")]
+
+
+_NOTHING = {"required": "false"}
+
+
+def filtered_paths(
+    paths: Sequence[bytes], programs: Mapping[str, str], *, env: Mapping[str, str], cwd: Path
+) -> list[bytes]:
+    """Return those paths whose attributes name a filter with a program."""
+    drivers = {key.split(".", 1)[1].rpartition(".")[0] for key in programs}
+    if not (drivers and paths):
+        return []
+    out = git(*without_programs(programs), "check-attr", "-z", "--stdin", "filter", cwd=cwd, env=env,
+              stdin=b"".join(path + b"\0" for path in paths)).split(b"\0")  # fmt: skip
+    return [path for path, value in zip(out[0::3], out[2::3], strict=False) if os.fsdecode(value) in drivers]
+
+
+def clean(
+    contents: Sequence[tuple[bytes, bytes]], programs: Mapping[str, str], *, git_dir: Path, folder: Path, keep: bool
+) -> dict[bytes, str]:
+    """Pass contents through the filters of their paths, as `git add` in `folder` would; returns the object ids.
+
+    With `keep` the objects, and what LFS stored, are then in the repository.
+    """
+    done: dict[bytes, str] = {}
+    for start in range(0, len(contents), _AT_ONCE):
+        done |= _clean(contents[start : start + _AT_ONCE], programs, git_dir, folder, keep=keep)
+    return done
+
+
+def _clean(
+    contents: Sequence[tuple[bytes, bytes]], programs: Mapping[str, str], git_dir: Path, folder: Path, *, keep: bool
+) -> dict[bytes, str]:
+    with TemporaryDirectory(prefix="ratchet-filters-") as place:
+        store = Path(place)
+        (store / "objects").mkdir()
+        for number, (_, content) in enumerate(contents, 1):
+            (store / str(number)).write_bytes(content)
+        env = {
+            "GIT_DIR": str(git_dir),
+            "GIT_WORK_TREE": ".",
+            "GIT_OBJECT_DIRECTORY": f"{place}/objects",
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": f"{git_dir}/objects",
+            "CONTENT": place,
+        }
+        names = [os.fsdecode(path) for path, _ in contents]
+        argv = ["sh", "-c", _with_settings(_CLEAN, programs, place), "sh", *names]
+        out = _run(argv, cwd=folder, env=env, writable=[place], visible=[str(git_dir)], programs=programs)
+        oids = out.decode().split()
+        tree_files.remove_special_files(store, outgoing_links=True)
+        if keep:
+            _import(store, oids, git_dir)
+        return dict(zip((path for path, _ in contents), oids, strict=True))
+
+
+def _with_settings(script: str, programs: Mapping[str, str], place: str) -> str:
+    """Give git the user's filters by option: their own settings file is not visible in the sandbox."""
+    settings = {**programs, "lfs.storage": f"{place}/lfs", "core.hooksPath": os.devnull, "core.fsmonitor": "false"}
+    count = f"GIT_CONFIG_COUNT={len(settings)}"
+    rows = [f"GIT_CONFIG_KEY_{n}={_quoted(key)} GIT_CONFIG_VALUE_{n}={_quoted(value)}"
+            for n, (key, value) in enumerate(settings.items())]  # fmt: skip
+    return f"export {count} {' '.join(rows)}; i=0; {script}"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def _run(
+    argv: list[str], *, cwd: Path, env: Mapping[str, str], writable: list[str], visible: list[str],
+    programs: Mapping[str, str], stdin: bytes = b"",
+) -> bytes:  # fmt: skip
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL") if name in os.environ}
+    done = run_contained(
+        argv, cwd=cwd, env=kept | dict(env), writable=writable, visible=visible, stdin=stdin, timeout_s=_TIMEOUT_S
+    )
+    if done.exit_code:
+        why = done.stderr.decode(errors="replace").strip()[-500:]
+        named = ", ".join(sorted({key.rpartition(".")[0] for key in programs}))
+        raise GitFailed(f"a filter of git ({named}) failed in the sandbox: {why}", exit_code=done.exit_code)
+    return done.stdout
+
+
+def _import(store: Path, oids: Sequence[str], git_dir: Path) -> None:
+    made = {"GIT_DIR": str(git_dir), "GIT_OBJECT_DIRECTORY": f"{store}/objects"}
+    made["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = f"{git_dir}/objects"
+    for oid in oids:
+        content = git("cat-file", "blob", oid, cwd=store, env=made)
+        git("hash-object", "-w", "--stdin", cwd=store, env={"GIT_DIR": str(git_dir)}, stdin=content)
+    for path in tree_files.find_inside(store, "lfs/objects"):
+        name = path.rpartition("/")[2]
+        if _LFS_ID.fullmatch(name) and _sha256(store / "lfs/objects" / path) == name:
+            place = git_dir / "lfs" / "objects" / name[:2] / name[2:4] / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):
+                shutil.move(store / "lfs/objects" / path, place)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_out_filtered(tree: Path, root: Path, commit: str) -> None:
+    """Check out the paths that have a filter again, through their filters. All others are there already."""
+    programs = filter_programs({}, cwd=tree)
+    drivers = sorted({key.split(".", 1)[1].rpartition(".")[0] for key in programs})
+    plain = [name for name in drivers if re.fullmatch(r"[\w.-]+", name)]
+    listed = [git("ls-files", "-z", "--", f":(attr:filter={name})", cwd=tree) for name in plain]
+    if not (paths := b"".join(listed)):
+        return
+    if "lfs" in plain and shutil.which("git-lfs"):
+        with suppress(GitFailed):  # what is not here and cannot be had is named by the checkout
+            git("lfs", "fetch", "origin", commit, cwd=root)
+    git_dir = git("rev-parse", "--path-format=absolute", "--git-common-dir", cwd=tree).decode().strip()
+    script = _with_settings("git checkout-index -f -q -z --stdin", programs, git_dir)
+    _run(["sh", "-c", script], cwd=tree, env={}, writable=[str(tree)], visible=[git_dir], programs=programs,
+         stdin=paths)  # fmt: skip
+    tree_files.remove_special_files(tree)

@@ -1,0 +1,193 @@
+"""Find or fetch the repository of a run."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from ratchet.core.repo import RepoKind, clone_url, repo_kind
+from ratchet.errors import EnvironmentCannot, GitFailed, UntrustedRepository, UsageError
+from ratchet.files import make_private_dir, make_state_dir
+from ratchet.workspace.git.command import git, git_read_only, git_text
+
+
+class Repository(msgspec.Struct, frozen=True, kw_only=True):
+    root: Path
+    head: str
+
+    @property
+    def dirty(self) -> bool:
+        """Whether there are uncommitted changes. Slow: checks every file."""
+        return bool(git_read_only("status", "--porcelain", "--untracked-files=normal", cwd=self.root).strip())
+
+    @property
+    def state(self) -> Path:
+        return make_state_dir(self.root)
+
+
+def find_repository(start: Path) -> Repository:
+    if not start.exists():
+        raise UsageError(f"{start} does not exist", hint="name a folder in a git repository")
+    if not os.access(start, os.R_OK | os.X_OK):
+        raise UsageError(f"{start} is not readable", hint="check its permissions")
+    with suppress(GitFailed, ValueError):
+        root, head = git_text("rev-parse", "--show-toplevel", "HEAD^{commit}", cwd=start).splitlines()
+        return Repository(root=Path(root), head=head)
+    return _find_in_words(start)
+
+
+def _find_in_words(start: Path) -> Repository:
+    """Find the repository step by step, for a precise error message."""
+    try:
+        root = Path(git_text("rev-parse", "--show-toplevel", cwd=start))
+    except UntrustedRepository:
+        raise
+    except GitFailed as error:
+        raise UsageError(f"{start} is not in a git repository", hint=_init_hint(start)) from error
+    try:
+        head = git_text("rev-parse", "--verify", "HEAD^{commit}", cwd=root)
+    except GitFailed as error:
+        raise UsageError(
+            f"{root} has no commit yet, so there is nothing to start from",
+            hint="git add -A && git commit -m start",
+        ) from error
+    return Repository(root=root, head=head)
+
+
+def _init_hint(folder: Path) -> str:
+    """Return how to make a repository; never in a home folder or above, where `git add -A` would take everything."""
+    home = Path(os.environ.get("HOME") or "/").absolute()
+    if folder.absolute() in (home, *home.parents):
+        return "cd into a project first, or name one with -C DIR"
+    return f"if {folder} is a project: git init && git add -A && git commit -m start"
+
+
+def clone_path(repo: str, *, clones: Path) -> Path:
+    """Where a repository is, or will be once `resolve` has fetched it. Raises UsageError."""
+    try:
+        kind = repo_kind(repo)
+    except ValueError as error:
+        raise UsageError(str(error), hint="an absolute path, a git URL or owner/name") from error
+    if kind is RepoKind.PATH:
+        return Path(repo)
+    name = repo.rstrip("/").removesuffix(".git").rpartition("/")[2].rpartition(":")[2]
+    return clones / f"{name}-{hashlib.sha256(clone_url(repo).encode()).hexdigest()[:12]}"
+
+
+def fetch_repository(repo: str, *, clones: Path) -> Path:
+    """The repository on this machine: a path as it is, anything else cloned once and fetched from then on.
+
+    A clone follows its origin: its branch stands where the origin's does. Many processes may ask at once.
+    """
+    place = clone_path(repo, clones=clones)
+    if repo_kind(repo) is RepoKind.PATH:
+        return find_repository(place).root
+    try:
+        with _alone(place):
+            _fetch(place) if (place / ".git").is_dir() else _clone(clone_url(repo), place)
+    except GitFailed as error:
+        raise EnvironmentCannot(
+            f"{repo} cannot be fetched: {error.message}", hint=f"try it by hand: git ls-remote {clone_url(repo)}"
+        ) from error
+    return place
+
+
+def available_repository(repo: str, *, clones: Path, commit: str = "") -> Path:
+    """Return where a repository is on this machine. One of elsewhere is fetched if it, or the commit, is not here."""
+    place = clone_path(repo, clones=clones)
+    is_here = (place / ".git").is_dir() and (not commit or commit_of(place, commit) is not None)
+    return place if is_here or repo_kind(repo) is RepoKind.PATH else fetch_repository(repo, clones=clones)
+
+
+@contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    handle = os.open(
+        make_private_dir(place.parent) / f".{place.name}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600
+    )
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _clone(address: str, place: Path) -> None:
+    """Clone under a temporary name, then rename: an interrupted clone is never taken for a repository."""
+    half = place.with_name(f".{place.name}.half")
+    shutil.rmtree(half, ignore_errors=True)
+    git(*_SAFE, "clone", "--quiet", "--no-hardlinks", "--", address, str(half))
+    half.rename(place)
+
+
+def _fetch(place: Path) -> None:
+    git(*_SAFE, "fetch", "--quiet", "--prune", "--tags", "--force", "origin", cwd=place)
+    git("remote", "set-head", "origin", "--auto", cwd=place)
+    git("reset", "--quiet", "--hard", "refs/remotes/origin/HEAD", cwd=place)
+
+
+def remote_branch(root: Path, branch: str) -> str:
+    """Return the commit that a branch of the origin has now; empty if there is no such branch."""
+    return git(*_SAFE, "ls-remote", "--refs", "origin", f"refs/heads/{branch}", cwd=root).decode().partition("\t")[0]
+
+
+def publish_branch(root: Path, branch: str, commit: str, *, instead_of: str) -> bool:
+    """Push a commit to a branch of the origin that still has the commit seen there; returns whether it had."""
+    ref = f"refs/heads/{branch}"
+    lease = f"--force-with-lease={ref}:{instead_of}"
+    try:
+        git(*_SAFE, "push", "--quiet", lease, "origin", f"{commit}:{ref}", cwd=root)
+    except GitFailed:
+        if remote_branch(root, branch) == instead_of:
+            raise
+        return False
+    return True
+
+
+# `ext::` addresses run commands: never allowed for an address from the queue.
+_SAFE = ("-c", "protocol.allow=never", *(
+    word for name in ("https", "http", "ssh", "git", "file") for word in ("-c", f"protocol.{name}.allow=always")
+))  # fmt: skip
+
+
+def commit_of(repo: Path, name: str) -> str | None:
+    try:
+        return git_text("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", cwd=repo)
+    except GitFailed:
+        return None
+
+
+def message_of(repo: Path, commit: str) -> str:
+    return git("show", "-s", "--format=%B", commit, cwd=repo).decode(errors="replace")
+
+
+def messages_with(repo: Path, line: str, *, since: str) -> dict[str, str]:
+    """Return the messages of commits on local branches that contain a line, by commit; not of `since` and earlier."""
+    how = ["--branches", "--not", since, "--"] if since and commit_of(repo, since) else ["--branches", "--"]
+    out = git("log", "-z", "--format=%H%n%B", "--fixed-strings", f"--grep={line}", *how, cwd=repo)
+    rows = (row.partition("\n") for row in out.decode(errors="replace").split("\0") if row)
+    return {commit: message for commit, _, message in rows}
+
+
+def parent_of(repo: Path, commit: str) -> str | None:
+    return commit_of(repo, f"{commit}^")
+
+
+def changed_paths(repo: Path, commit: str) -> list[str]:
+    out = git("diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-commit-id", commit, cwd=repo)
+    return [path.decode(errors="surrogateescape") for path in out.split(b"\0") if path]
+
+
+def mentions(repo: Path, commit: str, words: str) -> bool:
+    """Whether a tracked text file of the commit contains the words."""
+    return bool(git("grep", "-I", "-l", "-F", "--max-count=1", "-e", words, commit, cwd=repo, ok=(0, 1)))
+
+
+def diff(repo: Path, before: str, after: str) -> str:
+    return git("diff", "--no-ext-diff", f"{before}..{after}", cwd=repo).decode(errors="replace")

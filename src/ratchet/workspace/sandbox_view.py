@@ -1,0 +1,221 @@
+"""The file system that a sandbox shows: the system's programs read-only, and of the user's files only what is lent.
+
+Homes, temporary folders and folders at the top that belong to no system (`/srv`, `/data`, …) are empty. What a step
+needs of them is mounted again by name: its workspace, the repository's objects, interpreters, tools on the PATH and
+what package managers have fetched.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from ratchet import paths
+from ratchet.files import make_private_dir, write_whole
+
+HOME = "/tmp/home"  # noqa: S108 — inside the sandbox, where /tmp is its own
+# Folders at the top that hold the system itself. All others are hidden.
+_SYSTEM = frozenset((
+    "bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec", "usr", "etc", "opt", "var", "sys", "proc", "dev",
+    "nix", "gnu", "snap", "System", "Library",
+))  # fmt: skip
+_EMPTY = ("/tmp", "/var/tmp", "/run")  # noqa: S108 — covered by empty folders that can be written
+# Secrets of the system, which root could read.
+_SYSTEM_SECRETS = (
+    "/etc/gshadow", "/etc/gshadow-", "/etc/shadow-", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private",
+    "/etc/krb5.keytab", "/etc/docker", "/etc/kubernetes", "/etc/rancher", "/etc/wireguard", "/etc/ppp",
+    "/etc/NetworkManager/system-connections", "/etc/cron.d", "/etc/rclone", "/etc/letsencrypt", "/var/backups",
+    "/var/spool", "/var/log", "/var/mail", "/var/www", "/var/lib/docker", "/var/lib/containers", "/var/lib/kubelet",
+    "/var/lib/sss", "/var/lib/postgresql", "/var/lib/mysql", "/var/lib/private", "/var/lib/systemd",
+)  # fmt: skip
+_SHADOW = "/etc/shadow"
+# As container engines do: parts of /proc that change or show the machine rather than the sandbox's processes.
+_PROC_READ_ONLY = ("sys", "sysrq-trigger", "irq", "bus", "fs", "driver", "mtrr", "tty")
+_PROC_HIDDEN = ("kcore", "keys", "key-users", "kmsg", "kallsyms", "timer_list", "sched_debug", "acpi", "scsi", "asound")
+_SYS_HIDDEN = ("/sys/firmware", "/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security", "/sys/fs/bpf")
+# Variables for tools that are installed in the real home, because HOME is replaced.
+TOOL_VARIABLES = {"PYTHONUSERBASE": ".local", "RUSTUP_HOME": ".rustup", "CARGO_HOME": ".cargo", "PYENV_ROOT": ".pyenv"}
+# Tools and their installations in the real home, lent at the same path.
+_TOOLS = (
+    ".local/bin", ".local/lib", ".local/share/uv", ".local/share/mise", ".local/share/fnm", ".local/share/virtualenvs",
+    ".local/share/hatch/env", ".local/share/pipx", ".local/share/swiftly", ".cache/pypoetry/virtualenvs", ".rustup",
+    ".cargo/bin", ".cargo/registry", ".cargo/git", ".cargo/config.toml", ".pyenv", ".nvm", ".volta", ".bun", ".deno",
+    ".asdf", ".sdkman", ".rbenv", ".rvm", ".nodenv", ".goenv", ".jenv", ".ghcup", ".opam", ".juliaup", ".julia",
+    ".dotnet", ".pub-cache", ".fvm", ".elan", ".npm-global", ".nix-profile", "go/bin", "go/pkg", "n", "miniconda3",
+    "anaconda3", "miniforge3", ".stack/programs", ".stack/snapshots",
+)  # fmt: skip
+# Package caches in the real home, mounted into the private home for builds without network.
+_FETCHED = (
+    ".m2/repository", "go/pkg/mod", ".gem/ruby", ".local/share/gem", ".mix", ".hex/packages", ".nuget/packages",
+    ".cache/deno", ".cache/coursier", ".cabal/packages", ".cabal/store",
+)  # fmt: skip
+_NEVER_LENT = frozenset(("/", "/home", "/root", "/tmp", "/var/tmp", "/run", "/dev/shm"))  # noqa: S108
+
+
+def bind(how: str, places: Iterable[str]) -> list[str]:
+    """Return the options that show paths where they are. With `--ro-bind-try` those we may not read are left out."""
+    shown = [path for path in places if how != "--ro-bind-try" or os.access(path, os.R_OK)]
+    return [word for path in shown for word in (how, path, path)]
+
+
+def hidden(names: Iterable[str]) -> list[str]:
+    """Cover folders by empty ones and files by nothing; what does not exist needs no cover."""
+    words: list[str] = []
+    for name in names:
+        path = str(Path(name).expanduser())
+        if os.path.isdir(path):
+            words += ["--tmpfs", path, "--remount-ro", path]
+        elif os.path.exists(path):
+            words += ["--ro-bind", "/dev/null", path]
+    return words
+
+
+def sealed(words: list[str]) -> tuple[list[str], list[str]]:
+    """Split options of `hidden` into covers and what makes these read-only: that comes after what is shown inside."""
+    at = [index for index, word in enumerate(words) if word == "--remount-ro"]
+    late = {index + offset for index in at for offset in (0, 1)}
+    covers = [word for index, word in enumerate(words) if index not in late]
+    return covers, [word for index, word in enumerate(words) if index in late]
+
+
+def masks() -> tuple[str, ...]:
+    """Return the folders of which a sandbox shows only what is lent."""
+    return _masks(str(_real_home()))
+
+
+@lru_cache(maxsize=8)
+def _masks(home: str) -> tuple[str, ...]:
+    top = [f"/{name}" for name in sorted(os.listdir("/")) if name not in _SYSTEM]
+    own = [path for path in (*top, home) if os.path.isdir(path) and not os.path.islink(path) and path not in _EMPTY]
+    outer = [path for path in dict.fromkeys(own) if path != "/" and not is_below(path, [o for o in own if o != path])]
+    return (*_EMPTY, "/dev/shm", *outer)  # noqa: S108 — a new one, by --dev
+
+
+def _real_home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/")
+
+
+def is_below(path: str, folders: Iterable[str]) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+
+
+def system(tmp_bytes: int) -> list[str]:
+    """Return the options for the root, /proc, /dev, /sys and the empty folders."""
+    size = ["--size", str(tmp_bytes)] if tmp_bytes else []
+    writable = [word for path in _EMPTY for word in (*size, "--tmpfs", path)]
+    return [
+        *("--ro-bind", "/", "/", "--dev", "/dev", *size, "--tmpfs", "/dev/shm", "--proc", "/proc"),  # noqa: S108
+        *bind("--ro-bind", [f"/proc/{name}" for name in _PROC_READ_ONLY if os.path.exists(f"/proc/{name}")]),
+        *hidden(f"/proc/{name}" for name in _PROC_HIDDEN),
+        *hidden(_SYS_HIDDEN),
+        *hidden(_SYSTEM_SECRETS),
+        *hidden(_host_keys()),
+        *_shadow(),
+        *writable,
+        *[word for path in _closed_masks() for word in ("--tmpfs", path)],
+        *("--ro-bind-try", "/run/systemd/resolve", "/run/systemd/resolve"),
+    ]
+
+
+def closed() -> list[str]:
+    """Return the last options: nothing can be written into the hidden folders once all is mounted there."""
+    return [word for path in _closed_masks() for word in ("--remount-ro", path)]
+
+
+def _closed_masks() -> list[str]:
+    return [path for path in masks() if path not in (*_EMPTY, "/dev/shm")]  # noqa: S108
+
+
+def _host_keys() -> list[str]:
+    try:
+        return [f"/etc/ssh/{name}" for name in os.listdir("/etc/ssh") if name.endswith("_key")]
+    except OSError:
+        return []
+
+
+def _shadow() -> list[str]:
+    """Show the accounts without their password hashes: PAM refuses to change users without the file."""
+    return ["--ro-bind", str(_accounts()), _SHADOW] if os.path.exists(_SHADOW) else []
+
+
+@lru_cache(maxsize=1)
+def _accounts() -> Path:
+    rows = Path("/etc/passwd").read_text(errors="replace").splitlines()
+    shown = "".join(f"{row.partition(':')[0]}:*:19000:0:99999:7:::\n" for row in rows if ":" in row).encode()
+    file = make_private_dir(paths.cache_or_state() / "sandbox") / "shadow"
+    if not file.is_file() or file.read_bytes() != shown:
+        write_whole(file, shown)
+    return file
+
+
+# --- what is lent ----------------------------------------------------------------------------------------------------
+
+
+def lent_tools(kept_away: Sequence[str], path: str) -> list[str]:
+    """Return the options that show tools of the real home and on the PATH, and package caches in the private one."""
+    real, away = _real_home(), [str(Path(name).expanduser()) for name in kept_away]
+    tools = [str(real / name) for name in _TOOLS]
+    fetched = [name for name in _FETCHED if not is_below(str(real / name), away)]
+    shown = [path for path in [*tools, *_on_path(path)] if not is_below(path, away)]
+    shown += [str(real / name) for name in fetched]  # for the JVM: its home is what /etc/passwd says
+    there = [name for name in fetched if os.access(real / name, os.R_OK)]
+    private = [word for name in there for word in ("--ro-bind", str(real / name), f"{HOME}/{name}")]
+    return [*bind("--ro-bind-try", dict.fromkeys(shown)), *private]
+
+
+def _on_path(path: str) -> list[str]:
+    """Return the folders of the PATH that are hidden otherwise; of an installation all of it.
+
+    The interpreter of a virtual environment is a link to another installation.
+    """
+    places = [os.path.normpath(place) for place in path.split(":") if place.startswith("/")]
+    linked = [os.path.realpath(f"{place}/python3") for place in places]
+    places += [os.path.dirname(program) for program in linked if os.path.isfile(program)]
+    folders = [place for place in dict.fromkeys(places) if is_below(place, masks()) and place not in _NEVER_LENT]
+    return [_installation(place) or place for place in folders]
+
+
+def _installation(folder: str) -> str:
+    """Return what a folder of programs is part of, such as a virtual environment or a version of node; or nothing."""
+    up, name = os.path.split(folder)
+    shared = {*_NEVER_LENT, str(_real_home()), str(_real_home() / ".local"), *masks()}
+    marks = ("pyvenv.cfg", "lib", "libexec", "versions")
+    is_one = name in ("bin", "sbin", "shims") and up not in shared
+    return up if is_one and any(os.path.exists(f"{up}/{mark}") for mark in marks) else ""
+
+
+def interpreter() -> list[str]:
+    """Return where Ratchet itself and its interpreter are: agents and reporters of ours run in the sandbox."""
+    return list(dict.fromkeys((sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]))))
+
+
+def named(argv: Sequence[str]) -> list[str]:
+    """Return the folders of programs and scripts that the command names by path: they must be visible."""
+    files = [place for word in argv if os.path.isfile(word) for place in (word, os.path.realpath(word))]
+    return list(dict.fromkeys(str(_program_folder(Path(file))) for file in files if is_below(file, masks())))
+
+
+def _program_folder(file: Path) -> Path:
+    """Return a program's folder, or the whole virtual environment or node_modules that it is part of."""
+    if "node_modules" in file.parts:
+        return Path(*file.parts[: file.parts.index("node_modules") + 1])
+    if (file.parent.parent / "pyvenv.cfg").is_file():
+        return file.parent.parent
+    if str(file.parent) in (*masks(), *_NEVER_LENT):
+        return file
+    return Path(_installation(str(file.parent)) or file.parent)
+
+
+def private_files(repo: str) -> list[str]:
+    """Return what is never shown of the developer's checkout: the store and logs of runs, and files with secrets."""
+    try:
+        names = os.listdir(repo)
+    except OSError:
+        return []
+    return [f"{repo}/{name}" for name in names if name == ".ratchet" or name.startswith(".env")]

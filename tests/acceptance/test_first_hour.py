@@ -1,0 +1,177 @@
+"""What a newcomer meets in the first hour: refusals that cost nothing, honest words, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import (
+    AUDIT,
+    COMPLETE,
+    IMPLEMENT,
+    REVIEW,
+    SMALL,
+    git,
+    make_repository,
+    ratchet,
+    small_project,
+    write_script,
+)
+
+
+def settings(place: Path) -> list[str]:
+    return ["--agent", f"scripted:{place.parent}/script.json", "--set", f"workspace.root={place.parent}/ws"]
+
+
+def project(tmp_path: Path, script: dict[str, Any]) -> Path:
+    return small_project(tmp_path, script)
+
+
+def open_items(place: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(ratchet("queue", "--json", cwd=place).stdout)["rows"]
+    return rows
+
+
+def program(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "agent"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "SPEC.md", "--agent", "telepathy:x"),
+        ("run", "SPEC.md", "--agent", "scripted:nowhere.json"),
+        ("run", "SPEC.md", "--agent", "command:true", "--set", "workspace.kind=cloud"),
+        ("loop", "SPEC.md", "--agent", "telepathy:x"),
+        ("fix", "--agent", "telepathy:x"),
+        ("swarm", "--agent", "telepathy:x"),
+        ("add", "SPEC.md", "--set", "agent=telepathy:x"),
+        ("add", "SPEC.md", "--workflow", "dance"),
+    ],
+)
+def test_a_refused_command_leaves_nothing_in_the_queue(tmp_path: Path, words: tuple[str, ...]) -> None:
+    place = small_project(tmp_path)
+    done = ratchet(*words, cwd=place)
+    assert done.returncode in (2, 3) and "hint:" in done.stderr, done.stderr
+    assert open_items(place) == []
+
+
+UNREADY = SMALL | {
+    "pyproject.toml": '[project]\nname = "p"\nversion = "1"\ndependencies = ["nosuchthing"]\n'
+    '[project.optional-dependencies]\ntest = ["pytest"]\n[tool.pytest.ini_options]\npythonpath = ["."]\n',
+    "calc.py": "import nosuchthing\n\n\ndef add(a, b):\n    return a + b\n",
+}
+
+
+def test_a_project_that_is_not_set_up_is_refused_before_money_is_spent(tmp_path: Path) -> None:
+    place = make_repository(tmp_path / "project", UNREADY)
+    write_script(place, {})
+    done = ratchet("run", "SPEC.md", *settings(place), "--json", cwd=place)
+    result = json.loads(done.stdout)
+    assert done.returncode == 1 and result["failure"] == "misconfigured" and result["usage"]["tokens_in"] == 0
+    for words in ("do not load", "nosuchthing", ".venv/bin/python -m pip install -e '.[test]'", "Ratchet's own"):
+        assert words in result["detail"]
+    tested = ratchet("test", cwd=place)
+    assert "Ratchet's own" in tested.stderr and "python3 -m venv .venv" in tested.stderr
+
+
+def test_a_test_that_needs_a_package_is_not_rightly_red(tmp_path: Path) -> None:
+    red = {
+        "say": "s",
+        "write": {"tests/test_sub.py": "import freezegun\nfrom calc import sub\n\n\ndef test(): sub(1, 2)\n"},
+    }
+    place = project(tmp_path, {"audit": [red, AUDIT, COMPLETE], "implement": [IMPLEMENT], "review": [REVIEW]})
+    done = ratchet("run", "SPEC.md", *settings(place), cwd=place)
+    assert done.returncode == 0 and "the package 'freezegun' cannot be imported" in done.stdout
+
+
+def test_fix_takes_uncommitted_changes_along(tmp_path: Path) -> None:
+    place = project(tmp_path, {"fix": [{"say": "Add", "write": {"calc.py": SMALL["calc.py"]}}]})
+    (place / "calc.py").write_text("def add(a, b):\n    return a - b\n")
+    (place / "notes.txt").write_text("mine\n")
+    done = ratchet("fix", *settings(place), "--json", cwd=place)
+    result = json.loads(done.stdout)
+    assert done.returncode == 0 and result["commits"][0]["tests"] == ["tests/test_calc.py::test_add"], done.stderr
+    assert "uncommitted changes are included" in done.stderr
+    assert git("status", "--porcelain", cwd=place).split() == ["M", "calc.py", "??", "notes.txt"]
+    assert git("show", f"{result['branch']}:notes.txt", cwd=place) == "mine"
+
+
+def test_an_unknown_cost_is_unknown(tmp_path: Path) -> None:
+    place = project(tmp_path, {})
+    test = "from calc import sub\\n\\n\\ndef test_sub():\\n    assert sub(3, 2) == 1\\n"
+    audit = f"printf '{test}' > tests/test_sub.py; echo sub"
+    act = "printf '\\n\\ndef sub(a, b):\\n    return a - b\\n' >> calc.py; echo Subtract"
+    audited = f"if [ -e tests/test_sub.py ]; then echo REQUIREMENTS_COMPLETE; else {audit}; fi"
+    cases = f"auditor) {audited};; implementer) {act};; *) echo '{REVIEW['say']}';;"
+    agent = program(tmp_path, f"case $RATCHET_ROLE in {cases} esac")
+    ran = ratchet("run", "SPEC.md", "--agent", f"command:{agent}", "--set", f"workspace.root={tmp_path}/ws", cwd=place)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "Ratchet-Cost: unknown (" in git("log", "-1", "--format=%B", "--all", cwd=place)
+    assert "Cost: unknown" in ratchet("show", cwd=place).stdout
+
+
+def test_the_last_words_of_an_agent_are_quoted_and_a_question_parks(tmp_path: Path) -> None:
+    idle, asking = {"say": "The tool was refused."}, {"say": "I looked.\n\nShall I use floats?"}
+    place = project(tmp_path, {"audit": [AUDIT], "implement": [idle, asking]})
+    done = ratchet("run", "SPEC.md", *settings(place), "--json", cwd=place)
+    parked = json.loads(done.stdout)["parked"]
+    assert done.returncode == 1 and parked["reason"] == "question" and "Shall I use floats?" in parked["detail"]
+    shown = ratchet("show", cwd=place).stdout
+    assert "changed nothing; the last words of the agent: The tool was refused." in shown
+    assert f"Answer with: ratchet resume {json.loads(done.stdout)['run']} --answer" in shown
+    assert ratchet("resume", "--answer", "Integers.", cwd=place).returncode == 1
+    assert "person      answered: Integers." in ratchet("show", cwd=place).stdout
+
+
+def test_a_missing_login_parks_the_run_with_a_reason_of_its_own(tmp_path: Path) -> None:
+    place = project(tmp_path, {"audit": [{"fail": "auth"}]})
+    done = ratchet("run", "SPEC.md", *settings(place), "--json", cwd=place)
+    parked = json.loads(done.stdout)["parked"]
+    assert parked["reason"] == "login" and "log in" in parked["detail"]
+    assert open_items(place)[0]["park_reason"] == "login"
+
+
+def test_files_that_nothing_refers_to_are_left_out_of_the_commit(tmp_path: Path) -> None:
+    more = {"build.log": "ok\n", "data.out": "1\n"}
+    used = IMPLEMENT | {"write": more, "append": {"calc.py": f"{IMPLEMENT['append']['calc.py']}\nDATA = 'data.out'\n"}}  # type: ignore[index]
+    place = project(tmp_path, {"audit": [AUDIT, COMPLETE], "implement": [used], "review": [REVIEW]})
+    done = ratchet("run", "SPEC.md", *settings(place), "--json", cwd=place)
+    branch = json.loads(done.stdout)["branch"]
+    assert done.returncode == 0
+    assert git("diff", "--name-only", f"main..{branch}", cwd=place).split() == [
+        "calc.py",
+        "data.out",
+        "tests/test_sub.py",
+    ]
+    assert "left out: build.log" in ratchet("show", cwd=place).stdout
+
+
+def test_the_history_tells_each_attempt_and_what_was_reverted_as_it_goes(tmp_path: Path) -> None:
+    wrong = {"say": "Guess", "append": {"calc.py": "\n\ndef sub(a, b):\n    return 0\n"}}
+    place = project(tmp_path, {"audit": [AUDIT], "implement": [wrong, {"say": "Which sign?"}]})
+    run = json.loads(ratchet("run", "SPEC.md", *settings(place), "--json", cwd=place).stdout)["run"]
+    told = (place / ".ratchet/runs" / run / "history.md").read_text()
+    for words in ("# Subtract", "## Iteration 1, attempt 1: auditor", "sub subtracts", "**RED**",
+                  "## Iteration 1, attempt 1: implementer", "**REVERTED** calc.py:", "attempt 2: implementer",
+                  "**PARKED** question"):  # fmt: skip
+        assert words in told, told
+
+
+def test_agents_have_the_interpreter_of_the_tests(tmp_path: Path) -> None:
+    from tests.support import install_editable  # noqa: PLC0415
+
+    place = project(tmp_path, {})
+    install_editable(place, ".")
+    agent = program(tmp_path, 'echo "$VIRTUAL_ENV $(command -v python)"; exit 3')
+    where = ["--set", f"workspace.root={tmp_path}/ws", "--set", "tdd.sealed=0"]  # logs of sealed tests are withheld
+    ratchet("run", "SPEC.md", "--agent", f"command:{agent}", *where, cwd=place)
+    logs = "".join(path.read_text() for path in (place / ".ratchet/runs").glob("*/logs/*auditor*"))
+    assert f"{place}/.venv {place}/.venv/bin/python" in logs

@@ -1,0 +1,163 @@
+"""Lift: found where it was planted, and not where it was not, in simulated runs of agents of known skill."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable
+from statistics import mean
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ratchet.core import events as ev
+from ratchet.core.learning import MEASURES, LearningSource, LearningTrial, Matched, TrialArm, TrialSums, assign_arm
+from ratchet.core.learning_lift import LiftReport, discoveries, lift_of, lift_report
+from ratchet.core.learning_sources import derive
+from tests.core.playing import REPORT, started
+
+SHARES = {"held_out": 0.2, "placebo": 0.1, "prompt": 0.1}
+ATTEMPTS_MAX = 4
+TRIALS = 100
+
+
+def simulated_run(
+    chance: random.Random, run: str, learnings: list[str], skill: dict[str, float]
+) -> list[LearningTrial]:
+    """A run with one failure, by an agent that succeeds more often where a learning in its packet helps."""
+    arms = {one: assign_arm(run, "f", one, **SHARES) for one in learnings}
+    helps = sum(skill.get(one, 0.0) for one, arm in arms.items() if arm is TrialArm.PACKET)
+    success = min(0.95, 0.35 + helps)
+    events: list[ev.Event] = [
+        started(),
+        ev.RedConfirmed(step=1, tests=["t"], fingerprint="f", report=REPORT, failures=["f"]),
+    ]
+    for attempt in range(ATTEMPTS_MAX):
+        events += [
+            ev.StepStarted(step=attempt, action="implement", role="implementer", key="k", tree="t", snapshot="s"),
+            ev.UsageMetered(step=attempt, role="implementer", agent="a", cost_usd=chance.uniform(0.1, 0.5)),
+            *(
+                ev.LearningDelivered(step=attempt, learning=one, arm=arm, matched=Matched.FINGERPRINT, fingerprint="f")
+                for one, arm in arms.items()
+            ),
+            ev.ChangeProposed(step=attempt, paths=["a.py"], tree=f"t{attempt}", summary="s"),
+        ]
+        if chance.random() < success:
+            kept = ev.StepCommitted(
+                step=attempt, commit="c", parent="p", subject="s", tests=["t"], report=REPORT, tree="g"
+            )
+            events += [kept, ev.StepVerified(step=attempt, gates=[], warnings=[])]
+            break
+        events.append(ev.StepReverted(step=attempt, why="still red", paths=["a.py"], tree="t", failures=["f"]))
+    else:
+        events.append(ev.TestAbandoned(why="no attempts left"))
+    return derive(run, [(seq, "2026", event) for seq, event in enumerate(events, 1)]).trials
+
+
+def summed(trials: Iterable[LearningTrial]) -> list[TrialSums]:
+    rows: dict[tuple[str, TrialArm], list[LearningTrial]] = defaultdict(list)
+    for trial in trials:
+        rows[trial.learning, trial.arm].append(trial)
+    return [
+        TrialSums(
+            learning=learning,
+            source=LearningSource.FACTORY,
+            content=learning,
+            arm=arm,
+            retired=False,
+            trials=len(found),
+            green=sum(one.green for one in found),
+            sums={name: sum(getattr(one, name) for one in found) for name in MEASURES},
+            squares={name: sum(getattr(one, name) ** 2 for one in found) for name in MEASURES},
+        )
+        for (learning, arm), found in rows.items()
+    ]
+
+
+def simulated(seed: int, *, planted: int, learnings: int = 20, runs: int = 2_000) -> LiftReport:
+    chance = random.Random(seed)
+    names = [f"l{n:02}" for n in range(learnings)]
+    skill = dict.fromkeys(names[:planted], 0.3)
+    trials = [
+        trial for n in range(runs) for trial in simulated_run(chance, f"run-{seed}-{n}", chance.sample(names, 2), skill)
+    ]
+    return lift_report(summed(trials), trials=TRIALS)
+
+
+def proven(report: LiftReport) -> set[str]:
+    return {one.lift.name for one in report.learnings if one.proven}
+
+
+def test_lift_is_found_where_it_was_planted_and_not_where_it_was_not() -> None:
+    power, rates = [], []
+    for seed in range(16):
+        found, planted = proven(simulated(seed, planted=5)), {f"l{n:02}" for n in range(5)}
+        power.append(len(found & planted) / len(planted))
+        rates.append(len(found - planted) / max(1, len(found)))
+    print(f"found {mean(power):.0%} of what was planted, false discovery rate {mean(rates):.1%}")
+    assert mean(power) > 0.8 and mean(rates) <= 0.05
+
+
+def test_nothing_is_found_where_nothing_was_planted() -> None:
+    wrong = [bool(proven(simulated(seed, planted=0))) for seed in range(100, 112)]
+    assert mean(wrong) <= 0.1
+
+
+def test_totals_tell_the_packet_from_the_prompt_and_from_a_placebo() -> None:
+    report = simulated(1, planted=20)
+    packet, prompt, placebo = report.totals
+    assert [packet.arm, prompt.arm, placebo.arm] == [TrialArm.PACKET, TrialArm.PROMPT, TrialArm.PLACEBO]
+    assert packet.attempts and packet.attempts.high < 0 and packet.saved and packet.saved > 0.05
+    for none in (prompt, placebo):
+        assert none.attempts and none.attempts.low < 0 < none.attempts.high
+    assert packet.reverts and packet.repeats and packet.cost_usd and packet.green
+    assert max(packet.reverts.high, packet.repeats.high, packet.cost_usd.high) < 0 < packet.green.low
+    (source,) = report.sources
+    assert (source.name, source.attempts) == ("factory", packet.attempts)
+
+
+def test_a_learning_is_not_judged_before_it_has_enough_deliveries_and_controls() -> None:
+    rows = summed(
+        [LearningTrial(learning="l", run=f"r{n}", seq=1, arm=TrialArm.PACKET, attempts=1) for n in range(500)]
+    )
+    (alone,) = lift_report(rows, trials=10).learnings
+    assert not alone.due and not alone.proven and alone.lift.attempts is None and alone.lift.delivered == 500
+
+
+@pytest.mark.parametrize(("n", "m", "shift"), [(40, 12, 0.0), (40, 12, 1.0), (200, 60, 0.3)])
+def test_an_interval_covers_the_true_difference_as_often_as_it_says(n: int, m: int, shift: float) -> None:
+    chance, covered = random.Random(f"{n}{shift}"), []
+    for _ in range(400):
+        trials = [
+            LearningTrial(
+                learning="l", run=f"{arm}{at}", seq=1, arm=arm, attempts=1, cost_usd=chance.gauss(5 + more, 1 + more)
+            )
+            for arm, count, more in ((TrialArm.PACKET, n, shift), (TrialArm.HELD_OUT, m, 0.0))
+            for at in range(count)
+        ]
+        effect = lift_of("l", [{one.arm: one for one in summed(trials)}], TrialArm.PACKET).cost_usd
+        assert effect
+        covered.append(effect.low <= shift <= effect.high)
+    assert 0.92 <= mean(covered) <= 0.98
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=3), st.floats(0, 1)), st.floats(0.01, 0.5))
+def test_a_smaller_p_value_is_never_rejected_while_a_larger_one_is_kept(p: dict[str, float], rate: float) -> None:
+    found = discoveries(p, rate)
+    assert all(p[kept] >= p[name] for name in found for kept in p.keys() - found)
+    assert all(p[name] <= rate for name in found)
+
+
+def test_arms_follow_the_shares_and_are_the_same_each_time() -> None:
+    drawn = [assign_arm(f"run-{n}", "f", "l", **SHARES) for n in range(5_000)]
+    assert drawn == [assign_arm(f"run-{n}", "f", "l", **SHARES) for n in range(5_000)]
+    for arm, share in [
+        (TrialArm.PACKET, 0.6),
+        (TrialArm.HELD_OUT, 0.2),
+        (TrialArm.PLACEBO, 0.1),
+        (TrialArm.PROMPT, 0.1),
+    ]:
+        assert abs(drawn.count(arm) / len(drawn) - share) < 0.02
+    everything = {assign_arm(f"r{n}", "f", "l", held_out=0, placebo=0, prompt=0) for n in range(50)}
+    assert everything == {TrialArm.PACKET}

@@ -1,0 +1,50 @@
+"""`ratchet top` on a terminal of 80 by 24, driven by its keys."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("textual", reason="textual is not installed")
+
+from textual.widgets import DataTable, Static
+
+from ratchet.app.queue import StoreQueueService
+from ratchet.core import events as ev
+from ratchet.core.item import ItemStatus, ParkReason
+from ratchet.interfaces.terminal.top_app import RunScreen, TopApp
+from ratchet.store.protocols import open_store
+from tests.contract.test_queue import named, take
+
+
+def test_the_inbox_the_board_and_a_run_are_read_and_an_item_is_cancelled_by_keys(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "ratchet.db")
+    store.add(named("a"))
+    lease = take(store)
+    asked = ev.RunParked(reason=ParkReason.QUESTION, detail="question: which?")
+    store.append(lease, [ev.RunClaimed(worker="w"), asked])
+    store.add(named("b"))
+
+    async def use() -> None:
+        app = TopApp(StoreQueueService(store), every_s=60)
+        async with app.run_test(size=(80, 24)) as pilot:
+            await app.workers.wait_for_complete()
+            await pilot.pause()
+            assert app.query_one("#inbox-rows", DataTable).row_count == 1
+            await pilot.press("enter")
+            await pilot.pause()
+            assert isinstance(app.screen, RunScreen)
+            await app.workers.wait_for_complete()
+            await pilot.pause()
+            assert "parked (question)" in str(app.screen.query_one("#run-body", Static).render())
+            await pilot.press("escape", "2")
+            await pilot.pause()
+            assert app.selected() == "b"
+            await pilot.press("c")
+            await app.workers.wait_for_complete()
+        assert store.item_row("b").status is ItemStatus.CANCELLED
+
+    asyncio.run(use())
+    store.close()

@@ -1,0 +1,117 @@
+"""Containers of a real engine: how they ended is told apart, and a restart of the engine is waited for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ratchet.process.containers import ContainerEnd, ContainerSpec, EngineAway, find_engine, how_it_ended, with_init
+from tests import podman as engines
+from tests.podman import IMAGE, USER, Podman
+
+LIMIT_MB = 64
+GREEDY = f"x = bytearray({LIMIT_MB * 4} << 20)"
+PYTHON = "/usr/bin/python3"
+
+
+@pytest.fixture(scope="module")
+def podman() -> Iterator[Podman]:
+    with engines.podman() as started:
+        yield started
+
+
+def spec(*command: str) -> ContainerSpec:
+    return ContainerSpec(
+        image=IMAGE, command=with_init(command), user=f"{USER}:{USER}", mounts=["/usr:/usr:ro"], network="none",
+        memory_mb=LIMIT_MB, processes=32, cpus=1.0, tmp_mb=8,
+    )  # fmt: skip
+
+
+@contextmanager
+def started(podman: Podman, *command: str) -> Iterator[str]:
+    name = podman.engine.create(spec(*command), "one")
+    try:
+        podman.engine.start(name)
+        yield name
+    finally:
+        podman.engine.remove(name)
+
+
+def run(podman: Podman, *command: str) -> tuple[ContainerEnd, str]:
+    with started(podman, *command) as name:
+        state = podman.engine.wait(name)
+        log = podman.engine.logs(name, lines=100)
+    return how_it_ended(state, log), log.decode()
+
+
+def test_the_ways_in_which_a_container_ends_are_told_apart(podman: Podman) -> None:
+    ended = {
+        "": ["true"],
+        "the worker exited with code 3": ["sh", "-c", "exit 3"],
+        "the worker was killed by signal 9": ["sh", "-c", "kill -9 $$"],
+        f"out of memory (its limit is {LIMIT_MB} MB)": [PYTHON, "-c", GREEDY],
+        "the container was killed": ["sh", "-c", "kill -9 $PPID; sleep 9"],
+    }
+    assert [run(podman, *command)[0].reason(LIMIT_MB) for command in list(ended.values())[:4]] == list(ended)[:4]
+
+
+def test_a_process_killed_for_memory_is_counted_although_the_worker_goes_on(podman: Podman) -> None:
+    end, _ = run(podman, "sh", "-c", f"{PYTHON} -c '{GREEDY}'; true")
+    assert end.succeeded and end.memory_kills == 1 and end.reason(LIMIT_MB) == ""
+
+
+def test_a_killed_and_a_removed_container_are_told_apart(podman: Podman) -> None:
+    for act, reason in (
+        (podman.engine.kill, "the container was killed"),
+        (podman.engine.remove, "the container was removed"),
+    ):
+        with started(podman, "sleep", "60") as name:
+            act(name)
+            state = podman.engine.wait(name)
+            log = podman.engine.logs(name, lines=100) if state else b""
+        assert how_it_ended(state, log).reason(LIMIT_MB) == reason
+
+
+def test_a_container_can_write_only_its_temporary_folder_and_gain_nothing(podman: Podman) -> None:
+    tries = "touch /x; touch /usr/x; touch /tmp/x && echo written; head -c 20M /dev/zero >/tmp/x; cat /proc/self/status"
+    end, log = run(podman, "sh", "-c", tries)
+    assert end.succeeded
+    assert log.count("Read-only file system") == 2 and "No space left" in log
+    assert "written" in log and f"Uid:\t{USER}\t" in log and "CapEff:\t0000000000000000" in log
+
+
+def test_a_stopped_container_gets_the_signal_and_its_grace(podman: Podman) -> None:
+    with started(
+        podman, "sh", "-c", "trap 'echo stopping; exit 5' TERM; echo ready; while :; do sleep 0.1; done"
+    ) as name:
+        while b"ready" not in podman.engine.logs(name, lines=10):
+            pass
+        podman.engine.stop(name, grace_s=20)
+        state = podman.engine.wait(name)
+        log = podman.engine.logs(name, lines=10)
+    assert b"stopping" in log and how_it_ended(state, log).code == 5
+
+
+@pytest.mark.engines
+def test_a_restart_of_the_engine_is_waited_for(podman: Podman) -> None:
+    with started(podman, "sh", "-c", "while [ ! -e /tmp/go ]; do sleep 0.1; done; exit 7") as name:
+        found: list[int] = []
+        waiting = threading.Thread(target=lambda: found.append(getattr(podman.engine.wait(name), "exit_code", -1)))
+        waiting.start()
+        podman.kill()
+        with pytest.raises(EngineAway, match="does not answer"):
+            podman.engine.ping()
+        podman.start()
+        podman.engine.stop(name, grace_s=1)
+        waiting.join(60)
+    assert found and found[0] > 128, "stopped by a signal"
+
+
+def test_without_an_engine_the_error_says_what_to_start(tmp_path: Path) -> None:
+    with pytest.raises(EngineAway, match="no container engine answers at unix://") as told:
+        find_engine(f"unix://{tmp_path}/none.sock")
+    assert "podman system service" in told.value.hint
