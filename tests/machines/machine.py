@@ -19,7 +19,7 @@ from pathlib import Path
 
 UID = 64123
 CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
-MS_REC, MS_PRIVATE = 0x4000, 0x40000
+MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
 PR_CAPBSET_DROP, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 24, 22, 2
 # The capabilities that container engines leave to root, by number: chown, dac_override, fowner, fsetid, kill, setgid,
 # setuid, setpcap, net_bind_service, net_raw, sys_chroot, mknod, audit_write, setfcap.
@@ -144,12 +144,21 @@ def _mount_all(machine: dict) -> None:  # type: ignore[type-arg]
         _mount("--bind", str(users), "/etc/passwd")
         _expose(machine["needed"], own)
     if machine["noexec_tmp"]:
-        _mount("--bind", "/tmp", "/tmp")
-        _mount("-o", "remount,bind,noexec", "/tmp")
-        for path in [str(own), *machine["needed"]]:  # these are in /tmp only because the tests run there
-            if path.startswith("/tmp/"):
-                _mount("--bind", path, path)
-                _mount("-o", "remount,bind,exec", path)
+        _noexec_tmp([str(own), *machine["needed"]])
+
+
+def _noexec_tmp(used: list[str]) -> None:
+    """Mount a new /tmp, open to everybody whatever the host's is like, with what is used of the old one in it.
+
+    These paths are in /tmp only because the tests run there, so programs may be started from them.
+    """
+    kept = {path: os.open(path, os.O_PATH) for path in used if path.startswith("/tmp/")}
+    _mount("-t", "tmpfs", "-o", "noexec,mode=1777", "tmpfs", "/tmp")
+    for path, opened in kept.items():
+        Path(path).mkdir(parents=True, exist_ok=True)
+        # Not by the program mount: it would resolve the link to a path that is covered now.
+        _check(_libc.mount(f"/proc/self/fd/{opened}".encode(), path.encode(), None, MS_BIND | MS_REC, None))
+        os.close(opened)
 
 
 def _bare_dev(new: Path) -> None:

@@ -89,6 +89,7 @@ def test_doctor_finds_the_condition_before_a_run_does(machine: Machine, made: Ma
     assert done.returncode == 0, done.stdout + done.stderr
     lines = {line[5:30].strip(): line for line in done.stdout.splitlines()}
     for what, words in machine.doctor.items():
+        assert what in lines, done.stdout
         assert lines[what].startswith("-") and words in lines[what]
     unusual = {"home"} if not machine.home.isascii() else set()
     for what in {"home", "umask", "locale", "repository"} - machine.doctor.keys() - unusual:
