@@ -80,6 +80,20 @@ def test_an_answer_is_in_the_ledger_and_the_item_is_queued_again(store: Store) -
         store.answer("a", "again", by="me")
 
 
+def test_a_message_is_written_between_the_events_of_a_worker_that_goes_on(store: Store) -> None:
+    store.add(named("a"))
+    with pytest.raises(Conflict):
+        store.nudge("a", "too early", by="me")
+    lease = take(store)
+    store.append(lease, [ev.RunClaimed(worker="w")])
+    assert store.nudge("a", "use Decimal", by="me").status is ItemStatus.IN_PROGRESS
+    store.append(lease, [ev.StepResumed(step=1)])
+    assert [entry.kind for entry in store.entries(lease.run)] == ["run_claimed", "run_nudged", "step_resumed"]
+    finish(store, lease)
+    with pytest.raises(Conflict):
+        store.nudge("a", "too late", by="me")
+
+
 def test_a_snoozed_entry_comes_back_at_its_time_and_an_acknowledged_one_does_not(world: World, store: Store) -> None:
     store.snooze("one", by="me", until=format_timestamp(world.now + timedelta(seconds=10)))
     store.snooze("two", by="me")

@@ -103,6 +103,9 @@ class StoreQueueService:
     def requeue(self, item: str) -> ItemRow:
         return self.store.requeue(item)
 
+    def nudge(self, item: str, request: api.Nudge) -> ItemRow:
+        return self.store.nudge(item, request.message, by=request.by)
+
     # --- worker operations --------------------------------------------------------------------------------------
 
     def register(

@@ -135,16 +135,26 @@ class RunLedger:
         events = [_redacted(event, self.directory.redact) for event in events]
         async with self._writing:
             entries = await run_blocking(self.store.append, self.lease, events, receipt)
-            for entry, event in zip(entries, events, strict=True):
+            others = await self._entries_before(entries[0].seq)
+            for entry, event in [*others, *zip(entries, events, strict=True)]:
                 self._apply(entry, event)
                 self.on_event(entry, event, self.state)
             self._report_iteration()
             if receipt:
                 self.receipts.append(receipt)
-            await run_blocking(self._mirror, entries, receipt)
+            await run_blocking(self._mirror, [*(entry for entry, _ in others), *entries], receipt)
             if self.length >= self._checkpointed + CHECKPOINT_ENTRIES:
                 await run_blocking(self._checkpoint)
         return entries
+
+    async def _entries_before(self, seq: int) -> list[tuple[Entry, ev.Event]]:
+        """Return what people appended since the last write: their messages to the run."""
+        missing = seq - 1 - self.length
+        if missing <= 0:
+            return []
+        found = await run_blocking(self.store.entries_after, self.lease.run, after=self.length, limit=missing)
+        decoded = [(entry, ev.decode(entry.kind, entry.data)) for entry in found]
+        return [(entry, event) for entry, event in decoded if isinstance(event, ev.Event)]
 
     def _checkpoint(self) -> None:
         content = msgspec.json.encode(Checkpoint(state=self.state, announced_at=self.announced_at))

@@ -541,6 +541,10 @@ class Pages(Protocol):
         """Answer the question an item is parked for and queue it again. Raises NotFound, Conflict."""
         ...
 
+    def nudge(self, item: str, message: str, *, by: str) -> ItemRow:
+        """Send a message to the agents of an open run: the next prompt has it. Raises NotFound, Conflict."""
+        ...
+
     def snooze(self, entry: str, *, by: str, until: str = "") -> None:
         """Hide an inbox entry until a time, or for good. The last call decides."""
         ...

@@ -23,6 +23,7 @@ from ratchet.core.state import RunState, RunStatus
 DESCRIPTION_MAX_CHARS = 50_000
 PAGE_MAX = 500
 METADATA_MAX_BYTES = 100_000
+NUDGE_MAX_CHARS = 2_000
 
 # PostgreSQL cannot store NUL in text: reject it here with a clear message.
 _NO_NUL = r"^[^\u0000]*$"
@@ -104,6 +105,12 @@ class Requester(Request, frozen=True, kw_only=True):
     """Who makes the request, for the ledger."""
 
     by: Annotated[str, msgspec.Meta(max_length=100, pattern=_NO_NUL)] = "http"
+
+
+class Nudge(Requester, frozen=True, kw_only=True):
+    """A message to the agents of a run: the next prompt has it."""
+
+    message: Annotated[str, msgspec.Meta(min_length=1, max_length=NUDGE_MAX_CHARS, pattern=_NO_NUL)]
 
 
 class CancelResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -503,6 +510,8 @@ class QueueService(Protocol):
     def cancel(self, item: str, by: Requester) -> CancelResponse: ...
 
     def requeue(self, item: str) -> ItemRow: ...
+
+    def nudge(self, item: str, request: Nudge) -> ItemRow: ...
 
     def workers(self, ask: WorkersQuery) -> WorkerList: ...
 
