@@ -64,6 +64,8 @@ _KEYS = {
     "limits.daily_iterations": "Iterations until local midnight; 0 is no limit.",
     "limits.per_repo": "Runs of one repository at the same time; 0 is no limit.",
     "limits.workers": "Runs at the same time on all machines; 0 is no limit.",
+    "notify.command": "Command that `ratchet serve` runs for what is new in the inbox, as JSON on its standard input.",
+    "notify.webhook": "Address that `ratchet serve` posts it to; empty: the variable RATCHET_WEBHOOK.",
     "prices": "Price of a million tokens by model, for agents that report no cost; overrides the built-in table.",
     "prompts": "Folder of the project's own prompt templates.",
     "quota.concurrency": "Calls of one provider at the same time on this machine; 0 is no limit.",

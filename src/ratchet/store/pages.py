@@ -163,6 +163,9 @@ _RULES = {
     BoardColumn.FAILED: _ENDED.format("failed"),
     BoardColumn.COMPLETED: _ENDED.format("completed"),
     BoardColumn.CANCELLED: _ENDED.format("cancelled"),
+    BoardColumn.TO_REVIEW: (
+        "WHERE items.status = 'completed' AND items.park_reason = 'review'{where} ORDER BY items.id DESC"
+    ),
 }
 _BACK = "UPDATE items SET status = 'queued', park_reason = '', not_before = '', detail = '' WHERE id = ?"
 _PRIORITISE = "UPDATE items SET rank = ?, turn = ?, body = ? WHERE id = ?"

@@ -10,7 +10,7 @@ from typing import Protocol, Self
 import msgspec
 
 from ratchet.core.board import BoardColumn, BoardRow, Snooze
-from ratchet.core.budget import Amount, BudgetScope, Caps, OverBudget, Reservation
+from ratchet.core.budget import Amount, BudgetScope, Caps, OverBudget, Reservation, Spending
 from ratchet.core.events import Event
 from ratchet.core.failure import Reason
 from ratchet.core.item import Item, ItemStatus, ParkReason, Priority
@@ -334,6 +334,10 @@ class Budgets(Protocol):
 
     def used(self, scope: BudgetScope, name: str = "") -> Amount:
         """Return what was spent or is reserved: the amount that caps are checked against."""
+        ...
+
+    def spending(self, items: Sequence[str] = ()) -> list[Spending]:
+        """Return what each repository spent today and each of the items in total, in one query."""
         ...
 
 

@@ -207,7 +207,9 @@ def nudge(arguments: Arguments) -> int:
         raise UsageError(f"a message has 1 to {api.NUDGE_MAX_CHARS:,} characters")
     with open_queue(arguments) as queue_service:
         row = queue_service.nudge(arguments.item, api.Nudge(by=current_user().by, message=arguments.message.strip()))
-    print_json(row) if arguments.json else print_data(f"{row.item.id} nudged: the next prompt of its run has the message")
+    print_json(row) if arguments.json else print_data(
+        f"{row.item.id} nudged: the next prompt of its run has the message"
+    )
     return 0
 
 
