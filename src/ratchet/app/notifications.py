@@ -57,7 +57,9 @@ def message_of(entries: Sequence[InboxEntry], address: str) -> Message:
 
 def _line(entry: InboxEntry) -> str:
     where = entry.repo.rstrip("/").rpartition("/")[2]
-    told = f"{str(entry.kind).capitalize()}: {' '.join(entry.title.split())[:CHARS_MAX]}{f' ({where})' if where else ''}"
+    told = (
+        f"{str(entry.kind).capitalize()}: {' '.join(entry.title.split())[:CHARS_MAX]}{f' ({where})' if where else ''}"
+    )
     # What agents wrote may call nobody and link nowhere: `<!channel>` and `@here` are commands to chat systems.
     for sign, plain in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("@", "@\u200b")):
         told = told.replace(sign, plain)

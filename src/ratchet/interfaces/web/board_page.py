@@ -169,7 +169,8 @@ def _chips(site: Site, chosen: dict[str, str]) -> list[dict[str, Any]]:
     found = [("repo", repo, words.repo_name(repo)) for repo in repos]
     found += [("agent", agent, agent) for agent in agents]
     found += [("priority", str(priority), str(priority)) for priority in Priority]
-    found += [("state", str(BoardColumn.CANCELLED), "cancelled"), ("state", str(BoardColumn.TO_REVIEW), "to review")]
+    states = [str(BoardColumn.CANCELLED), str(BoardColumn.TO_REVIEW)]
+    found += [("state", one, one.replace("_", " ")) for one in dict.fromkeys([*states, chosen["state"]]) if one]
     return [
         {
             "text": text,

@@ -37,10 +37,12 @@ def figures_values(site: Site, request: Request) -> dict[str, Any]:
     found = {one.group["day"]: one.figures for one in both.groups}
     now = [DayFigures(day, found.get(day) or _NONE) for day in days]
     before = site.service.metrics(api.MetricsQuery(since=f"{chosen * 2}d", until=days[0])).figures
+    totals = site.service.metrics(api.MetricsQuery(since=days[0])).figures
     return {
         "chosen": chosen,
+        "anything": bool(totals.runs or totals.steps or totals.calls),
         "span": f"{_named(days[0])} to {_named(days[-1])}",
-        "kpis": _kpis(site.service.metrics(api.MetricsQuery(since=days[0])).figures, before, chosen),
+        "kpis": _kpis(totals, before, chosen),
         "repos": _repositories(site.service.metrics(api.MetricsQuery(since=days[0], by="repo")).groups),
         "charts": [_throughput(now), _cost(now), _teeth(now), _spent(now)],
     }
@@ -71,7 +73,11 @@ def _kpis(now: Figures, before: Figures, days: int) -> list[tuple[str, str, str]
             f"{now.reverts:,} reverted, {now.accepted:,} accepted",
         ),
         ("Spent", cost(now), f"in {days} days"),
-        ("Attempts to green", number(now.attempts_to_green), f"{now.overfitted_caught:,} overfitted changes caught"),
+        (
+            "Attempts to green",
+            number(now.attempts_to_green) if now.attempts_to_green is not None else "none yet",
+            f"{now.overfitted_caught:,} overfitted changes caught",
+        ),
         ("Time lost to quota", span(now.quota_s), f"{now.recoveries:,} crash recoveries"),
     ]
 

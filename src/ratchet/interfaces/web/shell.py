@@ -11,11 +11,10 @@ import msgspec
 
 from ratchet.app.inbox import InboxState, read_inbox
 from ratchet.app.queue import StoreQueueService
-from ratchet.app.watch import read_state
 from ratchet.config import Config
 
 KEPT_S = 2.0
-PAGES = ("inbox", "board", "runs", "figures", "learnings", "workers", "budgets")
+PAGES = ("inbox", "board", "runs", "figures", "learnings", "workers", "budgets", "watch")
 
 
 class Shell(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +34,6 @@ class Vitals:
         self.service, self.settings, self.folder = service, settings, folder
         self._lock = threading.Lock()
         self._at, self._state = -KEPT_S, None  # type: float, InboxState | None
-        self._watched = False
 
     def forget(self) -> None:
         """Read again for the next page: something was changed."""
@@ -45,7 +43,6 @@ class Vitals:
         with self._lock:
             if self._state is None or time.monotonic() - self._at >= KEPT_S:
                 self._state = read_inbox(self.service.store, self.settings, self.folder)
-                self._watched = read_state(self.folder) is not None
                 self._at = time.monotonic()
             return self._state
 
@@ -60,5 +57,5 @@ class Vitals:
             place=place,
             host=platform.node() or "this machine",
             store="PostgreSQL" if "Postgres" in type(self.service.store).__name__ else "SQLite",
-            pages=(*PAGES, "watch") if self._watched else PAGES,
+            pages=PAGES,
         )
