@@ -1,6 +1,6 @@
 """Tells chat systems what is new in the inbox: by a command, by a webhook, or both.
 
-Each way keeps a record of the entries it told, so that nothing is told twice, and nothing is lost while the server or the
+Each way keeps a record of the entries it told: nothing is told twice, and nothing is lost while the server or the
 chat system is down.
 """
 

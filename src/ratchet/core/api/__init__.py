@@ -9,6 +9,7 @@ import msgspec
 
 from ratchet.core.budget import Amount, Cap
 from ratchet.core.failure import Reason
+from ratchet.core.inbox import InboxEntry
 from ratchet.core.item import LABELS_MAX, SPEC_MAX_CHARS, Item, ItemStatus, Label, Priority
 from ratchet.core.learning import CONTENT_MAX_CHARS, Learning, LearningKind
 from ratchet.core.learning_lift import LiftReport
@@ -252,6 +253,12 @@ class WorkerList(msgspec.Struct, frozen=True, kw_only=True):
     """Newest first."""
 
     workers: list[WorkerRow]
+
+
+class Inbox(msgspec.Struct, frozen=True, kw_only=True):
+    """What needs a person, without what was snoozed or acknowledged."""
+
+    entries: list[InboxEntry]
 
 
 class LogFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -512,6 +519,8 @@ class QueueService(Protocol):
     def requeue(self, item: str) -> ItemRow: ...
 
     def nudge(self, item: str, request: Nudge) -> ItemRow: ...
+
+    def inbox(self) -> Inbox: ...
 
     def workers(self, ask: WorkersQuery) -> WorkerList: ...
 

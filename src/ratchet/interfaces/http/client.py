@@ -95,6 +95,9 @@ class HttpClient:
     def nudge(self, item: str, request: api.Nudge) -> ItemRow:
         return self._post(f"/api/work/{_name(item)}/nudge", ItemRow, request)
 
+    def inbox(self) -> api.Inbox:
+        return self._get("/api/inbox", api.Inbox)
+
     # --- workers ---------------------------------------------------------------------------------------------
 
     def workers(self, request: api.WorkersQuery) -> api.WorkerList:

@@ -28,6 +28,10 @@ def requeue(call: RouteCall) -> ItemRow:
     return call.state.queue_service.requeue(call.id)
 
 
+def inbox(call: RouteCall) -> api.Inbox:
+    return call.state.queue_service.inbox()
+
+
 def nudge(call: RouteCall) -> ItemRow:
     return call.state.queue_service.nudge(call.id, call.body)
 
@@ -42,6 +46,7 @@ ROUTES = (
           handler=requeue, answer=ItemRow, refuses=(409,)),
     Route(method="POST", path="/api/work/{id}/nudge", summary="Send a message to the agents of an open run",
           handler=nudge, body=api.Nudge, answer=ItemRow, refuses=(409,)),
+    Route(method="GET", path="/api/inbox", summary="List what needs a person", handler=inbox, answer=api.Inbox),
     Route(method="GET", path="/api/queue", summary="List items, next first (paged)", handler=queue,
           query=api.QueueQuery, answer=ItemPage),
 )  # fmt: skip
