@@ -425,10 +425,10 @@ def long_run(factory: Factory, iterations: int = 60) -> Recording:
     return run
 
 
-def whole_day(folder: Path, *, now: datetime | None = None, long: int = 60) -> Factory:
-    """Two weeks of history, a day of work, and everything that an inbox can hold."""
+def whole_day(folder: Path, *, now: datetime | None = None, long: int = 60, days: int = 13) -> Factory:
+    """Some history, a day of work, and everything that an inbox can hold."""
     factory = Factory(folder, now=now)
-    history(factory)
+    history(factory, days)
     long_run(factory, long)
     for hours, repo, title, priority in (
         (7, "billing-api", "Idempotent refunds", "high"),
@@ -452,8 +452,8 @@ def whole_day(folder: Path, *, now: datetime | None = None, long: int = 60) -> F
     return factory
 
 
-def history(factory: Factory) -> None:
-    for day in range(13, 0, -1):
+def history(factory: Factory, days: int) -> None:
+    for day in range(days, 0, -1):
         for number in range(2 + (day * 5) % 4):
             factory.at(days=day, hours=-number)
             name = list(factory.repos)[(day + number) % 3]

@@ -10,12 +10,13 @@ from starlette.requests import Request
 from ratchet.app.watch import read_state
 from ratchet.core.board import BoardColumn
 from ratchet.core.budget import BudgetScope
-from ratchet.core.item import ParkReason
+from ratchet.core.item import ItemStatus, ParkReason
 from ratchet.core.state import RunStatus
 from ratchet.core.watch import Colour, WatchStage
 from ratchet.errors import RatchetError
 from ratchet.interfaces.web import words
 from ratchet.interfaces.web.site import Site
+from ratchet.store.protocols import RunRow
 
 REPOS_MAX = 20
 TONES = {
@@ -39,8 +40,8 @@ def runs_values(site: Site, request: Request) -> dict[str, Any]:
             {
                 "row": row,
                 "age": words.age(row.created_at, now),
-                "tone": TONES[row.status][0],
-                "icon": TONES[row.status][1],
+                "tone": _tone(row)[0],
+                "icon": _tone(row)[1],
             }
             for row in rows
         ],
@@ -48,6 +49,11 @@ def runs_values(site: Site, request: Request) -> dict[str, Any]:
         "wanted": status,
         "statuses": list(RunStatus),
     }
+
+
+def _tone(row: RunRow) -> tuple[str, str]:
+    moves = row.item_status in (ItemStatus.IN_PROGRESS, ItemStatus.ASSIGNED)
+    return TONES[row.status] if row.status is not RunStatus.RUNNING or moves else ("muted", "wait")
 
 
 def workers_values(site: Site) -> dict[str, Any]:

@@ -370,9 +370,10 @@ def _matrix(
             cells = by_test.setdefault(test.id, [""] * len(columns))
             cells[index] = _cell(test.status, test.attempts)
     refused = {i for i, (step, _) in enumerate(columns) if step.outcome is StepOutcome.REFUSED}
-    changing = {name: cells for name, cells in by_test.items() if len(set(cells)) > 1 or "fail" in cells}
-    for name, cells in changing.items():
-        changing[name] = [_refused(cell, i in refused, cells) for i, cell in enumerate(cells)]
+    by_test = {
+        name: [_refused(cell, i in refused, cells) for i, cell in enumerate(cells)] for name, cells in by_test.items()
+    }
+    changing = {name: cells for name, cells in by_test.items() if not _TELLING.isdisjoint(cells)}
     rows = [{"file": file, "name": name, "cells": cells} for (file, name), cells in _named(changing)][:ROWS_MAX]
     folded = _folded({name: cells for name, cells in by_test.items() if name not in changing})
     heads = [
@@ -419,6 +420,9 @@ def _sealed_cell(step: PictureStep) -> str:
     return "seal-ok" if step.outcome is StepOutcome.KEPT else ""
 
 
+_TELLING = frozenset({"fail", "flaky", "refused"})
+
+
 def _cell(status: TestStatus, attempts: int) -> str:
     if status in GREEN:
         return "flaky" if attempts > 1 else "pass"
@@ -437,7 +441,7 @@ def _named(tests: dict[str, list[str]]) -> Iterator[tuple[tuple[str, str], list[
 
 
 def _folded(tests: dict[str, list[str]]) -> list[dict[str, Any]]:
-    """Fold tests that never changed into one row for each file."""
+    """Fold tests that always passed, or never ran, into one row for each file."""
     files: dict[tuple[str, tuple[str, ...]], int] = {}
     for test, cells in tests.items():
         key = (test.partition("::")[0].rpartition("/")[2], tuple(cells))
