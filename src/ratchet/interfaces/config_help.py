@@ -114,6 +114,7 @@ _KEYS = {
 _EXAMPLES = {
     "agent": "claude", "store": "postgresql://db/ratchet", "prompts": ".ratchet/prompts", "model": "gpt-5-codex",
     "escalate": "claude:claude-opus-4-5", "answer": "decide yourself and go on", "command": "npm test",
+    "notify.command": "notify-send ratchet \"$RATCHET_TEXT\"", "notify.webhook": "https://chat.example.org/hooks/…",
     "report": "build/**/*.xml", "runner": "pytest", "notify": "notify-send ratchet", "kind": "overlay",
     "root": "/srv/ratchet", "bases": "/var/cache/ratchet", "paths": ["tests/**"], "setup": ["npm ci"],
     "carry": ["node_modules"], "env": ["MY_VARIABLE"], "fallback": ["codex"], "agents": ["claude", "codex"],
@@ -177,8 +178,8 @@ def _example(key: str, hint: Any, default: Any) -> str:
         return '[[gates]] name = "lint", command = "npm run lint"'
     if key == "prices":
         return '[prices."MODEL"] in_usd = 1.25, out_usd = 10.0'
-    if name in _EXAMPLES:
-        return f"{key} = {_toml(_EXAMPLES[name])}"
+    if found := _EXAMPLES.get(key) or _EXAMPLES.get(name):
+        return f"{key} = {_toml(found)}"
     if get_origin(hint) is Literal:
         return f"{key} = {_toml(next(choice for choice in get_args(hint) if choice not in ('', default)))}"
     if isinstance(default, bool):

@@ -449,11 +449,11 @@ def _folded(tests: dict[str, list[str]]) -> list[dict[str, Any]]:
     largest = sorted(files.items(), key=lambda one: -one[1])
     shown = [{"name": file, "count": count, "cells": cells} for (file, cells), count in largest[:FOLDED_MAX]]
     others: dict[tuple[str, ...], list[int]] = {}
-    for (_, cells), count in largest[FOLDED_MAX:]:
-        others.setdefault(cells, []).append(count)
+    for (_, alike), count in largest[FOLDED_MAX:]:
+        others.setdefault(alike, []).append(count)
     return shown + [
-        {"name": words.count(len(counts), "more file"), "count": sum(counts), "cells": cells}
-        for cells, counts in others.items()
+        {"name": words.count(len(counts), "more file"), "count": sum(counts), "cells": alike}
+        for alike, counts in others.items()
     ]
 
 
@@ -502,20 +502,10 @@ def _costs(picture: Picture) -> list[dict[str, Any]]:
 
 def _story(picture: Picture) -> Iterator[dict[str, Any]]:
     """Return what roles and people said, the newest first."""
-    told = [
-        (index, step.role, str(getattr(step.result, "summary", "")))
-        for index, step in enumerate(picture.steps)
-        if step.role
-    ]
-    told += [(note.steps - 0.5, note.by, note.text) for note in picture.notes]
-    told = [one for one in told if one[2]]
-    for place, who, text in sorted(told, key=lambda one: -one[0])[:STORY_MAX]:
-        part = picture.parts[picture.steps[max(0, int(place))].part] if picture.steps else None
-        at = (
-            f"iteration {part.number}"
-            if part and part.kind is PartKind.ITERATION
-            else _label(part).lower()
-            if part
-            else ""
-        )
+    told: list[tuple[float, str, str]] = [(note.steps - 0.5, note.by, note.text) for note in picture.notes]
+    told += [(index, step.role, getattr(step.result, "summary", "")) for index, step in enumerate(picture.steps)]
+    newest = sorted(told, key=lambda one: -one[0])
+    for place, who, text in [one for one in newest if one[1] and one[2]][:STORY_MAX]:
+        part = picture.parts[picture.steps[max(0, int(place))].part] if picture.steps else Part(kind=PartKind.BEFORE)
+        at = f"iteration {part.number}" if part.kind is PartKind.ITERATION else _label(part).lower()
         yield {"role": who, "text": words.cut(text, 400), "end": at}
