@@ -210,7 +210,7 @@ def test_after_a_test_was_given_back_nobody_says_that_all_is_complete(tmp_path: 
     turns = script(audit=[AUDIT, COMPLETE, COMPLETE], implement=[wrong])
     state, events, _ = carry_script(tmp_path, turns, "tdd.attempts=1", "tdd.audit_tries=2")
     assert (state.status, state.failure) == (RunStatus.FAILED, Reason.NO_PROGRESS)
-    assert "tests/test_sub.py was rightly red and given back" in state.detail
+    assert "tests/test_sub.py failed for the right reason but was given up" in state.detail
     assert "review_approved" not in kinds(events)
 
 

@@ -379,7 +379,7 @@ def test_a_verdict_of_peoples_sealed_tests_is_counted_and_bounded(tmp_path: Path
     script = {**PLAIN, "implement": [BY_HEART], "implement_changes": [BY_HEART] * 9, "review": [REVIEW] * 9}
     own = own_folder(tmp_path, OWN_LATE)
     state, events, _ = carry_script(tmp_path, script, "tdd.sealed=false", own, "tdd.disclosures=1")
-    assert state.status is RunStatus.FAILED and "was told 1 times" in state.detail
+    assert state.status is RunStatus.FAILED and "was disclosed 1 times" in state.detail
     (refused,) = of_kind(events, ev.FinalRefused)
     assert "1 of 2 sealed examples do not pass" in refused.why and "1310" not in refused.why
 

@@ -158,7 +158,7 @@ class Exporter:
         )
 
     def close(self) -> None:
-        """Send what is waiting, for at most `CLOSE_S`: then it is lost."""
+        """Send pending data for at most `CLOSE_S`, then drop the rest."""
         ending = threading.Thread(target=self._shut_down, daemon=True)
         ending.start()
         ending.join(CLOSE_S)

@@ -82,7 +82,7 @@ class PictureStep(msgspec.Struct, kw_only=True):
 
 
 class TimeSpan(msgspec.Struct, kw_only=True):
-    """A stretch of time: of the step with this index, or a gap in which nobody worked (`step` is None)."""
+    """A stretch of time: of the step with this index, or a gap without work (`step` is None)."""
 
     began: float
     end: float
@@ -237,7 +237,7 @@ class Picture:
         self._fold(event)
 
     def watch(self, at: float) -> None:
-        """Let the running step, or the open gap, reach until now."""
+        """Extend the running step, or the open gap, to the current time."""
         if self._origin is None or self.ended:
             return
         self.at = max(self.at, at - self._origin)

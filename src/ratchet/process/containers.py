@@ -144,7 +144,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def refuse_socket(mounts: Iterable[str], engine: ContainerEngine) -> None:
-    """Refuse mounts that hold the engine's socket: whoever can write to it is root on its machine."""
+    """Refuse mounts that hold the engine's socket: write access to it is root access to its machine."""
     for mount in mounts:
         source = Path(mount.partition(":")[0]).resolve()
         if engine.socket and Path(engine.socket).resolve().is_relative_to(source):
@@ -381,7 +381,7 @@ def _frames(content: bytes) -> bytes:
 
 # --- how a container ended --------------------------------------------------------------------------------------------
 
-# The first process of a container. It reads the control group's own counters after its child has ended: engines tell
+# The first process of a container. It reads the control group's own counters after its child has ended: engines report
 # `OOMKilled` of the first process only, and some never. The kernel kills the largest process, which this is not.
 INIT = r"""
 "$@" & child=$!
@@ -397,7 +397,7 @@ _LAST_LINE = re.compile(rb".*ratchet-container: code=(\d+) oom_kill=(\d*)", re.D
 
 
 def with_init(command: Sequence[str]) -> list[str]:
-    """Return the command under a first process that passes signals on and tells how it ended."""
+    """Return the command under a first process that passes signals on and reports how it ended."""
     return ["sh", "-c", INIT, "sh", *command]
 
 

@@ -70,7 +70,7 @@ class CliProgram(msgspec.Struct, frozen=True, kw_only=True):
     `home_dirs`: folders in the home with its login and sessions. `logins` and `settings`: files there that a sandbox
     lends, read-only; the rest of its home is its own.
     `logs`: patterns of log files in the home; `turn_logs`: log files in the scratch directory. `cumulative`: usage
-    counters that continue when a session is resumed. `limitable`: it can be told to run no commands; if not, it runs
+    counters that continue when a session is resumed. `limitable`: it has an option to run no commands; if not, it runs
     only in a sandbox. `prepare`: prepares the workspace and returns extra variables. `leftovers`: files it leaves in
     the workspace. `reports_calls_late`: it reports a tool call only when the call has ended.
     """
@@ -138,7 +138,7 @@ class CliAgent:
             ended = await self._run(request, launch, scratch_dir, turn)
         except asyncio.CancelledError:
             if limited := turn.monitor.provider_error():
-                on_event(Notice(limited.detail))  # tells the watchdog that the agent was waiting for its provider
+                on_event(Notice(limited.detail))  # shows the watchdog that the agent was waiting for its provider
             raise
         turn.add(*self.program.read_results([read_result(scratch_dir / name) for name in launch.results]))
         _remove_leftovers(request.folder, self.program.leftovers)

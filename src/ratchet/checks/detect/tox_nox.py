@@ -22,7 +22,7 @@ _LIKELY = re.compile(r"py|test|unit|3\.?\d")
 
 
 def pytest_environments(project: Project, path: str) -> list[str]:
-    """Return the environments that run pytest and have an interpreter; empty if the file does not tell."""
+    """Return the environments that run pytest and have an interpreter; empty if the file does not name them."""
     told = _of_nox(project.text(path)) if path.endswith(".py") else _of_tox(project, path)
     found = list(dict.fromkeys(told))
     found = [name for name in found if _LIKELY.match(name)] or found

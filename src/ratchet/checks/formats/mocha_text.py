@@ -24,7 +24,7 @@ SIGN = re.compile(rb"  \d{1,9} (?:passing|failing)")
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """Return the failed tests. Names of others cannot be told from other output."""
+    """Return the failed tests. Names of other tests cannot be distinguished from other output."""
     reader = _Mocha()
     for line in lines(stream):
         reader.line(line)

@@ -268,7 +268,7 @@ def unescape_strictly(text: str) -> str | None:
     return "".join(pieces)
 
 
-_SPARSE = 60  # searching for three usual references takes as long as replacing one in so many characters
+_SPARSE = 60  # searching for three usual references takes as long as replacing one in the same number of characters
 
 
 def _without_usual(text: str) -> str:

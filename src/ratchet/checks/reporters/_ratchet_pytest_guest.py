@@ -69,7 +69,7 @@ def pytest_configure(config):
 
 
 def _tell_where_it_ends():
-    """Print the stack when the process is told to end because it takes too long. Forks of a test do not."""
+    """Print the stack when the process gets the signal of a timeout. Forks of a test do not."""
     try:
         # Output during a test is captured, but not at this point.
         faulthandler.register(signal.SIGTERM, file=os.dup(sys.stderr.fileno()), all_threads=False, chain=True)

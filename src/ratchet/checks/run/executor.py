@@ -107,7 +107,7 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
         return merge_targets(await tests.run_each(folder, log=log))
 
     def tool_digests(self, folder: Path) -> dict[str, str]:
-        from ratchet.checks.run import tool_digests as tools  # noqa: PLC0415 — who only runs tests does not ask
+        from ratchet.checks.run import tool_digests as tools  # noqa: PLC0415 — not needed to run tests
 
         return tools.tool_digests(self.targets, folder)
 
@@ -297,7 +297,7 @@ def _conclude(
 
 
 def _with_locations(report: Report, how: Runner, folder: Path) -> Report:
-    """Add source locations to tests that never finished, if the runner can tell them from the names."""
+    """Add source locations to tests that never finished, if the runner can derive them from the names."""
     if not report.running:
         return report
     lost = {name for name in report.running if name}

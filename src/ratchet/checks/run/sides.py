@@ -1,4 +1,4 @@
-"""Tells which side of a comparison was wanted, by the source, where a tool only says left and right."""
+"""Finds in the source which side of a comparison is the expected one, for tools that only report left and right."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ class Automake(BaseRunner):
                 )
 
     def recognises(self, words: list[str]) -> bool:
-        return False  # it is unknown who generated `make check`
+        return False  # the generator of `make check` is unknown
 
     def launch(self, target: Target, session: Session) -> list[LaunchStep]:
         given, command = make_check.environment(session), [*target.command, "-k"]

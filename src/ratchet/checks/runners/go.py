@@ -130,7 +130,7 @@ class _Places:
         """Separate log lines from errors: before Go 1.27 they look alike, and only the source distinguishes them."""
         if not failure.line or failure.frames or not self._is_logged(place, failure.file, failure.line):
             return failure
-        from ratchet.checks.formats.go_json import explained, place_of  # noqa: PLC0415 — loaded by whoever parses
+        from ratchet.checks.formats.go_json import explained, place_of  # noqa: PLC0415 — needed only to parse
 
         rows = output.splitlines(keepends=True)
         kept, logged = [], False

@@ -1,4 +1,4 @@
-"""Draws the ratchet: teeth are kept commits, slips reverted changes, lanes say who worked. Colour comes from classes.
+"""Draws the ratchet: teeth are kept commits, slips reverted changes, lanes show the roles. Colour comes from classes.
 
 The geometry is explained in `docs/decisions`; every text is escaped here, since subjects and reasons are hostile.
 """
@@ -96,7 +96,7 @@ def window(picture: Picture, first: int, last: int, *, selected: int | None = No
 
 
 def sentence(picture: Picture) -> str:
-    """Describe the picture in words, for those who do not see it."""
+    """Describe the picture in words, for screen readers."""
     parts = [f"{words.count(picture.kept, 'commit')} kept", f"{words.count(picture.slips, 'change')} reverted"]
     if picture.sealed:
         parts.append(f"{picture.sealed} of them caught by a sealed test")
@@ -394,7 +394,7 @@ class Drawing:
 
 
 def says(step: PictureStep) -> str:
-    """Return what a step came to, in the words of the timeline in the terminal."""
+    """Return the result of a step, in the words of the timeline in the terminal."""
     line = event_line(step.result) if step.result else None
     return line.text if line else ""
 
