@@ -69,9 +69,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     proved: dict[str, Artifact] = {}  # gates that failed on the base, with their output
     red_report: Artifact | None = None
     red: list[str] = []
-    given_back: list[
-        str
-    ] = []  # tests that failed for the right reason and were given up; cleared by the next green step
+    given_back: list[str] = []  # failed for the right reason and were given up; cleared by the next green step
     fingerprint: str = ""
     failures: list[str] = []  # fingerprints of the failing tests
     reverted_failures: list[str] = []  # of the last reverted attempt

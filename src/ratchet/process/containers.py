@@ -298,10 +298,10 @@ class ContainerEngine:
         query = {"t": name, "dockerfile": "Containerfile"} | ({"networkmode": network} if network else {})
         answer = self._ask("POST", "/build", query, raw=context, kind="application/x-tar", timeout_s=None)
         for line in answer.splitlines():
-            told = msgspec.json.decode(line)
-            if told.get("error"):
-                raise EnvironmentCannot(f"the image was not built: {told['error']}", hint="see the lines above")
-            if text := str(told.get("stream", "")).rstrip():
+            message = msgspec.json.decode(line)
+            if message.get("error"):
+                raise EnvironmentCannot(f"the image was not built: {message['error']}", hint="see the lines above")
+            if text := str(message.get("stream", "")).rstrip():
                 yield text
 
     # --- requests ---

@@ -203,7 +203,7 @@ class SqlLearnings(Database):
     def _by_words(
         self, db: Transaction, query: str, scope: tuple[str, ...], limit: int, *, every: bool = False
     ) -> list[str]:
-        words = _telling(db, search_terms(query))
+        words = _selective(db, search_terms(query))
         if not words:
             return []
         sql = self._find_words.format(scope=self._scoped(_SCOPE), live="" if every else _LIVE)
@@ -252,7 +252,7 @@ def _is_in(learning: Learning, spec: str, tag: str) -> bool:
     return spec in learning.spec and (not tag or tag in learning.tags)
 
 
-def _telling(db: Transaction, words: list[str]) -> dict[str, float]:
+def _selective(db: Transaction, words: list[str]) -> dict[str, float]:
     """Return the rarest words with their weight, as many as together are in few learnings."""
     forms = {word: _forms(word) for word in words}
     every = sorted({_EVERY}.union(*forms.values()))

@@ -171,7 +171,7 @@ def test_what_passing_tests_printed_keeps_them_in_the_lane_and_is_dropped() -> N
     talking = case(1).replace("/>", f">{said}</testcase>")
     run = fast_path.Chunk((case(0) + talking + case(2) + talking).encode() + b"</testsuite>").find(0)
     assert names(run) == ["does_1", "does_2", "does_1"]
-    assert together(run).told == {}
+    assert together(run).children_by_case == {}
 
 
 def test_a_failing_case_stays_in_the_run_with_all_it_says() -> None:
@@ -181,14 +181,16 @@ def test_a_failing_case_stays_in_the_run_with_all_it_says() -> None:
     assert run is not None
     assert run.end == len(document) - len("</testsuite>")
     assert len(names(run)) == 2 * 20
-    assert together(run).told == {19: [Child("failure", {"message": "a < b"}, "at x\n"), Child("system-out", {})]}
+    assert together(run).children_by_case == {
+        19: [Child("failure", {"message": "a < b"}, "at x\n"), Child("system-out", {})]
+    }
 
 
 def test_what_many_cases_say_is_read_once() -> None:
     skipped = [f'><skipped message="not {day}"/></testcase>' for day in ("today", "now", "today")]
     cases = "".join(PLAIN + case(9).replace("/>", said) for said in skipped)
     document = f'<testsuite name="a">{cases}</testsuite>'.encode()
-    first, other, again = together(fast_path.Chunk(document).find(0)).told.values()
+    first, other, again = together(fast_path.Chunk(document).find(0)).children_by_case.values()
     assert (first[0].attributes, other[0].attributes) == ({"message": "not today"}, {"message": "not now"})
     assert again is first
     assert [test.reason for test in junit.parse(io.BytesIO(document)).tests if test.reason] == [
@@ -223,7 +225,7 @@ def test_suites_that_stand_beside_each_other_are_one_run(between: str) -> None:
     handler = JUnitDocument()
     reader = XmlReader(handler, junit._Lane(handler))
     reader.read(io.BytesIO(document))
-    assert reader._unheard == run.end - run.second
+    assert reader._skipped == run.end - run.second
     parsed = handler.parsed(reader.fault)
     assert [(test.suite, test.file) for test in parsed.tests[19:21]] == [(["a"], "a.py"), (["b"], "b.py")]
     assert parsed.reported["tests"] == 60

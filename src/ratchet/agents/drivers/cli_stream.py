@@ -193,13 +193,13 @@ class _Turn:
         self.monitor = StderrMonitor(request, logs=program.logs, turn_logs=program.turn_logs)
         self.recorder = TurnRecorder(request, self._forward, model=model, must_speak=program.must_speak, before=counted)
         self.session, self.pid = settings.session, 0
-        self.begun_at, self.heard_at, self.calling = 0.0, 0.0, False
+        self.begun_at, self.last_output_at, self.calling = 0.0, 0.0, False
 
     def begin(self, pid: int) -> None:
         self.pid, self.begun_at = pid, time.monotonic()
 
     def on_line(self, line: bytes) -> bool:
-        self.heard_at, self.calling = time.monotonic(), False
+        self.last_output_at, self.calling = time.monotonic(), False
         self.add(*self.program.read(line))
         return self.recorder.overspent
 
@@ -207,11 +207,11 @@ class _Turn:
         """Report a tool call when a child process starts after the last output: the program reports it at its end."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
-            if not self.heard_at or self.calling:
+            if not self.last_output_at or self.calling:
                 continue
             youngest_s = await asyncio.to_thread(seconds_since_last_child, self.pid)
             now = time.monotonic()
-            quiet_s, running_s = now - self.heard_at, now - self.begun_at
+            quiet_s, running_s = now - self.last_output_at, now - self.begun_at
             # Processes that started with the program belong to the program itself.
             if youngest_s < min(quiet_s + AT_ONCE_S, running_s - AT_ONCE_S) and not self.calling:
                 self.calling = True

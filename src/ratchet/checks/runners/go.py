@@ -117,8 +117,8 @@ class _Places:
             failure = msgspec.structs.replace(failure, file=self._inside(place, failure.file))
         if package not in self.known:
             self.known[package] = dict(self._written(place))
-        told = (failure.file if failure else test.file, test.line)
-        file, line = self.known[package].get(test.name.partition("/")[0], told)
+        location = (failure.file if failure else test.file, test.line)
+        file, line = self.known[package].get(test.name.partition("/")[0], location)
         return msgspec.structs.replace(test, file=file, line=line, failure=failure)
 
     def folder_of(self, error: Diagnostic) -> Diagnostic:
