@@ -424,6 +424,13 @@ class Picture:
             self._end(step, StepOutcome.DONE, event)
             self._drop_open_attempt(step)
 
+    @_fold.register
+    def _(self, event: ev.SealedReplaced) -> None:
+        """The last change is judged again, against another sealed test: a further attempt."""
+        if step := self._step_of(event):
+            self._end(step, StepOutcome.DONE, event)
+            self.attempts += [PictureAttempt(change=last.change, level=self.level) for last in self.attempts[-1:]]
+
     @_fold.register(ev.TestAbandoned)
     @_fold.register(ev.SealedUpheld)
     def _(self, event: ev.TestAbandoned | ev.SealedUpheld) -> None:
@@ -478,7 +485,6 @@ _OUTCOMES = (
     ev.BaselineTaken,
     ev.RedConfirmed,
     ev.TreeFoundGreen,
-    ev.SealedReplaced,
     ev.TaskFinished,
     ev.TaskUnfinished,
     ev.FinalVerified,
