@@ -25,7 +25,7 @@ def red_project(tmp_path: Path, script: Script) -> Path:
     return lay_out(tmp_path, SCENES["fix"], script)
 
 
-def test_a_failing_log_becomes_a_green_branch_and_the_fixer_is_told_what_it_says(tmp_path: Path) -> None:
+def test_a_failing_log_becomes_a_green_branch_and_is_in_the_fixers_prompt(tmp_path: Path) -> None:
     place = red_project(tmp_path, {"fix": [FIX_ADD, FIX_NEG]})
     (tmp_path / "ci.log").write_text(CI)
     done = ratchet(*command(place, "fix", "--log", f"{tmp_path}/ci.log", "--json", str(place)), cwd=tmp_path)

@@ -154,7 +154,7 @@ def test_json_has_every_field_even_when_nothing_could_run(tmp_path: Path) -> Non
         assert report["notes"]
 
 
-def test_a_file_that_loaded_is_not_said_to_be_broken_when_it_ends_badly(tmp_path: Path) -> None:
+def test_a_file_that_loaded_is_no_load_error_when_it_ends_badly(tmp_path: Path) -> None:
     ends = "import test from 'node:test';\ntest('a', () => {});\nprocess.on('exit', () => { process.exitCode = 3; });\n"
     lay(tmp_path / "it", {"a.test.mjs": ends, "b.test.mjs": "import './none.mjs';\n"})
     said = ratchet("test", "-C", "it", cwd=tmp_path).stdout
@@ -173,7 +173,7 @@ def test_a_test_that_kills_the_process_of_its_file_has_its_end_and_the_others_ha
     assert "CRASHED  1 error, 1 passed" in said
 
 
-def test_a_crash_says_how_the_runner_died_and_what_it_said_last(tmp_path: Path) -> None:
+def test_a_crash_names_how_the_runner_died_and_its_last_output(tmp_path: Path) -> None:
     text = "import ctypes\n\n\ndef test_dies():\n    ctypes.string_at(0)\n"
     said = ratchet("test", "-C", "it", cwd=lay(tmp_path, {"it/test_it.py": text}).resolve()).stdout
     assert "test_it.py::test_dies was running when the runner was killed by SIGSEGV" in said
@@ -208,7 +208,7 @@ def test_stuck():
         (signal.SIGTERM, STUCK.replace("1 == 2", "True"), "! interrupted in", "INTERRUPTED  1 passed in"),
     ],
 )
-def test_who_interrupts_is_told_what_was_found_until_then(
+def test_an_interrupt_prints_the_results_so_far(
     number: signal.Signals, text: str, first: str, last: str, tmp_path: Path
 ) -> None:
     folder = lay(tmp_path / "it", {"test_it.py": text, "test_more.py": GREEN})
@@ -226,7 +226,7 @@ def test_who_interrupts_is_told_what_was_found_until_then(
     assert left == "! 1 more test was not reached" and end.startswith(last)
 
 
-def test_json_junit_ctrf_and_annotations_tell_the_same(tmp_path: Path) -> None:
+def test_json_junit_ctrf_and_annotations_agree(tmp_path: Path) -> None:
     folder = lay(tmp_path / "it", SHOP | {"test_broken.py": "def test(:\n"})
     junit, ctrf = tmp_path / "junit.xml", tmp_path / "ctrf.json"
     done = ratchet("test", "--json", "--junit", junit, "--ctrf", ctrf, cwd=folder)
@@ -332,7 +332,7 @@ def test_only_what_a_change_can_reach(tmp_path: Path) -> None:
     assert everything["totals"]["tests"] == 3
 
 
-def test_an_environment_that_git_was_not_told_to_ignore_is_no_change(tmp_path: Path) -> None:
+def test_an_environment_that_git_does_not_ignore_is_no_change(tmp_path: Path) -> None:
     folder = make_repository(tmp_path / "it", SHOP)
     lay(folder, {"mine/pyvenv.cfg": "", "mine/lib/a.py": "", "mine/bin/activate": "", "node_modules/a/b.txt": ""})
     nothing = ratchet("test", "--affected", cwd=folder)
@@ -379,7 +379,7 @@ def test_a_test_file_that_is_deleted_is_not_missed(tmp_path: Path) -> None:
     assert ratchet("test", cwd=folder).returncode == 0
 
 
-def test_a_test_that_fails_and_then_passes_on_the_same_tree_is_flaky_and_said_so(tmp_path: Path) -> None:
+def test_a_test_that_fails_and_then_passes_on_the_same_tree_is_reported_as_flaky(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     body = f"p = pathlib.Path({str(marker)!r})\n    seen = p.exists()\n    p.touch()\n    assert seen\n"
     text = f"import pathlib\n\n\ndef test_flaky():\n    {body}"
@@ -554,7 +554,7 @@ def test_a_failure_in_an_isolated_run_leaves_the_index_as_it_was(tmp_path: Path)
     assert times(folder / ".git") == before
 
 
-def test_a_repository_that_nobody_may_write_to_is_tested_in_isolation(tmp_path: Path) -> None:
+def test_a_read_only_repository_is_tested_in_isolation(tmp_path: Path) -> None:
     folder = make_repository(tmp_path / "it", {"test_it.py": GREEN})
     frozen = f"mount --bind {folder} {folder} && mount -o remount,ro,bind {folder} && cd {folder} && ! touch x && exec "
     done = subprocess.run(
@@ -741,7 +741,7 @@ def test_a_repository_that_cannot_be_written_to_is_tested_and_remembered_elsewhe
     assert done.stdout.splitlines()[-1].startswith("FAILED  1 failed in")
 
 
-def test_what_was_found_is_told_though_it_cannot_be_remembered(tmp_path: Path) -> None:
+def test_results_are_printed_although_they_cannot_be_stored(tmp_path: Path) -> None:
     folder = make_repository(tmp_path / "it", SHOP)
     (folder / ".ratchet" / "tests" / "all" / "last.json" / "in the way").mkdir(parents=True)
     done = ratchet("test", cwd=folder)
@@ -760,7 +760,7 @@ def test_a_missing_git_is_no_hindrance(tmp_path: Path) -> None:
     assert ratchet("test", cwd=folder, PATH=str(bare)).returncode == 0
 
 
-def test_a_terminal_sees_for_how_long_and_what_was_said_last_and_then_only_the_results(tmp_path: Path) -> None:
+def test_a_terminal_shows_elapsed_time_and_last_output_and_then_only_the_results(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "go")
     waits = f"import sys\n\n\ndef test_it():\n    print('almost there')\n    open({str(tmp_path / 'go')!r}).read()\n"
     folder = lay(tmp_path / "it", {"test_it.py": waits, "pytest.ini": "[pytest]\naddopts = -s\n"})

@@ -56,7 +56,7 @@ def test_every_program_we_converse_with_is_recorded() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_finished_turn_is_told_and_its_last_words_are_its_answer(tmp_path: Path, name: str) -> None:
+def test_a_finished_turn_has_its_last_text_as_the_answer(tmp_path: Path, name: str) -> None:
     told, outcome = replay(tmp_path, lines_of(name, "success"))
     assert isinstance(outcome, TurnFinished) and outcome.text == "All done."
     assert len({said.session.partition("#")[0] for said in told if isinstance(said, SessionStarted)}) == 1

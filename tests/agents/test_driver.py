@@ -43,9 +43,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("first", "seen"), [(f"#!{sys.executable}", []), ("#!/bin/sh", ["/project/src"])])
-def test_only_a_program_in_python_is_not_told_where_the_projects_modules_are(
-    tmp_path: Path, first: str, seen: list[str]
-) -> None:
+def test_only_a_python_program_gets_no_module_paths_of_the_project(tmp_path: Path, first: str, seen: list[str]) -> None:
     agent = tmp_path / "bin" / "agent"
     python = "import os; print(os.environ.get('PYTHONPATH', ''))"
     agent.write_text(f"{first}\n{python if 'python' in first else 'printenv PYTHONPATH'}\n")
@@ -74,7 +72,7 @@ def ask(tmp_path: Path, name: str, model: str = "", **more: Any) -> tuple[list[T
     return told, asyncio.run(CliAgent(program(name), model).ask(words, told.append))
 
 
-def test_what_is_printed_is_told_and_kept(tmp_path: Path) -> None:
+def test_output_is_shown_and_kept(tmp_path: Path) -> None:
     install(tmp_path, "claude", printing(lines_of("claude", "success")))
     told, outcome = ask(tmp_path, "claude")
     assert isinstance(outcome, TurnFinished) and outcome.text.startswith("All done")
@@ -82,7 +80,7 @@ def test_what_is_printed_is_told_and_kept(tmp_path: Path) -> None:
     assert b"All done" in (tmp_path / "turn.log").read_bytes()
 
 
-def test_a_line_is_told_before_the_program_ends(tmp_path: Path) -> None:
+def test_a_line_is_passed_on_before_the_program_ends(tmp_path: Path) -> None:
     """The program goes on only when what it said has been heard."""
     go = tmp_path / "work" / "go"
     wait = f"while not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
@@ -133,7 +131,7 @@ def test_what_was_muttered_before_it_went_on_is_over(tmp_path: Path) -> None:
     assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.AGENT_TIMED_OUT
 
 
-def test_so_is_one_that_is_told_only_to_a_log_of_its_own(tmp_path: Path) -> None:
+def test_so_is_one_that_is_only_in_the_agents_own_log(tmp_path: Path) -> None:
     log = tmp_path / "home/.local/share/opencode/log/opencode.log"
     body = f"open({str(log)!r}, 'w').write('level=ERROR stream error: AI_APICallError: Rate limit reached')\n"
     log.parent.mkdir(parents=True)
@@ -142,14 +140,14 @@ def test_so_is_one_that_is_told_only_to_a_log_of_its_own(tmp_path: Path) -> None
     assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.RATE_LIMITED
 
 
-def test_so_is_one_that_is_told_only_to_the_log_of_the_turn(tmp_path: Path) -> None:
+def test_so_is_one_that_is_only_in_the_log_of_the_turn(tmp_path: Path) -> None:
     says = "open(os.environ['GEMINI_DEBUG_LOG_FILE'], 'w').write('[WARN] Attempt 1 failed with status 429. Retrying')\n"
     install(tmp_path, "gemini", says + "time.sleep(600)")
     _, outcome = ask(tmp_path, "gemini", timeout_s=1.0)
     assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.RATE_LIMITED
 
 
-def test_who_stops_it_for_its_silence_hears_what_it_was_waiting_for(tmp_path: Path) -> None:
+def test_a_silent_turn_that_is_stopped_reports_the_provider_error_it_waited_for(tmp_path: Path) -> None:
     again = f"while True:\n    time.sleep(0.1)\n    {MUTTERS.strip()}\n"
     install(tmp_path, "gemini", printing(lines_of("gemini", "success")[:1]) + again)
 
@@ -163,7 +161,7 @@ def test_who_stops_it_for_its_silence_hears_what_it_was_waiting_for(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("at_work", "reason"), [(True, Reason.AGENT_TIMED_OUT), (False, Reason.NO_PROGRESS)])
-def test_a_long_command_that_is_told_of_when_it_is_over_is_no_stall(
+def test_a_long_command_reported_only_at_its_end_is_no_stall(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_work: bool, reason: Reason
 ) -> None:
     """With a command under way only the deadline ends it; without one its silence does, after a nudge."""
@@ -237,7 +235,7 @@ def test_a_cancelled_turn_leaves_no_process_not_even_in_a_session_of_its_own(tmp
 
 
 @pytest.mark.parametrize("name", ["goose", "mini"])
-def test_who_cannot_be_told_to_run_no_commands_is_not_started_without_a_sandbox(tmp_path: Path, name: str) -> None:
+def test_an_agent_that_cannot_be_restricted_is_not_started_without_a_sandbox(tmp_path: Path, name: str) -> None:
     install(tmp_path, name, f"open({str(tmp_path / 'ran')!r}, 'w')")
     _, outcome = ask(tmp_path, name)
     assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.MISCONFIGURED
@@ -308,7 +306,7 @@ def test_an_agent_sees_its_providers_variables_and_no_others(tmp_path: Path, mon
     assert "mine" in seen and "not yours" not in seen
 
 
-def test_aider_finds_a_name_for_git_where_nobody_has_one(tmp_path: Path) -> None:
+def test_aider_gets_a_git_identity_where_none_is_configured(tmp_path: Path) -> None:
     says = (
         "import subprocess\nopen('name', 'wb').write(subprocess.check_output(['git', 'config', '--get', 'user.name']))"
     )

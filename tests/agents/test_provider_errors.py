@@ -87,7 +87,7 @@ def test_a_complaint_has_a_reason(said: str, status: int, reason: Reason) -> Non
         ("Rate limit reached", ""),
     ],
 )  # fmt: skip
-def test_the_time_to_come_back_is_read_from_what_was_said(said: str, until: str) -> None:
+def test_the_retry_time_is_read_from_the_message(said: str, until: str) -> None:
     assert retry_time_of(said, now=NOW) == until
 
 

@@ -171,7 +171,7 @@ def test_ended_while_its_shell_runs_no_process_is_left_and_the_run_goes_on(
 
 @pytest.mark.agents
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_ended_while_its_model_thinks_who_runs_no_commands_is_gone_and_is_asked_again(
+def test_an_agent_ended_while_its_model_thinks_leaves_no_process_and_is_asked_again(
     tmp_path: Path, how: signal.Signals
 ) -> None:
     needs("aider")

@@ -24,7 +24,7 @@ STREAMING = [name for name in RECORDED if name not in ("aider", "mini")]
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_a_finished_turn_is_told_and_its_last_words_are_its_answer(name: str) -> None:
+def test_a_finished_turn_has_its_last_text_as_the_answer(name: str) -> None:
     told, outcome = replay(name, lines_of(name, "success"))
     assert isinstance(outcome, TurnFinished)
     assert "All done" in outcome.text
@@ -135,14 +135,14 @@ def test_opencode_that_stops_at_a_refused_permission_has_failed() -> None:
     assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.AGENT_REFUSED
 
 
-def test_who_counts_tokens_only_is_priced_from_the_table() -> None:
+def test_agents_that_report_only_tokens_are_priced_from_the_table() -> None:
     prices = {"m": Price(in_usd=2.0, out_usd=10.0)}
     told, _ = replay("codex", lines_of("codex", "success"), prices=prices)
     spent = sum((said.usage for said in told if isinstance(said, UsageReported)), Usage())
     assert spent.cost_usd == pytest.approx((40_680 * 2 + 136 * 10) / 1e6)
 
 
-def test_a_retry_is_noticed_by_whoever_watches() -> None:
+def test_a_retry_is_reported_as_a_notice() -> None:
     told, _ = replay("claude", lines_of("claude", "rate_limit"))
     assert next(said.text for said in told if isinstance(said, Notice)) == "retry 1: 429 rate_limit"
 

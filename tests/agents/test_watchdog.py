@@ -40,7 +40,7 @@ def test_silence_is_a_stall_only_when_no_call_is_under_way() -> None:
         assert quiet.intervention and quiet.intervention.reason is Reason.AGENT_TIMED_OUT
 
 
-def test_who_never_says_anything_while_it_works_is_not_called_silent() -> None:
+def test_an_agent_that_reports_nothing_while_it_works_is_not_silent() -> None:
     assert after().check_silence(10_000.0) is None
 
 
@@ -88,7 +88,7 @@ ROUND: list[TurnEvent] = [ToolCall("ls"), ToolResult("a")]
 LOOP: list[TurnEvent] = [SessionStarted("s-1"), *ROUND * 3]
 
 
-def test_an_agent_that_goes_in_circles_is_told_so_in_its_session_and_may_go_on() -> None:
+def test_an_agent_that_loops_gets_a_message_in_its_session_and_continues() -> None:
     player = Player(LOOP, [Text("ah")])
     outcome, nudges = play(player)
     assert outcome == TurnFinished(text="done") and len(nudges) == 1

@@ -133,7 +133,7 @@ def test_when_an_agent_is_overloaded_the_next_of_its_fallbacks_is_asked(tmp_path
         (["agent=claude", "roles.auditor.agent=codex", "roles.reviewer.agent=claude"], "claude"),
     ],
 )
-def test_who_wrote_it_does_not_review_it_when_two_are_configured(
+def test_with_two_agents_the_author_does_not_review_its_own_change(
     tmp_path: Path, flags: list[str], reviewer: str
 ) -> None:
     assert config.load(tmp_path, environ={}, flags=flags).config.agent_for("reviewer") == reviewer

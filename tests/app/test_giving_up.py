@@ -143,7 +143,7 @@ def test_a_write_outside_the_footprint_asks_for_the_lock(tmp_path: Path) -> None
     assert state.status is RunStatus.COMPLETED and not any(isinstance(event, ev.WritesUndone) for event in heard)
 
 
-def test_a_write_to_what_somebody_else_holds_is_undone(tmp_path: Path) -> None:
+def test_a_write_to_a_path_locked_by_another_run_is_undone(tmp_path: Path) -> None:
     both = IMPLEMENT | {"write": {"theirs.py": "mine = True\n"}}
     place = small_project(tmp_path, GOOD_SCRIPT | {"audit": [AUDIT, COMPLETE], "implement": [both]})
     with open_factory(place) as factory:

@@ -126,7 +126,7 @@ def test_one_worker_takes_one_item_and_none_is_no_error(world: World) -> None:
     assert [world.start("--once").wait(60) for _ in range(2)] == [0, 0]
 
 
-def test_an_item_that_only_a_person_can_mend_fails_at_once_and_stops_nobody(world: World) -> None:
+def test_an_item_that_only_a_person_can_mend_fails_at_once_and_stops_no_other(world: World) -> None:
     bad = msgspec.structs.replace(flood.item(world.place, "bad", world.head), settings=["agent=scripted:/nowhere.json"])
     world.store.add(bad)
     good = world.add("good")
@@ -159,7 +159,7 @@ def test_words_of_an_issue_are_never_commands(world: World, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("stop", [os.kill, os.killpg], ids=["pool", "group"])
-def test_told_to_stop_a_worker_finishes_its_step_and_gives_the_run_back(
+def test_a_worker_asked_to_stop_finishes_its_step_and_releases_the_run(
     world: World, stop: Callable[[int, int], None]
 ) -> None:
     """Ctrl-C on a terminal and supervisors signal the whole process group."""
@@ -230,7 +230,7 @@ def test_a_lease_is_kept_while_the_work_under_it_says_nothing(tmp_path: Path, mo
 
 @pytest.mark.parametrize("told", ["cancelled", "killed"])
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
-def test_who_is_told_to_stop_does_so_at_once_and_not_at_the_next_heartbeat(
+def test_a_stop_request_takes_effect_at_once_and_not_at_the_next_heartbeat(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, told: str
 ) -> None:
     monkeypatch.setattr(lease_keeper, "HEARTBEAT_S", 600.0)

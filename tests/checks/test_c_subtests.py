@@ -142,7 +142,7 @@ def again(report: Report, name: str, folder: Path) -> list[str]:
 
 @pytest.mark.toolchain
 @pytest.mark.parametrize("command", ["ctest", "ctest -j4"])
-def test_what_is_inside_a_program_of_ctests_is_told_and_its_verdict_stands(tmp_path: Path, command: str) -> None:
+def test_tests_inside_a_ctest_program_are_reported_and_its_verdict_stands(tmp_path: Path, command: str) -> None:
     needs("ctest")
     has_libraries()
     folder = lay(tmp_path / "it", PROGRAMS | {"CMakeLists.txt": CMAKE, "catch_test.cpp": CATCH})
@@ -200,7 +200,7 @@ test('is skipped', find_program('sh'), args: ['-c', 'exit 77'])
 
 @pytest.mark.toolchain
 @pytest.mark.skipif(not shutil.which("meson"), reason="meson is not installed")
-def test_what_is_inside_a_program_of_mesons_is_told_and_how_the_others_ended(tmp_path: Path) -> None:
+def test_tests_inside_a_meson_program_are_reported_and_how_the_others_ended(tmp_path: Path) -> None:
     has_libraries()
     folder = lay(tmp_path / "it", PROGRAMS | {"meson.build": MESON})
     report = run(folder, timeout_s=300)
@@ -241,7 +241,9 @@ MAKE = {
 
 @pytest.mark.toolchain
 @pytest.mark.skipif(not shutil.which("automake"), reason="Automake is not installed")
-def test_what_is_inside_a_program_of_automakes_is_told_unless_the_project_uses_the_way_itself(tmp_path: Path) -> None:
+def test_tests_inside_an_automake_program_are_reported_unless_the_project_uses_the_channel_itself(
+    tmp_path: Path,
+) -> None:
     has_libraries()
     folder = lay(tmp_path / "it", MAKE | {f"t/{name}": text for name, text in PROGRAMS.items()})
     (folder / "t" / "script.sh").chmod(0o755)
@@ -395,7 +397,7 @@ add_test(NAME calm COMMAND sh -c "cat ${CMAKE_SOURCE_DIR}/qt.txt")
 
 
 @pytest.mark.toolchain
-def test_tests_that_a_program_of_ctests_prints_are_told_where_it_failed_as_they_say(tmp_path: Path) -> None:
+def test_tests_printed_by_a_ctest_program_are_reported_with_their_location(tmp_path: Path) -> None:
     needs("ctest")
     texts = {"cmocka.txt": CMOCKA, "unity.txt": UNITY, "qt.txt": QT, "CMakeLists.txt": PRINTS}
     report = run(lay(tmp_path / "it", texts))
@@ -433,7 +435,7 @@ add_test(NAME after COMMAND boost_test)
 
 
 @pytest.mark.toolchain
-def test_a_run_of_ctest_that_is_cut_off_tells_what_was_done_and_what_was_running(tmp_path: Path) -> None:
+def test_an_interrupted_ctest_run_reports_finished_and_running_tests(tmp_path: Path) -> None:
     needs("ctest")
     has_libraries()
     folder = lay(tmp_path / "it", {"CMakeLists.txt": HANGING, "boost_test.cpp": BOOST})

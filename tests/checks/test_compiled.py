@@ -87,7 +87,7 @@ def test_what_a_go_test_logs_is_not_why_it_failed(tmp_path: Path) -> None:
 
 
 @pytest.mark.toolchain
-def test_what_testmain_says_after_the_tests_is_told_of_its_folder(tmp_path: Path) -> None:
+def test_output_of_testmain_after_the_tests_is_reported_for_its_folder(tmp_path: Path) -> None:
     needs("go")
     text = 'package one\n\nimport ("os"; "testing")\n\nfunc TestMain(m *testing.M) { m.Run(); os.Exit(3) }\n'
     folder = lay(tmp_path / "it", GO_MOD | {"one/it_test.go": text + "func TestA(t *testing.T) {}\n"})
@@ -232,7 +232,7 @@ WORKSPACE = {
 
 
 @pytest.mark.toolchain
-def test_tests_of_a_cargo_workspace_are_told_apart_placed_and_run_alone(tmp_path: Path) -> None:
+def test_tests_of_a_cargo_workspace_are_distinguished_located_and_run_alone(tmp_path: Path) -> None:
     needs("cargo")
     folder = lay(tmp_path / "it", WORKSPACE)
     report = run(folder)

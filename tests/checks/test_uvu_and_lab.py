@@ -51,7 +51,7 @@ def laid(folder: Path, script: str, **files: str) -> Path:
 
 
 @pytest.mark.toolchain
-def test_uvu_tells_each_test_its_place_and_values(tmp_path: Path) -> None:
+def test_uvu_reports_each_test_with_place_and_values(tmp_path: Path) -> None:
     needs("uvu")
     folder = laid(tmp_path / "it", "uvu -b test", **{"test/a.mjs": _UVU})
     report = run(folder)
@@ -77,7 +77,7 @@ def test_uvu_tells_each_test_its_place_and_values(tmp_path: Path) -> None:
         ("test('ends', () => process.exit(0));", ReportStatus.CRASHED, []),
     ],
 )
-def test_what_uvu_swallows_is_told(
+def test_errors_that_uvu_swallows_are_reported(
     text: str, status: ReportStatus, told: list[tuple[str, int, str]], tmp_path: Path
 ) -> None:
     needs("uvu")
@@ -90,7 +90,7 @@ def test_what_uvu_swallows_is_told(
 
 
 @pytest.mark.toolchain
-def test_lab_tells_each_test_its_place_and_values_and_measures_nothing(tmp_path: Path) -> None:
+def test_lab_reports_each_test_with_place_and_values_and_measures_nothing(tmp_path: Path) -> None:
     needs("lab")
     folder = laid(tmp_path / "it", "lab -a @hapi/code -t 100 -L", **{"test/a.js": _LAB, "lib.js": "if (0) { 1; }\n"})
     report = run(folder)

@@ -30,7 +30,7 @@ def all_of(store: Store, after: str = "", *, limit: int = 7) -> list[FeedEntry]:
     return told
 
 
-def test_who_follows_hears_every_row_once_while_many_write(world: World, store: Store) -> None:
+def test_a_reader_of_the_feed_gets_every_row_once_while_many_write(world: World, store: Store) -> None:
     store.add_all([named(f"i{n}") for n in range(4)])
     leases = [take(store, f"{n}") for n in range(4)]
     stores, heard, over = [world.open() for _ in range(4)], list[FeedEntry](), threading.Event()
@@ -59,7 +59,7 @@ def test_who_follows_hears_every_row_once_while_many_write(world: World, store: 
         assert [told.entry for told in heard if told.entry.run == lease.run] == store.entries(lease.run)
 
 
-def test_from_the_end_only_what_is_new_is_heard_and_a_run_can_be_followed_alone(store: Store) -> None:
+def test_from_the_end_only_new_events_are_received_and_one_run_can_be_followed(store: Store) -> None:
     store.add_all([named("a"), named("b")])
     one, two = take(store, "1"), take(store, "2")
     store.append(one, [CLAIMED])
@@ -73,7 +73,7 @@ def test_from_the_end_only_what_is_new_is_heard_and_a_run_can_be_followed_alone(
         store.feed("nonsense")
 
 
-def test_who_listens_is_told_that_there_is_more(world: World, store: Store) -> None:
+def test_a_listener_is_woken_when_there_are_new_events(world: World, store: Store) -> None:
     store.add(named("a"))
     lease = take(store)
     with store.listen(Topic.EVENTS) as events:
@@ -98,7 +98,7 @@ def test_learnings_are_found_by_their_words_best_first(store: Store) -> None:
     assert store.learnings("/r", query="newline")[0].run == "run-1"
 
 
-def test_a_retired_learning_is_found_no_more_and_one_said_twice_is_one(store: Store) -> None:
+def test_a_retired_learning_is_not_found_and_a_duplicate_is_merged(store: Store) -> None:
     store.add_learning(learning("1", "never sleep"))
     store.add_learning(learning("1", "never sleep"))
     assert len(store.learnings(query="sleep")) == 1

@@ -150,7 +150,7 @@ def test_what_needs_what_needs_a_failed_item_is_parked_too_and_comes_back_with_i
     assert store.item_row("y").status == "queued"
 
 
-def test_what_waits_for_a_parked_item_waits_for_nobody_who_works(world: World, store: Store) -> None:
+def test_items_that_need_a_parked_item_do_not_keep_workers_waiting(world: World, store: Store) -> None:
     """A worker that ends when nothing is left to do does not wait for what only a person can move."""
     store.add_all([named("a"), named("b", needs=["a"])])
     assert not store.is_drained()
@@ -197,7 +197,7 @@ def test_the_same_source_added_by_many_at_once_is_one_item(world: World) -> None
 # --- limits -------------------------------------------------------------------------------------------------------
 
 
-def test_no_more_workers_than_allowed_whoever_asks_at_once(world: World) -> None:
+def test_no_more_workers_than_allowed_claim_concurrently(world: World) -> None:
     """[6]"""
     world.open().add_all([named(f"i{n}") for n in range(8)])
     stores, got = [world.open() for _ in range(8)], list[object]()
@@ -256,7 +256,7 @@ def test_iterations_of_the_day_are_counted_from_the_ledgers_and_end_at_midnight(
     take(store, "2", limits)
 
 
-def test_more_iterations_than_allowed_are_told_to_stop_by_the_store(store: Store) -> None:
+def test_the_store_stops_a_run_with_more_iterations_than_allowed(store: Store) -> None:
     """[12]"""
     store.add(named("a", max_iterations=2))
     lease = take(store)
@@ -267,7 +267,7 @@ def test_more_iterations_than_allowed_are_told_to_stop_by_the_store(store: Store
 # --- coming back --------------------------------------------------------------------------------------------------
 
 
-def test_a_lost_workers_run_is_claimed_next_without_anybody_calling_for_it(world: World, store: Store) -> None:
+def test_a_lost_workers_run_is_claimed_next_without_a_call_to_expire(world: World, store: Store) -> None:
     """[1]: recovery is part of claiming, so it cannot be forgotten."""
     store.add(named("a"))
     old = take(store)
@@ -390,7 +390,7 @@ def test_what_is_over_cannot_be_claimed(store: Store, status: str) -> None:
     assert nothing(store) is NoWorkReason.EMPTY
 
 
-def test_cancel_stops_what_waits_and_tells_who_works(world: World, store: Store) -> None:
+def test_cancel_ends_a_waiting_item_and_asks_a_working_worker_to_stop(world: World, store: Store) -> None:
     """[7]"""
     store.add_all([named("a"), named("b"), named("c")])
     one, two = take(store, "1"), take(store, "2")
@@ -420,7 +420,7 @@ def test_a_cancel_holds_though_its_worker_gives_the_run_back_before_it_hears(sto
     assert store.requeue("a").run == ""
 
 
-def test_a_cancelled_run_that_nobody_holds_ends_in_its_ledger(store: Store) -> None:
+def test_a_cancelled_run_without_a_lease_ends_in_its_ledger(store: Store) -> None:
     store.add(named("a"))
     lease = take(store)
     store.release(lease)

@@ -115,7 +115,7 @@ def test_a_completion_and_an_expiry_at_once_are_one_of_them(world: World, store:
         (ClaimLimits(awaiting_review=1), 0),
     ],
 )
-def test_limits_hold_whoever_asks_at_once(world: World, store: Store, limits: ClaimLimits, most: int) -> None:
+def test_limits_hold_under_concurrent_claims(world: World, store: Store, limits: ClaimLimits, most: int) -> None:
     """[6, 15]"""
     store.add_all([named(f"i{n}", repo="/r" if n % 2 else "/q") for n in range(8)])
     if limits.awaiting_review:
@@ -129,7 +129,7 @@ def test_limits_hold_whoever_asks_at_once(world: World, store: Store, limits: Cl
     assert sum(isinstance(one, Lease) for one in got) == most
 
 
-def test_the_days_iterations_hold_whoever_asks_at_once(world: World, store: Store) -> None:
+def test_the_daily_iteration_limit_holds_under_concurrent_claims(world: World, store: Store) -> None:
     """[15]"""
     store.add_all([named(f"i{n}") for n in range(4)])
     store.append(take(store), [RED, RED])
@@ -162,7 +162,7 @@ def test_one_store_is_used_by_many_threads_at_once(store: Store) -> None:
     assert all(len(store.entries(row.run)) == 2 for row in store.runs())
 
 
-def test_of_verbs_that_share_a_transaction_one_that_fails_takes_nobody_with_it_and_leaves_nothing(store: Store) -> None:
+def test_a_failing_verb_in_a_shared_transaction_leaves_nothing_and_fails_no_other(store: Store) -> None:
     refused = list[str]()
 
     def add(n: int) -> None:

@@ -67,7 +67,7 @@ def test_a_database_of_a_newer_ratchet_is_refused(world: World) -> None:
         world.open()
 
 
-def test_a_file_that_is_no_database_is_said_to_be_none(world: World) -> None:
+def test_a_file_that_is_no_database_is_reported_as_such(world: World) -> None:
     world.path.parent.mkdir()
     world.path.write_bytes(b"this is not a database, it only sits where one should be\n" * 100)
     with pytest.raises(EnvironmentCannot, match="not a database"):
@@ -127,7 +127,7 @@ def _until_waiting(store: SqliteStore, number: int) -> None:
         os.sched_yield()
 
 
-def test_who_gives_up_half_way_takes_nobody_along(store: Store) -> None:
+def test_a_verb_that_fails_half_way_fails_no_other(store: Store) -> None:
     assert isinstance(store, SqliteStore)
 
     def half(db: Transaction) -> None:
@@ -146,7 +146,7 @@ def test_who_gives_up_half_way_takes_nobody_along(store: Store) -> None:
     assert [(row.item.id, row.detail) for row in store.items().rows] == [("a", ""), ("b", ""), ("c", "")]
 
 
-def test_who_is_interrupted_while_waiting_holds_nobody_up(store: Store) -> None:
+def test_an_interrupted_waiter_delays_no_other_call(store: Store) -> None:
     assert isinstance(store, SqliteStore)
     turn, go_on = _held_up(store)
     heard: list[type[BaseException]] = []
@@ -172,7 +172,7 @@ def test_who_is_interrupted_while_waiting_holds_nobody_up(store: Store) -> None:
     assert store.add(item("b")).id == "b"
 
 
-def test_a_full_disk_is_told_as_one_and_loses_nothing(world: World, store: Store) -> None:
+def test_a_full_disk_is_reported_as_such_and_loses_nothing(world: World, store: Store) -> None:
     """SQLite's own page limit stands in for the disk: the error is the same one."""
     assert isinstance(store, SqliteStore)
     store.add(item())
@@ -223,5 +223,5 @@ for number in range(30):
 """
 
 
-def test_whoever_opens_a_new_database_at_the_same_moment_is_let_in(tmp_path: Path) -> None:
+def test_concurrent_first_opens_of_a_database_succeed(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", _ALL_AT_ONCE, str(tmp_path)], check=True, timeout=60)

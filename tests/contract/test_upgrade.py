@@ -68,7 +68,7 @@ def held(world: World) -> Lease:
     return Lease(run="run-1", item="item-1", epoch=2, holder=TWO, worker="worker-2")
 
 
-def test_who_held_a_lease_holds_it_and_its_locks(world: World, held: Lease) -> None:
+def test_a_lease_and_its_locks_survive_the_migration(world: World, held: Lease) -> None:
     store = world.open()
     assert [(row.id, row.status) for row in store.workers(live=True)] == [("worker-2", "running")]
     assert store.run("run-1").holder == TWO

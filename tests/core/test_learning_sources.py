@@ -37,7 +37,7 @@ def taught(*events: object) -> list[Learning]:
     return derived(started(), *events).learnings
 
 
-def test_a_revert_and_then_a_green_tell_what_failed_and_what_worked() -> None:
+def test_a_revert_followed_by_green_teaches_what_failed_and_what_worked() -> None:
     (one,) = taught(RED, GUESS, REVERTED, SUM, KEPT, VERIFIED)
     assert "what worked is “Sum the lines” in a.py" in one.content
     assert "did not work: “Guess the total”: still red: test_a" in one.content

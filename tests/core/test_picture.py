@@ -88,7 +88,7 @@ def reverted(number: int, why: str, commit: str = "") -> ev.StepReverted:
     return ev.StepReverted(step=number, why=why, paths=["a.py"], tree="t", commit=commit)
 
 
-def test_what_a_sealed_test_caught_is_told_apart() -> None:
+def test_changes_caught_by_a_sealed_test_are_distinguished() -> None:
     history: list[ev.Event] = [
         started(),
         step(1, "implement", "implementer"),

@@ -42,7 +42,7 @@ def test_a_projects_own_template_takes_the_place_of_ours_and_a_wrong_one_is_refu
 
 
 @given(st.lists(st.text(min_size=1, max_size=300), max_size=8), st.integers(0, 300))
-def test_of_the_history_the_last_entries_that_fit_are_told_whole(said: list[str], tokens: int) -> None:
+def test_the_last_history_entries_that_fit_are_kept_whole(said: list[str], tokens: int) -> None:
     entries = [prompts.history_entry(n, "auditor", text) for n, text in enumerate(said)]
     told = prompts.recent_entries("".join(entries), tokens)
     assert len(told) <= tokens * prompts.CHARS_A_TOKEN + 1

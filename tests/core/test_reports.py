@@ -141,7 +141,7 @@ def failing(n: int, place: int, *, size: int = 10) -> TestResult:
     return TestResult(id=f"t::{n:03}", status=TestStatus.FAILED, failure=failure, stdout="noise\n" * 500)
 
 
-def test_failures_of_one_kind_at_one_place_are_told_once() -> None:
+def test_failures_of_one_kind_at_one_place_are_reported_once() -> None:
     tests = [failing(n, n % 3) for n in range(30)]
     assert [len(cluster.tests) for cluster in clusters(tests)] == [10, 10, 10]
     said = packet(Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=count_totals(tests)))
@@ -218,7 +218,7 @@ def test_what_an_output_says_once_more_of_its_failure_is_left_out() -> None:
     )
 
 
-def test_a_module_that_takes_many_files_along_is_told_once() -> None:
+def test_a_module_that_breaks_many_files_is_reported_once() -> None:
     broken = [Diagnostic(file=f"test_{n}.py", line=2, type="ImportError", message="no lib") for n in range(12)]
     other = Diagnostic(file="test_x.py", line=1, type="SyntaxError", message="invalid syntax")
     said = packet(Report(runner="r", status=ReportStatus.FAILED, collection_errors=[*broken, other]))
@@ -230,7 +230,7 @@ def test_a_module_that_takes_many_files_along_is_told_once() -> None:
     assert "test_0.py:2: ImportError: no lib\n  the same for test_1.py, test_2.py, test_3.py and 8 more" in said
 
 
-def test_an_id_that_is_only_a_number_is_told_with_the_name() -> None:
+def test_an_id_that_is_only_a_number_is_shown_with_the_name() -> None:
     for name, told in (
         ("x adds", "a_spec.rb[1:1] (x adds)"),
         ("a_spec.rb[1:1]", "a_spec.rb[1:1]"),
@@ -241,7 +241,7 @@ def test_an_id_that_is_only_a_number_is_told_with_the_name() -> None:
         assert said.splitlines()[2] == told
 
 
-def test_of_a_group_and_its_tests_the_test_is_told() -> None:
+def test_of_a_group_and_its_tests_the_test_is_reported() -> None:
     group = TestResult(
         id="TestSub", status=TestStatus.FAILED, failure=Failure(message="a subtest failed", file="a", line=1)
     )
@@ -262,7 +262,7 @@ def test_any_text_survives_as_xml_json_and_annotations(name: str, message: str, 
     assert all("\n" not in line for line in exports.github(report))
 
 
-def test_exports_tell_two_classes_of_one_name_apart_and_where_it_failed_without_a_stack() -> None:
+def test_exports_distinguish_two_classes_of_one_name_and_locate_failures_without_a_stack() -> None:
     failed = Failure(message="no", file="a_test.go", line=4)
     names = [("a.py::TestK::test_m", "test_m", ["TestK"]), ("b.py::TestK::test_m", "test_m", ["TestK"])]
     tests = [TestResult(id=id, name=name, suite=suite, status=TestStatus.PASSED) for id, name, suite in names]

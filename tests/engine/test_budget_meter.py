@@ -80,7 +80,7 @@ def test_iterations_are_budgeted_too(tmp_path: Path) -> None:
         assert factory.store.spent(BudgetScope.RUN, state.run).iterations == 1
 
 
-def test_what_a_lost_worker_spent_is_recorded_by_whoever_continues_its_run(tmp_path: Path) -> None:
+def test_the_spending_of_a_lost_worker_is_recorded_by_the_next_worker_of_the_run(tmp_path: Path) -> None:
     script = {
         "audit": [AUDIT | {"usage": CENT}, COMPLETE | {"usage": CENT}],
         "implement": [IMPLEMENT | {"usage": CENT}],

@@ -262,7 +262,7 @@ def test_a_child_that_never_reads_a_large_input_does_not_block(tmp_path: Path, r
     assert run("true", stdin=b"x" * 10_000_000).exit_code == 0
 
 
-def test_cancelling_leaves_nobody_behind(tmp_path: Path) -> None:
+def test_cancelling_leaves_no_process_behind(tmp_path: Path) -> None:
     async def cancelled() -> int:
         task = asyncio.create_task(
             _run(tmp_path, PYTHON, "-c", DAEMON + "time.sleep(600)", str(tmp_path / "pid"), grace_s=0.2)
@@ -276,7 +276,7 @@ def test_cancelling_leaves_nobody_behind(tmp_path: Path) -> None:
     assert not alive(asyncio.run(cancelled()))
 
 
-def test_who_is_interrupted_while_attending_a_child_leaves_nobody_behind(tmp_path: Path) -> None:
+def test_an_interrupt_while_supervising_a_child_leaves_no_process_behind(tmp_path: Path) -> None:
     def interrupt() -> None:
         asyncio.run(until(tmp_path / "pid"))
         raise KeyboardInterrupt
@@ -329,7 +329,7 @@ def keep_in(heard: list[bytes]) -> Callable[[bytes], bool]:
     return hear
 
 
-def test_lines_are_heard_whole_and_in_order_and_all_output_is_kept(tmp_path: Path) -> None:
+def test_lines_are_received_whole_and_in_order_and_all_output_is_kept(tmp_path: Path) -> None:
     heard: list[bytes] = []
     print_them = "import sys\nfor n in range(5000): print(n, 'x' * (n % 300))\nsys.stdout.write('no newline')"
     heard_by(tmp_path, PYTHON, "-c", print_them, on_line=keep_in(heard))
@@ -337,7 +337,7 @@ def test_lines_are_heard_whole_and_in_order_and_all_output_is_kept(tmp_path: Pat
     assert (len(heard), heard[-1]) == (5001, b"no newline")
 
 
-def test_what_a_child_said_that_ends_without_waiting_for_us_is_heard(tmp_path: Path) -> None:
+def test_the_last_output_of_a_child_that_exits_at_once_is_received(tmp_path: Path) -> None:
     """As Node's programs do: what does not fit into the pipe at once is lost with them."""
     heard: list[bytes] = []
     hasty = "import os; os.set_blocking(1, False); os.write(1, b'x' * 900_000 + b'\\n')"
@@ -353,7 +353,7 @@ def test_a_line_without_end_is_kept_and_not_handed_on(tmp_path: Path) -> None:
     assert (tmp_path / "out").stat().st_size == 40 * 2**19 + len("\nafter\n")
 
 
-def test_who_has_heard_enough_ends_the_child(tmp_path: Path) -> None:
+def test_the_line_callback_can_end_the_child(tmp_path: Path) -> None:
     ended = heard_by(tmp_path, "sh", "-c", "echo one; echo two; sleep 600", on_line=lambda line: line == b"two")
     assert ended.stopped and not ended.timed_out
 

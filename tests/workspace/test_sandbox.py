@@ -246,7 +246,7 @@ def test_without_a_sandbox_what_an_agent_commits_is_put_back_and_its_work_kept(o
     assert sh("git", "status", "--porcelain", cwd=one.path) == "?? agents-own.py"
 
 
-def test_a_missing_program_is_told_apart_from_a_failing_one(sandboxes: Sandboxes, one: GitWorkspace) -> None:
+def test_a_missing_program_is_distinguished_from_a_failing_one(sandboxes: Sandboxes, one: GitWorkspace) -> None:
     with pytest.raises(ProgramMissing):
         run(sandboxes.for_tests(), one.path, "no-such-program")
 

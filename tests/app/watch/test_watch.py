@@ -39,7 +39,7 @@ def test_a_save_turns_it_red_with_expected_and_actual_and_the_next_one_green(tmp
     asyncio.run(story())
 
 
-def test_only_what_a_change_can_reach_runs_first_and_green_is_said_after_everything_only(tmp_path: Path) -> None:
+def test_only_affected_tests_run_first_and_green_comes_only_after_all_tests(tmp_path: Path) -> None:
     async def story() -> None:
         repo = small(tmp_path)
         async with watched(repo) as (_, told):
@@ -149,7 +149,7 @@ def test_a_branch_switch_is_followed(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_rebase_that_stops_is_said_and_survived(tmp_path: Path) -> None:
+def test_a_rebase_that_stops_is_shown_and_survived(tmp_path: Path) -> None:
     repo = small(tmp_path)
     git("switch", "-q", "-c", "other", cwd=repo)
     edit(repo / "words.txt", "one two", "one two three")
@@ -289,7 +289,7 @@ def test_another_process_can_follow_the_states(tmp_path: Path) -> None:
     assert oct((repo / ".ratchet" / FILE).stat().st_mode & 0o777) == "0o600"
 
 
-def test_what_is_known_of_each_test_is_kept_and_a_test_run_says_who_is_flaky(tmp_path: Path) -> None:
+def test_test_records_are_kept_and_a_test_run_names_flaky_tests(tmp_path: Path) -> None:
     flaky = (
         "import os\n\n\ndef test_flaky():\n    there = os.path.exists('node_modules')\n"
         "    os.makedirs('node_modules', exist_ok=True)\n    assert there\n"

@@ -125,7 +125,7 @@ def test_a_frame_that_comes_twice_is_one_though_it_was_two_before() -> None:
     assert len(shapes.read("boom 99", "", recursive).frames) == 2
 
 
-def test_a_message_that_the_body_does_not_repeat_is_told_apart() -> None:
+def test_a_message_that_the_body_does_not_repeat_stays_separate() -> None:
     shapes = FailureTemplates(verdicts.failure)
     body = "E   assert 5 == 41\n\na.py:23: AssertionError"
     for number in range(10, 90):

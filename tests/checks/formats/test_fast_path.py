@@ -270,7 +270,7 @@ def test_a_run_ends_as_deep_as_it_began(between: str) -> None:
     assert found == slowly(document)
 
 
-def test_properties_of_javas_tell_who_wrote_the_document_wherever_they_stand() -> None:
+def test_java_properties_identify_the_writer_of_a_document_wherever_they_stand() -> None:
     property_ = '<properties><property name="java.version" value="21"/></properties>'
     plain = "".join(case(number, "D") for number in range(20))
     told = case(1, "D").replace("/>", f">{property_}</testcase>", 1)

@@ -54,7 +54,7 @@ def test_each_test_has_its_package_although_that_is_named_after_it() -> None:
     assert parsed.ended and [test.reason for test in parsed.tests if test.reason] == ["not here"]
 
 
-def test_without_v_what_a_test_said_comes_after_its_result() -> None:
+def test_without_v_a_tests_output_follows_its_result() -> None:
     parsed = read("--- FAIL: TestA (0.00s)\n    a_test.go:3: first\n--- FAIL: TestB (0.00s)\nFAIL\nFAIL\tp\t0.1s\n")
     assert [(t.id, t.failure.message, t.failure.line) for t in parsed.tests if t.failure] == [
         ("p.TestA", "first", 3),
@@ -68,7 +68,7 @@ def test_a_package_that_passed_is_no_test_point() -> None:
     assert parse_ci_log(VERBOSE.encode()).runner == "log of go_text"
 
 
-def test_a_package_that_was_not_built_or_panicked_is_told_beside_the_tests() -> None:
+def test_a_package_that_was_not_built_or_panicked_is_reported_beside_the_tests() -> None:
     parsed = read(
         "# p/a\na/a.go:3:5: undefined: x\nFAIL\tp/a [build failed]\n"
         "panic: no\n\ngoroutine 1 [running]:\nFAIL\tp/b\t0.1s\n"
@@ -92,7 +92,7 @@ def test_a_binary_that_was_run_by_itself_has_no_package() -> None:
     assert told(parsed) == [("TestA", PASSED)] and parsed.ended
 
 
-def test_a_benchmark_that_failed_said_why_before() -> None:
+def test_the_output_before_a_failed_benchmark_is_its_message() -> None:
     parsed = read("BenchmarkA\n    a_test.go:6: no\n--- FAIL: BenchmarkA\nBenchmarkB\n    a_test.go:9: nor\nFAIL\n")
     assert [(t.id, t.failure.line) for t in parsed.tests if t.failure] == [("BenchmarkA", 6)]
 
@@ -116,5 +116,5 @@ def test_the_log_of_a_run_that_failed_has_those_that_passed_too() -> None:
     assert (report.status, report.totals.tests, report.totals.failed) == (ReportStatus.FAILED, 5, 2)
 
 
-def test_a_binary_that_was_told_to_frame_its_lines_for_test2json_reads_the_same() -> None:
+def test_a_binary_that_frames_its_lines_for_test2json_reads_the_same() -> None:
     assert told(read("".join(f"\x16{row}\n" for row in VERBOSE.splitlines()))) == told(read(VERBOSE))

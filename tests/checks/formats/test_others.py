@@ -86,7 +86,7 @@ GINKGO = [
 ]
 
 
-def test_ginkgo_tells_specs_and_suites_that_failed_by_themselves() -> None:
+def test_ginkgo_reports_specs_and_suites_that_failed_by_themselves() -> None:
     parsed = read_json(GINKGO)
     assert told(parsed) == [("Pkg Bar adds", FAILED), ("Pkg waits", SKIPPED), ("Pkg dies", ERROR)]
     test = parsed.tests[0]
@@ -110,7 +110,7 @@ def test_karmas_files_come_from_its_server() -> None:
     assert (found.file, found.line) == ("t/a.js", 19)
 
 
-def test_testcafe_tells_errors_of_each_test() -> None:
+def test_testcafe_reports_errors_of_each_test() -> None:
     tests = [
         {"name": "a", "errs": []},
         {"name": "b", "errs": ["no\n\nBrowser: C"]},
@@ -152,7 +152,7 @@ def test_mochawesomes_suites_lie_in_each_other() -> None:
     assert (found.type, found.expected, found.actual, found.line) == ("AssertionError", "4", "5", 3)
 
 
-def test_elm_test_tells_both_sides() -> None:
+def test_elm_test_reports_both_sides() -> None:
     parsed = read_json(
         {"event": "runStart"},
         {"event": "testCompleted", "status": "pass", "labels": ["M", "a"], "failures": []},
@@ -271,7 +271,7 @@ def test_a_robot_test_of_many_keywords_still_says_how_it_ended() -> None:
     ],
     ids=["fpcunit", "mbunit", "android", "gtester"],
 )
-def test_each_root_tells_whose_document_it_is(document: str, tests: list[tuple[str, TestStatus]]) -> None:
+def test_the_root_element_identifies_the_format(document: str, tests: list[tuple[str, TestStatus]]) -> None:
     parsed = read_xml(document)
     assert told(parsed) == tests and failure_in(parsed).message == "no"
     assert junit.parse(io.BytesIO(document.encode())).tests == []
@@ -323,7 +323,7 @@ TESTNG = """<testng-results ignored="1" total="5" passed="1" failed="1" skipped=
 </class></test></suite></testng-results>"""
 
 
-def test_testng_tells_methods_with_their_arguments_and_configurations_that_failed() -> None:
+def test_testng_reports_methods_with_arguments_and_failed_configurations() -> None:
     parsed = read_xml(TESTNG)
     assert told(parsed) == [
         ("a.CarTest.adds(1, null)", PASSED),

@@ -42,7 +42,7 @@ def prompts(place: Path, run: str) -> str:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_to_its_end_and_the_story_tells_it(tmp_path: Path, name: str) -> None:
+def test_to_its_end_and_the_narrative_shows_it(tmp_path: Path, name: str) -> None:
     state, events, place = play(tmp_path, name)
     assert state.status is RunStatus.COMPLETED, state.detail
     assert [kept.subject for kept in state.commits] == SCENES[name].commits

@@ -24,7 +24,7 @@ def path_of(route: Route, name: str = "item-1") -> str:
 
 
 @pytest.mark.parametrize("route", GUARDED, ids=lambda route: f"{route.method} {route.path}")
-def test_nobody_gets_in_without_the_right_token(served: Served, route: Route) -> None:
+def test_no_request_is_answered_without_the_right_token(served: Served, route: Route) -> None:
     body = b"{}" if route.body else None
     for token in (None, "", "wrong", TOKEN + "x", TOKEN[:-1], "é" * 20):
         headers = None if token is None else {"authorization": f"Bearer {token}".encode().decode("latin-1")}
@@ -35,7 +35,7 @@ def test_nobody_gets_in_without_the_right_token(served: Served, route: Route) ->
     assert answer.status == 401
 
 
-def test_strangers_are_refused_before_their_body_is_read(served: Served) -> None:
+def test_requests_without_a_token_are_refused_before_their_body_is_read(served: Served) -> None:
     answer = served.ask("POST", "/api/work", b"x" * 500_000, token=None)
     assert answer.status == 401
 
@@ -75,7 +75,7 @@ def test_a_worker_that_lost_its_lease_hears_so_and_writes_nothing(served: Served
     assert served.ask("POST", f"/api/workers/{mine['worker']}/kill").json == {"changed": False}
 
 
-def test_a_completion_whose_answer_was_lost_can_be_said_again(served: Served) -> None:
+def test_a_completion_whose_response_was_lost_can_be_repeated(served: Served) -> None:
     mine = register(served)
     for _ in range(2):
         done = served.ask(
@@ -85,7 +85,7 @@ def test_a_completion_whose_answer_was_lost_can_be_said_again(served: Served) ->
     assert served.store.item_row(mine["item"]["id"]).status == "completed"
 
 
-def test_a_failure_whose_answer_was_lost_can_be_said_again(any_served: Served) -> None:
+def test_a_failure_whose_response_was_lost_can_be_repeated(any_served: Served) -> None:
     mine = register(any_served)
     path = f"/api/worker/{mine['worker']}/fail"
     said = {"reason": "agent_crashed", "detail": "boom"}

@@ -98,7 +98,7 @@ def test_sigterm_ends_the_server_with_zero_and_streams_with_it(tmp_path: Path) -
         hearing.close()
 
 
-def test_a_port_that_is_taken_is_told_in_words(served: Served, tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_with_a_hint(served: Served, tmp_path: Path) -> None:
     done = ratchet("serve", "--workers", "0", "--port", str(served.port), cwd=tmp_path, RATCHET_TOKEN=TOKEN)
     assert done.returncode == 3 and "cannot listen" in done.stderr and "--port" in done.stderr
 
@@ -226,7 +226,7 @@ def test_every_open_item_is_on_a_page_and_the_next_page_is_named(
         ["top", "--every", "0"],
     ],
 )
-def test_a_number_that_cannot_be_meant_is_told_as_such(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_number_out_of_range_is_rejected(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2 and "is not a number from" in capsys.readouterr().err
 
 
@@ -247,7 +247,7 @@ def test_top_shows_the_factory_once_and_as_lines(tmp_path: Path) -> None:
     child.stdout.close()
 
 
-def test_a_wrong_add_is_told_before_anything_is_queued(
+def test_an_invalid_add_is_rejected_before_anything_is_queued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(repo_path(tmp_path))

@@ -19,7 +19,7 @@ from tests.contract.test_remote_workers import NOTE, claim
 from tests.interfaces.http.serving import TOKEN, Served, serving
 
 
-def test_each_event_is_heard_once_though_the_connection_is_lost_again_and_again(any_served: Served) -> None:
+def test_each_event_is_received_once_although_the_connection_is_lost_repeatedly(any_served: Served) -> None:
     store = any_served.store
     leases = claim(store, 3)
     heard: list[tuple[str, int]] = []
@@ -45,7 +45,7 @@ def test_each_event_is_heard_once_though_the_connection_is_lost_again_and_again(
     assert set(heard) == {(lease.run, seq) for lease in leases for seq in range(1, 26)}
 
 
-def test_who_listens_from_now_on_hears_only_what_comes(any_served: Served) -> None:
+def test_a_new_listener_receives_only_later_signals(any_served: Served) -> None:
     (lease,) = claim(any_served.store, 1)
     any_served.store.append(lease, [NOTE])
     link = listen(any_served.port)
@@ -56,7 +56,7 @@ def test_who_listens_from_now_on_hears_only_what_comes(any_served: Served) -> No
     link.close()
 
 
-def test_who_loses_the_connection_before_anything_happened_misses_nothing(any_served: Served) -> None:
+def test_a_connection_lost_before_the_first_event_misses_nothing(any_served: Served) -> None:
     (lease,) = claim(any_served.store, 1)
     any_served.store.append(lease, [NOTE])
 
@@ -92,7 +92,7 @@ def test_who_loses_the_connection_before_anything_happened_misses_nothing(any_se
     assert heard.entry.data["worker"] == "meanwhile"
 
 
-def test_last_event_id_wins_and_a_wrong_one_is_told(served: Served) -> None:
+def test_last_event_id_wins_and_an_invalid_one_is_rejected(served: Served) -> None:
     (lease,) = claim(served.store, 1)
     served.store.append(lease, [NOTE, NOTE])
     first, second = served.store.feed()

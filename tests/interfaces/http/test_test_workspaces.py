@@ -277,7 +277,7 @@ def test_using_one_puts_its_end_off(served: Served, project: Path) -> None:
     assert after > before
 
 
-def test_a_stranger_gets_nothing(served: Served) -> None:
+def test_a_request_without_a_token_gets_nothing(served: Served) -> None:
     assert served.ask("POST", "/test-workspace", {"path": "/"}, token=None).status == 401
     assert served.ask("GET", "/api/watch", token=None).status == 401
 

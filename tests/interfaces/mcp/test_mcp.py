@@ -223,7 +223,7 @@ async def cancelled(connect: Connect, project: Path, seconds: str) -> None:
         assert (await use(client, "exec", workspace=workspace, argv=["true"]))["exit_code"] == 0
 
 
-def test_a_long_call_tells_that_it_goes_on(served: Served, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_call_reports_progress(served: Served, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_serving, "PROGRESS_S", 0.05)
     told: list[tuple[float, str]] = []
 
@@ -240,7 +240,7 @@ def test_a_long_call_tells_that_it_goes_on(served: Served, project: Path, monkey
     assert len(told) >= 3 and told == sorted(told) and told[0][1].startswith("exec: running")
 
 
-def test_a_stranger_is_not_let_in(served: Served) -> None:
+def test_a_request_without_a_token_is_refused(served: Served) -> None:
     for token in (None, "a-token-of-somebody-else"):
         answer = served.ask("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, token=token)
         assert answer.status == 401 and answer.code == "unauthorized"

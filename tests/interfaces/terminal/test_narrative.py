@@ -15,7 +15,7 @@ def told(event: ev.Event) -> str:
     return render(line, 0.0, painter(colour=False))
 
 
-def test_what_a_reviewer_wants_is_said_and_where() -> None:
+def test_a_reviewers_findings_are_shown_with_their_location() -> None:
     finding = finding_text(ReviewFinding(file="calc.py", line=5, issue="no docstring"))
     one = told(ev.ChangesRequested(step=1, summary="", findings=[finding]))
     assert one.endswith("requests 1 change: calc.py:5: no docstring")
