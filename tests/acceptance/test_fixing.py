@@ -37,8 +37,8 @@ def test_a_failing_log_becomes_a_green_branch_and_is_in_the_fixers_prompt(tmp_pa
     ]
     prompt = (place / ".ratchet/runs" / result["run"] / "prompts").glob("*.md")
     assert all("assert 1 == -1" in path.read_text() for path in prompt)
-    told = ratchet("show", "last", cwd=place)
-    assert "no failing tests" in told.stdout and "fixer" in told.stdout
+    reported = ratchet("show", "last", cwd=place)
+    assert "no failing tests" in reported.stdout and "fixer" in reported.stdout
     assert ratchet("verify", "last", cwd=place).returncode == 0
 
 

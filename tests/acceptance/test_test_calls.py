@@ -1,4 +1,4 @@
-"""`ratchet test` called wrongly, cut off, or where little is allowed: what was found is told, and what to do next."""
+"""`ratchet test` with wrong arguments, interrupted, or with few permissions: it prints its results and a hint."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def test_detect_can_be_followed_by_hand_and_says_what_to_do_where_nothing_is_fou
     _, place, run, *_ = ratchet("test", "--detect", cwd=lay(tmp_path / "it", files)).stdout.splitlines()
     assert place == "  in:     apps/one" and run.startswith("  run:    ")
     for command in ("check 'a b'", "\"check 'a b'\""):  # the second as it stands in ratchet.toml
-        said = ratchet("test", "--detect", "--set", f"test.command={command}", cwd=tmp_path).stdout
-        assert said.splitlines()[1] == "  run:    check 'a b'"
+        output = ratchet("test", "--detect", "--set", f"test.command={command}", cwd=tmp_path).stdout
+        assert output.splitlines()[1] == "  run:    check 'a b'"
     none = ratchet("test", "--detect", cwd=lay(tmp_path / "none", {"readme.txt": ""}))
     assert none.returncode == 2 and "hint: set [test] command" in none.stderr
 
@@ -108,7 +108,7 @@ def others() -> Iterator[Path]:
 
 
 def test_a_user_without_a_home_or_root_tests_a_repository_of_another_user(python: str, others: Path) -> None:
-    """As in a container that was told a user: no folder of its own, a read-only project, no capability."""
+    """As in a container started with a user id: no home folder, a read-only project, no capability."""
     folder = make_repository(others / "it", {"test_it.py": "def test_it():\n    assert open(__file__)\n"})
 
     def test(*args: str) -> subprocess.CompletedProcess[str]:
@@ -184,9 +184,9 @@ MANY = "import pytest\n\n\n@pytest.mark.parametrize('n', range(25))\ndef test_ma
 
 def test_of_many_failures_all_are_named_and_new_ones_are_marked(tmp_path: Path) -> None:
     folder = make_repository(tmp_path / "it", {"test_it.py": MANY})
-    said = ratchet("test", "--save-baseline", cwd=folder).stdout.splitlines()
-    assert said[-3] == "✘ test_it.py::test_many[24]  AssertionError: assert 24 == -1"
-    assert said[-1].startswith("FAILED  25 failed, 25 known") and said[-1].endswith("; no new failures")
+    output = ratchet("test", "--save-baseline", cwd=folder).stdout.splitlines()
+    assert output[-3] == "✘ test_it.py::test_many[24]  AssertionError: assert 24 == -1"
+    assert output[-1].startswith("FAILED  25 failed, 25 known") and output[-1].endswith("; no new failures")
     (folder / "test_new.py").write_text(RED)
     done = ratchet("test", "--baseline", cwd=folder)
     again = json.loads(ratchet("test", "--json", cwd=folder).stdout)

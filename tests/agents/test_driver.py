@@ -49,7 +49,7 @@ def test_only_a_python_program_gets_no_module_paths_of_the_project(tmp_path: Pat
     agent.write_text(f"{first}\n{python if 'python' in first else 'printenv PYTHONPATH'}\n")
     agent.chmod(0o755)
     ask = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]}, modules={"PYTHONPATH": "/project/src"})
-    outcome = asyncio.run(CommandAgent(str(agent)).ask(ask, lambda _said: None))
+    outcome = asyncio.run(CommandAgent(str(agent)).ask(ask, lambda _text: None))
     assert isinstance(outcome, TurnFinished) and outcome.text.split() == seen
 
 
@@ -67,29 +67,29 @@ def printing(lines: list[bytes]) -> str:
 
 
 def ask(tmp_path: Path, name: str, model: str = "", **more: Any) -> tuple[list[TurnEvent], TurnOutcome]:
-    told: list[TurnEvent] = []
+    reported: list[TurnEvent] = []
     words = make_ask(tmp_path / "work", **{"env": {"PATH": os.environ["PATH"]}, **more})
-    return told, asyncio.run(CliAgent(program(name), model).ask(words, told.append))
+    return reported, asyncio.run(CliAgent(program(name), model).ask(words, reported.append))
 
 
 def test_output_is_shown_and_kept(tmp_path: Path) -> None:
     install(tmp_path, "claude", printing(lines_of("claude", "success")))
-    told, outcome = ask(tmp_path, "claude")
+    reported, outcome = ask(tmp_path, "claude")
     assert isinstance(outcome, TurnFinished) and outcome.text.startswith("All done")
-    assert Text("I will edit the file.") in told
+    assert Text("I will edit the file.") in reported
     assert b"All done" in (tmp_path / "turn.log").read_bytes()
 
 
 def test_a_line_is_passed_on_before_the_program_ends(tmp_path: Path) -> None:
-    """The program goes on only when what it said has been heard."""
+    """The program continues only after its line was received."""
     go = tmp_path / "work" / "go"
     wait = f"while not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
     first, *rest = lines_of("claude", "success")
     install(tmp_path, "claude", printing([first]) + wait + printing(rest))
     words = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]})
 
-    def hear(said: TurnEvent) -> None:
-        if isinstance(said, SessionStarted):
+    def hear(output: TurnEvent) -> None:
+        if isinstance(output, SessionStarted):
             go.touch()
 
     assert isinstance(asyncio.run(CliAgent(program("claude")).ask(words, hear)), TurnFinished)
@@ -156,7 +156,7 @@ def test_a_silent_turn_that_is_stopped_reports_the_provider_error_it_waited_for(
 
     words = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]})
     limits = WatchdogLimits(idle_s=1.0, repeats=3)
-    outcome = asyncio.run(ask_with_watchdog(CliAgent(program("gemini")), words, lambda _said: None, limits, nudged))
+    outcome = asyncio.run(ask_with_watchdog(CliAgent(program("gemini")), words, lambda _text: None, limits, nudged))
     assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.RATE_LIMITED and outcome.until
 
 
@@ -180,7 +180,7 @@ def test_a_long_command_reported_only_at_its_end_is_no_stall(
     words = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]}, timeout_s=6.0)
     agent, limits = CliAgent(program("opencode")), WatchdogLimits(idle_s=1.5, repeats=3)
     try:
-        outcome: TurnOutcome = asyncio.run(ask_with_watchdog(agent, words, lambda _said: None, limits, nudged))
+        outcome: TurnOutcome = asyncio.run(ask_with_watchdog(agent, words, lambda _text: None, limits, nudged))
     except Nudged:
         outcome = TurnFailed(reason=Reason.NO_PROGRESS, detail="nudged")
     assert isinstance(outcome, TurnFailed) and outcome.reason is reason
@@ -222,7 +222,7 @@ def test_a_cancelled_turn_leaves_no_process_not_even_in_a_session_of_its_own(tmp
 
     async def cancel_when_heard() -> float:
         opened = asyncio.Event()
-        task = asyncio.ensure_future(CliAgent(program("codex")).ask(words, lambda _said: opened.set()))
+        task = asyncio.ensure_future(CliAgent(program("codex")).ask(words, lambda _text: opened.set()))
         await opened.wait()
         began = time.monotonic()
         task.cancel()
@@ -276,23 +276,23 @@ def test_only_in_a_sandbox_may_an_agent_do_as_it_likes(tmp_path: Path, name: str
 def test_a_resumed_session_is_billed_for_what_is_new(tmp_path: Path) -> None:
     lines = lines_of("codex", "success")
     install(tmp_path, "codex", "open('argv', 'w').write(' '.join(sys.argv))\n" + printing(lines))
-    told, _ = ask(tmp_path, "codex")
-    handle = [said.session for said in told if isinstance(said, SessionStarted)][-1]
+    reported, _ = ask(tmp_path, "codex")
+    handle = [output.session for output in reported if isinstance(output, SessionStarted)][-1]
     again = lines[-1].replace(b"40680", b"50680").replace(b'"output_tokens":136', b'"output_tokens":150')
     install(tmp_path, "codex", "open('argv', 'w').write(' '.join(sys.argv))\n" + printing([*lines[:-1], again]))
-    told, _ = ask(tmp_path, "codex", session=handle)
-    spent = sum((said.usage for said in told if isinstance(said, UsageReported)), Usage())
+    reported, _ = ask(tmp_path, "codex", session=handle)
+    spent = sum((output.usage for output in reported if isinstance(output, UsageReported)), Usage())
     assert (spent.tokens_in, spent.tokens_out) == (10_000, 14)
     assert "resume 01a1e0fa-d46b-71f1-8cfa-22109ab34e52 -" in (tmp_path / "work" / "argv").read_text()
 
 
 def test_a_version_that_was_not_tested_is_noticed_once(tmp_path: Path) -> None:
     install(tmp_path, "claude", "", version="9.9.9")
-    told: list[TurnEvent] = []
+    reported: list[TurnEvent] = []
     agent = CliAgent(program("claude"))
     for _ in range(2):
-        asyncio.run(agent.ask(make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]}), told.append))
-    noticed = [said.text for said in told if isinstance(said, Notice)]
+        asyncio.run(agent.ask(make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]}), reported.append))
+    noticed = [output.text for output in reported if isinstance(output, Notice)]
     assert len(noticed) == 1 and "9.9.9" in noticed[0]
 
 
@@ -329,5 +329,5 @@ def test_what_a_command_prints_without_end_is_kept_up_to_a_limit(
     monkeypatch.setattr(supervise, "OUTPUT_MAX_BYTES", 100_000)
     (tmp_path / "w").mkdir()
     agent = CommandAgent("sh -c 'head -c 500000 /dev/zero; echo on stderr >&2; head -c 500000 /dev/zero'")
-    outcome = asyncio.run(agent.ask(make_ask(tmp_path / "w"), lambda _said: None))
+    outcome = asyncio.run(agent.ask(make_ask(tmp_path / "w"), lambda _text: None))
     assert isinstance(outcome, TurnFinished) and (tmp_path / "turn.log").stat().st_size == 100_000

@@ -51,9 +51,9 @@ def program(tmp_path: Path, body: str, *args: str) -> str:
 def ask(tmp_path: Path, command: str, **more: Any) -> tuple[TurnOutcome, list[TurnEvent]]:
     folder = tmp_path / "work"
     folder.mkdir(exist_ok=True)
-    told: list[TurnEvent] = []
+    reported: list[TurnEvent] = []
     words = make_ask(folder, **{"key": KEY, "timeout_s": 20.0, **more})
-    return asyncio.run(LineAgent(command).ask(words, told.append)), told
+    return asyncio.run(LineAgent(command).ask(words, reported.append)), reported
 
 
 def test_every_event_of_a_turn_comes_through(tmp_path: Path) -> None:
@@ -62,9 +62,9 @@ def test_every_event_of_a_turn_comes_through(tmp_path: Path) -> None:
         "calls": [{"name": "grep", "detail": "x", "result": "y"}],
         "patch": "--- /dev/null\n+++ b/b.txt\n@@ -0,0 +1 @@\n+b\n",
     }  # fmt: skip
-    outcome, told = ask(tmp_path, scripted(tmp_path, turn))
+    outcome, reported = ask(tmp_path, scripted(tmp_path, turn))
     assert outcome == TurnFinished(text="made it")
-    assert [type(said) for said in told] == [
+    assert [type(output) for output in reported] == [
         SessionStarted,
         ToolCall,
         ToolResult,
@@ -100,13 +100,13 @@ def test_one_that_hangs_is_ended_at_its_deadline(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", ["garbage", "oversize"])
 def test_lines_that_are_too_long_are_reported_and_skipped(tmp_path: Path, fault: str) -> None:
-    outcome, told = ask(tmp_path, scripted(tmp_path, {"fail": fault, "say": "still here"}))
-    assert outcome == TurnFinished(text="still here") and any(isinstance(said, Notice) for said in told)
+    outcome, reported = ask(tmp_path, scripted(tmp_path, {"fail": fault, "say": "still here"}))
+    assert outcome == TurnFinished(text="still here") and any(isinstance(output, Notice) for output in reported)
 
 
 def test_a_question_is_reported(tmp_path: Path) -> None:
-    _, told = ask(tmp_path, scripted(tmp_path, {"ask": "which?"}))
-    assert Question("which?") in told
+    _, reported = ask(tmp_path, scripted(tmp_path, {"ask": "which?"}))
+    assert Question("which?") in reported
 
 
 def test_a_prompt_too_long_for_a_line_is_in_a_file(tmp_path: Path) -> None:

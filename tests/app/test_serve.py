@@ -52,7 +52,7 @@ def work(place: Path, name: str) -> api.NewItem:
 def until(address: str, item: str, wanted: ItemStatus) -> None:
     """Hears of every event: the one that ends the run is the one that moves the item."""
     with asking(address) as client, asking(address) as listening, closing(listening.events()) as events:
-        for _heard in events:
+        for _received in events:
             if client.get(item).status is wanted:
                 return
 

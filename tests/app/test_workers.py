@@ -194,7 +194,7 @@ def test_a_step_that_does_not_end_in_time_or_is_stopped_twice_is_done_again(worl
     assert world.store.item_row(item.id).status is ItemStatus.COMPLETED
 
 
-# --- being told by others --------------------------------------------------------------------------------------------
+# --- requests of others --------------------------------------------------------------------------------------------
 
 
 def test_a_cancelled_run_stops_within_seconds_and_the_worker_goes_on_with_the_next(world: World) -> None:
@@ -228,10 +228,10 @@ def test_a_lease_is_kept_while_the_work_under_it_says_nothing(tmp_path: Path, mo
     store.close()
 
 
-@pytest.mark.parametrize("told", ["cancelled", "killed"])
+@pytest.mark.parametrize("reported", ["cancelled", "killed"])
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
 def test_a_stop_request_takes_effect_at_once_and_not_at_the_next_heartbeat(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, reported: str
 ) -> None:
     monkeypatch.setattr(lease_keeper, "HEARTBEAT_S", 600.0)
     store = flood.open_world(str(tmp_path / "ratchet.db") if backend == "sqlite" else fresh_database())
@@ -241,10 +241,10 @@ def test_a_stop_request_takes_effect_at_once_and_not_at_the_next_heartbeat(
     async def work() -> None:
         async with lease_keeper.keep_lease(store, lease, lease_s=3600):
             await asyncio.to_thread(until, lambda: store.worker(lease.worker).status == "running")
-            store.cancel(lease.item, by="ann") if told == "cancelled" else store.kill(lease.worker, by="ann")
+            store.cancel(lease.item, by="ann") if reported == "cancelled" else store.kill(lease.worker, by="ann")
             await asyncio.sleep(600)
 
-    with pytest.raises(lease_keeper.AbortRequested if told == "cancelled" else LeaseLost):
+    with pytest.raises(lease_keeper.AbortRequested if reported == "cancelled" else LeaseLost):
         asyncio.run(asyncio.wait_for(work(), 30))
     store.close()
 
@@ -318,12 +318,12 @@ def test_a_commit_of_a_worker_that_lost_its_lease_is_found_by_its_key_and_kept(
 
         monkeypatch.setattr(factory.store, "append", lose)
         with pytest.raises(LeaseLost):
-            asyncio.run(factory.work(lease, watch=ignore_event, on_agent_event=lambda _said: None))
+            asyncio.run(factory.work(lease, watch=ignore_event, on_agent_event=lambda _text: None))
         length = factory.store.run(lease.run).length
         assert factory.store.run(lease.run).holder is None
         write_script(place, {"audit": [{}, {"say": "REQUIREMENTS_COMPLETE"}], "review": [{"say": APPROVED}]})
         state = asyncio.run(
-            factory.work(factory.claim(lease.item), watch=ignore_event, on_agent_event=lambda _said: None)
+            factory.work(factory.claim(lease.item), watch=ignore_event, on_agent_event=lambda _text: None)
         )
         kept = [event for event in factory.history(lease.run).events[length:] if isinstance(event, ev.StepCommitted)]
     assert state.status is RunStatus.COMPLETED and [event.commit for event in kept] == made
@@ -331,9 +331,9 @@ def test_a_commit_of_a_worker_that_lost_its_lease_is_found_by_its_key_and_kept(
 
 
 def test_a_worker_shows_the_iteration_its_run_is_in(world: World) -> None:
-    item, told = world.add("thing"), flood.script("thing")
-    told["audit"][1]["delay_s"] = 2.5  # longer than a heartbeat takes to come round
-    (world.place.parent / "scripts" / "thing.json").write_bytes(msgspec.json.encode(told))
+    item, reported = world.add("thing"), flood.script("thing")
+    reported["audit"][1]["delay_s"] = 2.5  # longer than a heartbeat takes to come round
+    (world.place.parent / "scripts" / "thing.json").write_bytes(msgspec.json.encode(reported))
     world.start("--once")
     shown = set[int]()
 

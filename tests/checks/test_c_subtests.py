@@ -218,8 +218,8 @@ def test_tests_inside_a_meson_program_are_reported_and_how_the_others_ended(tmp_
     assert report.status is ReportStatus.FAILED
     assert red(report)["shop / boost::sums/fails"] == ("boost_test.cpp", 10, "4", "3")
     assert red(report)["shop:slow / check::Shop::sums::fails"] == ("check_test.c", 6, "4", "3")
-    said = {test.id: test.failure.message for test in report.tests if test.failure}
-    assert (said["shop / hangs"], said["shop / dies"]) == ("meson says: Timeout", "meson says: Failed (SIGSEGV)")
+    output = {test.id: test.failure.message for test in report.tests if test.failure}
+    assert (output["shop / hangs"], output["shop / dies"]) == ("meson says: Timeout", "meson says: Failed (SIGSEGV)")
     for name in ("shop / boost::sums/fails", "shop / dies", "shop:slow / check::Shop::more::crashes"):
         assert statuses(run(folder, only=chosen(report, name))) == {name: statuses(report)[name]}
         assert statuses(run(folder, only={"meson": [typed(name)]})) == {name: statuses(report)[name]}
@@ -360,7 +360,7 @@ PRINTED = {
 }
 
 
-def told(test: TestResult) -> str:
+def reported(test: TestResult) -> str:
     failure = test.failure or Failure()
     place = f"{Path(failure.file).name}:{failure.line}" if failure.line else ""
     return " ".join(filter(None, [test.id, test.status, place, failure.expected, failure.actual]))
@@ -369,14 +369,14 @@ def told(test: TestResult) -> str:
 @pytest.mark.parametrize(("text", "tests"), PRINTED.items(), ids=["cmocka", "unity", "qt", "cunit"])
 def test_what_a_library_without_a_channel_prints_is_read_if_its_own_sum_agrees(text: str, tests: list[str]) -> None:
     parsed = c_text.parse_printed(text)
-    assert ([told(test) for test in parsed.tests], parsed.ended) == (tests, True)
+    assert ([reported(test) for test in parsed.tests], parsed.ended) == (tests, True)
     without = "\n".join(row for row in text.splitlines() if "fails" not in row)
     assert not c_text.parse_printed(without).tests
 
 
 def test_cmockas_test_that_ends_its_program_is_named() -> None:
     parsed = c_text.parse_printed(CMOCKA[: CMOCKA.index("[  SKIPPED ]")])
-    assert told(parsed.tests[-1]) == "is_skipped error"
+    assert reported(parsed.tests[-1]) == "is_skipped error"
     assert parsed.ended
 
 
@@ -416,10 +416,10 @@ def test_tests_printed_by_a_ctest_program_are_reported_with_their_location(tmp_p
         "torn": "error",
         "calm": "passed",  # by what it prints it has failed, and ctest says that it has not
     }
-    said = {test.id: test.failure for test in report.tests if test.failure}
-    assert said["dies"].message == "ctest says: Exception: SegFault"
-    assert said["torn"].message == "the program ended before it had reported all its tests"
-    assert (said["unity::test_fails"].expected, said["unity::test_fails"].actual) == ("4", "3")
+    output = {test.id: test.failure for test in report.tests if test.failure}
+    assert output["dies"].message == "ctest says: Exception: SegFault"
+    assert output["torn"].message == "the program ended before it had reported all its tests"
+    assert (output["unity::test_fails"].expected, output["unity::test_fails"].actual) == ("4", "3")
 
 
 HANGING = """cmake_minimum_required(VERSION 3.16)

@@ -335,8 +335,8 @@ def test_a_configuration_that_is_printed_is_no_failed_test(text: str) -> None:
 
 
 def test_a_traceback_below_a_point_of_tap_says_what_was_raised() -> None:
-    told = '# Traceback (most recent call last):\n#   File "test_a.py", line 3, in test_a\n# ValueError: no\n'
-    (test,) = parse_ci_log(f"1..1\nnot ok 1 - a\n{told}".encode()).tests
+    received = '# Traceback (most recent call last):\n#   File "test_a.py", line 3, in test_a\n# ValueError: no\n'
+    (test,) = parse_ci_log(f"1..1\nnot ok 1 - a\n{received}".encode()).tests
     assert test.failure and (test.failure.type, test.failure.message) == ("ValueError", "ValueError: no")
     assert (test.failure.file, test.failure.line) == ("test_a.py", 3)
 
@@ -430,8 +430,8 @@ def test_xctest_and_swift_testing_are_read_from_one_log() -> None:
         "CalcTests.CalcTests/testAdds": "passed", "CalcTests.CalcTests/testFails": "failed",
         "LinuxTests/testSkips": "skipped", "adds()": "passed", "rows": "failed",
     }  # fmt: skip
-    told = [test.failure for test in report.tests if test.failure]
-    assert [(failure.file, failure.line, failure.expected, failure.actual) for failure in told] == [
+    received = [test.failure for test in report.tests if test.failure]
+    assert [(failure.file, failure.line, failure.expected, failure.actual) for failure in received] == [
         ("/app/Tests/CalcTests.swift", 17, "4", "5"),
         ("Rows.swift", 41, "1", "2"),
     ]

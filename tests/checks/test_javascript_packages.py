@@ -132,9 +132,9 @@ def test_mochas_tests_of_one_title_have_each_its_line(tmp_path: Path) -> None:
 
 
 def test_what_tape_asserts_is_named_with_its_test_and_is_no_path(tmp_path: Path) -> None:
-    said = "TAP version 13\nok 1 g\nok 2 ./g\n# two\nok 3 g\n\n1..3\n# tests 3\n# pass  3\n\n# ok\n"
+    output = "TAP version 13\nok 1 g\nok 2 ./g\n# two\nok 3 g\n\n1..3\n# tests 3\n# pass  3\n\n# ok\n"
     folder = lay(tmp_path / "it", {
-        "package.json": package(scripts={"test": "tape test/*.js"}), "said": said,
+        "package.json": package(scripts={"test": "tape test/*.js"}), "said": output,
         "node_modules/.bin/tape": "#!/bin/sh\ncat said\n",
     })  # fmt: skip
     (folder / "node_modules/.bin/tape").chmod(0o755)

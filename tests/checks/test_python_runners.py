@@ -315,11 +315,11 @@ def test_what_a_project_made_of_djangos_runner_runs_its_tests(tmp_path: Path) ->
         "    def test_flag(self):\n        self.assertEqual(settings.FLAG, 1)\n"
     )
     files = _DJANGO | {"runner.py": _OWN, "shop/tests.py": tests, "shop/test_more.py": "def test_it():\n    pass\n"}
-    for name, told in (("Own", "shop.tests.It.test_flag"), ("Pytest", "shop/test_more.py::test_it")):
+    for name, reported in (("Own", "shop.tests.It.test_flag"), ("Pytest", "shop/test_more.py::test_it")):
         settings = f"{_SETTINGS}\nTEST_RUNNER = 'runner.{name}'\n"
         folder = lay(tmp_path / name, files | {"settings.py": settings})
         report = run(folder, detect(folder, command=f"{python} manage.py test"), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
-        assert (report.status, statuses(report)) == (ReportStatus.PASSED, {told: "passed"})
+        assert (report.status, statuses(report)) == (ReportStatus.PASSED, {reported: "passed"})
 
 
 _TORN_DOWN = """

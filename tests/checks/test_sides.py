@@ -1,4 +1,4 @@
-"""Expected and actual are told apart by the source, whichever side the wanted value is written on."""
+"""Expected and actual are distinguished by the source, whichever side the expected value is written on."""
 
 from __future__ import annotations
 

@@ -285,8 +285,8 @@ def test_a_runner_that_is_not_installed_is_not_a_crash(tmp_path: Path) -> None:
 
 
 def test_a_module_that_mocha_does_not_find_is_a_file_that_does_not_load() -> None:
-    said = "ERROR: Error [ERR_MODULE_NOT_FOUND]: Cannot find module '/w/index.js' imported from /w/test/a.js\n"
-    error = load_error_in(f"\n{said}    at x (node:a:1:2)\n", "mocha")
+    output = "ERROR: Error [ERR_MODULE_NOT_FOUND]: Cannot find module '/w/index.js' imported from /w/test/a.js\n"
+    error = load_error_in(f"\n{output}    at x (node:a:1:2)\n", "mocha")
     assert error
     assert (error.file, error.type, error.code) == ("/w/test/a.js", "Error", "ERR_MODULE_NOT_FOUND")
 
@@ -300,7 +300,7 @@ def test_of_a_file_that_mocha_cannot_load_the_error_type_is_named_once() -> None
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("output", "reported"),
     [
         ("Error: While loading /w/b.js: SyntaxError: Unexpected token ';'\n    at f (/w/node_modules/b/a.js:1:2)\n",
          ("/w/b.js", 0, "SyntaxError", "Unexpected token ';'")),
@@ -312,16 +312,18 @@ def test_of_a_file_that_mocha_cannot_load_the_error_type_is_named_once() -> None
     ],
 )  # fmt: skip
 def test_how_runners_that_load_all_files_first_say_that_one_does_not(
-    said: str, told: tuple[str, int, str, str]
+    output: str, reported: tuple[str, int, str, str]
 ) -> None:
-    error = load_error_in(said, "mocha")
+    error = load_error_in(output, "mocha")
     assert error
-    assert (error.file, error.line, error.type, error.message) == told
+    assert (error.file, error.line, error.type, error.message) == reported
 
 
 def test_a_file_that_does_not_compile_before_it_is_loaded_is_a_compile_error() -> None:
-    said = "\n Exception during run: test/b.ts(1,7): error TS2322: Type 'string' is not assignable to type 'number'.\n"
-    parsed = before_first_test(said, "mocha")
+    output = (
+        "\n Exception during run: test/b.ts(1,7): error TS2322: Type 'string' is not assignable to type 'number'.\n"
+    )
+    parsed = before_first_test(output, "mocha")
     assert parsed
     assert [(error.file, error.line, error.column, error.code) for error in parsed.compile_errors] == [
         ("test/b.ts", 1, 7, "TS2322")
@@ -456,10 +458,10 @@ def test_what_failed_fails_again_when_it_is_asked_for_as_the_report_says(
     report = run(folder)
     (failed,) = [test for test in report.tests if test.failure]
     assert statuses(run(folder, only=chosen(report, failed.id))) == {failed.id: str(failed.status)}
-    said = subprocess.run(
+    output = subprocess.run(
         rerun_command(failed, detect(folder)), shell=True, cwd=folder, capture_output=True, check=False
     )
-    assert said.returncode, said.stdout
+    assert output.returncode, output.stdout
 
 
 def installed(folder: Path) -> None:

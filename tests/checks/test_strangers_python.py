@@ -288,8 +288,8 @@ def test_unittests_tests_in_several_places_all_run(tmp_path: Path) -> None:
     for test in report.tests:
         alone = run(folder, only=chosen(report, test.id))
         assert test.file in {each.file for each in alone.tests} and alone.status is ReportStatus.FAILED
-    told = sorted(report.tests, key=lambda test: test.file)
-    repeats = [runner("unittest").rerun_command(commands_with(target, test)[0], test)[:2] for test in told]
+    reported = sorted(report.tests, key=lambda test: test.file)
+    repeats = [runner("unittest").rerun_command(commands_with(target, test)[0], test)[:2] for test in reported]
     assert repeats == [
         target.command[:2],  # in the package
         ["env", "PYTHONPATH=tests"],
@@ -314,8 +314,8 @@ def test_all_calls_of_unittest_that_a_project_makes_are_made(tmp_path: Path) -> 
     files = {"Makefile": makefile, "a/test_a.py": CASE, "b/test_b.py": CASE, "c/test_c.py": CASE}
     report = run(lay(tmp_path / "it", files))
     assert [test.file for test in report.tests] == ["a/test_a.py", "b/test_b.py"]
-    told = detect(tmp_path / "it", command=f"{sys.executable} -m unittest discover -s c")
-    assert [test.file for test in run(tmp_path / "it", told).tests] == ["c/test_c.py"]
+    reported = detect(tmp_path / "it", command=f"{sys.executable} -m unittest discover -s c")
+    assert [test.file for test in run(tmp_path / "it", reported).tests] == ["c/test_c.py"]
 
 
 _OWN_ITEMS = """

@@ -66,7 +66,7 @@ def test_uvu_reports_each_test_with_place_and_values(tmp_path: Path) -> None:
 
 @pytest.mark.toolchain
 @pytest.mark.parametrize(
-    ("text", "status", "told"),
+    ("text", "status", "reported"),
     [
         ("const x = ;\n", ReportStatus.FAILED, [("test/b.js", 1, "SyntaxError")]),
         (
@@ -78,14 +78,14 @@ def test_uvu_reports_each_test_with_place_and_values(tmp_path: Path) -> None:
     ],
 )
 def test_errors_that_uvu_swallows_are_reported(
-    text: str, status: ReportStatus, told: list[tuple[str, int, str]], tmp_path: Path
+    text: str, status: ReportStatus, reported: list[tuple[str, int, str]], tmp_path: Path
 ) -> None:
     needs("uvu")
     whole = f"const {{ test }} = require('uvu'); {text} test('a', () => {{}}); test.run();"
     report = run(laid(tmp_path / "it", "uvu test", **{"test/b.js": whole}))
     assert (report.status, [(error.file, error.line, error.type) for error in report.collection_errors]) == (
         status,
-        told,
+        reported,
     )
 
 

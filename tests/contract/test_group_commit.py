@@ -31,7 +31,7 @@ class _Interrupted(BaseException):
 
 
 class _Desk:
-    """It serves nobody until it is told to, and notes who was served with whom."""
+    """Executes no call until it is released, and records which calls were executed together."""
 
     def __init__(self, most: int = 64) -> None:
         self.begun, self.go_on = threading.Semaphore(0), threading.Semaphore(0)

@@ -247,7 +247,7 @@ def together(world: World, asked: GroupCommit[Any], *verbs: Callable[[], object]
                 others.append(threads.submit(verb))
                 while asked.waiting < len(others):
                     os.sched_yield()
-        return [told.exception() or told.result() for told in (first, *others)]
+        return [reported.exception() or reported.result() for reported in (first, *others)]
 
 
 def claims(store: Store, *runs: str) -> list[Callable[[], object]]:
@@ -258,20 +258,20 @@ def test_concurrent_claims_get_the_items_in_order_and_the_rest_nothing(world: Wo
     store = world.open()
     assert isinstance(store, PostgresStore)
     store.add_all([named("i1"), named("i2"), named("i3")])
-    told = together(world, store._claims, *claims(store, "run-1", "run-2", "run-3", "run-4"))
-    assert [(one.item, one.run, one.holder.worker) for one in told if isinstance(one, Lease)] == [
+    reported = together(world, store._claims, *claims(store, "run-1", "run-2", "run-3", "run-4"))
+    assert [(one.item, one.run, one.holder.worker) for one in reported if isinstance(one, Lease)] == [
         ("i1", "run-1", "w0"), ("i2", "run-2", "w1"), ("i3", "run-3", "w2")]  # fmt: skip
-    assert isinstance(told[-1], NoWork)
-    assert [store.lease_by_token(one.token) for one in told if isinstance(one, Lease)] == told[:3]
+    assert isinstance(reported[-1], NoWork)
+    assert [store.lease_by_token(one.token) for one in reported if isinstance(one, Lease)] == reported[:3]
 
 
 def test_an_invalid_claim_does_not_fail_claims_in_the_same_batch(world: World) -> None:
     store = world.open()
     assert isinstance(store, PostgresStore)
     store.add_all([named(f"i{n}") for n in range(4)])
-    told = together(world, store._claims, *claims(store, "run-1", "run-2", "run-1", "run-3"))
-    assert [type(one) for one in told] == [Lease, Lease, EnvironmentCannot, Lease]
-    assert len({one.item for one in told if isinstance(one, Lease)}) == 3
+    reported = together(world, store._claims, *claims(store, "run-1", "run-2", "run-1", "run-3"))
+    assert [type(one) for one in reported] == [Lease, Lease, EnvironmentCannot, Lease]
+    assert len({one.item for one in reported if isinstance(one, Lease)}) == 3
 
 
 def test_what_locks_paths_is_claimed_by_the_verb_that_looks_at_locks_also_among_others(world: World) -> None:
@@ -279,8 +279,8 @@ def test_what_locks_paths_is_claimed_by_the_verb_that_looks_at_locks_also_among_
     assert isinstance(store, PostgresStore)
     paths = msgspec.structs.replace(named("i2"), footprint=["src/a.py"])
     store.add_all([named("i1"), paths, named("i3"), named("i4")])
-    told = together(world, store._claims, *claims(store, "run-1", "run-2", "run-3", "run-4"))
-    assert sorted(one.item for one in told if isinstance(one, Lease)) == ["i1", "i2", "i3", "i4"]
+    reported = together(world, store._claims, *claims(store, "run-1", "run-2", "run-3", "run-4"))
+    assert sorted(one.item for one in reported if isinstance(one, Lease)) == ["i1", "i2", "i3", "i4"]
     assert list(store.locks("/r").values()) == [["src/a.py"]]
 
 
@@ -291,8 +291,8 @@ def test_concurrent_completions_succeed_except_with_a_lost_lease(world: World) -
     leases = [claim(store, name=f"i{n}", run=f"run-{n}") for n in range(4)]
     store.kill(leases[2].worker, by="ann")
     ends = [partial(store.complete, lease, commits=1, head="h") for lease in [*leases, leases[3]]]
-    told = together(world, store._completions, *ends)
-    assert [type(one) for one in told] == [type(None), type(None), LeaseLost, type(None), type(None)]
+    reported = together(world, store._completions, *ends)
+    assert [type(one) for one in reported] == [type(None), type(None), LeaseLost, type(None), type(None)]
     assert [store.run(lease.run).status for lease in leases] == ["completed", "completed", "running", "completed"]
     assert all(store.entries(lease.run) for lease in leases)
     assert [late.run for late in store.fenced_writes()] == ["run-2"]

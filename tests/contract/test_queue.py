@@ -398,7 +398,7 @@ def test_cancel_ends_a_waiting_item_and_asks_a_working_worker_to_stop(world: Wor
     assert store.cancel("a", by="ann") is CancelOutcome.ASKED and store.renew(one, ttl_s=60) == "ann"
     store.append(one, [ev.RunAborted(by="ann")])
     assert store.cancel("b", by="ann") is CancelOutcome.ASKED
-    world.pass_time(61)  # its worker died before it heard: the cancel holds all the same
+    world.pass_time(61)  # its worker died before the request arrived: the cancel still holds
     store.expire()
     assert {store.item_row(name).status for name in "abc"} == {ItemStatus.CANCELLED}
     assert store.run(two.run).status == "aborted"

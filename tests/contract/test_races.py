@@ -53,20 +53,20 @@ def at_once(*acts: Callable[[], object]) -> None:
 
 
 def test_a_cancel_and_a_claim_at_once_never_lose_each_other(world: World, store: Store) -> None:
-    """[7]: either nobody got it, or who got it is told to stop."""
+    """[7]: either no worker claims it, or the worker that did is asked to stop."""
     stores = [world.open(), world.open()]
     for n in range(10):
         store.add(named(f"i{n}"))
-        got, said = list[Lease | NoWork](), list[CancelOutcome]()
+        got, text = list[Lease | NoWork](), list[CancelOutcome]()
         at_once(
             lambda: got.append(stores[0].claim_next(holder(), run=f"run-{n}", ttl_s=60)),  # noqa: B023 — joined below
-            lambda: said.append(stores[1].cancel(f"i{n}", by="ann")),  # noqa: B023
+            lambda: text.append(stores[1].cancel(f"i{n}", by="ann")),  # noqa: B023
         )
         if isinstance(got[0], Lease):
-            assert said == [CancelOutcome.ASKED] and store.renew(got[0], ttl_s=60) == "ann"
+            assert text == [CancelOutcome.ASKED] and store.renew(got[0], ttl_s=60) == "ann"
             store.append(got[0], [ev.RunAborted(by="ann")])
         else:
-            assert said == [CancelOutcome.DONE]
+            assert text == [CancelOutcome.DONE]
         assert store.item_row(f"i{n}").status == "cancelled"
 
 
@@ -88,20 +88,20 @@ def test_a_completion_and_an_expiry_at_once_are_one_of_them(world: World, store:
         store.add(named(f"i{n}"))
         lease = take(store, f"{n}")
         world.pass_time(61)
-        said = list[str]()
+        text = list[str]()
 
-        def complete(lease: Lease = lease, said: list[str] = said) -> None:
+        def complete(lease: Lease = lease, text: list[str] = text) -> None:
             with suppress(LeaseLost):
                 finish(stores[0], lease)
-                said.append("completed")
+                text.append("completed")
 
-        def expire(said: list[str] = said) -> None:
-            said.extend("returned" for _ in stores[1].expire())
+        def expire(text: list[str] = text) -> None:
+            text.extend("returned" for _ in stores[1].expire())
 
         at_once(complete, expire)
-        assert len(said) == 1
+        assert len(text) == 1
         status = store.item_row(f"i{n}").status
-        assert status == ("completed" if said == ["completed"] else "queued")
+        assert status == ("completed" if text == ["completed"] else "queued")
         if status == "queued":
             finish(store, take(store, f"{n} again"))
 
@@ -222,7 +222,7 @@ def test_a_late_result_that_was_checked_is_no_longer_asked_about(world: World, s
 
 
 def test_a_claim_takes_locks_on_the_footprint_and_passes_over_what_would_touch_others(store: Store) -> None:
-    """[18]: taken before the work, not told after it."""
+    """[18]: locked before the work, not reported after it."""
     store.add(named("a", footprint=["src/"]))
     store.add(named("b", footprint=["src/x.py", "docs/"]))
     store.add(named("c", footprint=["README.md"]))

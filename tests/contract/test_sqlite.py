@@ -98,8 +98,8 @@ def test_writes_wait_for_the_disk(store: Store) -> None:
 
 def test_threads_that_write_at_once_share_their_waits_for_the_disk(store: Store) -> None:
     assert isinstance(store, SqliteStore)
-    said = list[str]()
-    store._db.set_trace_callback(said.append)
+    output = list[str]()
+    store._db.set_trace_callback(output.append)
     threads, each = 8, 20
     everybody = threading.Barrier(threads)
 
@@ -110,7 +110,7 @@ def test_threads_that_write_at_once_share_their_waits_for_the_disk(store: Store)
 
     at_once(*[partial(write, name) for name in range(threads)])
     assert sum(count.items for count in store.stats()) == threads * each
-    assert said.count("COMMIT") * 3 < threads * each
+    assert output.count("COMMIT") * 3 < threads * each
 
 
 def _held_up(store: SqliteStore) -> tuple[threading.Thread, threading.Event]:
@@ -138,10 +138,10 @@ def test_a_verb_that_fails_half_way_fails_no_other(store: Store) -> None:
     turn, go_on = _held_up(store)
     verbs = [partial(store.add, item("b")), partial(store._write, half), partial(store.add, item("c"))]
     with ThreadPoolExecutor(3) as threads:
-        told = [threads.submit(verb) for verb in verbs]
+        reported = [threads.submit(verb) for verb in verbs]
         _until_waiting(store, 3)
         go_on.set()
-        assert [type(one.exception()) for one in told] == [type(None), LeaseLost, type(None)]
+        assert [type(one.exception()) for one in reported] == [type(None), LeaseLost, type(None)]
     turn.join()
     assert [(row.item.id, row.detail) for row in store.items().rows] == [("a", ""), ("b", ""), ("c", "")]
 
@@ -149,7 +149,7 @@ def test_a_verb_that_fails_half_way_fails_no_other(store: Store) -> None:
 def test_an_interrupted_waiter_delays_no_other_call(store: Store) -> None:
     assert isinstance(store, SqliteStore)
     turn, go_on = _held_up(store)
-    heard: list[type[BaseException]] = []
+    received: list[type[BaseException]] = []
 
     class Interrupted(BaseException):
         pass
@@ -158,7 +158,7 @@ def test_an_interrupted_waiter_delays_no_other_call(store: Store) -> None:
         try:
             store.add(item("a"))
         except Interrupted as error:
-            heard.append(type(error))
+            received.append(type(error))
 
     waiting = threading.Thread(target=wait)
     waiting.start()
@@ -168,7 +168,7 @@ def test_an_interrupted_waiter_delays_no_other_call(store: Store) -> None:
     go_on.set()
     turn.join()
     waiting.join()
-    assert heard == [Interrupted]
+    assert received == [Interrupted]
     assert store.add(item("b")).id == "b"
 
 

@@ -90,6 +90,6 @@ def test_a_lease_ends_when_it_would_have(world: World, held: Lease) -> None:
 def test_every_event_is_there_in_its_place(world: World, held: Lease) -> None:
     store = world.open()
     assert [entry.seq for entry in store.entries(held.run)] == [1, 2]
-    told = store.feed()
+    reported = store.feed()
     store.append(held, [CLAIMED])
-    assert [one.entry.seq for one in [*told, *store.feed(told[-1].place)]] == [1, 2, 3]
+    assert [one.entry.seq for one in [*reported, *store.feed(reported[-1].place)]] == [1, 2, 3]

@@ -85,7 +85,7 @@ def start_again(place: Path, scene: str = "") -> int:
             factory.remove_finished_workspaces()
             return 0
         lease = factory.claim(ask(factory, place, scene))
-        asyncio.run(factory.work(lease, watch=ignore_event, on_agent_event=lambda _said: None))
+        asyncio.run(factory.work(lease, watch=ignore_event, on_agent_event=lambda _text: None))
         story = factory.history(lease.run)
     return sum(isinstance(event, ev.StepResumed) for event in story.events)
 

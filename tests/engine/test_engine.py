@@ -431,10 +431,10 @@ def test_every_receipt_says_what_it_was_made_from(tmp_path: Path) -> None:
 
 
 def test_what_a_cancelled_caller_waited_for_may_fail_in_silence() -> None:
-    told: list[object] = []
+    reported: list[object] = []
 
     async def cancelled() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context))
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
         begun, go = threading.Event(), threading.Event()
 
         def fail() -> None:
@@ -451,7 +451,7 @@ def test_what_a_cancelled_caller_waited_for_may_fail_in_silence() -> None:
         gc.collect()
 
     asyncio.run(cancelled())
-    assert not told
+    assert not reported
 
 
 def test_a_revert_says_of_which_kind_it_is(tmp_path: Path) -> None:

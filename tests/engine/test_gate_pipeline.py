@@ -122,8 +122,8 @@ def test_a_gate_that_was_red_before_is_not_blamed_on_the_agent_unless_it_says_so
         state = carry(factory, place / "SPEC.md")
         events = factory.history(state.run).events
     assert "no-fixme" in state.proved and state.status is RunStatus.COMPLETED
-    told = [event.status for event in events if isinstance(event, ev.GateRan) and event.gate == "no-fixme"]
-    assert told == [GateStatus.FAILED, GateStatus.PASSED]
+    reported = [event.status for event in events if isinstance(event, ev.GateRan) and event.gate == "no-fixme"]
+    assert reported == [GateStatus.FAILED, GateStatus.PASSED]
 
 
 def test_a_gate_that_cannot_run_stops_before_anything_is_spent(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Containers of a real engine: how they ended is told apart, and a restart of the engine is waited for."""
+"""Containers of a real engine: how they ended is distinguished, and a restart of the engine is survived."""
 
 from __future__ import annotations
 
@@ -112,6 +112,6 @@ def test_a_restart_of_the_engine_is_waited_for(podman: Podman) -> None:
 
 
 def test_without_an_engine_the_error_says_what_to_start(tmp_path: Path) -> None:
-    with pytest.raises(EngineAway, match="no container engine answers at unix://") as told:
+    with pytest.raises(EngineAway, match="no container engine answers at unix://") as reported:
         find_engine(f"unix://{tmp_path}/none.sock")
-    assert "podman system service" in told.value.hint
+    assert "podman system service" in reported.value.hint

@@ -194,13 +194,13 @@ def test_where_there_is_no_layer_git_looks_for_itself(one: GitWorkspace, tmp_pat
 def test_paths_in_the_layer_now_or_at_the_last_token_are_reported_as_changed(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     below = (tmp_path / "d").stat().st_mtime_ns
-    told = partial(fsmonitor.changed, lower=os.fsencode(tmp_path))
-    assert told({b"a": 0}, {b"b": 0}) == {b"a", b"a/", b"b", b"b/"}
-    assert told({b"d/": below}, {}) == set()
-    assert told({b"d/": below + 1}, {}) == {b"d", b"d/"}, "git may have taken in what is gone, without asking first"
-    assert told({b"d/": 5}, {b"d/": 5}) == set()
-    assert told({b"d/": 5}, {b"d/": 0}) == {b"d", b"d/"}, "too young to tell"
-    assert told({b"/": 5}, {b"/": 4}) == {b"/"}
+    reported = partial(fsmonitor.changed, lower=os.fsencode(tmp_path))
+    assert reported({b"a": 0}, {b"b": 0}) == {b"a", b"a/", b"b", b"b/"}
+    assert reported({b"d/": below}, {}) == set()
+    assert reported({b"d/": below + 1}, {}) == {b"d", b"d/"}, "git may have taken in what is gone, without asking first"
+    assert reported({b"d/": 5}, {b"d/": 5}) == set()
+    assert reported({b"d/": 5}, {b"d/": 0}) == {b"d", b"d/"}, "too young to tell"
+    assert reported({b"/": 5}, {b"/": 4}) == {b"/"}
 
 
 def test_a_token_of_another_layer_or_none_proves_nothing(tmp_path: Path) -> None:

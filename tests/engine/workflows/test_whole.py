@@ -49,11 +49,11 @@ def test_to_its_end_and_the_narrative_shows_it(tmp_path: Path, name: str) -> Non
     log = git("log", "--reverse", "--format=%s", f"main..{state.head}", cwd=place).splitlines()
     assert log == SCENES[name].commits
     with open_factory(place) as factory:
-        told = render_history(factory.history("last"), painter(colour=False))
+        reported = render_history(factory.history("last"), painter(colour=False))
     for subject in SCENES[name].commits:
-        assert subject in told
-    assert "Agent calls:" in told and f"Cost: ${state.usage.cost_usd:.4f}" in told
-    assert any(line.endswith(("  $0.0100", "  $0.0200")) for line in told.splitlines())  # what each cost
+        assert subject in reported
+    assert "Agent calls:" in reported and f"Cost: ${state.usage.cost_usd:.4f}" in reported
+    assert any(line.endswith(("  $0.0100", "  $0.0200")) for line in reported.splitlines())  # what each cost
     assert git("status", "--porcelain", cwd=place) == ""
     assert len(git("branch", "--list", "ratchet/*", cwd=place).splitlines()) == 1
     assert sum(event.cost_usd for event in of(events, ev.UsageMetered)) == pytest.approx(state.usage.cost_usd)
@@ -187,8 +187,8 @@ def test_the_first_verified_attempt_wins_and_the_others_are_cancelled_and_paid_f
 def test_attempts_take_agents_and_hints_in_turn(tmp_path: Path) -> None:
     settings = ["swarm.hints=look-at-add look-at-neg"]
     state, _, place = play(tmp_path, "swarm", {}, *settings)
-    told = prompts(place, state.run)
-    assert told.count("look-at-add") == 2 and told.count("look-at-neg") == 1
+    reported = prompts(place, state.run)
+    assert reported.count("look-at-add") == 2 and reported.count("look-at-neg") == 1
 
 
 def test_a_swarm_in_which_all_fail_is_tried_again_and_then_ends(tmp_path: Path) -> None:

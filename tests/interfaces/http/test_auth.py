@@ -88,11 +88,11 @@ def test_a_completion_whose_response_was_lost_can_be_repeated(served: Served) ->
 def test_a_failure_whose_response_was_lost_can_be_repeated(any_served: Served) -> None:
     mine = register(any_served)
     path = f"/api/worker/{mine['worker']}/fail"
-    said = {"reason": "agent_crashed", "detail": "boom"}
-    first = any_served.ask("POST", path, said, token=mine["token"])
+    text = {"reason": "agent_crashed", "detail": "boom"}
+    first = any_served.ask("POST", path, text, token=mine["token"])
     any_served.store.requeue(mine["item"]["id"])
     next_one = any_served.store.claim_next(HOLDER, run="run-2", ttl_s=60)
-    again = any_served.ask("POST", path, said, token=mine["token"])
+    again = any_served.ask("POST", path, text, token=mine["token"])
     assert (first.status, again.status) == (200, 200) and again.json["retry"]["after"] == "retry"
     assert isinstance(next_one, Lease) and any_served.store.fenced_writes() == []
 
@@ -109,8 +109,8 @@ def test_what_a_late_worker_had_committed_is_noted_though_another_has_written_si
     store.append(other, [ev.RunClaimed(worker="w"), ev.RunClaimed(worker="w")])
     claimed = {"after": length, "events": [{"kind": "run_claimed", "worker": "w"}]}
     done = {"after": 0, "events": [{"kind": "run_completed", "commits": 1, "head": "c1"}]}
-    for said in (claimed, done):
-        answer = any_served.ask("POST", own, said, token=mine["token"])
+    for text in (claimed, done):
+        answer = any_served.ask("POST", own, text, token=mine["token"])
         assert (answer.status, answer.code) == (409, "lease_lost")
     assert [(late.kind, late.head) for late in store.fenced_writes()] == [("run_completed", "c1")]
 

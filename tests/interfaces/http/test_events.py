@@ -1,4 +1,4 @@
-"""Events as they happen: over any number of lost connections each is heard once."""
+"""The event stream: each event is received once, however many connections are lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.interfaces.http.serving import TOKEN, Served, serving
 def test_each_event_is_received_once_although_the_connection_is_lost_repeatedly(any_served: Served) -> None:
     store = any_served.store
     leases = claim(store, 3)
-    heard: list[tuple[str, int]] = []
+    received: list[tuple[str, int]] = []
 
     def write(lease: Lease) -> None:
         for _ in range(25):
@@ -34,15 +34,15 @@ def test_each_event_is_received_once_although_the_connection_is_lost_repeatedly(
     place = START
     with any_served.client() as client:
         for length in itertools.cycle((1, 2, 5, 9)):  # a listener that goes away after so many, and comes back
-            for one in itertools.islice(client.events(place), min(length, 75 - len(heard))):
-                heard.append((one.entry.run, one.entry.seq))
+            for one in itertools.islice(client.events(place), min(length, 75 - len(received))):
+                received.append((one.entry.run, one.entry.seq))
                 place = one.id
-            if len(heard) == 75:
+            if len(received) == 75:
                 break
     for thread in writing:
         thread.join()
-    assert len(set(heard)) == 75
-    assert set(heard) == {(lease.run, seq) for lease in leases for seq in range(1, 26)}
+    assert len(set(received)) == 75
+    assert set(received) == {(lease.run, seq) for lease in leases for seq in range(1, 26)}
 
 
 def test_a_new_listener_receives_only_later_signals(any_served: Served) -> None:
@@ -87,9 +87,9 @@ def test_a_connection_lost_before_the_first_event_misses_nothing(any_served: Ser
         between = threading.Thread(target=relay, args=(listening,))
         between.start()
         with HttpClient(f"http://127.0.0.1:{listening.getsockname()[1]}", token=TOKEN, timeout_s=5) as client:
-            heard = next(client.events())
+            received = next(client.events())
         between.join()
-    assert heard.entry.data["worker"] == "meanwhile"
+    assert received.entry.data["worker"] == "meanwhile"
 
 
 def test_last_event_id_wins_and_an_invalid_one_is_rejected(served: Served) -> None:
@@ -109,8 +109,8 @@ def test_one_run_can_be_listened_to(served: Served) -> None:
     served.store.append(one, [NOTE])
     served.store.append(other, [NOTE])
     with served.client() as client:
-        heard = next(iter(client.events(START, run=other.run)))
-    assert heard.entry.run == other.run
+        received = next(iter(client.events(START, run=other.run)))
+    assert received.entry.run == other.run
 
 
 def test_a_quiet_stream_says_that_it_is_still_there(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,8 +127,8 @@ def test_a_listener_that_does_not_read_costs_no_memory_and_others_nothing(served
     for _ in range(40):
         served.store.append(lease, [ev.RunClaimed(worker="x" * 100_000)])
     with served.client() as client:
-        heard = list(itertools.islice(client.events(START), 40))
-    assert [one.entry.seq for one in heard] == list(range(1, 41))
+        received = list(itertools.islice(client.events(START), 40))
+    assert [one.entry.seq for one in received] == list(range(1, 41))
     deaf.close()
 
 

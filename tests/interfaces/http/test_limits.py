@@ -233,8 +233,8 @@ def test_an_item_goes_from_the_queue_to_its_end_and_back(any_served: Served) -> 
     name = mine["item"]["id"]
     assert any_served.ask("GET", f"/api/work/{name}").json["status"] == "assigned"
     assert any_served.ask("POST", f"/api/work/{name}/requeue").status == 409
-    told = any_served.ask("POST", f"/api/work/{name}/cancel", {"by": "me"}).json
-    assert told == {"item": name, "cancelled": "asked"}
+    reported = any_served.ask("POST", f"/api/work/{name}/cancel", {"by": "me"}).json
+    assert reported == {"item": name, "cancelled": "asked"}
     own = f"/api/worker/{mine['worker']}"
     assert any_served.ask("POST", f"{own}/heartbeat", {}, token=mine["token"]).json == {"stop": "me"}
     events = {"after": 0, "events": [{"kind": "run_aborted", "by": "me"}]}
@@ -266,8 +266,8 @@ def test_a_run_is_parked_until_a_moment_and_never_until_a_word(any_served: Serve
     own = f"/api/worker/{mine['worker']}/events"
     parked = {"kind": "run_parked", "reason": "quota", "detail": "?", "until": "2126-01-01T12:00:00+02:00"}
     for wrong in ("for ever", "2126-01-01T12:00:00", "9999-99-99", "0001-01-01T00:00:00+14:00"):
-        said = {"after": 0, "events": [parked | {"until": wrong}]}
-        assert any_served.ask("POST", own, said, token=mine["token"]).status == 422
+        text = {"after": 0, "events": [parked | {"until": wrong}]}
+        assert any_served.ask("POST", own, text, token=mine["token"]).status == 422
     assert any_served.ask("POST", own, {"after": 0, "events": [parked]}, token=mine["token"]).status == 200
     assert any_served.store.item_row(mine["item"]["id"]).not_before == "2126-01-01T10:00:00.000000Z"
 
