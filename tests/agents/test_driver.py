@@ -251,7 +251,7 @@ def test_a_prompt_of_any_length_is_passed(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_model_and_the_session_are_the_ones_asked_for(tmp_path: Path, name: str) -> None:
+def test_the_requested_model_and_session_are_used(tmp_path: Path, name: str) -> None:
     of = program(name)
     launch = of.launch(
         make_ask(tmp_path), LaunchSettings(scratch_dir=tmp_path, model="provider/the-model", session="the-session")

@@ -146,7 +146,7 @@ def test_limits_hold_for_all_workers_together(world: World) -> None:
     assert most == 1
 
 
-def test_words_of_an_issue_are_never_commands(world: World, tmp_path: Path) -> None:
+def test_text_of_an_issue_is_never_executed(world: World, tmp_path: Path) -> None:
     words = "$(touch PWNED) `touch PWNED` '; touch PWNED; \" && touch PWNED #"
     plain = flood.item(world.place, "thing", world.head)
     item = world.store.add(msgspec.structs.replace(plain, spec=f"# {words}\n\n{words}\n", title=words))
@@ -207,7 +207,7 @@ def test_a_cancelled_run_stops_within_seconds_and_the_worker_goes_on_with_the_ne
     until(status(world, other, ItemStatus.COMPLETED))
 
 
-def test_a_lease_is_kept_while_the_work_under_it_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_is_renewed_while_its_work_prints_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A clone, a test suite, a model that thinks: all of it is silence."""
     monkeypatch.setattr(lease_keeper, "HEARTBEAT_S", 0.01)
     store = flood.open_world(str(tmp_path / "ratchet.db"))

@@ -109,7 +109,7 @@ def test_a_retired_learning_is_not_found_and_a_duplicate_is_merged(store: Store)
         store.add_learning(learning("3", "x" * 10_001))
 
 
-def test_figures_are_counted_from_what_happened(world: World, store: Store) -> None:
+def test_figures_are_counted_from_ledger_events(world: World, store: Store) -> None:
     """[16, 32, 33]"""
     assert Figures.of(store.metrics().today).success_rate is None
     store.add_all([named("a", created_at="2025"), named("b"), named("c")])

@@ -29,7 +29,7 @@ def two_leases(store: Store) -> tuple[Lease, Lease]:
 # --- locks --------------------------------------------------------------------------------------------------------
 
 
-def test_all_is_taken_or_nothing_and_the_refusal_names_the_holder(store: Store) -> None:
+def test_all_paths_are_locked_or_none_and_the_refusal_names_the_holder(store: Store) -> None:
     """[17]"""
     one, two = two_leases(store)
     assert store.lock(one, ["src/b.py", "./src//a.py"]) == Locked(paths=["src/a.py", "src/b.py"])
@@ -61,7 +61,7 @@ def test_a_path_that_leaves_the_repository_is_refused(store: Store, path: str) -
 
 
 @pytest.mark.parametrize("end", ["expiry", "release", "kill", "complete"])
-def test_locks_go_with_the_lease_however_it_ends(world: World, store: Store, end: str) -> None:
+def test_locks_are_released_with_the_lease_however_it_ends(world: World, store: Store, end: str) -> None:
     one, two = two_leases(store)
     store.lock(one, ["src/"])
     if end == "expiry":

@@ -61,7 +61,7 @@ def test_the_highest_priority_goes_first_then_the_first_in(world: World, store: 
     assert nothing(store) is NoWorkReason.EMPTY
 
 
-def test_low_priority_does_not_starve_for_ever(world: World) -> None:
+def test_low_priority_does_not_starve(world: World) -> None:
     store = world.open(aging_s=3600)
     store.add(named("old", priority=Priority.LOW))
     world.pass_time(3 * 3600 + 1)
@@ -282,7 +282,7 @@ def test_a_lost_workers_run_is_claimed_next_without_a_call_to_expire(world: Worl
     assert [entry.kind for entry in store.entries(new.run)] == ["run_claimed", "run_returned"]
 
 
-def test_expiry_returns_the_run_and_the_dead_are_seen_before_it(world: World, store: Store) -> None:
+def test_a_run_is_requeued_when_its_lease_expires_or_earlier_if_its_worker_died(world: World, store: Store) -> None:
     store.add_all([named("a"), named("b")])
     one, two = take(store, "1"), take(store, "2")
     world.dead.add("1")
@@ -304,7 +304,9 @@ def test_failures_that_count_wait_longer_each_time_and_then_end(world: World, st
     assert store.item_row("a").status == "failed" and store.workers(live=True) == []
 
 
-def test_a_fault_of_the_platform_never_counts_and_never_comes_back_hot_nor_for_ever(world: World, store: Store) -> None:
+def test_a_platform_failure_is_no_attempt_and_is_retried_with_growing_delays_and_a_limit(
+    world: World, store: Store
+) -> None:
     """[9]"""
     store.add(named("a"))
     for _ in range(25):
@@ -315,7 +317,7 @@ def test_a_fault_of_the_platform_never_counts_and_never_comes_back_hot_nor_for_e
     assert store.item_row("a").park_reason is ParkReason.QUESTION
 
 
-def test_a_stuck_worker_is_nudged_then_its_run_goes_back(store: Store) -> None:
+def test_a_stuck_worker_is_nudged_then_its_run_is_requeued(store: Store) -> None:
     """[2]"""
     store.add(named("a"))
     lease = take(store)
@@ -329,7 +331,7 @@ def test_a_stuck_worker_is_nudged_then_its_run_goes_back(store: Store) -> None:
 # --- by hand ------------------------------------------------------------------------------------------------------
 
 
-def test_a_killed_workers_run_goes_back_and_killing_again_changes_nothing(store: Store) -> None:
+def test_a_killed_workers_run_is_requeued_and_killing_again_changes_nothing(store: Store) -> None:
     store.add(named("a"))
     lease = take(store)
     assert store.kill(lease.worker, by="ann")
@@ -355,7 +357,7 @@ def test_the_dead_and_those_whose_time_is_up_are_not_at_work(world: World, store
     assert {row.name for row in store.workers()} == {"lost", "dead", "alive"}
 
 
-def test_killing_finished_work_changes_nothing(store: Store) -> None:
+def test_killing_a_finished_worker_changes_nothing(store: Store) -> None:
     """[3]"""
     store.add(named("a"))
     lease = take(store)
@@ -364,7 +366,7 @@ def test_killing_finished_work_changes_nothing(store: Store) -> None:
     assert store.item_row("a").status == "completed" and store.worker(lease.worker).status is WorkerStatus.COMPLETED
 
 
-def test_a_heartbeat_that_crosses_the_end_of_its_run_is_no_loss(store: Store) -> None:
+def test_a_heartbeat_after_the_end_of_its_run_is_no_error(store: Store) -> None:
     """[21]"""
     store.add(named("a"))
     lease = take(store)
@@ -376,7 +378,7 @@ def test_a_heartbeat_that_crosses_the_end_of_its_run_is_no_loss(store: Store) ->
 
 
 @pytest.mark.parametrize("status", ["completed", "cancelled", "failed"])
-def test_what_is_over_cannot_be_claimed(store: Store, status: str) -> None:
+def test_a_finished_item_cannot_be_claimed(store: Store, status: str) -> None:
     """[5]"""
     store.add(named("a"))
     ends = {
@@ -429,7 +431,7 @@ def test_a_cancelled_run_without_a_lease_ends_in_its_ledger(store: Store) -> Non
     assert [entry.kind for entry in store.entries(lease.run)] == ["run_aborted"]
 
 
-def test_requeue_gives_back_all_retries_and_a_new_run(world: World, store: Store) -> None:
+def test_requeue_resets_all_retries_and_starts_a_new_run(world: World, store: Store) -> None:
     """[8]"""
     store.add(named("a"))
     for _ in range(4):

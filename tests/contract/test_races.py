@@ -52,7 +52,7 @@ def at_once(*acts: Callable[[], object]) -> None:
 # --- claim and cancel ---------------------------------------------------------------------------------------------
 
 
-def test_a_cancel_and_a_claim_at_once_never_lose_each_other(world: World, store: Store) -> None:
+def test_a_concurrent_cancel_and_claim_both_take_effect(world: World, store: Store) -> None:
     """[7]: either no worker claims it, or the worker that did is asked to stop."""
     stores = [world.open(), world.open()]
     for n in range(10):
@@ -82,7 +82,7 @@ def test_of_two_workers_one_gets_the_last_item_and_the_other_hears_that_there_is
         assert sorted(type(one).__name__ for one in got) == ["Lease", "NoWork"]
 
 
-def test_a_completion_and_an_expiry_at_once_are_one_of_them(world: World, store: Store) -> None:
+def test_of_a_concurrent_completion_and_expiry_exactly_one_takes_effect(world: World, store: Store) -> None:
     stores = [world.open(), world.open()]
     for n in range(10):
         store.add(named(f"i{n}"))
@@ -180,7 +180,7 @@ def test_a_failing_verb_in_a_shared_transaction_leaves_nothing_and_fails_no_othe
 # --- late results -------------------------------------------------------------------------------------------------
 
 
-def test_what_a_late_worker_says_is_refused_and_noted_once(world: World, store: Store) -> None:
+def test_writes_of_a_worker_that_lost_its_lease_are_rejected_and_recorded_once(world: World, store: Store) -> None:
     store.add(named("a"))
     old = take(store, "1")
     world.pass_time(61)
@@ -221,7 +221,7 @@ def test_a_late_result_that_was_checked_is_no_longer_asked_about(world: World, s
 # --- the footprint ------------------------------------------------------------------------------------------------
 
 
-def test_a_claim_takes_locks_on_the_footprint_and_passes_over_what_would_touch_others(store: Store) -> None:
+def test_a_claim_locks_the_footprint_and_skips_items_that_overlap_other_locks(store: Store) -> None:
     """[18]: locked before the work, not reported after it."""
     store.add(named("a", footprint=["src/"]))
     store.add(named("b", footprint=["src/x.py", "docs/"]))
@@ -247,7 +247,7 @@ def test_of_many_claimers_no_two_hold_the_same_paths(world: World, store: Store)
     assert sum(isinstance(one, Lease) for one in got) == 1
 
 
-def test_locks_asked_for_in_opposite_order_by_processes_never_wait_for_each_other(world: World, store: Store) -> None:
+def test_processes_that_lock_in_opposite_order_do_not_deadlock(world: World, store: Store) -> None:
     """[17]"""
     store.add_all([named("a"), named("b")])
     leases = [take(store, "1"), take(store, "2")]
@@ -325,7 +325,7 @@ def test_processes_that_start_at_once_on_a_fresh_database_do_not_race(world: Wor
     world.open().add(named("a"))
 
 
-def test_a_newer_schema_is_refused_with_what_to_do(world: World) -> None:
+def test_a_newer_schema_is_refused_with_a_hint(world: World) -> None:
     """[36]"""
     store = world.open()
     sql = "PRAGMA user_version = 9999" if world.backend == "sqlite" else "INSERT INTO ratchet_schema VALUES (9999)"

@@ -167,7 +167,7 @@ def test_a_childs_exit_code_is_its_own(tmp_path: Path, run: Run) -> None:
     assert run("sh", "-c", "exit 7").exit_code == 7
 
 
-def test_a_child_killed_by_a_signal_says_by_which(tmp_path: Path, run: Run) -> None:
+def test_the_end_of_a_child_names_the_signal_that_killed_it(tmp_path: Path, run: Run) -> None:
     assert run("sh", "-c", "kill -SEGV $$").signal == signal.SIGSEGV
 
 
@@ -294,7 +294,7 @@ def test_an_interrupt_while_supervising_a_child_leaves_no_process_behind(tmp_pat
     assert not alive(int((tmp_path / "pid").read_text()))
 
 
-def test_when_the_factory_is_killed_its_children_die_too(tmp_path: Path) -> None:
+def test_children_die_when_the_factory_is_killed(tmp_path: Path) -> None:
     factory = f"""
 import asyncio, os, sys
 from pathlib import Path

@@ -139,7 +139,7 @@ def test_a_program_beside_the_developers_secrets_does_not_show_them(
     assert ended.exit_code == 0 and "TOKEN" not in printed and "store" not in printed
 
 
-def test_the_environment_is_what_was_given_and_no_more(
+def test_the_environment_contains_only_the_given_variables(
     sandboxes: Sandboxes, one: GitWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "s3cret")

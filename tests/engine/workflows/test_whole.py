@@ -72,7 +72,7 @@ def test_findings_reach_the_implementer_and_each_task_is_reviewed_by_itself(tmp_
     assert kinds(events).count("task_finished") == 2
 
 
-def test_reviews_without_end_are_bounded(tmp_path: Path) -> None:
+def test_review_rounds_are_bounded(tmp_path: Path) -> None:
     changes = [{"say": f"try {n}", "append": {"calc.py": f"\nX{n} = {n}\n"}} for n in range(5)]
     endless: scenes.Script = {"review": [{"say": WANTS}] * 5, "implement_changes": changes}
     state, _, _ = play(tmp_path, "build", endless, "build.review_rounds=2")

@@ -40,7 +40,7 @@ def test_requests_without_a_token_are_refused_before_their_body_is_read(served: 
     assert answer.status == 401
 
 
-def test_a_worker_gets_in_with_the_token_of_its_own_lease_only(served: Served) -> None:
+def test_a_worker_token_is_accepted_for_its_own_lease_only(served: Served) -> None:
     """[35]: worker endpoints carried no secret."""
     mine, other = register(served), register(served)
     beat = f"/api/worker/{mine['worker']}/heartbeat"
@@ -124,7 +124,7 @@ def test_the_store_keeps_no_token(served: Served, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "status"), [(RuntimeError("secret.py"), 500), (EnvironmentCannot("secret.db is gone"), 503)]
 )
-def test_no_stack_trace_and_no_internals_go_out(
+def test_responses_contain_no_stack_trace_and_no_internals(
     served: Served, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int
 ) -> None:
     """[35]: error messages were returned raw."""
@@ -139,7 +139,7 @@ def test_no_stack_trace_and_no_internals_go_out(
     assert set(answer.json) == {"error", "code", "details", "hint"}
 
 
-def test_every_client_of_ours_sends_its_token(served: Served, tmp_path: Path) -> None:
+def test_all_built_in_clients_send_the_token(served: Served, tmp_path: Path) -> None:
     """[31]: switching authentication on broke the command line and the worker."""
     done = ratchet(
         "add", "-d", "Do it", "--to", "owner/name", cwd=tmp_path, RATCHET_SERVER=served.url, RATCHET_TOKEN=TOKEN

@@ -62,7 +62,7 @@ def test_the_name_of_a_part_of_a_path_is_an_id_like_any_other(served: Served) ->
     assert answer.status == 404 and answer.json["error"] == "no such id"
 
 
-def test_a_description_alone_will_do(served: Served) -> None:
+def test_a_description_without_a_spec_is_enough(served: Served) -> None:
     row = served.ask("POST", "/api/work", {"repo": "owner/name", "description": "x" * 50_000}).json
     assert row["status"] == "queued"
     assert served.ask("POST", "/api/work", {"repo": "owner/name", "description": "x" * 50_001}).status == 422
@@ -306,7 +306,7 @@ def test_iterations_past_the_most_that_is_allowed_stop_the_run(served: Served) -
     )
 
 
-def test_numbers(any_served: Served) -> None:
+def test_metrics_are_served_as_prometheus_and_json(any_served: Served) -> None:
     """[16], [32], [33]: what is shown is counted from what is there."""
     mine = register(any_served)
     add(any_served, priority="low")
