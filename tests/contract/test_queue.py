@@ -304,9 +304,7 @@ def test_failures_that_count_wait_longer_each_time_and_then_end(world: World, st
     assert store.item_row("a").status == "failed" and store.workers(live=True) == []
 
 
-def test_a_platform_failure_is_no_attempt_and_is_retried_with_growing_delays_and_a_limit(
-    world: World, store: Store
-) -> None:
+def test_a_platform_failure_is_no_attempt_and_is_retried_with_delays_and_a_limit(world: World, store: Store) -> None:
     """[9]"""
     store.add(named("a"))
     for _ in range(25):
