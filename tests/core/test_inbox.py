@@ -63,7 +63,7 @@ def test_items_that_wait_for_the_same_sign_in_are_one_entry() -> None:
     assert [(entry.kind, entry.items) for entry in entries] == [(InboxKind.SIGN_IN, ["a", "b", "c"])]
 
 
-def test_a_rate_limit_needs_nobody() -> None:
+def test_a_rate_limit_needs_no_person() -> None:
     assert inbox_entries([row("a", park_reason=ParkReason.QUOTA), row("b", park_reason=ParkReason.BLOCKED)]) == []
 
 

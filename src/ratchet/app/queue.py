@@ -183,7 +183,7 @@ class StoreQueueService:
         return api.AppendResponse(entries=[entry_answer(entry) for entry in entries])
 
     def _check_order(self, lease: Lease, after: int, events: Sequence[ev.Event]) -> None:
-        """Reject events that the run's workflow does not allow: with them nobody could fold the ledger again.
+        """Reject events that the run's workflow does not allow: with them the ledger could not be folded again.
 
         The length `after` is checked by the write itself, so the ledger cannot change in between.
         """

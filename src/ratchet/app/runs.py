@@ -233,7 +233,7 @@ class RunService:
         try:
             state = await engine.run()
             if state.final:
-                with suppress(RatchetError):  # the run has ended: whoever learns next reads its ledger too
+                with suppress(RatchetError):  # the run has ended: the next call reads its ledger too
                     await run_blocking(setup.library.learn_from_runs)
             return state
         finally:

@@ -72,10 +72,10 @@ def serve(arguments: Arguments) -> int:
         host = arguments.host.strip("[]")
         address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
 
-        async def until_told() -> None:
+        async def until_stopped() -> None:
             sessions = Sessions(token)
             where = _shown(paths.store_address(settings, folder))
-            ready = partial(_say_ready, arguments, address, kept, where, sessions)
+            ready = partial(_print_ready, arguments, address, kept, where, sessions)
             stop = server.stop_on_signals()
             await server.serve(
                 queue_service,
@@ -89,7 +89,7 @@ def serve(arguments: Arguments) -> int:
                 ready=ready,
             )
 
-        runner.run(until_told())
+        runner.run(until_stopped())
     return 0
 
 
@@ -109,7 +109,7 @@ def _open_service_and_workers(
     )
 
 
-def _say_ready(arguments: Arguments, address: str, kept: str, where: str, sessions: Sessions) -> None:
+def _print_ready(arguments: Arguments, address: str, kept: str, where: str, sessions: Sessions) -> None:
     if arguments.json:
         print_json({"server": address, "token_file": kept, "workers": arguments.workers})
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""What the handlers of the pages share."""
+"""State shared by the handlers of the pages, and their responses."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from ratchet.app.run_view import RunReader
 from ratchet.core.ledger import FeedEntry
 from ratchet.interfaces.http.app_state import AppState
+from ratchet.interfaces.http.sse import encode_line
 from ratchet.interfaces.web import render
 from ratchet.interfaces.web.shell import Shell, Vitals
 from ratchet.store.protocols import Store
@@ -65,7 +66,7 @@ class Site:
     @staticmethod
     def encode_event(found: FeedEntry) -> bytes:
         entry = found.entry
-        return f"id: {found.place}\nevent: ledger\ndata: {entry.run} {entry.seq} {entry.kind}\n\n".encode()
+        return encode_line(f"{entry.run} {entry.seq} {entry.kind}".encode(), id=found.place, event="ledger")
 
 
 NOTICES = {
