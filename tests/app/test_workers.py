@@ -310,11 +310,11 @@ def test_a_commit_of_a_worker_that_lost_its_lease_is_found_by_its_key_and_kept(
         append = factory.store.append
         made: list[str] = []
 
-        def lose(lease: Lease, events: list[ev.Event], receipt: Any = None) -> Any:
+        def lose(lease: Lease, events: list[ev.Event], receipt: Any = None, **named: Any) -> Any:
             if any(isinstance(event, ev.StepCommitted) for event in events) and not made:
                 made.extend(event.commit for event in events if isinstance(event, ev.StepCommitted))
                 factory.store.kill(lease.worker, by="the test")
-            return append(lease, events, receipt)
+            return append(lease, events, receipt, **named)
 
         monkeypatch.setattr(factory.store, "append", lose)
         with pytest.raises(LeaseLost):
