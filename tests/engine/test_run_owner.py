@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ratchet.engine import run_owner
 from ratchet.engine.run_owner import RunOwner, fence
 from ratchet.errors import LeaseLost
+from ratchet.files import write_whole
 from ratchet.process.former_owner import end_former_owner
 from ratchet.process.spawn import process_holder
 from ratchet.workspace.git_workspace import GitWorkspace
@@ -65,15 +65,15 @@ def test_a_worker_that_is_stopped_while_it_takes_its_run_finds_itself_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late, successor = (RunOwner(tmp_path / "owners", "run-1", epoch) for epoch in (1, 2))
-    write, taken = run_owner.write_whole, list[bool]()
+    taken = list[bool]()
 
     def write_late(path: Path, content: bytes) -> None:
         if not taken:  # stopped just before this write, for longer than its lease
             taken.append(True)
             taken.append(successor.take())
-        write(path, content)
+        write_whole(path, content)
 
-    monkeypatch.setattr(run_owner, "write_whole", write_late)
+    monkeypatch.setattr("ratchet.engine.run_owner.write_whole", write_late)
     with pytest.raises(LeaseLost, match="taken over"):
         late.take()
     assert taken == [True, True]

@@ -46,6 +46,7 @@ from ratchet.engine.blocking import run_blocking
 from ratchet.engine.engine import Engine
 from ratchet.engine.lease_keeper import AbortRequested, LeaseHandle, keep_lease
 from ratchet.engine.proof import Claim, Verification
+from ratchet.engine.redacted_checks import RedactedChecks
 from ratchet.engine.run_ledger import EventCallback, RunLedger
 from ratchet.engine.run_setup import (
     RunSetup,
@@ -389,7 +390,10 @@ class RunService:
         targets = recorded_targets(started) if started else self.targets()
         scope = PathRules(tests=tuple(union(target.tests for target in targets)))
         stage = proof.ProofContext(
-            repo=self.repo.root, checks=self.checks(targets), scope=scope, open_workspace=self._checkout
+            repo=self.repo.root,
+            checks=RedactedChecks(self.checks(targets), self.redactor),
+            scope=scope,
+            open_workspace=self._checkout,
         )
         return await proof.verify_commit(commit, stage)
 

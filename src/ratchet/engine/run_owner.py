@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
@@ -17,9 +16,6 @@ from ratchet.files import write_whole
 from ratchet.process.former_owner import end_former_owner
 from ratchet.process.spawn import this_process
 from ratchet.workspace.protocol import Workspace
-
-
-_SUFFIX = ".json"
 
 
 class OwnerRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,14 +64,12 @@ class RunOwner:
             self._write(left=True)
 
     def _epochs(self) -> list[int]:
-        try:
-            names = os.listdir(self.folder)
-        except FileNotFoundError:
-            return []
-        return [int(name.removesuffix(_SUFFIX)) for name in names if name.removesuffix(_SUFFIX).isdecimal()]
+        with suppress(FileNotFoundError):
+            return [int(path.stem) for path in self.folder.iterdir() if path.stem.isdecimal()]
+        return []
 
     def _path(self, epoch: int) -> Path:
-        return self.folder / f"{epoch}{_SUFFIX}"
+        return self.folder / f"{epoch}.json"
 
     def _read(self, epoch: int) -> OwnerRecord | None:
         with suppress(FileNotFoundError, msgspec.DecodeError):
