@@ -42,7 +42,8 @@ EVERYTHING = (
 )
 # Partial indexes hold only what is open or waiting.
 SMALL = re.compile(
-    r"SCAN (?!events|runs|items|workers|receipts|reservations)|INDEX (items_(waiting|parked|queue|labelled)|runs_unlearnt|\w+_leases|late)"
+    r"SCAN (?!events|runs|items|workers|receipts|reservations)"
+    r"|INDEX (items_(waiting|parked|queue|labelled)|runs_unlearnt|\w+_leases|late)"
 )
 Seen = dict[str, tuple[object, ...]]
 
