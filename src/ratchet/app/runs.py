@@ -46,6 +46,7 @@ from ratchet.engine.blocking import run_blocking
 from ratchet.engine.engine import Engine
 from ratchet.engine.lease_keeper import AbortRequested, LeaseHandle, keep_lease
 from ratchet.engine.proof import Claim, Verification
+from ratchet.engine.redacted_checks import RedactedChecks
 from ratchet.engine.run_ledger import EventCallback, RunLedger
 from ratchet.engine.run_setup import (
     RunSetup,
@@ -269,7 +270,7 @@ class RunService:
     def find_run(self, name: str) -> RunRow:
         """Find a run by its id, an unambiguous part of it, or `last`."""
         if name == "last":
-            matching = self.store.runs(str(self.repo.root))[:1]
+            matching, _ = self.store.runs_page(repo=str(self.repo.root), limit=1)
         else:
             found = self.store.find_runs(name, limit=MATCHES_MAX)
             matching = [row for row in found if row.repo == str(self.repo.root)] or found
@@ -389,7 +390,10 @@ class RunService:
         targets = recorded_targets(started) if started else self.targets()
         scope = PathRules(tests=tuple(union(target.tests for target in targets)))
         stage = proof.ProofContext(
-            repo=self.repo.root, checks=self.checks(targets), scope=scope, open_workspace=self._checkout
+            repo=self.repo.root,
+            checks=RedactedChecks(self.checks(targets), self.redactor),
+            scope=scope,
+            open_workspace=self._checkout,
         )
         return await proof.verify_commit(commit, stage)
 
@@ -433,16 +437,9 @@ class RunService:
         return {commit: proof for commit, proof in found.items() if proof and proof.run == row.run}
 
 
-def matching_runs(rows: Sequence[RunRow], name: str) -> list[RunRow]:
-    """Return the run with this id, or all whose id contains the text."""
-    matching = [row for row in rows if name in row.run]
-    return [row for row in matching if row.run == name] or matching
-
-
 def repository_of_run(store: Store, name: str) -> tuple[Path, str] | None:
     """Find the repository and id of a run in the whole store, by its id, an unambiguous part of it, or `last`."""
-    rows = store.runs()
-    matching = rows[:1] if name == "last" else matching_runs(rows, name)
+    matching = store.runs_page(limit=1)[0] if name == "last" else store.find_runs(name, limit=2)
     if len(matching) != 1:
         return None
     return repository.available_repository(matching[0].repo, clones=clones()), matching[0].run

@@ -139,7 +139,7 @@ class SqlLearnings(Database):
     ) -> list[Learning]:
         kept = [self._add_one(db, learning) for learning in [_checked(learning) for learning in learnings]]
         db.execute_many(_TRIAL, [_trial_row(trial) for trial in trials])
-        db.execute(_SIGHT, _NONE, run, run, format_timestamp(self._clock()))
+        db.execute("UPDATE runs SET learnt = 1 WHERE id = ?", run)
         return kept
 
     @writes
@@ -368,11 +368,8 @@ _TRIAL = """
 INSERT INTO learning_trials (learning, run, seq, arm, attempts, repeats, reverts, cost_usd, green, at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 """
-_NONE = ""  # the learning with the empty id marks runs whose ledger was read
 _UNLEARNT = """
-SELECT id FROM runs WHERE status <> 'running'
-  AND NOT EXISTS (SELECT 1 AS ok FROM learning_sightings WHERE learning = '' AND learning_sightings.id = runs.id)
-ORDER BY id LIMIT ?
+SELECT id FROM runs WHERE status <> 'running' AND learnt = 0 ORDER BY id LIMIT ?
 """
 _MEASURED = ", ".join(f"sum({name}) AS {name}, sum({name} * {name}) AS {name}_squared" for name in MEASURES)
 _TRIAL_SUMS = f"""
