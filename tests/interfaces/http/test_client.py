@@ -151,6 +151,8 @@ def test_the_client_knows_every_answer(served: Served, tmp_path: Path) -> None:
         assert client.runs(api.RunsQuery()).runs[0].run == client.run(mine.assignment.run).row.run
         assert client.diff(mine.assignment.run).diff == ""
         assert client.ledger(mine.assignment.run, api.LedgerQuery()).entries == []
+        assert client.nudge(mine.assignment.item.id, api.Nudge(message="use Decimal")).run == mine.assignment.run
+        assert client.inbox().entries == []
         assert client.cancel(mine.assignment.item.id, api.Requester(by="me")).cancelled == "done"
         assert client.metrics().completed_today == 0
         assert client.register(HOLDER) == api.RegisterResponse(why="empty")
