@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from ratchet.core.repo import RepoKind, clone_url, repo_kind
+from ratchet.core.repo import RepoKind, canonical_name, clone_url, repo_kind
 from ratchet.errors import EnvironmentCannot, GitFailed, UntrustedRepository, UsageError
 from ratchet.files import make_private_dir, make_state_dir
 from ratchet.workspace.git.command import git, git_read_only, git_text
@@ -130,6 +130,14 @@ def _fetch(place: Path) -> None:
     git(*_SAFE, "fetch", "--quiet", "--prune", "--tags", "--force", "origin", cwd=place)
     git("remote", "set-head", "origin", "--auto", cwd=place)
     git("reset", "--quiet", "--hard", "refs/remotes/origin/HEAD", cwd=place)
+
+
+def origin_of(root: Path) -> str:
+    """Return the name by which items name the origin of a checkout; empty if it has none."""
+    try:
+        return canonical_name(git_text("config", "--get", "remote.origin.url", cwd=root).strip())
+    except (GitFailed, ValueError):
+        return ""
 
 
 def remote_branch(root: Path, branch: str) -> str:
