@@ -21,6 +21,7 @@ from ratchet.app.runs import RunService
 from ratchet.config import Config, RetentionConfig
 from ratchet.core import events as ev
 from ratchet.core.item import Item, ItemStatus
+from ratchet.engine.sealed_vault import KEY_VARIABLE
 from ratchet.store.protocols import Store, open_store
 from ratchet.workspace.git import repository
 from tests.app import flood
@@ -47,12 +48,12 @@ class Hosts:
         made = msgspec.structs.replace(made, repo=f"file://{self.origin}", settings=settings, branch=branch)
         return self.served.store.add(msgspec.structs.replace(made, require_labels=list(require_labels)))
 
-    def worker(self, host: str, *words: str, before: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+    def worker(self, host: str, *words: str, before: Sequence[str] = (), key: str = "") -> subprocess.Popen[bytes]:
         home = self.folder / host
         (home / "empty").mkdir(parents=True, exist_ok=True)
         env = quick_environment() | {
             "HOME": str(home), "XDG_STATE_HOME": str(home / "state"), "XDG_CACHE_HOME": str(home / "cache")
-        }  # fmt: skip
+        } | ({KEY_VARIABLE: key} if key else {})  # fmt: skip
         server = ["--server", self.served.url, "--token-file", str(self.token)]
         argv = [*before, *RATCHET, "worker", *server, "--set", "lease_s=5", *words]
         with (self.folder / f"{host}.log").open("ab") as log:
@@ -128,6 +129,27 @@ def test_an_item_that_requires_a_label_waits_for_a_worker_that_has_it(hosts: Hos
     assert hosts.worker("two", "--once", "--label", "arm64", "--label", "gpu").wait(120) == 0
     assert hosts.served.store.item_row(item.id).status is ItemStatus.COMPLETED, hosts.log()
     assert [worker.labels for worker in hosts.served.store.workers()] == [["arm64", "gpu"]]
+
+
+@pytest.mark.parametrize("key", ["the same", ""])
+def test_a_run_with_sealed_tests_is_finished_on_another_host_that_has_the_key(hosts: Hosts, key: str) -> None:
+    item = hosts.add("thing", delay_s=0.5)
+    script = Path(item.settings[0].partition(":")[2])
+    asked = msgspec.json.decode(script.read_bytes())
+    asked["audit"][0]["write"]["t/thing_sealed.t"] = flood.TEST.format(name="thing")
+    script.write_bytes(msgspec.json.encode(asked))
+    first = hosts.worker("one", "--once", key=key)
+    until(
+        lambda: any(isinstance(event, ev.StepStarted) and event.action == "implement" for event in hosts.events(item))
+    )
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    assert any(isinstance(event, ev.TestWritten) and event.sealed for event in hosts.events(item)), "there are none"
+    assert hosts.worker("two", "--once", "--wait", key=key).wait(120) == 0
+    row = hosts.served.store.item_row(item.id)
+    assert row.status is (ItemStatus.COMPLETED if key else ItemStatus.QUEUED), hosts.log()
+    assert key or "it must be the same on every host" in row.detail
+    assert ("is not set" in hosts.log()) == (not key)
 
 
 @pytest.mark.skipif(not shutil.which("faketime"), reason="needs faketime: scripts/system-packages")
