@@ -187,6 +187,7 @@ def test_a_run_is_shown_and_proven_on_a_host_that_has_only_the_servers_address(h
         assert done.returncode == 0, (words, done.stdout + done.stderr, hosts.log())
         assert run in done.stdout or words[0] in ("logs", "diff")
     assert "+done" in hosts.ask("two", "diff", run).stdout
+    assert "1 commits name entries of this ledger" in hosts.ask("three", "verify", run).stdout
 
 
 def test_the_last_run_of_a_checkout_is_also_one_of_its_origin(hosts: Hosts) -> None:

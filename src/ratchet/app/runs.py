@@ -342,11 +342,12 @@ class RunService:
         if commit:
             return [await self._verify_commit(commit)]
         row = self.find_run(name)
+        with suppress(LedgerBroken):
+            self._fetch_commit(self.history(row.run))
         checked = self._verify_ledger(row)
         if not checked.holds:
             return [checked]
         history = self.history(row.run)
-        self._fetch_commit(history)
         checked = msgspec.structs.replace(checked, claims=[*checked.claims, self._verify_content(history)])
         state = history.state
         return [checked, *[await self._verify_commit(kept.commit, state.started) for kept in state.commits]]

@@ -176,8 +176,12 @@ def message_of(repo: Path, commit: str) -> str:
 
 
 def messages_with(repo: Path, line: str, *, since: str) -> dict[str, str]:
-    """Return the messages of commits on local branches that contain a line, by commit; not of `since` and earlier."""
-    how = ["--branches", "--not", since, "--"] if since and commit_of(repo, since) else ["--branches", "--"]
+    """Return the messages of commits on branches that contain a line, by commit; not of `since` and earlier.
+
+    Branches of remotes count: a run of another host is on its origin's branch only.
+    """
+    branches = ["--branches", "--remotes"]
+    how = [*branches, "--not", since, "--"] if since and commit_of(repo, since) else [*branches, "--"]
     out = git("log", "-z", "--format=%H%n%B", "--fixed-strings", f"--grep={line}", *how, cwd=repo)
     rows = (row.partition("\n") for row in out.decode(errors="replace").split("\0") if row)
     return {commit: message for commit, _, message in rows}
