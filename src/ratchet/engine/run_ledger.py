@@ -141,7 +141,7 @@ class RunLedger:
             self._report_iteration()
             if receipt:
                 self.receipts.append(receipt)
-            await run_blocking(self._mirror, [*(entry for entry, _ in others), *entries], receipt)
+            await run_blocking(self._mirror, entries, receipt)
             if self.length >= self._checkpointed + CHECKPOINT_ENTRIES:
                 await run_blocking(self._checkpoint)
         return entries
