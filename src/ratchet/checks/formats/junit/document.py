@@ -360,7 +360,9 @@ class JUnitDocument:
         ended = self.closed and self.case is None
         tests = self._distinct()
         return Parsed(
-            tests=[msgspec.structs.replace(test, status=TestStatus.SKIPPED) for test in tests] if self.listed else tests,
+            tests=[msgspec.structs.replace(test, status=TestStatus.SKIPPED) for test in tests]
+            if self.listed
+            else tests,
             collection_errors=self.broken,
             compile_errors=self.compile,
             reported=self.reported,
