@@ -29,8 +29,8 @@ from ratchet.tree_files import open_inside, replace_inside, write_inside
 from ratchet.workspace.protocol import Workspace, WorkspaceRefused
 
 _FORMAL = (
-    'REQUIREMENTS_COMPLETE the sealed open test tests spec of is {"verdict": "approved" "changes_requested" "summary" "findings" "file" "line" "severity" '
-    '"issue" "suggestion" "error" "warning" "info" true false null}'
+    'REQUIREMENTS_COMPLETE the sealed open test tests spec of is {"verdict": "approved" "changes_requested" "summary" '
+    '"findings" "file" "line" "severity" "issue" "suggestion" "error" "warning" "info" true false null}'
 )
 WITHHELD = "withheld: this agent writes sealed tests"
 
