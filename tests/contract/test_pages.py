@@ -45,7 +45,7 @@ def test_the_board_lists_open_items_next_first_and_ended_ones_newest_first(world
     assert titles(store, BoardColumn.COMPLETED, limit=1) == ["c"]
 
 
-def test_the_board_says_what_a_run_has_come_to_as_its_events_come(store: Store) -> None:
+def test_the_board_follows_a_run_as_its_events_come(store: Store) -> None:
     store.add(named("a"))
     lease = take(store)
     step = ev.StepStarted(step=1, action="implement", role="implementer", key="ik:1", tree="t", snapshot="s")

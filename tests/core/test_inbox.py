@@ -76,7 +76,7 @@ def test_a_completed_item_with_doubts_is_to_be_reviewed() -> None:
     assert (entry.kind, entry.context) == (InboxKind.DOUBT, [detail])
 
 
-def test_a_rate_limit_needs_nobody() -> None:
+def test_a_rate_limit_needs_no_person() -> None:
     assert inbox_entries([row("a", park_reason=ParkReason.QUOTA), row("b", park_reason=ParkReason.BLOCKED)]) == []
 
 

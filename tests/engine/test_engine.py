@@ -231,12 +231,12 @@ def test_three_refused_tests_end_the_run(tmp_path: Path) -> None:
     assert "wrote no test" in state.detail
 
 
-def test_after_a_test_was_given_back_nobody_says_that_all_is_complete(tmp_path: Path) -> None:
+def test_completion_is_not_accepted_while_a_test_is_given_up_and_unsolved(tmp_path: Path) -> None:
     wrong = {"say": "guess", "append": {"calc.py": WRONG}}
     turns = script(audit=[AUDIT, COMPLETE, COMPLETE], implement=[wrong])
     state, events, _ = carry_script(tmp_path, turns, "tdd.attempts=1", "tdd.audit_tries=2")
     assert (state.status, state.failure) == (RunStatus.FAILED, Reason.NO_PROGRESS)
-    assert "tests/test_sub.py was rightly red and given back" in state.detail
+    assert "tests/test_sub.py failed for the right reason but was given up" in state.detail
     assert "review_approved" not in kinds(events)
 
 
@@ -379,7 +379,7 @@ def test_what_the_tests_leave_behind_is_not_committed(tmp_path: Path) -> None:
     assert "litter.txt" not in git("ls-tree", "--name-only", state.head, cwd=place)
 
 
-def test_each_prompt_holds_the_spec_the_failure_and_what_others_said(tmp_path: Path) -> None:
+def test_each_prompt_holds_the_spec_the_failure_and_the_earlier_answers(tmp_path: Path) -> None:
     state, _, place = carry_script(tmp_path, GOOD_SCRIPT)
     prompts = place / ".ratchet/runs" / state.run / "prompts"
     implement = next(text for path in prompts.iterdir() if "You are the implementer" in (text := path.read_text()))
@@ -457,10 +457,10 @@ def test_every_receipt_says_what_it_was_made_from(tmp_path: Path) -> None:
 
 
 def test_what_a_cancelled_caller_waited_for_may_fail_in_silence() -> None:
-    told: list[object] = []
+    reported: list[object] = []
 
     async def cancelled() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context))
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
         begun, go = threading.Event(), threading.Event()
 
         def fail() -> None:
@@ -477,7 +477,7 @@ def test_what_a_cancelled_caller_waited_for_may_fail_in_silence() -> None:
         gc.collect()
 
     asyncio.run(cancelled())
-    assert not told
+    assert not reported
 
 
 def test_a_revert_says_of_which_kind_it_is(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ class BoardColumn(StrEnum):
 
 
 class BoardRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An item as the board shows it, with what its run has come to."""
+    """An item as the board shows it, with the state of its run."""
 
     column: BoardColumn
     id: str

@@ -215,7 +215,7 @@ def _of_disk(one: LowDisk) -> InboxEntry:
         title=f"{one.path} has {one.free_bytes / 1e9:.1f} GB of disk left",
         context=[
             f"no new workspace below {one.wanted_bytes / 1e9:.1f} GB",
-            "`ratchet workspace gc` frees what nobody uses",
+            "`ratchet workspace gc` removes unused workspaces",
         ],
         action=InboxAction.NONE,
     )

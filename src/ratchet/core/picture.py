@@ -82,7 +82,7 @@ class PictureStep(msgspec.Struct, kw_only=True):
 
 
 class TimeSpan(msgspec.Struct, kw_only=True):
-    """A stretch of time: of the step with this index, or a gap in which nobody worked (`step` is None)."""
+    """A stretch of time: of the step with this index, or a gap without work (`step` is None)."""
 
     began: float
     end: float
@@ -252,7 +252,7 @@ class Picture:
         self._fold(event)
 
     def watch(self, at: float) -> None:
-        """Let the running step, or the open gap, reach until now."""
+        """Extend the running step, or the open gap, to the current time."""
         if self._origin is None or self.ended:
             return
         self.at = max(self.at, at - self._origin)
@@ -445,6 +445,13 @@ class Picture:
             self._end(step, StepOutcome.DONE, event)
             self._drop_open_attempt(step)
 
+    @_fold.register
+    def _(self, event: ev.SealedReplaced) -> None:
+        """The last change is judged again, against another sealed test: a further attempt."""
+        if step := self._step_of(event):
+            self._end(step, StepOutcome.DONE, event)
+            self.attempts += [PictureAttempt(change=last.change, level=self.level) for last in self.attempts[-1:]]
+
     @_fold.register(ev.TestAbandoned)
     @_fold.register(ev.SealedUpheld)
     def _(self, event: ev.TestAbandoned | ev.SealedUpheld) -> None:
@@ -499,7 +506,6 @@ _OUTCOMES = (
     ev.BaselineTaken,
     ev.RedConfirmed,
     ev.TreeFoundGreen,
-    ev.SealedReplaced,
     ev.TaskFinished,
     ev.TaskUnfinished,
     ev.FinalVerified,

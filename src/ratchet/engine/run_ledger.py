@@ -22,7 +22,7 @@ from ratchet.core.state import RunState, advance
 from ratchet.core.workflows.workflow import Workflow
 from ratchet.engine.blocking import run_blocking
 from ratchet.engine.lease_keeper import LeaseHandle
-from ratchet.errors import UsageError
+from ratchet.errors import Conflict, UsageError
 from ratchet.store.protocols import (
     Artifacts,
     Budgets,
@@ -134,27 +134,37 @@ class RunLedger:
         """Append events and a receipt in one transaction, with secrets redacted."""
         events = [_redacted(event, self.directory.redact) for event in events]
         async with self._writing:
-            entries = await run_blocking(self.store.append, self.lease, events, receipt)
-            others = await self._entries_before(entries[0].seq)
-            for entry, event in [*others, *zip(entries, events, strict=True)]:
+            entries = await self._append(events, receipt)
+            for entry, event in zip(entries, events, strict=True):
                 self._apply(entry, event)
                 self.on_event(entry, event, self.state)
             self._report_iteration()
             if receipt:
                 self.receipts.append(receipt)
-            await run_blocking(self._mirror, [*(entry for entry, _ in others), *entries], receipt)
+            await run_blocking(self._mirror, entries, receipt)
             if self.length >= self._checkpointed + CHECKPOINT_ENTRIES:
                 await run_blocking(self._checkpoint)
         return entries
 
-    async def _entries_before(self, seq: int) -> list[tuple[Entry, ev.Event]]:
-        """Return what people appended since the last write: their messages to the run."""
-        missing = seq - 1 - self.length
-        if missing <= 0:
-            return []
-        found = await run_blocking(self.store.entries_after, self.lease.run, after=self.length, limit=missing)
-        decoded = [(entry, ev.decode(entry.kind, entry.data)) for entry in found]
-        return [(entry, event) for entry, event in decoded if isinstance(event, ev.Event)]
+    async def _append(self, events: list[ev.Event], receipt: Receipt | None) -> list[Entry]:
+        """Append behind the last known entry, so that a call that is sent again finds what it has written."""
+        while True:
+            try:
+                return await run_blocking(self.store.append, self.lease, events, receipt, after=self.length)
+            except Conflict:
+                if not await self._catch_up():
+                    raise
+
+    async def _catch_up(self) -> bool:
+        """Apply entries that others have appended; returns whether there were any."""
+        missing = await run_blocking(self.store.entries_after, self.lease.run, after=self.length, limit=RELOADED_MAX)
+        for entry in missing:
+            event = ev.decode(entry.kind, entry.data)
+            self._apply(entry, event)
+            if isinstance(event, ev.Event):
+                self.on_event(entry, event, self.state)
+        await run_blocking(self._mirror, missing, None)
+        return bool(missing)
 
     def _checkpoint(self) -> None:
         content = msgspec.json.encode(Checkpoint(state=self.state, announced_at=self.announced_at))

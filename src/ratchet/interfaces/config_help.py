@@ -11,7 +11,7 @@ from ratchet import config
 
 _BOUNDS = {
     "iterations": "Tests, tasks or rounds that a run may go through.",
-    "attempts": "Attempts at one test, task or failure before it is given back.",
+    "attempts": "Attempt limit for one test, task or failure.",
     "audit_tries": "Attempts at writing a test that fails for the right reason.",
     "refactor_interval": "Kept steps between two refactorings; 0 never refactors.",
     "review_rounds": "Rounds of review and changes.",

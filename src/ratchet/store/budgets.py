@@ -27,11 +27,13 @@ HALF_A_DAY = timedelta(hours=12)
 
 class SqlBudgets(Database):
     @writes
-    def reserve(self, db: Transaction, lease: Lease, asked: Amount, *, caps: Caps) -> Reservation | OverBudget:
+    def reserve(
+        self, db: Transaction, lease: Lease, asked: Amount, *, caps: Caps, key: str = ""
+    ) -> Reservation | OverBudget:
         """Raises LeaseLost."""
-        name = f"reservation-{public_part(db.key)}"
+        name = f"reservation-{public_part(key or db.key)}"
         db.advisory_lock("budget")  # caps per day are global: two reservations may fit alone but not together
-        if db.maybe_committed and db.fetch_one("SELECT id FROM reservations WHERE id = ?", name):
+        if (key or db.maybe_committed) and db.fetch_one("SELECT id FROM reservations WHERE id = ?", name):
             return Reservation(id=name, run=lease.run, epoch=lease.epoch, held=asked)
         require_lease(db, lease)
         item = db.fetch_one("SELECT repo FROM items WHERE id = ?", lease.item)

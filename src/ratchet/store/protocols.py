@@ -203,8 +203,9 @@ class Leases(Protocol):
         """
         ...
 
-    def claim(self, item: str, *, run: str, holder: Holder, ttl_s: float) -> Lease:
-        """Lease a given item, whatever labels it requires, starting `run` if it has none. Raises LeaseHeld."""
+    def claim(self, item: str, *, run: str, holder: Holder, ttl_s: float, key: str = "") -> Lease:
+        """Lease a given item, whatever labels it requires, starting `run` if it has none. A claim with the `key` of an
+        earlier one returns its lease again. Raises LeaseHeld, LeaseLost if that lease ended."""
         ...
 
     def cooldown_until(self, cooldown_s: float) -> str:
@@ -316,8 +317,9 @@ class PathLocks(Protocol):
 class Budgets(Protocol):
     """Spending: reserved before an agent runs, recorded while it runs, settled after."""
 
-    def reserve(self, lease: Lease, asked: Amount, *, caps: Caps) -> Reservation | OverBudget:
-        """Reserve an amount if it fits all caps. Raises LeaseLost."""
+    def reserve(self, lease: Lease, asked: Amount, *, caps: Caps, key: str = "") -> Reservation | OverBudget:
+        """Reserve an amount if it fits all caps. A call with the key of an earlier one returns its reservation again.
+        Raises LeaseLost."""
         ...
 
     def record_spending(self, reservation: Reservation, spent: Amount) -> str:
@@ -484,6 +486,10 @@ class Learnings(Protocol):
         """Search learnings by the words of the query and the vector of the embedder, best first; without both, list the
         newest. `spec` is a part of a learning's spec. Skips retired ones; `retired` lists only them. Raises UsageError.
         """
+        ...
+
+    def older_learnings(self, repo: str = "", *, than: str = "", limit: int = 500) -> list[Learning]:
+        """Return a page of all learnings that are not retired, newest first: those after the one with this id."""
         ...
 
     def learnings_of_failures(self, repo: str, fingerprints: Sequence[str], *, limit: int = 50) -> list[Learning]:

@@ -100,7 +100,7 @@ def browser(served: Served) -> Browser:
 
 
 @pytest.mark.parametrize("path", ["/", *PAGES])
-def test_nobody_sees_a_page_without_signing_in(served: Served, path: str) -> None:
+def test_no_page_is_shown_without_signing_in(served: Served, path: str) -> None:
     answer = Browser(served).get(path)
     assert (answer.status, answer.headers["location"]) == (303, "/sign-in")
 
@@ -175,7 +175,7 @@ def test_the_policy_allows_only_our_own_script_and_style(browser: Browser, path:
     assert "unsafe" not in policy
 
 
-def test_a_missing_run_is_said_so(browser: Browser) -> None:
+def test_a_missing_run_is_an_error(browser: Browser) -> None:
     answer = browser.get("/runs/run-0")
     assert answer.status == 404
     assert b"no run run-0" in answer.body

@@ -35,7 +35,7 @@ SEALED = """\
 - It tests the same behaviour with other examples: other inputs and values, the edges, a property where there is one. It
   needs nothing from the open file, and must fail now for the same reason.
 - The implementer sees the open file only. A change that passes it and fails the sealed one is reverted. So the sealed
-  examples follow from the spec and from the open test, and surprise nobody who did what is asked.
+  examples follow from the spec and from the open test, and a correct implementation passes them.
 - Your answer is passed on to the implementer: name nothing of the sealed file in it."""
 
 
@@ -90,7 +90,7 @@ def _task_text(task: Task | None) -> str:
 
 
 def bullets(texts: list[str]) -> str:
-    """Return a list. Further lines of an entry are indented: what an agent once said must not read as a heading."""
+    """Return a list. Further lines of an entry are indented: text from an agent must not become a heading."""
     return "\n".join(f"- {text}".replace("\n", "\n  ") for text in texts)
 
 

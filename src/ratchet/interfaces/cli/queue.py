@@ -68,7 +68,7 @@ def add(arguments: Arguments) -> int:
 
 
 def _check(work: api.NewItem, arguments: Arguments) -> None:
-    """Refuse what no worker could begin, where it can be told here: an item of a repository of this machine."""
+    """Reject an item that no worker could start. Only items of repositories on this machine can be checked."""
     if is_remote(arguments) or repo_kind(work.repo) is not RepoKind.PATH:
         return
     from ratchet import config  # noqa: PLC0415 — slow to import; listing does not need it
@@ -89,7 +89,7 @@ def _is_served(status: api.Status) -> bool:
 
 def _note_if_unserved(served: bool) -> None:
     if not served:
-        print_note("note: nobody is serving the queue; start workers with: ratchet serve")
+        print_note("note: no workers are running; start them with: ratchet serve")
 
 
 def _work(arguments: Arguments) -> api.NewItem:

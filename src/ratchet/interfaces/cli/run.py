@@ -126,7 +126,7 @@ def drive_run(service: RunService, lease: Lease, arguments: Arguments) -> int:
     if arguments.json:
         print_json(_result(state))
     else:
-        _say_next(state)
+        _print_next(state)
     return _exit_code(state)
 
 
@@ -152,7 +152,7 @@ def _exit_code(state: RunState) -> int:
     return 0 if state.status is RunStatus.COMPLETED else 1
 
 
-def _say_next(state: RunState) -> None:
+def _print_next(state: RunState) -> None:
     if state.parked:
         print_data(f"\n{how_to_go_on(state)}")
     elif state.started:

@@ -71,11 +71,11 @@ def stop_on_signals() -> asyncio.Event:
     stop, task = asyncio.Event(), asyncio.current_task()
     assert task
 
-    def hear() -> None:
+    def on_signal() -> None:
         task.cancel() if stop.is_set() else stop.set()
 
     for name in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(name, hear)
+        asyncio.get_running_loop().add_signal_handler(name, on_signal)
     return stop
 
 

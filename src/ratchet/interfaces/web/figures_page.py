@@ -22,7 +22,7 @@ _NONE = Figures.of(Tally())
 
 
 class DayFigures(msgspec.Struct, frozen=True):
-    """What one day (`YYYY-MM-DD`) came to."""
+    """The figures of one day (`YYYY-MM-DD`)."""
 
     day: str
     figures: Figures

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
 from ratchet.interfaces.web import words
-from ratchet.interfaces.web.ratchet_svg import card, says
+from ratchet.interfaces.web.ratchet_svg import card, step_result
 
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self';"
@@ -45,7 +45,13 @@ def _environment() -> Environment:
         "cut": words.cut,
         "coded": coded,
     }
-    made.globals |= {"icon": icon, "count": words.count, "card_picture": card, "says": says, "age": words.age}
+    made.globals |= {
+        "icon": icon,
+        "count": words.count,
+        "card_picture": card,
+        "step_result": step_result,
+        "age": words.age,
+    }
     made.globals |= {"wakes": words.wakes}
     return made
 

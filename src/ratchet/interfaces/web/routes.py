@@ -116,7 +116,7 @@ class Page:
 
 
 def signed_out(request: Request) -> Response:
-    """Send a person to the sign-in page, and tell a script that it is signed out."""
+    """Redirect a page to the sign-in page; answer a script with an error."""
     if request.url.path == "/events" or request.headers.get("x-ratchet-live"):
         return Response("signed out", 401, render.HEADERS)
     return RedirectResponse("/sign-in", 303, render.HEADERS)

@@ -201,10 +201,10 @@ def _part_end(steps: list[PictureStep]) -> str:
     kept = sum(step.outcome is StepOutcome.KEPT for step in steps)
     slips = sum(step.outcome is StepOutcome.REVERTED for step in steps)
     cost = sum(step.cost_usd for step in steps)
-    said = ["kept"] if kept else []
-    said += [words.count(slips, "slip")] if slips else []
+    counts = ["kept"] if kept else []
+    counts += [words.count(slips, "slip")] if slips else []
     time = words.clock(sum(step.active_s for step in steps))
-    return " · ".join(filter(None, [", ".join(said), time, words.money(cost) if cost else ""]))
+    return " · ".join(filter(None, [", ".join(counts), time, words.money(cost) if cost else ""]))
 
 
 _ICONS = {
@@ -229,17 +229,17 @@ def _row(picture: Picture, step: PictureStep) -> dict[str, Any]:
         "icon": name,
         "tone": tone,
         "phase": words.phase(step.action),
-        "text": _says(picture, step),
+        "text": _result_text(picture, step),
         "time": f"{words.clock(step.active_s)}{cost}",
         "bad": step.is_bad,
     }
 
 
-def _says(picture: Picture, step: PictureStep) -> str:
+def _result_text(picture: Picture, step: PictureStep) -> str:
     if step.outcome is StepOutcome.RUNNING:
         text = "working" if step is picture.running else "interrupted"
     else:
-        text = ratchet_svg.says(step)
+        text = ratchet_svg.step_result(step)
     if isinstance(step.result, ev.StepCommitted):
         text = f"kept {step.result.commit[:7]} {step.result.subject}"
     if isinstance(step.result, ev.StepVerified | ev.RevisionVerified) and not step.result.warnings:
@@ -302,7 +302,7 @@ def _explained(step: PictureStep) -> str:
             "The open tests pass and a sealed test fails: the change answers the examples and not the rule. It was"
             " reverted; the next attempt learns that it was overfitted, and no input or value."
         )
-    return ratchet_svg.says(step)
+    return ratchet_svg.step_result(step)
 
 
 def _change_of(picture: Picture, step: PictureStep) -> PictureStep | None:

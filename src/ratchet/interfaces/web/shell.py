@@ -1,4 +1,4 @@
-"""What every page shows: who is needed, who works, what was spent today. Read at most every two seconds."""
+"""Data shown on every page: inbox, workers, today's spending. Read at most every two seconds."""
 
 from __future__ import annotations
 

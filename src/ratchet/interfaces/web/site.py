@@ -1,4 +1,4 @@
-"""What the handlers of the pages share."""
+"""State shared by the handlers of the pages, and their responses."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ratchet.app.run_view import RunReader
 from ratchet.core.board import BoardRow
 from ratchet.core.ledger import FeedEntry
 from ratchet.interfaces.http.app_state import AppState
+from ratchet.interfaces.http.sse import encode_line
 from ratchet.interfaces.web import render, words
 from ratchet.interfaces.web.shell import Shell, Vitals
 from ratchet.store.protocols import Store
@@ -75,7 +76,7 @@ class Site:
     @staticmethod
     def encode_event(found: FeedEntry) -> bytes:
         entry = found.entry
-        return f"id: {found.place}\nevent: ledger\ndata: {entry.run} {entry.seq} {entry.kind}\n\n".encode()
+        return encode_line(f"{entry.run} {entry.seq} {entry.kind}".encode(), id=found.place, event="ledger")
 
 
 NOTICES = {

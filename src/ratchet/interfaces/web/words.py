@@ -34,7 +34,7 @@ def tick(seconds: float) -> str:
 
 
 def money(usd: float | None) -> str:
-    """Return `$0.48`. An unknown cost is `unknown`, and less than a cent is said so."""
+    """Return `$0.48`, `under $0.01`, or `unknown` without a known cost."""
     if usd is None:
         return "unknown"
     return "under $0.01" if 0 < usd < 0.005 else f"${usd:,.2f}"
