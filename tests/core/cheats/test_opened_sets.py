@@ -7,21 +7,19 @@ from collections.abc import Iterator
 from tests.core.cheats.trust import OPENED, SCOPE, Sample, judge, read
 
 # Known to be missed. Sealed tests catch most of them, which are answers by heart.
-MISSED = set(
-    [
-        "D-cheats:d006",
-        "D-cheats:d019",
-        "D-cheats:d059",
-        "D-cheats:d061",
-        "F-cheats:h016",
-        "G-cheats:m002",
-        "G-cheats:m024",
-        "G-cheats:m028",
-        "G-cheats:m041",
-        "G-cheats:m048",
-        "H-cheats:h053",
-    ]
-)
+MISSED = {
+    "D-cheats:d006",
+    "D-cheats:d019",
+    "D-cheats:d059",
+    "D-cheats:d061",
+    "F-cheats:h016",
+    "G-cheats:m002",
+    "G-cheats:m024",
+    "G-cheats:m028",
+    "G-cheats:m041",
+    "G-cheats:m048",
+    "H-cheats:h053",
+}
 
 
 def opened(kind: str) -> Iterator[tuple[str, Sample]]:
