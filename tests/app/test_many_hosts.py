@@ -91,10 +91,10 @@ def hosts(tmp_path: Path) -> Iterator[Hosts]:
     store.close()
 
 
-def until(seen: Callable[[], object], within_s: float = 120.0, told: Callable[[], str] = str) -> None:
+def until(seen: Callable[[], object], within_s: float = 120.0, reported: Callable[[], str] = str) -> None:
     deadline = time.monotonic() + within_s
     while not seen():
-        assert time.monotonic() < deadline, f"it did not happen in time: {told()}"
+        assert time.monotonic() < deadline, f"it did not happen in time: {reported()}"
         time.sleep(0.02)
 
 
@@ -115,7 +115,7 @@ def test_a_run_begun_on_one_host_is_finished_on_another(hosts: Hosts, step: str)
     first.wait()
     (hosts.folder / "one").rename(hosts.folder / "gone")
     hosts.worker("two")
-    until(lambda: hosts.served.store.item_row(item.id).status is ItemStatus.COMPLETED, told=hosts.log)
+    until(lambda: hosts.served.store.item_row(item.id).status is ItemStatus.COMPLETED, reported=hosts.log)
     events = hosts.events(item)
     assert sum(isinstance(event, ev.StepCommitted) for event in events) == 1
     assert sum(isinstance(event, ev.RunClaimed) for event in events) == 2
@@ -158,7 +158,7 @@ def test_a_host_with_a_wrong_clock_neither_loses_its_lease_nor_takes_another(hos
     """Leases are judged by the server's clock only."""
     first = hosts.add("first", delay_s=1.0)
     right = hosts.worker("one", "--once")
-    until(lambda: hosts.served.store.item_row(first.id).status is ItemStatus.IN_PROGRESS, told=hosts.log)
+    until(lambda: hosts.served.store.item_row(first.id).status is ItemStatus.IN_PROGRESS, reported=hosts.log)
     second = hosts.add("second", delay_s=1.0)
     wrong = hosts.worker("two", "--once", before=("faketime", "-f", skew))
     assert right.wait(120) == wrong.wait(120) == 0
@@ -170,8 +170,8 @@ def test_a_host_with_a_wrong_clock_neither_loses_its_lease_nor_takes_another(hos
 def test_once_exits_with_an_error_when_its_worker_dies(hosts: Hosts) -> None:
     item = hosts.add("thing", delay_s=60.0)
     worker = hosts.worker("one", "--once")
-    until(lambda: hosts.served.store.workers(live=True), told=hosts.log)
-    until(lambda: hosts.served.store.item_row(item.id).status is ItemStatus.IN_PROGRESS, told=hosts.log)
+    until(lambda: hosts.served.store.workers(live=True), reported=hosts.log)
+    until(lambda: hosts.served.store.item_row(item.id).status is ItemStatus.IN_PROGRESS, reported=hosts.log)
     [row] = hosts.served.store.runs()
     assert row.holder
     os.kill(row.holder.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Containers of a real engine: how they ended is told apart, and a restart of the engine is waited for."""
+"""Containers of a real engine: how they ended is distinguished, and a restart of the engine is survived."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def run(podman: Podman, *command: str) -> tuple[ContainerEnd, str]:
     return how_it_ended(state, log), log.decode()
 
 
-def test_the_ways_in_which_a_container_ends_are_told_apart(podman: Podman) -> None:
+def test_the_ways_in_which_a_container_ends_are_distinguished(podman: Podman) -> None:
     ended = {
         "": ["true"],
         "the worker exited with code 3": ["sh", "-c", "exit 3"],
@@ -75,7 +75,7 @@ def test_a_process_killed_for_memory_is_counted_although_the_worker_goes_on(podm
     assert end.succeeded and end.memory_kills == 1 and end.reason(LIMIT_MB) == ""
 
 
-def test_a_killed_and_a_removed_container_are_told_apart(podman: Podman) -> None:
+def test_a_killed_and_a_removed_container_are_distinguished(podman: Podman) -> None:
     for act, reason in (
         (podman.engine.kill, "the container was killed"),
         (podman.engine.remove, "the container was removed"),
@@ -123,9 +123,9 @@ def test_a_restart_of_the_engine_is_waited_for(podman: Podman) -> None:
 
 
 def test_without_an_engine_the_error_says_what_to_start(tmp_path: Path) -> None:
-    with pytest.raises(EngineAway, match="no container engine answers at unix://") as told:
+    with pytest.raises(EngineAway, match="no container engine answers at unix://") as reported:
         find_engine(f"unix://{tmp_path}/none.sock")
-    assert "podman system service" in told.value.hint
+    assert "podman system service" in reported.value.hint
 
 
 def test_mounts_that_hold_the_socket_of_any_engine_here_are_refused(

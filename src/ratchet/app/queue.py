@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from ratchet import __version__, config, paths
+from ratchet.app.inbox import read_inbox
 from ratchet.app.learnings import LearningService
 from ratchet.core import api
 from ratchet.core import events as ev
@@ -60,8 +61,12 @@ class StoreQueueService:
         day: Cap | None = None,
         serves: bool = True,
         learnings: config.LearningsConfig | None = None,
+        settings: config.Config | None = None,
+        folder: Path | None = None,
     ) -> None:
-        """`day`: the daily budget. `serves`: report an uptime; a command that only reads has none."""
+        """`day`: the daily budget. `serves`: report an uptime; a command that only reads has none. `settings` and
+        `folder` say what the inbox warns of: budgets and the disk."""
+        self.settings, self.folder = settings or config.Config(), folder or Path.cwd()
         self.store, self.lease_s, self.limits, self.retry_s = store, lease_s, limits, retry_s
         self._day = day or Cap()
         self._began = time.monotonic() if serves else None
@@ -102,6 +107,12 @@ class StoreQueueService:
 
     def requeue(self, item: str) -> ItemRow:
         return self.store.requeue(item)
+
+    def nudge(self, item: str, request: api.Nudge) -> ItemRow:
+        return self.store.nudge(item, request.message, by=request.by)
+
+    def inbox(self) -> api.Inbox:
+        return api.Inbox(entries=read_inbox(self.store, self.settings, self.folder).entries)
 
     # --- worker operations --------------------------------------------------------------------------------------
 
@@ -183,7 +194,7 @@ class StoreQueueService:
         return api.AppendResponse(entries=[entry_answer(entry) for entry in entries])
 
     def _check_order(self, lease: Lease, after: int, events: Sequence[ev.Event]) -> None:
-        """Reject events that the run's workflow does not allow: with them nobody could fold the ledger again.
+        """Reject events that the run's workflow does not allow: with them the ledger could not be folded again.
 
         The length `after` is checked by the write itself, so the ledger cannot change in between.
         """

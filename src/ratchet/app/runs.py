@@ -46,6 +46,7 @@ from ratchet.engine.blocking import run_blocking
 from ratchet.engine.engine import Engine
 from ratchet.engine.lease_keeper import AbortRequested, LeaseHandle, keep_lease
 from ratchet.engine.proof import Claim, Verification
+from ratchet.engine.redacted_checks import RedactedChecks
 from ratchet.engine.run_ledger import EventCallback, RunLedger
 from ratchet.engine.run_setup import (
     RunSetup,
@@ -234,7 +235,7 @@ class RunService:
         try:
             state = await engine.run()
             if state.final:
-                with suppress(RatchetError):  # the run has ended: whoever learns next reads its ledger too
+                with suppress(RatchetError):  # the run has ended: the next call reads its ledger too
                     await run_blocking(setup.library.learn_from_runs)
             return state
         finally:
@@ -269,7 +270,7 @@ class RunService:
     def find_run(self, name: str) -> RunRow:
         """Find a run by its id, an unambiguous part of it, or `last`."""
         if name == "last":
-            matching = self.store.runs(str(self.repo.root))[:1]
+            matching, _ = self.store.runs_page(repo=str(self.repo.root), limit=1)
         else:
             found = self.store.find_runs(name, limit=MATCHES_MAX)
             matching = [row for row in found if row.repo == str(self.repo.root)] or found
@@ -390,7 +391,10 @@ class RunService:
         targets = recorded_targets(started) if started else self.targets()
         scope = PathRules(tests=tuple(union(target.tests for target in targets)))
         stage = proof.ProofContext(
-            repo=self.repo.root, checks=self.checks(targets), scope=scope, open_workspace=self._checkout
+            repo=self.repo.root,
+            checks=RedactedChecks(self.checks(targets), self.redactor),
+            scope=scope,
+            open_workspace=self._checkout,
         )
         return await proof.verify_commit(commit, stage)
 

@@ -349,7 +349,7 @@ def _next_try(retry: RetryDecision) -> str:
     return "not retried: mend the cause, then requeue it"
 
 
-def _ignore_event(_said: TurnEvent) -> None:
+def _ignore_event(_event: TurnEvent) -> None:
     """Ignore agent events: they are in the run's logs."""
 
 

@@ -144,7 +144,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def refuse_socket(mounts: Iterable[str], engine: ContainerEngine) -> None:
-    """Refuse mounts that hold the socket of an engine of this machine: who can write to it is root here."""
+    """Refuse mounts that hold the socket of an engine of this machine: write access to one is root access."""
     known = [*engine_addresses(), *_usual_addresses()]
     others = [urlsplit(each).path for each in known if each.startswith("unix:")]
     sockets = {Path(each).resolve() for each in [engine.socket, *filter(os.path.exists, others)] if each}
@@ -304,10 +304,10 @@ class ContainerEngine:
         query = {"t": name, "dockerfile": "Containerfile"} | ({"networkmode": network} if network else {})
         answer = self._ask("POST", "/build", query, raw=context, kind="application/x-tar", timeout_s=None)
         for line in answer.splitlines():
-            told = msgspec.json.decode(line)
-            if told.get("error"):
-                raise EnvironmentCannot(f"the image was not built: {told['error']}", hint="see the lines above")
-            if text := str(told.get("stream", "")).rstrip():
+            message = msgspec.json.decode(line)
+            if message.get("error"):
+                raise EnvironmentCannot(f"the image was not built: {message['error']}", hint="see the lines above")
+            if text := str(message.get("stream", "")).rstrip():
                 yield text
 
     # --- requests ---
@@ -387,7 +387,7 @@ def _frames(content: bytes) -> bytes:
 
 # --- how a container ended --------------------------------------------------------------------------------------------
 
-# The first process of a container. It reads the control group's own counters after its child has ended: engines tell
+# The first process of a container. It reads the control group's own counters after its child has ended: engines report
 # `OOMKilled` of the first process only, and some never. The kernel kills the largest process, which this is not.
 INIT = r"""
 "$@" & child=$!
@@ -403,7 +403,7 @@ _LAST_LINE = re.compile(rb".*ratchet-container: code=(\d+) oom_kill=(\d*)", re.D
 
 
 def with_init(command: Sequence[str]) -> list[str]:
-    """Return the command under a first process that passes signals on and tells how it ended."""
+    """Return the command under a first process that passes signals on and reports how it ended."""
     return ["sh", "-c", INIT, "sh", *command]
 
 
