@@ -79,6 +79,15 @@ class WatchConfig(_Section, frozen=True, kw_only=True):
     warm: bool = True
 
 
+class NotifyConfig(_Section, frozen=True, kw_only=True):
+    """How `ratchet serve` tells what is new in the inbox. `command` runs with a JSON message on its standard input and
+    its text in RATCHET_TEXT; `webhook` is the address of a chat system, or of a program, that takes the same message.
+    If it is empty, the variable RATCHET_WEBHOOK may hold it."""
+
+    command: str = ""
+    webhook: str = ""
+
+
 _SECRETS = ["~/.ssh", "~/.gnupg", "~/.aws", "~/.azure", "~/.kube", "~/.docker", "~/.config/gh", "~/.config/gcloud",
             "~/.netrc", "~/.git-credentials", "~/.npmrc", "~/.pypirc", "~/.password-store"]  # fmt: skip
 
@@ -343,6 +352,7 @@ class Config(_Section, frozen=True, kw_only=True):
     workspace: WorkspaceConfig = WorkspaceConfig()
     sandbox: SandboxConfig = SandboxConfig()
     watch: WatchConfig = WatchConfig()
+    notify: NotifyConfig = NotifyConfig()
     sealed: SealedConfig = SealedConfig()
     roles: Roles = Roles()
     tdd: TddPolicy = TddPolicy()

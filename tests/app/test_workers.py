@@ -22,7 +22,7 @@ from ratchet.core.state import RunStatus
 from ratchet.engine import lease_keeper
 from ratchet.errors import LeaseLost
 from ratchet.interfaces.terminal.live_view import ignore_event
-from ratchet.process.spawn import this_process
+from ratchet.process.spawn import is_gone, this_process
 from ratchet.store.protocols import RunRow, Store
 from tests.app import flood
 from tests.contract.servers import fresh_database
@@ -286,6 +286,58 @@ def test_when_the_dispatcher_is_killed_its_workers_die_and_the_next_one_continue
     assert world.store.item_row(item.id).status is ItemStatus.COMPLETED
 
 
+def test_a_stalled_worker_is_killed_and_replaced(world: World) -> None:
+    item = world.add("thing", delay_s=60.0)
+    running = world.start("--set", "worker.stall_s=5", "--set", "lease_s=3600")
+    row = until(lambda: world.asking(item))
+    assert row.holder and row.holder.pid != running.pid
+    flood.item(world.place, "thing", world.head)
+    os.kill(row.holder.pid, signal.SIGSTOP)
+    until(status(world, item, ItemStatus.COMPLETED), within_s=60)
+    assert f"worker {row.holder.pid} has made no progress" in world.log() and running.poll() is None
+    assert is_gone(row.holder) and world.run(item).epoch > row.epoch
+
+
+# --- people's commits ------------------------------------------------------------------------------------------------
+
+
+def commit_on(branch: str, place: Path) -> str:
+    """Commit as a person does: nobody's tests have run on it."""
+    made = git("commit-tree", f"{branch}^{{tree}}", "-p", branch, "-m", "mine", cwd=place)
+    git("update-ref", f"refs/heads/{branch}", made, cwd=place)
+    return made
+
+
+@pytest.mark.parametrize("sandbox", ["auto", "off"])
+def test_a_persons_commit_on_a_runs_branch_parks_the_run_and_is_not_overwritten(world: World, sandbox: str) -> None:
+    item, script = world.add("thing"), flood.script("thing")
+    branch, go = f"ratchet/{item.slug}", world.place.parent / "go"
+    if sandbox == "off":  # while the tests of a change run
+        waits = f'if [ "$(cat src/thing)" = done ]; then until [ -e {go} ]; do sleep 0.02; done; fi\n'
+        script["audit"][0]["write"] = {"t/thing.t": waits + flood.TEST.format(name="thing")}
+    else:  # while an agent works
+        script["implement"][0]["delay_s"] = 4.0
+    (world.place.parent / "scripts" / "thing.json").write_bytes(msgspec.json.encode(script))
+    world.start("--set", f"sandbox.mode={sandbox}")
+    action = "judge" if sandbox == "off" else "implement"
+    until(lambda: any(isinstance(each, ev.StepStarted) and each.action == action for each in world.events(item)))
+    before = git("rev-parse", branch, cwd=world.place)
+    mine = commit_on(branch, world.place)
+    go.touch()
+    until(status(world, item, ItemStatus.PARKED))
+    row = world.store.item_row(item.id)
+    assert row.park_reason == "question" and mine[:12] in row.detail and "git branch mine" in row.detail, row.detail
+    assert git("rev-parse", branch, cwd=world.place) == mine
+
+    git("branch", "mine", mine, cwd=world.place)
+    git("update-ref", f"refs/heads/{branch}", before, cwd=world.place)
+    world.store.unpark(item.id)
+    until(status(world, item, ItemStatus.COMPLETED))
+    assert git("rev-parse", "mine", cwd=world.place) == mine
+    subjects = git("log", "--format=%s", f"{world.head}..{branch}", cwd=world.place).splitlines()
+    assert len(subjects) == 1 and subjects != ["mine"]
+
+
 def test_children_that_fail_at_once_are_replaced_more_and_more_slowly() -> None:
     slot = Slot()
     pauses = []
@@ -310,11 +362,11 @@ def test_a_commit_of_a_worker_that_lost_its_lease_is_found_by_its_key_and_kept(
         append = factory.store.append
         made: list[str] = []
 
-        def lose(lease: Lease, events: list[ev.Event], receipt: Any = None) -> Any:
+        def lose(lease: Lease, events: list[ev.Event], receipt: Any = None, **named: Any) -> Any:
             if any(isinstance(event, ev.StepCommitted) for event in events) and not made:
                 made.extend(event.commit for event in events if isinstance(event, ev.StepCommitted))
                 factory.store.kill(lease.worker, by="the test")
-            return append(lease, events, receipt)
+            return append(lease, events, receipt, **named)
 
         monkeypatch.setattr(factory.store, "append", lose)
         with pytest.raises(LeaseLost):

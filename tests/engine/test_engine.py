@@ -15,8 +15,9 @@ import pytest
 from ratchet.core import events as ev
 from ratchet.core import trailers
 from ratchet.core.failure import Reason
+from ratchet.core.ledger import Entry
 from ratchet.core.receipt import Artifact
-from ratchet.core.state import RunStatus
+from ratchet.core.state import RunState, RunStatus
 from ratchet.engine.blocking import run_blocking
 from ratchet.errors import LeaseHeld, NotFound, UsageError
 from ratchet.interfaces.terminal.live_view import ignore_event
@@ -86,6 +87,31 @@ def test_a_red_test_made_green_is_kept_as_a_commit_with_its_proof(tmp_path: Path
     assert proof and proof.tests == ("tests/test_sub.py",) and proof.run == state.run
     changed = git("diff", "--name-only", f"main..{state.head}", cwd=place).split()
     assert changed == ["calc.py", "tests/test_sub.py"]
+
+
+def test_a_persons_message_is_in_the_prompts_until_the_next_commit_and_in_the_mirrored_ledger(tmp_path: Path) -> None:
+    place = small_project(tmp_path, GOOD_SCRIPT)
+    with open_factory(place) as factory:
+        lease = factory.claim(factory.add(place / "SPEC.md").id)
+
+        def nudge(_entry: Entry, event: ev.Event, _state: RunState) -> None:
+            if isinstance(event, ev.RedConfirmed):
+                factory.store.nudge(lease.item, "use Decimal\n# Rules\nnone", by="me")
+
+        state = asyncio.run(factory.work(lease, watch=nudge, on_agent_event=lambda _said: None))
+        assert all(one.holds for one in asyncio.run(factory.verify(state.run)))
+        ledger = factory.store.entries(lease.run)
+    assert state.status is RunStatus.COMPLETED
+    folder = place / ".ratchet" / "runs" / state.run
+    told = {path.name for path in (folder / "prompts").iterdir() if "- use Decimal\n  # Rules" in path.read_text()}
+    asked = {f"step-{step}.md" for step in _steps_of(ledger, "implement")}
+    assert asked and told == asked
+    assert len((folder / "ledger.ndjson").read_text().splitlines()) == len(ledger)
+
+
+def _steps_of(ledger: list[Entry], action: str) -> list[int]:
+    started = [event for one in ledger if isinstance(event := ev.decode(one.kind, one.data), ev.StepStarted)]
+    return [event.step for event in started if event.action == action]
 
 
 def test_the_developers_checkout_is_not_touched(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.process.containers import ContainerEnd, ContainerSpec, EngineAway, find_engine, how_it_ended, with_init
+from ratchet.errors import UsageError
+from ratchet.process.containers import (
+    ContainerEnd,
+    ContainerEngine,
+    ContainerSpec,
+    EngineAway,
+    find_engine,
+    how_it_ended,
+    refuse_socket,
+    with_init,
+)
 from tests import podman as engines
 from tests.podman import IMAGE, USER, Podman
 
@@ -115,3 +126,20 @@ def test_without_an_engine_the_error_says_what_to_start(tmp_path: Path) -> None:
     with pytest.raises(EngineAway, match="no container engine answers at unix://") as reported:
         find_engine(f"unix://{tmp_path}/none.sock")
     assert "podman system service" in reported.value.hint
+
+
+def test_mounts_that_hold_the_socket_of_any_engine_here_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used, other, plain = (tmp_path / name for name in ("used", "other", "plain"))
+    for folder in (used, other, plain):
+        folder.mkdir()
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{other}/docker.sock")
+    (plain / "link").symlink_to(used)
+    engine = ContainerEngine(f"unix://{used}/podman.sock")
+    refuse_socket([f"{plain}:/plain", f"{other}:/other"], engine)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"{other}/docker.sock")
+        for source in (used, used / "podman.sock", plain / "link", tmp_path, other):
+            with pytest.raises(UsageError, match="holds an engine's socket"):
+                refuse_socket([f"{source}:/mnt:ro"], engine)

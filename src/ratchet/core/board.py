@@ -17,6 +17,7 @@ class BoardColumn(StrEnum):
     FAILED = "failed"
     COMPLETED = "completed"
     CANCELLED = "cancelled"
+    TO_REVIEW = "to_review"  # completed, with doubtful findings that no judge decided
 
 
 class BoardRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -67,6 +67,13 @@ class QuestionAnswered(Event, frozen=True, kw_only=True):
     answer: str
 
 
+class RunNudged(Event, frozen=True, kw_only=True):
+    """A person sent a message: it is in every prompt of the run until the next kept commit."""
+
+    by: str
+    message: str
+
+
 class RunReturned(Event, frozen=True, kw_only=True):
     """The worker gave up or was lost: the run is queued again, not before `until`."""
 
@@ -554,6 +561,7 @@ AnyEvent = (
     | RunClaimed
     | RunParked
     | QuestionAnswered
+    | RunNudged
     | RunReturned
     | RunCompleted
     | RunFailed

@@ -160,6 +160,14 @@ def lane_of(action: str, role: str) -> Lane:
     return Lane.REVIEW if role == Role.REVIEWER else Lane.GATES
 
 
+class PersonNote(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person said to the run, after so many of its steps had begun."""
+
+    steps: int
+    by: str
+    text: str
+
+
 class Picture:
     """Folds events; `add` may be called again as the ledger grows."""
 
@@ -170,6 +178,7 @@ class Picture:
         self.attempts: list[PictureAttempt] = []
         self.spans: list[TimeSpan] = []
         self.parts: list[Part] = []
+        self.notes: list[PersonNote] = []
         self.level = 0
         self.seq = 0
         self.at = 0.0
@@ -190,6 +199,12 @@ class Picture:
     @property
     def sealed(self) -> int:
         return sum(one.end is AttemptEnd.SEALED for one in self.attempts)
+
+    @property
+    def doubts(self) -> list[str]:
+        """Return the doubtful findings that no judge decided."""
+        verified = [step.result for step in self.steps if isinstance(step.result, _VERIFIED)]
+        return [doubt for event in verified if event.completion for doubt in event.completion.doubts]
 
     @property
     def shape(self) -> str:
@@ -267,6 +282,12 @@ class Picture:
     def _(self, _event: ev.RunClaimed) -> None:
         if self.spans and self.spans[-1].step is None:
             self.spans[-1].end = self.at
+
+    @_fold.register(ev.QuestionAnswered)
+    @_fold.register(ev.RunNudged)
+    def _(self, event: ev.QuestionAnswered | ev.RunNudged) -> None:
+        text = event.answer if isinstance(event, ev.QuestionAnswered) else event.message
+        self.notes.append(PersonNote(steps=len(self.steps), by=event.by, text=text))
 
     @_fold.register(ev.RunParked)
     @_fold.register(ev.RunReturned)
@@ -508,6 +529,9 @@ def _part_kind(action: str, current: Part | None) -> PartKind | None:
     if current.kind is PartKind.BEFORE and action not in ("baseline", "look"):
         return PartKind.ITERATION
     return None
+
+
+_VERIFIED = ev.StepVerified | ev.RevisionVerified
 
 
 def is_overfitted(event: ev.StepReverted | ev.RefactorReverted | ev.RevisionReverted) -> bool:

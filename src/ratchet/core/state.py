@@ -30,6 +30,9 @@ Phase = str
 BASELINE, DONE = "baseline", "done"
 
 
+MESSAGES_MAX = 5
+
+
 class KeptCommit(msgspec.Struct, frozen=True, kw_only=True):
     """A commit of the run that was not reverted."""
 
@@ -106,6 +109,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     task_tree: str = ""  # what the workspace held when the task began
     finished: list[str] = []  # tasks
 
+    messages: list[str] = []  # of people, since the last kept commit
     feedback: list[str] = []  # to the role that is asked next: why its last tries did not count
     findings: list[str] = []
     usage: Usage = Usage()
@@ -249,6 +253,11 @@ def _(event: ev.QuestionAnswered, state: RunState) -> RunState:
     """Ask again with the answer, in a new session: the old one ended with its question."""
     asked = state.parked.detail if state.parked else "the question"
     return replace(state, session=None, feedback=[*state.feedback, f"{asked}. A person answered: {event.answer}"])
+
+
+@_apply.register
+def _(event: ev.RunNudged, state: RunState) -> RunState:
+    return replace(state, messages=[*state.messages, event.message][-MESSAGES_MAX:])
 
 
 @_apply.register
@@ -445,6 +454,7 @@ def _(event: ev.StepCommitted, state: RunState) -> RunState:
         uncommitted_usage=Usage(),
         uncommitted_priced=True,
         commits=[*state.commits, kept],
+        messages=[],
         sealed_report=event.sealed_report,
     )
 

@@ -31,6 +31,7 @@ from ratchet.engine.budget_meter import BudgetMeter
 from ratchet.engine.learning_library import LearningLibrary, LibraryStore
 from ratchet.engine.prompts import GATE_PROMPTS, load_templates
 from ratchet.engine.provider_limits import ProviderLimits
+from ratchet.engine.redacted_checks import RedactedChecks
 from ratchet.engine.run_ledger import RunLedger
 from ratchet.engine.run_owner import RunOwner, fence
 from ratchet.engine.steps.context import AgentSet, RunContext
@@ -173,7 +174,9 @@ class RunSetup:
                 self.workspaces, repo=self.repo.root, slug=self.item.slug, base_commit=started.base_commit,
                 create=self.create_workspace, settings=settings, check_owner=check_owner,
             ),
-            checks=open_checks(self.repo.root, self.config, recorded_targets(started)),
+            checks=RedactedChecks(
+                open_checks(self.repo.root, self.config, recorded_targets(started)), self.redactor
+            ),
             agents=self.agents,
             budget=budget,
             provider_limits=ProviderLimits(self.store, ledger.lease, self.config.quota),

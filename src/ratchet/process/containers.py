@@ -144,12 +144,15 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def refuse_socket(mounts: Iterable[str], engine: ContainerEngine) -> None:
-    """Refuse mounts that hold the engine's socket: write access to it is root access to its machine."""
+    """Refuse mounts that hold the socket of an engine of this machine: write access to one is root access."""
+    known = [*engine_addresses(), *_usual_addresses()]
+    others = [urlsplit(each).path for each in known if each.startswith("unix:")]
+    sockets = {Path(each).resolve() for each in [engine.socket, *filter(os.path.exists, others)] if each}
     for mount in mounts:
         source = Path(mount.partition(":")[0]).resolve()
-        if engine.socket and Path(engine.socket).resolve().is_relative_to(source):
+        if any(each.is_relative_to(source) for each in sockets):
             raise UsageError(
-                f"containers.mounts has {mount}, which holds the engine's socket: a worker could take over the machine",
+                f"containers.mounts has {mount}, which holds an engine's socket: a worker could take over the machine",
                 hint="mount a folder without it",
             )
 
@@ -165,8 +168,11 @@ def require_image(engine: ContainerEngine, image: str) -> None:
 
 def engine_addresses() -> list[str]:
     """Return where an engine may listen: what `DOCKER_HOST` says, else the sockets of Docker and Podman."""
-    if given := os.environ.get("DOCKER_HOST", ""):
-        return [given]
+    given = os.environ.get("DOCKER_HOST", "")
+    return [given] if given else _usual_addresses()
+
+
+def _usual_addresses() -> list[str]:
     own = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
     places = ["/var/run/docker.sock", f"{own}/docker.sock", f"{own}/podman/podman.sock", "/run/podman/podman.sock"]
     return [f"unix://{place}" for place in places]

@@ -25,9 +25,10 @@ from ratchet.core.learning import (
     TrialArm,
     TrialSums,
     are_near_identical,
-    content_error,
+    control_character,
     fuse,
     index_words,
+    learning_error,
     lift_factor,
     search_terms,
 )
@@ -130,6 +131,8 @@ class SqlLearnings(Database):
 
     @writes
     def retire_learning(self, db: Transaction, learning: str, *, by: str = "", why: str = "") -> Learning:
+        if wrong := control_character("reason", why) or control_character("name", by):
+            raise UsageError(f"cannot retire the learning: {wrong}", hint="give the reason in plain text")
         db.execute(_RETIRE, format_timestamp(self._clock()), by, why, learning)
         return _one(db, learning)
 
@@ -139,7 +142,7 @@ class SqlLearnings(Database):
     ) -> list[Learning]:
         kept = [self._add_one(db, learning) for learning in [_checked(learning) for learning in learnings]]
         db.execute_many(_TRIAL, [_trial_row(trial) for trial in trials])
-        db.execute(_SIGHT, _NONE, run, run, format_timestamp(self._clock()))
+        db.execute("UPDATE runs SET learnt = 1 WHERE id = ?", run)
         return kept
 
     @writes
@@ -186,6 +189,10 @@ class SqlLearnings(Database):
         best = sorted(scores, key=lambda each: (-scores[each], each))[: 2 * ranked]
         found = [one for one in _many(db, best) if _is_in(one, spec, tag)]
         return sorted(found, key=lambda one: (-scores[one.id] * lift_factor(one.lift), one.id))[:limit]
+
+    @reads
+    def older_learnings(self, db: Transaction, repo: str = "", *, than: str = "", limit: int = 500) -> list[Learning]:
+        return [_learning(row) for row in db.fetch_all(self._scoped(_OLDER), repo, repo, "", "", than, than, limit)]
 
     @reads
     def learnings_of_failures(
@@ -292,11 +299,8 @@ def _unit(vector: Sequence[float]) -> list[float]:
 
 
 def _checked(learning: Learning) -> Learning:
-    wrong = content_error(learning.content)
-    for text in (learning.id, learning.repo, learning.spec, learning.run, learning.commit, *learning.tags):
-        wrong = wrong or ("a field contains a NUL character" if "\0" in text else "")
-    if wrong:
-        raise UsageError(f"learning {learning.id[:80]}: {wrong}", hint="write one fact in plain text")
+    if wrong := learning_error(learning):
+        raise UsageError(f"this is not a learning: {wrong}", hint="write one fact in plain text")
     tags = [" ".join(tag.split()) for tag in learning.tags]
     return replace(learning, content=_REDACT.text(learning.content), spec=_REDACT.text(learning.spec), tags=tags)
 
@@ -368,11 +372,8 @@ _TRIAL = """
 INSERT INTO learning_trials (learning, run, seq, arm, attempts, repeats, reverts, cost_usd, green, at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 """
-_NONE = ""  # the learning with the empty id marks runs whose ledger was read
 _UNLEARNT = """
-SELECT id FROM runs WHERE status <> 'running'
-  AND NOT EXISTS (SELECT 1 AS ok FROM learning_sightings WHERE learning = '' AND learning_sightings.id = runs.id)
-ORDER BY id LIMIT ?
+SELECT id FROM runs WHERE status <> 'running' AND learnt = 0 ORDER BY id LIMIT ?
 """
 _MEASURED = ", ".join(f"sum({name}) AS {name}, sum({name} * {name}) AS {name}_squared" for name in MEASURES)
 _TRIAL_SUMS = f"""
@@ -388,6 +389,10 @@ _TERMS = "SELECT term, count FROM learning_terms WHERE term IN"
 _NEWEST = f"""{_ROW} WHERE retired_at = '' AND merged_into = '' AND {_SCOPE}
 ORDER BY created_at DESC, id DESC LIMIT ?
 """
+_OLDER = f"""{_ROW} WHERE retired_at = '' AND merged_into = '' AND {_SCOPE}
+AND (? = '' OR (created_at, id) < (SELECT created_at, id FROM learnings AS last WHERE last.id = ?))
+ORDER BY created_at DESC, id DESC LIMIT ?
+"""  # noqa: S608 — ours
 _RETIRED = f"{_ROW} WHERE retired_at <> '' AND {_SCOPE} ORDER BY retired_at DESC, id DESC LIMIT ?"
 _OF_FAILURE = "SELECT learning FROM learning_failures WHERE fingerprint = ? LIMIT 50"
 _EMBEDDER = "INSERT INTO learning_embedders (name, dimensions) VALUES (?, ?) ON CONFLICT DO NOTHING"

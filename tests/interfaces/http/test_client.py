@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import signal
@@ -10,20 +11,27 @@ import socketserver
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from ratchet.core import api
-from ratchet.core.lease import Holder
+from ratchet.core import events as ev
+from ratchet.core.budget import Amount, BudgetScope, Cap, Caps, Reservation
+from ratchet.core.lease import Holder, Lease
+from ratchet.engine.run_ledger import RunLedger
+from ratchet.engine.workflow_registry import open_workflow
 from ratchet.errors import Conflict, EnvironmentCannot, LeaseLost, NotFound, UsageError
 from ratchet.interfaces.cli import main
 from ratchet.interfaces.http.client import HttpClient
 from ratchet.interfaces.http.event_stream import START
+from ratchet.interfaces.terminal.live_view import ignore_event
 from ratchet.paths import user_state
 from ratchet.store.protocols import open_store
+from ratchet.store.remote.store import open_remote_store
+from ratchet.store.run_directory import RunDirectory
 from tests.interfaces.http.serving import TOKEN, Served, add, repo_path, serving
 from tests.support import RATCHET, quick_environment, ratchet
 
@@ -143,6 +151,8 @@ def test_the_client_knows_every_answer(served: Served, tmp_path: Path) -> None:
         assert client.runs(api.RunsQuery()).runs[0].run == client.run(mine.assignment.run).row.run
         assert client.diff(mine.assignment.run).diff == ""
         assert client.ledger(mine.assignment.run, api.LedgerQuery()).entries == []
+        assert client.nudge(mine.assignment.item.id, api.Nudge(message="use Decimal")).run == mine.assignment.run
+        assert client.inbox().entries == []
         assert client.cancel(mine.assignment.item.id, api.Requester(by="me")).cancelled == "done"
         assert client.metrics().completed_today == 0
         assert client.register(HOLDER) == api.RegisterResponse(why="empty")
@@ -306,23 +316,54 @@ class _Connection(socketserver.BaseRequestHandler):
                         self.request.sendall(data)
 
 
-def test_requests_whose_response_is_lost_are_executed_once(served: Served) -> None:
-    with served.client() as direct:
-        for name in ("one", "two"):
-            direct.add(msgspec.structs.replace(WORK, spec=f"# {name}"))
-    proxy = _LosesResponses(("127.0.0.1", served.port), b"/register", b"/stuck", b"/events")
+@contextmanager
+def losing_responses(served: Served, *paths: bytes) -> Iterator[tuple[str, list[bytes]]]:
+    """Yield the address of a proxy that loses a response to each path, and the paths of which it has."""
+    proxy = _LosesResponses(("127.0.0.1", served.port), *paths)
     threading.Thread(target=proxy.serve_forever, daemon=True).start()
     try:
-        with HttpClient(f"http://127.0.0.1:{proxy.server_address[1]}", token=TOKEN) as client:
+        yield f"http://127.0.0.1:{proxy.server_address[1]}", proxy.lost
+    finally:
+        proxy.shutdown()
+        proxy.server_close()
+
+
+def add_two(served: Served) -> list[str]:
+    with served.client() as direct:
+        return [direct.add(msgspec.structs.replace(WORK, spec=f"# {name}")).row.item.id for name in ("one", "two")]
+
+
+def test_requests_whose_response_is_lost_are_executed_once(served: Served) -> None:
+    add_two(served)
+    with losing_responses(served, b"/register", b"/stuck", b"/events") as (url, lost):
+        with HttpClient(url, token=TOKEN) as client:
             mine = client.worker(client.register(HOLDER).assignment or pytest.fail("no work"))
             assert mine.stuck("no progress").retry is None
             assert [entry.seq for entry in mine.append([{"kind": "step_resumed", "step": 1}], after=0).entries] == [1]
             assert len(client.workers(api.WorkersQuery(live=True)).workers) == 1
             assert client.ledger(mine.assignment.run, api.LedgerQuery()).length == 1
-        assert proxy.lost == [b"/register", b"/stuck", b"/events"]
-    finally:
-        proxy.shutdown()
-        proxy.server_close()
+        assert lost == [b"/register", b"/stuck", b"/events"]
+
+
+def test_verbs_of_a_remote_store_whose_response_is_lost_are_executed_once(served: Served, tmp_path: Path) -> None:
+    first, second = add_two(served)
+    verbs = [f"/api/store/{name}".encode() for name in ("claim ", "claim_next", "append", "reserve", "report_stuck")]
+    with losing_responses(served, *verbs) as (url, lost), closing(open_remote_store(url, token=TOKEN)) as store:
+        lease = store.claim(first, run="run-1", holder=HOLDER, ttl_s=60)
+        other = store.claim_next(HOLDER, run="run-2", ttl_s=60)
+        assert isinstance(other, Lease) and (other.item, other.epoch) == (second, 1)
+        item, directory = store.item(first), RunDirectory(tmp_path, lease.run)
+        ledger = RunLedger(store, lease, item, open_workflow(item.workflow), directory, on_event=ignore_event)
+        asyncio.run(ledger.append([ev.RunClaimed(worker="w")]))
+        served.store.append(lease, [ev.StepResumed(step=1)])  # by somebody else meanwhile
+        asyncio.run(ledger.append([ev.RunClaimed(worker="x")]))
+        written = [entry.kind for entry in store.entries(lease.run)]
+        assert written == ["run_claimed", "step_resumed", "run_claimed"]
+        assert (ledger.length, ledger.state.resumes, ledger.state.worker) == (3, 1, "x")
+        reserved = store.reserve(lease, Amount(tokens=5), caps=Caps(item=Cap(tokens=9)))
+        assert isinstance(reserved, Reservation) and store.used(BudgetScope.RUN, lease.run).tokens == 5
+        assert store.report_stuck(lease, "no progress") is None
+        assert lost == verbs
 
 
 def test_events_that_the_workflow_does_not_allow_are_rejected_and_the_run_stays_readable(served: Served) -> None:

@@ -68,8 +68,14 @@ async def prompt_of(context: RunContext, step: StepContext, *, hint: str = "") -
         "test_paths": bullets([f"`{glob}`" for glob in state.scope.tests[:TEST_PATHS_MAX]]),
     }
     _put_beside_failure(values, delivery.packet)
-    tokens = context.config.role(plan.role).prompt_tokens
-    return prompts.render(template, prompts.fit_to_tokens(template, values, tokens)), delivery.events
+    messages = _messages(state.messages)
+    tokens = context.config.role(plan.role).prompt_tokens - len(messages) // prompts.CHARS_A_TOKEN
+    return prompts.render(template, prompts.fit_to_tokens(template, values, tokens)) + messages, delivery.events
+
+
+def _messages(messages: list[str]) -> str:
+    """Return the last section of a prompt. It is in no template: a person is heard whatever templates a project has."""
+    return f"\n# Messages from a person about this run\n{bullets(messages)}\n" if messages else ""
 
 
 def _put_beside_failure(values: dict[str, str], learnings: list[str]) -> None:

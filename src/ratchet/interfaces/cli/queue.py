@@ -1,4 +1,4 @@
-"""Queue commands: add, queue, cancel, requeue, workers, kill; on a server or on the local store."""
+"""Queue commands: add, queue, cancel, requeue, nudge, workers, kill; on a server or on the local store."""
 
 from __future__ import annotations
 
@@ -202,6 +202,17 @@ def cancel(arguments: Arguments) -> int:
     return 0
 
 
+def nudge(arguments: Arguments) -> int:
+    if not 0 < len(arguments.message.strip()) <= api.NUDGE_MAX_CHARS:
+        raise UsageError(f"a message has 1 to {api.NUDGE_MAX_CHARS:,} characters")
+    with open_queue(arguments) as queue_service:
+        row = queue_service.nudge(arguments.item, api.Nudge(by=current_user().by, message=arguments.message.strip()))
+    print_json(row) if arguments.json else print_data(
+        f"{row.item.id} nudged: the next prompt of its run has the message"
+    )
+    return 0
+
+
 def requeue(arguments: Arguments) -> int:
     with open_queue(arguments) as queue_service:
         row = queue_service.requeue(arguments.item)
@@ -282,6 +293,14 @@ COMMANDS = (
     CliCommand("status", "show the queue, its workers, and what is left of today's limits", status, *server_options()),
     CliCommand("cancel", "cancel an item, even one in progress", cancel, argument("item"), *server_options()),
     CliCommand("requeue", "requeue a failed, cancelled or parked item", requeue, argument("item"), *server_options()),
+    CliCommand(
+        "nudge",
+        "send a message to the agents of an open run",
+        nudge,
+        argument("item"),
+        argument("message", help="what the next prompt is to say"),
+        *server_options(),
+    ),
     CliCommand(
         "workers",
         "list workers, newest first",

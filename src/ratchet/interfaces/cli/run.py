@@ -232,6 +232,7 @@ def _demo_on_the_web(arguments: Arguments, place: Path) -> int:
     arguments.set = [*demo.settings(place), f"store={place.parent / 'ratchet.db'}", *arguments.set]
     arguments.repo, arguments.host, arguments.port = place, "127.0.0.1", 0
     arguments.workers, arguments.token_file = 1, None
+    arguments.launcher = arguments.engine = arguments.image = arguments.ray_address = None
     repo = repository.find_repository(place)
     with RunService(repo, config.load(repo.root, flags=arguments.set).config) as service:
         service.add(place / demo.SPEC)

@@ -92,6 +92,12 @@ class HttpClient:
     def requeue(self, item: str) -> ItemRow:
         return self._post(f"/api/work/{_name(item)}/requeue", ItemRow)
 
+    def nudge(self, item: str, request: api.Nudge) -> ItemRow:
+        return self._post(f"/api/work/{_name(item)}/nudge", ItemRow, request)
+
+    def inbox(self) -> api.Inbox:
+        return self._get("/api/inbox", api.Inbox)
+
     # --- workers ---------------------------------------------------------------------------------------------
 
     def workers(self, request: api.WorkersQuery) -> api.WorkerList:

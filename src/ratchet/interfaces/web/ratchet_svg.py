@@ -30,7 +30,7 @@ FOOT = 14
 LANE_PX = 18
 LABELS_PX = 120
 NUMBERS_PX = 14
-_CHAR_PX = 5.8
+_CHAR_PX = 6.6  # of the widest of the fonts: a label may not leave the picture
 
 
 def n(value: float) -> str:

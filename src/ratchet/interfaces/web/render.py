@@ -43,6 +43,7 @@ def _environment() -> Environment:
         "repo": words.repo_name,
         "phase": words.phase,
         "cut": words.cut,
+        "coded": coded,
     }
     made.globals |= {
         "icon": icon,
@@ -60,6 +61,12 @@ def icon(name: str, tone: str = "") -> Markup:
     return Markup('<svg class="i{}" aria-hidden="true"><use href="#{}"/></svg>').format(
         f" {tone}" if tone else "", name
     )
+
+
+def coded(text: str) -> Markup:
+    """Mark what stands between backticks as code."""
+    parts = enumerate(text.split("`"))
+    return Markup("").join(Markup("<code>{}</code>" if place % 2 else "{}").format(part) for place, part in parts)
 
 
 def page(template: str, *, status: int = 200, **values: object) -> Response:

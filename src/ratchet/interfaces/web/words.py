@@ -27,12 +27,10 @@ def clock(seconds: float) -> str:
 
 
 def tick(seconds: float) -> str:
+    """Return a round time of an axis; `1:15` where it is no whole minute."""
     if not seconds:
         return "0"
-    for unit, word in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= unit and seconds % unit == 0:
-            return f"{int(seconds // unit)} {word}"
-    return duration(seconds) if seconds >= 60 else f"{int(seconds)} s"
+    return clock(seconds) if seconds > 60 and seconds % 60 else duration(seconds)
 
 
 def money(usd: float | None) -> str:
