@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ratchet.core.report import Diagnostic, Report, ReportStatus, TestResult, TestStatus, Totals, count_totals
@@ -72,7 +74,7 @@ def test_a_complete_run_replaces_the_state() -> None:
 
 
 def test_a_run_without_a_verdict_has_the_reason_as_its_note() -> None:
-    def note(status: ReportStatus = ReportStatus.CRASHED, **fields: object) -> str:
+    def note(status: ReportStatus = ReportStatus.CRASHED, **fields: Any) -> str:
         return after_everything(WatchState(), Report(runner="r", status=status, **fields), flaky=[], seconds=1).note
 
     output = "".join(f"line {number}\n\n" for number in range(9))
