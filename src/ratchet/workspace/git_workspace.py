@@ -233,7 +233,7 @@ class GitWorkspace(ABC):
         self._move_branch(there, commit)
 
     def _is_made_by_ratchet(self, commit: str) -> bool:
-        """Whether a commit is what a worker of ours, since dead, has left."""
+        """Whether a commit was made by an earlier worker of this run that has died."""
         email, _, body = self._source("show", "-s", "--format=%ce%n%B", commit).decode(errors="replace").partition("\n")
         return commit == self.record.base_commit or (email == IDENTITY["EMAIL"] and bool(trailers.parse_proof(body)))
 

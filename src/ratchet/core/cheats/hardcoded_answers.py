@@ -97,7 +97,7 @@ class _Asked:
         return len(word) > 1 and word.lower() in self.spec.lower()
 
     def shared(self, unit: Unit) -> set[str]:
-        """Return the literals of a unit that a test also writes together."""
+        """Return the literals of a unit that also occur together in a test."""
         found = {word for pair in unit.pairs() if pair in self.pairs for word in pair}
         if found or not unit.branch:
             return found

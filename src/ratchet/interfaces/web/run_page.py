@@ -501,10 +501,10 @@ def _costs(picture: Picture) -> list[dict[str, Any]]:
 
 
 def _story(picture: Picture) -> Iterator[dict[str, Any]]:
-    """Return what roles and people said, the newest first."""
-    told: list[tuple[float, str, str]] = [(note.steps - 0.5, note.by, note.text) for note in picture.notes]
-    told += [(index, step.role, getattr(step.result, "summary", "")) for index, step in enumerate(picture.steps)]
-    newest = sorted(told, key=lambda one: -one[0])
+    """Return the messages of roles and people, newest first."""
+    messages: list[tuple[float, str, str]] = [(note.steps - 0.5, note.by, note.text) for note in picture.notes]
+    messages += [(index, step.role, getattr(step.result, "summary", "")) for index, step in enumerate(picture.steps)]
+    newest = sorted(messages, key=lambda one: -one[0])
     for place, who, text in [one for one in newest if one[1] and one[2]][:STORY_MAX]:
         part = picture.parts[picture.steps[max(0, int(place))].part] if picture.steps else Part(kind=PartKind.BEFORE)
         at = f"iteration {part.number}" if part.kind is PartKind.ITERATION else _label(part).lower()
