@@ -126,7 +126,7 @@ def test_one_worker_takes_one_item_and_none_is_no_error(world: World) -> None:
     assert [world.start("--once").wait(60) for _ in range(2)] == [0, 0]
 
 
-def test_an_item_that_only_a_person_can_mend_fails_at_once_and_stops_nobody(world: World) -> None:
+def test_an_item_that_only_a_person_can_mend_fails_at_once_and_stops_no_other(world: World) -> None:
     bad = msgspec.structs.replace(flood.item(world.place, "bad", world.head), settings=["agent=scripted:/nowhere.json"])
     world.store.add(bad)
     good = world.add("good")
@@ -146,7 +146,7 @@ def test_limits_hold_for_all_workers_together(world: World) -> None:
     assert most == 1
 
 
-def test_words_of_an_issue_are_never_commands(world: World, tmp_path: Path) -> None:
+def test_text_of_an_issue_is_never_executed(world: World, tmp_path: Path) -> None:
     words = "$(touch PWNED) `touch PWNED` '; touch PWNED; \" && touch PWNED #"
     plain = flood.item(world.place, "thing", world.head)
     item = world.store.add(msgspec.structs.replace(plain, spec=f"# {words}\n\n{words}\n", title=words))
@@ -159,7 +159,7 @@ def test_words_of_an_issue_are_never_commands(world: World, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("stop", [os.kill, os.killpg], ids=["pool", "group"])
-def test_told_to_stop_a_worker_finishes_its_step_and_gives_the_run_back(
+def test_a_worker_asked_to_stop_finishes_its_step_and_releases_the_run(
     world: World, stop: Callable[[int, int], None]
 ) -> None:
     """Ctrl-C on a terminal and supervisors signal the whole process group."""
@@ -194,7 +194,7 @@ def test_a_step_that_does_not_end_in_time_or_is_stopped_twice_is_done_again(worl
     assert world.store.item_row(item.id).status is ItemStatus.COMPLETED
 
 
-# --- being told by others --------------------------------------------------------------------------------------------
+# --- requests of others --------------------------------------------------------------------------------------------
 
 
 def test_a_cancelled_run_stops_within_seconds_and_the_worker_goes_on_with_the_next(world: World) -> None:
@@ -207,7 +207,7 @@ def test_a_cancelled_run_stops_within_seconds_and_the_worker_goes_on_with_the_ne
     until(status(world, other, ItemStatus.COMPLETED))
 
 
-def test_a_lease_is_kept_while_the_work_under_it_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_is_renewed_while_its_work_prints_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A clone, a test suite, a model that thinks: all of it is silence."""
     monkeypatch.setattr(lease_keeper, "HEARTBEAT_S", 0.01)
     store = flood.open_world(str(tmp_path / "ratchet.db"))
@@ -228,10 +228,10 @@ def test_a_lease_is_kept_while_the_work_under_it_says_nothing(tmp_path: Path, mo
     store.close()
 
 
-@pytest.mark.parametrize("told", ["cancelled", "killed"])
+@pytest.mark.parametrize("reported", ["cancelled", "killed"])
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
-def test_who_is_told_to_stop_does_so_at_once_and_not_at_the_next_heartbeat(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, told: str
+def test_a_stop_request_takes_effect_at_once_and_not_at_the_next_heartbeat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, reported: str
 ) -> None:
     monkeypatch.setattr(lease_keeper, "HEARTBEAT_S", 600.0)
     store = flood.open_world(str(tmp_path / "ratchet.db") if backend == "sqlite" else fresh_database())
@@ -241,10 +241,10 @@ def test_who_is_told_to_stop_does_so_at_once_and_not_at_the_next_heartbeat(
     async def work() -> None:
         async with lease_keeper.keep_lease(store, lease, lease_s=3600):
             await asyncio.to_thread(until, lambda: store.worker(lease.worker).status == "running")
-            store.cancel(lease.item, by="ann") if told == "cancelled" else store.kill(lease.worker, by="ann")
+            store.cancel(lease.item, by="ann") if reported == "cancelled" else store.kill(lease.worker, by="ann")
             await asyncio.sleep(600)
 
-    with pytest.raises(lease_keeper.AbortRequested if told == "cancelled" else LeaseLost):
+    with pytest.raises(lease_keeper.AbortRequested if reported == "cancelled" else LeaseLost):
         asyncio.run(asyncio.wait_for(work(), 30))
     store.close()
 
@@ -370,12 +370,12 @@ def test_a_commit_of_a_worker_that_lost_its_lease_is_found_by_its_key_and_kept(
 
         monkeypatch.setattr(factory.store, "append", lose)
         with pytest.raises(LeaseLost):
-            asyncio.run(factory.work(lease, watch=ignore_event, on_agent_event=lambda _said: None))
+            asyncio.run(factory.work(lease, watch=ignore_event, on_agent_event=lambda _text: None))
         length = factory.store.run(lease.run).length
         assert factory.store.run(lease.run).holder is None
         write_script(place, {"audit": [{}, {"say": "REQUIREMENTS_COMPLETE"}], "review": [{"say": APPROVED}]})
         state = asyncio.run(
-            factory.work(factory.claim(lease.item), watch=ignore_event, on_agent_event=lambda _said: None)
+            factory.work(factory.claim(lease.item), watch=ignore_event, on_agent_event=lambda _text: None)
         )
         kept = [event for event in factory.history(lease.run).events[length:] if isinstance(event, ev.StepCommitted)]
     assert state.status is RunStatus.COMPLETED and [event.commit for event in kept] == made
@@ -383,9 +383,9 @@ def test_a_commit_of_a_worker_that_lost_its_lease_is_found_by_its_key_and_kept(
 
 
 def test_a_worker_shows_the_iteration_its_run_is_in(world: World) -> None:
-    item, told = world.add("thing"), flood.script("thing")
-    told["audit"][1]["delay_s"] = 2.5  # longer than a heartbeat takes to come round
-    (world.place.parent / "scripts" / "thing.json").write_bytes(msgspec.json.encode(told))
+    item, reported = world.add("thing"), flood.script("thing")
+    reported["audit"][1]["delay_s"] = 2.5  # longer than a heartbeat takes to come round
+    (world.place.parent / "scripts" / "thing.json").write_bytes(msgspec.json.encode(reported))
     world.start("--once")
     shown = set[int]()
 

@@ -1,6 +1,6 @@
 """Plans of the statements behind every verb: none reads a whole table that grows with the history.
 
-The plans of both databases are those of a store of any size: SQLite plans without counting, and PostgreSQL is told to
+The plans of both databases are those of a store of any size: SQLite plans without counting, and PostgreSQL is made to
 scan a table only where no index helps.
 """
 

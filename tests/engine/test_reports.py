@@ -90,7 +90,7 @@ def test_very_many_failing_tests_of_long_names_do_not_end_a_run(tmp_path: Path, 
     write_script(place, GOOD_SCRIPT | {"fix": [mend]})
     with open_factory(place, "sandbox.mode=off") as service:
         lease = service.claim(service.add(place / "SPEC.md", workflow=workflow).id)
-        state = asyncio.run(service.work(lease, watch=ignore_event, on_agent_event=lambda _said: None))
+        state = asyncio.run(service.work(lease, watch=ignore_event, on_agent_event=lambda _text: None))
     assert state.status is RunStatus.COMPLETED and len(state.commits) == 1
 
 

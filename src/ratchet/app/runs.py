@@ -57,6 +57,7 @@ from ratchet.engine.run_setup import (
     recorded_targets,
     union,
 )
+from ratchet.engine.travel import may_travel
 from ratchet.engine.workflow_registry import open_workflow
 from ratchet.errors import GitFailed, LedgerBroken, NotFound, RatchetError, UsageError
 from ratchet.paths import clones, store_address
@@ -87,12 +88,12 @@ class RunHistory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunService:
-    def __init__(self, repo: Repository, config: Config, *, store: Store | None = None) -> None:
-        """`store` is closed by the caller; without it the configured store is opened."""
+    def __init__(self, repo: Repository, config: Config, *, store: Store | None = None, token: str = "") -> None:
+        """`store` is closed by the caller; without it the configured store is opened, with a server's `token`."""
         self.repo, self.config, self._lent = repo, config, store
         self.store_address = store_address(config, repo.root)
         self.store: Store = store or open_store(
-            self.store_address, is_dead=is_gone, aging_s=config.aging_s, redis=config.redis
+            self.store_address, token=token, is_dead=is_gone, aging_s=config.aging_s, redis=config.redis
         )
         self.workspaces = open_workspaces(config)
         self.redactor = Redactor(secrets_in(os.environ))
@@ -224,7 +225,7 @@ class RunService:
             lease,
             item,
             setup.workflow,
-            self.directory(lease.run, epoch=lease.epoch),
+            self.directory(lease.run, epoch=lease.epoch, travels=may_travel(item, self.store)),
             on_event=telemetry.watching(watch),
             lease_handle=hold,
         )
@@ -234,7 +235,7 @@ class RunService:
         try:
             state = await engine.run()
             if state.final:
-                with suppress(RatchetError):  # the run has ended: whoever learns next reads its ledger too
+                with suppress(RatchetError):  # the run has ended: the next call reads its ledger too
                     await run_blocking(setup.library.learn_from_runs)
             return state
         finally:
@@ -261,9 +262,8 @@ class RunService:
     def checks(self, targets: list[Target] | None = None) -> TestRun:
         return open_checks(self.repo.root, self.config, targets or self.targets())
 
-    def directory(self, run: str, *, epoch: int = 1) -> RunDirectory:
-        shared = self.store if self.store.is_shared else None
-        return RunDirectory(self.repo.state, run, redact=self.redactor, epoch=epoch, shared=shared)
+    def directory(self, run: str, *, epoch: int = 1, travels: bool = False) -> RunDirectory:
+        return RunDirectory(self.repo.state, run, redact=self.redactor, epoch=epoch, store=self.store, travels=travels)
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -343,11 +343,12 @@ class RunService:
         if commit:
             return [await self._verify_commit(commit)]
         row = self.find_run(name)
+        with suppress(LedgerBroken):
+            self._fetch_commit(self.history(row.run))
         checked = self._verify_ledger(row)
         if not checked.holds:
             return [checked]
         history = self.history(row.run)
-        self._fetch_commit(history)
         checked = msgspec.structs.replace(checked, claims=[*checked.claims, self._verify_content(history)])
         state = history.state
         return [checked, *[await self._verify_commit(kept.commit, state.started) for kept in state.commits]]
@@ -437,12 +438,27 @@ class RunService:
         return {commit: proof for commit, proof in found.items() if proof and proof.run == row.run}
 
 
-def repository_of_run(store: Store, name: str) -> tuple[Path, str] | None:
-    """Find the repository and id of a run in the whole store, by its id, an unambiguous part of it, or `last`."""
-    matching = store.runs_page(limit=1)[0] if name == "last" else store.find_runs(name, limit=2)
-    if len(matching) != 1:
+def repository_of_run(store: Store, name: str, *, inside: Path | None = None) -> tuple[Path, str] | None:
+    """Find the repository and id of a run in the whole store, by its id, an unambiguous part of it, or `last`.
+
+    `last` is the last run of the repository `inside`, or of its origin; without it, of all.
+    """
+    found = _last_run(store, inside) if name == "last" else store.find_runs(name, limit=2)
+    if len(found) != 1:
         return None
-    return repository.available_repository(matching[0].repo, clones=clones()), matching[0].run
+    return repository.available_repository(found[0].repo, clones=clones()), found[0].run
+
+
+def _last_run(store: Store, inside: Path | None) -> list[RunRow]:
+    rows = [row for repo in names_of(inside) for row in store.runs_page(repo=repo, limit=1)[0]]
+    return sorted(rows, key=lambda row: row.created_at)[-1:]
+
+
+def names_of(root: Path | None) -> list[str]:
+    """Return the names by which items name a repository: its folder and its origin. `None` is any: an empty name."""
+    if root is None:
+        return [""]
+    return list(filter(None, [str(root.resolve()), repository.origin_of(root)]))
 
 
 def _inside(root: Path, path: Path) -> str:

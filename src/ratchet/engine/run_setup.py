@@ -253,7 +253,7 @@ def planned_gates(root: Path, config: Config, targets: list[Target], workflow: W
 def default_judge(config: Config, workflow: Workflow | None) -> list[Gate]:
     """Return the judge gate of a workflow without an auditor: another agent than the author where there is one.
 
-    Its tests were not written for the change, so nothing else tells whether the change does what was asked.
+    Its tests were not written for the change, so nothing else checks whether the change does what was asked.
     """
     author = _JUDGED.get(workflow.name) if workflow else None
     if author is None or not config.agent_for(author):

@@ -40,7 +40,7 @@ from ratchet.store.database import Database, Row, Transaction, reads, writes
 _REDACT = Redactor()
 _RANKED_MAX = 64
 # Words are added, rarest first, while all together are in at most this many learnings: a word that most learnings
-# have tells little and would cost most of the time.
+# have distinguishes little and would cost most of the time.
 _MATCHES_MAX = 2_000
 _ALIKE_MAX = 5
 
@@ -120,7 +120,7 @@ class SqlLearnings(Database):
         db.execute_many(_COUNT, sorted(words.items()))  # in one order: concurrent writers do not deadlock
 
     def _sight(self, db: Transaction, kept: str, learning: Learning) -> None:
-        """Record that a run, person or agent came to a learning. A second run makes a lesson of a candidate."""
+        """Record that a run, person or agent produced a learning. A second run turns a candidate into a lesson."""
         sighting = f"{learning.run}:{learning.seq}" if learning.run else learning.id
         at = format_timestamp(self._clock())
         db.execute(_SIGHT, kept, sighting, learning.run or str(learning.source), at)
@@ -203,7 +203,7 @@ class SqlLearnings(Database):
     def _by_words(
         self, db: Transaction, query: str, scope: tuple[str, ...], limit: int, *, every: bool = False
     ) -> list[str]:
-        words = _telling(db, search_terms(query))
+        words = _selective(db, search_terms(query))
         if not words:
             return []
         sql = self._find_words.format(scope=self._scoped(_SCOPE), live="" if every else _LIVE)
@@ -252,7 +252,7 @@ def _is_in(learning: Learning, spec: str, tag: str) -> bool:
     return spec in learning.spec and (not tag or tag in learning.tags)
 
 
-def _telling(db: Transaction, words: list[str]) -> dict[str, float]:
+def _selective(db: Transaction, words: list[str]) -> dict[str, float]:
     """Return the rarest words with their weight, as many as together are in few learnings."""
     forms = {word: _forms(word) for word in words}
     every = sorted({_EVERY}.union(*forms.values()))
@@ -271,7 +271,7 @@ def _telling(db: Transaction, words: list[str]) -> dict[str, float]:
 
 
 def _forms(word: str) -> set[str]:
-    """Return forms of a word that the text index does not tell apart: as many learnings match it as any of them."""
+    """Return forms of a word that the text index treats alike: as many learnings match it as any of them."""
     stem = next((word.removesuffix(end) for end in ("ing", "ed", "s") if word.endswith(end)), word)
     return {word, stem, *(stem + end for end in ("e", "s", "es", "ed", "ing"))}
 

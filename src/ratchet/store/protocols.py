@@ -10,7 +10,7 @@ from typing import Protocol, Self
 import msgspec
 
 from ratchet.core.board import BoardColumn, BoardRow, Snooze
-from ratchet.core.budget import Amount, BudgetScope, Caps, OverBudget, Reservation
+from ratchet.core.budget import Amount, BudgetScope, Caps, OverBudget, Reservation, Spending
 from ratchet.core.events import Event
 from ratchet.core.failure import Reason
 from ratchet.core.item import Item, ItemStatus, ParkReason, Priority
@@ -338,6 +338,10 @@ class Budgets(Protocol):
         """Return what was spent or is reserved: the amount that caps are checked against."""
         ...
 
+    def spending(self, items: Sequence[str] = ()) -> list[Spending]:
+        """Return what each repository spent today and each of the items in total, in one query."""
+        ...
+
 
 class ProviderSlots(Protocol):
     """How many agents of one provider work at once, over all hosts of the store."""
@@ -541,6 +545,10 @@ class Pages(Protocol):
 
     def answer(self, item: str, answer: str, *, by: str) -> ItemRow:
         """Answer the question an item is parked for and queue it again. Raises NotFound, Conflict."""
+        ...
+
+    def nudge(self, item: str, message: str, *, by: str) -> ItemRow:
+        """Send a message to the agents of an open run: the next prompt has it. Raises NotFound, Conflict."""
         ...
 
     def snooze(self, entry: str, *, by: str, until: str = "") -> None:

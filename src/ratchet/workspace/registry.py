@@ -490,7 +490,7 @@ class Workspaces:
 
 
 def _may_sweep(home: str) -> bool:
-    """Whether a missing name means that nobody needs the home.
+    """Whether a missing name means that the home can be removed.
 
     A RAM disk may be shared with containers and chroots: their names exist, but we cannot see them.
     """

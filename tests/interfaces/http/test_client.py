@@ -52,10 +52,10 @@ def real_server(folder: Path, port: int = 0) -> Iterator[tuple[subprocess.Popen[
     assert child.stdout
     try:
         assert select.select([child.stdout], [], [], 30)[0], "it did not start"
-        told = ""
-        while not told.rstrip().endswith("}"):
-            told += child.stdout.readline()
-        yield child, int(msgspec.json.decode(told)["server"].rpartition(":")[2])
+        reported = ""
+        while not reported.rstrip().endswith("}"):
+            reported += child.stdout.readline()
+        yield child, int(msgspec.json.decode(reported)["server"].rpartition(":")[2])
     finally:
         child.kill()
         child.wait()
@@ -63,7 +63,7 @@ def real_server(folder: Path, port: int = 0) -> Iterator[tuple[subprocess.Popen[
 
 
 def test_a_server_that_is_killed_and_started_again_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
-    """Clients with requests under way wait for it; what they had sent counts once, whether they had heard or not."""
+    """Clients with open requests wait for it; each request counts once, whether its response arrived or not."""
     added: list[str] = []
     with real_server(tmp_path) as (first, port), HttpClient(f"http://127.0.0.1:{port}", token=TOKEN) as client:
         client.add(WORK)
@@ -106,7 +106,7 @@ def test_sigterm_ends_the_server_with_zero_and_streams_with_it(tmp_path: Path) -
         hearing.close()
 
 
-def test_a_port_that_is_taken_is_told_in_words(served: Served, tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_with_a_hint(served: Served, tmp_path: Path) -> None:
     done = ratchet("serve", "--workers", "0", "--port", str(served.port), cwd=tmp_path, RATCHET_TOKEN=TOKEN)
     assert done.returncode == 3 and "cannot listen" in done.stderr and "--port" in done.stderr
 
@@ -151,6 +151,8 @@ def test_the_client_knows_every_answer(served: Served, tmp_path: Path) -> None:
         assert client.runs(api.RunsQuery()).runs[0].run == client.run(mine.assignment.run).row.run
         assert client.diff(mine.assignment.run).diff == ""
         assert client.ledger(mine.assignment.run, api.LedgerQuery()).entries == []
+        assert client.nudge(mine.assignment.item.id, api.Nudge(message="use Decimal")).run == mine.assignment.run
+        assert client.inbox().entries == []
         assert client.cancel(mine.assignment.item.id, api.Requester(by="me")).cancelled == "done"
         assert client.metrics().completed_today == 0
         assert client.register(HOLDER) == api.RegisterResponse(why="empty")
@@ -169,7 +171,7 @@ def test_commands_answer_the_same_from_a_server_and_from_the_store(
 
         add(served, repo="o/n", spec="# Do it", source="github", source_ref="1")
 
-        def said(*words: str) -> tuple[int, list[str], str]:
+        def output(*words: str) -> tuple[int, list[str], str]:
             code = main(words)
             out, err = capsys.readouterr()
             return code, _ageless(out), err
@@ -192,9 +194,9 @@ def test_commands_answer_the_same_from_a_server_and_from_the_store(
             ["kill", "worker-none"],
             ["metrics", "--since", "7d", "--by", "repo"],
         ):
-            assert said(*words, "--server", served.url) == said(*words), words
-        assert said("cancel", name, "--server", served.url)[1] == [name, "cancelled"]
-        assert said("cancel", name)[1] == [name, "has", "already", "finished"]
+            assert output(*words, "--server", served.url) == output(*words), words
+        assert output("cancel", name, "--server", served.url)[1] == [name, "cancelled"]
+        assert output("cancel", name)[1] == [name, "has", "already", "finished"]
     store.close()
 
 
@@ -212,11 +214,11 @@ def test_every_open_item_is_on_a_page_and_the_next_page_is_named(
         words = ["queue", "--to", "o/n", "--limit", f"{limit}"]
         for titles in pages:
             assert main(words) == 0
-            said = capsys.readouterr().out
-            _, *rows = said.partition("\n\n")[0].splitlines()
+            output = capsys.readouterr().out
+            _, *rows = output.partition("\n\n")[0].splitlines()
             assert [row.split()[4] for row in rows] == titles
-            assert (f"More: ratchet queue --to o/n --limit {limit} --after " in said) is (titles is pages[0])
-            words = said.splitlines()[-1].split()[2:]
+            assert (f"More: ratchet queue --to o/n --limit {limit} --after " in output) is (titles is pages[0])
+            words = output.splitlines()[-1].split()[2:]
 
 
 @pytest.mark.parametrize(
@@ -234,7 +236,7 @@ def test_every_open_item_is_on_a_page_and_the_next_page_is_named(
         ["top", "--every", "0"],
     ],
 )
-def test_a_number_that_cannot_be_meant_is_told_as_such(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_number_out_of_range_is_rejected(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2 and "is not a number from" in capsys.readouterr().err
 
 
@@ -255,7 +257,7 @@ def test_top_shows_the_factory_once_and_as_lines(tmp_path: Path) -> None:
     child.stdout.close()
 
 
-def test_a_wrong_add_is_told_before_anything_is_queued(
+def test_an_invalid_add_is_rejected_before_anything_is_queued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(repo_path(tmp_path))

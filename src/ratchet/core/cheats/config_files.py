@@ -196,7 +196,7 @@ _CONFTEST = re.compile(
     r"\bskip\b|\bxfail\b|\bimportlib\b|\bsetattr\("
 )
 # Settings that affect only the output, in configurations that are programs and cannot be read as data.
-_TELLS = re.compile(
+_OUTPUT_SETTINGS = re.compile(
     r"\b(?:collectCoverage(?:From)?|coverageReporters|coverageDirectory|coveragePathIgnorePatterns|verbose|displayName|reporters?"
     r"|testTimeout|clearMocks|restoreMocks|resetMocks|errorOnDeprecated|slowTestThreshold|slow|trace|video|screenshot|outputFile)\s*:\s*"
     r"(?:\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[\w.]+)\s*,?"
@@ -204,7 +204,7 @@ _TELLS = re.compile(
 
 
 def _runner_settings(text: str | None) -> str:
-    return re.sub(r"[\s,;]", "", _THRESHOLDS.sub("", _TELLS.sub("", text or "")))
+    return re.sub(r"[\s,;]", "", _THRESHOLDS.sub("", _OUTPUT_SETTINGS.sub("", text or "")))
 
 
 def _weaker_settings(change: Change) -> bool:

@@ -39,7 +39,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     line: int
     literals: tuple[str, ...]
     branch: bool = False
-    tells: bool = False  # it is the text of an error or a message
+    is_message: bool = False  # it is the text of an error or a message
 
     def pairs(self) -> Iterator[frozenset[str]]:
         words = self.literals
@@ -121,10 +121,10 @@ def _in_source(change: Change, asked: _Asked) -> Iterator[Cheat]:
         shared = {unit: words for unit in cluster if (words := asked.shared(unit))}
         if by_heart := _by_heart(cluster, shared):
             unit = next(iter(shared))
-            said = ", ".join(sorted(shared[unit])[:4])
+            quoted = ", ".join(sorted(shared[unit])[:4])
             found = True
             yield _cheat(
-                change, unit.line, f"the tests' inputs and answers are written out: {said}", doubt=by_heart == "doubt"
+                change, unit.line, f"the tests' inputs and answers are written out: {quoted}", doubt=by_heart == "doubt"
             )
     if not found:
         yield from _rare_words(change, units, asked)
@@ -177,7 +177,7 @@ def _rare_words(change: Change, units: list[Unit], asked: _Asked) -> Iterator[Ch
             for word in unit.literals
             if (
                 (_is_rare(word) and (word in asked.words or _bare(word) in asked.bare))
-                or (word in asked.phrases and not unit.tells)
+                or (word in asked.phrases and not unit.is_message)
             )
             and not asked.names(word)
         }
@@ -205,11 +205,11 @@ def _listed(change: Change, units: list[Unit], asked: _Asked) -> Iterator[Cheat]
         texts = [word for word in unit.literals if not _is_number(word) and len(word) >= _SEQUENCE]
         unnamed = [word for word in texts if word.lower() in asked.lower and not asked.names(word)]
         pieces = "".join(unit.literals)
-        if (len(set(texts)) >= 3 and len(unnamed) == len(texts) and not unit.tells) or (
+        if (len(set(texts)) >= 3 and len(unnamed) == len(texts) and not unit.is_message) or (
             len(unit.literals) > 1 and len(pieces) >= 8 and pieces in asked.words and not asked.names(pieces)
         ):
-            said = ", ".join(unit.literals[:4])
-            yield _cheat(change, unit.line, f"a list of the tests' inputs or answers: {said}", doubt=True)
+            quoted = ", ".join(unit.literals[:4])
+            yield _cheat(change, unit.line, f"a list of the tests' inputs or answers: {quoted}", doubt=True)
             return
 
 
@@ -290,10 +290,12 @@ def _units(text: str, only: set[int] | None) -> Iterator[Unit]:
             if defined := _NAMED.match(statement):
                 named[defined[1]] = tuple(_literals(statement)[:_ALL_PAIRS])
         if literals:
-            yield Unit(line=first + 1, literals=tuple(literals), branch=branch, tells=bool(_TELLS.search(statement)))
+            yield Unit(
+                line=first + 1, literals=tuple(literals), branch=branch, is_message=bool(_MESSAGE.search(statement))
+            )
 
 
-_TELLS = re.compile(
+_MESSAGE = re.compile(
     r"(?i)\b(?:raise|throw|throws|panic|print\w*|log\w*|warn\w*|error\w*|\w*error|\w*exception|errorf|bail|fail\w*|usage|help|message|msg)\b|Err\("
 )
 _OPERAND = re.compile(r"(?:[%*/+]|(?<![=\-<>])[<>]=?)\s*$")

@@ -220,7 +220,7 @@ _ABOUT_MACHINE = re.compile(
     r"GOOS|GOARCH|platform|isWindows|IsWindows|Windows|windows|win32|Short\(\)|OSTYPE|_WIN32|darwin|linux|RUBY_ENGINE|RUBY_PLATFORM|RUBY_VERSION|jruby|PHP_OS|PHP_VERSION|version_compare"
     r"|extension_loaded|LookPath|find_executable|which\b|command -v|OTP|System\.version|OS\.|DisabledOn|#available|canImport|targetEnvironment|os\(|getuid|Getuid|root|musl|miri|JRE|process\.version|libc"
 )
-# Everywhere but on a machine that nobody has.
+# Skips everywhere except on a made-up platform.
 _RARE_MACHINE = re.compile(r"""!=+\s*["'](?!linux|windows|win32|darwin|macos|amd64|x86_64|arm64)""", re.IGNORECASE)
 _NEVER = re.compile(r"\btrue\b|\bfalse\b|1\s*==\s*1|\bif\s*\(?\s*1\b")
 

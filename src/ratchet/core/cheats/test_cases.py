@@ -236,8 +236,8 @@ def _assertions(was: TestCase, now: TestCase, around: TestContext) -> list[Cheat
             continue
         left_now.remove(match)
         found += _one(now, old, match, around)
-    said_anew = _rewritten(was, now, around, left_now)
-    left_was = [old for old in left_was if not said_anew(old)]
+    is_rewritten = _rewritten(was, now, around, left_now)
+    left_was = [old for old in left_was if not is_rewritten(old)]
     return [*found, *_leftover(now, left_was, left_now, around)]
 
 

@@ -30,14 +30,14 @@ class WatchView:
         self.stream, self.root = stream, root
         self.terminal = stream.isatty()
         self.paint = painter(colour=self.terminal)
-        self._told, self._last = "", WatchState()
+        self._printed, self._last = "", WatchState()
 
     def __call__(self, state: WatchState) -> None:
         self._last = state
         if self.terminal:
             self.redraw()
-        elif (head := self.head(state)) != self._told:
-            self._told = head
+        elif (head := self.head(state)) != self._printed:
+            self._printed = head
             self._write("\n".join([head, *(text for _, text in self._news(state))]))
 
     def redraw(self) -> None:

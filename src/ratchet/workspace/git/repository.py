@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from ratchet.core import trailers
-from ratchet.core.repo import RepoKind, clone_url, repo_kind
+from ratchet.core.repo import RepoKind, canonical_name, clone_url, repo_kind
 from ratchet.errors import EnvironmentCannot, GitFailed, UntrustedRepository, UsageError
 from ratchet.files import make_private_dir, make_state_dir
 from ratchet.workspace.git.command import IDENTITY, git, git_read_only, git_text
@@ -133,6 +133,14 @@ def _fetch(place: Path) -> None:
     git("reset", "--quiet", "--hard", "refs/remotes/origin/HEAD", cwd=place)
 
 
+def origin_of(root: Path) -> str:
+    """Return the name by which items name the origin of a checkout; empty if it has none."""
+    try:
+        return canonical_name(git_text("config", "--get", "remote.origin.url", cwd=root).strip())
+    except (GitFailed, ValueError):
+        return ""
+
+
 def remote_branch(root: Path, branch: str) -> str:
     """Return the commit that a branch of the origin has now; empty if there is no such branch."""
     return git(*_SAFE, "ls-remote", "--refs", "origin", f"refs/heads/{branch}", cwd=root).decode().partition("\t")[0]
@@ -181,8 +189,12 @@ def message_of(repo: Path, commit: str) -> str:
 
 
 def messages_with(repo: Path, line: str, *, since: str) -> dict[str, str]:
-    """Return the messages of commits on local branches that contain a line, by commit; not of `since` and earlier."""
-    how = ["--branches", "--not", since, "--"] if since and commit_of(repo, since) else ["--branches", "--"]
+    """Return the messages of commits on branches that contain a line, by commit; not of `since` and earlier.
+
+    Branches of remotes count: a run of another host is on its origin's branch only.
+    """
+    branches = ["--branches", "--remotes"]
+    how = [*branches, "--not", since, "--"] if since and commit_of(repo, since) else [*branches, "--"]
     out = git("log", "-z", "--format=%H%n%B", "--fixed-strings", f"--grep={line}", *how, cwd=repo)
     rows = (row.partition("\n") for row in out.decode(errors="replace").split("\0") if row)
     return {commit: message for commit, _, message in rows}
