@@ -243,11 +243,14 @@ class Engine:
             usage=after.step_usage,
             created_at=ledger.announced_at,
         )
-        first = ledger.length + 1
-        receipt = msgspec.structs.replace(receipt, events=list(range(first, first + len(result.events))))
         replaced, objects = self.state.objects, await run_blocking(self.travel.store_objects, after)
-        filed = ev.ReceiptFiled(step=started.step, sha256=receipt_digest(receipt), objects=objects)
-        await ledger.append([*result.events, filed], receipt)
+
+        def with_receipt(first: int) -> tuple[list[ev.Event], Receipt]:
+            numbered = msgspec.structs.replace(receipt, events=list(range(first, first + len(result.events))))
+            filed = ev.ReceiptFiled(step=started.step, sha256=receipt_digest(numbered), objects=objects)
+            return [*result.events, filed], numbered
+
+        await ledger.append_made(with_receipt)
         await self._publish()
         if objects != replaced:
             await run_blocking(self.travel.forget, replaced)
