@@ -147,6 +147,12 @@ def test_a_retry_is_reported_as_a_notice() -> None:
     assert next(output.text for output in reported if isinstance(output, Notice)) == "retry 1: 429 rate_limit"
 
 
+def test_goose_without_a_provider_is_misconfigured_at_once() -> None:
+    failed = replay("goose", [b"  error: No provider configured. Run 'goose configure' first."])[1]
+    assert isinstance(failed, TurnFailed) and failed.reason is Reason.MISCONFIGURED
+    assert "goose configure" in failed.detail
+
+
 def test_goose_that_reaches_no_provider_has_a_provider_failure_not_an_answer() -> None:
     text = "Network error: Could not connect to 127.0.0.1:9 — check your network connection and try again."
     words = {"role": "assistant", "content": [{"type": "text", "text": text}]}

@@ -130,8 +130,19 @@ def run_watched(place: Path, watch: Any, *settings: str) -> RunState:
         return asyncio.run(factory.work(lease, watch=watch, on_agent_event=lambda _text: None))
 
 
-def test_nothing_of_a_sealed_file_is_anywhere_while_an_implementer_works(tmp_path: Path) -> None:
-    place = small_project(tmp_path, {**SCRIPT, "implement": [BY_HEART, BY_HEART, IMPLEMENT]})
+# An auditor that writes its sealed test down elsewhere too, in files that it may not write.
+CARELESS = {
+    "say": BOTH["say"],
+    "write": {"tests/test_sub.py": RED_TEST, SEALED: SEALED_TEST, "notes.md": SEALED_TEST, "plan/sub.py": SEALED_TEST},
+    "append": {"calc.py": f"\n# {MARKER}\n"},
+}
+
+
+@pytest.mark.parametrize("audit", [BOTH, CARELESS], ids=["careful", "careless"])
+def test_nothing_of_a_sealed_file_is_anywhere_while_an_implementer_works(tmp_path: Path, audit: dict[str, Any]) -> None:
+    place = small_project(
+        tmp_path, {"audit": [audit, COMPLETE], "implement": [BY_HEART, BY_HEART, IMPLEMENT], "review": [REVIEW]}
+    )
     reader = Reader(tmp_path)
 
     def watch(entry: Entry, event: ev.Event, state: RunState) -> None:

@@ -131,9 +131,26 @@ def content_error(content: str) -> str:
         return "the content is empty"
     if len(content) > CONTENT_MAX_CHARS:
         return f"the content has {len(content):,} characters, more than {CONTENT_MAX_CHARS:,}"
-    if found := CONTROL_CHARACTERS.search(content):
-        return f"the content has a control character (U+{ord(found[0]):04X} at {found.start()})"
-    return ""
+    return control_character("content", content)
+
+
+def learning_error(learning: Learning) -> str:
+    """Return why this cannot be stored, or ''."""
+    if "\0" in learning.repo:  # all else may be in the name of a folder
+        return "the repository has a NUL character"
+    if not 0 <= learning.seq < 2**63:
+        return f"{learning.seq} is no number of a ledger entry"
+    texts = {"id": learning.id, "spec": learning.spec, "run": learning.run, "commit": learning.commit,
+                "time": learning.created_at}  # fmt: skip
+    named = [*texts.items(), *(("tag", tag) for tag in learning.tags)]
+    found = [content_error(learning.content), *(control_character(name, text) for name, text in named)]
+    return next(filter(None, found), "")
+
+
+def control_character(name: str, text: str) -> str:
+    """Return that a text has a control character, and where; or ''."""
+    found = CONTROL_CHARACTERS.search(text)
+    return f"the {name} has a control character (U+{ord(found[0]):04X} at {found.start()})" if found else ""
 
 
 # --- words ------------------------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ class _RunLearnings:
             id=learning_id(self._repo, content),
             repo=self._repo,
             content=content,
-            spec=self._spec,
+            spec=CONTROL_CHARACTERS.sub(" ", self._spec),
             tags=list(tags),
             run=self.run,
             seq=seq or self.seq,

@@ -25,9 +25,10 @@ from ratchet.core.learning import (
     TrialArm,
     TrialSums,
     are_near_identical,
-    content_error,
+    control_character,
     fuse,
     index_words,
+    learning_error,
     lift_factor,
     search_terms,
 )
@@ -130,6 +131,8 @@ class SqlLearnings(Database):
 
     @writes
     def retire_learning(self, db: Transaction, learning: str, *, by: str = "", why: str = "") -> Learning:
+        if wrong := control_character("reason", why) or control_character("name", by):
+            raise UsageError(f"cannot retire the learning: {wrong}", hint="give the reason in plain text")
         db.execute(_RETIRE, format_timestamp(self._clock()), by, why, learning)
         return _one(db, learning)
 
@@ -186,6 +189,10 @@ class SqlLearnings(Database):
         best = sorted(scores, key=lambda each: (-scores[each], each))[: 2 * ranked]
         found = [one for one in _many(db, best) if _is_in(one, spec, tag)]
         return sorted(found, key=lambda one: (-scores[one.id] * lift_factor(one.lift), one.id))[:limit]
+
+    @reads
+    def older_learnings(self, db: Transaction, repo: str = "", *, than: str = "", limit: int = 500) -> list[Learning]:
+        return [_learning(row) for row in db.fetch_all(self._scoped(_OLDER), repo, repo, "", "", than, than, limit)]
 
     @reads
     def learnings_of_failures(
@@ -292,11 +299,8 @@ def _unit(vector: Sequence[float]) -> list[float]:
 
 
 def _checked(learning: Learning) -> Learning:
-    wrong = content_error(learning.content)
-    for text in (learning.id, learning.repo, learning.spec, learning.run, learning.commit, *learning.tags):
-        wrong = wrong or ("a field contains a NUL character" if "\0" in text else "")
-    if wrong:
-        raise UsageError(f"learning {learning.id[:80]}: {wrong}", hint="write one fact in plain text")
+    if wrong := learning_error(learning):
+        raise UsageError(f"this is not a learning: {wrong}", hint="write one fact in plain text")
     tags = [" ".join(tag.split()) for tag in learning.tags]
     return replace(learning, content=_REDACT.text(learning.content), spec=_REDACT.text(learning.spec), tags=tags)
 
@@ -385,6 +389,10 @@ _TERMS = "SELECT term, count FROM learning_terms WHERE term IN"
 _NEWEST = f"""{_ROW} WHERE retired_at = '' AND merged_into = '' AND {_SCOPE}
 ORDER BY created_at DESC, id DESC LIMIT ?
 """
+_OLDER = f"""{_ROW} WHERE retired_at = '' AND merged_into = '' AND {_SCOPE}
+AND (? = '' OR (created_at, id) < (SELECT created_at, id FROM learnings AS last WHERE last.id = ?))
+ORDER BY created_at DESC, id DESC LIMIT ?
+"""  # noqa: S608 — ours
 _RETIRED = f"{_ROW} WHERE retired_at <> '' AND {_SCOPE} ORDER BY retired_at DESC, id DESC LIMIT ?"
 _OF_FAILURE = "SELECT learning FROM learning_failures WHERE fingerprint = ? LIMIT 50"
 _EMBEDDER = "INSERT INTO learning_embedders (name, dimensions) VALUES (?, ?) ON CONFLICT DO NOTHING"

@@ -488,6 +488,10 @@ class Learnings(Protocol):
         """
         ...
 
+    def older_learnings(self, repo: str = "", *, than: str = "", limit: int = 500) -> list[Learning]:
+        """Return a page of all learnings that are not retired, newest first: those after the one with this id."""
+        ...
+
     def learnings_of_failures(self, repo: str, fingerprints: Sequence[str], *, limit: int = 50) -> list[Learning]:
         """Return the learnings about failures with these fingerprints, those with a proven effect first."""
         ...

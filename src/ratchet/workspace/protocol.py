@@ -70,8 +70,8 @@ class Workspace(Protocol):
         """Remove pipes, sockets and devices from the content: opening one may block."""
         ...
 
-    def untracked(self) -> list[str]:
-        """Return the files that no checkpoint holds yet, without ignored ones."""
+    def uncommitted(self) -> list[str]:
+        """Return the files that differ from the last checkpoint, without ignored ones."""
         ...
 
     def checkpoint(self) -> str:

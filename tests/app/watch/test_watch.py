@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from ratchet import config
 from ratchet.app.tests import Suite
-from ratchet.app.watch import FILE, WatchOptions, read_state, states
+from ratchet.app.watch import FILE, RunScope, TestWatcher, WatchOptions, read_state, states
 from ratchet.core.report import TestStatus
 from ratchet.core.watch import Colour, WatchStage, WatchState
 from ratchet.workspace.mirror import MirrorSource
-from tests.app.watch.support import edit, small, watched
+from tests.app.watch.support import PATIENCE_S, edit, small, watched
 from tests.support import git, ratchet
 
 
@@ -203,6 +204,37 @@ def test_a_manual_watch_runs_when_it_is_asked_to(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_all_tests_or_the_failed_ones_run_without_a_change(tmp_path: Path) -> None:
+    repo = small(tmp_path)
+
+    async def story() -> None:
+        async with watched(repo) as (watch, told):
+            assert (await told.idle()).colour is Colour.GREEN
+            watch.trigger(RunScope.ALL)
+            state = await told.until(lambda state: state.stage is WatchStage.EVERYTHING)
+            assert (await told.idle()).runs == 2 and state.chosen == 0
+            edit(repo / "shapes.py", "a * b", "a + b")
+            assert (await told.idle()).colour is Colour.RED
+            watch.trigger(RunScope.FAILED)
+            state = await told.until(lambda state: state.stage is WatchStage.AFFECTED)
+            assert state.chosen == 1
+            state = await told.idle()
+            assert (state.colour, state.runs) == (Colour.RED, 3), "what failed still does: the others need not run"
+
+    asyncio.run(story())
+
+
+def test_a_watch_that_is_stopped_ends(tmp_path: Path) -> None:
+    async def story() -> None:
+        suite = Suite(repo := small(tmp_path), config.load(repo, environ={}).config)
+        watch = TestWatcher(suite, WatchOptions(), lambda _state: None)
+        watch.stop()
+        async with asyncio.timeout(PATIENCE_S):
+            await watch.run()
+
+    asyncio.run(story())
+
+
 def test_a_test_that_hangs_forks_and_ignores_signals_is_ended_and_named(tmp_path: Path) -> None:
     bad = (
         "import os, signal, time\n\n\ndef test_bad():\n    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -325,4 +357,4 @@ def test_without_a_repository_there_is_nothing_to_mirror(tmp_path: Path) -> None
     (tmp_path / "test_a.py").write_text("def test_a():\n    pass\n")
     done = ratchet("watch", "--once", cwd=tmp_path, GIT_CEILING_DIRECTORIES=str(tmp_path.parent))
     assert done.returncode == 2
-    assert "hint: git init" in done.stderr
+    assert "git init" in done.stderr

@@ -434,15 +434,11 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     groups: list[FiguresGroup]
 
 
-# Text without control characters, except line breaks and tabs.
-_PLAIN = r"^[^\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]*$"
-
-
 class LearningRequest(Request, frozen=True, kw_only=True):
     """A learning to store, with the ledger row that it comes from. Without a repository it applies everywhere."""
 
     repo: Annotated[str, msgspec.Meta(max_length=1_000, pattern=_NO_NUL)]
-    content: Annotated[str, msgspec.Meta(min_length=1, max_length=CONTENT_MAX_CHARS, pattern=_PLAIN)]
+    content: Annotated[str, msgspec.Meta(min_length=1, max_length=CONTENT_MAX_CHARS)]
     spec: Name = ""
     tags: Annotated[list[Name], msgspec.Meta(max_length=50)] = []
     run: Name = ""
@@ -479,7 +475,7 @@ class LiftQuery(Request, frozen=True, kw_only=True):
 class RetireRequest(Request, frozen=True, kw_only=True):
     """Why a learning is no longer delivered, and who says so."""
 
-    why: Annotated[str, msgspec.Meta(max_length=1_000, pattern=_PLAIN)] = ""
+    why: Annotated[str, msgspec.Meta(max_length=1_000)] = ""
     by: Name = "api"
 
 

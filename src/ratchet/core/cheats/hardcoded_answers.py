@@ -6,8 +6,10 @@ the spec describes, is data.
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import combinations
 
 import msgspec
@@ -51,7 +53,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find(changes: Sequence[Change], tests: Iterable[tuple[str, str]], spec: str) -> list[Cheat]:
-    asked = _Asked([unit for _, text in tests for unit in _units(text, None)], spec)
+    asked = _Asked([list(_units(text, None)) for _, text in tests], spec)
     if not asked.words:
         return []
     return [
@@ -65,8 +67,10 @@ def find(changes: Sequence[Change], tests: Iterable[tuple[str, str]], spec: str)
 class _Asked:
     """The literals that tests write together, without those that the spec writes too."""
 
-    def __init__(self, units: list[Unit], spec: str) -> None:
+    def __init__(self, files: list[list[Unit]], spec: str) -> None:
         self.spec = spec
+        units = [unit for file in files for unit in file]
+        self.answers = [[unit.literals[at] for unit in file] for file in files for at in (0, -1)]
         self.pairs = {pair for unit in units for pair in unit.pairs() if not self._is_trivial(pair)}
         self.words = {word for unit in units for word in unit.literals}
         self.bare = {_bare(word) for word in self.words if _is_rare(word.replace(" ", ""))}
@@ -127,6 +131,8 @@ def _in_source(change: Change, asked: _Asked) -> Iterator[Cheat]:
                 change, unit.line, f"the tests' inputs and answers are written out: {quoted}", doubt=by_heart == "doubt"
             )
     if not found:
+        yield from _answers_in_order(change, units, asked)
+        yield from _encoded(change, asked)
         yield from _rare_words(change, units, asked)
         yield from _listed(change, units, asked)
         yield from _measured(change, asked)
@@ -166,6 +172,42 @@ def _clusters(units: list[Unit]) -> Iterator[list[Unit]]:
         cluster.append(unit)
     if cluster:
         yield cluster
+
+
+def _answers_in_order(change: Change, units: list[Unit], asked: _Asked) -> Iterator[Cheat]:
+    """Find a table or a choice whose answers are those of the tests, in their order, whatever its keys are."""
+    for cluster in _clusters([unit for unit in units if len(unit.literals) > 1]):
+        last = [unit.literals[-1] for unit in cluster]
+        in_order = any(
+            last == list(answers[at : at + len(last)]) for answers in asked.answers for at in range(len(answers))
+        )
+        if len(last) >= 3 and len(set(last)) >= 2 and in_order and not all(map(asked.names, last)):
+            yield _cheat(
+                change, cluster[0].line, f"the tests' answers in their order: {', '.join(last[:4])}", doubt=True
+            )
+            return
+
+
+_ENCODED = re.compile(r"""["'`](?P<text>[A-Za-z0-9+/]{12,}={0,2})["'`]""")
+
+
+def _encoded(change: Change, asked: _Asked) -> Iterator[Cheat]:
+    """Find an answer that is written in base64 or hexadecimal digits."""
+    for line, text in change.added():
+        for found in _ENCODED.finditer(text):
+            if any(
+                len(plain) > _SEQUENCE and plain in asked.words and not asked.names(plain)
+                for plain in _decoded(found["text"])
+            ):
+                yield _cheat(change, line, "an answer of the tests is written out, encoded", doubt=False)
+                return
+
+
+def _decoded(text: str) -> Iterator[str]:
+    for decode in (base64.b64decode, bytes.fromhex):
+        with suppress(ValueError):
+            plain = decode(text).decode()
+            yield from (plain, plain[::-1])
 
 
 def _rare_words(change: Change, units: list[Unit], asked: _Asked) -> Iterator[Cheat]:

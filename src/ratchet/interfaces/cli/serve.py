@@ -40,6 +40,7 @@ from ratchet.interfaces.cli.common import (
 )
 from ratchet.interfaces.terminal import tables
 from ratchet.interfaces.terminal.colour import painter
+from ratchet.interfaces.terminal.keys import single_keys, wait_for_key
 from ratchet.interfaces.terminal.layout import live_area, show, terminal_width
 from ratchet.plugins import install_extra
 
@@ -166,13 +167,17 @@ def top(arguments: Arguments) -> int:
         if sys.stdout.isatty() and not (arguments.once or arguments.json):
             signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that SIGTERM also restores the screen
             live = opened.enter_context(live_area(sys.stdout, screen=True))
-            draw = lambda overview: show(live, _render(overview))  # noqa: E731
+            draw = lambda overview: show(live, f"{_render(overview)}\nq quit")  # noqa: E731
+        with_keys = opened.enter_context(single_keys(sys.stdin))
         while True:
             draw(_overview(queue_service))
             sys.stdout.flush()
             if arguments.once:
                 return 0
-            time.sleep(arguments.every)
+            if not with_keys:
+                time.sleep(arguments.every)
+            elif wait_for_key(sys.stdin, "q", timeout_s=arguments.every):
+                return 0
 
 
 def _print_overview(arguments: Arguments, overview: tables.Overview) -> None:
@@ -184,7 +189,7 @@ def _print_overview(arguments: Arguments, overview: tables.Overview) -> None:
 
 def _render(overview: tables.Overview) -> str:
     terminal = sys.stdout.isatty()
-    height = shutil.get_terminal_size((80, 24)).lines - 1 if terminal else 1_000
+    height = shutil.get_terminal_size((80, 24)).lines - 2 if terminal else 1_000
     return tables.screen(
         overview,
         painter(colour=terminal),

@@ -51,23 +51,23 @@ def _find_in_words(start: Path) -> Repository:
     except UntrustedRepository:
         raise
     except GitFailed as error:
-        raise UsageError(f"{start} is not in a git repository", hint=_init_hint(start)) from error
+        raise UsageError(f"{start} is not in a git repository", hint=init_hint(start)) from error
     try:
         head = git_text("rev-parse", "--verify", "HEAD^{commit}", cwd=root)
     except GitFailed as error:
         raise UsageError(
             f"{root} has no commit yet, so there is nothing to start from",
-            hint="git add -A && git commit -m start",
+            hint=init_hint(root, of="git add -A && git commit -m start"),
         ) from error
     return Repository(root=root, head=head)
 
 
-def _init_hint(folder: Path) -> str:
+def init_hint(folder: Path, *, of: str = "git init && git add -A && git commit -m start") -> str:
     """Return how to make a repository; never in a home folder or above, where `git add -A` would take everything."""
     home = Path(os.environ.get("HOME") or "/").absolute()
     if folder.absolute() in (home, *home.parents):
         return "cd into a project first, or name one with -C DIR"
-    return f"if {folder} is a project: git init && git add -A && git commit -m start"
+    return f"if {folder} is a project: {of}"
 
 
 def clone_path(repo: str, *, clones: Path) -> Path:

@@ -150,10 +150,10 @@ class TreeStore:
         rows = self._git("ls-files", "--stage", "-z").split(b"\0")
         return [row.split(b"\t", 1)[1] for row in rows if row and not row.startswith(SUBMODULE.encode())]
 
-    def untracked(self) -> list[str]:
-        """Return the files that are neither in the index nor ignored."""
-        rows = self._git("ls-files", "--others", "--exclude-standard", "-z").split(b"\0")
-        return sorted(os.fsdecode(row) for row in rows if row)
+    def uncommitted(self) -> list[str]:
+        """Return the files that differ from the index and are not ignored."""
+        rows = self._git("ls-files", "--others", "--modified", "--exclude-standard", "-z").split(b"\0")
+        return sorted({os.fsdecode(row) for row in rows if row})
 
     def track(self, paths: Iterable[bytes]) -> None:
         """Track these files, even if ignored."""

@@ -110,7 +110,7 @@ def _read(alone: dict[int, Child], names: list[str], failures: FailureTemplates)
     keys = [(id(bad), names[at] if "::" in bad.text else "") for at, bad in alone.items()]
     distinct = dict(zip(keys, alone.values(), strict=True))
     read = failures.read_all([verdicts.failure_texts(name, bad) for (_, name), bad in distinct.items()])
-    known = dict(zip(distinct, read, strict=True))
+    known = dict(zip(distinct, map(verdicts.placed, read, distinct.values()), strict=True))
     return [known[key] for key in keys]
 
 

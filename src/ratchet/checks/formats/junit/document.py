@@ -54,6 +54,7 @@ class JUnitDocument:
         self.open: list[_Level] = []
         self.closed = False
         self.inner_red = False  # whether an inner suite counts failures
+        self.listed = False  # GoogleTest's `--gtest_list_tests`, where no test has run
         self.foreign = False  # a GLib report, whose cases have another format
         self.path: list[str] = []
         self.file = ""
@@ -157,6 +158,7 @@ class JUnitDocument:
         around = self.open[-1] if self.open else _OUTSIDE
         is_counted = around.is_counted
         self.closed = False
+        self.listed = self.listed or (attributes.get("name") == "AllTests" and attributes.keys() == {"tests", "name"})
         if "tests" in attributes and not is_counted:
             self._count(attributes)
             is_counted = True
@@ -368,8 +370,11 @@ class JUnitDocument:
         self.settle()
         self._count_reruns_once()
         ended = self.closed and self.case is None
+        tests = self._distinct()
         return Parsed(
-            tests=self._distinct(),
+            tests=[msgspec.structs.replace(test, status=TestStatus.SKIPPED) for test in tests]
+            if self.listed
+            else tests,
             collection_errors=self.broken,
             compile_errors=self.compile,
             reported=self.reported,

@@ -9,6 +9,8 @@ from functools import lru_cache
 from itertools import dropwhile
 from textwrap import dedent
 
+from msgspec.structs import replace
+
 from ratchet.checks.formats import compiler, recover
 from ratchet.checks.formats.junit import writers
 from ratchet.checks.formats.junit.elements import Child
@@ -94,6 +96,13 @@ _BY_ATTRIBUTE = {
     "aborted": TestStatus.ERROR,
     "timeout": TestStatus.ERROR,
     "timedout": TestStatus.ERROR,
+    "undefined": TestStatus.ERROR,
+    "ambiguous": TestStatus.ERROR,
+    "interrupted": TestStatus.ERROR,
+    "unknown": TestStatus.ERROR,
+    "inconclusive": TestStatus.SKIPPED,
+    "cancelled": TestStatus.SKIPPED,
+    "canceled": TestStatus.SKIPPED,
 }
 
 
@@ -128,7 +137,15 @@ def failure_of(name: str, bad: Child, children: list[Child], read: Read) -> Fail
     message, kind, body = failure_texts(name, bad)
     if not body and len(message) < 12 and (output := output_of(children, "system-out")):
         return _from_output(output)
-    return read(message, kind, body)
+    return placed(read(message, kind, body), bad)
+
+
+def placed(failure: Failure, bad: Child) -> Failure:
+    """Add the place that attributes of the element name, if the text names none."""
+    file, line = (bad.attributes.get(key, "") for key in ("file", "line"))
+    if failure.file or not file:
+        return failure
+    return replace(failure, file=file, line=int(line) if line.isdecimal() and len(line) < 10 else 0)
 
 
 def failure_texts(name: str, bad: Child) -> Texts:
