@@ -19,12 +19,13 @@ from ratchet.core.snapshot import SYMLINK, Manifest
 from ratchet.errors import BranchMoved, GitFailed, WorkspaceChanged
 from ratchet.workspace.base_cache import Base, read_base
 from ratchet.workspace.git.branches import branch_tip, remove_stale_lock
-from ratchet.workspace.git.command import IDENTITY, git
+from ratchet.workspace.git.command import git
 from ratchet.workspace.git.commit_content import JudgedTree, differing_paths
 from ratchet.workspace.git.commit_tree import update_index
 from ratchet.workspace.git.durable import FolderSync
 from ratchet.workspace.git.objects import is_id
 from ratchet.workspace.git.packs import ObjectStores, RunObjects
+from ratchet.workspace.git.repository import is_made_by_ratchet
 from ratchet.workspace.git.submodules import is_inside, submodule_commits
 from ratchet.workspace.git.trees import TreeStore
 from ratchet.workspace.overlay_layers import remove_tree
@@ -234,8 +235,7 @@ class GitWorkspace(ABC):
 
     def _is_made_by_ratchet(self, commit: str) -> bool:
         """Whether a commit was made by an earlier worker of this run that has died."""
-        email, _, body = self._source("show", "-s", "--format=%ce%n%B", commit).decode(errors="replace").partition("\n")
-        return commit == self.record.base_commit or (email == IDENTITY["EMAIL"] and bool(trailers.parse_proof(body)))
+        return commit == self.record.base_commit or is_made_by_ratchet(commit, Path(self.record.git_dir))
 
     def _moved(self, there: str, commit: str) -> BranchMoved:
         branch = self.ref.removeprefix("refs/heads/")

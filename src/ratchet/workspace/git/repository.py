@@ -12,10 +12,11 @@ from pathlib import Path
 
 import msgspec
 
+from ratchet.core import trailers
 from ratchet.core.repo import RepoKind, canonical_name, clone_url, repo_kind
 from ratchet.errors import EnvironmentCannot, GitFailed, UntrustedRepository, UsageError
 from ratchet.files import make_private_dir, make_state_dir
-from ratchet.workspace.git.command import git, git_read_only, git_text
+from ratchet.workspace.git.command import IDENTITY, git, git_read_only, git_text
 
 
 class Repository(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,6 +157,18 @@ def publish_branch(root: Path, branch: str, commit: str, *, instead_of: str) -> 
             raise
         return False
     return True
+
+
+def is_made_by_ratchet(commit: str, git_dir: Path) -> bool:
+    """Whether a worker of ours has made a commit of a run, and not a person."""
+    shown = git("show", "-s", "--format=%ce%n%B", commit, env={"GIT_DIR": str(git_dir)})
+    email, _, body = shown.decode(errors="replace").partition("\n")
+    return email == IDENTITY["EMAIL"] and bool(trailers.run_of(body))
+
+
+def fetch_branch(root: Path, branch: str) -> None:
+    """Fetch a branch of the origin, without a reference to it."""
+    git(*_SAFE, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "origin", f"refs/heads/{branch}", cwd=root)
 
 
 # `ext::` addresses run commands: never allowed for an address from the queue.
