@@ -1,7 +1,7 @@
-"""Sends new inbox entries to chat systems: by a command, by a webhook, or both.
+"""Notifies chat systems of new inbox entries: by a command, by a webhook, or both.
 
-Each channel keeps a record of the entries it has sent: none is sent twice, and none is lost while the server or the
-chat system is down.
+The keys of sent entries are recorded for each channel: nothing is sent twice, and nothing is lost while the server or
+the chat system is down.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ def _line(entry: InboxEntry) -> str:
     line = (
         f"{str(entry.kind).capitalize()}: {' '.join(entry.title.split())[:CHARS_MAX]}{f' ({where})' if where else ''}"
     )
-    # Text from agents must not mention or link: `<!channel>` and `@here` are commands to chat systems.
+    # Text of agents must not mention or link: `<!channel>` and `@here` are commands to chat systems.
     for sign, plain in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("@", "@\u200b")):
         line = line.replace(sign, plain)
     return line
 
 
 class InboxNotifier:
-    """Sends new entries by each channel until cancelled. `read` returns the entries that are visible now."""
+    """Sends new entries to each channel until cancelled. `read` returns the visible entries."""
 
     def __init__(self, read: Callable[[], Sequence[InboxEntry]], address: str, channels: dict[str, Send], record: Path):
         self._read, self._address, self._channels, self._record = read, address, channels, record
@@ -80,7 +80,7 @@ class InboxNotifier:
                 await self.send_new()
                 self._pause_s = EVERY_S
             except RatchetError as error:
-                log.warning("new inbox entries were not sent: %s", error)
+                log.warning("cannot notify: %s", error)
                 self._pause_s = min(PAUSE_MAX_S, 2 * self._pause_s)
             await asyncio.sleep(self._pause_s)
 
@@ -141,8 +141,8 @@ async def run_command(command: str, message: Message) -> None:
             timeout_s=SEND_S,
         )
         if done.exit_code != 0:
-            output_text = output.read_text("utf-8", "replace").strip()[-200:]
-            raise NotSent(f"the command of notify.command ended with {done.exit_code}: {output_text}")
+            printed = output.read_text("utf-8", "replace").strip()[-200:]
+            raise NotSent(f"the command of notify.command ended with {done.exit_code}: {printed}")
 
 
 def post(webhook: str, message: Message) -> None:
