@@ -148,6 +148,11 @@ def confine(
     inside_only = confinement is not None and confinement.has_own_programs
     if not inside_only and shutil.which(cwd / argv[0] if "/" in argv[0] else argv[0], path=env.get("PATH")) is None:
         raise ProgramMissing(f"{argv[0]} cannot be started: not found", hint=missing_program_hint(argv[0]))
+    # Names by which only Ratchet reaches into the namespace: a sandbox has a /proc of its own.
+    door = str(cwd).removesuffix(path_in_namespace(str(cwd)))
+    if door:
+        argv = [word.replace(f"{door}/", "/") for word in argv]
+        env = {name: text.replace(f"{door}/", "/") for name, text in env.items()}
     if confinement is None:
         return [*prefix, *argv], Path("/"), env, 0
     launched = argv if inside_only else [*_LAUNCH, *argv]

@@ -198,9 +198,9 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
             if step.needs_success and any(finished.exit_code for finished in done):
                 break
             finished = await self.run_command(
-                [_in_namespace(word, session.folder) for word in step.argv],
+                step.argv,
                 cwd=session.folder,
-                env={name: _in_namespace(text, session.folder) for name, text in (session.env | step.env).items()},
+                env=session.env | step.env,
                 output=session.private / step.channel if step.channel else log,
                 errors=log,
                 timeout_s=left_s,
@@ -214,13 +214,6 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
             if finished.timed_out or finished.silent or finished.interrupted or left_s <= 0:
                 break
         return done
-
-
-def _in_namespace(text: str, folder: Path) -> str:
-    """Replace paths by which Ratchet reaches into the namespace of the folder's mount with those of programs inside:
-    a sandbox has a /proc of its own."""
-    door = str(folder).removesuffix(path_in_namespace(str(folder)))
-    return text.replace(f"{door}/", "/") if door else text
 
 
 def _with_local_program(words: list[str], folder: Path) -> list[str]:

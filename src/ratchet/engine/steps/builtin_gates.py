@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -263,7 +264,8 @@ async def _survives(inputs: GateInput, mutant: Mutant) -> bool:
 
 
 async def judge(inputs: GateInput, gate: Gate) -> GateResult:
-    """Ask another agent for a structured verdict. An invalid answer fails the gate."""
+    """Ask another agent for a structured verdict. An invalid answer is asked for once more, then it fails the gate:
+    the change may be good, and was paid for."""
     context, step = inputs.context, inputs.step
     act = PhaseAction(
         does="verify",
@@ -280,6 +282,12 @@ async def judge(inputs: GateInput, gate: Gate) -> GateResult:
     asked = await ask_role(context, asking, variant)
     verdict = parse_review(asked.text)
     made = GateResult(output=asked.text, facts=asked.facts, artifacts=asked.artifacts)
+    if isinstance(verdict, str):
+        hint = f"{inputs.doubts}\nYour last answer was not valid: {verdict}.".strip()
+        asked = await ask_role(context, asking, replace(variant, label=f"{label}-again", hint=hint))
+        verdict = parse_review(asked.text)
+        facts, artifacts = [*made.facts, *asked.facts], [*made.artifacts, *asked.artifacts]
+        made = GateResult(output=asked.text, facts=facts, artifacts=artifacts)
     if isinstance(verdict, str):
         return msgspec.structs.replace(made, why=verdict)
     if verdict.verdict is Decision.APPROVED:
