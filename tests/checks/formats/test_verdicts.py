@@ -156,8 +156,8 @@ def test_errors_of_more_compilers_are_placed(text: str, file: str, line: int) ->
 
 LISTED = {
     "gtest_json": '{"tests": 1, "name": "AllTests", "testsuites": [{"name": "Calc", "testsuite": [{"name": "Adds"}]}]}',
-    "junit": '<testsuites tests="1" name="AllTests"><testsuite name="Calc" tests="1"><testcase name="Adds" file="a.cc"/>'
-    "</testsuite></testsuites>",
+    "junit": '<testsuites tests="1" name="AllTests"><testsuite name="Calc" tests="1">'
+    '<testcase name="Adds" file="a.cc"/></testsuite></testsuites>',
     "doctest_xml": '<doctest binary="t"><TestCase name="adds" filename="a.cpp" line="3"/>'
     '<OverallResultsTestCases unskipped="1"/></doctest>',
 }
