@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
-from ratchet.core.cheats.findings import Change, Cheat
+from ratchet.core.cheats.findings import LINE_MAX, Change, Cheat
 from ratchet.core.cheats.masked_source import tight
 from ratchet.core.cheats.test_cases import TestCase, written
 from ratchet.core.cheats.test_context import defined
@@ -54,6 +54,9 @@ _MOCKS = re.compile(
 )  # fmt: skip
 # What is left is the name of what a test file is about: `test_slug.py`, `ShippingTest.java`, `limiter.spec.ts`.
 _SUBJECT = re.compile(r"^test_|(?:[._-]?(?:[tT]ests?|[sS]pec|it))?(?:\.\w+)$")
+_CODE = re.compile(
+    r"\.(?:pyi?|[cm]?[jt]sx?|go|rs|java|kts?|scala|cs|fs|rb|php|exs?|erl|swift|[ch]|cc|cpp|hpp|lua|pl|pm|jl|dart|sh)$"
+)
 _EQUALITY = re.compile(
     r"\bdef\s+__(?:eq|ne|hash)__|\bimpl\b[^\n]*\b(?:PartialEq|Eq)\b|\bbool(?:ean)?\s+[eE]quals\s*\(|\boperator\s*(?:==|!=)|\bdef\s+(?:==|eql\?|hash\b)|\bfunc\s*==|\boverride\s+fun\s+equals|\bfunction\s+equals|\bisEqual\s*\(|Symbol\.toPrimitive|\bvalueOf\s*\("
 )
@@ -199,6 +202,8 @@ def _computed_twice(change: Change, added: list[tuple[int, str]]) -> Iterator[Ch
 
 
 def _decides_itself(change: Change, spec: str) -> Iterator[Cheat]:
+    if _CODE.search(change.path) and (at := next((line for line, text in change.added() if len(text) >= LINE_MAX), 0)):
+        yield _doubt(change, at, "unreadable-line", f"a line of more than {LINE_MAX} characters is not read")
     before = {line.strip() for line in (change.before or "").splitlines()}
     rows = [(line, text) for line, text in change.added() if text.strip() not in before]
     for rule, what, pattern, spoken in (
