@@ -213,7 +213,7 @@ def _weakened(was: TestCase, now: TestCase, around: TestContext) -> list[Cheat]:
             )
         ]
     found = [*_assertions(was, now, around), *_rows(was, now, around)]
-    doubtful = _asks_of_other(was, now) or _asks_unseen_helper(was, now, around)
+    doubtful = _asks_of_other(was, now) or _asks_helper(was, now, around)
     return [msgspec.structs.replace(cheat, doubt=True) for cheat in found] if doubtful else found
 
 
@@ -223,10 +223,10 @@ _HELPER = re.compile(
 )
 
 
-def _asks_unseen_helper(was: TestCase, now: TestCase, around: TestContext) -> bool:
-    """Return whether the test calls a helper of another file: what it checks is not known."""
-    fresh = now.names - was.names - around.silent - around.helpers
-    return now.file.endswith(".py") and any(_HELPER.match(name) for name in fresh)
+def _asks_helper(was: TestCase, now: TestCase, around: TestContext) -> bool:
+    """Return whether the test calls a helper that it did not call before: what that checks is not compared."""
+    fresh = now.names - was.names - around.silent
+    return bool(fresh & around.helpers) or (now.file.endswith(".py") and any(map(_HELPER.match, fresh)))
 
 
 def _asks_of_other(was: TestCase, now: TestCase) -> bool:
