@@ -67,7 +67,7 @@ class Workspace(Protocol):
         ...
 
     def tidy(self) -> None:
-        """Remove pipes, sockets and devices from the content: whoever opened one would wait."""
+        """Remove pipes, sockets and devices from the content: opening one may block."""
         ...
 
     def uncommitted(self) -> list[str]:

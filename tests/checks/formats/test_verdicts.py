@@ -99,7 +99,7 @@ def test_tests_that_are_only_listed_have_not_passed() -> None:
 
 
 @pytest.mark.parametrize("word", ["zzz", "", None])
-def test_a_scenario_with_a_status_nobody_knows_has_not_passed(word: str | None) -> None:
+def test_a_scenario_with_an_unknown_status_has_not_passed(word: str | None) -> None:
     good: dict[str, Any] = {"keyword": "Given ", "name": "a", "result": {"status": "passed"}}
     other: dict[str, Any] = {"keyword": "Then ", "name": "b", "result": {} if word is None else {"status": word}}
     feature = {

@@ -380,7 +380,7 @@ def _make_store(store: Path, borrow: Path | None) -> None:
 
 
 def repack(store: Path, *, more_than: int, dry_run: bool = False) -> int:
-    """Pack the loose objects if there are more than so many; return how many were packed.
+    """Pack the loose objects if there are more than `more_than`; return how many were packed.
 
     All are kept, reachable or not: the trees that ledgers announce have no refs.
     """

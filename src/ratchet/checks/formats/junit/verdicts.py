@@ -150,10 +150,10 @@ def placed(failure: Failure, bad: Child) -> Failure:
 
 def failure_texts(name: str, bad: Child) -> Texts:
     """Return message, type and text of a failure."""
-    said = bad.attributes.get
+    get = bad.attributes.get
     return (
-        strip_control_characters(said("message", "")),
-        said("type", ""),
+        strip_control_characters(get("message", "")),
+        get("type", ""),
         _headless(strip_control_characters(bad.text).strip("\n"), name),
     )
 
@@ -194,14 +194,14 @@ def _before_stack(body: str) -> str:
     return _PLACE_LINE.sub("", (body[: found.start()] if found else body).removeprefix("FAILED:\n")).strip()
 
 
-_BOOST = re.compile(r"^(?:- message: |EXCEPTION STACK TRACE: -+\n)(?P<said>.+?)(?=\n-{9}|\Z)", re.S | re.M)
+_BOOST = re.compile(r"^(?:- message: |EXCEPTION STACK TRACE: -+\n)(?P<text>.+?)(?=\n-{9}|\Z)", re.S | re.M)
 
 
 def _last_word(body: str) -> str:
     """Return the exception at the end of a Python traceback, or the last message in Boost's list."""
     if not body.startswith("Traceback"):
         found = _BOOST.search(body)
-        return found["said"].strip() if found else ""
+        return found["text"].strip() if found else ""
     # nose appends the captured output.
     rows = body.partition("\n-------------------- >> begin captured ")[0].split("\n")
     last = max((at for at, row in enumerate(rows) if row.lstrip().startswith('File "')), default=len(rows))
