@@ -145,6 +145,38 @@ def test_a_run_that_crashed_gives_no_verdict_either_way() -> None:
     assert "died" in judge_red(BASE, crashed, SCOPE).why and "tests/a.py::one" in judge_green(BASE, crashed, []).why
 
 
+ABSENT = (
+    "undefined: Ordinal",  # Go
+    "cannot find function `digit_sum` in crate `num`",
+    "unresolved import `num::digit_sum`",
+    "cannot find symbol",  # Java
+    "use of undeclared identifier 'gcd'",
+    "error: 'gcd' was not declared in this scope",
+    "Unresolved reference: total",
+    "Died: Undefined subroutine &Dur::seconds called",
+)
+
+
+@pytest.mark.parametrize("message", ABSENT)
+def test_tests_of_one_program_that_does_not_compile_for_want_of_the_thing_under_test_are_not_lost(message: str) -> None:
+    lacking = Diagnostic(file="tests/b.go", message=message)
+    verdict = judge_red(BASE, report({}, broken=[lacking]), SCOPE)
+    assert verdict.ok and verdict.tests == ["tests/b.go"]
+
+
+@pytest.mark.parametrize(
+    ("file", "message"), [("tests/b.go", "expected ';', found newline"), ("src/b.go", "undefined: Ordinal")]
+)
+def test_a_program_that_does_not_compile_for_another_reason_loses_its_tests(file: str, message: str) -> None:
+    assert not judge_red(BASE, report({}, broken=[Diagnostic(file=file, message=message)]), SCOPE).ok
+
+
+def test_an_error_for_want_of_a_method_is_rightly_red() -> None:
+    wanting = Failure(type="NoMethodError", message="undefined method `vowels' for Words:Module", file="tests/b.rb")
+    after = report({"tests/a.py::one": S.PASSED, "tests/b.rb::new": S.ERROR}, failure=wanting)
+    assert judge_red(BASE, after, SCOPE).ok
+
+
 def test_green_needs_every_red_test_to_pass() -> None:
     after = report({"tests/a.py::one": S.PASSED, "tests/b.py::new": S.FAILED})
     assert "still red" in judge_green(BASE, after, ["tests/b.py::new"]).why

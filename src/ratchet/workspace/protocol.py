@@ -71,7 +71,7 @@ class Workspace(Protocol):
         ...
 
     def uncommitted(self) -> list[str]:
-        """Return the files that differ from the last checkpoint, without ignored ones."""
+        """Return the files that may differ from the last checkpoint, without ignored ones."""
         ...
 
     def checkpoint(self) -> str:
