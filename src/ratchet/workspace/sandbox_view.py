@@ -75,14 +75,17 @@ def hidden(names: Iterable[str]) -> list[str]:
 
 def hidden_among(names: Iterable[str], shown: Sequence[str]) -> list[str]:
     """Cover what is visible as part of the system or of a shown folder; what is shown inside a cover stays."""
-    binds = [tuple(shown[at : at + 3]) for at, word in enumerate(shown) if word in ("--ro-bind", "--ro-bind-try")]
+    lengths = {"--ro-bind": 3, "--ro-bind-try": 3, "--tmpfs": 2}
+    mounts = [tuple(shown[at : at + lengths[word]]) for at, word in enumerate(shown) if word in lengths]
     words: list[str] = []
     for name in map(str, map(Path.expanduser, map(Path, names))):
         among = [
-            at + name.removeprefix(source) for _, source, at in binds if name != source and is_below(name, [source])
+            at + name.removeprefix(source)
+            for _, source, at in (mount for mount in mounts if len(mount) > 2)
+            if name != source and is_below(name, [source])
         ]
         for place in dict.fromkeys([*among, *([] if is_below(name, masks()) else [name])]):
-            inside = [word for bound in binds if is_below(bound[2], [place]) for word in bound]
+            inside = [word for mount in mounts if is_below(mount[-1], [place]) for word in mount]
             if os.path.isdir(name):
                 words += ["--tmpfs", place, *inside, "--remount-ro", place]
             elif os.path.exists(name):
