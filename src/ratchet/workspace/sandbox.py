@@ -153,18 +153,21 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         network = [] if self.network else ["--unshare-net"]
         record = self.record
         covers, seals = view.sealed(view.hidden(view.private_files(record.repo)))
-        named = view.named(argv)
+        named = view.named(argv, self.hide)
         around = [folder for folder in named if view.is_below(record.repo, [folder])]  # else it would uncover the repo
-        return [
-            *("--die-with-parent", *_NAMESPACES, *network, *_capabilities()),
-            *view.system(self.tmp_bytes),
-            *(self.home.options() if self.home else ["--dir", view.HOME]),
-            *view.hidden(self.hide),
+        shown = [
             *view.lent_tools(self.hide, path),
             *view.bind("--ro-bind-try", self._masked([*around, record.repo, *view.interpreter()])),
             *covers,
             *view.bind("--ro-bind-try", self._masked([record.git_dir, record.base, f"{record.layer}/upper"])),
             *view.bind("--ro-bind-try", [folder for folder in named if folder not in around]),
+        ]
+        return [
+            *("--die-with-parent", *_NAMESPACES, *network, *_capabilities()),
+            *view.system(self.tmp_bytes),
+            *(self.home.options() if self.home else ["--dir", view.HOME]),
+            *shown,
+            *view.hidden_among(self.hide, shown),
             *("--bind" if self.content else "--ro-bind", record.path, record.path),
             # Bound without a look: an ordinary user's workspace is seen in its own namespace only.
             *(word for path in self.read_only for word in ("--ro-bind-try", path, path)),

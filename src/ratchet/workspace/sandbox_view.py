@@ -73,6 +73,26 @@ def hidden(names: Iterable[str]) -> list[str]:
     return words
 
 
+def hidden_among(names: Iterable[str], shown: Sequence[str]) -> list[str]:
+    """Cover what is visible as part of the system or of a shown folder; what is shown inside a cover stays."""
+    lengths = {"--ro-bind": 3, "--ro-bind-try": 3, "--tmpfs": 2}
+    mounts = [tuple(shown[at : at + lengths[word]]) for at, word in enumerate(shown) if word in lengths]
+    words: list[str] = []
+    for name in map(str, map(Path.expanduser, map(Path, names))):
+        among = [
+            at + name.removeprefix(source)
+            for _, source, at in (mount for mount in mounts if len(mount) > 2)
+            if name != source and is_below(name, [source])
+        ]
+        for place in dict.fromkeys([*among, *([] if is_below(name, masks()) else [name])]):
+            inside = [word for mount in mounts if is_below(mount[-1], [place]) for word in mount]
+            if os.path.isdir(name):
+                words += ["--tmpfs", place, *inside, "--remount-ro", place]
+            elif os.path.exists(name):
+                words += ["--ro-bind", "/dev/null", place]
+    return words
+
+
 def sealed(words: list[str]) -> tuple[list[str], list[str]]:
     """Split options of `hidden` into covers and what makes these read-only: that comes after what is shown inside."""
     at = [index for index, word in enumerate(words) if word == "--remount-ro"]
@@ -195,10 +215,11 @@ def interpreter() -> list[str]:
     return list(dict.fromkeys((sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]))))
 
 
-def named(argv: Sequence[str]) -> list[str]:
+def named(argv: Sequence[str], hide: Sequence[str] = ()) -> list[str]:
     """Return the folders of programs and scripts that the command names by path: they must be visible."""
     files = [place for word in argv if os.path.isfile(word) for place in (word, os.path.realpath(word))]
-    return list(dict.fromkeys(str(_program_folder(Path(file))) for file in files if is_below(file, masks())))
+    hidden = [*masks(), *(str(Path(name).expanduser()) for name in hide)]
+    return list(dict.fromkeys(str(_program_folder(Path(file))) for file in files if is_below(file, hidden)))
 
 
 def _program_folder(file: Path) -> Path:
