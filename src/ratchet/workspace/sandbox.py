@@ -185,6 +185,7 @@ def run_contained(
     cwd: Path,
     env: Mapping[str, str],
     writable: Sequence[str] = (),
+    read_only: Sequence[str] = (),
     visible: Sequence[str] = (),
     lent: Sequence[str] = (),
     network: bool = False,
@@ -193,7 +194,7 @@ def run_contained(
 ) -> CommandOutput:
     """Run a command of the factory's own that may call what an agent wrote: git's filters, set-up commands.
 
-    Where there are no sandboxes, it runs as it is.
+    `read_only` are paths inside what is `writable`. Where there are no sandboxes, it runs as it is.
     """
     program = shutil.which("bwrap")
     if why_no_sandbox() or not program:
@@ -206,6 +207,7 @@ def run_contained(
         *view.lent_tools((), env.get("PATH", "")),
         *view.bind("--ro-bind-try", [*view.interpreter(), inside, *visible]),
         *view.bind("--bind", writable),
+        *(word for path in read_only for word in ("--ro-bind", path, path)),
         *view.closed(),
     ]
     command = [*_filtered(door, program), *options, "--chdir", inside, "--", *argv]

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ratchet.core.roles import matches_glob
+from ratchet.tree_files import is_source, read_source
 
 # Dependencies, build results and caches: they never contain the project's own tests.
 _SKIPPED = {
@@ -144,16 +145,12 @@ class Project:
         return self.files if root == "." else [path for path in self.files if path.startswith(f"{root}/")]
 
     def has(self, path: str) -> bool:
-        return (self.folder / path).is_file()
+        return is_source(self.folder, path)
 
     def text(self, path: str) -> str:
         """Return the beginning of a file; empty if it cannot be read."""
         if path not in self._texts:
-            try:
-                with (self.folder / path).open("rb") as file:
-                    self._texts[path] = file.read(_READ_MAX).decode(errors="replace")
-            except OSError:
-                self._texts[path] = ""
+            self._texts[path] = read_source(self.folder, path, max_bytes=_READ_MAX)
         return self._texts[path]
 
     def toml(self, path: str) -> dict[str, Any]:

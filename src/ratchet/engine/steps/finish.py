@@ -28,7 +28,7 @@ from ratchet.engine.steps.run_tests import load_report, runner_changed
 from ratchet.engine.steps.user_sealed import why_not_all
 from ratchet.errors import EnvironmentCannot
 from ratchet.process.spawn import confined
-from ratchet.tree_files import write_inside
+from ratchet.tree_files import is_file_inside, write_inside
 
 
 async def finish(context: RunContext, step: StepContext) -> StepResult:
@@ -126,7 +126,7 @@ def _check_out_with_canaries(context: RunContext, state: RunState, known: Report
         context, state, lambda path: _decides(path, state) and not _brings_fixtures(path, context, state)
     )
     new = [path for path in changed_here if state.scope.is_test(path) or path.endswith(".rs")]
-    new = [path for path in new if (context.workspace.path / path).is_file()]
+    new = [path for path in new if is_file_inside(context.workspace.path, path)]
     return add_canaries(context.workspace.path, new or {test.file for test in known.tests if test.file})
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -24,7 +24,7 @@ from ratchet.engine.sealed_vault import unseal
 from ratchet.engine.steps.context import RunContext
 from ratchet.errors import EnvironmentCannot
 from ratchet.process.spawn import confined
-from ratchet.tree_files import open_inside, write_inside
+from ratchet.tree_files import open_inside, remove_inside, write_inside
 from ratchet.workspace.protocol import Workspace, WorkspaceRefused
 
 _FORMAL = (
@@ -98,8 +98,7 @@ class Sealing:
         if not has_sealed_name(path):
             self.known.append(content.decode(errors="replace"))
             return
-        with suppress(FileNotFoundError):
-            (folder / path).unlink()
+        remove_inside(folder, path)
         if len(content) > BYTES_MAX or len(self.files) >= FILES_MAX:
             self.refused = f"sealed files are at most {FILES_MAX}, of {BYTES_MAX} bytes each"
         elif content:
