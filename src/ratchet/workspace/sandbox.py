@@ -165,6 +165,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             *covers,
             *view.bind("--ro-bind-try", self._masked([record.git_dir, record.base, f"{record.layer}/upper"])),
             *view.bind("--ro-bind-try", [folder for folder in named if folder not in around]),
+            *view.covered_settings(record.git_dir, f"{record.repo}/.git"),
             *("--bind" if self.content else "--ro-bind", record.path, record.path),
             # Bound without a look: an ordinary user's workspace is seen in its own namespace only.
             *(word for path in self.read_only for word in ("--ro-bind-try", path, path)),
@@ -208,6 +209,7 @@ def run_contained(
         *view.bind("--ro-bind-try", [*view.interpreter(), inside, *visible]),
         *view.bind("--bind", writable),
         *(word for path in read_only for word in ("--ro-bind", path, path)),
+        *view.covered_settings(*visible),
         *view.closed(),
     ]
     command = [*_filtered(door, program), *options, "--chdir", inside, "--", *argv]
