@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import secrets
+import sys
 import tempfile
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -69,6 +70,19 @@ async def run_supervised(argv: Sequence[str], **how: Any) -> ProcessResult:
     from ratchet.process.supervise import supervise  # noqa: PLC0415 — brings the event loop, which takes long to load
 
     return await supervise(argv, **how)
+
+
+async def _off_loop(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Call a function beside the event loop, if there is one: what hostile tests have written may take long to read."""
+    asyncio = sys.modules.get("asyncio")
+    try:
+        asyncio.get_running_loop() if asyncio else None
+    except RuntimeError:
+        asyncio = None
+    if asyncio is None:
+        return function(*args, **kwargs)
+    answer: T = await asyncio.to_thread(function, *args, **kwargs)
+    return answer
 
 
 def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
@@ -172,7 +186,8 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
                 return unbuilt
             if not session.private.exists():
                 return _channel_removed_report(target, finished[-1], _end_of(log, began))
-            report = _conclude(target, how, session, finished[len(building) :], log=log, began=began)
+            ends = finished[len(building) :]
+            report = await _off_loop(_conclude, target, how, session, ends, log=log, began=began)
             said = _tail(session, steps, log, began) if report.status is not ReportStatus.PASSED else ""
             if _REPORTER_BLOCKED in said and not self.reporter_blocked and not report.tests:
                 return _note_blocked_reporter(
