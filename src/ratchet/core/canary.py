@@ -1,15 +1,31 @@
 """Adds a canary, a test that cannot pass, to a test file: faked results show it as passed.
 
 It is added to the file itself, so that it is selected with the file and can use its imports. Its name is an
-unpredictable token.
+unpredictable token. A fake that spares such names is found by `with_failing_bodies`: the same tests, which must fail.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable
 
 Writer = Callable[[str, str], str]
+
+
+def with_failing_bodies(path: str, text: str) -> str:
+    """Return a Python test file in which every test fails at once, with the same names; '' for other files."""
+    if not path.endswith(".py"):
+        return ""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return ""
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    tests = [node for node in found if node.name.startswith("test")]
+    for test in tests:
+        test.body.insert(0, ast.parse(f"assert {len(test.name)} == {len(test.body) + 1000}").body[0])
+    return ast.unparse(tree) if tests else ""
 
 
 def with_canary(path: str, text: str, token: str) -> str:

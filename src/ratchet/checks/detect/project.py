@@ -86,7 +86,7 @@ class Project:
             return "a folder for third-party code"
         if path in self._submodules:
             return "a git submodule"
-        if self._is_repository and (self.folder / path / ".git").exists():
+        if self._is_repository and os.path.lexists(self.folder / path / ".git"):
             return "a git repository of its own"
         inside = next((part for part in PurePosixPath(path).parts[:-1] if part in _TESTS), "")
         licence = self._licence(path) if inside else ""
@@ -108,14 +108,14 @@ class Project:
     def _is_repository(self) -> bool:
         """Return whether the folder belongs to a git repository. A folder that only contains repositories does not, and
         all of them count."""
-        return any((place / ".git").exists() for place in (self.folder, *self.folder.parents))
+        return any(os.path.lexists(place / ".git") for place in (self.folder, *self.folder.parents))
 
     @staticmethod
     def _is_skipped(top: str, name: str) -> bool:
         if name in _DATA_OF_TESTS and Path(top).name in ("tests", "test"):
             return True
         # A virtual environment may have any name, but always has this marker file.
-        return name in _SKIPPED or name.startswith(".") or Path(top, name, "pyvenv.cfg").exists()
+        return name in _SKIPPED or name.startswith(".") or os.path.lexists(f"{top}/{name}/pyvenv.cfg")
 
     def glob(self, *patterns: str) -> Iterator[str]:
         """Yield the files whose path matches a glob, shallowest first."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
 
-from ratchet.core.canary import with_canary
-from ratchet.core.report import RED, Report, TestResult
+from ratchet.core.canary import with_canary, with_failing_bodies
+from ratchet.core.report import RED, Report, TestResult, TestStatus
 from ratchet.engine.steps.context import abbreviate
 from ratchet.tree_files import read_inside, write_inside
 
+_FILES_MAX = 50
 _CANARIES_MAX = 8  # each one adds a failure to the report, and one faked result is enough to know
 
 
@@ -67,13 +68,28 @@ def add_canaries(folder: Path, files: Iterable[str]) -> Canaries:
     return Canaries(files=added, without=without)
 
 
+def add_failing_bodies(folder: Path, files: Iterable[str]) -> set[str]:
+    """Make every test of these files fail, as far as their language is known; returns the files."""
+    return {path for path in sorted(files)[:_FILES_MAX] if _rewrite(folder, path, with_failing_bodies)}
+
+
+def why_not_failing(report: Report, files: set[str]) -> str:
+    """Return why the results cannot be trusted, with those bodies; empty when no test of these files has passed."""
+    passed = [test.id for test in report.tests if test.file in files and test.status is TestStatus.PASSED]
+    return f"tests passed whose bodies fail: {abbreviate(passed)}: the results are faked" if passed else ""
+
+
 def _add(folder: Path, path: str, token: str) -> bool:
     """Add a canary to a file; False when the file cannot hold one, or is reached through a symlink."""
+    return _rewrite(folder, path, lambda name, text: with_canary(name, text, token))
+
+
+def _rewrite(folder: Path, path: str, write: Callable[[str, str], str]) -> bool:
     try:
         content = read_inside(folder, path)
-        longer = with_canary(Path(path).name, content.decode(), token) if content else ""
-        if longer:
-            write_inside(folder, path, longer.encode())
+        changed = write(Path(path).name, content.decode()) if content else ""
+        if changed:
+            write_inside(folder, path, changed.encode())
     except (OSError, UnicodeDecodeError):
         return False
-    return bool(longer)
+    return bool(changed)
