@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from ratchet.core.canary import with_canary, with_failing_bodies
+from ratchet.core.canary import names_of_tests, with_canary, with_failing_bodies
 from ratchet.core.report import RED, Report, TestResult, TestStatus
 from ratchet.engine.steps.context import abbreviate
 from ratchet.tree_files import read_inside, write_inside
@@ -69,14 +69,34 @@ def add_canaries(folder: Path, files: Iterable[str]) -> Canaries:
 
 
 def add_failing_bodies(folder: Path, files: Iterable[str]) -> set[str]:
-    """Make every test of these files fail, as far as their language is known; returns the files."""
-    return {path for path in sorted(files)[:_FILES_MAX] if _rewrite(folder, path, with_failing_bodies)}
+    """Make the tests of these files fail, as far as their language is known; returns their ids without parameters."""
+    made: set[str] = set()
+    for path in sorted(files)[:_FILES_MAX]:
+        names = set[str]()
+        if _rewrite(folder, path, lambda name, text, names=names: _failing(name, text, names)):
+            made |= {f"{path}::{name}" for name in names}
+    return made
 
 
-def why_not_failing(report: Report, files: set[str]) -> str:
-    """Return why the results cannot be trusted, with those bodies; empty when no test of these files has passed."""
-    passed = [test.id for test in report.tests if test.file in files and test.status is TestStatus.PASSED]
+def _failing(path: str, text: str, names: set[str]) -> str:
+    if changed := with_failing_bodies(path, text):
+        names |= names_of_tests(text)
+    return changed
+
+
+def why_not_failing(report: Report, failing: set[str]) -> str:
+    """Return why the results cannot be trusted, with those bodies; empty when none of these tests has passed."""
+    passed = [test.id for test in report.tests if test.status is TestStatus.PASSED and _plain_id(test) in failing]
     return f"tests passed whose bodies fail: {abbreviate(passed)}: the results are faked" if passed else ""
+
+
+def _plain_id(test: TestResult) -> str:
+    """Return the id without parameters, as pytest writes it: unittest's has dots."""
+    plain = test.id.partition("[")[0]
+    if "::" in plain or not test.file.endswith(".py"):
+        return plain
+    module = test.file.removesuffix(".py").replace("/", ".")
+    return f"{test.file}::{plain.removeprefix(f'{module}.').replace('.', '::')}"
 
 
 def _add(folder: Path, path: str, token: str) -> bool:

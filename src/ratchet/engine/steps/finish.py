@@ -134,14 +134,14 @@ def _check_out_with_canaries(context: RunContext, state: RunState, known: Report
 
 async def _not_failing(context: RunContext, step: StepContext, known: Report, env: dict[str, str]) -> str:
     """Run the accepted tests once more, under their own names, with bodies that must fail."""
-    changed = await run_blocking(_accepted_files, context, step.state, known)
-    if not changed:
+    failing = await run_blocking(_with_failing_bodies, context, step.state, known)
+    if not failing:
         return ""
     report, _ = await _run(context, step, "failing", env)
-    return why_not_failing(report, changed)
+    return why_not_failing(report, failing)
 
 
-def _accepted_files(context: RunContext, state: RunState, known: Report) -> set[str]:
+def _with_failing_bodies(context: RunContext, state: RunState, known: Report) -> set[str]:
     changed = _check_out(
         context, state, lambda path: _decides(path, state) and not _brings_fixtures(path, context, state)
     )
