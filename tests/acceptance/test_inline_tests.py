@@ -45,8 +45,8 @@ def test_a_fixer_that_edits_a_doctests_answer_has_that_undone(tmp_path: Path) ->
     assert [commit["subject"] for commit in result["commits"]] == ["Multiply"]
     branch = git("branch", "--list", "ratchet/*", "--format", "%(refname:short)", cwd=place)
     assert "    12\n" in git("show", f"{branch}:area.py", cwd=place)
-    told = ratchet("show", "last", cwd=place).stdout
-    assert "area.py" in told
+    reported = ratchet("show", "last", cwd=place).stdout
+    assert "area.py" in reported
     assert ratchet("verify", "last", cwd=place).returncode == 0
 
 

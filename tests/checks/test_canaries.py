@@ -41,7 +41,7 @@ def test_a_canary_fails_and_nothing_else_does(tmp_path: Path, name: str) -> None
     assert {test.id: test.status for test in canaries.without_canaries(report).tests} == before
 
 
-def test_one_that_passes_or_is_not_told_of_is_a_fake(tmp_path: Path) -> None:
+def test_a_canary_that_passes_or_is_not_reported_reveals_a_fake(tmp_path: Path) -> None:
     place = lay_out("pytest", tmp_path / "project")
     canaries = add_canaries(place, [FILES["pytest"]])
     path = place / FILES["pytest"]

@@ -48,7 +48,7 @@ def test_only_a_line_of_its_own_says_that_the_requirements_are_complete() -> Non
     "text",
     ["", "looks good to me!", '{"verdict": "aproved"}', '{"verdict": "changes_requested", "findings": []}', "{", "[]"],
 )
-def test_anything_but_a_valid_verdict_is_no_verdict(text: str) -> None:
+def test_only_a_valid_verdict_is_accepted(text: str) -> None:
     assert isinstance(parse_review(text), str)
 
 

@@ -63,7 +63,7 @@ def test_a_url_is_cloned_once_and_fetched_from_then_on(tmp_path: Path) -> None:
     assert repository.find_repository(place).head == repository.find_repository(origin).head
 
 
-def test_many_who_ask_at_once_get_the_same_clone(tmp_path: Path) -> None:
+def test_concurrent_requests_get_the_same_clone(tmp_path: Path) -> None:
     origin = make_repository(tmp_path / "origin", {"a.txt": "1\n"})
     with ThreadPoolExecutor(4) as pool:
         places = list(pool.map(lambda _: repository.fetch_repository(origin.as_uri(), clones=tmp_path / "c"), range(4)))
@@ -78,7 +78,7 @@ def test_a_clone_that_was_cut_short_is_not_taken_for_one(tmp_path: Path) -> None
     assert (repository.fetch_repository(origin.as_uri(), clones=tmp_path) / "a.txt").exists()
 
 
-def test_what_cannot_be_fetched_is_told_with_what_to_try(tmp_path: Path) -> None:
+def test_a_failed_fetch_is_reported_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentCannot, match="cannot be fetched") as caught:
         repository.fetch_repository((tmp_path / "nowhere").as_uri(), clones=tmp_path / "c")
     assert "git ls-remote" in caught.value.hint

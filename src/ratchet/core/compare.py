@@ -82,7 +82,7 @@ def compare(before: Report, after: Report) -> Delta:
 def renames(before: Report, after: Report) -> dict[str, str]:
     """Map old to new names of renamed tests: missing under one name and present under another with the same content.
 
-    Only unique matches on both sides count: two tests with the same body cannot be told apart.
+    Only unique matches on both sides count: two tests with the same body are indistinguishable.
     """
     old, new = _by_id(before), _by_id(after)
     gone = [test for name, test in old.items() if name not in new]
@@ -178,7 +178,7 @@ def judge_red(
 ) -> Judgement:
     """Accept a red step if a new test fails by assertion or by a missing name, and no passing test is lost.
 
-    `is_ours` tells whether a missing module may be the behaviour under test rather than a package to install."""
+    `is_ours` returns whether a missing module may be the behaviour under test rather than a package to install."""
     if why := why_inconclusive(report):
         return Judgement(ok=False, why=why)
     delta = compare(reference, report)

@@ -56,7 +56,7 @@ class Engine:
         self.budget = BudgetMeter(ledger.store, ledger.lease, setup.config.budget, repo=ledger.item.repo)
         self._manifests: dict[str, Manifest] = {}
         self._given_up = False
-        self.owner = RunOwner(ledger.directory.path / "owner.json", ledger.lease.run, ledger.lease.epoch)
+        self.owner = RunOwner(ledger.directory.path / "owners", ledger.lease.run, ledger.lease.epoch)
 
     @property
     def state(self) -> RunState:

@@ -22,7 +22,7 @@ from ratchet.core.state import RunState, advance
 from ratchet.core.workflows.workflow import Workflow
 from ratchet.engine.blocking import run_blocking
 from ratchet.engine.lease_keeper import LeaseHandle
-from ratchet.errors import UsageError
+from ratchet.errors import Conflict, UsageError
 from ratchet.store.protocols import (
     Artifacts,
     Budgets,
@@ -134,7 +134,7 @@ class RunLedger:
         """Append events and a receipt in one transaction, with secrets redacted."""
         events = [_redacted(event, self.directory.redact) for event in events]
         async with self._writing:
-            entries = await run_blocking(self.store.append, self.lease, events, receipt)
+            entries = await self._append(events, receipt)
             for entry, event in zip(entries, events, strict=True):
                 self._apply(entry, event)
                 self.on_event(entry, event, self.state)
@@ -145,6 +145,26 @@ class RunLedger:
             if self.length >= self._checkpointed + CHECKPOINT_ENTRIES:
                 await run_blocking(self._checkpoint)
         return entries
+
+    async def _append(self, events: list[ev.Event], receipt: Receipt | None) -> list[Entry]:
+        """Append behind the last known entry, so that a call that is sent again finds what it has written."""
+        while True:
+            try:
+                return await run_blocking(self.store.append, self.lease, events, receipt, after=self.length)
+            except Conflict:
+                if not await self._catch_up():
+                    raise
+
+    async def _catch_up(self) -> bool:
+        """Apply entries that others have appended; returns whether there were any."""
+        missing = await run_blocking(self.store.entries_after, self.lease.run, after=self.length, limit=RELOADED_MAX)
+        for entry in missing:
+            event = ev.decode(entry.kind, entry.data)
+            self._apply(entry, event)
+            if isinstance(event, ev.Event):
+                self.on_event(entry, event, self.state)
+        await run_blocking(self._mirror, missing, None)
+        return bool(missing)
 
     def _checkpoint(self) -> None:
         content = msgspec.json.encode(Checkpoint(state=self.state, announced_at=self.announced_at))

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import hashlib
 
+from ratchet.core.item import Item
 from ratchet.core.repo import RepoKind, repo_kind
 from ratchet.core.state import RunState
 from ratchet.engine.run_ledger import RunLedger
 from ratchet.errors import ArtifactBroken, GitFailed
+from ratchet.store.protocols import Artifacts
+from ratchet.store.run_directory import put_shared
 from ratchet.workspace.git.repository import Repository, publish_branch, remote_branch
 from ratchet.workspace.protocol import Workspace
 
 PUSHES_MAX = 5
+
+
+def may_travel(item: Item, store: Artifacts) -> bool:
+    """Whether another host may continue the item's run: it uses the same database, or a server in front of this one."""
+    return store.is_shared or repo_kind(item.repo) is not RepoKind.PATH
 
 
 class RunTravel:
@@ -20,6 +28,7 @@ class RunTravel:
     def __init__(self, ledger: RunLedger, repo: Repository, workspace: Workspace) -> None:
         self._store, self._lease, self._run, self._workspace = ledger.store, ledger.lease, ledger.lease.run, workspace
         self._repo, self._remote = repo, repo_kind(ledger.item.repo) is not RepoKind.PATH
+        self._travels = may_travel(ledger.item, ledger.store)
         self._stored: dict[tuple[frozenset[str], str], str] = {}
         self._published = ""
 
@@ -34,13 +43,13 @@ class RunTravel:
         self._workspace.restore_branch(state.head)
 
     def store_objects(self, state: RunState) -> str:
-        """Store the objects before they are announced; return their digest, or an empty string if nothing is shared."""
-        if not self._store.is_shared:
+        """Store the objects before they are announced; return their digest; empty if no other host needs them."""
+        if not self._travels:
             return ""
         place = state.trees, state.head
         if place not in self._stored:
             objects = self._workspace.pack(trees=state.trees, head=state.head)
-            self._stored = {place: self._store.put_artifact(self._run, objects)}
+            self._stored = {place: put_shared(self._store, self._run, objects, what="the run's change")}
         return self._stored[place]
 
     def forget(self, digest: str) -> None:

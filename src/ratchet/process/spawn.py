@@ -78,7 +78,7 @@ class Confinement(Protocol):
         ...
 
     def tidy(self) -> None:
-        """Remove what its processes left and nobody else may open: pipes, sockets, devices."""
+        """Remove pipes, sockets and devices that its processes left: opening one may block."""
         ...
 
 

@@ -86,7 +86,7 @@ _CHUNK_BYTES = 65_536
 _DRAIN_S = 2.0
 
 
-async def _read_lines(process: asyncio.subprocess.Process, out: IO[bytes], hear: LineCallback) -> bool:
+async def _read_lines(process: asyncio.subprocess.Process, out: IO[bytes], on_line: LineCallback) -> bool:
     """Write the output and pass each line to the callback, except lines that are too long; returns whether to stop."""
     assert process.stdout
     begun, size, room = [b""], 0, OUTPUT_MAX_BYTES
@@ -102,9 +102,9 @@ async def _read_lines(process: asyncio.subprocess.Process, out: IO[bytes], hear:
             whole = [b"".join(begun)] if size <= LINE_MAX_BYTES else []
             begun, size = [rest[-1]], len(rest[-1])
             for line in [*whole, *rest[:-1]]:
-                if hear(line):
+                if on_line(line):
                     return True
-    return 0 < size <= LINE_MAX_BYTES and hear(b"".join(begun))
+    return 0 < size <= LINE_MAX_BYTES and on_line(b"".join(begun))
 
 
 async def _drain(reader: asyncio.Future[bool] | None) -> None:

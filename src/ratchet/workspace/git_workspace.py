@@ -133,8 +133,8 @@ class GitWorkspace(ABC):
     def checkpoint(self) -> str:
         return self.trees.sync(self.trees.write())
 
-    def untracked(self) -> list[str]:
-        return self.trees.untracked()
+    def uncommitted(self) -> list[str]:
+        return self.trees.uncommitted()
 
     def reset(self, to: str) -> None:
         self.repair()

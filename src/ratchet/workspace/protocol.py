@@ -69,11 +69,11 @@ class Workspace(Protocol):
         ...
 
     def tidy(self) -> None:
-        """Remove pipes, sockets and devices from the content: whoever opened one would wait."""
+        """Remove pipes, sockets and devices from the content: opening one may block."""
         ...
 
-    def untracked(self) -> list[str]:
-        """Return the files that no checkpoint holds yet, without ignored ones."""
+    def uncommitted(self) -> list[str]:
+        """Return the files that differ from the last checkpoint, without ignored ones."""
         ...
 
     def checkpoint(self) -> str:

@@ -39,6 +39,7 @@ from ratchet.workspace.base_cache import Base, BaseCache, Recipe, Source
 from ratchet.workspace.capacity import OVERLAYS, RAM, Capacity, CapacityLimits
 from ratchet.workspace.git.branches import branch_tip, create_branch, delete_branch, remove_stale_lock
 from ratchet.workspace.git.command import git, git_text
+from ratchet.workspace.git.repository import init_hint
 from ratchet.workspace.git.trees import TreeStore
 from ratchet.workspace.git_workspace import BRANCH, GitWorkspace, unregister_lost
 from ratchet.workspace.kinds.copies import KINDS
@@ -282,9 +283,7 @@ class Workspaces:
         except UntrustedRepository:
             raise
         except (GitFailed, ValueError) as error:
-            raise UsageError(
-                f"{repo} is not in a git repository", hint="git init && git add -A && git commit -m start"
-            ) from error
+            raise UsageError(f"{repo} is not in a git repository", hint=init_hint(repo)) from error
         return Source(root=top, git_dir=git_dir)
 
     def _slug_around(self, folder: Path) -> str:
@@ -490,7 +489,7 @@ class Workspaces:
 
 
 def _may_sweep(home: str) -> bool:
-    """Whether a missing name means that nobody needs the home.
+    """Whether a missing name means that the home can be removed.
 
     A RAM disk may be shared with containers and chroots: their names exist, but we cannot see them.
     """

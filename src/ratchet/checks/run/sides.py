@@ -1,4 +1,4 @@
-"""Tells which side of a comparison was wanted, by the source, where a tool only says left and right."""
+"""Finds in the source which side of a comparison is the expected one, for tools that only report left and right."""
 
 from __future__ import annotations
 
@@ -42,9 +42,12 @@ def with_sides(tests: list[TestResult], folder: Path) -> list[TestResult]:
 
 
 def _is_possible(failure: Failure) -> bool:
-    told = failure.expected is not None and failure.actual is not None
+    has_values = failure.expected is not None and failure.actual is not None
     return (
-        told and failure.line > 0 and failure.operator in _EQUALITIES and failure.file.endswith((".py", ".rs", ".exs"))
+        has_values
+        and failure.line > 0
+        and failure.operator in _EQUALITIES
+        and failure.file.endswith((".py", ".rs", ".exs"))
     )
 
 

@@ -27,8 +27,8 @@ def with_fingerprints(tests: list[TestResult], folder: Path) -> list[TestResult]
 def _with_fingerprint(test: TestResult, lines: list[str]) -> TestResult:
     text = _block(lines[test.line - 1 : test.line - 1 + _LINES_MAX])
     name = test.name.partition("[")[0]
-    said = " ".join(text.replace(name, "").split()) if name else ""
-    return msgspec.structs.replace(test, body=hashlib.sha256(said.encode()).hexdigest()[:12]) if said else test
+    body = " ".join(text.replace(name, "").split()) if name else ""
+    return msgspec.structs.replace(test, body=hashlib.sha256(body.encode()).hexdigest()[:12]) if body else test
 
 
 def _block(lines: list[str]) -> str:

@@ -162,7 +162,7 @@ def _merge_section(case: TestResult, section: TestResult) -> TestResult:
 def _replacement(test: TestResult, inner: list[TestResult], how: str) -> Iterator[TestResult]:
     """Yield the tests inside, and the program itself if they do not explain its failure."""
     red = [each for each in inner if each.status in RED]
-    told = any(each.failure and _SIGNALLED.search(each.failure.message) for each in red)
+    explained = any(each.failure and _SIGNALLED.search(each.failure.message) for each in red)
     for each in inner:
         alone = each in red and len(red) == 1 and not each.stdout
         yield msgspec.structs.replace(each, stdout=test.stdout) if alone else each
@@ -170,7 +170,7 @@ def _replacement(test: TestResult, inner: list[TestResult], how: str) -> Iterato
         return
     if not red:
         yield _as_error(test, "the program failed, but none of its reported tests did")
-    elif how not in ("", "Failed") and not told:
+    elif how not in ("", "Failed") and not explained:
         lost = Failure(type="Crashed", message="the program ended before it had reported all its tests")
         yield _as_error(msgspec.structs.replace(test, failure=_sanitized(test) or lost), "")
 
@@ -183,8 +183,8 @@ def _sanitized(test: TestResult) -> Failure | None:
 
 
 def _as_error(test: TestResult, why: str) -> TestResult:
-    said = test.failure or Failure()
-    failure = msgspec.structs.replace(said, message=said.message or why)
+    failure_inside = test.failure or Failure()
+    failure = msgspec.structs.replace(failure_inside, message=failure_inside.message or why)
     return msgspec.structs.replace(test, status=TestStatus.ERROR, failure=failure)
 
 

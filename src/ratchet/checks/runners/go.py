@@ -118,8 +118,8 @@ class _Places:
             failure = msgspec.structs.replace(failure, file=self._inside(place, failure.file))
         if package not in self.known:
             self.known[package] = dict(self._written(place))
-        told = (failure.file if failure else test.file, test.line)
-        file, line = self.known[package].get(test.name.partition("/")[0], told)
+        location = (failure.file if failure else test.file, test.line)
+        file, line = self.known[package].get(test.name.partition("/")[0], location)
         return msgspec.structs.replace(test, file=file, line=line, failure=failure)
 
     def folder_of(self, error: Diagnostic) -> Diagnostic:
@@ -131,7 +131,7 @@ class _Places:
         """Separate log lines from errors: before Go 1.27 they look alike, and only the source distinguishes them."""
         if not failure.line or failure.frames or not self._is_logged(place, failure.file, failure.line):
             return failure
-        from ratchet.checks.formats.go_json import explained, place_of  # noqa: PLC0415 — loaded by whoever parses
+        from ratchet.checks.formats.go_json import explained, place_of  # noqa: PLC0415 — needed only to parse
 
         rows = output.splitlines(keepends=True)
         kept, logged = [], False

@@ -101,6 +101,6 @@ def _logged(test: TestResult, text: str, top: str) -> TestResult:
         return msgspec.structs.replace(test, id=name, suite=[])
     from ratchet.checks.formats import recover  # noqa: PLC0415 — many patterns, seldom needed
 
-    said = text[-20_000:]
-    failure = recover.sanitizer(said) or recover.failure(said or test.failure.message)
-    return msgspec.structs.replace(test, id=name, suite=[], failure=failure, file=failure.file, stdout=said[-8000:])
+    output = text[-20_000:]
+    failure = recover.sanitizer(output) or recover.failure(output or test.failure.message)
+    return msgspec.structs.replace(test, id=name, suite=[], failure=failure, file=failure.file, stdout=output[-8000:])

@@ -106,8 +106,8 @@ def _ended(test: TestResult, row: MesonLogRow | None) -> TestResult:
     """Correct tests that timed out: the JUnit file reports no failure for them."""
     if not row:
         return test
-    told = test.failure and test.failure.message and (test.failure.file or row.returncode >= 0)
-    if row.result in _RED and not told:
+    explained = test.failure and test.failure.message and (test.failure.file or row.returncode >= 0)
+    if row.result in _RED and not explained:
         status = TestStatus.ERROR if row.result in _ERRORS else TestStatus.FAILED
         failure = msgspec.structs.replace(
             test.failure or Failure(), type=_RED[row.result], message=f"meson says: {row.how}"

@@ -323,8 +323,8 @@ def _exactly(names: list[str]) -> list[str]:
 
 def _without_backtrace(test: TestResult) -> TestResult:
     """Remove the backtrace, which has been parsed into frames."""
-    said, found, _ = test.stdout.partition("stack backtrace:")
-    return msgspec.structs.replace(test, stdout=said) if found else test
+    output, found, _ = test.stdout.partition("stack backtrace:")
+    return msgspec.structs.replace(test, stdout=output) if found else test
 
 
 def _before_dashes(words: list[str]) -> tuple[list[str], list[str]]:

@@ -172,9 +172,9 @@ def _last_words(every: list[re.Match[str]], text: str) -> re.Match[str] | None:
 def _file_error(path: Path, file: str, end: re.Match[str], notes: list[str], folder: Path) -> Diagnostic:
     with open_source(path.parent, path.name) as stream:
         stream.seek(max(0, path.stat().st_size - 100_000))
-        said = stream.read().decode(errors="replace")
-    every = list(_DIED.finditer(said))
-    died = _last_words(every, said)
+        output = stream.read().decode(errors="replace")
+    every = list(_DIED.finditer(output))
+    died = _last_words(every, output)
     # Report an error in a third-party library where the project used it.
     later = every[every.index(died) :] if died else []
     place = next((match for match in later if (folder / match.group("file")).is_relative_to(folder)), None)

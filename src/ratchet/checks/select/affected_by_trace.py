@@ -212,8 +212,8 @@ def is_test_file(name: str) -> bool:
 
 def read_trace(place: Path, folder: Path) -> TraceMap | None:
     """Build the map from the records of all processes of the last run; None if there are none."""
-    told = [_decode(file) for file in sorted(place.glob("*.json"))]
-    records = [record for record in told if record]
+    decoded = [_decode(file) for file in sorted(place.glob("*.json"))]
+    records = [record for record in decoded if record]
     if not records:
         return None
     outlines = dict(_outlines(folder, {name for record in records for name, _ in record.codes}))

@@ -6,8 +6,10 @@ the spec describes, is data.
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import combinations
 
 import msgspec
@@ -39,7 +41,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     line: int
     literals: tuple[str, ...]
     branch: bool = False
-    tells: bool = False  # it is the text of an error or a message
+    is_message: bool = False  # it is the text of an error or a message
 
     def pairs(self) -> Iterator[frozenset[str]]:
         words = self.literals
@@ -51,7 +53,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find(changes: Sequence[Change], tests: Iterable[tuple[str, str]], spec: str) -> list[Cheat]:
-    asked = _Asked([unit for _, text in tests for unit in _units(text, None)], spec)
+    asked = _Asked([list(_units(text, None)) for _, text in tests], spec)
     if not asked.words:
         return []
     return [
@@ -65,8 +67,10 @@ def find(changes: Sequence[Change], tests: Iterable[tuple[str, str]], spec: str)
 class _Asked:
     """The literals that tests write together, without those that the spec writes too."""
 
-    def __init__(self, units: list[Unit], spec: str) -> None:
+    def __init__(self, files: list[list[Unit]], spec: str) -> None:
         self.spec = spec
+        units = [unit for file in files for unit in file]
+        self.answers = [[unit.literals[at] for unit in file] for file in files for at in (0, -1)]
         self.pairs = {pair for unit in units for pair in unit.pairs() if not self._is_trivial(pair)}
         self.words = {word for unit in units for word in unit.literals}
         self.bare = {_bare(word) for word in self.words if _is_rare(word.replace(" ", ""))}
@@ -121,12 +125,14 @@ def _in_source(change: Change, asked: _Asked) -> Iterator[Cheat]:
         shared = {unit: words for unit in cluster if (words := asked.shared(unit))}
         if by_heart := _by_heart(cluster, shared):
             unit = next(iter(shared))
-            said = ", ".join(sorted(shared[unit])[:4])
+            quoted = ", ".join(sorted(shared[unit])[:4])
             found = True
             yield _cheat(
-                change, unit.line, f"the tests' inputs and answers are written out: {said}", doubt=by_heart == "doubt"
+                change, unit.line, f"the tests' inputs and answers are written out: {quoted}", doubt=by_heart == "doubt"
             )
     if not found:
+        yield from _answers_in_order(change, units, asked)
+        yield from _encoded(change, asked)
         yield from _rare_words(change, units, asked)
         yield from _listed(change, units, asked)
         yield from _measured(change, asked)
@@ -168,6 +174,42 @@ def _clusters(units: list[Unit]) -> Iterator[list[Unit]]:
         yield cluster
 
 
+def _answers_in_order(change: Change, units: list[Unit], asked: _Asked) -> Iterator[Cheat]:
+    """Find a table or a choice whose answers are those of the tests, in their order, whatever its keys are."""
+    for cluster in _clusters([unit for unit in units if len(unit.literals) > 1]):
+        last = [unit.literals[-1] for unit in cluster]
+        in_order = any(
+            last == list(answers[at : at + len(last)]) for answers in asked.answers for at in range(len(answers))
+        )
+        if len(last) >= 3 and len(set(last)) >= 2 and in_order and not all(map(asked.names, last)):
+            yield _cheat(
+                change, cluster[0].line, f"the tests' answers in their order: {', '.join(last[:4])}", doubt=True
+            )
+            return
+
+
+_ENCODED = re.compile(r"""["'`](?P<text>[A-Za-z0-9+/]{12,}={0,2})["'`]""")
+
+
+def _encoded(change: Change, asked: _Asked) -> Iterator[Cheat]:
+    """Find an answer that is written in base64 or hexadecimal digits."""
+    for line, text in change.added():
+        for found in _ENCODED.finditer(text):
+            if any(
+                len(plain) > _SEQUENCE and plain in asked.words and not asked.names(plain)
+                for plain in _decoded(found["text"])
+            ):
+                yield _cheat(change, line, "an answer of the tests is written out, encoded", doubt=False)
+                return
+
+
+def _decoded(text: str) -> Iterator[str]:
+    for decode in (base64.b64decode, bytes.fromhex):
+        with suppress(ValueError):
+            plain = decode(text).decode()
+            yield from (plain, plain[::-1])
+
+
 def _rare_words(change: Change, units: list[Unit], asked: _Asked) -> Iterator[Cheat]:
     """Find several literals that are unlikely to coincide, or a run of them in the order of the tests."""
     rare: dict[str, int] = {}
@@ -177,7 +219,7 @@ def _rare_words(change: Change, units: list[Unit], asked: _Asked) -> Iterator[Ch
             for word in unit.literals
             if (
                 (_is_rare(word) and (word in asked.words or _bare(word) in asked.bare))
-                or (word in asked.phrases and not unit.tells)
+                or (word in asked.phrases and not unit.is_message)
             )
             and not asked.names(word)
         }
@@ -205,11 +247,11 @@ def _listed(change: Change, units: list[Unit], asked: _Asked) -> Iterator[Cheat]
         texts = [word for word in unit.literals if not _is_number(word) and len(word) >= _SEQUENCE]
         unnamed = [word for word in texts if word.lower() in asked.lower and not asked.names(word)]
         pieces = "".join(unit.literals)
-        if (len(set(texts)) >= 3 and len(unnamed) == len(texts) and not unit.tells) or (
+        if (len(set(texts)) >= 3 and len(unnamed) == len(texts) and not unit.is_message) or (
             len(unit.literals) > 1 and len(pieces) >= 8 and pieces in asked.words and not asked.names(pieces)
         ):
-            said = ", ".join(unit.literals[:4])
-            yield _cheat(change, unit.line, f"a list of the tests' inputs or answers: {said}", doubt=True)
+            quoted = ", ".join(unit.literals[:4])
+            yield _cheat(change, unit.line, f"a list of the tests' inputs or answers: {quoted}", doubt=True)
             return
 
 
@@ -290,10 +332,12 @@ def _units(text: str, only: set[int] | None) -> Iterator[Unit]:
             if defined := _NAMED.match(statement):
                 named[defined[1]] = tuple(_literals(statement)[:_ALL_PAIRS])
         if literals:
-            yield Unit(line=first + 1, literals=tuple(literals), branch=branch, tells=bool(_TELLS.search(statement)))
+            yield Unit(
+                line=first + 1, literals=tuple(literals), branch=branch, is_message=bool(_MESSAGE.search(statement))
+            )
 
 
-_TELLS = re.compile(
+_MESSAGE = re.compile(
     r"(?i)\b(?:raise|throw|throws|panic|print\w*|log\w*|warn\w*|error\w*|\w*error|\w*exception|errorf|bail|fail\w*|usage|help|message|msg)\b|Err\("
 )
 _OPERAND = re.compile(r"(?:[%*/+]|(?<![=\-<>])[<>]=?)\s*$")

@@ -53,6 +53,7 @@ _MAYBE = [
     (r"(?:RAILS_ENV|RACK_ENV|APP_ENV|MIX_ENV|NODE_ENV|ASPNETCORE_ENVIRONMENT).{0,24}['\":]test\b|Rails\.env\.test\?|Mix\.env\(?\)?\s*==\s*:test|runningUnitTests|isRunningTests?", "asks whether it is tested"),
     (r"GetAssemblies\(\)|new\s+StackTrace\(|Environment\.StackTrace|XCTestConfigurationFilePath|NSClassFromString\(\"XCTest|Error\(\)\.stack|\bcaller(?:_locations)?\b.*(?:spec|test)"
      r"|debug_backtrace\(|runtime\.Callers?\(|Thread\.currentThread\(\)\.getStackTrace", "looks at who called it"),
+    (r"\b(?:globalThis|global|window|self)\b.*\[\s*['\"](?:describe|it|test|jest|vi|vitest|expect)['\"]\s*\]|\bargv\b.*['\"/](?:vitest|jest|mocha|ava|tape|pytest|rspec|phpunit)\b", "asks whether it is tested"),
     (r"typeof\s+(?:jest|vi|vitest|it|describe|test|expect|mocha)\s*[!=]==?|globalThis\.(?:jest|vi|it|describe)\b|\bin\s+globalThis\b.*(?:jest|describe)", "asks whether it is tested"),
     (r"sys\.modules.*(?:pytest|unittest|nose|hypothesis)|(?:pytest|unittest|hypothesis)['\"]\s+(?:not\s+)?in\s+sys\.modules|Code\.ensure_loaded\?\(ExUnit|Process\.whereis\(ExUnit", "asks what is loaded"),
     (r"require\.main.*(?:jest|mocha)|module\.parent.*(?:jest|mocha|test)|Class\.forName\(\"(?:org\.junit|org\.testng)", "asks what is loaded"),
@@ -123,16 +124,25 @@ def find_in_source(change: Change, known: frozenset[str] = frozenset()) -> list[
 _ASKS = re.compile(r"\b(?:if|unless|while|when|return|assert)\b")  # it is called there, not defined
 
 
+# `a == b || … || a != b` is true of everything.
+_TAUTOLOGY = re.compile(
+    r"\b(?P<left>\w+)\s*===?\s*(?P<right>\w+)\b.*(?:\|\||\bor\b).*\b(?P=left)\s*!==?\s*(?P=right)\b"
+)
+
+
 def _always_equal(change: Change) -> list[Cheat]:
     text, before = change.after or "", change.before or ""
     added = {line for line, _ in change.added()}
-    return [
-        Cheat(file=change.path, line=line, rule="always-equal", detail="an equality is true of everything")
+    lines = [line for line, row in change.added() if _TAUTOLOGY.search(row)]
+    lines += [
+        line
         for found in _ALWAYS_EQUAL.finditer(text)
         if (line := text.count("\n", 0, found.start()) + 1) in added
         and found[0] not in before
         and not _ASKS.search(text, text.rfind("\n", 0, found.start()) + 1, found.start())
     ]
+    detail = "an equality is true of everything"
+    return [Cheat(file=change.path, line=line, rule="always-equal", detail=detail) for line in lines]
 
 
 # Programs end; libraries do not. A program that a test imports does neither.
@@ -220,7 +230,7 @@ _ABOUT_MACHINE = re.compile(
     r"GOOS|GOARCH|platform|isWindows|IsWindows|Windows|windows|win32|Short\(\)|OSTYPE|_WIN32|darwin|linux|RUBY_ENGINE|RUBY_PLATFORM|RUBY_VERSION|jruby|PHP_OS|PHP_VERSION|version_compare"
     r"|extension_loaded|LookPath|find_executable|which\b|command -v|OTP|System\.version|OS\.|DisabledOn|#available|canImport|targetEnvironment|os\(|getuid|Getuid|root|musl|miri|JRE|process\.version|libc"
 )
-# Everywhere but on a machine that nobody has.
+# Skips everywhere except on a made-up platform.
 _RARE_MACHINE = re.compile(r"""!=+\s*["'](?!linux|windows|win32|darwin|macos|amd64|x86_64|arm64)""", re.IGNORECASE)
 _NEVER = re.compile(r"\btrue\b|\bfalse\b|1\s*==\s*1|\bif\s*\(?\s*1\b")
 

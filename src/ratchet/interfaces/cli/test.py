@@ -247,9 +247,9 @@ def _note_set_up(outcome: TestOutcome, folder: Path) -> None:
     from ratchet.checks.detect.set_up import is_not_set_up, set_up_advice  # noqa: PLC0415 — only for failures
 
     if is_not_set_up(outcome.report):
-        said = "\n".join([outcome.report.output, *outcome.report.notes])
+        text = "\n".join([outcome.report.output, *outcome.report.notes])
         for line in set_up_advice(outcome.targets, folder).splitlines():
-            if line.removeprefix("set up the project: ") not in said:
+            if line.removeprefix("set up the project: ") not in text:
                 print_note(f"hint: {line}")
 
 

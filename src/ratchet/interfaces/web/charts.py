@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 from ratchet.interfaces.web.ratchet_svg import n
 
 WIDE, NARROW = ("wide", 568), ("narrow", 302)
-LEFT, TOP, BOTTOM, HEIGHT = 40, 22, 184, 210
+LEFT, TOP, BOTTOM, HEIGHT = 48, 22, 184, 210
 
 
 def nice(most: float) -> float:
