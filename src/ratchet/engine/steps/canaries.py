@@ -72,16 +72,19 @@ def add_failing_bodies(folder: Path, files: Iterable[str]) -> set[str]:
     """Make the tests of these files fail, as far as their language is known; returns their ids without parameters."""
     made: set[str] = set()
     for path in sorted(files)[:_FILES_MAX]:
-        names = set[str]()
-        if _rewrite(folder, path, lambda name, text, names=names: _failing(name, text, names)):
-            made |= {f"{path}::{name}" for name in names}
+        made |= {f"{path}::{name}" for name in _with_failing_bodies(folder, path)}
     return made
 
 
-def _failing(path: str, text: str, names: set[str]) -> str:
-    if changed := with_failing_bodies(path, text):
-        names |= names_of_tests(text)
-    return changed
+def _with_failing_bodies(folder: Path, path: str) -> set[str]:
+    names = set[str]()
+
+    def write(name: str, text: str) -> str:
+        if changed := with_failing_bodies(name, text):
+            names.update(names_of_tests(text))
+        return changed
+
+    return names if _rewrite(folder, path, write) else set()
 
 
 def why_not_failing(report: Report, failing: set[str]) -> str:
