@@ -213,7 +213,9 @@ class WorkspaceService:
     def _difference(self, opened: OpenedWorkspace) -> wb.WorkspaceDiff:
         most, start, now = self.allowance.diff_bytes, opened.record.start_tree, opened.workspace.checkpoint()
         text = opened.workspace.diff(start, now, max_bytes=most)
-        return wb.WorkspaceDiff(paths=opened.workspace.changes(start, now), diff=text, cut=len(text.encode()) > most)
+        changed = opened.workspace.changes(start, now)
+        paths = [path.encode(errors="surrogateescape").decode(errors="replace") for path in changed]  # JSON is UTF-8
+        return wb.WorkspaceDiff(paths=paths, diff=text, cut=len(text.encode()) > most)
 
     # --- calls -------------------------------------------------------------------------------------------------
 
