@@ -17,10 +17,10 @@ from pathlib import Path
 import msgspec
 
 from ratchet.workspace.overlay_layers import remove_tree
-from ratchet.workspace.protocol import WorkspaceRecord
+from ratchet.workspace.protocol import RECORD, WorkspaceRecord
 
 PREFIX = "ratchet-"
-RECORD, MAKING = "workspace.json", "making.json"
+MAKING = "making.json"
 _BACK = "home"
 
 

@@ -27,7 +27,7 @@ from ratchet.workspace.git.objects import is_id
 from ratchet.workspace.git.packs import ObjectStores, RunObjects
 from ratchet.workspace.git.repository import is_made_by_ratchet
 from ratchet.workspace.git.submodules import is_inside, submodule_commits
-from ratchet.workspace.git.trees import TreeStore
+from ratchet.workspace.git.trees import TreeStore, is_excluded
 from ratchet.workspace.overlay_layers import remove_tree
 from ratchet.workspace.protocol import WorkspaceRecord
 from ratchet.workspace.tree_copy import size_of
@@ -129,6 +129,7 @@ class GitWorkspace(ABC):
 
     def tidy(self) -> None:
         tree_files.remove_special_files(self.path)
+        tree_files.remove_huge_files(self.path, enters=lambda at, name: not is_excluded(at, name))
 
     def checkpoint(self) -> str:
         return self.trees.sync(self.trees.write())
