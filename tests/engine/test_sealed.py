@@ -61,7 +61,7 @@ def test_an_honest_change_lands_with_both_files_and_says_how_many_examples_it_ha
     state, events, place = carry_script(tmp_path, SCRIPT, ON)
     assert state.status is RunStatus.COMPLETED, state.detail
     (written,) = of_kind(events, ev.TestWritten)
-    assert written.paths == ["tests/test_sub.py"]
+    assert written.paths == ["tests/test_sub.py"] and not of_kind(events, ev.WritesUndone)
     assert of_kind(events, ev.RedConfirmed)[0].sealed == 1, "as a file: it cannot be loaded yet"
     assert git("show", "--name-only", "--format=", state.head, cwd=place).splitlines() == [
         "calc.py",

@@ -11,6 +11,8 @@ import msgspec
 from ratchet.core.lease import Holder
 from ratchet.core.snapshot import Manifest
 
+# In the home of every finished workspace: its record, and beside it the folder in which agents work.
+RECORD, TREE = "workspace.json", "tree"
 CONTAINER = "container"  # the kind whose steps run in containers
 
 
@@ -71,7 +73,7 @@ class Workspace(Protocol):
         ...
 
     def uncommitted(self) -> list[str]:
-        """Return the files that differ from the last checkpoint, without ignored ones."""
+        """Return the files that may differ from the last checkpoint, without ignored ones."""
         ...
 
     def checkpoint(self) -> str:

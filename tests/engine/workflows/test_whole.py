@@ -7,10 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from ratchet.config import Config
 from ratchet.core import events as ev
 from ratchet.core.failure import Reason
+from ratchet.core.gates import GateStatus
 from ratchet.core.state import RunStatus
+from ratchet.engine.run_setup import default_judge
+from ratchet.engine.workflow_registry import open_workflow
 from ratchet.interfaces.terminal.colour import painter
 from ratchet.interfaces.terminal.narrative import render_history
 from tests.engine.workflows import scenes
@@ -57,6 +62,33 @@ def test_to_its_end_and_the_narrative_shows_it(tmp_path: Path, name: str) -> Non
     assert git("status", "--porcelain", cwd=place) == ""
     assert len(git("branch", "--list", "ratchet/*", cwd=place).splitlines()) == 1
     assert sum(event.cost_usd for event in of(events, ev.UsageMetered)) == pytest.approx(state.usage.cost_usd)
+
+
+# --- the judge of workflows without an auditor ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_judge_sees_every_change_unless_it_is_switched_off(tmp_path: Path, name: str) -> None:
+    _, events, _ = play(tmp_path / "on", name)
+    assert {event.status for event in of(events, ev.GateRan) if event.gate == "judge"} == {GateStatus.PASSED}
+    _, events, _ = play(tmp_path / "off", name, None, 'gates=[{"name": "judge", "on": false}]')
+    assert not [event for event in of(events, ev.GateRan) if event.gate == "judge"]
+
+
+def test_what_the_judge_refuses_is_not_kept(tmp_path: Path) -> None:
+    refuses = {"gate.judge": [{"say": WANTS}] * 9}
+    state, events, _ = play(tmp_path, "fix", script=SCENES["fix"].script | refuses)
+    assert not state.commits
+    assert any(event.gate == "judge" and event.status is GateStatus.FAILED for event in of(events, ev.GateRan))
+
+
+@pytest.mark.parametrize("name", ["build", "loop", "fix", "swarm"])
+def test_another_agent_than_the_author_judges_where_there_are_two(name: str) -> None:
+    one = Config(agent="claude")
+    two = replace(one, roles=replace(one.roles, reviewer=replace(one.roles.reviewer, agent="codex")))
+    judges = [default_judge(config, open_workflow(name))[0].agent for config in (one, two)]
+    assert judges == ["claude", "codex"]
+    assert not default_judge(two, open_workflow("tdd")) and not default_judge(Config(), open_workflow(name))
 
 
 # --- build ---------------------------------------------------------------------------------------------------------

@@ -157,10 +157,14 @@ def _to_matcher(call: _Call) -> Assertion | None:
     return _matched(("not_" if to["to"] != "to" else "") + to["verb"], call.arguments[0], tight(wanted))
 
 
+_INSTANCE_OF = re.compile(r"^\{instanceOf:(?P<kind>\w+),?\}$")
+
+
 def _of_raising(call: _Call) -> Assertion | None:
     if not re.search(r"(?i)throws|^expectException$|raises", call.verb.rsplit(".", 1)[-1]):
         return None
-    kinds = [word for word in call.arguments if not re.search(r"\(\)|=>|->|\{", word)]
+    given = [_INSTANCE_OF.sub(r"\g<kind>", word) for word in call.arguments]
+    kinds = [word for word in given if not re.search(r"\(\)|=>|->|\{", word)]
     return _raised(next((word for word in ([call.of.strip("<>")] if call.of else kinds) if word not in _SELVES), ""))
 
 

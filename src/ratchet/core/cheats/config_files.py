@@ -13,7 +13,7 @@ _RUNNER_FILES = re.compile(
       conftest\.py | pytest\.ini | \.pytest\.ini | \.coveragerc | noxfile\.py
     | jest\.config\.\w+ | jest\.setup\.\w+ | vitest\.config\.\w+ | vitest\.workspace\.\w+ | \.mocharc(?:\.\w+)? | karma\.conf\.\w+
     | playwright\.config\.\w+ | \.nycrc(?:\.json)? | phpunit\.xml(?:\.dist)? | \.rspec | spec_helper\.rb | rails_helper\.rb
-    | nextest\.toml | \.cargo/config(?:\.toml)? | tarpaulin\.toml | junit-platform\.properties | testng\.xml | \.gitlab-ci\.yml
+    | \.busted | \.proverc | dart_test\.yaml | nextest\.toml | \.cargo/config(?:\.toml)? | tarpaulin\.toml | junit-platform\.properties | testng\.xml | \.gitlab-ci\.yml
     )$ | (?:^|/)\.github/workflows/""",
     re.VERBOSE,
 )

@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
-from ratchet.core.cheats.findings import Change, Cheat
+from ratchet.core.cheats.findings import LINE_MAX, Change, Cheat
 from ratchet.core.cheats.masked_source import tight
 from ratchet.core.cheats.test_cases import TestCase, written
 from ratchet.core.cheats.test_context import defined
 
 _CHECKS = re.compile(
     r"\b(?:assert\w*|expect\w*|refute\w*|should\w*|[vV]erify\w*|raises|throws\w*)\b|\.[sS]hould|\.to[A-Z]\w+\(|\b[a-z]{1,3}\.(?:Error|Fatal)f?\("
-    r"|\b(?:require|Assert|XCTAssert|is|qt)\w*[.(]|\b(?:EXPECT|ASSERT|CHECK|REQUIRE)\w*|^\s*if\b.*(?:[!=]=)"
+    r"|\b(?:require|Assert|XCTAssert|is|qt)\w*[.(]|\b(?:EXPECT|ASSERT|CHECK|REQUIRE)\w*|^\s*if\b.*(?:[!=]=)|^\s*\[\[?\s.*\s\]\]?\s*$|^\s*(?:ok|is|is_deeply|cmp_ok|like)\b"
 )
 _COMMENT = re.compile(
     r"\s*(?://|/\*|\*|#(?!\[|define|undef|if)|import\b|from\b|use\b|using\b|require\b|end\b|[\])}]+;?\s*$)"
@@ -31,6 +31,7 @@ _EDITS = [
      r"|expectNotToPerformAssertions|doesNotPerformAssertions|\bt\.todo\b|\btry\?"),
     ("test-disabled", "it runs on a condition",
      r"cfg_attr\(.*\bignore\b|@(?:Enabled|Disabled)(?:If|On|For)\w*|\[\w*(?:Fact|Theory)If|\b(?:skipIf|runIf|skip_if|skipUnless|assumeTrue|assumeThat|assume\()|\[(?:Trait|Category)\(|@Tag\(|@Category\(|@(?:module)?tag\b"),
+    ("test-disabled", "nobody collects it", r"\bprivate\s+(?:static\s+)?(?:function|void|fun|def|func|async\s+\w+)\s+test"),
     ("test-waits", "the test waits", r"(?i)\b(?:thread|time|task|asyncio|process|timer|promise)?\.?(?:u?sleep|sleep_for|settimeout)\s*\(|\bTask\.Delay\(|\bdelay\(\s*\d|:timer\.sleep|\bsleep\s+[\d.]+\s*$"),
     ("assertion-weakened", "an alternative is accepted", r"(?:assert|expect|\bif\b|CHECK|REQUIRE|refute).*(?:\|\||\bor\b).*|\b(?:anyOf|any_of|oneOf|toBeOneOf|isIn|be_in|be_one_of|either)\b|\.toContain\(expect"),
     ("assertion-weakened", "a part is not compared",
@@ -62,6 +63,9 @@ _MOCKS = re.compile(
 )  # fmt: skip
 # What is left is the name of what a test file is about: `test_slug.py`, `ShippingTest.java`, `limiter.spec.ts`.
 _SUBJECT = re.compile(r"^test_|(?:[._-]?(?:[tT]ests?|[sS]pec|it))?(?:\.\w+)$")
+_CODE = re.compile(
+    r"\.(?:pyi?|[cm]?[jt]sx?|go|rs|java|kts?|scala|cs|fs|rb|php|exs?|erl|swift|[ch]|cc|cpp|hpp|lua|pl|pm|jl|dart|sh)$"
+)
 _EQUALITY = re.compile(
     r"\bdef\s+__(?:eq|ne|hash)__|\bimpl\b[^\n]*\b(?:PartialEq|Eq)\b|\bbool(?:ean)?\s+[eE]quals\s*\(|\boperator\s*(?:==|!=)|\bdef\s+(?:==|eql\?|hash\b)|\bfunc\s*==|\boverride\s+fun\s+equals|\bfunction\s+equals|\bisEqual\s*\(|Symbol\.toPrimitive|\bvalueOf\s*\("
 )
@@ -135,7 +139,7 @@ def _rewritten(change: Change, added: list[tuple[int, str]], spec: str) -> Itera
         at = values.get(_shape(_LITERAL.sub("0", text)))
         if not at or _COMMENT.match(text):
             continue
-        new = set(written(at[1])) - set(written(text))
+        new = Counter(written(at[1])) - Counter(written(text))
         if any(word.strip("'") not in spec for word in new):
             detail = f"an existing test takes another value: {at[1].strip()[:120]}"
             yield _doubt(change, at[0], "expected-edited", detail)
@@ -148,6 +152,11 @@ def _rewritten(change: Change, added: list[tuple[int, str]], spec: str) -> Itera
     for text in checks:
         if tight(text).rstrip(";{") in whole:
             continue
+        if _loses_its_value(text, [line for _, line in added]):
+            yield _doubt(
+                change, added[0][0] if added else 1, "assertion-weakened", f"a check asks less: {text.strip()[:120]}"
+            )
+            return
         if shapes[_shape(text)]:
             shapes[_shape(text)] -= 1
             continue
@@ -157,6 +166,23 @@ def _rewritten(change: Change, added: list[tuple[int, str]], spec: str) -> Itera
         line = added[0][0] if added else 1
         yield _doubt(change, line, "assertion-weakened", f"an existing check is gone: {text.strip()[:120]}")
         return
+
+
+# What a check compares with a value, in the words of many libraries.
+_COMPARES = re.compile(
+    r"(?i)===?|(?<!un)equal|\beq\b|_eq\b|\bsame|\bis(?:_deeply)?\s*\(|\bcmp_ok|should_?be\b|\bto_?be\(|\bdeep|!=\s*\w+\s*\{|\[\s.*\s=\s"
+)
+
+
+def _loses_its_value(text: str, added: list[str]) -> bool:
+    """Return whether a comparison of names is gone, and the checks in its place compare with nothing."""
+    if not _COMPARES.search(text) or re.search(r"\bif\b", text):
+        return False
+    checks = [line for line in added if _CHECKS.search(line) or _SHELL_CHECK.match(line)]
+    return bool(checks) and not any(_COMPARES.search(line) for line in added)
+
+
+_SHELL_CHECK = re.compile(r"^\s*\[\[?\s|^\s*ok\b")
 
 
 _WAITS = re.compile(
@@ -204,6 +230,8 @@ def _computed_twice(change: Change, added: list[tuple[int, str]]) -> Iterator[Ch
 
 
 def _decides_itself(change: Change, spec: str) -> Iterator[Cheat]:
+    if _CODE.search(change.path) and (at := next((line for line, text in change.added() if len(text) >= LINE_MAX), 0)):
+        yield _doubt(change, at, "unreadable-line", f"a line of more than {LINE_MAX} characters is not read")
     before = {line.strip() for line in (change.before or "").splitlines()}
     rows = [(line, text) for line, text in change.added() if text.strip() not in before]
     for rule, what, pattern, spoken in (

@@ -14,10 +14,10 @@ from itertools import combinations
 
 import msgspec
 
-from ratchet.core.cheats.findings import Change, Cheat
+from ratchet.core.cheats.findings import LINE_MAX, Change, Cheat, shorten
 
 _LITERAL = re.compile(
-    r"""(?<![\w.])-?\d[\d_]*(?:\.\d+)?(?:[eE][-+]?\d+)?|"(?P<double>(?:[^"\\\n]|\\.)*)"|'(?P<single>(?:[^'\\\n]|\\.)*)'|`(?P<back>[^`\n]*)`"""
+    r"""(?<![\w.])-?(?:0[xX][\da-fA-F_]+|\d[\d_]*(?:\.\d+)?(?:[eE][-+]?\d+)?)|"(?P<double>(?:[^"\\\n]|\\.)*)"|'(?P<single>(?:[^'\\\n]|\\.)*)'|`(?P<back>[^`\n]*)`"""
 )
 _COMMENT = re.compile(r"^\s*(?://|\*|/\*|#(?![\[!])|--\s)")
 _TRIVIAL = {"0", "1", "-1", "2", "", " ", "\n", "\\n", ",", "utf-8", "utf8"}
@@ -96,9 +96,9 @@ class _Asked:
             return bool(re.search(rf"(?<![\w.]){re.escape(word)}(?![\w])", self.spec.replace(",", "")))
         return len(word) > 1 and word.lower() in self.spec.lower()
 
-    def shared(self, unit: Unit) -> set[str]:
-        """Return the literals of a unit that a test also writes together."""
-        found = {word for pair in unit.pairs() if pair in self.pairs for word in pair}
+    def shared(self, unit: Unit, known: set[frozenset[str]]) -> set[str]:
+        """Return the literals of a unit that also occur together in a test, and did not in the source before."""
+        found = {word for pair in unit.pairs() if pair in self.pairs and pair not in known for word in pair}
         if found or not unit.branch:
             return found
         for start in (
@@ -120,9 +120,11 @@ _SEQUENCE = 4
 def _in_source(change: Change, asked: _Asked) -> Iterator[Cheat]:
     added = {line for line, _ in change.added()}
     units = [unit for unit in _units(change.after or "", added) if unit.line in added]
+    before = change.before or ""
+    known = {pair for unit in _units(before, set(range(1, before.count("\n") + 2))) for pair in unit.pairs()}
     found = False
     for cluster in _clusters([unit for unit in units if len(unit.literals) > 1]):
-        shared = {unit: words for unit in cluster if (words := asked.shared(unit))}
+        shared = {unit: words for unit in cluster if (words := asked.shared(unit, known))}
         if by_heart := _by_heart(cluster, shared):
             unit = next(iter(shared))
             quoted = ", ".join(sorted(shared[unit])[:4])
@@ -306,7 +308,9 @@ def _cheat(change: Change, line: int, detail: str, *, doubt: bool) -> Cheat:
 
 def _units(text: str, only: set[int] | None) -> Iterator[Unit]:
     """Yield statements with their literals; a name stands for the literal assigned to it above."""
-    lines = text.splitlines()
+    lines = [shorten(line) for line in text.splitlines()]
+    if only is not None:  # a generated line writes everything beside everything
+        only = {line for line in only if line <= len(lines) and len(lines[line - 1]) < LINE_MAX}
     named: dict[str, tuple[str, ...]] = {}
     at = 0
     while at < len(lines):
@@ -341,6 +345,7 @@ _MESSAGE = re.compile(
     r"(?i)\b(?:raise|throw|throws|panic|print\w*|log\w*|warn\w*|error\w*|\w*error|\w*exception|errorf|bail|fail\w*|usage|help|message|msg)\b|Err\("
 )
 _OPERAND = re.compile(r"(?:[%*/+]|(?<![=\-<>])[<>]=?)\s*$")
+_OPERAND_CHARS = 20
 _ROW = re.compile(r"\s*(?:\w+\s*[:=]+\s*)?.*[\[{(]\s*$")
 _NAMED = re.compile(
     r"\s*(?:export\s+|static\s+|final\s+|private\s+|public\s+)*(?:const|let|var|val|auto)?\s*(?:[\w:<>,*&]+\s+)?(\w+)\s*(?::\s*[\w<>\[\], ]+)?(?::=|=|\{)(?!=)"
@@ -357,7 +362,11 @@ def _literals(statement: str, *, is_source: bool = False) -> list[str]:
     found = [
         one
         for one in _LITERAL.finditer(statement)
-        if not (is_source and one[0][0] in "-0123456789" and _OPERAND.search(statement[: one.start()]))
+        if not (
+            is_source
+            and one[0][0] in "-0123456789"
+            and _OPERAND.search(statement, max(0, one.start() - _OPERAND_CHARS), one.start())
+        )
     ]
     return [_plain(one) for one in found]
 
@@ -367,6 +376,8 @@ def _plain(found: re.Match[str]) -> str:
         if (text := found[quoted]) is not None:
             return re.sub(r"(?<=\W) | (?=\W)", "", text) if re.search(r"\d", text) else text
     number = found[0].replace("_", "")
+    if "x" in number.lower():
+        return str(int(number, 16))
     return (
         number[:-2]
         if number.endswith(".0")

@@ -59,12 +59,13 @@ class TestCase(msgspec.Struct, frozen=True, kw_only=True):
 
 class TestContext(msgspec.Struct, frozen=True, kw_only=True):
     """What else changed. `words` and `names` are on added lines of test files; `vanished` are names that the sources no
-    longer define; `helpers` are functions that assert for tests; `asserted` are new subjects and expected values."""
+    longer define; `helpers` are functions that assert for tests, `silent` those that do not; `asserted` are new subjects and expected values."""
 
     words: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()
     vanished: frozenset[str] = frozenset()
     helpers: frozenset[str] = frozenset()
+    silent: frozenset[str] = frozenset()
     asserted: frozenset[tuple[str, str]] = frozenset()
     spec: str = ""
 
@@ -179,8 +180,8 @@ def _values(case: TestCase) -> list[tuple[list[str], AssertionStrength]]:
 
 def _covered_elsewhere(gone: TestCase, after: Sequence[TestCase], around: TestContext) -> bool:
     """Return whether all literals of a test are now checked elsewhere: tests were merged or split."""
-    said = {word for word in gone.words if re.search(r"%[-+#]?[vqsdxTf]", word)}  # a message, not a value
-    values = gone.words - {repr(gone.name), f'"{gone.name}"'} - said
+    formats = {word for word in gone.words if re.search(r"%[-+#]?[vqsdxTf]", word)}  # a message, not a value
+    values = gone.words - {repr(gone.name), f'"{gone.name}"'} - formats
     alive = any(
         not case.disabled and any(a.strength is AssertionStrength.EXACTLY for a in case.asserts) for case in after
     )
@@ -223,7 +224,20 @@ def _weakened(was: TestCase, now: TestCase, around: TestContext) -> list[Cheat]:
             )
         ]
     found = [*_assertions(was, now, around), *_rows(was, now, around)]
-    return [msgspec.structs.replace(cheat, doubt=True) for cheat in found] if _asks_of_other(was, now) else found
+    doubtful = _asks_of_other(was, now) or _asks_helper(was, now, around)
+    return [msgspec.structs.replace(cheat, doubt=True) for cheat in found] if doubtful else found
+
+
+# A function that asserts by its name, and is none of an assertion library.
+_HELPER = re.compile(
+    r"(?:assert|check|verify|expect)_(?!(?:eq|ne|equals?|not|called|any|has|true|false|is|in|raises|warns|all|array|frame|series|match\w*)(?:_|$))\w+$"
+)
+
+
+def _asks_helper(was: TestCase, now: TestCase, around: TestContext) -> bool:
+    """Return whether the test calls a helper that it did not call before: what that checks is not compared."""
+    fresh = now.names - was.names - around.silent
+    return bool(fresh & around.helpers) or (now.file.endswith(".py") and any(map(_HELPER.match, fresh)))
 
 
 def _asks_of_other(was: TestCase, now: TestCase) -> bool:

@@ -200,6 +200,11 @@ def messages_with(repo: Path, line: str, *, since: str) -> dict[str, str]:
     return {commit: message for commit, _, message in rows}
 
 
+def git_dir_of(repo: Path) -> Path:
+    """Return the directory with the repository's objects and branches."""
+    return Path(git_text("rev-parse", "--path-format=absolute", "--git-common-dir", cwd=repo))
+
+
 def parent_of(repo: Path, commit: str) -> str | None:
     return commit_of(repo, f"{commit}^")
 
@@ -215,4 +220,4 @@ def mentions(repo: Path, commit: str, words: str) -> bool:
 
 
 def diff(repo: Path, before: str, after: str) -> str:
-    return git("diff", "--no-ext-diff", f"{before}..{after}", cwd=repo).decode(errors="replace")
+    return git("diff", "--no-ext-diff", "--no-textconv", f"{before}..{after}", cwd=repo).decode(errors="replace")

@@ -151,7 +151,7 @@ class TreeStore:
         return [row.split(b"\t", 1)[1] for row in rows if row and not row.startswith(SUBMODULE.encode())]
 
     def uncommitted(self) -> list[str]:
-        """Return the files that differ from the index and are not ignored."""
+        """Return the files that may differ from the index and are not ignored."""
         rows = self._git("ls-files", "--others", "--modified", "--exclude-standard", "-z").split(b"\0")
         return sorted({os.fsdecode(row) for row in rows if row})
 
