@@ -43,7 +43,7 @@ EVERYTHING = (
 # Partial indexes hold only what is open or waiting.
 SMALL = re.compile(
     r"SCAN (?!events|runs|items|workers|receipts|reservations)"
-    r"|INDEX (items_(waiting|parked|queue|labelled)|runs_unlearnt|\w+_leases|late)"
+    r"|INDEX (items_(waiting|parked|queue|labelled|to_review)|runs_unlearnt|\w+_leases|late)"
 )
 Seen = dict[str, tuple[object, ...]]
 

@@ -30,7 +30,7 @@ from ratchet.errors import EnvironmentCannot, LeaseLost, StoreNewer
 from ratchet.store.group_commit import GroupCommit
 from ratchet.store.postgres import store as postgres
 from ratchet.store.postgres.batching import CLAIM, COMPLETE
-from ratchet.store.postgres.libpq import number_parameters
+from ratchet.store.postgres.libpq import Connection, number_parameters
 from ratchet.store.postgres.store import PostgresStore, connect
 from ratchet.store.protocols import Store, open_store
 from tests.contract.servers import Server, World, fresh_database
@@ -297,6 +297,23 @@ def test_concurrent_completions_succeed_except_with_a_lost_lease(world: World) -
     assert [store.run(lease.run).status for lease in leases] == ["completed", "completed", "running", "completed"]
     assert all(store.entries(lease.run) for lease in leases)
     assert [late.run for late in store.fenced_writes()] == ["run-2"]
+
+
+def test_a_connection_that_breaks_while_the_store_is_opened_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect, broken = postgres.connect, list[Connection]()
+
+    def break_the_first(url: str) -> Connection:
+        made = connect(url)
+        if not broken:
+            broken.append(made)
+            with socket.socket(fileno=os.dup(made.fileno())) as end:
+                end.shutdown(socket.SHUT_RDWR)
+        return made
+
+    monkeypatch.setattr(postgres, "connect", break_the_first)
+    store = PostgresStore(fresh_database())
+    assert broken and broken[0].closed and store.items().rows == []
+    store.close()
 
 
 # --- a connection that breaks while the server commits ---------------------------------------------------------------

@@ -6,6 +6,7 @@ import hashlib
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -45,6 +46,7 @@ from ratchet.store.retention import SqlRetention
 CONNECTIONS_MAX = 16
 # With `RETRY_S`, every verb ends well before a lease of 60 s does.
 CONNECT_S = 5
+OPEN_AGAIN_S = (0.05, 0.2)
 ANSWER_S = 20.0
 RETRY_S = 30.0
 ANCHOR_S = 60.0
@@ -119,12 +121,7 @@ ORDER BY (SELECT COALESCE(sum(weight), 0) FROM asked WHERE learnings.words @@ qu
         self._deadlines = AnswerDeadlines()
         self._notices = PgNotifications(lambda: connect(url))
         try:
-            first = connect(url)
-        except psycopg.Error as error:
-            raise _to_ratchet_error(error, self._where) from error
-        self._pool.put_back(first)
-        try:
-            _migrate(first, self._where)
+            self._pool.put_back(_open(url, self._where))
         except psycopg.Error as error:
             self.close()
             raise _to_ratchet_error(error, self._where) from error
@@ -359,6 +356,25 @@ def connect(url: str) -> Connection:
     db.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_S}s'")
     # The disabled scans look so dear to the planner that it would compile short statements, for 50 ms each.
     db.execute("; ".join(f"SET {setting} = off" for setting in (*DISABLED_PLANS, "jit")))
+    return db
+
+
+def _open(url: str, where: str) -> Connection:
+    """Connect and upgrade the schema; once more, and again, when the connection is lost meanwhile."""
+    for wait_s in OPEN_AGAIN_S:
+        with suppress(psycopg.OperationalError):
+            return _connect_and_migrate(url, where)
+        time.sleep(wait_s)
+    return _connect_and_migrate(url, where)
+
+
+def _connect_and_migrate(url: str, where: str) -> Connection:
+    db = connect(url)
+    try:
+        _migrate(db, where)
+    except BaseException:
+        db.close()
+        raise
     return db
 
 
