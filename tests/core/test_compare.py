@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from ratchet.core.compare import (
@@ -122,6 +123,12 @@ def test_tests_of_one_program_that_does_not_compile_for_want_of_the_thing_under_
 )
 def test_a_program_that_does_not_compile_for_another_reason_loses_its_tests(file: str, message: str) -> None:
     assert not judge_red(BASE, report({}, broken=[Diagnostic(file=file, message=message)]), SCOPE).ok
+
+
+def test_where_results_name_no_files_a_test_has_to_compile() -> None:
+    base = msgspec.structs.replace(BASE, tests=[msgspec.structs.replace(test, file="") for test in BASE.tests])
+    lacking = Diagnostic(file="tests/b.c", message="use of undeclared identifier 'gcd'")
+    assert not judge_red(base, report({}, broken=[lacking]), SCOPE).ok
 
 
 def test_an_error_for_want_of_a_method_is_rightly_red() -> None:

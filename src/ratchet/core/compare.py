@@ -189,7 +189,7 @@ def judge_red(
     if why := why_inconclusive(report):
         return Judgement(ok=False, why=why)
     delta = compare(reference, report)
-    if (lost := delta.lost()) and not _does_not_compile_yet(report, delta, scope):
+    if (lost := delta.lost()) and not _does_not_compile_yet(reference, report, delta, scope):
         return Judgement(ok=False, why=f"tests that passed before no longer do: {abbreviate(lost)}")
     if unloadable := _load_failure(report, delta) or _missing_set_up(report, delta, scope, is_ours):
         return Judgement(ok=False, why=unloadable)
@@ -207,12 +207,14 @@ def judge_red(
     return Judgement(ok=False, why="no new test was found in the suite")
 
 
-def _does_not_compile_yet(report: Report, delta: Delta, scope: PathRules) -> bool:
+def _does_not_compile_yet(reference: Report, report: Report, delta: Delta, scope: PathRules) -> bool:
     """Whether the lost tests are only missing because new test files name what does not exist yet: where one program
-    holds all tests of a folder, nothing in it can run then."""
+    holds all tests of a folder, nothing in it can run then. Only where results name their files: else none could say
+    later that the new one is green."""
     errors = [error for error in load_errors(report) if error.file in delta.broken]
     named = all(scope.is_test(error.file) and _ABSENT.search(error.message) for error in errors)
-    return bool(errors) and named and not delta.new_failures and not delta.silenced
+    known = all(test.file for test in reference.tests)
+    return bool(errors) and named and known and not delta.new_failures and not delta.silenced
 
 
 def _load_failure(report: Report, delta: Delta) -> str:
