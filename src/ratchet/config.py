@@ -80,7 +80,7 @@ class WatchConfig(_Section, frozen=True, kw_only=True):
 
 
 class NotifyConfig(_Section, frozen=True, kw_only=True):
-    """How `ratchet serve` tells what is new in the inbox. `command` runs with a JSON message on its standard input and
+    """How `ratchet serve` notifies of new inbox entries. `command` runs with a JSON message on its standard input and
     its text in RATCHET_TEXT; `webhook` is the address of a chat system, or of a program, that takes the same message.
     If it is empty, the variable RATCHET_WEBHOOK may hold it."""
 

@@ -59,7 +59,7 @@ def program(tmp_path: Path, text: str) -> Path:
 def test_a_refused_command_leaves_nothing_in_the_queue(tmp_path: Path, words: tuple[str, ...]) -> None:
     place = small_project(tmp_path)
     done = ratchet(*words, cwd=place)
-    assert done.returncode in (2, 3) and "hint:" in done.stderr, done.stderr
+    assert done.returncode == 2 and "hint:" in done.stderr, done.stderr
     assert open_items(place) == []
 
 
@@ -80,6 +80,20 @@ def test_a_project_that_is_not_set_up_is_refused_before_money_is_spent(tmp_path:
         assert words in result["detail"]
     tested = ratchet("test", cwd=place)
     assert "Ratchet's own" in tested.stderr and "python3 -m venv .venv" in tested.stderr
+
+
+def test_more_files_that_lack_a_package_than_tests_that_pass_are_refused_and_fewer_are_named(tmp_path: Path) -> None:
+    lacking = {f"tests/test_{n}.py": "import nosuchthing\n" for n in range(3)}
+    place = make_repository(tmp_path / "most", SMALL | lacking)
+    write_script(place, {})
+    done = ratchet("run", "SPEC.md", *settings(place), "--json", cwd=place)
+    assert json.loads(done.stdout)["failure"] == "misconfigured"
+    place = project(tmp_path / "few", {"audit": [COMPLETE], "review": [REVIEW]})
+    (place / "tests" / "test_0.py").write_text("import nosuchthing\n")
+    git("add", "-A", cwd=place)
+    git("commit", "-q", "-m", "one", cwd=place)
+    done = ratchet("run", "SPEC.md", *settings(place), cwd=place)
+    assert "1 file not loaded: tests/test_0.py" in done.stdout
 
 
 def test_a_test_that_needs_a_package_is_not_rightly_red(tmp_path: Path) -> None:

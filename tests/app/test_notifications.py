@@ -59,10 +59,10 @@ def test_what_is_new_is_posted_once_and_not_again_by_the_next_server(
     address, said = chat
     entries = [QUESTION]
     notifier = notifier_to(address, entries, tmp_path)
-    asyncio.run(notifier.tell_new())
+    asyncio.run(notifier.send_new())
     entries.append(FAILED)
-    asyncio.run(notifier.tell_new())
-    asyncio.run(notifier_to(address, entries, tmp_path).tell_new())
+    asyncio.run(notifier.send_new())
+    asyncio.run(notifier_to(address, entries, tmp_path).send_new())
     assert [one["text"] for one in said.said] == [
         "Question: May it be empty? (shop)\nhttp://here/inbox",
         "Failed: “It” failed\nhttp://here/inbox",
@@ -74,10 +74,10 @@ def test_what_a_chat_system_did_not_take_is_sent_again(chat: tuple[str, type[Cha
     notifier = notifier_to(address, [QUESTION], tmp_path)
     said.status = 503
     with pytest.raises(NotSent) as refused:
-        asyncio.run(notifier.tell_new())
+        asyncio.run(notifier.send_new())
     assert address not in str(refused.value)  # the address of a webhook is a secret
     said.status = 200
-    asyncio.run(notifier.tell_new())
+    asyncio.run(notifier.send_new())
     assert len(said.said) == 1
 
 

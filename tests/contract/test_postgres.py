@@ -19,6 +19,7 @@ import msgspec
 import psycopg
 import pytest
 
+from ratchet.core import events as ev
 from ratchet.core.budget import Amount, Caps
 from ratchet.core.failure import Reason
 from ratchet.core.item import ParkReason
@@ -326,6 +327,8 @@ ONCE: dict[str, tuple[str, Callable[[Store, Lease], object]]] = {
     ),
     "add": ("items", lambda store, _: store.add(msgspec.structs.replace(named("i4"), needs=["i2"]))),
     "unpark": ("items", lambda store, _: store.unpark("i3")),
+    "answer": ("events", lambda store, _: store.answer("i5", "yes", by="me")),
+    "nudge": ("events", lambda store, _: store.nudge("i1", "use Decimal", by="me")),
 }
 
 
@@ -340,6 +343,8 @@ def test_a_verb_whose_connection_breaks_during_its_commit_is_executed_once(verb:
         store.add_all([named("i1"), named("i2"), named("i3")])
         store.park("i3", ParkReason.QUESTION)
         lease = claim(store, name="i1")
+        store.add(named("i5"))
+        store.append(claim(store, name="i5", run="run-5"), [ev.RunParked(reason=ParkReason.QUESTION, detail="?")])
         if breaks:
             _broken_commit(world, store, table, lambda: call(store, lease))  # noqa: B023 — called here
         else:
@@ -362,6 +367,7 @@ def _broken_commit(world: World, store: PostgresStore, table: str, call: Callabl
         holds.execute("SELECT pg_advisory_xact_lock(42)")
         called = thread.submit(call)
         _until_waiting(watch, 1, called)
+        world.pass_time(1)
         with socket.socket(fileno=os.dup(wire)) as end:
             end.shutdown(socket.SHUT_RDWR)
         _until_waiting(watch, 2, called)

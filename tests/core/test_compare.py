@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from ratchet.core.compare import (
@@ -68,6 +67,53 @@ def test_a_test_file_with_a_syntax_error_is_refused() -> None:
     assert not verdict.ok and "tests/b.py:4 is broken: SyntaxError" in verdict.why
 
 
+GO = PathRules(tests=("**/*_test.go",))
+GO_BASE = report({"pkg.TestOne": S.PASSED, "pkg.TestTwo": S.PASSED})
+
+
+def uncompiled(message: str, file: str = "shout_test.go", code: str = "") -> Report:
+    """What remains of a package when one of its test files does not compile: no test."""
+    error = Diagnostic(file=file, line=6, message=message, code=code)
+    return Report(runner="go", status=ReportStatus.FAILED, compile_errors=[error])
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [("undefined: Shout", ""), ("unknown field Loud in struct literal", ""),
+     ("unresolved import `strsim::shout`", "E0432"),
+     ("cannot find function `shout` in crate `strsim`", "E0425"), ("cannot find symbol", ""),
+     ("x.Shout undefined (type Word has no field or method Shout)", ""), ("no member named 'shout' in 'Word'", "")],
+)  # fmt: skip
+def test_a_compiled_test_that_lacks_only_the_thing_under_test_is_rightly_red(message: str, code: str) -> None:
+    verdict = judge_red(GO_BASE, uncompiled(message, code=code), GO)
+    assert (verdict.ok, verdict.tests) == (True, ["shout_test.go"]), verdict.why
+    done = report({"pkg.TestOne": S.PASSED, "pkg.TestTwo": S.PASSED, "pkg.TestShout": S.PASSED})
+    assert judge_green(GO_BASE, done, verdict.tests).ok
+    assert not judge_green(GO_BASE, GO_BASE, verdict.tests).ok, "the new test must be there"
+    assert not judge_green(GO_BASE, report({"pkg.TestOne": S.PASSED, "pkg.TestShout": S.PASSED}), verdict.tests).ok
+
+
+def test_the_tests_of_a_file_that_did_not_compile_are_found_by_the_name_of_their_program() -> None:
+    """In the last check they are no longer new."""
+
+    def ran(status: TestStatus) -> Report:
+        test = TestResult(id="shouts", suite=["strsim::shout"], status=status)
+        return Report(runner="cargo", status=ReportStatus.PASSED, tests=[test])
+
+    assert judge_green(ran(S.PASSED), ran(S.PASSED), ["tests/shout.rs"]).ok
+    assert not judge_green(ran(S.PASSED), ran(S.PASSED), ["tests/whisper.rs"]).ok
+
+
+@pytest.mark.parametrize(
+    ("message", "file"),
+    [("syntax error: unexpected }", "shout_test.go"), ("unresolved import `serde`", "shout_test.go"),
+     ("use of unresolved module or unlinked crate `serde`", "shout_test.go"), ("undefined: Shout", "word.go")],
+)  # fmt: skip
+def test_a_compiled_test_that_is_broken_itself_is_refused_with_what_the_compiler_says(message: str, file: str) -> None:
+    verdict = judge_red(GO_BASE, uncompiled(message, file), GO)
+    assert not verdict.ok and f"{file}:6 does not compile: {message}" in verdict.why
+
+
 def test_a_new_test_that_passes_already_is_refused() -> None:
     verdict = judge_red(BASE, report({"tests/a.py::one": S.PASSED, "tests/b.py::new": S.PASSED}), SCOPE)
     assert not verdict.ok and "already passes" in verdict.why
@@ -123,12 +169,6 @@ def test_tests_of_one_program_that_does_not_compile_for_want_of_the_thing_under_
 )
 def test_a_program_that_does_not_compile_for_another_reason_loses_its_tests(file: str, message: str) -> None:
     assert not judge_red(BASE, report({}, broken=[Diagnostic(file=file, message=message)]), SCOPE).ok
-
-
-def test_where_results_name_no_files_a_test_has_to_compile() -> None:
-    base = msgspec.structs.replace(BASE, tests=[msgspec.structs.replace(test, file="") for test in BASE.tests])
-    lacking = Diagnostic(file="tests/b.c", message="use of undeclared identifier 'gcd'")
-    assert not judge_red(base, report({}, broken=[lacking]), SCOPE).ok
 
 
 def test_an_error_for_want_of_a_method_is_rightly_red() -> None:

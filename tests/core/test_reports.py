@@ -29,7 +29,9 @@ from ratchet.core.report import (
     conclude,
     count_totals,
     expected_text,
+    merge_commands,
     merge_targets,
+    reported_totals,
 )
 
 PASSED = TestResult(id="a::one", status=TestStatus.PASSED, file="a")
@@ -144,6 +146,7 @@ def failing(n: int, place: int, *, size: int = 10) -> TestResult:
 def test_failures_of_one_kind_at_one_place_are_reported_once() -> None:
     tests = [failing(n, n % 3) for n in range(30)]
     assert [len(cluster.tests) for cluster in clusters(tests)] == [10, 10, 10]
+    assert [len(cluster.tests) for cluster in clusters([*tests, failing(99, 2)])] == [11, 10, 10]
     output = packet(Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=count_totals(tests)))
     assert "the same in 9 more: t::003, t::006, …" in output
     assert "suspects: total in src/shop.py" in output
@@ -260,6 +263,10 @@ def test_any_text_survives_as_xml_json_and_annotations(name: str, message: str, 
     table = exports.ctrf(report, start_ms=0, stop_ms=1)
     assert json.loads(json.dumps(table))["results"]["summary"]["tests"] == 1
     assert all("\n" not in line for line in exports.github(report))
+    error = Diagnostic(file="a,b:c.py", line=3, message="50%\r\nno")
+    broken = Report(runner="r", status=ReportStatus.FAILED, collection_errors=[error])
+    [line] = exports.github(broken, inside="sub")
+    assert line.startswith("::error file=sub/a%2Cb%3Ac.py,line=3,title=") and line.endswith("::50%25%0D%0Ano")
 
 
 def test_exports_distinguish_two_classes_of_one_name_and_locate_failures_without_a_stack() -> None:
@@ -384,3 +391,32 @@ def test_a_file_that_does_not_load_is_a_failed_test_in_ctrf() -> None:
     assert made["results"]["tests"] == [
         {"name": "c.py", "status": "failed", "duration": 0, "message": "SyntaxError: no"}
     ]
+
+
+def test_totals_of_a_runner_count_the_rest_as_passed() -> None:
+    assert reported_totals({"tests": 5, "failed": 1, "skipped": 1, "files": 9}).passed == 3
+    assert reported_totals({"passed": 2, "failed": 1}).tests == 3
+    assert reported_totals({"failed": 2, "tests": 1}).passed == 0
+
+
+def test_commands_of_a_target_are_merged_into_one_report() -> None:
+    error = Diagnostic(file="b", message="no")
+    first = Report(
+        runner="pytest", status=ReportStatus.PASSED, command=["pytest", "a"], exit_code=0, duration_s=1.0,
+        tests=[PASSED], totals=count_totals([PASSED]), reported={"tests": 1}, output="fine\n",
+        collection_errors=[error],
+    )  # fmt: skip
+    second = Report(
+        runner="pytest", status=ReportStatus.CRASHED, command=["pytest", "b"], exit_code=-9, signal=9, duration_s=0.5,
+        tests=[PASSED, FAILED], totals=count_totals([PASSED, FAILED]), reported={"tests": 2}, notes=["it died"],
+        running=["a::x"], output="boom\n", collection_errors=[error], compile_errors=[error],
+    )  # fmt: skip
+    idle = Report(runner="pytest", status=ReportStatus.NO_TESTS, command=["pytest", "c"], exit_code=5, duration_s=0.25)
+    merged = merge_commands([first, second, idle])
+    assert [test.id for test in merged.tests] == ["a::one", "a::one (2)", "a::two"]
+    assert (merged.status, merged.exit_code, merged.signal, merged.duration_s) == (ReportStatus.CRASHED, -9, 9, 1.75)
+    assert (merged.totals.tests, merged.totals.failed, merged.reported) == (3, 1, {"tests": 3})
+    assert (merged.notes, merged.running, merged.output) == (["`pytest b`: it died"], ["a::x"], "boom\n")
+    assert (merged.collection_errors, merged.compile_errors) == ([error], [error])
+    assert merge_commands([idle, idle]).exit_code == 5
+    assert merge_commands([second]) is second

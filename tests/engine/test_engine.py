@@ -109,6 +109,21 @@ def test_a_persons_message_is_in_the_prompts_until_the_next_commit_and_in_the_mi
     assert len((folder / "ledger.ndjson").read_text().splitlines()) == len(ledger)
 
 
+def test_receipts_name_the_entries_of_their_step_though_people_write_meanwhile(tmp_path: Path) -> None:
+    place = small_project(tmp_path, GOOD_SCRIPT)
+    with open_factory(place) as factory:
+        lease = factory.claim(factory.add(place / "SPEC.md").id)
+
+        def nudge(_entry: Entry, event: ev.Event, _state: RunState) -> None:
+            if isinstance(event, ev.StepStarted):
+                factory.store.nudge(lease.item, f"in step {event.step}", by="me")
+
+        asyncio.run(factory.work(lease, watch=nudge, on_agent_event=lambda _said: None))
+        ledger, receipts = factory.store.entries(lease.run), factory.store.receipts(lease.run)
+    assert len(receipts) > 5
+    assert [ledger[receipt.events[-1] - 1].kind for receipt in receipts] == [receipt.outcome for receipt in receipts]
+
+
 def _steps_of(ledger: list[Entry], action: str) -> list[int]:
     started = [event for one in ledger if isinstance(event := ev.decode(one.kind, one.data), ev.StepStarted)]
     return [event.step for event in started if event.action == action]

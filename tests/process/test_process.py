@@ -22,6 +22,7 @@ from ratchet.process.spawn import (
     ProcessResult,
     ProgramMissing,
     attach,
+    confine,
     confined,
     is_gone,
     run_command,
@@ -31,6 +32,16 @@ from ratchet.process.spawn import (
 from ratchet.process.supervise import interactive_process, supervise
 
 PYTHON = sys.executable
+
+
+def test_a_program_is_given_paths_as_its_namespace_sees_them(tmp_path: Path) -> None:
+    """A sandbox in the namespace has a /proc of its own: a path below `/proc/PID/root` ends there."""
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    door = f"/proc/{os.getpid()}/root"
+    argv, _, env, _ = confine([f"{door}{program}", "-x"], Path(f"{door}{tmp_path}"), {"A": f"x:{door}/b"}, ())
+    assert argv[-2:] == [str(program), "-x"] and env == {"A": "x:/b"}
 
 
 class Run(Protocol):

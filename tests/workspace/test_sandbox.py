@@ -127,6 +127,28 @@ def test_what_is_hidden_cannot_be_read(sandboxes: Sandboxes, one: GitWorkspace, 
     assert "the key" not in printed
 
 
+def test_what_is_hidden_inside_a_shown_folder_cannot_be_read_and_the_program_in_it_runs(
+    one: GitWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if why := why_no_sandbox():
+        pytest.skip(why)
+    monkeypatch.setenv("HOME", str(tmp_path / "someone"))
+    place, fetched = tmp_path / "tools", tmp_path / "someone/go/pkg/mod/ours@v2"
+    for folder in (place / "project" / ".venv", fetched):
+        folder.mkdir(parents=True)
+        (folder.parent / "answer").write_text("the answer")
+        (folder / "answer").write_text("the answer")
+    for script in (place / "agent", place / "project" / ".venv" / "agent"):
+        seen = f"{place}/project/answer {fetched}/answer $HOME/go/pkg/mod/ours@v2/answer"
+        script.write_text(f"#!/bin/sh\ncat {seen}; cat $HOME/go/pkg/mod/answer\n")
+        script.chmod(0o755)
+    made = Sandboxes(one, SandboxSettings(hide=(str(place / "project"), str(fetched))))
+    for script in (place / "agent", place / "project" / ".venv" / "agent"):
+        ended, said = run(made.for_tests(), one.path, str(script))
+        assert (ended.exit_code, said.count("the answer")) == (0, 1), said
+    made.close()
+
+
 def test_a_program_beside_the_developers_secrets_does_not_show_them(
     sandboxes: Sandboxes, one: GitWorkspace, repo: Path
 ) -> None:

@@ -1,7 +1,7 @@
-"""Tells chat systems what is new in the inbox: by a command, by a webhook, or both.
+"""Notifies chat systems of new inbox entries: by a command, by a webhook, or both.
 
-Each way keeps a record of the entries it told: nothing is told twice, and nothing is lost while the server or the
-chat system is down.
+The keys of sent entries are recorded for each channel: nothing is sent twice, and nothing is lost while the server or
+the chat system is down.
 """
 
 from __future__ import annotations
@@ -57,49 +57,49 @@ def message_of(entries: Sequence[InboxEntry], address: str) -> Message:
 
 def _line(entry: InboxEntry) -> str:
     where = entry.repo.rstrip("/").rpartition("/")[2]
-    told = (
+    line = (
         f"{str(entry.kind).capitalize()}: {' '.join(entry.title.split())[:CHARS_MAX]}{f' ({where})' if where else ''}"
     )
-    # What agents wrote may call nobody and link nowhere: `<!channel>` and `@here` are commands to chat systems.
+    # Text of agents must not mention or link: `<!channel>` and `@here` are commands to chat systems.
     for sign, plain in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("@", "@\u200b")):
-        told = told.replace(sign, plain)
-    return told
+        line = line.replace(sign, plain)
+    return line
 
 
 class InboxNotifier:
-    """Tells each way what is new, until cancelled. `read` returns the entries that are visible now."""
+    """Sends new entries to each channel until cancelled. `read` returns the visible entries."""
 
-    def __init__(self, read: Callable[[], Sequence[InboxEntry]], address: str, ways: dict[str, Send], record: Path):
-        self._read, self._address, self._ways, self._record = read, address, ways, record
-        self._told: dict[str, list[str]] = _load(record)
+    def __init__(self, read: Callable[[], Sequence[InboxEntry]], address: str, channels: dict[str, Send], record: Path):
+        self._read, self._address, self._channels, self._record = read, address, channels, record
+        self._sent: dict[str, list[str]] = _load(record)
         self._pause_s = EVERY_S
 
     async def run(self) -> None:
         while True:
             try:
-                await self.tell_new()
+                await self.send_new()
                 self._pause_s = EVERY_S
             except RatchetError as error:
-                log.warning("the inbox was not told: %s", error)
+                log.warning("cannot notify: %s", error)
                 self._pause_s = min(PAUSE_MAX_S, 2 * self._pause_s)
             await asyncio.sleep(self._pause_s)
 
-    async def tell_new(self) -> None:
-        """Send one message with all that is new. Raises NotSent after all ways were tried."""
+    async def send_new(self) -> None:
+        """Send one message with all new entries. Raises NotSent after all channels were tried."""
         entries = await run_blocking(self._read)
         failed: list[NotSent] = []
-        for name, send in self._ways.items():
-            told = self._told.get(name, [])
-            new = [entry for entry in entries if entry.key not in told]
+        for name, send in self._channels.items():
+            sent = self._sent.get(name, [])
+            new = [entry for entry in entries if entry.key not in sent]
             try:
                 if new:
                     await send(message_of(new, self._address))
             except NotSent as error:
                 failed.append(error)
                 continue
-            if (now := [entry.key for entry in entries]) != told:
-                self._told[name] = now
-                await run_blocking(write_atomically, self._record, msgspec.json.encode(self._told))
+            if (now := [entry.key for entry in entries]) != sent:
+                self._sent[name] = now
+                await run_blocking(write_atomically, self._record, msgspec.json.encode(self._sent))
         if failed:
             raise failed[0]
 
@@ -115,16 +115,16 @@ def open_notifier(
     settings: NotifyConfig, read: Callable[[], Sequence[InboxEntry]], *, address: str, store: str
 ) -> InboxNotifier | None:
     """Return a notifier as configured, or None."""
-    ways: dict[str, Send] = {}
+    channels: dict[str, Send] = {}
     if settings.command:
-        ways["command"] = lambda message: run_command(settings.command, message)
+        channels["command"] = lambda message: run_command(settings.command, message)
     if webhook := settings.webhook or os.environ.get(WEBHOOK_VARIABLE, ""):
-        ways["webhook"] = lambda message: run_blocking(post, webhook, message)
-    if not ways:
+        channels["webhook"] = lambda message: run_blocking(post, webhook, message)
+    if not channels:
         return None
     folder = make_private_dir(user_state() / "notifications")
     name = hashlib.sha256(json.dumps([store, settings.command, webhook]).encode()).hexdigest()[:16]
-    return InboxNotifier(read, address, ways, folder / f"{name}.json")
+    return InboxNotifier(read, address, channels, folder / f"{name}.json")
 
 
 async def run_command(command: str, message: Message) -> None:
@@ -141,8 +141,8 @@ async def run_command(command: str, message: Message) -> None:
             timeout_s=SEND_S,
         )
         if done.exit_code != 0:
-            told = output.read_text("utf-8", "replace").strip()[-200:]
-            raise NotSent(f"the command of notify.command ended with {done.exit_code}: {told}")
+            printed = output.read_text("utf-8", "replace").strip()[-200:]
+            raise NotSent(f"the command of notify.command ended with {done.exit_code}: {printed}")
 
 
 def post(webhook: str, message: Message) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable
 import msgspec
 
 from ratchet.core.failure import RevertOutcome
+from ratchet.core.missing_code import COMPILED, is_missing_code
 from ratchet.core.report import (
     GREEN,
     RED,
@@ -185,12 +186,15 @@ def judge_red(
 ) -> Judgement:
     """Accept a red step if a new test fails by assertion or by a missing name, and no passing test is lost.
 
-    `is_ours` returns whether a missing module may be the behaviour under test rather than a package to install."""
+    Where tests are compiled, a new one that uses what is not there yet takes the tests of its package with it: they
+    are not lost, and must pass again when the step is green. `is_ours` tells whether a missing module may be the
+    behaviour under test rather than a package to install."""
     if why := why_inconclusive(report):
         return Judgement(ok=False, why=why)
     delta = compare(reference, report)
-    if (lost := delta.lost()) and not _does_not_compile_yet(reference, report, delta, scope):
-        return Judgement(ok=False, why=f"tests that passed before no longer do: {abbreviate(lost)}")
+    taken_along = set(delta.missing) if _lacks_code(report, delta, scope) else set[str]()
+    if lost := [name for name in delta.lost() if name not in taken_along]:
+        return Judgement(ok=False, why=_why_lost(lost, report, delta))
     if unloadable := _load_failure(report, delta) or _missing_set_up(report, delta, scope, is_ours):
         return Judgement(ok=False, why=unloadable)
     results = _by_id(report)
@@ -207,20 +211,23 @@ def judge_red(
     return Judgement(ok=False, why="no new test was found in the suite")
 
 
-def _does_not_compile_yet(reference: Report, report: Report, delta: Delta, scope: PathRules) -> bool:
-    """Whether the lost tests are only missing because new test files name what does not exist yet: where one program
-    holds all tests of a folder, nothing in it can run then. Only where results name their files: else none could say
-    later that the new one is green."""
-    errors = [error for error in load_errors(report) if error.file in delta.broken]
-    named = all(scope.is_test(error.file) and _ABSENT.search(error.message) for error in errors)
-    known = all(test.file for test in reference.tests)
-    return bool(errors) and named and known and not delta.new_failures and not delta.silenced
+def _lacks_code(report: Report, delta: Delta, scope: PathRules) -> bool:
+    """Whether all new compile errors are in tests and say that code is missing."""
+    new = [error for error in load_errors(report) if error.file in delta.broken]
+    return bool(new) and all(scope.is_test(error.file) and is_missing_code(error) for error in new)
+
+
+def _why_lost(lost: list[str], report: Report, delta: Delta) -> str:
+    new = [error for error in load_errors(report) if error.file in delta.broken]
+    if not new:
+        return f"tests that passed before no longer do: {abbreviate(lost)}"
+    return f"{_location(new[0])} does not compile: {new[0].message}"
 
 
 def _load_failure(report: Report, delta: Delta) -> str:
     """Return why a new file does not load, unless the cause is the missing code under test."""
     for error in load_errors(report):
-        if error.file in delta.broken and not (error.type in _MISSING or _ABSENT.search(error.message)):
+        if error.file in delta.broken and error.type not in _MISSING and not is_missing_code(error):
             return f"{_location(error)} is broken: {error.type}: {error.message}"
     return ""
 
@@ -265,7 +272,7 @@ def judge_green(reference: Report, report: Report, red: list[str]) -> Judgement:
         return Judgement(ok=False, why=f"tests that passed before no longer do: {abbreviate(lost)}")
     if delta.broken:
         return Judgement(ok=False, why=f"files no longer load: {abbreviate(delta.broken)}")
-    if still := [name for name in red if not _is_green(report, name)]:
+    if still := [name for name in red if not (_is_green(report, name) or _compiles_now(report, name, delta))]:
         return Judgement(ok=False, why=f"still red: {abbreviate(still)}", outcome=RevertOutcome.STILL_RED)
     known = {test.id for test in reference.tests if test.status in RED} | set(red)
     if other := [test.id for test in report.tests if test.status in RED and test.id not in known]:
@@ -304,6 +311,16 @@ def _is_green(report: Report, name: str) -> bool:
     """Whether the test, or every test of the file, with this name passes."""
     tests = [test for test in report.tests if name in (test.id, test.file)]
     return bool(tests) and all(test.status in GREEN for test in tests)
+
+
+def _compiles_now(report: Report, name: str, delta: Delta) -> bool:
+    """Whether the tests of a file that did not compile pass: those called as the file, or else the new ones."""
+    if not name.endswith(COMPILED):
+        return False
+    stem = name.rpartition("/")[2].partition(".")[0]
+    named = [test for test in report.tests if any(stem in part for part in test.suite)]
+    added = [test for test in report.tests if test.id in delta.added]
+    return bool(named or added) and all(test.status in GREEN for test in named or added)
 
 
 def abbreviate(names: list[str]) -> str:

@@ -247,12 +247,15 @@ class FlakyTestsFound(Event, frozen=True, kw_only=True):
 
 
 class BaselineTaken(Event, frozen=True, kw_only=True):
+    """`unloaded` are files whose tests are missing because they do not load."""
+
     step: int
     report: Artifact
     tests: int
     failing: list[str]
     tree: str
     tools: dict[str, str] = {}  # digests of the tools that ran the tests
+    unloaded: list[str] = []
 
 
 class TestWritten(Event, frozen=True, kw_only=True):

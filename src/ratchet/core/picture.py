@@ -161,7 +161,7 @@ def lane_of(action: str, role: str) -> Lane:
 
 
 class PersonNote(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person said to the run, after so many of its steps had begun."""
+    """A person's message to the run; `steps` is the number of steps that had begun."""
 
     steps: int
     by: str

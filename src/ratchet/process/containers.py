@@ -196,7 +196,7 @@ def find_engine(address: str = "") -> ContainerEngine:
             return engine
     raise EngineAway(
         f"no container engine answers at {', '.join(tried)}",
-        hint="start one (systemctl start docker, or podman system service --time 0 unix:///…), or name its address: "
+        hint="start one (systemctl start docker, or podman system service --time 0), or name its address: "
         "containers.engine = unix:///…",
     )
 

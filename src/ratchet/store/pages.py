@@ -70,6 +70,8 @@ class SqlPages(SqlQueue):
     def answer(self, db: Transaction, item: str, answer: str, *, by: str) -> ItemRow:
         """Answer the question an item is parked for and queue it again. Raises NotFound, Conflict."""
         row = lock_item(db, item)
+        if db.maybe_committed and row["status"] == ItemStatus.QUEUED:
+            return item_of_row(row)
         if row["status"] != ItemStatus.PARKED or row["park_reason"] != ParkReason.QUESTION or not row["run"]:
             raise Conflict(f"item {item} is {row['status']} and has asked nothing", item=item)
         epoch, at = run_epoch(db, row["run"]), format_timestamp(self._clock())
@@ -86,8 +88,8 @@ class SqlPages(SqlQueue):
             raise Conflict(f"item {item} has no open run", hint="nudge it once a worker has begun", item=item)
         found = db.fetch_one("SELECT epoch FROM runs WHERE id = ?", row["run"])
         assert found
-        nudged, at = ev.RunNudged(by=by, message=message), format_timestamp(self._clock())
-        _append_as_person(db, row, nudged, epoch=found["epoch"], at=at)  # its worker keeps its lease
+        nudged = ev.RunNudged(by=by, message=message)
+        _append_as_person(db, row, nudged, epoch=found["epoch"], at=db.began_at)  # its worker keeps its lease
         return item_of_row(row)
 
     # --- the inbox -------------------------------------------------------------------------------------------

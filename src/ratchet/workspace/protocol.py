@@ -11,6 +11,8 @@ import msgspec
 from ratchet.core.lease import Holder
 from ratchet.core.snapshot import Manifest
 
+# In the home of every finished workspace: its record, and beside it the folder in which agents work.
+RECORD, TREE = "workspace.json", "tree"
 CONTAINER = "container"  # the kind whose steps run in containers
 
 

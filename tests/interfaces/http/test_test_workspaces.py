@@ -311,3 +311,23 @@ def wait_until(happens: Any, within_s: float = 20.0) -> None:
     while not happens():
         assert time.monotonic() < deadline
         os.sched_yield()
+
+
+def test_names_that_are_not_utf8_are_shown_in_a_diff(served: Served, project: Path) -> None:
+    name = make(served, project)
+    post(served, name, "exec", argv=["sh", "-c", "touch \"$(printf 'bad-\\377')\""])
+    assert served.ask("GET", f"/test-workspace/{name}/diff").json["paths"] == ["bad-\ufffd"]
+
+
+def test_a_folder_that_became_a_link_out_is_not_looked_into(served: Served, project: Path, tmp_path: Path) -> None:
+    (project / "part").mkdir()
+    (project / "part" / "test_part.py").write_text("def test_part(): pass\n")
+    git("add", "-A", cwd=project)
+    git("commit", "-q", "-m", "part", cwd=project)
+    (outside := tmp_path / "outside").mkdir()
+    (outside / "test_secret.py").write_text("def test_secret(): pass\n")
+    name = make(served, project, path=str(project / "part"))
+    post(served, name, "exec", argv=["sh", "-c", f"rm -r ../part && ln -s {outside} ../part"])
+    tested = post(served, name, "test")
+    assert "secret" not in msgspec.json.encode(tested).decode()
+    assert {test["id"] for test in tested["report"]["tests"]} == {"test_app.py::test_add", "test_app.py::test_zero"}

@@ -268,6 +268,19 @@ def test_what_is_resolved_elsewhere_leaves_the_inbox_and_what_is_new_waits_while
         assert page.input_value("form.answer textarea >> nth=0") == "half an ans"
 
 
+def test_a_browser_that_was_asked_to_notifies_of_what_is_new(chromium: Any, store: Store) -> None:
+    with serving(store) as served, signed_in(chromium, served, permissions=["notifications"]) as page:
+        page.context.add_init_script(
+            "window.Notification = class { constructor(title, {body}) { document.title = `${title}: ${body}`; }"
+            " static permission = 'granted'; static requestPermission() {} }"
+        )
+        page.reload()
+        page.wait_for_selector("#live:not(.lost):not([hidden])")
+        park(store, "a")
+        page.wait_for_selector(".entry")
+        sync_api.expect(page).to_have_title("Ratchet: 1 thing needs a person")
+
+
 def park(store: Store, name: str) -> None:
     store.add(named(name))
     lease = take(store, f"w-{name}")

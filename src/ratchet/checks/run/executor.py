@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import secrets
+import sys
 import tempfile
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -39,6 +40,7 @@ from ratchet.core.report import (
     merge_targets,
 )
 from ratchet.process.spawn import ProcessResult, ProgramMissing, path_in_namespace, tidy
+from ratchet.tree_files import is_source, is_source_folder, links_may_lead
 
 T = TypeVar("T")
 COMMAND = "command"
@@ -68,6 +70,19 @@ async def run_supervised(argv: Sequence[str], **how: Any) -> ProcessResult:
     from ratchet.process.supervise import supervise  # noqa: PLC0415 — brings the event loop, which takes long to load
 
     return await supervise(argv, **how)
+
+
+async def _off_loop(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Call a function beside the event loop, if there is one: what hostile tests have written may take long to read."""
+    asyncio = sys.modules.get("asyncio")
+    try:
+        asyncio.get_running_loop() if asyncio else None
+    except RuntimeError:
+        asyncio = None
+    if asyncio is None:
+        return function(*args, **kwargs)
+    answer: T = await asyncio.to_thread(function, *args, **kwargs)
+    return answer
 
 
 def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
@@ -116,12 +131,13 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
         durations."""
         wanted = [target for target in self.targets if not self.only or target.name in self.only]
         reports: list[Report] = []
-        for target in wanted:
-            began = log.stat().st_size if log.exists() else 0
-            reports.append(await self._target(target, folder, log))
-            truncate_log(log, began)
-            if reports[-1].status is ReportStatus.INTERRUPTED:
-                break
+        with links_may_lead(folder):
+            for target in wanted:
+                began = log.stat().st_size if log.exists() else 0
+                reports.append(await self._target(target, folder, log))
+                truncate_log(log, began)
+                if reports[-1].status is ReportStatus.INTERRUPTED:
+                    break
         return reports
 
     async def _target(self, target: Target, folder: Path, log: Path) -> Report:
@@ -141,10 +157,13 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _run(self, target: Target, folder: Path, log: Path) -> Report:
         how = runner(target.runner)
-        with tempfile.TemporaryDirectory(prefix="ratchet-channel-", dir=self.channel_dir or None) as private:
+        if not is_source_folder(folder, target.root):
+            return _error_report(target, f"there is no folder {target.root}: it is gone, or a link out of the tree")
+        with tempfile.TemporaryDirectory(prefix="ratchet-channel-", dir=self.channel_dir or None) as place:
+            (private := Path(place) / "channel").mkdir(mode=0o700)
             session = Session(
                 folder=folder / target.root,
-                private=Path(private),
+                private=private,
                 nonce=secrets.token_hex(16),
                 env=FIXED | self.environment(folder, self.env) | {"PWD": path_in_namespace(str(folder / target.root))},
                 only=self.only.get(target.name, []),
@@ -167,7 +186,8 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
                 return unbuilt
             if not session.private.exists():
                 return _channel_removed_report(target, finished[-1], _end_of(log, began))
-            report = _conclude(target, how, session, finished[len(building) :], log=log, began=began)
+            ends = finished[len(building) :]
+            report = await _off_loop(_conclude, target, how, session, ends, log=log, began=began)
             output = _tail(session, steps, log, began) if report.status is not ReportStatus.PASSED else ""
             if _REPORTER_BLOCKED in output and not self.reporter_blocked and not report.tests:
                 return _note_blocked_reporter(
@@ -198,9 +218,9 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
             if step.needs_success and any(finished.exit_code for finished in done):
                 break
             finished = await self.run_command(
-                [_in_namespace(word, session.folder) for word in step.argv],
+                step.argv,
                 cwd=session.folder,
-                env={name: _in_namespace(text, session.folder) for name, text in (session.env | step.env).items()},
+                env=session.env | step.env,
                 output=session.private / step.channel if step.channel else log,
                 errors=log,
                 timeout_s=left_s,
@@ -214,13 +234,6 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
             if finished.timed_out or finished.silent or finished.interrupted or left_s <= 0:
                 break
         return done
-
-
-def _in_namespace(text: str, folder: Path) -> str:
-    """Replace paths by which Ratchet reaches into the namespace of the folder's mount with those of programs inside:
-    a sandbox has a /proc of its own."""
-    door = str(folder).removesuffix(path_in_namespace(str(folder)))
-    return text.replace(f"{door}/", "/") if door else text
 
 
 def _with_local_program(words: list[str], folder: Path) -> list[str]:
@@ -335,7 +348,7 @@ def _target_without_broken_files(how: Runner, target: Target, report: Report, se
     if report.tests or report.running or not 0 < len(files) <= _UNLOADED_MAX:
         return None
     rest = how.exclude_files(target, sorted(files), session.only)
-    known = all(file and (session.folder / file).is_file() for file in files)
+    known = all(file and is_source(session.folder, file) for file in files)
     return rest if known and rest and len(rest.command) - len(target.command) < 2 * _UNLOADED_MAX else None
 
 

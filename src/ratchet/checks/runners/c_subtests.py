@@ -6,6 +6,7 @@ The build system's verdict stands: the library's results replace the program onl
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from ratchet.checks.formats import Parsed
 from ratchet.checks.runners import REPORTERS, junit, parse_file, parser
 from ratchet.core.foreign_json import MALFORMED
 from ratchet.core.report import RED, Failure, TestResult, TestStatus
+from ratchet.tree_files import is_source, read_source
 
 _PARSERS = {
     "boost": parser("cpp_xml"),
@@ -55,9 +57,16 @@ def variables(library: str, file: str) -> dict[str, str]:
 def programs(private: Path) -> dict[str, SubtestProgram]:
     """Return the programs by test id, as far as the run found them."""
     try:
-        return msgspec.json.decode((private / "inside.json").read_bytes(), type=dict[str, SubtestProgram])
-    except (OSError, *MALFORMED):
+        found = msgspec.json.decode(read_source(private, "inside.json"), type=dict[str, SubtestProgram])
+    except MALFORMED:
         return {}
+    # The tests may have written it: no other file is read, and no unknown library.
+    inside = f"{private}{os.sep}"
+    return {
+        test: program
+        for test, program in found.items()
+        if program.library in _PARSERS and program.file.startswith(inside) and ".." not in program.file
+    }
 
 
 _PRINTS = SubtestProgram("text", "")
@@ -94,13 +103,14 @@ def with_subtests(whole: Parsed, known: dict[str, SubtestProgram], ended: dict[s
 def _left_early(program: SubtestProgram, parsed: Parsed) -> bool:
     """Return whether the program left in the middle of its tests with success. A Catch2 program that only lists its
     tests writes a file too."""
-    if parsed.ended or not (file := Path(program.file)).exists():
+    file = Path(program.file)
+    if parsed.ended or not is_source(file.parent, file.name):
         return False
-    text = file.read_bytes()
+    text = read_source(file.parent, file.name)
     # If there is an end marker, a child of the program wrote to the same file.
-    if b"</TestLog>" in text or b"</testsuites>" in text:
+    if "</TestLog>" in text or "</testsuites>" in text:
         return False
-    return program.library == "boost" or b"<testsuites" in text[:200]
+    return program.library == "boost" or "<testsuites" in text[:200]
 
 
 def _subtests(test: TestResult, program: SubtestProgram, parsed: Parsed, end: ProgramEnd) -> list[TestResult]:

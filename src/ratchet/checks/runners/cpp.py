@@ -179,7 +179,7 @@ class Meson(_Native):
     def launch(self, target: Target, session: Session) -> list[LaunchStep]:
         own = session.folder / "build"
         build = own if (own / "meson-info").is_dir() else build_dir(session)
-        (session.private / "build").write_text(str(build))
+        (session.private.parent / "build").write_text(str(build))
         known = (build / "meson-info").is_dir()
         options = [] if build == own else build_options.of_meson(Project(session.folder))
         chosen = [_meson_name(test) + _meson_inner(test) for test in session.only]
@@ -195,7 +195,7 @@ class Meson(_Native):
         ]
 
     def parse(self, results: RunOutput) -> Parsed:
-        build = Path((results.private / "build").read_text())
+        build = Path((results.private.parent / "build").read_text())
         if len(results.exit_codes) < 3 and not results.stopped:
             parsed = self.build_error(results)
             parsed.compile_errors = meson_log.running_from_folder(parsed.compile_errors, build, results.folder)

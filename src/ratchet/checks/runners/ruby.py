@@ -15,6 +15,7 @@ from ratchet.checks.protocol import Confidence, LaunchStep, RunOutput, Session, 
 from ratchet.checks.runners import REPORTERS, open_log_tail, parse_records, reporter_env
 from ratchet.checks.runners.base import BaseRunner
 from ratchet.core.report import Diagnostic, TestResult
+from ratchet.tree_files import is_source
 
 
 class _Ruby(BaseRunner):
@@ -218,8 +219,7 @@ def _broken(place: re.Match[str] | None, kind: str, message: str) -> Diagnostic:
 
 
 def _is_inside(file: str, folder: Path) -> bool:
-    path = folder / file
-    return path.is_relative_to(folder) and path.is_file()
+    return (folder / file).is_relative_to(folder) and is_source(folder, file)
 
 
 _TASK = re.compile(

@@ -97,7 +97,7 @@ class _Asked:
         return len(word) > 1 and word.lower() in self.spec.lower()
 
     def shared(self, unit: Unit, known: set[frozenset[str]]) -> set[str]:
-        """Return the literals of a unit that a test also writes together, and the source did not before."""
+        """Return the literals of a unit that also occur together in a test, and did not in the source before."""
         found = {word for pair in unit.pairs() if pair in self.pairs and pair not in known for word in pair}
         if found or not unit.branch:
             return found

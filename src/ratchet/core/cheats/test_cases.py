@@ -180,8 +180,8 @@ def _values(case: TestCase) -> list[tuple[list[str], AssertionStrength]]:
 
 def _covered_elsewhere(gone: TestCase, after: Sequence[TestCase], around: TestContext) -> bool:
     """Return whether all literals of a test are now checked elsewhere: tests were merged or split."""
-    said = {word for word in gone.words if re.search(r"%[-+#]?[vqsdxTf]", word)}  # a message, not a value
-    values = gone.words - {repr(gone.name), f'"{gone.name}"'} - said
+    formats = {word for word in gone.words if re.search(r"%[-+#]?[vqsdxTf]", word)}  # a message, not a value
+    values = gone.words - {repr(gone.name), f'"{gone.name}"'} - formats
     alive = any(
         not case.disabled and any(a.strength is AssertionStrength.EXACTLY for a in case.asserts) for case in after
     )

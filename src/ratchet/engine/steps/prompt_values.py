@@ -74,7 +74,7 @@ async def prompt_of(context: RunContext, step: StepContext, *, hint: str = "") -
 
 
 def _messages(messages: list[str]) -> str:
-    """Return the last section of a prompt. It is in no template: a person is heard whatever templates a project has."""
+    """Return the last section of a prompt. It is in no template, so that a project's own templates have it too."""
     return f"\n# Messages from a person about this run\n{bullets(messages)}\n" if messages else ""
 
 

@@ -25,7 +25,7 @@ from ratchet.engine.sealed_vault import unseal
 from ratchet.engine.steps.context import RunContext
 from ratchet.errors import EnvironmentCannot
 from ratchet.process.spawn import confined
-from ratchet.tree_files import open_inside, replace_inside, write_inside
+from ratchet.tree_files import open_inside, remove_inside, replace_inside, write_inside
 from ratchet.workspace.protocol import Workspace, WorkspaceRefused
 
 _FORMAL = (
@@ -119,8 +119,7 @@ class Sealing:
         if not has_sealed_name(path):
             self.known.append(content.decode(errors="replace"))
             return
-        with suppress(FileNotFoundError):
-            (folder / path).unlink()
+        remove_inside(folder, path)
         if len(content) > BYTES_MAX or len(self.files) >= FILES_MAX:
             self.refused = f"sealed files are at most {FILES_MAX}, of {BYTES_MAX} bytes each"
         elif content:

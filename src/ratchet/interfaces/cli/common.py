@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ratchet.errors import NotFound, UsageError
+from ratchet.interfaces.terminal.printable import printable
 
 if TYPE_CHECKING:
     from ratchet.app.runs import RunService
@@ -201,7 +202,7 @@ def print_error(text: str, *, level: str = "error") -> None:
         from ratchet.interfaces.cli.json_log import json_line  # noqa: PLC0415 — `--help` does not need it
 
         text = json_line(text.strip(), level=level)
-    print(text, file=sys.stderr)  # noqa: T201 — the one place that prints errors
+    print(printable(text, sys.stderr), file=sys.stderr)  # noqa: T201 — the one place that prints errors
 
 
 def print_note(text: str) -> None:
@@ -211,7 +212,7 @@ def print_note(text: str) -> None:
 
 
 def print_data(text: str) -> None:
-    print(text)  # noqa: T201 — the one place that prints results
+    print(printable(text, sys.stdout))  # noqa: T201 — the one place that prints results
 
 
 def print_json(value: object) -> None:

@@ -8,6 +8,7 @@ from typing import TextIO
 from ratchet.core.report import TestResult, expected_text
 from ratchet.core.watch import Colour, WatchStage, WatchState
 from ratchet.interfaces.terminal.colour import Tone, painter
+from ratchet.interfaces.terminal.printable import printable
 
 _TONES = {Colour.GREEN: Tone.GOOD, Colour.RED: Tone.BAD, Colour.PENDING: Tone.PLAIN}
 _WORDS = {
@@ -57,7 +58,7 @@ class WatchView:
         console.print(Text("\n").join([*rows[:most], *below]))
 
     def _write(self, text: str) -> None:
-        self.stream.write(f"{text}\n")
+        self.stream.write(f"{printable(text, self.stream)}\n")
         self.stream.flush()
 
     def lines(self, state: WatchState) -> list[Line]:

@@ -373,7 +373,7 @@ def _matrix(
     by_test = {
         name: [_refused(cell, i in refused, cells) for i, cell in enumerate(cells)] for name, cells in by_test.items()
     }
-    changing = {name: cells for name, cells in by_test.items() if not _TELLING.isdisjoint(cells)}
+    changing = {name: cells for name, cells in by_test.items() if not _NOTABLE.isdisjoint(cells)}
     rows = [{"file": file, "name": name, "cells": cells} for (file, name), cells in _named(changing)][:ROWS_MAX]
     folded = _folded({name: cells for name, cells in by_test.items() if name not in changing})
     heads = [
@@ -420,7 +420,7 @@ def _sealed_cell(step: PictureStep) -> str:
     return "seal-ok" if step.outcome is StepOutcome.KEPT else ""
 
 
-_TELLING = frozenset({"fail", "flaky", "refused"})
+_NOTABLE = frozenset({"fail", "flaky", "refused"})
 
 
 def _cell(status: TestStatus, attempts: int) -> str:
@@ -501,10 +501,10 @@ def _costs(picture: Picture) -> list[dict[str, Any]]:
 
 
 def _story(picture: Picture) -> Iterator[dict[str, Any]]:
-    """Return what roles and people said, the newest first."""
-    told: list[tuple[float, str, str]] = [(note.steps - 0.5, note.by, note.text) for note in picture.notes]
-    told += [(index, step.role, getattr(step.result, "summary", "")) for index, step in enumerate(picture.steps)]
-    newest = sorted(told, key=lambda one: -one[0])
+    """Return the summaries of roles and the messages of people, newest first."""
+    texts: list[tuple[float, str, str]] = [(note.steps - 0.5, note.by, note.text) for note in picture.notes]
+    texts += [(index, step.role, getattr(step.result, "summary", "")) for index, step in enumerate(picture.steps)]
+    newest = sorted(texts, key=lambda one: -one[0])
     for place, who, text in [one for one in newest if one[1] and one[2]][:STORY_MAX]:
         part = picture.parts[picture.steps[max(0, int(place))].part] if picture.steps else Part(kind=PartKind.BEFORE)
         at = f"iteration {part.number}" if part.kind is PartKind.ITERATION else _label(part).lower()

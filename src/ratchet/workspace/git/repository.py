@@ -12,10 +12,11 @@ from pathlib import Path
 
 import msgspec
 
+from ratchet.core import trailers
 from ratchet.core.repo import RepoKind, canonical_name, clone_url, repo_kind
 from ratchet.errors import EnvironmentCannot, GitFailed, UntrustedRepository, UsageError
 from ratchet.files import make_private_dir, make_state_dir
-from ratchet.workspace.git.command import git, git_read_only, git_text
+from ratchet.workspace.git.command import IDENTITY, git, git_read_only, git_text
 
 
 class Repository(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,6 +159,18 @@ def publish_branch(root: Path, branch: str, commit: str, *, instead_of: str) -> 
     return True
 
 
+def is_made_by_ratchet(commit: str, git_dir: Path) -> bool:
+    """Whether a worker of ours has made a commit of a run, and not a person."""
+    shown = git("show", "-s", "--format=%ce%n%B", commit, env={"GIT_DIR": str(git_dir)})
+    email, _, body = shown.decode(errors="replace").partition("\n")
+    return email == IDENTITY["EMAIL"] and bool(trailers.run_of(body))
+
+
+def fetch_branch(root: Path, branch: str) -> None:
+    """Fetch a branch of the origin, without a reference to it."""
+    git(*_SAFE, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "origin", f"refs/heads/{branch}", cwd=root)
+
+
 # `ext::` addresses run commands: never allowed for an address from the queue.
 _SAFE = ("-c", "protocol.allow=never", *(
     word for name in ("https", "http", "ssh", "git", "file") for word in ("-c", f"protocol.{name}.allow=always")
@@ -187,6 +200,11 @@ def messages_with(repo: Path, line: str, *, since: str) -> dict[str, str]:
     return {commit: message for commit, _, message in rows}
 
 
+def git_dir_of(repo: Path) -> Path:
+    """Return the directory with the repository's objects and branches."""
+    return Path(git_text("rev-parse", "--path-format=absolute", "--git-common-dir", cwd=repo))
+
+
 def parent_of(repo: Path, commit: str) -> str | None:
     return commit_of(repo, f"{commit}^")
 
@@ -202,4 +220,4 @@ def mentions(repo: Path, commit: str, words: str) -> bool:
 
 
 def diff(repo: Path, before: str, after: str) -> str:
-    return git("diff", "--no-ext-diff", f"{before}..{after}", cwd=repo).decode(errors="replace")
+    return git("diff", "--no-ext-diff", "--no-textconv", f"{before}..{after}", cwd=repo).decode(errors="replace")
