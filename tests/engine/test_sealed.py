@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,11 @@ from tests.support import (
     carry_script,
     git,
     kinds,
+    make_repository,
     open_factory,
     ratchet,
     small_project,
+    write_script,
 )
 
 MARKER = "zq7731"
@@ -418,3 +421,36 @@ def test_a_spec_names_its_folder_of_sealed_tests(tmp_path: Path) -> None:
         sealed_settings(place / "SPEC.md", place / "tests", place)
     with pytest.raises(UsageError, match="no folder"):
         sealed_settings(place / "SPEC.md", tmp_path / "nowhere", place)
+
+
+C_PROJECT = {
+    "CMakeLists.txt": "cmake_minimum_required(VERSION 3.10)\nproject(num C)\nenable_testing()\nadd_library(num num.c)\n"
+    "file(GLOB TESTS ${CMAKE_SOURCE_DIR}/tests/*.c)\nforeach(src ${TESTS})\n"
+    "  get_filename_component(name ${src} NAME_WE)\n"
+    "  add_executable(${name} ${src})\n  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})\n"
+    "  target_link_libraries(${name} num)\n  add_test(NAME ${name} COMMAND ${name})\nendforeach()\n",
+    ".gitignore": "build\n",
+    "num.h": "int twice(int n);\nint gcd(int a, int b);\n",
+    "num.c": '#include "num.h"\n\nint twice(int n) { return 2 * n; }\n\nint gcd(int a, int b) { return -1; }\n',
+    "tests/test_twice.c": '#include "num.h"\n\nint main(void) { return twice(2) == 4 ? 0 : 1; }\n',
+    "SPEC.md": "# Greatest common divisor\n\n`gcd` in num.c.\n",
+}
+C_TEST = '#include "num.h"\n\nint main(void) { return gcd(%s) == %s ? 0 : 1; }\n'
+
+
+@pytest.mark.toolchain
+@pytest.mark.skipif(bool(why_no_sandbox()) or not shutil.which("cmake"), reason="needs a sandbox and cmake")
+def test_a_project_whose_build_folder_is_outside_is_judged_in_the_sandbox(tmp_path: Path) -> None:
+    tests = {"tests/test_gcd.c": C_TEST % ("12, 18", "6"), "tests/test_gcd_sealed.c": C_TEST % ("100, 75", "25")}
+    old = "int gcd(int a, int b) { return -1; }"
+    by_heart, right = (
+        {"say": "Divide", "replace": [{"path": "num.c", "old": old, "new": old.replace("-1", answer)}]}
+        for answer in ("6", "b ? gcd(b, a % b) : a")
+    )
+    place = make_repository(tmp_path / "project", C_PROJECT)
+    audit = {"say": "divisors", "write": tests}
+    write_script(place, {"audit": [audit, COMPLETE], "implement": [by_heart, right], "review": [REVIEW]})
+    heard: list[ev.Event] = []
+    state = run_watched(place, lambda _entry, event, _state: heard.append(event))
+    assert state.status is RunStatus.COMPLETED, state.detail
+    assert [event.outcome for event in of_kind(heard, ev.StepReverted)] == ["overfitted"]

@@ -17,6 +17,8 @@ regression since. What was found of each when it was opened, by the rules of tha
 PUBLIC holds bare git repositories: commits of theirs that change tests and source, with their messages as specs, should
 not be refused. Of 360 in twelve repositories 13 (3.6 %) were refused when they were first read, and 15 (4.3 %) of 348
 in twelve others; 8 (2.2 %) and 10 (2.9 %) after the rules about rows, examples, build tags and equality were mended.
+Of 657 in a third set of 28, 31 (4.7 %) at first, 16 (2.4 %) after those about generated lines, helpers, negated
+comparisons, strategies and literals that the source had; of these 16, most do remove a test or an assertion.
 Nothing of PUBLIC is written anywhere.
 """
 
@@ -156,15 +158,16 @@ def public(folder: Path, per_repository: int) -> None:
     tally = Tally()
     for place in sorted({*folder.glob("*.git"), *folder.glob("*/repo"), *folder.glob("*/*.git")}):
         name = place.parent.name if place.name == "repo" else place.name
-        for files, message in _commits(place, per_repository):
+        git_dir = inner if (inner := place / ".git").is_dir() else place
+        for files, message in _commits(git_dir, place.parent.name, per_repository):
             tally.add(judge(files, message, SCOPE), name)
     tally.show("public commits")
 
 
-def _commits(place: Path, count: int) -> Iterator[tuple[list[tuple[str, str | None, str | None]], str]]:
+def _commits(place: Path, seed: str, count: int) -> Iterator[tuple[list[tuple[str, str | None, str | None]], str]]:
     """Commits that change tests and source, always the same ones."""
     commits = _git(place, "log", "--no-merges", "--format=%H", "-n", str(_LOOKED_AT)).split()
-    random.Random(place.parent.name).shuffle(commits)  # the same sample in every run
+    random.Random(seed).shuffle(commits)  # the same sample in every run
     for commit in commits:
         paths = _git(place, "diff-tree", "--no-commit-id", "--name-only", "-r", "--no-renames", commit).splitlines()
         code = [path for path in paths if _CODE.search(path)]

@@ -34,6 +34,7 @@ from ratchet.checks.runners import (
 )
 from ratchet.checks.runners.base import BaseRunner
 from ratchet.core.report import RED, Failure, TestResult, TestStatus
+from ratchet.process.spawn import is_sandboxed
 
 _gtest_json = parser("gtest_json")
 _automake = parser("automake")
@@ -312,10 +313,12 @@ def _filtered(tests: list[TestResult]) -> dict[str, str]:
 
 def build_dir(session: Session) -> Path:
     """Return the project's own build folder, if it has a suitable one; else one of ours outside, kept for later
-    runs."""
+    runs. In a sandbox nothing outside can be written, and what sealed tests are compiled to may not be kept."""
     own = session.folder / "build"
     if (own / "CMakeCache.txt").exists():
         return own
+    if is_sandboxed():
+        return session.private / "built"
     cache = Path(session.env.get("XDG_CACHE_HOME") or Path(session.env.get("HOME", "/tmp")) / ".cache")  # noqa: S108
     builds = cache / "ratchet" / "build"
     _forget_the_gone(builds)
