@@ -34,6 +34,19 @@ def test_a_repository_without_a_commit(tmp_path: Path) -> None:
     refused(run(tmp_path), "no commit yet")
 
 
+@pytest.mark.parametrize(
+    "command", [["watch", "--once"], ["run", "-d", "x", "--agent", "x"], ["workspace", "create", "x"]]
+)
+@pytest.mark.parametrize("begun", [False, True])
+def test_nothing_proposes_to_add_a_whole_home_folder_to_git(tmp_path: Path, command: list[str], begun: bool) -> None:
+    if begun:
+        git("init", "-q", ".", cwd=tmp_path)
+    (tmp_path / "test_it.py").write_text("def test_it():\n    pass\n")
+    done = ratchet(*command, cwd=tmp_path, HOME=str(tmp_path))
+    refused(done, "cd into a project first")
+    assert "git add" not in done.stderr
+
+
 def test_a_dirty_tree_is_left_alone_and_the_commit_is_named(tmp_path: Path) -> None:
     place = small_project(tmp_path)
     (place / "calc.py").write_text("broken (")

@@ -211,6 +211,22 @@ def test_doctor_says_what_works_here(tmp_path: Path) -> None:
     assert done.returncode == 0 and "git" in done.stdout and "pytest" in done.stdout
 
 
+def test_doctor_loads_tests_with_the_program_of_the_project_itself(tmp_path: Path) -> None:
+    """Neither on PATH nor able to start: the other lines must still be printed."""
+    place = make_repository(
+        tmp_path / "p", {"package.json": '{"scripts": {"test": "mocha"}, "devDependencies": {"mocha": "1"}}'}
+    )
+    program = place / "node_modules" / ".bin" / "mocha"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\nexit 0\n")
+    program.chmod(0o755)
+    done = ratchet("doctor", cwd=place)
+    assert done.returncode == 0 and "all test files load" in done.stdout
+    program.write_text("#!/of/nobody/at/all\n")
+    done = ratchet("doctor", cwd=place)
+    assert done.returncode == 0 and "mocha is not installed" in done.stdout
+
+
 def test_schema_prints_what_the_types_say() -> None:
     done = ratchet("schema", "command", cwd=Path())
     assert json.loads(done.stdout)["$defs"]["Command"]["properties"]["kind"] == {"enum": ["command"]}

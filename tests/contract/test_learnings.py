@@ -43,7 +43,7 @@ def test_a_near_identical_learning_is_merged_and_counted_by_run(store: Store) ->
     assert store.add_learning(lesson(SHORT, repo="/other")).id != first.id
 
 
-def test_a_candidate_becomes_a_lesson_when_a_second_run_comes_to_it(store: Store) -> None:
+def test_a_candidate_becomes_a_lesson_when_a_second_run_confirms_it(store: Store) -> None:
     one = lesson(SHORT, kind=LearningKind.CANDIDATE, source=LearningSource.AGENT, run="run-1", seq=1)
     assert store.add_learning(one).kind is LearningKind.CANDIDATE
     assert store.add_learning(one).kind is LearningKind.CANDIDATE

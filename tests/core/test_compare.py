@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ratchet.core.compare import (
     RED_MAX,
     Judgement,
@@ -65,6 +67,53 @@ def test_a_test_file_with_a_syntax_error_is_refused() -> None:
     assert not verdict.ok and "tests/b.py:4 is broken: SyntaxError" in verdict.why
 
 
+GO = PathRules(tests=("**/*_test.go",))
+GO_BASE = report({"pkg.TestOne": S.PASSED, "pkg.TestTwo": S.PASSED})
+
+
+def uncompiled(message: str, file: str = "shout_test.go", code: str = "") -> Report:
+    """What remains of a package when one of its test files does not compile: no test."""
+    error = Diagnostic(file=file, line=6, message=message, code=code)
+    return Report(runner="go", status=ReportStatus.FAILED, compile_errors=[error])
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [("undefined: Shout", ""), ("unknown field Loud in struct literal", ""),
+     ("unresolved import `strsim::shout`", "E0432"),
+     ("cannot find function `shout` in crate `strsim`", "E0425"), ("cannot find symbol", ""),
+     ("x.Shout undefined (type Word has no field or method Shout)", ""), ("no member named 'shout' in 'Word'", "")],
+)  # fmt: skip
+def test_a_compiled_test_that_lacks_only_the_thing_under_test_is_rightly_red(message: str, code: str) -> None:
+    verdict = judge_red(GO_BASE, uncompiled(message, code=code), GO)
+    assert (verdict.ok, verdict.tests) == (True, ["shout_test.go"]), verdict.why
+    done = report({"pkg.TestOne": S.PASSED, "pkg.TestTwo": S.PASSED, "pkg.TestShout": S.PASSED})
+    assert judge_green(GO_BASE, done, verdict.tests).ok
+    assert not judge_green(GO_BASE, GO_BASE, verdict.tests).ok, "the new test must be there"
+    assert not judge_green(GO_BASE, report({"pkg.TestOne": S.PASSED, "pkg.TestShout": S.PASSED}), verdict.tests).ok
+
+
+def test_the_tests_of_a_file_that_did_not_compile_are_found_by_the_name_of_their_program() -> None:
+    """In the last check they are no longer new."""
+
+    def ran(status: TestStatus) -> Report:
+        test = TestResult(id="shouts", suite=["strsim::shout"], status=status)
+        return Report(runner="cargo", status=ReportStatus.PASSED, tests=[test])
+
+    assert judge_green(ran(S.PASSED), ran(S.PASSED), ["tests/shout.rs"]).ok
+    assert not judge_green(ran(S.PASSED), ran(S.PASSED), ["tests/whisper.rs"]).ok
+
+
+@pytest.mark.parametrize(
+    ("message", "file"),
+    [("syntax error: unexpected }", "shout_test.go"), ("unresolved import `serde`", "shout_test.go"),
+     ("use of unresolved module or unlinked crate `serde`", "shout_test.go"), ("undefined: Shout", "word.go")],
+)  # fmt: skip
+def test_a_compiled_test_that_is_broken_itself_is_refused_with_what_the_compiler_says(message: str, file: str) -> None:
+    verdict = judge_red(GO_BASE, uncompiled(message, file), GO)
+    assert not verdict.ok and f"{file}:6 does not compile: {message}" in verdict.why
+
+
 def test_a_new_test_that_passes_already_is_refused() -> None:
     verdict = judge_red(BASE, report({"tests/a.py::one": S.PASSED, "tests/b.py::new": S.PASSED}), SCOPE)
     assert not verdict.ok and "already passes" in verdict.why
@@ -96,12 +145,44 @@ def test_a_run_that_crashed_gives_no_verdict_either_way() -> None:
     assert "died" in judge_red(BASE, crashed, SCOPE).why and "tests/a.py::one" in judge_green(BASE, crashed, []).why
 
 
+ABSENT = (
+    "undefined: Ordinal",  # Go
+    "cannot find function `digit_sum` in crate `num`",
+    "unresolved import `num::digit_sum`",
+    "cannot find symbol",  # Java
+    "use of undeclared identifier 'gcd'",
+    "error: 'gcd' was not declared in this scope",
+    "Unresolved reference: total",
+    "Died: Undefined subroutine &Dur::seconds called",
+)
+
+
+@pytest.mark.parametrize("message", ABSENT)
+def test_tests_of_one_program_that_does_not_compile_for_want_of_the_thing_under_test_are_not_lost(message: str) -> None:
+    lacking = Diagnostic(file="tests/b.go", message=message)
+    verdict = judge_red(BASE, report({}, broken=[lacking]), SCOPE)
+    assert verdict.ok and verdict.tests == ["tests/b.go"]
+
+
+@pytest.mark.parametrize(
+    ("file", "message"), [("tests/b.go", "expected ';', found newline"), ("src/b.go", "undefined: Ordinal")]
+)
+def test_a_program_that_does_not_compile_for_another_reason_loses_its_tests(file: str, message: str) -> None:
+    assert not judge_red(BASE, report({}, broken=[Diagnostic(file=file, message=message)]), SCOPE).ok
+
+
+def test_an_error_for_want_of_a_method_is_rightly_red() -> None:
+    wanting = Failure(type="NoMethodError", message="undefined method `vowels' for Words:Module", file="tests/b.rb")
+    after = report({"tests/a.py::one": S.PASSED, "tests/b.rb::new": S.ERROR}, failure=wanting)
+    assert judge_red(BASE, after, SCOPE).ok
+
+
 def test_green_needs_every_red_test_to_pass() -> None:
     after = report({"tests/a.py::one": S.PASSED, "tests/b.py::new": S.FAILED})
     assert "still red" in judge_green(BASE, after, ["tests/b.py::new"]).why
 
 
-def test_what_was_red_before_we_came_does_not_count_against_anybody() -> None:
+def test_failures_of_the_base_do_not_count_against_a_change() -> None:
     after = report({"tests/a.py::one": S.PASSED, "tests/a.py::old_red": S.FAILED, "tests/b.py::new": S.PASSED})
     assert judge_green(BASE, after, ["tests/b.py::new"]).ok
 
@@ -120,7 +201,7 @@ def test_a_file_that_was_red_is_green_when_it_loads_and_all_in_it_passes() -> No
     assert not judge_green(BASE, empty, ["tests/b.py"]).ok
 
 
-def test_compare_tells_new_still_fixed_added_missing_and_silenced_apart() -> None:
+def test_compare_distinguishes_new_still_fixed_added_missing_and_silenced() -> None:
     before = report({"a": S.PASSED, "b": S.FAILED, "c": S.FAILED, "d": S.PASSED, "e": S.PASSED})
     delta = compare(before, report({"a": S.FAILED, "b": S.FAILED, "c": S.PASSED, "d": S.SKIPPED, "f": S.PASSED}))
     assert (delta.new_failures, delta.still_failing, delta.fixed) == (["a"], ["b"], ["c"])
@@ -208,7 +289,7 @@ def test_a_file_of_tests_that_loaded_before_must_still_load() -> None:
     assert (verdict.ok, verdict.why) == (False, "files no longer load: tests/c.py")
 
 
-def test_a_test_that_nobody_knew_and_that_fails_is_a_new_failure() -> None:
+def test_an_unknown_test_that_fails_is_a_new_failure() -> None:
     after = report({"tests/a.py::one": S.PASSED, "tests/b.py::new": S.PASSED, "tests/c.py::other": S.FAILED})
     verdict = judge_green(BASE, after, ["tests/b.py::new"])
     assert (verdict.ok, verdict.why) == (False, "new failures: tests/c.py::other")
@@ -252,7 +333,7 @@ def test_a_fix_that_breaks_or_loses_something_is_not_kept() -> None:
     assert judge_fix(before, more, ["two"]).why == "new failures: new"
 
 
-def test_a_file_that_loads_again_is_fixed_though_tests_in_it_fail_that_nobody_saw_before() -> None:
+def test_a_file_that_loads_again_is_fixed_although_unknown_tests_in_it_fail() -> None:
     torn = Diagnostic(file="c.py", type="SyntaxError", message="invalid syntax")
     before = report({"one": S.PASSED}, broken=[torn])
     after = report({"one": S.PASSED, "c.py::two": S.PASSED, "d.py::three": S.PASSED})

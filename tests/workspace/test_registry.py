@@ -205,7 +205,7 @@ def test_only_dependency_folders_of_another_commit_are_there_when_setup_runs(pla
     assert (Path(make(plain, repo, "new", recipe=recipe).base.folder) / "there.log").read_text() == ""
 
 
-def test_a_setup_that_fails_leaves_no_base_and_says_what_it_said(plain: Workspaces, repo: Path) -> None:
+def test_a_failed_setup_leaves_no_base_and_its_output_is_in_the_error(plain: Workspaces, repo: Path) -> None:
     with pytest.raises(SetupFailed, match=r"exit 3.*no such package"):
         make(plain, repo, recipe=Recipe(setup=("echo no such package >&2; exit 3",)))
     assert plain.bases.list() == []

@@ -187,7 +187,7 @@ def _session() -> Iterator[DoctorCheck]:
 
 
 def _locale() -> DoctorCheck:
-    # Python itself sets LC_CTYPE where there is no locale (PEP 538): that one is nobody's choice.
+    # Python itself sets LC_CTYPE where there is no locale (PEP 538): the user did not choose it.
     chosen = os.environ.get("LC_ALL") or os.environ.get("LANG") or "none set"
     utf8 = re.search(r"utf-?8", chosen, re.IGNORECASE) is not None
     lost = f"{chosen}: Ratchet reads and writes UTF-8 all the same; for tests that do not: export LC_ALL=C.UTF-8"
@@ -234,12 +234,8 @@ def _collection(target: Target, root: Path) -> DoctorCheck:
     what = f"loads ({target.name})"
     words = _COLLECT.get(target.runner)
     program = target.command[0]
-    if (
-        shutil.which(
-            program, path=os.pathsep.join([str(root / target.root / "node_modules/.bin"), os.environ.get("PATH", "")])
-        )
-        is None
-    ):
+    search = os.pathsep.join([str(root / target.root / "node_modules/.bin"), os.environ.get("PATH", os.defpath)])
+    if shutil.which(program, path=search) is None:
         return DoctorCheck(
             what=what, ok=False, needed=False, detail=f"{program} is not installed; {_advice(target, root)}"
         )
@@ -247,8 +243,11 @@ def _collection(target: Target, root: Path) -> DoctorCheck:
         return DoctorCheck(
             what=what, ok=True, detail=f"{program} is installed; {target.runner} has no way to load tests only"
         )
-    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "CI": "1"}
-    done = run_command([*target.command, *words], cwd=root / target.root, env=env, timeout_s=COLLECT_S)
+    env = {**os.environ, "PATH": search, "PYTHONDONTWRITEBYTECODE": "1", "CI": "1"}
+    try:
+        done = run_command([*target.command, *words], cwd=root / target.root, env=env, timeout_s=COLLECT_S)
+    except RatchetError as error:
+        return DoctorCheck(what=what, ok=False, needed=False, detail=f"{error.message}; {_advice(target, root)}")
     if not done.exit_code:
         return DoctorCheck(what=what, ok=True, detail="all test files load")
     printed = (done.stdout + done.stderr).decode(errors="replace")

@@ -15,7 +15,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -27,7 +29,7 @@ from ratchet.checks.run.path_redirect import SourceTree
 from ratchet.checks.run.prefork import QUICK, PreforkServer
 from ratchet.checks.run.test_history import write_atomically
 from ratchet.checks.select.affected_by_trace import TraceMap, read_trace
-from ratchet.checks.select.prioritise import SelectionInput, prioritise
+from ratchet.checks.select.prioritise import SelectionInput, failed_tests, prioritise
 from ratchet.core import watch
 from ratchet.core.report import Report, ReportStatus, TestResult, load_errors, merge_targets
 from ratchet.core.timestamps import format_timestamp
@@ -40,7 +42,7 @@ from ratchet.process.supervise import supervise
 from ratchet.workspace.file_watcher import ChangeBatch, TreeWatcher
 from ratchet.workspace.from_config import open_workspaces, recipe_of, sandbox_settings
 from ratchet.workspace.git.command import git
-from ratchet.workspace.git.repository import find_repository
+from ratchet.workspace.git.repository import find_repository, init_hint
 from ratchet.workspace.git_workspace import GitWorkspace
 from ratchet.workspace.mirror import Mirror, MirrorSource, git_operation, head_of
 from ratchet.workspace.protocol import WorkspaceRefused
@@ -63,8 +65,16 @@ class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
     desktop: bool = False
 
 
+class RunScope(StrEnum):
+    """What a run without a change tests: affected and failed tests first, then all; all at once; what failed last."""
+
+    AFFECTED = "affected"
+    ALL = "all"
+    FAILED = "failed"
+
+
 class TestWatcher:
-    """Watches the tree of a suite and tests it. `trigger` starts a run without a change."""
+    """Watches the tree of a suite and tests it. `trigger` starts a run without a change, `stop` ends the watch."""
 
     def __init__(self, suite: Suite, options: WatchOptions, on_state: OnState) -> None:
         if not suite.repo:
@@ -72,7 +82,7 @@ class TestWatcher:
                 find_repository(suite.folder)  # raises UntrustedRepository where git refuses another user's
             raise UsageError(
                 f"{suite.folder} is not in a git repository with a commit",
-                hint="git init && git add -A && git commit -m start",
+                hint=init_hint(suite.folder),
             )
         if not suite.targets():
             raise UsageError(f"no tests found in {suite.folder}", hint='set [test] command = "…" in ratchet.toml')
@@ -82,11 +92,14 @@ class TestWatcher:
         self._impacts: dict[str, TraceMap] = {}
         self._known = suite.known()
         self._last_colour = Colour.PENDING
-        self._poked = asyncio.Event()
-        self._telling: asyncio.Task[None] | None = None
+        self._triggers: asyncio.Queue[RunScope | None] = asyncio.Queue()
+        self._notifying: asyncio.Task[None] | None = None
 
-    def trigger(self) -> None:
-        self._poked.set()
+    def trigger(self, scope: RunScope = RunScope.AFFECTED) -> None:
+        self._triggers.put_nowait(scope)
+
+    def stop(self) -> None:
+        self._triggers.put_nowait(None)
 
     async def run(self) -> WatchState:
         """Watch until cancelled, until the tree is removed, or with `once` until all tests have run."""
@@ -102,20 +115,28 @@ class TestWatcher:
                 return await self._follow(changes)
             finally:
                 changes.close()
-                if self._telling:
-                    await asyncio.wait({self._telling})
+                if self._notifying:
+                    await asyncio.wait({self._notifying})
                 await self._warm.discard()
                 self._sandboxes.close()
 
     async def _follow(self, changes: TreeWatcher) -> WatchState:
         work: asyncio.Task[None] | None = asyncio.create_task(self._run_tests())
-        news = asyncio.create_task(self._next_batch(changes))
+        manual = self.options.follows is MirrorSource.MANUAL  # changes are looked for when a run is triggered
+        news = None if manual else asyncio.create_task(changes.next())
+        triggered = asyncio.create_task(self._triggers.get())
         try:
             while self.state.stage is not WatchStage.GONE:
-                await asyncio.wait({task for task in (work, news) if task}, return_when=asyncio.FIRST_COMPLETED)
-                if news.done():
+                waits = {task for task in (work, news, triggered) if task}
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                if triggered.done():
+                    if (scope := triggered.result()) is None:
+                        break
+                    triggered = asyncio.create_task(self._triggers.get())
+                    work = await self._apply_changes(_whole_batch(), work, scope)
+                elif news and news.done():
                     batch = news.result()
-                    news = asyncio.create_task(self._next_batch(changes))
+                    news = asyncio.create_task(changes.next())
                     work = await self._apply_changes(batch, work)
                 elif work and work.done():
                     work.result()
@@ -124,29 +145,20 @@ class TestWatcher:
                         break
             return self.state
         finally:
-            await _end(work)
-            await _end(news)
+            for task in (work, news, triggered):
+                await _end(task)
 
-    async def _next_batch(self, changes: TreeWatcher) -> ChangeBatch:
-        """The next batch. A manual watch waits for its poke, and then looks at everything."""
-        if self.options.follows is not MirrorSource.MANUAL:
-            return await changes.next()
-        await self._poked.wait()
-        self._poked.clear()
-        batch = ChangeBatch()
-        batch.whole = True
-        return batch
-
-    async def _apply_changes(self, batch: ChangeBatch, work: asyncio.Task[None] | None) -> asyncio.Task[None] | None:
-        """Cancel the current run, update the mirror and start again."""
+    async def _apply_changes(
+        self, batch: ChangeBatch, work: asyncio.Task[None] | None, scope: RunScope | None = None
+    ) -> asyncio.Task[None] | None:
+        """Cancel the current run, update the mirror and start again; without a change only if a scope is asked for."""
         began_s = time.monotonic()
         if batch.gone or not self.repo.is_dir():
             await _end(work)
             self._publish(msgspec.structs.replace(self.state, stage=WatchStage.GONE, note=f"{self.repo} was removed"))
             return None
         paths = await run_blocking(self._changed_paths, batch)
-        poked = self.options.follows is MirrorSource.MANUAL
-        if not paths and not poked:
+        if not paths and scope is None:
             return work
         await _end(work)
         await run_blocking(self.mirror.copy, paths)
@@ -158,7 +170,7 @@ class TestWatcher:
         if any(Path(path).name in ("package.json", "Cargo.toml", "go.mod") for path in paths):
             self.suite.redetect()
         self._publish(self._changed(paths))
-        return asyncio.create_task(self._run_tests())
+        return asyncio.create_task(self._run_tests(scope or RunScope.AFFECTED))
 
     def _changed_paths(self, batch: ChangeBatch) -> list[str]:
         try:
@@ -198,9 +210,7 @@ class TestWatcher:
                 git("update-ref", "-d", f"refs/heads/ratchet/{slug}", cwd=self.repo)
 
     def _fill_mirror(self) -> None:
-        batch = ChangeBatch()
-        batch.whole = True
-        self.mirror.copy(paths := self.mirror.compare(batch))
+        self.mirror.copy(paths := self.mirror.compare(_whole_batch()))
         borrow_dependencies(self.suite.folder, self._folder, self.suite.targets())
         self._publish(self._changed(paths))
 
@@ -215,16 +225,19 @@ class TestWatcher:
 
     # --- running ---------------------------------------------------------------------------------------
 
-    async def _run_tests(self) -> None:
-        """Run the affected tests, then all tests."""
+    async def _run_tests(self, scope: RunScope = RunScope.AFFECTED) -> None:
+        """Run the affected tests, then all tests; of the failed ones alone as long as one of them fails."""
         with confined(self._sandboxes.for_tests()):
-            first = await run_blocking(self._prioritised)
+            first = await run_blocking(self._first, scope)
             if first:
                 chosen = sum(len(tests) for tests in first.values())
                 self._publish(msgspec.structs.replace(self.state, stage=WatchStage.AFFECTED, chosen=chosen))
                 report = await self._run(first)
                 self._publish(watch.after_affected(self.state, report, seconds=self._since_s()))
                 self._update_known(report, whole=False)
+                if scope is RunScope.FAILED and self.state.colour is Colour.RED:
+                    self._publish(msgspec.structs.replace(self.state, stage=WatchStage.IDLE))
+                    return
             self._publish(msgspec.structs.replace(self.state, stage=WatchStage.EVERYTHING))
             report = await self._run({})
             self._conclude(report, seconds=self._since_s())
@@ -237,9 +250,12 @@ class TestWatcher:
         outcome = self.suite.compare_and_store(report, whole=True, log=self._log, tree=self.state.tree)
         self._update_known(report, whole=True)
         self._publish(watch.after_everything(self.state, report, flaky=outcome.flaky, seconds=seconds))
-        self._telling = asyncio.create_task(self._notify(self._telling))
+        self._notifying = asyncio.create_task(self._notify(self._notifying))
 
-    def _prioritised(self) -> dict[str, list[TestResult]]:
+    def _first(self, scope: RunScope) -> dict[str, list[TestResult]]:
+        """Return the tests to run first."""
+        if scope is RunScope.ALL:
+            return {}
         ground = SelectionInput(
             top=self.mirror.path,
             subfolder=self._inside,
@@ -247,6 +263,8 @@ class TestWatcher:
             failing=self.state.failing,
             known=self._known,
         )
+        if scope is RunScope.FAILED:
+            return failed_tests(self.suite.targets(), ground)
         return prioritise(self.suite.targets(), self._impacts, ground)
 
     def _since_s(self) -> float:
@@ -353,12 +371,18 @@ class TestWatcher:
             await supervise(argv, cwd=self.repo, env=env, output=self._place / "notify.log", timeout_s=_NOTIFY_S)
 
 
+def _whole_batch() -> ChangeBatch:
+    batch = ChangeBatch()
+    batch.whole = True
+    return batch
+
+
 def _is_whole(report: Report) -> bool:
     """Return whether every test ran. A partial run does not update the trace map."""
     return report.status in (ReportStatus.PASSED, ReportStatus.FAILED) and not load_errors(report)
 
 
-async def _end(task: asyncio.Task[object] | asyncio.Task[None] | asyncio.Task[ChangeBatch] | None) -> None:
+async def _end(task: asyncio.Task[Any] | None) -> None:
     if task is None:
         return
     task.cancel()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable
 import msgspec
 
 from ratchet.core.failure import RevertOutcome
+from ratchet.core.missing_code import COMPILED, is_missing_code
 from ratchet.core.report import (
     GREEN,
     RED,
@@ -82,7 +83,7 @@ def compare(before: Report, after: Report) -> Delta:
 def renames(before: Report, after: Report) -> dict[str, str]:
     """Map old to new names of renamed tests: missing under one name and present under another with the same content.
 
-    Only unique matches on both sides count: two tests with the same body cannot be told apart.
+    Only unique matches on both sides count: two tests with the same body are indistinguishable.
     """
     old, new = _by_id(before), _by_id(after)
     gone = [test for name, test in old.items() if name not in new]
@@ -158,6 +159,13 @@ RED_MAX = 100  # one test, with room for its parameters
 
 # Errors raised when a function, class, module or parameter that the test uses does not exist yet.
 _MISSING = {"ImportError", "ModuleNotFoundError", "AttributeError", "NotImplementedError", "TypeError"}
+# The same in the words of other languages' compilers and runtimes.
+_ABSENT = re.compile(
+    r"(?i)^undefined: |undefined (?:method|subroutine|function|reference to)|call to undefined|uninitialized constant"
+    r"|\bis not (?:a function|defined|a member of)|cannot find (?:symbol|function|value|type|module|macro|name)\b"
+    r"|no (?:function|method|member|field|associated \w+) (?:\w+ )*named|has no (?:member|field or method)"
+    r"|unresolved (?:reference|import|name)|undeclared|was not declared|implicit declaration|could not find function"
+)
 _BROKEN = {"SyntaxError", "IndentationError", "TabError"}
 
 
@@ -178,12 +186,15 @@ def judge_red(
 ) -> Judgement:
     """Accept a red step if a new test fails by assertion or by a missing name, and no passing test is lost.
 
-    `is_ours` tells whether a missing module may be the behaviour under test rather than a package to install."""
+    Where tests are compiled, a new one that uses what is not there yet takes the tests of its package with it: they
+    are not lost, and must pass again when the step is green. `is_ours` tells whether a missing module may be the
+    behaviour under test rather than a package to install."""
     if why := why_inconclusive(report):
         return Judgement(ok=False, why=why)
     delta = compare(reference, report)
-    if lost := delta.lost():
-        return Judgement(ok=False, why=f"tests that passed before no longer do: {abbreviate(lost)}")
+    taken_along = set(delta.missing) if _lacks_code(report, delta, scope) else set[str]()
+    if lost := [name for name in delta.lost() if name not in taken_along]:
+        return Judgement(ok=False, why=_why_lost(lost, report, delta))
     if unloadable := _load_failure(report, delta) or _missing_set_up(report, delta, scope, is_ours):
         return Judgement(ok=False, why=unloadable)
     results = _by_id(report)
@@ -200,10 +211,23 @@ def judge_red(
     return Judgement(ok=False, why="no new test was found in the suite")
 
 
+def _lacks_code(report: Report, delta: Delta, scope: PathRules) -> bool:
+    """Whether all new compile errors are in tests and say that code is missing."""
+    new = [error for error in load_errors(report) if error.file in delta.broken]
+    return bool(new) and all(scope.is_test(error.file) and is_missing_code(error) for error in new)
+
+
+def _why_lost(lost: list[str], report: Report, delta: Delta) -> str:
+    new = [error for error in load_errors(report) if error.file in delta.broken]
+    if not new:
+        return f"tests that passed before no longer do: {abbreviate(lost)}"
+    return f"{_location(new[0])} does not compile: {new[0].message}"
+
+
 def _load_failure(report: Report, delta: Delta) -> str:
     """Return why a new file does not load, unless the cause is the missing code under test."""
     for error in load_errors(report):
-        if error.file in delta.broken and error.type not in _MISSING:
+        if error.file in delta.broken and error.type not in _MISSING and not is_missing_code(error):
             return f"{_location(error)} is broken: {error.type}: {error.message}"
     return ""
 
@@ -234,7 +258,7 @@ def _wrong_failure(test: TestResult, scope: PathRules) -> str:
         return f"the test is broken: {failure.type}: {failure.message}"
     if failure.type == "NameError" and scope.is_test(failure.file):
         return f"the test names something it never defined or imported: {failure.message}"
-    if test.status is TestStatus.ERROR and failure.type not in _MISSING:
+    if test.status is TestStatus.ERROR and not (failure.type in _MISSING or _ABSENT.search(failure.message)):
         return f"it fails outside the test itself ({test.phase}): {failure.message}"
     return ""
 
@@ -248,7 +272,7 @@ def judge_green(reference: Report, report: Report, red: list[str]) -> Judgement:
         return Judgement(ok=False, why=f"tests that passed before no longer do: {abbreviate(lost)}")
     if delta.broken:
         return Judgement(ok=False, why=f"files no longer load: {abbreviate(delta.broken)}")
-    if still := [name for name in red if not _is_green(report, name)]:
+    if still := [name for name in red if not (_is_green(report, name) or _compiles_now(report, name, delta))]:
         return Judgement(ok=False, why=f"still red: {abbreviate(still)}", outcome=RevertOutcome.STILL_RED)
     known = {test.id for test in reference.tests if test.status in RED} | set(red)
     if other := [test.id for test in report.tests if test.status in RED and test.id not in known]:
@@ -287,6 +311,16 @@ def _is_green(report: Report, name: str) -> bool:
     """Whether the test, or every test of the file, with this name passes."""
     tests = [test for test in report.tests if name in (test.id, test.file)]
     return bool(tests) and all(test.status in GREEN for test in tests)
+
+
+def _compiles_now(report: Report, name: str, delta: Delta) -> bool:
+    """Whether the tests of a file that did not compile pass: those called as the file, or else the new ones."""
+    if not name.endswith(COMPILED):
+        return False
+    stem = name.rpartition("/")[2].partition(".")[0]
+    named = [test for test in report.tests if any(stem in part for part in test.suite)]
+    added = [test for test in report.tests if test.id in delta.added]
+    return bool(named or added) and all(test.status in GREEN for test in named or added)
 
 
 def abbreviate(names: list[str]) -> str:

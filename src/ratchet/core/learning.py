@@ -26,7 +26,7 @@ _LIFT_WEIGHT_MAX = 0.5
 
 
 class LearningKind(StrEnum):
-    """`candidate`: said by an agent, and not yet seen by a second run."""
+    """`candidate`: reported by an agent and not yet confirmed by a second run."""
 
     LESSON = "lesson"
     DEAD_END = "dead_end"
@@ -90,7 +90,7 @@ class TrialSums(msgspec.Struct, frozen=True, kw_only=True):
 
 class Learning(msgspec.Struct, frozen=True, kw_only=True):
     """`run` and `seq` name the ledger row it comes from, `fingerprints` the failures it is about. Without `repo` it
-    applies everywhere. A retired or merged learning is kept but no longer found. `seen` counts the runs that came to
+    applies everywhere. A retired or merged learning is kept but no longer found. `seen` counts the runs that produced
     it; `lift` is its proven effect, as the share of attempts that it saves."""
 
     id: str
@@ -261,7 +261,7 @@ _TELLING_WORDS = 3
 def report_fingerprints(report: Report, names: Collection[str]) -> list[str]:
     """Return the fingerprints of these tests' failures, and of files that do not load, each once.
 
-    A message that tells something has a second one without the file: it means the same wherever it is met.
+    A specific message has a second fingerprint without the file, so that it matches in every file.
     """
     rows = [(failure.type, failure.message, test.file, failure.actual is None)
             for test in report.tests
@@ -270,10 +270,10 @@ def report_fingerprints(report: Report, names: Collection[str]) -> list[str]:
             if failure and test.status in RED]  # fmt: skip
     rows += [(error.type, error.message, error.file, True) for error in load_errors(report)]
     found = [failure_fingerprint(kind, message, file) for kind, message, file, _ in rows]
-    telling = [(kind, message) for kind, message, _, is_error in rows if is_error and _is_telling(kind, message)]
-    return list(dict.fromkeys([*found, *(failure_fingerprint(kind, message, "") for kind, message in telling)]))
+    specific = [(kind, message) for kind, message, _, is_error in rows if is_error and _is_specific(kind, message)]
+    return list(dict.fromkeys([*found, *(failure_fingerprint(kind, message, "") for kind, message in specific)]))
 
 
-def _is_telling(kind: str, message: str) -> bool:
+def _is_specific(kind: str, message: str) -> bool:
     words = re.findall(r"[A-Za-z]{3,}", message.strip().partition("\n")[0])
     return "assert" not in f"{kind} {message}".lower() and len(words) >= _TELLING_WORDS

@@ -229,7 +229,7 @@ class _RunLearnings:
 
     @take.register
     def _(self, event: ev.LearningNoted) -> None:
-        """An agent's word: a candidate until another run comes to the same."""
+        """Record a learning that an agent reports: a candidate until a second run confirms it."""
         self._add(
             event.content,
             event.role,

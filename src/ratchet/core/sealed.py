@@ -1,4 +1,5 @@
-"""Sealed tests: examples that the author of a change never sees. Their names, their results, and what may be said."""
+"""Sealed tests: examples that the author of a change never sees. Their names, their results, and what may be
+disclosed."""
 
 from __future__ import annotations
 
@@ -48,10 +49,11 @@ def sealed_result(report: Report, paths: Collection[str]) -> SealedResult:
 
 
 def is_in(test: TestResult, paths: Collection[str]) -> bool:
-    """Whether the test is in one of the files; some runners name only the class, which is called as its file."""
+    """Whether the test is in one of the files; some runners name only the class or the program, called as its file."""
     if test.file:
         return test.file in paths
-    return any(path in test.id or _name(path).partition(".")[0] in test.id for path in paths)
+    names = "\n".join([test.id, *test.suite])
+    return any(path in names or _name(path).partition(".")[0] in names for path in paths)
 
 
 def without_sealed(report: Report, paths: Collection[str]) -> Report:

@@ -54,8 +54,8 @@ class LearningLibrary:
     def learn_from_runs(self, most: int = RUNS_AT_ONCE_MAX) -> int:
         """Store what finished runs taught and what came of deliveries, also those whose worker died; returns how many.
 
-        Each ledger is read as a whole and always gives the same, so it does not matter who reads it, or how often.
-        """
+        Each ledger is read as a whole and always gives the same result, so any process may read it, any number of
+        times."""
         stored = judged = 0
         for run in self.store.unlearnt_runs(limit=most):
             found = self._derive(run)

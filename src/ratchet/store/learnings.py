@@ -41,7 +41,7 @@ from ratchet.store.database import Database, Row, Transaction, reads, writes
 _REDACT = Redactor()
 _RANKED_MAX = 64
 # Words are added, rarest first, while all together are in at most this many learnings: a word that most learnings
-# have tells little and would cost most of the time.
+# have distinguishes little and would cost most of the time.
 _MATCHES_MAX = 2_000
 _ALIKE_MAX = 5
 
@@ -121,7 +121,7 @@ class SqlLearnings(Database):
         db.execute_many(_COUNT, sorted(words.items()))  # in one order: concurrent writers do not deadlock
 
     def _sight(self, db: Transaction, kept: str, learning: Learning) -> None:
-        """Record that a run, person or agent came to a learning. A second run makes a lesson of a candidate."""
+        """Record that a run, person or agent produced a learning. A second run turns a candidate into a lesson."""
         sighting = f"{learning.run}:{learning.seq}" if learning.run else learning.id
         at = format_timestamp(self._clock())
         db.execute(_SIGHT, kept, sighting, learning.run or str(learning.source), at)
@@ -142,7 +142,7 @@ class SqlLearnings(Database):
     ) -> list[Learning]:
         kept = [self._add_one(db, learning) for learning in [_checked(learning) for learning in learnings]]
         db.execute_many(_TRIAL, [_trial_row(trial) for trial in trials])
-        db.execute(_SIGHT, _NONE, run, run, format_timestamp(self._clock()))
+        db.execute("UPDATE runs SET learnt = 1 WHERE id = ?", run)
         return kept
 
     @writes
@@ -210,7 +210,7 @@ class SqlLearnings(Database):
     def _by_words(
         self, db: Transaction, query: str, scope: tuple[str, ...], limit: int, *, every: bool = False
     ) -> list[str]:
-        words = _telling(db, search_terms(query))
+        words = _selective(db, search_terms(query))
         if not words:
             return []
         sql = self._find_words.format(scope=self._scoped(_SCOPE), live="" if every else _LIVE)
@@ -259,7 +259,7 @@ def _is_in(learning: Learning, spec: str, tag: str) -> bool:
     return spec in learning.spec and (not tag or tag in learning.tags)
 
 
-def _telling(db: Transaction, words: list[str]) -> dict[str, float]:
+def _selective(db: Transaction, words: list[str]) -> dict[str, float]:
     """Return the rarest words with their weight, as many as together are in few learnings."""
     forms = {word: _forms(word) for word in words}
     every = sorted({_EVERY}.union(*forms.values()))
@@ -278,7 +278,7 @@ def _telling(db: Transaction, words: list[str]) -> dict[str, float]:
 
 
 def _forms(word: str) -> set[str]:
-    """Return forms of a word that the text index does not tell apart: as many learnings match it as any of them."""
+    """Return forms of a word that the text index treats alike: as many learnings match it as any of them."""
     stem = next((word.removesuffix(end) for end in ("ing", "ed", "s") if word.endswith(end)), word)
     return {word, stem, *(stem + end for end in ("e", "s", "es", "ed", "ing"))}
 
@@ -372,11 +372,8 @@ _TRIAL = """
 INSERT INTO learning_trials (learning, run, seq, arm, attempts, repeats, reverts, cost_usd, green, at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 """
-_NONE = ""  # each run whose ledger was read came to it, whatever else it taught
 _UNLEARNT = """
-SELECT id FROM runs WHERE status <> 'running'
-  AND NOT EXISTS (SELECT 1 AS ok FROM learning_sightings WHERE learning = '' AND learning_sightings.id = runs.id)
-ORDER BY id LIMIT ?
+SELECT id FROM runs WHERE status <> 'running' AND learnt = 0 ORDER BY id LIMIT ?
 """
 _MEASURED = ", ".join(f"sum({name}) AS {name}, sum({name} * {name}) AS {name}_squared" for name in MEASURES)
 _TRIAL_SUMS = f"""

@@ -39,13 +39,14 @@ from ratchet.workspace.base_cache import Base, BaseCache, Recipe, Source
 from ratchet.workspace.capacity import OVERLAYS, RAM, Capacity, CapacityLimits
 from ratchet.workspace.git.branches import branch_tip, create_branch, delete_branch, remove_stale_lock
 from ratchet.workspace.git.command import git, git_text
+from ratchet.workspace.git.repository import init_hint
 from ratchet.workspace.git.trees import TreeStore
 from ratchet.workspace.git_workspace import BRANCH, GitWorkspace, unregister_lost
 from ratchet.workspace.kinds.copies import KINDS
 from ratchet.workspace.kinds.overlay import Overlay
 from ratchet.workspace.kinds.selection import KindPaths, KindProbe, choose, probe_kinds, remove_stale_probes
 from ratchet.workspace.owners import is_owned_elsewhere, missing_part, why_orphaned
-from ratchet.workspace.protocol import WorkspaceRecord, WorkspaceRefused
+from ratchet.workspace.protocol import RECORD, TREE, WorkspaceRecord, WorkspaceRefused
 from ratchet.workspace.syscalls import is_mounted, unmount
 
 SLUG_MAX = 100
@@ -164,7 +165,7 @@ class Workspaces:
             if isinstance(made, GitWorkspace):
                 if fill:
                     fill(made)
-                os.rename(f"{home}/{directories.MAKING}", f"{home}/{directories.RECORD}")
+                os.rename(f"{home}/{directories.MAKING}", f"{home}/{RECORD}")
                 return made
         except BaseException as error:
             explained = _explain(error, order.place)  # before cleaning up, while the full disk is still full
@@ -204,7 +205,7 @@ class Workspaces:
         return WorkspaceRecord(
             id=f"ws-{secrets.token_hex(6)}",
             slug=order.slug,
-            path=f"{home}/tree",
+            path=f"{home}/{TREE}",
             kind=order.kind,
             repo=order.source.root,
             git_dir=order.source.git_dir,
@@ -282,9 +283,7 @@ class Workspaces:
         except UntrustedRepository:
             raise
         except (GitFailed, ValueError) as error:
-            raise UsageError(
-                f"{repo} is not in a git repository", hint="git init && git add -A && git commit -m start"
-            ) from error
+            raise UsageError(f"{repo} is not in a git repository", hint=init_hint(repo)) from error
         return Source(root=top, git_dir=git_dir)
 
     def _slug_around(self, folder: Path) -> str:
@@ -490,7 +489,7 @@ class Workspaces:
 
 
 def _may_sweep(home: str) -> bool:
-    """Whether a missing name means that nobody needs the home.
+    """Whether a missing name means that the home can be removed.
 
     A RAM disk may be shared with containers and chroots: their names exist, but we cannot see them.
     """

@@ -168,6 +168,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             *(self.home.options() if self.home else ["--dir", view.HOME]),
             *shown,
             *view.hidden_among(self.hide, shown),
+            *view.covered_settings(record.git_dir, f"{record.repo}/.git"),
             *("--bind" if self.content else "--ro-bind", record.path, record.path),
             # Bound without a look: an ordinary user's workspace is seen in its own namespace only.
             *(word for path in self.read_only for word in ("--ro-bind-try", path, path)),
@@ -188,6 +189,7 @@ def run_contained(
     cwd: Path,
     env: Mapping[str, str],
     writable: Sequence[str] = (),
+    read_only: Sequence[str] = (),
     visible: Sequence[str] = (),
     lent: Sequence[str] = (),
     network: bool = False,
@@ -196,7 +198,7 @@ def run_contained(
 ) -> CommandOutput:
     """Run a command of the factory's own that may call what an agent wrote: git's filters, set-up commands.
 
-    Where there are no sandboxes, it runs as it is.
+    `read_only` are paths inside what is `writable`. Where there are no sandboxes, it runs as it is.
     """
     program = shutil.which("bwrap")
     if why_no_sandbox() or not program:
@@ -209,6 +211,8 @@ def run_contained(
         *view.lent_tools((), env.get("PATH", "")),
         *view.bind("--ro-bind-try", [*view.interpreter(), inside, *visible]),
         *view.bind("--bind", writable),
+        *(word for path in read_only for word in ("--ro-bind", path, path)),
+        *view.covered_settings(*visible),
         *view.closed(),
     ]
     command = [*_filtered(door, program), *options, "--chdir", inside, "--", *argv]

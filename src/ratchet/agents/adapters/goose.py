@@ -96,6 +96,8 @@ def read(line: bytes) -> Iterator[StreamEvent]:
     if not line.startswith(b"{"):
         if banner := _SESSION.search(line):
             yield SessionStarted(banner[1].decode())
+        elif line.lstrip().startswith(b"error: "):  # before the stream begins: no provider, no such extension
+            yield classify_error(line.decode(errors="replace").strip().removeprefix("error: "))
         return
     match decode_output(line, _EVENTS):
         case _Message(message=_Words(role="assistant") as words):

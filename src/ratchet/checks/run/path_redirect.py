@@ -14,6 +14,7 @@ import msgspec
 
 from ratchet.checks.protocol import Target
 from ratchet.process.spawn import path_in_namespace
+from ratchet.tree_files import read_anywhere, read_source
 
 _PATHS = ("PYTHONPATH", "NODE_PATH", "RUBYLIB", "PERL5LIB")  # module search paths of the languages
 
@@ -94,8 +95,8 @@ def _project_name(repo: Path) -> str:
     import tomllib  # noqa: PLC0415 — seldom needed
 
     try:
-        project = tomllib.loads((repo / "pyproject.toml").read_text("utf-8")).get("project", {})
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
+        project = tomllib.loads(read_source(repo, "pyproject.toml")).get("project", {})
+    except (tomllib.TOMLDecodeError, RecursionError):
         project = {}
     return _normal(str(project.get("name", "") if isinstance(project, dict) else "") or repo.name)
 
@@ -125,7 +126,7 @@ def _listed_paths(place: Path) -> Iterator[Path]:
 
 def _lines(file: Path) -> list[str]:
     try:
-        return file.read_text(errors="replace").splitlines()
+        return read_anywhere(file).decode(errors="replace").splitlines()
     except OSError:
         return []
 

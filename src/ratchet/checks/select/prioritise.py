@@ -43,6 +43,12 @@ def prioritise(
     return found if found and _is_worth_it(found, ground.known) else {}
 
 
+def failed_tests(targets: list[Target], ground: SelectionInput) -> dict[str, list[TestResult]]:
+    """Return the tests that failed last for each target."""
+    found = {target.name: _present(target, _failed(target, ground, targets), ground) for target in targets}
+    return {name: tests for name, tests in found.items() if tests}
+
+
 def _of_target(
     target: Target, impact: TraceMap | None, ground: SelectionInput, targets: list[Target]
 ) -> list[TestResult] | None:

@@ -29,7 +29,7 @@ from ratchet.engine.steps.context import RunContext, StepContext, new_log
 from ratchet.engine.steps.run_tests import load_report
 from ratchet.process.spawn import ProgramMissing, confined
 from ratchet.process.supervise import supervise
-from ratchet.tree_files import write_inside
+from ratchet.tree_files import read_inside, write_inside
 
 MUTANTS_MAX = 8
 OUTPUT_MAX_BYTES = 200_000
@@ -199,8 +199,8 @@ async def coverage(inputs: GateInput, gate: Gate) -> GateResult:
     folder = context.workspace.path / gate.root
     try:
         how = await _commands(context, gate, log)
-        left = next((path for path in (folder / name for name in _COVERAGE_FILES) if path.is_file()), None)
-        content = left.read_bytes() if left else b""
+        contents = (read_inside(folder, name, max_bytes=_COVERAGE_BYTES) for name in _COVERAGE_FILES)
+        content = next((content for content in contents if content is not None), b"")
     finally:
         await run_blocking(context.workspace.reset, inputs.tree)
     coverage = read_coverage(content, str(folder))
@@ -212,6 +212,7 @@ async def coverage(inputs: GateInput, gate: Gate) -> GateResult:
     )
 
 
+_COVERAGE_BYTES = 256 << 20
 _COVERAGE_FILES = (
     COVERAGE_FILE,
     "coverage.json",
@@ -263,7 +264,8 @@ async def _survives(inputs: GateInput, mutant: Mutant) -> bool:
 
 
 async def judge(inputs: GateInput, gate: Gate) -> GateResult:
-    """Ask another agent for a structured verdict. An invalid answer fails the gate."""
+    """Ask another agent for a structured verdict. An invalid answer is asked for once more, then it fails the gate:
+    the change may be good, and was paid for."""
     context, step = inputs.context, inputs.step
     act = PhaseAction(
         does="verify",
@@ -280,6 +282,12 @@ async def judge(inputs: GateInput, gate: Gate) -> GateResult:
     asked = await ask_role(context, asking, variant)
     verdict = parse_review(asked.text)
     made = GateResult(output=asked.text, facts=asked.facts, artifacts=asked.artifacts)
+    if isinstance(verdict, str):
+        hint = f"{inputs.doubts}\nYour last answer was not valid: {verdict}.".strip()
+        asked = await ask_role(context, asking, msgspec.structs.replace(variant, label=f"{label}-again", hint=hint))
+        verdict = parse_review(asked.text)
+        facts, artifacts = [*made.facts, *asked.facts], [*made.artifacts, *asked.artifacts]
+        made = GateResult(output=asked.text, facts=facts, artifacts=artifacts)
     if isinstance(verdict, str):
         return msgspec.structs.replace(made, why=verdict)
     if verdict.verdict is Decision.APPROVED:

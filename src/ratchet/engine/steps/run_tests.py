@@ -56,7 +56,7 @@ def runner_changed(before: dict[str, str], now: dict[str, str]) -> str:
 
 async def baseline(context: RunContext, step: StepContext) -> StepResult:
     report, kept = await run_tests(context, step.started)
-    if report.status not in ("passed", "failed", "no_tests") or _loads_nothing(report):
+    if report.status not in ("passed", "failed", "no_tests") or _is_unready(report):
         return StepResult(events=[_misconfigured(report, context, step)], artifacts=[kept])
     return await _taken(context, step, report, kept)
 
@@ -64,7 +64,7 @@ async def baseline(context: RunContext, step: StepContext) -> StepResult:
 async def baseline_to_fix(context: RunContext, step: StepContext) -> StepResult:
     """Take the baseline for a fixer: tests that fail to load count as failures, as long as there is a runner."""
     report, kept = await run_tests(context, step.started)
-    unready = _loads_nothing(report) and is_not_set_up(report)  # a fixer cannot install packages
+    unready = _is_unready(report) and is_not_set_up(report)  # a fixer cannot install packages
     if unready or report.status in (ReportStatus.ERROR, ReportStatus.NO_TESTS, ReportStatus.UNKNOWN):
         return StepResult(events=[_misconfigured(report, context, step)], artifacts=[kept])
     return await _taken(context, step, report, kept)
@@ -78,6 +78,7 @@ async def _taken(context: RunContext, step: StepContext, report: Report, kept: A
         step=step.number,
         report=kept,
         tests=report.totals.tests,
+        unloaded=bounded_names(sorted({error.file for error in load_errors(report) if error.file})[:100]),
         failing=bounded_names([test.id for test in report.tests if test.status in RED][:1000]),
         tree=step.started.tree,
         tools=await run_blocking(context.checks.tool_digests, context.workspace.path),
@@ -85,11 +86,12 @@ async def _taken(context: RunContext, step: StepContext, report: Report, kept: A
     return StepResult(events=[*([laid] if laid else []), taken], artifacts=[kept])
 
 
-def _loads_nothing(report: Report) -> bool:
-    """Whether no test could run because files do not load: then no change of the source could turn anything green."""
-    return not any(test.status not in (TestStatus.ERROR, TestStatus.SKIPPED) for test in report.tests) and bool(
-        load_errors(report)
-    )
+def _is_unready(report: Report) -> bool:
+    """Whether no test could run because files do not load, or more files lack a package than tests pass: then hardly a
+    change of the source could turn anything green."""
+    errors = load_errors(report)
+    ran = any(test.status not in (TestStatus.ERROR, TestStatus.SKIPPED) for test in report.tests)
+    return bool(errors) and (not ran or (report.totals.passed < len(errors) and is_not_set_up(report)))
 
 
 def _misconfigured(report: Report, context: RunContext, step: StepContext) -> ev.RunFailed:

@@ -305,7 +305,7 @@ VERBS = (
         argument("content", metavar="TEXT", help="one fact; - reads it from stdin"),
         option("--tag", multiple=True, metavar="TAG", help="a word to find it by (repeatable)"),
         option("--spec", default="", metavar="NAME", help="the spec it belongs to"),
-        flag("--dead-end", help="it tells what does not work"),
+        flag("--dead-end", help="the lesson names something that does not work"),
         flag("--everywhere", help="it applies to all repositories"),
         *server_options(),
     ),

@@ -40,6 +40,7 @@ from ratchet.interfaces.cli.common import (
 )
 from ratchet.interfaces.terminal import tables
 from ratchet.interfaces.terminal.colour import painter
+from ratchet.interfaces.terminal.keys import single_keys, wait_for_key
 from ratchet.interfaces.terminal.layout import live_area, show, terminal_width
 from ratchet.plugins import install_extra
 
@@ -72,10 +73,10 @@ def serve(arguments: Arguments) -> int:
         host = arguments.host.strip("[]")
         address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
 
-        async def until_told() -> None:
+        async def until_stopped() -> None:
             sessions = Sessions(token)
             where = _shown(paths.store_address(settings, folder))
-            ready = partial(_say_ready, arguments, address, kept, where, sessions)
+            ready = partial(_print_ready, arguments, address, kept, where, sessions)
             stop = server.stop_on_signals()
             await server.serve(
                 queue_service,
@@ -89,7 +90,7 @@ def serve(arguments: Arguments) -> int:
                 ready=ready,
             )
 
-        runner.run(until_told())
+        runner.run(until_stopped())
     return 0
 
 
@@ -109,16 +110,15 @@ def _open_service_and_workers(
     )
 
 
-def _say_ready(arguments: Arguments, address: str, kept: str, where: str, sessions: Sessions) -> None:
+def _print_ready(arguments: Arguments, address: str, kept: str, where: str, sessions: Sessions) -> None:
     if arguments.json:
         print_json({"server": address, "token_file": kept, "workers": arguments.workers})
         sys.stdout.flush()
     else:
         print_note(f"ratchet: serving {address}, {arguments.workers} workers{f'; token: {kept}' if kept else ''}")
+        another = "ratchet open" if address.endswith(f":{PORT}") else f"ratchet open --server {address}"
         print_note(f"ratchet: store {where}; add work with: ratchet add SPEC.md")
-        print_note(
-            f"  open {address}{sessions.make_link()}  (works once, for 10 minutes; `ratchet open` makes another)"
-        )
+        print_note(f"  open {address}{sessions.make_link()}  (works once, for 10 minutes; `{another}` makes another)")
 
 
 def open_pages(arguments: Arguments) -> int:
@@ -167,13 +167,17 @@ def top(arguments: Arguments) -> int:
         if sys.stdout.isatty() and not (arguments.once or arguments.json):
             signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that SIGTERM also restores the screen
             live = opened.enter_context(live_area(sys.stdout, screen=True))
-            draw = lambda overview: show(live, _render(overview))  # noqa: E731
+            draw = lambda overview: show(live, f"{_render(overview)}\nq quit")  # noqa: E731
+        with_keys = opened.enter_context(single_keys(sys.stdin))
         while True:
             draw(_overview(queue_service))
             sys.stdout.flush()
             if arguments.once:
                 return 0
-            time.sleep(arguments.every)
+            if not with_keys:
+                time.sleep(arguments.every)
+            elif wait_for_key(sys.stdin, "q", timeout_s=arguments.every):
+                return 0
 
 
 def _print_overview(arguments: Arguments, overview: tables.Overview) -> None:
@@ -185,7 +189,7 @@ def _print_overview(arguments: Arguments, overview: tables.Overview) -> None:
 
 def _render(overview: tables.Overview) -> str:
     terminal = sys.stdout.isatty()
-    height = shutil.get_terminal_size((80, 24)).lines - 1 if terminal else 1_000
+    height = shutil.get_terminal_size((80, 24)).lines - 2 if terminal else 1_000
     return tables.screen(
         overview,
         painter(colour=terminal),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
-from typing import TextIO
 
 import click
 import msgspec
@@ -14,17 +16,20 @@ import msgspec
 from ratchet.core.watch import Colour, WatchStage, WatchState
 from ratchet.interfaces.cli.common import Arguments, CliCommand, flag, option, print_data, run_async
 from ratchet.interfaces.cli.test import open_suite
+from ratchet.interfaces.terminal.keys import ENTER, read_key, single_keys
 from ratchet.interfaces.terminal.watch_view import WatchView
 
 _MORE = """Exit codes: with --once 0 passed, 1 failed; 2 no tests; 3 the tree cannot be
 watched; 130 interrupted
+
+Keys on a terminal: a all tests, f failed tests, Enter run, q quit
 
 Output: the terminal, .ratchet/watch.json (current state), and with --json one
 state per line"""
 
 
 def watch(arguments: Arguments) -> int:
-    from ratchet.app.watch import TestWatcher, WatchOptions  # noqa: PLC0415 — imports workspaces
+    from ratchet.app.watch import RunScope, TestWatcher, WatchOptions  # noqa: PLC0415 — imports workspaces
     from ratchet.workspace.mirror import MirrorSource  # noqa: PLC0415
 
     suite = open_suite(arguments)
@@ -39,16 +44,21 @@ def watch(arguments: Arguments) -> int:
     )
 
     async def live() -> WatchState:
-        watching = TestWatcher(suite, options, _lines if arguments.json else _screen(suite.folder))
-        if options.follows is MirrorSource.MANUAL and not options.once:
-            _on_enter(sys.stdin, watching)
-        return await watching.run()
+        watcher = TestWatcher(suite, options, _lines if arguments.json else _screen(suite.folder, keys=with_keys))
+        actions = {ENTER: watcher.trigger, "q": watcher.stop}
+        actions |= {"a": partial(watcher.trigger, RunScope.ALL), "f": partial(watcher.trigger, RunScope.FAILED)}
+        if with_keys:
+            _on_input(lambda: read_key(sys.stdin), actions)
+        elif options.follows is MirrorSource.MANUAL and not options.once:
+            _on_input(lambda: ENTER if sys.stdin.readline() else "", actions)
+        return await watcher.run()
 
-    return exit_code(run_async(live()))
+    with nullcontext(False) if options.once or arguments.json else single_keys(sys.stdin) as with_keys:
+        return exit_code(run_async(live()))
 
 
-def _screen(folder: Path) -> WatchView:
-    view = WatchView(sys.stdout, root=folder)
+def _screen(folder: Path, *, keys: bool) -> WatchView:
+    view = WatchView(sys.stdout, root=folder, keys=keys)
     if view.terminal:
         asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, view.redraw)
     return view
@@ -65,16 +75,16 @@ def _lines(state: WatchState) -> None:
     sys.stdout.flush()
 
 
-def _on_enter(stream: TextIO, watching: object) -> None:
-    """Start a run for each line read from the stream."""
+def _on_input(read: Callable[[], str], actions: dict[str, Callable[[], None]]) -> None:
+    """Start the action of each key that is read from stdin."""
 
-    def read() -> None:
-        if stream.readline():
-            watching.poke()  # type: ignore[attr-defined]  # a Watch, imported lazily
+    def on_readable() -> None:
+        if key := read():
+            actions.get(key, lambda: None)()
         else:
-            asyncio.get_running_loop().remove_reader(stream)
+            asyncio.get_running_loop().remove_reader(sys.stdin)
 
-    asyncio.get_running_loop().add_reader(stream, read)
+    asyncio.get_running_loop().add_reader(sys.stdin, on_readable)
 
 
 COMMANDS = (

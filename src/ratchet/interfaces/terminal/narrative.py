@@ -54,6 +54,11 @@ def _(event: ev.QuestionAnswered) -> NarrativeLine:
 
 
 @event_line.register
+def _(event: ev.RunNudged) -> NarrativeLine:
+    return NarrativeLine("person", f"nudged: {event.message}")
+
+
+@event_line.register
 def _(event: ev.RunCompleted) -> NarrativeLine:
     kept = f"{_count(event.commits, 'commit')} kept" if event.commits else "nothing was changed"
     return NarrativeLine("run", f"completed: {kept}", Tone.GOOD)
@@ -87,7 +92,11 @@ def _(event: ev.FilesLeftOut) -> NarrativeLine:
 @event_line.register
 def _(event: ev.BaselineTaken) -> NarrativeLine:
     red = f", {len(event.failing)} already failing" if event.failing else ", all passing"
-    return NarrativeLine("baseline", f"{_count(event.tests, 'test')}{red if event.tests else ' so far'}", Tone.DIM)
+    text = f"{_count(event.tests, 'test')}{red if event.tests else ' so far'}"
+    if not event.unloaded:
+        return NarrativeLine("baseline", text, Tone.DIM)
+    files = f"{_count(len(event.unloaded), 'file')} not loaded: {_list(event.unloaded)}"
+    return NarrativeLine("baseline", f"{text}; {files}", Tone.WARN)
 
 
 @event_line.register

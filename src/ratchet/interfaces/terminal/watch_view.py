@@ -8,6 +8,7 @@ from typing import TextIO
 from ratchet.core.report import TestResult, expected_text
 from ratchet.core.watch import Colour, WatchStage, WatchState
 from ratchet.interfaces.terminal.colour import Tone, painter
+from ratchet.interfaces.terminal.printable import printable
 
 _TONES = {Colour.GREEN: Tone.GOOD, Colour.RED: Tone.BAD, Colour.PENDING: Tone.PLAIN}
 _WORDS = {
@@ -18,6 +19,7 @@ _WORDS = {
     WatchStage.GONE: "the tree was removed",
 }
 _VALUE_CHARS = 300
+_KEYS = "a all · f failed · Enter run · q quit"
 
 
 Line = tuple[Tone, str]
@@ -26,18 +28,18 @@ Line = tuple[Tone, str]
 class WatchView:
     """Prints every state; `redraw` repaints the last one, as after a resize of the terminal."""
 
-    def __init__(self, stream: TextIO, *, root: Path) -> None:
-        self.stream, self.root = stream, root
+    def __init__(self, stream: TextIO, *, root: Path, keys: bool = False) -> None:
+        self.stream, self.root, self.keys = stream, root, keys
         self.terminal = stream.isatty()
         self.paint = painter(colour=self.terminal)
-        self._told, self._last = "", WatchState()
+        self._printed, self._last = "", WatchState()
 
     def __call__(self, state: WatchState) -> None:
         self._last = state
         if self.terminal:
             self.redraw()
-        elif (head := self.head(state)) != self._told:
-            self._told = head
+        elif (head := self.head(state)) != self._printed:
+            self._printed = head
             self._write("\n".join([head, *(text for _, text in self._news(state))]))
 
     def redraw(self) -> None:
@@ -48,14 +50,15 @@ class WatchView:
         console = Console(file=self.stream, highlight=False, legacy_windows=False)
         texts = [Text.from_ansi(self.paint(*line), end="") for line in self.lines(self._last)]
         rows = [row for text in texts for row in text.wrap(console, console.width, overflow="fold")]
-        most = max(2, console.height) - 1
+        most = max(2, console.height) - (2 if self.keys else 1)
         if len(rows) > most > 1:
             rows[most - 1 :] = [Text(f"… {len(rows) - most + 1} more lines"[: console.width], "dim")]
         console.clear()
-        console.print(Text("\n").join(rows[:most]))
+        below = [Text(_KEYS[: console.width], "dim")] if self.keys else []
+        console.print(Text("\n").join([*rows[:most], *below]))
 
     def _write(self, text: str) -> None:
-        self.stream.write(f"{text}\n")
+        self.stream.write(f"{printable(text, self.stream)}\n")
         self.stream.flush()
 
     def lines(self, state: WatchState) -> list[Line]:
