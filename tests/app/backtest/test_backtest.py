@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,7 +19,7 @@ from ratchet.workspace.git.repository import find_repository
 from ratchet.workspace.git.task_repository import create_repository_at, last_commits
 from ratchet.workspace.sandbox import why_no_sandbox
 from tests.app.backtest.history import FAKE, POWERS, SECRET, SUB, commit, commits, make_history, write, write_agent
-from tests.support import git, install_editable, make_repository
+from tests.support import APPROVED, git, install_editable, make_repository
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +152,32 @@ def test_an_agent_beside_the_checkout_finds_neither_the_answer_nor_its_commit(
     assert "a * a * a" not in found
     assert commits(history)["Add powers:"][:12] not in found
     assert not list((history.parent / "state/ratchet/workspaces").iterdir()), "trials leave no workspaces"
+
+
+def test_a_trial_that_the_budget_ended_is_not_counted_but_paid(
+    history: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = commits(history)["Add powers:"][:12]
+    script = {
+        "implement": [{"append": {"calc.py": POWERS}, "usage": {"cost_usd": 0.1}}],
+        "review": [{"say": APPROVED, "usage": {"cost_usd": 0.1}}],
+        "update_spec": [{"say": "Nothing to update."}],
+    }
+    (tmp_path / f"{task}.json").write_bytes(msgspec.json.encode(script))
+    command = ["backtest", "-C", str(history), "--workflow=build", "--tasks=1", "--json"]
+    command.append(f"--agent=scripted:{tmp_path}/{{task}}.json")
+
+    def shown(budget: str, code: int) -> dict[str, Any]:
+        assert main([*command, f"--budget={budget}"]) == code
+        found: dict[str, Any] = msgspec.json.decode(capsys.readouterr().out)
+        return found
+
+    (why,) = shown("0.1", 1)["open"].values()
+    assert "the budget of all trials" in why
+    (why,) = shown("0.1", 1)["open"].values()
+    assert "0.1 USD is spent" in why, "what was paid for is counted"
+    done = shown("1", 0)
+    assert (done["open"], [trial["outcome"] for trial in done["trials"]]) == ({}, ["solved"])
 
 
 def test_agents_of_known_skill_are_ranked_rightly(

@@ -42,7 +42,7 @@ async def run_trials(
     bench: Bench, tasks: Sequence[MinedTask], arms: Sequence[Arm], *, budget_usd: float | None, on_trial: OnTrial
 ) -> BacktestRun:
     """Run every task with every arm, oldest task first, so that what an arm learns comes from its past only. Finished
-    trials are kept and not repeated; `budget_usd` counts what all of them cost."""
+    trials are kept and not repeated; `budget_usd` counts what all of them cost, and those that were not finished."""
     known = {
         (task.id, arm.label): bench.read("trials", _key(bench, task, arm), Trial) for task in tasks for arm in arms
     }
@@ -50,7 +50,7 @@ async def run_trials(
     unfinished: dict[str, str] = {}
     for task in tasks:
         for arm in (arm for arm in arms if not known[task.id, arm.label]):
-            left = None if budget_usd is None else budget_usd - sum(trial.usage.cost_usd for trial in trials)
+            left = None if budget_usd is None else budget_usd - sum(_spent(bench, tasks, arms).values())
             if left is not None and left <= 0:
                 unfinished[f"{task.id} {arm.label}"] = f"the budget of {budget_usd:g} USD is spent"
                 continue
@@ -62,6 +62,15 @@ async def run_trials(
                 unfinished[f"{task.id} {arm.label}"] = done
             on_trial(task, arm, done)
     return BacktestRun(trials=trials, open=unfinished)
+
+
+def _spent(bench: Bench, tasks: Sequence[MinedTask], arms: Sequence[Arm]) -> dict[str, float]:
+    """Return what each run of these trials has cost, finished or not."""
+    keys = [_key(bench, task, arm) for task in tasks for arm in arms]
+    runs = {trial.run: trial.usage.cost_usd for key in keys if (trial := bench.read("trials", key, Trial))}
+    for key in keys:
+        runs |= bench.read("unfinished", key, dict[str, float]) or {}
+    return runs
 
 
 def _key(bench: Bench, task: MinedTask, arm: Arm) -> str:
@@ -82,10 +91,11 @@ async def _try(bench: Bench, task: MinedTask, arm: Arm, left_usd: float | None) 
             lease = service.claim(item.id)
             state = await service.work(lease, watch=lambda *_: None, on_agent_event=lambda _event: None)
             history = service.history(lease.run)
-            why = _why_unfinished(state, capped=left_usd is not None)
+            why = _why_unfinished(state, capped=_is_capped(bench, arm, left_usd))
             if not why:
                 await run_blocking(service.workspaces.destroy, item.slug)
         if why:
+            _note_cost(bench, _key(bench, task, arm), state)
             return why
         trial = await _judged(bench, task, arm, repo, history)
     except RatchetError as error:
@@ -108,12 +118,23 @@ def _settings(bench: Bench, task: MinedTask, arm: Arm, left_usd: float | None) -
     return [f"store={store}", *limits, f"agent={agent}", *own]
 
 
+def _is_capped(bench: Bench, arm: Arm, left_usd: float | None) -> bool:
+    """Whether what is left of the budget is less than what a run of this arm may cost."""
+    own = bench.with_settings(arm.settings).budget.item.cost_usd
+    return left_usd is not None and (not own or left_usd < own)
+
+
+def _note_cost(bench: Bench, key: str, state: RunState) -> None:
+    runs = bench.read("unfinished", key, dict[str, float]) or {}
+    bench.write("unfinished", key, runs | {state.run: state.usage.cost_usd})
+
+
 def _why_unfinished(state: RunState, *, capped: bool) -> str:
     """Return why a run says nothing about its agent; empty if it does."""
     if state.parked:
         return f"parked: {state.parked.detail}"
-    if state.failure is Reason.BUDGET_SPENT and capped and "the day" in state.detail:
-        return state.detail
+    if state.failure is Reason.BUDGET_SPENT and capped:
+        return f"the budget of all trials: {state.detail}"
     if state.failure and FAULT[state.failure] in (FaultOwner.PLATFORM, FaultOwner.PROVIDER):
         return f"{state.failure}: {state.detail}"
     return "" if state.final else "the run was interrupted"
