@@ -25,6 +25,7 @@ demo: env
 
 test: env
 	@scripts/system-packages
+	@scripts/engines podman redis kubernetes
 	@scripts/agents goose
 	$(BIN)/python -m pytest -n 3 -m 'not toolchain and not agents and not certify and not engines'
 	scripts/test-everywhere --covered-by $(BIN)/python

@@ -197,9 +197,9 @@ async def _beat_all(port: int, leases: list[Lease], pid: int) -> tuple[float, in
             await asyncio.sleep(1)
 
     measuring = asyncio.create_task(measure())
-    told = await asyncio.gather(*(_beat(port, lease, n, end) for n, lease in enumerate(leases)))
+    reported = await asyncio.gather(*(_beat(port, lease, n, end) for n, lease in enumerate(leases)))
     await measuring
-    return max(worst for worst, _ in told), sum(refused for _, refused in told), sizes
+    return max(worst for worst, _ in reported), sum(refused for _, refused in reported), sizes
 
 
 async def _beat(port: int, lease: Lease, number: int, end: float) -> tuple[float, int]:

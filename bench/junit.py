@@ -178,7 +178,7 @@ def nothing(*_: object) -> None:
     pass
 
 
-def heard(data: bytes) -> None:
+def received(data: bytes) -> None:
     """What expat needs when Python hears every event and does nothing."""
     parser = expat.ParserCreate()
     parser.buffer_text = True
@@ -224,7 +224,7 @@ def _measured(name: str, data: bytes) -> list[Row | Goal]:
         # Giving the results back is not reading them.
         freed=kept.clear,
         bare=lambda: bare(data),
-        heard=lambda: heard(data),
+        received=lambda: received(data),
     )
     return [
         (f"{name}: parse 50 MB", "s", took["ours"]),

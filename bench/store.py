@@ -403,11 +403,11 @@ def _script() -> str:
     asked = _json("asked_run 'run-'||:n worker 'worker-'||:n name 'w' machine 'm' pid 1 born '1'"
                   " token 'token-'||:n until '2999'")  # fmt: skip
     claim = _with(batching.CLAIM, [at, at, at, "-1", "''", "1", at, asked, zeros])
-    said = _json(f"item :item||'' run :run||'' epoch :epoch+0 kind 'run_completed' data '{{}}' at {at}")
+    output = _json(f"item :item||'' run :run||'' epoch :epoch+0 kind 'run_completed' data '{{}}' at {at}")
     lines = [
         "\\set n random(1, 900000000000000)",
         f"{claim} \\gset",
-        f"{_with(batching.COMPLETE, [said])};",
+        f"{_with(batching.COMPLETE, [output])};",
     ]
     return "\n".join(lines) + "\n"
 

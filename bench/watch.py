@@ -153,13 +153,13 @@ def _project(subject: Subject, place: Path) -> list[Row | Goal]:
     _pytest(plain, repos["cold"])
     _pytest(with_testmon, repos["testmon"], "--testmon")
     os.environ |= {"VIRTUAL_ENV": str(plain.parent.parent), "PYTHONPATH": str(repos["ours"] / "src")}
-    return _told(subject, asyncio.run(_race(subject, repos, plain, with_testmon)))
+    return _reported(subject, asyncio.run(_race(subject, repos, plain, with_testmon)))
 
 
 Times = dict[str, list[tuple[str, float]]]  # for each competitor the kind of save, and the seconds
 
 
-def _told(subject: Subject, times: Times) -> list[Row | Goal]:
+def _reported(subject: Subject, times: Times) -> list[Row | Goal]:
     rows: list[Row | Goal] = []
     for kind in dict.fromkeys(save.kind for save in subject.saves):
         median = _medians(times, kind)
@@ -189,14 +189,14 @@ def _goal(measure: str, value: float, least: float, detail: str) -> Goal:
 
 async def _race(subject: Subject, repos: dict[str, Path], plain: Path, with_testmon: Path) -> Times:
     """The same edit in three copies, one after the other, each timed from the save to the answer."""
-    told: asyncio.Queue[WatchState] = asyncio.Queue()
+    reported: asyncio.Queue[WatchState] = asyncio.Queue()
     suite = Suite(repos["ours"], config.load(repos["ours"], environ={}).config)
-    life = asyncio.create_task(TestWatcher(suite, WatchOptions(), told.put_nowait).run())
-    await _until(told, lambda state: state.stage is WatchStage.IDLE)
+    life = asyncio.create_task(TestWatcher(suite, WatchOptions(), reported.put_nowait).run())
+    await _until(reported, lambda state: state.stage is WatchStage.IDLE)
     times: Times = {"cold": [], "testmon": [], "ours": []}
     for _ in range(ROUNDS):
         for save in subject.saves:
-            times["ours"].append((save.kind, await _answered(told, repos["ours"], save)))
+            times["ours"].append((save.kind, await _answered(reported, repos["ours"], save)))
             with Edited(repos["cold"], save) as began:
                 await asyncio.to_thread(_pytest, plain, repos["cold"])
                 times["cold"].append((save.kind, time.perf_counter() - began.at))
@@ -209,20 +209,20 @@ async def _race(subject: Subject, repos: dict[str, Path], plain: Path, with_test
     return times
 
 
-async def _answered(told: asyncio.Queue[WatchState], repo: Path, save: Save) -> float:
+async def _answered(reported: asyncio.Queue[WatchState], repo: Path, save: Save) -> float:
     """A hub is answered by everything at once: then that is the affected tests' verdict."""
     await asyncio.sleep(1.5)  # the prepared interpreter is renewed after the very first run
     with Edited(repo, save) as began:
-        state = await _until(told, lambda state: state.affected_s is not None or state.stage is WatchStage.IDLE)
+        state = await _until(reported, lambda state: state.affected_s is not None or state.stage is WatchStage.IDLE)
         seconds = time.perf_counter() - began.at
         if state.stage is not WatchStage.IDLE:
-            await _until(told, lambda state: state.stage is WatchStage.IDLE)
-    await _until(told, lambda state: state.stage is WatchStage.IDLE)
+            await _until(reported, lambda state: state.stage is WatchStage.IDLE)
+    await _until(reported, lambda state: state.stage is WatchStage.IDLE)
     return seconds
 
 
-async def _until(told: asyncio.Queue[WatchState], wanted: Callable[[WatchState], bool]) -> WatchState:
-    while not wanted(state := await told.get()):
+async def _until(reported: asyncio.Queue[WatchState], wanted: Callable[[WatchState], bool]) -> WatchState:
+    while not wanted(state := await reported.get()):
         pass
     return state
 

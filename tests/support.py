@@ -119,21 +119,21 @@ def open_factory(place: Path, *settings: str, agent: str = "") -> RunService:
 
 def carry(factory: RunService, spec: Path) -> RunState:
     lease = factory.claim(factory.add(spec).id)
-    return asyncio.run(factory.work(lease, watch=ignore_event, on_agent_event=lambda _said: None))
+    return asyncio.run(factory.work(lease, watch=ignore_event, on_agent_event=lambda _text: None))
 
 
 def carry_script(tmp_path: Path, script: dict[str, Any], *settings: str) -> tuple[RunState, list[ev.Event], Path]:
     """A fresh small project taken through a script; returns how it ended, what happened, and where."""
     place = small_project(tmp_path, script)
-    heard: list[ev.Event] = []
+    received: list[ev.Event] = []
 
     def watch(_entry: Entry, event: ev.Event, _state: RunState) -> None:
-        heard.append(event)
+        received.append(event)
 
     with open_factory(place, *settings) as factory:
         lease = factory.claim(factory.add(place / "SPEC.md").id)
-        state = asyncio.run(factory.work(lease, watch=watch, on_agent_event=lambda _said: None))
-    return state, heard, place
+        state = asyncio.run(factory.work(lease, watch=watch, on_agent_event=lambda _text: None))
+    return state, received, place
 
 
 def lay_out_demo(folder: Path) -> Path:

@@ -47,7 +47,7 @@ def test_manifests_nested_without_end_are_read_as_empty(tmp_path: Path) -> None:
     assert (project.json("package.json"), project.toml("pyproject.toml")) == ({}, {})
 
 
-def test_whoever_catches_malformed_text_catches_text_nested_without_end() -> None:
+def test_handlers_of_malformed_text_catch_endlessly_nested_text_too() -> None:
     files = [path for name in ("agents", "checks", "core") for path in (SOURCE / name).rglob("*.py")]
     caught = [(path.name, words) for path in files if path.parent.name != "reporters" for words in handlers(path)]
     decodes = [(name, words) for name, words in caught if words & {"DecodeError", "TOMLDecodeError"}]

@@ -11,6 +11,7 @@ import pytest
 from ratchet import config
 from ratchet.config import Config
 from ratchet.core.api import Metrics
+from ratchet.engine.sealed_vault import KEY_VARIABLE
 from ratchet.interfaces.cli import serve, worker
 from ratchet.interfaces.cli.serve import PORT
 
@@ -189,7 +190,7 @@ def test_credentials_come_from_secrets_and_workers_have_none_of_the_database() -
     ]
     assert set(values) == {"/home/ratchet"}
     (container,) = templates()["worker"]["spec"]["containers"]
-    assert {one["name"] for one in container["env"]} == {"HOME", "RATCHET_TOKEN"}
+    assert {one["name"] for one in container["env"]} == {"HOME", "RATCHET_TOKEN", KEY_VARIABLE}
 
 
 def test_policies_and_budgets_select_the_pods_they_are_for() -> None:

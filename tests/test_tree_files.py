@@ -9,6 +9,7 @@ import pytest
 
 from ratchet import tree_files
 from ratchet.tree_files import leaves_tree
+from ratchet.workspace.git.trees import make_readable
 
 
 @pytest.mark.parametrize(
@@ -59,3 +60,16 @@ def test_sparse_files_are_removed_when_together_they_are_larger_than_what_may_be
     tree_files.remove_huge_files(tmp_path, enters=lambda _at, name: name != "dependency")
     assert len(tree_files.find_inside(tmp_path)) == 3
     assert (tmp_path / "dependency/d").exists()
+
+
+def test_rights_are_given_back_to_files_and_not_through_links(tmp_path: Path) -> None:
+    (victim := tmp_path / "victim").write_text("x")
+    (folder := tmp_path / "workspace" / "locked").mkdir(parents=True)
+    (folder / "link").symlink_to(victim)
+    (own := folder / "own").write_text("y")
+    for path, mode in ((victim, 0o400), (own, 0o000), (folder, 0o500)):
+        path.chmod(mode)
+    make_readable(folder.parent)
+    assert [path.stat().st_mode & 0o777 for path in (victim, own, folder)] == [0o400, 0o600, 0o700]
+    tree_files.remove_inside(tmp_path, "workspace")
+    assert not folder.exists() and victim.read_text() == "x" and victim.stat().st_mode & 0o777 == 0o400

@@ -1,8 +1,8 @@
-"""A workflow of somebody's own: a writer keeps a handbook in `docs/`, and pages with dead links are refused.
+"""A custom workflow: a writer keeps a handbook in `docs/`, and pages with dead links are rejected.
 
-`baseline → write → judge → verify → land`: the writer is a role Ratchet has never heard of, which may write `docs/**` and
-nothing else; how it is asked, and what of its answer counts, is a step Ratchet has never heard of. Everything else is
-Ratchet's: ledger, receipts, resume, bounds, sandbox, test && commit || revert, the gates.
+`baseline → write → judge → verify → land`: the writer is a custom role that may write only `docs/**`, and `handbook.write` is a
+custom step that calls it and checks its answer. Everything else is built in: ledger, receipts, resume, bounds, sandbox,
+test && commit || revert, and the gates.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ LONGEST = 200
 
 
 async def short(look: GateInput, gate: Gate) -> GateResult:
-    """A gate: no page has more lines than anybody reads."""
+    """A gate that limits the length of a page."""
     pages = sorted((look.context.workspace.path / "docs").rglob("*.md"))
     long = [page.name for page in pages if page.read_text("utf-8", "replace").count("\n") > LONGEST]
     return GateResult(why=f"pages of more than {LONGEST} lines: {', '.join(long)}" if long else "")

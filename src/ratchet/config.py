@@ -79,6 +79,15 @@ class WatchConfig(_Section, frozen=True, kw_only=True):
     warm: bool = True
 
 
+class NotifyConfig(_Section, frozen=True, kw_only=True):
+    """How `ratchet serve` notifies of new inbox entries. `command` runs with a JSON message on its standard input and
+    its text in RATCHET_TEXT; `webhook` is the address of a chat system, or of a program, that takes the same message.
+    If it is empty, the variable RATCHET_WEBHOOK may hold it."""
+
+    command: str = ""
+    webhook: str = ""
+
+
 _SECRETS = ["~/.ssh", "~/.gnupg", "~/.aws", "~/.azure", "~/.kube", "~/.docker", "~/.config/gh", "~/.config/gcloud",
             "~/.netrc", "~/.git-credentials", "~/.npmrc", "~/.pypirc", "~/.password-store"]  # fmt: skip
 
@@ -209,11 +218,11 @@ class LimitsConfig(_Section, frozen=True, kw_only=True):
 
 
 class WorkerConfig(_Section, frozen=True, kw_only=True):
-    """`count` runs are worked on at once here. `retry_s` are the waits before a failed item is tried again, from its
-    last green commit; after the last it has failed. Asked to stop, a worker has `stop_s` to finish its step. One that
-    makes no progress for `stall_s`, not even in waiting, is killed and replaced. `launcher` is where workers run:
-    `process` is this machine, `docker` containers (see `containers`), `ray` a Ray cluster (see `ray`). `labels` are
-    what it offers: items that require others are left to other workers."""
+    """`count` is the number of runs in progress at once on this machine. `retry_s` lists the delays before a failed
+    item is tried again from its last green commit; after the last one it has failed. A worker that is asked to stop has
+    `stop_s` to finish its step. A worker that makes no progress for `stall_s`, not even by waiting, is killed and
+    replaced. `launcher` is where workers run: `process` is this machine, `docker` containers (see `containers`), `ray`
+    a Ray cluster (see `ray`). `labels` are those of the worker: it takes no item that requires others."""
 
     launcher: str = "process"
     count: Annotated[int, msgspec.Meta(ge=1, le=512)] = 2
@@ -224,9 +233,10 @@ class WorkerConfig(_Section, frozen=True, kw_only=True):
 
 
 class ServerConfig(_Section, frozen=True, kw_only=True):
-    """What `ratchet serve` answers. `hosts` are names it is known by, besides localhost, this machine's name and all
-    addresses; `origins` are web pages of others that may call it. One address may have so many connections open that
-    have shown no token; answers to wrong tokens are delayed more and more, up to `failed_token_delay_s`."""
+    """Which requests `ratchet serve` answers. `hosts` are further names of the server, besides localhost, this
+    machine's name and all addresses; `origins` are other web sites whose pages may call it. `connections_per_address`
+    limits the open connections of one address that have not sent a valid token; answers to wrong tokens are delayed,
+    longer each time, up to `failed_token_delay_s`."""
 
     hosts: list[str] = msgspec.field(default_factory=list)
     origins: list[str] = msgspec.field(default_factory=list)
@@ -321,13 +331,12 @@ class TelemetryConfig(_Section, frozen=True, kw_only=True):
 class Config(_Section, frozen=True, kw_only=True):
     """`store` is a database path or a `postgresql://` address; when empty, one store of the user for all repositories.
     `.ratchet/ratchet.db` keeps everything in the repository; `redis` is the address of a Redis beside a PostgreSQL
-    store, which keeps waiting workers from asking the database: it decides nothing, so it may fail or be emptied;
-    `env` names variables that agents may see besides the usual ones; `example_keys` are globs of files whose keys are
-    made up (a commit with a key or token in another file is refused); `prices` says what a model's tokens cost, by
-    the model's name, for agents that do not say it themselves: `[prices."MODEL"] in_usd = …, out_usd = …` a million;
-    `prompts` is the folder of the project's own prompt templates; `history_tokens` is how much of what earlier roles
-    said goes into a prompt; `aging_s` is how much longer an item must have waited to go before one of the next higher
-    priority, 0 never does."""
+    store, which keeps waiting workers from asking the database: it decides nothing, so it may fail or be emptied; `env`
+    names variables that agents may see besides the usual ones; `example_keys` are globs of files whose keys are made up
+    (a commit with a key or token in another file is refused); `prices` are the prices of tokens by the model's name,
+    for agents that report no cost: `[prices."MODEL"] in_usd = …, out_usd = …` for a million; `prompts` is the folder of
+    the project's own prompt templates; `history_tokens` limits the earlier roles' answers in a prompt; `aging_s` is how
+    much longer an item must have waited to go before one of the next higher priority, 0 never does."""
 
     agent: str = ""
     store: str = ""
@@ -343,6 +352,7 @@ class Config(_Section, frozen=True, kw_only=True):
     workspace: WorkspaceConfig = WorkspaceConfig()
     sandbox: SandboxConfig = SandboxConfig()
     watch: WatchConfig = WatchConfig()
+    notify: NotifyConfig = NotifyConfig()
     sealed: SealedConfig = SealedConfig()
     roles: Roles = Roles()
     tdd: TddPolicy = TddPolicy()

@@ -1,8 +1,9 @@
 """Files in a folder that other programs may write: the only module that opens, lists and deletes them.
 
 Every path is walked by directory descriptors and no component is followed that is a link leading out of the folder:
-another process may replace a folder by a link between a check and its use. Only regular files are opened, and never in
-a way that waits: a pipe in place of a file would block the reader for ever. What is read is bounded.
+another process may replace a folder by a link between a check and its use. A path is refused if it is absolute or has a
+`..`: a hostile program may have named it. Only regular files are opened, and never in a way that waits: a pipe in place
+of a file would block the reader for ever. What is read is bounded.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ import secrets
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
+from typing import BinaryIO
 
 READ_MAX_BYTES = 16 << 20
 _LINKS_MAX = 40
 _HOLE_BYTES, _HOLES_MAX_BYTES = 1 << 20, 1 << 30
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_ANYWHERE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 # What is deeper, or has a longer path, git cannot store: it is removed from workspaces and never entered.
 _DEPTH_MAX, _PATH_MAX = 256, 2_000
 
@@ -28,15 +32,21 @@ class NotRegularFile(OSError):
     """The path names a folder, pipe, socket, device, or something outside of the folder."""
 
 
+def _inner_parts(path: str) -> tuple[str, ...]:
+    """Split a path that must stay below a folder. Raises NotRegularFile."""
+    parts = Path(path).parts
+    if not parts or path.startswith("/") or ".." in parts or "\0" in path:
+        raise NotRegularFile(errno.EINVAL, "outside of the folder", path)
+    return parts
+
+
 # --- open, read, write -----------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def open_inside(folder: Path, path: str, flags: int, *, make_folders: bool = False) -> Iterator[int]:
-    """Open a regular file below a folder without following symlinks; yields its descriptor. No `..` in `path`."""
-    *folders, last = Path(path).parts or ("",)
-    if ".." in folders or last == "..":
-        raise NotRegularFile(errno.EINVAL, "outside of the folder", path)
+    """Open a regular file below a folder without following symlinks; yields its descriptor."""
+    *folders, last = _inner_parts(path)
     with _opened_folder(folder, folders, make=make_folders) as at:
         file = os.open(last, flags | _FILE, 0o644, dir_fd=at)
     try:
@@ -77,7 +87,7 @@ def write_inside(folder: Path, path: str, content: bytes) -> None:
 
 def replace_inside(folder: Path, path: str, content: bytes, mode: int = 0o644) -> None:
     """Put a new file in the place of whatever is there. A part of the path that is no folder is replaced by one."""
-    *names, last = Path(path).parts
+    *names, last = _inner_parts(path)
     with _made_folder(folder, names) as at:
         made = f".{secrets.token_hex(6)}"
         file = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, mode, dir_fd=at)
@@ -91,14 +101,14 @@ def replace_inside(folder: Path, path: str, content: bytes, mode: int = 0o644) -
 
 def link_inside(folder: Path, path: str, target: bytes) -> None:
     """Put a symbolic link in the place of whatever is there."""
-    *names, last = Path(path).parts
+    *names, last = _inner_parts(path)
     with _made_folder(folder, names) as at:
         _remove(at, last)
         os.symlink(target, os.fsencode(last), dir_fd=at)
 
 
 def make_folder_inside(folder: Path, path: str) -> None:
-    with _made_folder(folder, Path(path).parts):
+    with _made_folder(folder, _inner_parts(path) if path else ()):
         pass
 
 
@@ -161,6 +171,93 @@ def is_file_inside(folder: Path, path: str) -> bool:
         return False
     try:
         return stat.S_ISREG(os.fstat(file).st_mode)
+    finally:
+        os.close(file)
+
+
+# --- what a project names --------------------------------------------------------------------------------------------
+
+_reach: ContextVar[Path | None] = ContextVar("reach", default=None)
+
+
+@contextmanager
+def links_may_lead(within: Path) -> Iterator[None]:
+    """Let `read_source` follow links from a folder to what is around it: its whole tree, or `/` in a person's own.
+
+    The outermost one counts.
+    """
+    token = _reach.set(_reach.get() or within)
+    try:
+        yield
+    finally:
+        _reach.reset(token)
+
+
+@contextmanager
+def open_source(folder: Path, path: str) -> Iterator[BinaryIO]:
+    """Open a regular file that a project or its tests name, absolute or relative to a folder.
+
+    Links are followed as long as they stay in the folder, or where `links_may_lead`. Raises OSError.
+    """
+    with os.fdopen(_regular(_open_source(folder, path), path), "rb") as stream:
+        yield stream
+
+
+def read_source(folder: Path, path: str, *, max_bytes: int = READ_MAX_BYTES) -> str:
+    """Return the start of such a file as text; empty if it cannot be read."""
+    try:
+        return _content(_regular(_open_source(folder, path), path), max_bytes).decode(errors="replace")
+    except (OSError, ValueError):
+        return ""
+
+
+def is_source(folder: Path, path: str) -> bool:
+    """Whether `open_source` opens it."""
+    try:
+        os.close(_regular(_open_source(folder, path), path))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def is_source_folder(folder: Path, path: str) -> bool:
+    """Whether a path leads to a folder, and not by way of a link that `open_source` would not follow."""
+    try:
+        file = _open_source(folder, path)
+    except (OSError, ValueError):
+        return False
+    try:
+        return stat.S_ISDIR(os.fstat(file).st_mode)
+    finally:
+        os.close(file)
+
+
+def read_anywhere(path: Path, *, max_bytes: int = READ_MAX_BYTES) -> bytes:
+    """Return the start of a regular file, wherever links lead: only for content that is never shown. Raises OSError."""
+    return _content(_regular(os.open(path, _ANYWHERE), str(path)), max_bytes)
+
+
+def _open_source(folder: Path, path: str) -> int:
+    reach, named = _reach.get() or folder, folder / path
+    if reach == Path("/"):
+        return os.open(named, _ANYWHERE)
+    top = reach if folder.is_relative_to(reach) else folder
+    if not named.is_relative_to(top):
+        raise NotRegularFile(errno.EXDEV, "outside of the folder", path)
+    return _open_beneath(top, named.relative_to(top).as_posix())
+
+
+def _regular(file: int, path: str) -> int:
+    """Return the descriptor if it is that of a regular file; else close it."""
+    if stat.S_ISREG(os.fstat(file).st_mode):
+        return file
+    os.close(file)
+    raise NotRegularFile(errno.EINVAL, "not a regular file", path)
+
+
+def _content(file: int, max_bytes: int) -> bytes:
+    try:
+        return _read(file, max_bytes)
     finally:
         os.close(file)
 
@@ -279,7 +376,7 @@ def _walk(at: int, path: str, *, unlock: bool = False) -> Iterator[Listing]:
 def find_inside(folder: Path, path: str = "") -> list[str]:
     """Return all regular files below a subfolder, relative to it; empty if it is none."""
     try:
-        with _opened_folder(folder, Path(path).parts) as at:
+        with _opened_folder(folder, _inner_parts(path) if path else ()) as at:
             return sorted(f"{one.path}{name}" for one in _walk(at, "") for name in one.files)
     except OSError:
         return []
@@ -290,7 +387,7 @@ def find_inside(folder: Path, path: str = "") -> list[str]:
 
 def remove_inside(folder: Path, path: str) -> None:
     """Remove a file, link or folder below the folder. Success if it does not exist, or lies behind a link."""
-    *names, last = Path(path).parts
+    *names, last = _inner_parts(path)
     try:
         with _opened_folder(folder, names) as at:
             _remove(at, last)
@@ -301,14 +398,14 @@ def remove_inside(folder: Path, path: str) -> None:
 
 def remove_links(folder: Path, path: str) -> None:
     """Remove a link in the place of any folder of a path: it may lead out of the folder."""
-    parts = Path(path).parts
+    parts = _inner_parts(path) if path else ()
     for end in range(1, len(parts) + 1):
         if folder.joinpath(*parts[:end]).is_symlink():
             remove_inside(folder, "/".join(parts[:end]))
 
 
 def remove_empty_folder(folder: Path, path: str) -> bool:
-    *names, last = Path(path).parts
+    *names, last = _inner_parts(path)
     try:
         with _opened_folder(folder, names) as at:
             os.rmdir(last, dir_fd=at)

@@ -25,7 +25,7 @@ def red_project(tmp_path: Path, script: Script) -> Path:
     return lay_out(tmp_path, SCENES["fix"], script)
 
 
-def test_a_failing_log_becomes_a_green_branch_and_the_fixer_is_told_what_it_says(tmp_path: Path) -> None:
+def test_a_failing_log_becomes_a_green_branch_and_is_in_the_fixers_prompt(tmp_path: Path) -> None:
     place = red_project(tmp_path, {"fix": [FIX_ADD, FIX_NEG]})
     (tmp_path / "ci.log").write_text(CI)
     done = ratchet(*command(place, "fix", "--log", f"{tmp_path}/ci.log", "--json", str(place)), cwd=tmp_path)
@@ -37,8 +37,8 @@ def test_a_failing_log_becomes_a_green_branch_and_the_fixer_is_told_what_it_says
     ]
     prompt = (place / ".ratchet/runs" / result["run"] / "prompts").glob("*.md")
     assert all("assert 1 == -1" in path.read_text() for path in prompt)
-    told = ratchet("show", "last", cwd=place)
-    assert "no failing tests" in told.stdout and "fixer" in told.stdout
+    reported = ratchet("show", "last", cwd=place)
+    assert "no failing tests" in reported.stdout and "fixer" in reported.stdout
     assert ratchet("verify", "last", cwd=place).returncode == 0
 
 

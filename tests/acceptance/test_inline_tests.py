@@ -30,13 +30,13 @@ FAKE: dict[str, Any] = {"say": "Fake", "replace": [{"path": "area.py", "old": " 
 HONEST: dict[str, Any] = {"say": "Multiply", "replace": [MEND]}
 
 
-def fix(tmp_path: Path, files: dict[str, str], script: Script) -> tuple[Path, dict[str, Any]]:
+def fix(tmp_path: Path, files: dict[str, str], script: Script, *, code: int = 0) -> tuple[Path, dict[str, Any]]:
     place = make_repository(tmp_path / "project", files)
     path = write_script(place, script)
     done = ratchet(
         "fix", "--json", "--agent", f"scripted:{path}", "--set", f"workspace.root={tmp_path}/ws", str(place), cwd=place
     )
-    assert done.returncode in (0, 1), done.stderr
+    assert done.returncode == code, done.stderr
     return place, json.loads(done.stdout)
 
 
@@ -45,8 +45,8 @@ def test_a_fixer_that_edits_a_doctests_answer_has_that_undone(tmp_path: Path) ->
     assert [commit["subject"] for commit in result["commits"]] == ["Multiply"]
     branch = git("branch", "--list", "ratchet/*", "--format", "%(refname:short)", cwd=place)
     assert "    12\n" in git("show", f"{branch}:area.py", cwd=place)
-    told = ratchet("show", "last", cwd=place).stdout
-    assert "area.py" in told
+    reported = ratchet("show", "last", cwd=place).stdout
+    assert "area.py" in reported
     assert ratchet("verify", "last", cwd=place).returncode == 0
 
 
@@ -71,7 +71,7 @@ CRATE = {"Cargo.toml": '[package]\nname = "area"\nversion = "0.1.0"\nedition = "
 @pytest.mark.skipif(not shutil.which("cargo"), reason="cargo is not installed")
 def test_a_fixer_that_edits_an_inline_rust_tests_answer_lands_nothing(tmp_path: Path) -> None:
     fake: dict[str, Any] = {"say": "Fake", "replace": [{"path": "src/lib.rs", "old": ", 12)", "new": ", 7)"}]}
-    _, result = fix(tmp_path, CRATE, {"fix": [fake] * 3})
+    _, result = fix(tmp_path, CRATE, {"fix": [fake] * 3}, code=1)
     assert result["commits"] == [] and result["status"] != "completed"
     honest: dict[str, Any] = {"say": "Multiply", "replace": [{"path": "src/lib.rs", "old": "w + h", "new": "w * h"}]}
     place, result = fix(tmp_path / "again", CRATE, {"fix": [fake, honest]})

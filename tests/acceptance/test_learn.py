@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.app import learnings
+from ratchet.app.learnings import IMPORT_BATCH
 from ratchet.config import load
 from ratchet.core.learning import LearningTrial, TrialArm
 from ratchet.core.redact import Redactor
@@ -55,8 +57,30 @@ def test_bad_input_is_refused_with_a_reason_and_nothing_is_stored(
     for line, why in [("nonsense", "line 2"), ('{"repo": "/r"}', "line 2 is not a learning")]:
         file.write_text('{"content": "fine", "repo": "/r"}\n' + line)
         assert why in learn(capsys, "import", str(file), code=2)
+    lines = [json.dumps({"content": f"{n} {'fine ' * n}"}) for n in range(IMPORT_BATCH + 1)]
+    file.write_text("\n".join([*lines, '{"content": "fine", "tags": ["\\u001b[2J"]}']))
+    assert f"line {IMPORT_BATCH + 2}: the tag has a control character" in learn(capsys, "import", str(file), code=2)
+    assert "U+001B" in learn(capsys, "add", "fine", "--tag", "\x1b[2J", code=2)
+    assert "the search is empty" in learn(capsys, "search", " ", code=2)
+    assert "shorten" in learn(capsys, "search", "x" * 2000, code=2)
     assert "no learning x" in learn(capsys, "retire", "x", code=2)
     assert learn(capsys, "list", "--all") == ""
+
+
+def test_a_library_of_any_size_is_exported(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learnings, "EXPORT_PAGE", 2)
+    (place / "all.jsonl").write_text(
+        "".join(json.dumps({"content": word}) + "\n" for word in ["one", "two", "six", "ten"])
+    )
+    learn(capsys, "import", str(place / "all.jsonl"))
+    assert {json.loads(line)["content"] for line in learn(capsys, "export").splitlines()} == {
+        "one",
+        "two",
+        "six",
+        "ten",
+    }
 
 
 def test_delivery_is_switched_off_and_on_in_the_configuration(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

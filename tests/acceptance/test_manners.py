@@ -28,7 +28,7 @@ def test_a_spec_comes_from_a_file_from_words_or_from_stdin(tmp_path: Path) -> No
     assert done.returncode == 0 and "Subtract" in ratchet("runs", cwd=place).stdout
 
 
-def test_a_dry_run_tells_agents_gates_and_costs_and_starts_nothing(tmp_path: Path) -> None:
+def test_a_dry_run_prints_agents_gates_and_costs_and_starts_nothing(tmp_path: Path) -> None:
     place = small_project(tmp_path)
     done = ratchet("run", "SPEC.md", "--dry-run", "--max-cost", "2.5", *settings(place), cwd=place)
     for words in (

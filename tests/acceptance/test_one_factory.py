@@ -9,7 +9,7 @@ from pathlib import Path
 from ratchet.paths import user_state
 from tests.support import RATCHET, make_repository, quick_environment, ratchet, small_project
 
-UNSERVED = "nobody is serving"
+UNSERVED = "no workers are running"
 
 
 def agent_of(place: Path) -> list[str]:

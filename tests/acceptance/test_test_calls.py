@@ -1,4 +1,4 @@
-"""`ratchet test` called wrongly, cut off, or where little is allowed: what was found is told, and what to do next."""
+"""`ratchet test` with wrong arguments, interrupted, or with few permissions: it prints its results and a hint."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_wrong_call_is_refused_before_anything_runs(wrong: list[str], tmp_path
     assert not (tmp_path / "ran").exists()
 
 
-def test_what_was_found_is_told_though_a_file_for_it_cannot_be_written(tmp_path: Path) -> None:
+def test_results_are_printed_although_the_report_file_cannot_be_written(tmp_path: Path) -> None:
     folder = lay(tmp_path / "it", {"test_it.py": RED})
     done = ratchet("test", "--json", "--junit", "/dev/full", cwd=folder)
     assert json.loads(done.stdout)["totals"]["failed"] == 1
@@ -62,8 +62,8 @@ def test_detect_can_be_followed_by_hand_and_says_what_to_do_where_nothing_is_fou
     _, place, run, *_ = ratchet("test", "--detect", cwd=lay(tmp_path / "it", files)).stdout.splitlines()
     assert place == "  in:     apps/one" and run.startswith("  run:    ")
     for command in ("check 'a b'", "\"check 'a b'\""):  # the second as it stands in ratchet.toml
-        said = ratchet("test", "--detect", "--set", f"test.command={command}", cwd=tmp_path).stdout
-        assert said.splitlines()[1] == "  run:    check 'a b'"
+        output = ratchet("test", "--detect", "--set", f"test.command={command}", cwd=tmp_path).stdout
+        assert output.splitlines()[1] == "  run:    check 'a b'"
     none = ratchet("test", "--detect", cwd=lay(tmp_path / "none", {"readme.txt": ""}))
     assert none.returncode == 2 and "hint: set [test] command" in none.stderr
 
@@ -88,7 +88,7 @@ def test_what_a_run_that_died_did_not_reach_is_neither_gone_nor_forgotten(tmp_pa
     assert "since the last run: 1 still failing\n" in ratchet("test", cwd=folder).stdout
 
 
-def test_why_all_tests_run_though_only_the_failed_were_asked_for_is_said(tmp_path: Path) -> None:
+def test_a_note_explains_why_failed_ran_all_tests(tmp_path: Path) -> None:
     folder = make_repository(tmp_path / "it", {"test_it.py": RED, "test_broken.py": "import nowhere\n"})
     first = json.loads(ratchet("test", "--failed", "--json", cwd=folder).stdout)
     again = json.loads(ratchet("test", "--failed", "--json", cwd=folder).stdout)
@@ -107,8 +107,8 @@ def others() -> Iterator[Path]:
     shutil.rmtree(place)
 
 
-def test_who_has_no_home_and_no_root_tests_what_belongs_to_others(python: str, others: Path) -> None:
-    """As in a container that was told a user: no folder of its own, a read-only project, no capability."""
+def test_a_user_without_a_home_or_root_tests_a_repository_of_another_user(python: str, others: Path) -> None:
+    """As in a container started with a user id: no home folder, a read-only project, no capability."""
     folder = make_repository(others / "it", {"test_it.py": "def test_it():\n    assert open(__file__)\n"})
 
     def test(*args: str) -> subprocess.CompletedProcess[str]:
@@ -150,7 +150,7 @@ def test_from_a_folder_below_or_elsewhere_files_are_named_from_there_and_one_is_
     assert "FAILED  1 failed in" in here.stdout and "!" not in here.stdout
 
 
-def test_who_says_only_the_name_of_a_test_is_told_which_one_it_may_be(tmp_path: Path) -> None:
+def test_an_unknown_bare_test_name_gets_suggestions(tmp_path: Path) -> None:
     folder = make_repository(tmp_path / "it", {"test_it.py": RED})
     ratchet("test", cwd=folder)
     assert "test_red: did you mean test_it.py::test_red?\n" in ratchet("test", "test_red", cwd=folder).stdout
@@ -182,11 +182,11 @@ def test_a_folder_stands_for_its_tests_also_where_the_runner_takes_none(tmp_path
 MANY = "import pytest\n\n\n@pytest.mark.parametrize('n', range(25))\ndef test_many(n):\n    assert n == -1\n"
 
 
-def test_of_many_failures_all_are_named_and_what_is_new_is_told_from_what_is_known(tmp_path: Path) -> None:
+def test_of_many_failures_all_are_named_and_new_ones_are_marked(tmp_path: Path) -> None:
     folder = make_repository(tmp_path / "it", {"test_it.py": MANY})
-    said = ratchet("test", "--save-baseline", cwd=folder).stdout.splitlines()
-    assert said[-3] == "✘ test_it.py::test_many[24]  AssertionError: assert 24 == -1"
-    assert said[-1].startswith("FAILED  25 failed, 25 known") and said[-1].endswith("; no new failures")
+    output = ratchet("test", "--save-baseline", cwd=folder).stdout.splitlines()
+    assert output[-3] == "✘ test_it.py::test_many[24]  AssertionError: assert 24 == -1"
+    assert output[-1].startswith("FAILED  25 failed, 25 known") and output[-1].endswith("; no new failures")
     (folder / "test_new.py").write_text(RED)
     done = ratchet("test", "--baseline", cwd=folder)
     again = json.loads(ratchet("test", "--json", cwd=folder).stdout)

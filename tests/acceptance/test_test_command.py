@@ -85,12 +85,12 @@ def test_end():
 
 
 def test_what_a_test_says_does_nothing_to_the_terminal_and_long_values_show_where_they_differ(tmp_path: Path) -> None:
-    said = ratchet("test", cwd=lay(tmp_path / "it", {"test_it.py": ODD})).stdout
-    assert "    ValueError: red \\x00 ?\n" in said and "      | \\x07out\n" in said
-    assert not {"\x1b", "\x07", "\x00"} & set(said)
-    assert "x<there>y" in said and "x<here>y" in said
-    assert "      29\n    - thirty\n    + 30\n      31\n" in said and "\n      12\n" not in said
-    assert "a\\na'\n" in said.partition("test_end")[2]
+    output = ratchet("test", cwd=lay(tmp_path / "it", {"test_it.py": ODD})).stdout
+    assert "    ValueError: red \\x00 ?\n" in output and "      | \\x07out\n" in output
+    assert not {"\x1b", "\x07", "\x00"} & set(output)
+    assert "x<there>y" in output and "x<here>y" in output
+    assert "      29\n    - thirty\n    + 30\n      31\n" in output and "\n      12\n" not in output
+    assert "a\\na'\n" in output.partition("test_end")[2]
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def test_the_exit_code_says_what_happened(files: dict[str, str], args: list[str]
 
 def test_detect_says_what_and_why_and_runs_nothing(tmp_path: Path) -> None:
     folder = lay(tmp_path / "it", SHOP)
-    said = ratchet("test", "--detect", cwd=folder)
-    assert said.returncode == 0
-    assert said.stdout.startswith("pytest (python): there is a pytest.ini")
+    output = ratchet("test", "--detect", cwd=folder)
+    assert output.returncode == 0
+    assert output.stdout.startswith("pytest (python): there is a pytest.ini")
     (target,) = json.loads(ratchet("test", "--detect", "--json", cwd=folder).stdout)
     assert target["runner"] == "pytest"
     assert target["why"]
@@ -154,13 +154,13 @@ def test_json_has_every_field_even_when_nothing_could_run(tmp_path: Path) -> Non
         assert report["notes"]
 
 
-def test_a_file_that_loaded_is_not_said_to_be_broken_when_it_ends_badly(tmp_path: Path) -> None:
+def test_a_file_that_loaded_is_no_load_error_when_it_ends_badly(tmp_path: Path) -> None:
     ends = "import test from 'node:test';\ntest('a', () => {});\nprocess.on('exit', () => { process.exitCode = 3; });\n"
     lay(tmp_path / "it", {"a.test.mjs": ends, "b.test.mjs": "import './none.mjs';\n"})
-    said = ratchet("test", "-C", "it", cwd=tmp_path).stdout
-    assert "✘ a.test.mjs went wrong outside of its tests\n    Crashed: the file's process ended with 3\n" in said
-    assert "✘ b.test.mjs does not load" in said
-    assert "1 passed, 1 file not loaded, 1 error outside of tests" in said
+    output = ratchet("test", "-C", "it", cwd=tmp_path).stdout
+    assert "✘ a.test.mjs went wrong outside of its tests\n    Crashed: the file's process ended with 3\n" in output
+    assert "✘ b.test.mjs does not load" in output
+    assert "1 passed, 1 file not loaded, 1 error outside of tests" in output
 
 
 def test_a_test_that_kills_the_process_of_its_file_has_its_end_and_the_others_have_their_results(
@@ -168,23 +168,23 @@ def test_a_test_that_kills_the_process_of_its_file_has_its_end_and_the_others_ha
 ) -> None:
     dies = "import test from 'node:test';\ntest('a', () => {});\ntest('dies', () => process.kill(process.pid, 9));\n"
     lay(tmp_path / "it", {"a.test.mjs": dies})
-    said = ratchet("test", "-C", "it", cwd=tmp_path).stdout
-    assert said.startswith("✘ a.test.mjs::dies\n    Crashed: the file's process ended by SIGKILL\n")
-    assert "CRASHED  1 error, 1 passed" in said
+    output = ratchet("test", "-C", "it", cwd=tmp_path).stdout
+    assert output.startswith("✘ a.test.mjs::dies\n    Crashed: the file's process ended by SIGKILL\n")
+    assert "CRASHED  1 error, 1 passed" in output
 
 
-def test_a_crash_says_how_the_runner_died_and_what_it_said_last(tmp_path: Path) -> None:
+def test_a_crash_names_how_the_runner_died_and_its_last_output(tmp_path: Path) -> None:
     text = "import ctypes\n\n\ndef test_dies():\n    ctypes.string_at(0)\n"
-    said = ratchet("test", "-C", "it", cwd=lay(tmp_path, {"it/test_it.py": text}).resolve()).stdout
-    assert "test_it.py::test_dies was running when the runner was killed by SIGSEGV" in said
-    assert "    at test_it.py:5 in test_dies" in said
+    output = ratchet("test", "-C", "it", cwd=lay(tmp_path, {"it/test_it.py": text}).resolve()).stdout
+    assert "test_it.py::test_dies was running when the runner was killed by SIGSEGV" in output
+    assert "    at test_it.py:5 in test_dies" in output
     lay(
         tmp_path,
         {"it/test_it.py": "import os\n\n\ndef test_dies():\n    os.write(2, b'farewell\\n')\n    os._exit(3)\n"},
     )
-    said = ratchet("test", "-C", "it", "--set", f"test.command={sys.executable} -m pytest -s", cwd=tmp_path).stdout
-    assert "was running when the runner died (exit code 3)" in said
-    assert "  | test_it.py farewell" in said
+    output = ratchet("test", "-C", "it", "--set", f"test.command={sys.executable} -m pytest -s", cwd=tmp_path).stdout
+    assert "was running when the runner died (exit code 3)" in output
+    assert "  | test_it.py farewell" in output
 
 
 STUCK = """import threading
@@ -208,7 +208,7 @@ def test_stuck():
         (signal.SIGTERM, STUCK.replace("1 == 2", "True"), "! interrupted in", "INTERRUPTED  1 passed in"),
     ],
 )
-def test_who_interrupts_is_told_what_was_found_until_then(
+def test_an_interrupt_prints_the_results_so_far(
     number: signal.Signals, text: str, first: str, last: str, tmp_path: Path
 ) -> None:
     folder = lay(tmp_path / "it", {"test_it.py": text, "test_more.py": GREEN})
@@ -218,15 +218,15 @@ def test_who_interrupts_is_told_what_was_found_until_then(
     )
     (folder / "reached").read_text()  # until the test is there
     running.send_signal(number)
-    said, _ = running.communicate(timeout=60)
+    output, _ = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert said.startswith(first)
-    note, left, end = said.splitlines()[-3:]
+    assert output.startswith(first)
+    note, left, end = output.splitlines()[-3:]
     assert note == "! interrupted in test_it.py::test_stuck: these are the results up to then"
     assert left == "! 1 more test was not reached" and end.startswith(last)
 
 
-def test_json_junit_ctrf_and_annotations_tell_the_same(tmp_path: Path) -> None:
+def test_json_junit_ctrf_and_annotations_agree(tmp_path: Path) -> None:
     folder = lay(tmp_path / "it", SHOP | {"test_broken.py": "def test(:\n"})
     junit, ctrf = tmp_path / "junit.xml", tmp_path / "ctrf.json"
     done = ratchet("test", "--json", "--junit", junit, "--ctrf", ctrf, cwd=folder)
@@ -332,14 +332,14 @@ def test_only_what_a_change_can_reach(tmp_path: Path) -> None:
     assert everything["totals"]["tests"] == 3
 
 
-def test_an_environment_that_git_was_not_told_to_ignore_is_no_change(tmp_path: Path) -> None:
+def test_an_environment_that_git_does_not_ignore_is_no_change(tmp_path: Path) -> None:
     folder = make_repository(tmp_path / "it", SHOP)
     lay(folder, {"mine/pyvenv.cfg": "", "mine/lib/a.py": "", "mine/bin/activate": "", "node_modules/a/b.txt": ""})
     nothing = ratchet("test", "--affected", cwd=folder)
     assert nothing.stdout == "no tests are affected by your changes\n"
     lay(folder, {"shop.py": "def total(prices):\n    return 0\n"})
-    told = ratchet("test", "--isolated", "--packet", cwd=folder).stdout
-    assert "suspects: shop.py (changed)\n" in told
+    reported = ratchet("test", "--isolated", "--packet", cwd=folder).stdout
+    assert "suspects: shop.py (changed)\n" in reported
 
 
 def test_a_report_that_was_asked_for_is_no_change_of_the_developers(tmp_path: Path) -> None:
@@ -379,7 +379,7 @@ def test_a_test_file_that_is_deleted_is_not_missed(tmp_path: Path) -> None:
     assert ratchet("test", cwd=folder).returncode == 0
 
 
-def test_a_test_that_fails_and_then_passes_on_the_same_tree_is_flaky_and_said_so(tmp_path: Path) -> None:
+def test_a_test_that_fails_and_then_passes_on_the_same_tree_is_reported_as_flaky(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     body = f"p = pathlib.Path({str(marker)!r})\n    seen = p.exists()\n    p.touch()\n    assert seen\n"
     text = f"import pathlib\n\n\ndef test_flaky():\n    {body}"
@@ -554,7 +554,7 @@ def test_a_failure_in_an_isolated_run_leaves_the_index_as_it_was(tmp_path: Path)
     assert times(folder / ".git") == before
 
 
-def test_a_repository_that_nobody_may_write_to_is_tested_in_isolation(tmp_path: Path) -> None:
+def test_a_read_only_repository_is_tested_in_isolation(tmp_path: Path) -> None:
     folder = make_repository(tmp_path / "it", {"test_it.py": GREEN})
     frozen = f"mount --bind {folder} {folder} && mount -o remount,ro,bind {folder} && cd {folder} && ! touch x && exec "
     done = subprocess.run(
@@ -583,10 +583,10 @@ def test_a_hook_that_was_mended_is_no_longer_red_nor_are_the_tests_it_kept_from_
     hook = result('"before all" hook for "one"', TestStatus.ERROR, "setup")
     red = merge_targets([Report(runner="mocha", status=ReportStatus.FAILED, tests=[hook])])
     suite.compare_and_store(red, whole=True, log=tmp_path / "log")
-    told = Report(runner="mocha", status=ReportStatus.PASSED, tests=[result("one", TestStatus.PASSED)])
-    suite.compare_and_store(told, whole=False, log=tmp_path / "log")  # of other tests: nothing is known of the hook
+    reported = Report(runner="mocha", status=ReportStatus.PASSED, tests=[result("one", TestStatus.PASSED)])
+    suite.compare_and_store(reported, whole=False, log=tmp_path / "log")  # of other tests: nothing is known of the hook
     assert hook in (suite.last() or red).tests
-    suite.compare_and_store(told, whole=False, log=tmp_path / "log", asked=[hook.id])
+    suite.compare_and_store(reported, whole=False, log=tmp_path / "log", asked=[hook.id])
     last = suite.last()
     assert last and [test.name for test in last.tests] == ["one"]
     assert (last.status, last.totals.passed, last.totals.errors) == (ReportStatus.PASSED, 1, 0)
@@ -614,9 +614,9 @@ def test_two_runs_at_once_do_not_read_each_others_output(tmp_path: Path) -> None
                 words, cwd=folder, env=quick_environment(), capture_output=True, text=True, check=False
             )
             go.write("on\n")
-        said, _ = first.communicate()
+        output, _ = first.communicate()
     assert "PASSED  1 passed" in second.stdout
-    assert "FAILED  1 failed, 1 passed" in said, said
+    assert "FAILED  1 failed, 1 passed" in output, output
     kept = sorted(path.name for path in (folder / ".ratchet" / "tests" / "all").iterdir())
     assert [name for name in kept if name.endswith(".log")] == ["last.log"]
 
@@ -659,10 +659,10 @@ def test_of_a_flood_of_output_beginning_and_end_are_kept(tmp_path: Path) -> None
     folder = make_repository(tmp_path / "it", {"test_it.py": LOUD})
     assert ratchet("test", cwd=folder).returncode == 0
     log = folder / ".ratchet" / "tests" / "all" / "last.log"
-    said = log.read_text()
-    assert "the first words" in said and "the last words" in said and len(said) < 5_000_000
-    left = re.search(r"\n\[ratchet left out (\d+) bytes here\]\n", said)
-    assert left and 30_000_000 < len(said) - len(left[0]) + int(left[1]) < 30_010_000
+    output = log.read_text()
+    assert "the first words" in output and "the last words" in output and len(output) < 5_000_000
+    left = re.search(r"\n\[ratchet left out (\d+) bytes here\]\n", output)
+    assert left and 30_000_000 < len(output) - len(left[0]) + int(left[1]) < 30_010_000
 
 
 LINKS = """import os
@@ -724,12 +724,12 @@ def test_the_packet_is_short_and_keeps_expected_and_actual(tmp_path: Path) -> No
         for n in range(40)
     )
     folder = lay(tmp_path / "it", {"test_it.py": body + "\n"})
-    said = ratchet("test", "--packet", cwd=folder).stdout
-    assert len(said) < 4_100
-    assert "40 failed" in said
-    first = int(said.split("test_it.py::test_")[1].split()[0])
-    assert f"expected: {{'n': {first + 1}}}" in said and f"actual:   {{'n': {first}, 'x': '{'y' * 40}'}}" in said
-    assert "run one again:" in said
+    output = ratchet("test", "--packet", cwd=folder).stdout
+    assert len(output) < 4_100
+    assert "40 failed" in output
+    first = int(output.split("test_it.py::test_")[1].split()[0])
+    assert f"expected: {{'n': {first + 1}}}" in output and f"actual:   {{'n': {first}, 'x': '{'y' * 40}'}}" in output
+    assert "run one again:" in output
 
 
 def test_a_repository_that_cannot_be_written_to_is_tested_and_remembered_elsewhere(tmp_path: Path) -> None:
@@ -741,7 +741,7 @@ def test_a_repository_that_cannot_be_written_to_is_tested_and_remembered_elsewhe
     assert done.stdout.splitlines()[-1].startswith("FAILED  1 failed in")
 
 
-def test_what_was_found_is_told_though_it_cannot_be_remembered(tmp_path: Path) -> None:
+def test_results_are_printed_although_they_cannot_be_stored(tmp_path: Path) -> None:
     folder = make_repository(tmp_path / "it", SHOP)
     (folder / ".ratchet" / "tests" / "all" / "last.json" / "in the way").mkdir(parents=True)
     done = ratchet("test", cwd=folder)
@@ -760,7 +760,7 @@ def test_a_missing_git_is_no_hindrance(tmp_path: Path) -> None:
     assert ratchet("test", cwd=folder, PATH=str(bare)).returncode == 0
 
 
-def test_a_terminal_sees_for_how_long_and_what_was_said_last_and_then_only_the_results(tmp_path: Path) -> None:
+def test_a_terminal_shows_elapsed_time_and_last_output_and_then_only_the_results(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "go")
     waits = f"import sys\n\n\ndef test_it():\n    print('almost there')\n    open({str(tmp_path / 'go')!r}).read()\n"
     folder = lay(tmp_path / "it", {"test_it.py": waits, "pytest.ini": "[pytest]\naddopts = -s\n"})

@@ -50,9 +50,9 @@ def shell(line: str) -> str:
         return "refused"
     number = made["terminalId"]
     code = request("terminal/wait_for_exit", terminalId=number)["exitCode"]
-    said = request("terminal/output", terminalId=number)["output"]
+    output = request("terminal/output", terminalId=number)["output"]
     request("terminal/release", terminalId=number)
-    return f"{code}:{said.strip()}"
+    return f"{code}:{output.strip()}"
 
 
 def play(words: list[str]) -> str:

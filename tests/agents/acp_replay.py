@@ -16,15 +16,15 @@ from tests.agents.support import PLACE
 
 class Listener:
     def __init__(self) -> None:
-        self.heard: set[tuple[str, Any]] = set()
+        self.received: set[tuple[str, Any]] = set()
 
     def wait_for(self, kind: str, number: Any) -> None:
-        while (kind, number) not in self.heard:
+        while (kind, number) not in self.received:
             line = sys.stdin.readline()
             if not line:
                 sys.exit(0)
             message = json.loads(line)
-            self.heard.add(("question" if "method" in message else "answer", message.get("id")))
+            self.received.add(("question" if "method" in message else "answer", message.get("id")))
 
 
 def main(path: str, *dies: str) -> None:

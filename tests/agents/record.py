@@ -26,7 +26,7 @@ from tests.model_server import Fault, ModelServer, Turn
 TASK = Turn(run=["echo hello > greet.txt", "cat greet.txt"], say="All done.")
 CASES = {"success": None, "auth": Fault(kind="auth"), "rate_limit": Fault(kind="rate_limit", after_s=1)}
 _LISTS = ("availableCommands", "configOptions", "availableModels")
-# A line is kept before it is passed on: who has heard the last one ends us.
+# A line is kept before it is passed on: the reader of the last one ends this process.
 _KEEP = """import sys
 for line in sys.stdin:
     print(line, end="", file=open(sys.argv[1], "a"))
@@ -49,7 +49,7 @@ def record(name: str, case: str, scratch: Path) -> TurnOutcome:
             timeout_s=_PATIENCE_S,
         )
         with confined(Free()):
-            outcome = asyncio.run(AcpAgent(ACP[name].removeprefix("acp:")).ask(ask, lambda _said: None))
+            outcome = asyncio.run(AcpAgent(ACP[name].removeprefix("acp:")).ask(ask, lambda _text: None))
         places = {
             str(work): PLACE,
             str(scratch): "/sandbox",
@@ -73,10 +73,10 @@ def _listening(scratch: Path, program: str, raw: Path) -> Path:
     return folder
 
 
-def _kept(said: str, places: dict[str, str]) -> list[str]:
+def _kept(text: str, places: dict[str, str]) -> list[str]:
     for real, ours in places.items():
-        said = said.replace(real, ours)
-    return [json.dumps(_short(json.loads(line))) for line in said.splitlines() if line.startswith("{")]
+        text = text.replace(real, ours)
+    return [json.dumps(_short(json.loads(line))) for line in text.splitlines() if line.startswith("{")]
 
 
 def _short(value: Any) -> Any:

@@ -35,12 +35,12 @@ def lines_of(name: str, case: str) -> list[bytes]:
 
 
 def replay(name: str, lines: list[bytes], **ask: Any) -> tuple[list[TurnEvent], TurnOutcome]:
-    """What a program's recorded lines are told as, and what they come to."""
-    told: list[TurnEvent] = []
+    """Return the events of a program's recorded lines, and their outcome."""
+    reported: list[TurnEvent] = []
     of = program(name)
-    hearing = TurnRecorder(make_ask(Path("/w"), **ask), told.append, model="m", must_speak=of.must_speak)
+    hearing = TurnRecorder(make_ask(Path("/w"), **ask), reported.append, model="m", must_speak=of.must_speak)
     # Of those that write files for it, the recording is those files, one after the other.
     files = b"\n".join(lines).split(b"\f\n") if name in ("aider", "mini") else []
-    for heard in [*(heard for line in lines for heard in of.read(line)), *of.read_results(files)]:
-        hearing.add(heard)
-    return told, hearing.close(ended="exit 0")
+    for received in [*(received for line in lines for received in of.read(line)), *of.read_results(files)]:
+        hearing.add(received)
+    return reported, hearing.close(ended="exit 0")

@@ -53,12 +53,12 @@ def say(
 ) -> tuple[list[TurnEvent], TurnOutcome]:
     """One turn of an agent that does what its prompt says."""
     (tmp_path / "work" / "tests").mkdir(parents=True, exist_ok=True)
-    told: list[TurnEvent] = []
+    reported: list[TurnEvent] = []
     words = make_ask(
         tmp_path / "work", **{"prompt": prompt, "env": {"PATH": os.environ["PATH"]}, "scope": SCOPE, **more}
     )
     with confined(by):
-        return told, asyncio.run(AcpAgent(AGENT).ask(words, told.append))
+        return reported, asyncio.run(AcpAgent(AGENT).ask(words, reported.append))
 
 
 def text_of(outcome: TurnOutcome) -> str:
@@ -82,7 +82,7 @@ def test_nothing_outside_the_workspace_is_read_by_name_or_by_link(tmp_path: Path
         assert "error" in text and "the key" not in text, path
 
 
-def test_a_missing_file_is_said_to_be_missing(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_as_missing(tmp_path: Path) -> None:
     assert "-32002" in text_of(say(tmp_path, f"read {tmp_path / 'work'}/none")[1])
 
 
@@ -114,9 +114,9 @@ def test_a_role_writes_nothing_else(tmp_path: Path, path: str) -> None:
 )
 def test_permission_is_given_by_policy(tmp_path: Path, call: str, free: bool, answer: str) -> None:
     kind, path = call.split()
-    told, outcome = say(tmp_path, f"may {kind} {tmp_path}/{path}", by=Free() if free else None)
+    reported, outcome = say(tmp_path, f"may {kind} {tmp_path}/{path}", by=Free() if free else None)
     assert text_of(outcome) == answer
-    assert any(isinstance(said, Notice) for said in told) == (answer == "reject_once")
+    assert any(isinstance(output, Notice) for output in reported) == (answer == "reject_once")
 
 
 @pytest.mark.parametrize(("by", "mode"), [(Free(), "agent-full-access"), (None, "agent")])
@@ -143,9 +143,9 @@ def test_what_is_not_understood_is_passed_over(tmp_path: Path) -> None:
     assert text_of(say(tmp_path, "odd")[1]) == "went on"
 
 
-def test_usage_is_told_once(tmp_path: Path) -> None:
-    told, _ = say(tmp_path, "env HOME")
-    spent = sum((said.usage for said in told if isinstance(said, UsageReported)), Usage())
+def test_usage_is_reported_once(tmp_path: Path) -> None:
+    reported, _ = say(tmp_path, "env HOME")
+    spent = sum((output.usage for output in reported if isinstance(output, UsageReported)), Usage())
     assert (spent.tokens_in, spent.tokens_out) == (10, 2)
 
 
@@ -154,7 +154,7 @@ def test_an_end_of_turn_after_a_complaint_is_a_failure(tmp_path: Path) -> None:
     assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.RATE_LIMITED and outcome.until
 
 
-def test_who_is_broken_says_so_beside_its_text_and_may_get_over_it(tmp_path: Path) -> None:
+def test_a_goose_error_is_reported_beside_its_text_and_may_be_recovered(tmp_path: Path) -> None:
     _, outcome = say(tmp_path, "broken systemError")
     assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.OVERLOADED
     assert isinstance(say(tmp_path, "broken idle")[1], TurnFinished)
@@ -165,10 +165,12 @@ def test_a_limit_that_is_waited_out_in_silence_is_the_reason_and_not_the_silence
     assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.RATE_LIMITED and outcome.until
 
 
-def test_so_is_one_that_codex_tells_beside_the_protocol(tmp_path: Path) -> None:
-    told, outcome = say(tmp_path, "reconnect", timeout_s=1.5)
+def test_so_is_one_that_codex_reports_beside_the_protocol(tmp_path: Path) -> None:
+    reported, outcome = say(tmp_path, "reconnect", timeout_s=1.5)
     assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.RATE_LIMITED
-    assert [said.text for said in told if isinstance(said, Notice)] == ["Reconnecting... 1/2: last status: 429"]
+    assert [output.text for output in reported if isinstance(output, Notice)] == [
+        "Reconnecting... 1/2: last status: 429"
+    ]
 
 
 def test_an_end_of_turn_without_a_word_is_a_failure(tmp_path: Path) -> None:
@@ -203,11 +205,11 @@ def test_a_turn_that_spends_its_allowance_is_stopped(tmp_path: Path) -> None:
     assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.BUDGET_SPENT
 
 
-def test_a_resumed_session_tells_nothing_of_the_past(tmp_path: Path) -> None:
-    told, outcome = say(tmp_path, "env NOTHING", session="sess-0#1,2,0.0")
+def test_a_resumed_session_repeats_no_earlier_events(tmp_path: Path) -> None:
+    reported, outcome = say(tmp_path, "env NOTHING", session="sess-0#1,2,0.0")
     assert text_of(outcome) == "unset"
-    assert not any(isinstance(said, Text) and "past" in said.text for said in told)
-    assert any(isinstance(said, SessionStarted) and said.session.startswith("sess-0") for said in told)
+    assert not any(isinstance(output, Text) and "past" in output.text for output in reported)
+    assert any(isinstance(output, SessionStarted) and output.session.startswith("sess-0") for output in reported)
 
 
 def test_a_cancelled_turn_leaves_no_process(tmp_path: Path) -> None:
@@ -216,10 +218,12 @@ def test_a_cancelled_turn_leaves_no_process(tmp_path: Path) -> None:
     words = make_ask(tmp_path / "work", prompt=f"hang {pid}", env={"PATH": os.environ["PATH"]})
 
     async def cancel_when_heard() -> float:
-        heard = asyncio.Event()
+        received = asyncio.Event()
         agent = AcpAgent(AGENT)
-        task = asyncio.ensure_future(agent.ask(words, lambda said: heard.set() if isinstance(said, Text) else None))
-        await heard.wait()
+        task = asyncio.ensure_future(
+            agent.ask(words, lambda output: received.set() if isinstance(output, Text) else None)
+        )
+        await received.wait()
         began = time.monotonic()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

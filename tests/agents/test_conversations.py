@@ -1,4 +1,4 @@
-"""Our side of ACP understands what the real programs said over it."""
+"""The ACP client understands recorded conversations of the real programs."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ FUTURE = [
 def replay(tmp_path: Path, lines: list[str], *dies: str) -> tuple[list[TurnEvent], TurnOutcome]:
     (tmp_path / "work").mkdir()
     (recording := tmp_path / "recording").write_text("".join(f"{line}\n" for line in lines))
-    told: list[TurnEvent] = []
+    reported: list[TurnEvent] = []
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[2])}
     ask = make_ask(tmp_path / "work", env=env, timeout_s=30.0)
     with confined(Free()):
         program = AcpAgent(f"{sys.executable} -m tests.agents.acp_replay {recording} {' '.join(dies)}")
-        return told, asyncio.run(program.ask(ask, told.append))
+        return reported, asyncio.run(program.ask(ask, reported.append))
 
 
 def lines_of(name: str, case: str) -> list[str]:
@@ -56,13 +56,13 @@ def test_every_program_we_converse_with_is_recorded() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_finished_turn_is_told_and_its_last_words_are_its_answer(tmp_path: Path, name: str) -> None:
-    told, outcome = replay(tmp_path, lines_of(name, "success"))
+def test_a_finished_turn_has_its_last_text_as_the_answer(tmp_path: Path, name: str) -> None:
+    reported, outcome = replay(tmp_path, lines_of(name, "success"))
     assert isinstance(outcome, TurnFinished) and outcome.text == "All done."
-    assert len({said.session.partition("#")[0] for said in told if isinstance(said, SessionStarted)}) == 1
-    calls = [said for said in told if isinstance(said, ToolCall)]
-    ended = [said for said in told if isinstance(said, ToolResult)]
-    assert len(calls) == len(ended) == 2, told
+    assert len({output.session.partition("#")[0] for output in reported if isinstance(output, SessionStarted)}) == 1
+    calls = [output for output in reported if isinstance(output, ToolCall)]
+    ended = [output for output in reported if isinstance(output, ToolResult)]
+    assert len(calls) == len(ended) == 2, reported
 
 
 @pytest.mark.parametrize(("case", "reason"), [("auth", Reason.AUTH), ("rate_limit", Reason.RATE_LIMITED)])
@@ -82,9 +82,9 @@ def test_an_unknown_kind_of_update_is_passed_over(tmp_path: Path, name: str) -> 
         for each in FUTURE
     ]
     new.append(json.dumps({"jsonrpc": "2.0", "method": "_future/notice", "params": {}}))
-    told, outcome = replay(tmp_path, [each for line in lines for each in (line, *new)])
+    reported, outcome = replay(tmp_path, [each for line in lines for each in (line, *new)])
     assert isinstance(outcome, TurnFinished) and outcome.text == "All done."
-    assert [said.text for said in told if isinstance(said, Text)]
+    assert [output.text for output in reported if isinstance(output, Text)]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -43,15 +43,13 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("first", "seen"), [(f"#!{sys.executable}", []), ("#!/bin/sh", ["/project/src"])])
-def test_only_a_program_in_python_is_not_told_where_the_projects_modules_are(
-    tmp_path: Path, first: str, seen: list[str]
-) -> None:
+def test_only_a_python_program_gets_no_module_paths_of_the_project(tmp_path: Path, first: str, seen: list[str]) -> None:
     agent = tmp_path / "bin" / "agent"
     python = "import os; print(os.environ.get('PYTHONPATH', ''))"
     agent.write_text(f"{first}\n{python if 'python' in first else 'printenv PYTHONPATH'}\n")
     agent.chmod(0o755)
     ask = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]}, modules={"PYTHONPATH": "/project/src"})
-    outcome = asyncio.run(CommandAgent(str(agent)).ask(ask, lambda _said: None))
+    outcome = asyncio.run(CommandAgent(str(agent)).ask(ask, lambda _text: None))
     assert isinstance(outcome, TurnFinished) and outcome.text.split() == seen
 
 
@@ -69,29 +67,29 @@ def printing(lines: list[bytes]) -> str:
 
 
 def ask(tmp_path: Path, name: str, model: str = "", **more: Any) -> tuple[list[TurnEvent], TurnOutcome]:
-    told: list[TurnEvent] = []
+    reported: list[TurnEvent] = []
     words = make_ask(tmp_path / "work", **{"env": {"PATH": os.environ["PATH"]}, **more})
-    return told, asyncio.run(CliAgent(program(name), model).ask(words, told.append))
+    return reported, asyncio.run(CliAgent(program(name), model).ask(words, reported.append))
 
 
-def test_what_is_printed_is_told_and_kept(tmp_path: Path) -> None:
+def test_output_is_shown_and_kept(tmp_path: Path) -> None:
     install(tmp_path, "claude", printing(lines_of("claude", "success")))
-    told, outcome = ask(tmp_path, "claude")
+    reported, outcome = ask(tmp_path, "claude")
     assert isinstance(outcome, TurnFinished) and outcome.text.startswith("All done")
-    assert Text("I will edit the file.") in told
+    assert Text("I will edit the file.") in reported
     assert b"All done" in (tmp_path / "turn.log").read_bytes()
 
 
-def test_a_line_is_told_before_the_program_ends(tmp_path: Path) -> None:
-    """The program goes on only when what it said has been heard."""
+def test_a_line_is_passed_on_before_the_program_ends(tmp_path: Path) -> None:
+    """The program continues only after its line was received."""
     go = tmp_path / "work" / "go"
     wait = f"while not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
     first, *rest = lines_of("claude", "success")
     install(tmp_path, "claude", printing([first]) + wait + printing(rest))
     words = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]})
 
-    def hear(said: TurnEvent) -> None:
-        if isinstance(said, SessionStarted):
+    def hear(output: TurnEvent) -> None:
+        if isinstance(output, SessionStarted):
             go.touch()
 
     assert isinstance(asyncio.run(CliAgent(program("claude")).ask(words, hear)), TurnFinished)
@@ -133,7 +131,7 @@ def test_what_was_muttered_before_it_went_on_is_over(tmp_path: Path) -> None:
     assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.AGENT_TIMED_OUT
 
 
-def test_so_is_one_that_is_told_only_to_a_log_of_its_own(tmp_path: Path) -> None:
+def test_so_is_one_that_is_only_in_the_agents_own_log(tmp_path: Path) -> None:
     log = tmp_path / "home/.local/share/opencode/log/opencode.log"
     body = f"open({str(log)!r}, 'w').write('level=ERROR stream error: AI_APICallError: Rate limit reached')\n"
     log.parent.mkdir(parents=True)
@@ -142,14 +140,14 @@ def test_so_is_one_that_is_told_only_to_a_log_of_its_own(tmp_path: Path) -> None
     assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.RATE_LIMITED
 
 
-def test_so_is_one_that_is_told_only_to_the_log_of_the_turn(tmp_path: Path) -> None:
+def test_so_is_one_that_is_only_in_the_log_of_the_turn(tmp_path: Path) -> None:
     says = "open(os.environ['GEMINI_DEBUG_LOG_FILE'], 'w').write('[WARN] Attempt 1 failed with status 429. Retrying')\n"
     install(tmp_path, "gemini", says + "time.sleep(600)")
     _, outcome = ask(tmp_path, "gemini", timeout_s=1.0)
     assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.RATE_LIMITED
 
 
-def test_who_stops_it_for_its_silence_hears_what_it_was_waiting_for(tmp_path: Path) -> None:
+def test_a_silent_turn_that_is_stopped_reports_the_provider_error_it_waited_for(tmp_path: Path) -> None:
     again = f"while True:\n    time.sleep(0.1)\n    {MUTTERS.strip()}\n"
     install(tmp_path, "gemini", printing(lines_of("gemini", "success")[:1]) + again)
 
@@ -158,12 +156,12 @@ def test_who_stops_it_for_its_silence_hears_what_it_was_waiting_for(tmp_path: Pa
 
     words = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]})
     limits = WatchdogLimits(idle_s=1.0, repeats=3)
-    outcome = asyncio.run(ask_with_watchdog(CliAgent(program("gemini")), words, lambda _said: None, limits, nudged))
+    outcome = asyncio.run(ask_with_watchdog(CliAgent(program("gemini")), words, lambda _text: None, limits, nudged))
     assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.RATE_LIMITED and outcome.until
 
 
 @pytest.mark.parametrize(("at_work", "reason"), [(True, Reason.AGENT_TIMED_OUT), (False, Reason.NO_PROGRESS)])
-def test_a_long_command_that_is_told_of_when_it_is_over_is_no_stall(
+def test_a_long_command_reported_only_at_its_end_is_no_stall(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_work: bool, reason: Reason
 ) -> None:
     """With a command under way only the deadline ends it; without one its silence does, after a nudge."""
@@ -182,7 +180,7 @@ def test_a_long_command_that_is_told_of_when_it_is_over_is_no_stall(
     words = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]}, timeout_s=6.0)
     agent, limits = CliAgent(program("opencode")), WatchdogLimits(idle_s=1.5, repeats=3)
     try:
-        outcome: TurnOutcome = asyncio.run(ask_with_watchdog(agent, words, lambda _said: None, limits, nudged))
+        outcome: TurnOutcome = asyncio.run(ask_with_watchdog(agent, words, lambda _text: None, limits, nudged))
     except Nudged:
         outcome = TurnFailed(reason=Reason.NO_PROGRESS, detail="nudged")
     assert isinstance(outcome, TurnFailed) and outcome.reason is reason
@@ -224,7 +222,7 @@ def test_a_cancelled_turn_leaves_no_process_not_even_in_a_session_of_its_own(tmp
 
     async def cancel_when_heard() -> float:
         opened = asyncio.Event()
-        task = asyncio.ensure_future(CliAgent(program("codex")).ask(words, lambda _said: opened.set()))
+        task = asyncio.ensure_future(CliAgent(program("codex")).ask(words, lambda _text: opened.set()))
         await opened.wait()
         began = time.monotonic()
         task.cancel()
@@ -237,7 +235,7 @@ def test_a_cancelled_turn_leaves_no_process_not_even_in_a_session_of_its_own(tmp
 
 
 @pytest.mark.parametrize("name", ["goose", "mini"])
-def test_who_cannot_be_told_to_run_no_commands_is_not_started_without_a_sandbox(tmp_path: Path, name: str) -> None:
+def test_an_agent_that_cannot_be_restricted_is_not_started_without_a_sandbox(tmp_path: Path, name: str) -> None:
     install(tmp_path, name, f"open({str(tmp_path / 'ran')!r}, 'w')")
     _, outcome = ask(tmp_path, name)
     assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.MISCONFIGURED
@@ -253,7 +251,7 @@ def test_a_prompt_of_any_length_is_passed(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_model_and_the_session_are_the_ones_asked_for(tmp_path: Path, name: str) -> None:
+def test_the_requested_model_and_session_are_used(tmp_path: Path, name: str) -> None:
     of = program(name)
     launch = of.launch(
         make_ask(tmp_path), LaunchSettings(scratch_dir=tmp_path, model="provider/the-model", session="the-session")
@@ -278,23 +276,23 @@ def test_only_in_a_sandbox_may_an_agent_do_as_it_likes(tmp_path: Path, name: str
 def test_a_resumed_session_is_billed_for_what_is_new(tmp_path: Path) -> None:
     lines = lines_of("codex", "success")
     install(tmp_path, "codex", "open('argv', 'w').write(' '.join(sys.argv))\n" + printing(lines))
-    told, _ = ask(tmp_path, "codex")
-    handle = [said.session for said in told if isinstance(said, SessionStarted)][-1]
+    reported, _ = ask(tmp_path, "codex")
+    handle = [output.session for output in reported if isinstance(output, SessionStarted)][-1]
     again = lines[-1].replace(b"40680", b"50680").replace(b'"output_tokens":136', b'"output_tokens":150')
     install(tmp_path, "codex", "open('argv', 'w').write(' '.join(sys.argv))\n" + printing([*lines[:-1], again]))
-    told, _ = ask(tmp_path, "codex", session=handle)
-    spent = sum((said.usage for said in told if isinstance(said, UsageReported)), Usage())
+    reported, _ = ask(tmp_path, "codex", session=handle)
+    spent = sum((output.usage for output in reported if isinstance(output, UsageReported)), Usage())
     assert (spent.tokens_in, spent.tokens_out) == (10_000, 14)
     assert "resume 01a1e0fa-d46b-71f1-8cfa-22109ab34e52 -" in (tmp_path / "work" / "argv").read_text()
 
 
 def test_a_version_that_was_not_tested_is_noticed_once(tmp_path: Path) -> None:
     install(tmp_path, "claude", "", version="9.9.9")
-    told: list[TurnEvent] = []
+    reported: list[TurnEvent] = []
     agent = CliAgent(program("claude"))
     for _ in range(2):
-        asyncio.run(agent.ask(make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]}), told.append))
-    noticed = [said.text for said in told if isinstance(said, Notice)]
+        asyncio.run(agent.ask(make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]}), reported.append))
+    noticed = [output.text for output in reported if isinstance(output, Notice)]
     assert len(noticed) == 1 and "9.9.9" in noticed[0]
 
 
@@ -308,7 +306,7 @@ def test_an_agent_sees_its_providers_variables_and_no_others(tmp_path: Path, mon
     assert "mine" in seen and "not yours" not in seen
 
 
-def test_aider_finds_a_name_for_git_where_nobody_has_one(tmp_path: Path) -> None:
+def test_aider_gets_a_git_identity_where_none_is_configured(tmp_path: Path) -> None:
     says = (
         "import subprocess\nopen('name', 'wb').write(subprocess.check_output(['git', 'config', '--get', 'user.name']))"
     )
@@ -331,5 +329,5 @@ def test_what_a_command_prints_without_end_is_kept_up_to_a_limit(
     monkeypatch.setattr(supervise, "OUTPUT_MAX_BYTES", 100_000)
     (tmp_path / "w").mkdir()
     agent = CommandAgent("sh -c 'head -c 500000 /dev/zero; echo on stderr >&2; head -c 500000 /dev/zero'")
-    outcome = asyncio.run(agent.ask(make_ask(tmp_path / "w"), lambda _said: None))
+    outcome = asyncio.run(agent.ask(make_ask(tmp_path / "w"), lambda _text: None))
     assert isinstance(outcome, TurnFinished) and (tmp_path / "turn.log").stat().st_size == 100_000

@@ -26,7 +26,7 @@ def listed(tmp_path: Path, **env: str) -> dict[str, dict[str, object]]:
     return {one["name"]: one for one in json.loads(done.stdout)}
 
 
-def test_an_agent_that_is_not_here_is_listed_as_absent(tmp_path: Path) -> None:
+def test_an_agent_that_is_not_installed_is_listed_as_absent(tmp_path: Path) -> None:
     found = listed(tmp_path)
     assert len(found) == 7
     assert not found["claude"]["installed"]

@@ -51,20 +51,20 @@ def program(tmp_path: Path, body: str, *args: str) -> str:
 def ask(tmp_path: Path, command: str, **more: Any) -> tuple[TurnOutcome, list[TurnEvent]]:
     folder = tmp_path / "work"
     folder.mkdir(exist_ok=True)
-    told: list[TurnEvent] = []
+    reported: list[TurnEvent] = []
     words = make_ask(folder, **{"key": KEY, "timeout_s": 20.0, **more})
-    return asyncio.run(LineAgent(command).ask(words, told.append)), told
+    return asyncio.run(LineAgent(command).ask(words, reported.append)), reported
 
 
-def test_everything_a_turn_can_tell_comes_through(tmp_path: Path) -> None:
+def test_every_event_of_a_turn_comes_through(tmp_path: Path) -> None:
     turn = {
         "say": "made it", "write": {"a.txt": "a"}, "session": "s-7", "usage": {"tokens_in": 3, "cost_usd": 0.1},
         "calls": [{"name": "grep", "detail": "x", "result": "y"}],
         "patch": "--- /dev/null\n+++ b/b.txt\n@@ -0,0 +1 @@\n+b\n",
     }  # fmt: skip
-    outcome, told = ask(tmp_path, scripted(tmp_path, turn))
+    outcome, reported = ask(tmp_path, scripted(tmp_path, turn))
     assert outcome == TurnFinished(text="made it")
-    assert [type(said) for said in told] == [
+    assert [type(output) for output in reported] == [
         SessionStarted,
         ToolCall,
         ToolResult,
@@ -85,7 +85,9 @@ def test_everything_a_turn_can_tell_comes_through(tmp_path: Path) -> None:
         ({"fail": "auth"}, Reason.AUTH, "auth"),
     ],
 )
-def test_each_failure_is_told_apart(tmp_path: Path, turn: dict[str, Any], reason: Reason, detail: str) -> None:
+def test_each_kind_of_failure_is_distinguished(
+    tmp_path: Path, turn: dict[str, Any], reason: Reason, detail: str
+) -> None:
     outcome, _ = ask(tmp_path, scripted(tmp_path, turn))
     assert isinstance(outcome, TurnFailed) and outcome.reason is reason and detail in outcome.detail
     assert bool(outcome.until) == (reason is Reason.RATE_LIMITED)
@@ -97,14 +99,14 @@ def test_one_that_hangs_is_ended_at_its_deadline(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", ["garbage", "oversize"])
-def test_lines_that_do_not_fit_are_told_of_and_skipped(tmp_path: Path, fault: str) -> None:
-    outcome, told = ask(tmp_path, scripted(tmp_path, {"fail": fault, "say": "still here"}))
-    assert outcome == TurnFinished(text="still here") and any(isinstance(said, Notice) for said in told)
+def test_lines_that_are_too_long_are_reported_and_skipped(tmp_path: Path, fault: str) -> None:
+    outcome, reported = ask(tmp_path, scripted(tmp_path, {"fail": fault, "say": "still here"}))
+    assert outcome == TurnFinished(text="still here") and any(isinstance(output, Notice) for output in reported)
 
 
-def test_a_question_is_told(tmp_path: Path) -> None:
-    _, told = ask(tmp_path, scripted(tmp_path, {"ask": "which?"}))
-    assert Question("which?") in told
+def test_a_question_is_reported(tmp_path: Path) -> None:
+    _, reported = ask(tmp_path, scripted(tmp_path, {"ask": "which?"}))
+    assert Question("which?") in reported
 
 
 def test_a_prompt_too_long_for_a_line_is_in_a_file(tmp_path: Path) -> None:
@@ -141,7 +143,7 @@ def test_the_scripted_agent_keeps_every_promise_also_from_the_command_line(tmp_p
     assert done.stdout.count("ok  ") == len(CHECKS)
 
 
-def test_a_program_that_keeps_none_is_told_what_it_breaks(tmp_path: Path) -> None:
+def test_a_program_that_breaks_all_rules_fails_their_checks(tmp_path: Path) -> None:
     """It has no heartbeat, answers about something else, does the work again, and dies of what it cannot read."""
     careless = """
         import json, sys
@@ -203,6 +205,6 @@ ALMOST = """
         ("malformed", {"malformed"}),
     ],
 )
-def test_a_program_that_breaks_one_promise_is_told_which(tmp_path: Path, breaks: str, broken: set[str]) -> None:
+def test_a_program_that_breaks_one_rule_fails_only_its_check(tmp_path: Path, breaks: str, broken: set[str]) -> None:
     found = checked(tmp_path, program(tmp_path, ALMOST, breaks))
     assert {name for name, finding in found.items() if not finding.ok} == broken, found

@@ -49,7 +49,7 @@ SILENT = [("gemini", "error inside once"), ("gemini acp", "error inside once")]
 
 
 def came_to(folder: Path, name: str, case: str) -> str:
-    """What one turn of the program comes to: `finished`, or the reason of its failure and what was said about it."""
+    """Return the outcome of one turn of the program: `finished`, or the reason of its failure and the detail."""
     limit = ONCE_TIMEOUT_S if case in ONCE else TIMEOUT_S
     with ModelServer({"anyone": [TASK]}, lasting=ALWAYS.get(case)) as server:
         if case in ONCE:
@@ -83,13 +83,13 @@ def main(names: list[str]) -> None:
     print(f"{'':<18}" + "".join(f"{case:<18}" for case in cases))
     for name in names or AGENTS:
         print(f"{name:<18}", end="", flush=True)
-        said = []
+        output = []
         for case in cases:
             with tempfile.TemporaryDirectory() as folder:
-                said.append(came_to(Path(folder), name, case))
-            print(f"{said[-1].partition(':')[0]:<18}", end="", flush=True)
+                output.append(came_to(Path(folder), name, case))
+            print(f"{output[-1].partition(':')[0]:<18}", end="", flush=True)
         print()
-        for case, words in zip(cases, said, strict=True):
+        for case, words in zip(cases, output, strict=True):
             print(f"    {case}: {words}", file=sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""Complaints are told apart by the words providers use, and the time to come back is read from them."""
+"""Provider errors are classified by the words that providers use, and the retry time is read from them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOW = datetime(2026, 11, 16, 4, 0, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("said", "status", "reason"),
+    ("text", "status", "reason"),
     [
         ("exceeded retry limit, last status: 429 Too Many Requests", 0, Reason.RATE_LIMITED),
         ("You've hit your usage limit. Try again in 3 days 2 hours.", 0, Reason.RATE_LIMITED),
@@ -36,12 +36,12 @@ NOW = datetime(2026, 11, 16, 4, 0, tzinfo=UTC)
         ("Segmentation fault", 0, Reason.AGENT_CRASHED),
     ],
 )
-def test_a_complaint_has_a_reason(said: str, status: int, reason: Reason) -> None:
-    assert classify_error(said, status=status).reason is reason
+def test_a_complaint_has_a_reason(text: str, status: int, reason: Reason) -> None:
+    assert classify_error(text, status=status).reason is reason
 
 
 @pytest.mark.parametrize(
-    ("said", "until"),
+    ("text", "until"),
     [
         ("Claude AI usage limit reached|1794808800", "2026-11-16T06:00:00Z"),
         ("retry-after: 90", "2026-11-16T04:01:30Z"),
@@ -87,12 +87,12 @@ def test_a_complaint_has_a_reason(said: str, status: int, reason: Reason) -> Non
         ("Rate limit reached", ""),
     ],
 )  # fmt: skip
-def test_the_time_to_come_back_is_read_from_what_was_said(said: str, until: str) -> None:
-    assert retry_time_of(said, now=NOW) == until
+def test_the_retry_time_is_read_from_the_message(text: str, until: str) -> None:
+    assert retry_time_of(text, now=NOW) == until
 
 
 def test_only_a_limit_has_a_time_to_come_back() -> None:
-    said = "try again in 5 minutes"
-    limited = with_retry_time(TurnFailed(reason=Reason.RATE_LIMITED, detail=said), now=NOW)
-    crashed = with_retry_time(TurnFailed(reason=Reason.AGENT_CRASHED, detail=said), now=NOW)
+    text = "try again in 5 minutes"
+    limited = with_retry_time(TurnFailed(reason=Reason.RATE_LIMITED, detail=text), now=NOW)
+    crashed = with_retry_time(TurnFailed(reason=Reason.AGENT_CRASHED, detail=text), now=NOW)
     assert (limited.until, crashed.until) == ("2026-11-16T04:05:00Z", "")

@@ -118,13 +118,13 @@ def begun(
     project: Path, name: str, env: dict[str, str], at_work: Callable[[], bool]
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A run whose agent is at work, and has named its session where it has them."""
-    said = project.parent / "said"
-    with said.open("wb") as out:
+    text = project.parent / "said"
+    with text.open("wb") as out:
         command = [*RATCHET, "run", "SPEC.md", "--agent", AGENTS[name], *OPEN]
         running = subprocess.Popen(command, cwd=project, env=quick_environment() | env, stdout=out, stderr=out)
 
     def in_its_turn() -> bool:
-        assert running.poll() is None, said.read_text()
+        assert running.poll() is None, text.read_text()
         return at_work() and (name in SESSIONLESS or "session_opened" in recorded(project))
 
     try:
@@ -146,7 +146,7 @@ def recorded(project: Path) -> list[str]:
 def test_ended_while_its_shell_runs_no_process_is_left_and_the_run_goes_on(
     tmp_path: Path, name: str, how: signal.Signals
 ) -> None:
-    """The factory killed, or told to stop: the program and all it started are gone, wherever they put themselves. The
+    """The factory is killed or stopped: the program and all it started are gone, wherever they put themselves. The
     same command then asks again, in the session where the program has them."""
     needs(needed_by(name))
     project, lingering = make_repository(tmp_path / "project", FILES), Lingering(tmp_path)
@@ -161,7 +161,7 @@ def test_ended_while_its_shell_runs_no_process_is_left_and_the_run_goes_on(
         if name in SESSIONLESS:  # the same prompt again
             server.turns = ITEM
         done = ratchet("run", "SPEC.md", "--agent", AGENTS[name], *OPEN, cwd=project, env=env)
-        again = "".join(heard.everything for heard in server.requests[asked:])
+        again = "".join(received.everything for received in server.requests[asked:])
     assert done.returncode == 0, done.stdout + done.stderr
     branch = git("branch", "--list", "ratchet/*", "--format=%(refname:short)", cwd=project)
     assert not {"late.txt", "begun.txt"} & set(git("ls-tree", "--name-only", branch, cwd=project).splitlines())
@@ -171,7 +171,7 @@ def test_ended_while_its_shell_runs_no_process_is_left_and_the_run_goes_on(
 
 @pytest.mark.agents
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_ended_while_its_model_thinks_who_runs_no_commands_is_gone_and_is_asked_again(
+def test_an_agent_ended_while_its_model_thinks_leaves_no_process_and_is_asked_again(
     tmp_path: Path, how: signal.Signals
 ) -> None:
     needs("aider")
@@ -220,8 +220,10 @@ def test_a_real_agent_whose_model_goes_astray_is_contained_reported_and_redacted
         "writes_undone" in recorded(project) and "ratchet.toml" in ratchet("show", "last", cwd=project, env=env).stdout
     )
     kept = [path for path in (project / ".ratchet").rglob("*") if path.is_file() and "trees.git" not in path.parts]
-    told = b"".join(path.read_bytes() for path in kept)
-    assert KEY.encode() not in told and b"PRIVATE" not in told and b"No such file" in told, "of the other's key"
+    reported = b"".join(path.read_bytes() for path in kept)
+    assert KEY.encode() not in reported and b"PRIVATE" not in reported and b"No such file" in reported, (
+        "of the other's key"
+    )
 
 
 # --- prompts ----------------------------------------------------------------------------------------------------------
@@ -239,7 +241,7 @@ def test_a_prompt_of_300_kilobytes_arrives_whole(tmp_path: Path, name: str) -> N
     with ModelServer(SPOKEN_ITEM if name == "aider" else ITEM) as server:
         env = pointed_at(server.address, tmp_path / "home")
         done = ratchet("run", "SPEC.md", "--agent", AGENTS[name], *OPEN, cwd=project, env=env)
-        asked = max((heard.everything for heard in server.requests), key=len, default="")
+        asked = max((received.everything for received in server.requests), key=len, default="")
     assert len(words) > 300_000 and words in asked and "THE-END" in asked, done.stderr
     assert done.returncode == 0, done.stderr
 

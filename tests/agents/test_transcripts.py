@@ -24,19 +24,19 @@ STREAMING = [name for name in RECORDED if name not in ("aider", "mini")]
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_a_finished_turn_is_told_and_its_last_words_are_its_answer(name: str) -> None:
-    told, outcome = replay(name, lines_of(name, "success"))
+def test_a_finished_turn_has_its_last_text_as_the_answer(name: str) -> None:
+    reported, outcome = replay(name, lines_of(name, "success"))
     assert isinstance(outcome, TurnFinished)
     assert "All done" in outcome.text
-    assert any(isinstance(said, Text | ToolCall | FileChange) for said in told)
-    spent = sum((said.usage for said in told if isinstance(said, UsageReported)), Usage())
+    assert any(isinstance(output, Text | ToolCall | FileChange) for output in reported)
+    spent = sum((output.usage for output in reported if isinstance(output, UsageReported)), Usage())
     assert spent.tokens_in > 100 and spent.tokens_out > 10
 
 
 @pytest.mark.parametrize("name", STREAMING)
 def test_a_session_is_named_once_it_is_open(name: str) -> None:
-    told, _ = replay(name, lines_of(name, "success"))
-    sessions = {said.session for said in told if isinstance(said, SessionStarted)}
+    reported, _ = replay(name, lines_of(name, "success"))
+    sessions = {output.session for output in reported if isinstance(output, SessionStarted)}
     assert len(sessions) == 1 and all(sessions)
 
 
@@ -112,8 +112,8 @@ def test_claude_names_when_its_limit_ends() -> None:
 
 
 def test_claudes_messages_are_counted_once_and_its_end_is_what_counts() -> None:
-    told, _ = replay("claude", lines_of("claude", "success"))
-    spent = [said.usage for said in told if isinstance(said, UsageReported)]
+    reported, _ = replay("claude", lines_of("claude", "success"))
+    spent = [output.usage for output in reported if isinstance(output, UsageReported)]
     assert spent[0].tokens_in == 21_426, "while it runs: a budget must be able to stop it"
     assert sum(spent, Usage()) == Usage(tokens_in=87_821, tokens_out=130, cost_usd=0.264873)
 
@@ -135,16 +135,16 @@ def test_opencode_that_stops_at_a_refused_permission_has_failed() -> None:
     assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.AGENT_REFUSED
 
 
-def test_who_counts_tokens_only_is_priced_from_the_table() -> None:
+def test_agents_that_report_only_tokens_are_priced_from_the_table() -> None:
     prices = {"m": Price(in_usd=2.0, out_usd=10.0)}
-    told, _ = replay("codex", lines_of("codex", "success"), prices=prices)
-    spent = sum((said.usage for said in told if isinstance(said, UsageReported)), Usage())
+    reported, _ = replay("codex", lines_of("codex", "success"), prices=prices)
+    spent = sum((output.usage for output in reported if isinstance(output, UsageReported)), Usage())
     assert spent.cost_usd == pytest.approx((40_680 * 2 + 136 * 10) / 1e6)
 
 
-def test_a_retry_is_noticed_by_whoever_watches() -> None:
-    told, _ = replay("claude", lines_of("claude", "rate_limit"))
-    assert next(said.text for said in told if isinstance(said, Notice)) == "retry 1: 429 rate_limit"
+def test_a_retry_is_reported_as_a_notice() -> None:
+    reported, _ = replay("claude", lines_of("claude", "rate_limit"))
+    assert next(output.text for output in reported if isinstance(output, Notice)) == "retry 1: 429 rate_limit"
 
 
 def test_goose_without_a_provider_is_misconfigured_at_once() -> None:

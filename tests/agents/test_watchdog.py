@@ -1,4 +1,4 @@
-"""An agent under watch: told apart are working, waiting for its own call, silence, going in circles, and asking."""
+"""The watchdog distinguishes work, waiting for a tool call, silence, loops and questions."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from tests.agents.support import make_ask
 LIMITS = WatchdogLimits(idle_s=10.0, repeats=3)
 
 
-def after(*said: TurnEvent, now: float = 0.0) -> ProgressMonitor:
+def after(*output: TurnEvent, now: float = 0.0) -> ProgressMonitor:
     watch = ProgressMonitor(LIMITS)
-    for each in said:
+    for each in output:
         watch.add(each, now)
     return watch
 
@@ -40,13 +40,13 @@ def test_silence_is_a_stall_only_when_no_call_is_under_way() -> None:
         assert quiet.intervention and quiet.intervention.reason is Reason.AGENT_TIMED_OUT
 
 
-def test_who_never_says_anything_while_it_works_is_not_called_silent() -> None:
+def test_an_agent_that_reports_nothing_while_it_works_is_not_silent() -> None:
     assert after().check_silence(10_000.0) is None
 
 
 def test_the_same_call_with_the_same_result_is_a_loop_and_with_another_is_not() -> None:
     call = ToolCall("shell", "pytest")
-    waits: list[TurnEvent] = [said for n in range(9) for said in (call, ToolResult(f"{n} passed"))]
+    waits: list[TurnEvent] = [output for n in range(9) for output in (call, ToolResult(f"{n} passed"))]
     assert after(*waits).intervention is None
     once: list[TurnEvent] = [call, ToolResult("1 failed")]
     stuck = after(*once * 3)
@@ -67,8 +67,8 @@ class Player:
 
     async def ask(self, ask: AgentRequest, on_event: OnEvent) -> TurnOutcome:
         self.asked.append(ask)
-        for said in self.turns.pop(0):
-            on_event(said)
+        for output in self.turns.pop(0):
+            on_event(output)
         if self.turns:
             await asyncio.Event().wait()
         return TurnFinished(text="done")
@@ -81,14 +81,14 @@ def play(player: Player, limits: WatchdogLimits = LIMITS) -> tuple[TurnOutcome, 
         nudges.append(wrong)
 
     ask = make_ask(Path("/w"), prompt="The task.")
-    return asyncio.run(ask_with_watchdog(player, ask, lambda _said: None, limits, nudged)), nudges
+    return asyncio.run(ask_with_watchdog(player, ask, lambda _text: None, limits, nudged)), nudges
 
 
 ROUND: list[TurnEvent] = [ToolCall("ls"), ToolResult("a")]
 LOOP: list[TurnEvent] = [SessionStarted("s-1"), *ROUND * 3]
 
 
-def test_an_agent_that_goes_in_circles_is_told_so_in_its_session_and_may_go_on() -> None:
+def test_an_agent_that_loops_gets_a_message_in_its_session_and_continues() -> None:
     player = Player(LOOP, [Text("ah")])
     outcome, nudges = play(player)
     assert outcome == TurnFinished(text="done") and len(nudges) == 1

@@ -1,4 +1,4 @@
-"""The long ones are run when asked for by name, `make certify-factory`; what they saw is told at the end."""
+"""Long tests run only by name, with `make certify-factory`; their figures are printed at the end."""
 
 from __future__ import annotations
 

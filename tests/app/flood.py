@@ -17,7 +17,7 @@ from ratchet.process.spawn import is_gone
 from ratchet.store.protocols import Store, open_store
 from tests.support import APPROVED, RATCHET, git, make_repository, quick_environment
 
-# A runner that starts in a millisecond: each test is a shell script, told as TAP.
+# A runner that starts in a millisecond: each test is a shell script, reported as TAP.
 FILES = {
     "run.sh": 'mkdir -p "$PERL_TEST_HARNESS_DUMP_TAP/t"\nbad=0\nfor test in t/*.t; do\n'
     '  sh "$test" > "$PERL_TEST_HARNESS_DUMP_TAP/$test" || bad=1\ndone\nexit $bad\n',

@@ -133,7 +133,7 @@ def test_when_an_agent_is_overloaded_the_next_of_its_fallbacks_is_asked(tmp_path
         (["agent=claude", "roles.auditor.agent=codex", "roles.reviewer.agent=claude"], "claude"),
     ],
 )
-def test_who_wrote_it_does_not_review_it_when_two_are_configured(
+def test_with_two_agents_the_author_does_not_review_its_own_change(
     tmp_path: Path, flags: list[str], reviewer: str
 ) -> None:
     assert config.load(tmp_path, environ={}, flags=flags).config.agent_for("reviewer") == reviewer
@@ -144,10 +144,10 @@ def test_a_role_sees_its_own_variables_and_no_other_roles(tmp_path: Path, monkey
     place = small_project(tmp_path)
     says = "import os, sys; sys.stdin.read(); print(os.environ.get('ONLY_MINE'), os.environ.get('RATCHET_ROLE'))"
     agent = f"command:{program(place, says)}"
-    heard: list[str] = []
+    received: list[str] = []
     with open_factory(place, "roles.auditor.env=ONLY_MINE", "tdd.audit_tries=1", agent=agent) as factory:
-        _carried(factory, place, heard)
-    assert heard[0].split() == ["yes", "auditor"]
+        _carried(factory, place, received)
+    assert received[0].split() == ["yes", "auditor"]
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------
@@ -230,18 +230,18 @@ def test_an_agent_that_prints_its_key_spawns_daemons_and_writes_what_it_may_not_
     names = {"HIDDEN": repr(str(hidden)), "OUTSIDE": repr(str(tmp_path / "outside")), "LINGERS": lingers}
     body = re.sub("HIDDEN|OUTSIDE|LINGERS", lambda name: names[name[0]], ROGUE)
     rogue = f"command:{program(place, body)}"
-    heard: list[str] = []
+    received: list[str] = []
     settings = [f"roles.auditor.agent={rogue}", "roles.auditor.env=FAKE_API_KEY", "tdd.iterations=1",
                 f"sandbox.hide=[\"{hidden.parent}\"]"]  # fmt: skip
     with open_factory(place, *settings) as factory:
-        _carried(factory, place, heard)
+        _carried(factory, place, received)
         (run,) = factory.store.runs()
         ledger = b"".join(entry.data for entry in factory.store.entries(run.run))
         events = [ev.decode(entry.kind, entry.data) for entry in factory.store.entries(run.run)]
     kept = [path for path in (place / ".ratchet" / "runs").rglob("*") if path.is_file()]
     assert not [path for path in kept if key.encode() in path.read_bytes() or b"sk-ant-x" in path.read_bytes()]
-    assert key.encode() not in ledger and MARK in heard[0] and key not in heard[0]
-    assert "not to be seen" in heard[0] and "PRIVATE" not in heard[0] and not (tmp_path / "outside").exists()
+    assert key.encode() not in ledger and MARK in received[0] and key not in received[0]
+    assert "not to be seen" in received[0] and "PRIVATE" not in received[0] and not (tmp_path / "outside").exists()
     undone = [event for event in events if isinstance(event, ev.WritesUndone)]
     assert undone and undone[0].paths == ["ratchet.toml"]
     assert not [line for line in _command_lines() if line == f"sleep\0{lingers}\0"]
@@ -257,10 +257,10 @@ def _command_lines() -> list[str]:
     return found
 
 
-def _carried(factory: RunService, place: Path, heard: list[str]) -> None:
-    def tell(said: TurnEvent) -> None:
-        if isinstance(said, Text):
-            heard.append(said.text)
+def _carried(factory: RunService, place: Path, received: list[str]) -> None:
+    def tell(output: TurnEvent) -> None:
+        if isinstance(output, Text):
+            received.append(output.text)
 
     lease = factory.claim(factory.add(place / "SPEC.md").id)
     asyncio.run(factory.work(lease, watch=ignore_event, on_agent_event=tell))

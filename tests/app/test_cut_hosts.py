@@ -171,10 +171,10 @@ def _answers(host: str, port: int) -> bool:
         return link.connect_ex((host, port)) == 0
 
 
-def until(seen: Callable[[], object], within_s: float = 90.0, told: Callable[[], str] = str) -> None:
+def until(seen: Callable[[], object], within_s: float = 90.0, reported: Callable[[], str] = str) -> None:
     deadline = time.monotonic() + within_s
     while not seen():
-        assert time.monotonic() < deadline, f"it did not happen in time: {told()}"
+        assert time.monotonic() < deadline, f"it did not happen in time: {reported()}"
         time.sleep(0.02)
 
 
@@ -215,7 +215,7 @@ def test_a_run_of_a_host_that_is_cut_off_is_finished_on_another(hosts: Hosts, st
     hosts.serve(CutStore(hosts.store, lambda event: step == "land" and _begins(event, step), cut))
     item = hosts.add("thing", delay_s=0.3)
     first = hosts.worker("one", "--once")
-    until(lambda: hosts.in_step(item, step), told=hosts.log)
+    until(lambda: hosts.in_step(item, step), reported=hosts.log)
     cut()
     kept = hosts.branch(item)
     assert hosts.worker("two", "--once", "--wait").wait(90) == 0
@@ -243,7 +243,7 @@ def test_a_host_that_comes_back_does_not_push_its_commit_over_newer_ones(hosts: 
     hosts.serve(CutStore(hosts.store, lambda event: isinstance(event, ev.StepCommitted), freeze))
     item = hosts.add_two("thing")
     first.append(hosts.worker("one", "--once"))
-    until(lambda: hosts.count(item, ev.StepCommitted), told=hosts.log)
+    until(lambda: hosts.count(item, ev.StepCommitted), reported=hosts.log)
     assert hosts.branch(item) == []
     assert hosts.worker("two", "--once", "--wait").wait(90) == 0
     branch = hosts.branch(item)
@@ -268,7 +268,7 @@ def test_a_completion_during_a_partition_is_delivered_later_and_once(hosts: Host
     hosts.serve(CutStore(hosts.store, is_meant, cut))
     item = hosts.add("thing", delay_s=0.3)
     worker = hosts.worker("one", "--once", "--set", "lease_s=60")
-    until(lambda: cuts and time.monotonic() > cuts[0] + 2, told=hosts.log)
+    until(lambda: cuts and time.monotonic() > cuts[0] + 2, reported=hosts.log)
     assert hosts.is_completed(item) == (lost == "response")
     link.join()
     assert worker.wait(90) == 0
@@ -287,7 +287,7 @@ def test_a_run_can_be_seen_and_proven_where_it_was_submitted_and_on_a_third_host
     item = hosts.add_two("thing")
     worker = hosts.worker("one", "--once")
     seen = set[int]()
-    until(lambda: seen.update([len(hosts.branch(item))]) or worker.poll() is not None, told=hosts.log)  # type: ignore[func-returns-value]
+    until(lambda: seen.update([len(hosts.branch(item))]) or worker.poll() is not None, reported=hosts.log)  # type: ignore[func-returns-value]
     assert seen == {0, 1, 2}, "the branch is on the remote after each commit"
     run = hosts.store.item_row(item.id).run
     for host, folder in (("three", desk), ("two", None)):

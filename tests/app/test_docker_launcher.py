@@ -18,6 +18,7 @@ from ratchet.core.item import Item, ItemStatus
 from ratchet.store.protocols import Store, open_store
 from tests import podman as engines
 from tests.app import flood
+from tests.interfaces.http.serving import TOKEN, serving
 from tests.podman import IMAGE, USER, Podman
 from tests.support import RATCHET, git, quick_environment
 
@@ -47,7 +48,7 @@ class Factory:
         for path in (self.folder, *self.folder.rglob("*")):
             os.chown(path, USER, USER, follow_symlinks=False)
 
-    def pool(self, *words: str, count: int = 2) -> subprocess.Popen[bytes]:
+    def pool(self, *words: str, count: int = 2, server: str = "") -> subprocess.Popen[bytes]:
         mounts = [f"{self.folder}:{self.folder}", *engines.mounts()]
         settings = {
             "containers.user": f"{USER}:{USER}",
@@ -58,10 +59,11 @@ class Factory:
         }
         argv = [
             *RATCHET, "worker", "--launcher", "docker", "--engine", self.podman.address, "--image", IMAGE,
-            "--count", str(count), "--store", str(self.address), *words,
+            "--count", str(count), *(["--server", server] if server else ["--store", str(self.address)]), *words,
             *[word for key, value in settings.items() for word in ("--set", f"{key}={value}")],
         ]  # fmt: skip
         env = quick_environment() | {"XDG_STATE_HOME": str(self.folder / "state"), "PATH": engines.path()}
+        env |= {"RATCHET_TOKEN": TOKEN} if server else {}
         with (self.folder / "pool.log").open("ab") as log:
             self.pools.append(subprocess.Popen(argv, cwd=self.folder, env=env, stdout=log, stderr=log))
         return self.pools[-1]
@@ -178,6 +180,21 @@ def test_the_containers_of_a_dead_pool_are_removed_by_the_next_which_finishes_th
     until(lambda: left not in factory.containers(), factory)
     assert f"{left} was left by a pool that has died: removed" in factory.log()
     until(lambda: factory.all_done([item]), factory)
+
+
+@pytest.mark.engines
+def test_containers_work_for_a_server_and_the_branch_is_at_the_origin(factory: Factory) -> None:
+    origin = factory.folder / "origin.git"
+    git("clone", "-q", "--bare", str(factory.place), str(origin), cwd=factory.folder)
+    [made] = flood.items(factory.place, 1)
+    item = factory.store.add(msgspec.structs.replace(without_workspaces(made), repo=f"file://{origin}", base_commit=""))
+    factory.give_away()
+    with serving(factory.store) as served:
+        pool = factory.pool(count=1, server=served.url)
+        until(lambda: factory.all_done([item]), factory)
+        pool.send_signal(signal.SIGTERM)
+        assert pool.wait(60) == 0, factory.log()
+    assert git("log", "--format=%s", f"main..ratchet/{item.slug}", cwd=origin) == "Do thing0"
 
 
 @pytest.mark.engines

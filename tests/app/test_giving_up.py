@@ -26,17 +26,17 @@ QUICK = ("roles.auditor.timeout_s=0.1", "roles.implementer.timeout_s=0.1")
 
 
 def carried(factory: RunService, item: str, retry_s: Sequence[float] | None = None) -> tuple[RunState, list[ev.Event]]:
-    heard: list[ev.Event] = []
+    received: list[ev.Event] = []
     lease = factory.claim(item)
     state = asyncio.run(
         factory.work(
             lease,
-            watch=lambda _entry, event, _state: heard.append(event),
-            on_agent_event=lambda _said: None,
+            watch=lambda _entry, event, _state: received.append(event),
+            on_agent_event=lambda _text: None,
             retry_s=retry_s,
         )
     )
-    return state, heard
+    return state, received
 
 
 def queued(factory: RunService, place: Path, name: str = "SPEC.md", **fields: Any) -> Item:
@@ -58,14 +58,14 @@ def test_a_failed_run_is_tried_again_from_its_last_green_commit_with_every_try_u
     place = small_project(tmp_path, script)
     with open_factory(place) as factory:
         item = factory.add(place / "SPEC.md").id
-        first, heard = carried(factory, item, retry_s=[0.0, 0.0])
-        assert isinstance(heard[-1], ev.RunReturned) and heard[-1].reason is Reason.NO_PROGRESS
+        first, received = carried(factory, item, retry_s=[0.0, 0.0])
+        assert isinstance(received[-1], ev.RunReturned) and received[-1].reason is Reason.NO_PROGRESS
         assert first.status is RunStatus.RUNNING and len(first.commits) == 1
         row = factory.store.item_row(item)
         assert row.status is ItemStatus.QUEUED and row.attempts == 1
-        second, heard = carried(factory, item, retry_s=[0.0, 0.0])
+        second, received = carried(factory, item, retry_s=[0.0, 0.0])
     assert second.status is RunStatus.COMPLETED and len(second.commits) == 1
-    assert not any(isinstance(event, ev.StepCommitted) for event in heard), "nothing green is done again"
+    assert not any(isinstance(event, ev.StepCommitted) for event in received), "nothing green is done again"
 
 
 def test_after_the_last_retry_it_has_failed(tmp_path: Path) -> None:
@@ -104,9 +104,11 @@ def test_a_stuck_agent_is_nudged_then_the_run_goes_back_for_a_fresh_context(tmp_
     place = small_project(tmp_path, GOOD_SCRIPT | {"implement": [HANG, HANG, IMPLEMENT]})
     with open_factory(place, *QUICK) as factory:
         item = factory.add(place / "SPEC.md").id
-        first, heard = carried(factory, item, retry_s=[0.0])
-        assert [event.reason for event in heard if isinstance(event, ev.AttemptFailed)] == [Reason.AGENT_TIMED_OUT] * 2
-        assert isinstance(heard[-1], ev.RunReturned) and heard[-1].reason is Reason.NO_PROGRESS
+        first, received = carried(factory, item, retry_s=[0.0])
+        assert [event.reason for event in received if isinstance(event, ev.AttemptFailed)] == [
+            Reason.AGENT_TIMED_OUT
+        ] * 2
+        assert isinstance(received[-1], ev.RunReturned) and received[-1].reason is Reason.NO_PROGRESS
         assert first.attempts == 0 and factory.store.workers()[0].nudges == 2
         second, _ = carried(factory, item, retry_s=[0.0])
     assert second.status is RunStatus.COMPLETED
@@ -139,16 +141,16 @@ def test_an_item_whose_footprint_is_held_is_not_claimed_until_it_is_free(tmp_pat
 def test_a_write_outside_the_footprint_asks_for_the_lock(tmp_path: Path) -> None:
     place = small_project(tmp_path)
     with open_factory(place) as factory:
-        state, heard = carried(factory, queued(factory, place, "A.md", footprint=["tests/"]).id)
-    assert state.status is RunStatus.COMPLETED and not any(isinstance(event, ev.WritesUndone) for event in heard)
+        state, received = carried(factory, queued(factory, place, "A.md", footprint=["tests/"]).id)
+    assert state.status is RunStatus.COMPLETED and not any(isinstance(event, ev.WritesUndone) for event in received)
 
 
-def test_a_write_to_what_somebody_else_holds_is_undone(tmp_path: Path) -> None:
+def test_a_write_to_a_path_locked_by_another_run_is_undone(tmp_path: Path) -> None:
     both = IMPLEMENT | {"write": {"theirs.py": "mine = True\n"}}
     place = small_project(tmp_path, GOOD_SCRIPT | {"audit": [AUDIT, COMPLETE], "implement": [both]})
     with open_factory(place) as factory:
         holder = factory.claim(queued(factory, place, "A.md", footprint=["theirs.py"]).id)
         factory.store.lock(holder, ["theirs.py"])
-        state, heard = carried(factory, queued(factory, place, "B.md", footprint=["tests/", "calc.py"]).id)
-    undone = [event.paths for event in heard if isinstance(event, ev.WritesUndone)]
+        state, received = carried(factory, queued(factory, place, "B.md", footprint=["tests/", "calc.py"]).id)
+    undone = [event.paths for event in received if isinstance(event, ev.WritesUndone)]
     assert undone == [["theirs.py"]] and state.status is RunStatus.COMPLETED

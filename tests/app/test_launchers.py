@@ -51,7 +51,7 @@ def test_a_worker_that_takes_one_item_can_wait_for_it(world: World) -> None:  # 
     assert len(done) == 1
 
 
-def test_the_exit_code_tells_that_the_worker_of_one_item_was_killed(world: World) -> None:  # noqa: F811
+def test_the_exit_code_shows_that_the_worker_of_one_item_was_killed(world: World) -> None:  # noqa: F811
     item = world.add("thing", delay_s=30.0)
     worker = world.start("--once")
     run = until(lambda: world.asking(item))

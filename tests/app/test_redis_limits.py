@@ -90,7 +90,7 @@ def _wait(store: Store, pool_ended: Callable[[], bool]) -> None:
 
 
 def _turns(store: Store) -> Iterable[tuple[float, float]]:
-    """How long each agent was at work, and when the ledger was told."""
+    """How long each agent worked, and when the ledger recorded it."""
     for run in store.runs():
         for entry in store.entries(run.run):
             event = ev.decode(entry.kind, entry.data)

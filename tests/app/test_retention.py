@@ -49,7 +49,7 @@ def test_older_runs_become_one_file_each_and_leave_the_store(tmp_path: Path) -> 
         with pytest.raises(NotFound):
             factory.store.run(state.run)
         assert [row.run for row in factory.store.runs()] == [second.run]
-        assert {told.entry.run for told in factory.store.feed()} == {second.run}
+        assert {reported.entry.run for reported in factory.store.feed()} == {second.run}
         with tarfile.open(place / ".ratchet" / "archive" / f"{state.run}.tar.gz") as archive:
             assert {f"{state.run}/ledger.ndjson", f"{state.run}/run.json"} <= set(archive.getnames())
         assert not factory.directory(state.run).path.exists() and holds(factory, second.run)

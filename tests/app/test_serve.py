@@ -52,7 +52,7 @@ def work(place: Path, name: str) -> api.NewItem:
 def until(address: str, item: str, wanted: ItemStatus) -> None:
     """Hears of every event: the one that ends the run is the one that moves the item."""
     with asking(address) as client, asking(address) as listening, closing(listening.events()) as events:
-        for _heard in events:
+        for _received in events:
             if client.get(item).status is wanted:
                 return
 
@@ -85,7 +85,7 @@ def test_a_server_killed_in_the_middle_loses_nothing_when_it_is_started_again(tm
             until(address, item, ItemStatus.COMPLETED)
 
 
-def test_whoever_asks_a_server_for_work_is_held_by_its_limits(tmp_path: Path) -> None:
+def test_limits_of_a_server_apply_to_remote_workers(tmp_path: Path) -> None:
     place = flood.lay_out(tmp_path)
     holder = Holder(worker="w", machine="m", pid=1, born="1")
     with serving(place, "--workers", "0", "--set", "limits.workers=1") as (_, address), asking(address) as client:
@@ -97,7 +97,7 @@ def test_whoever_asks_a_server_for_work_is_held_by_its_limits(tmp_path: Path) ->
         assert client.status().uptime_s > 0
 
 
-def test_whoever_gives_work_up_to_a_server_is_held_by_its_retries(tmp_path: Path) -> None:
+def test_retry_delays_of_a_server_apply_to_remote_workers(tmp_path: Path) -> None:
     place = flood.lay_out(tmp_path)
     holder = Holder(worker="w", machine="m", pid=1, born="1")
     with (

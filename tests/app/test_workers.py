@@ -22,7 +22,7 @@ from ratchet.core.state import RunStatus
 from ratchet.engine import lease_keeper
 from ratchet.errors import LeaseLost
 from ratchet.interfaces.terminal.live_view import ignore_event
-from ratchet.process.spawn import this_process
+from ratchet.process.spawn import is_gone, this_process
 from ratchet.store.protocols import RunRow, Store
 from tests.app import flood
 from tests.contract.servers import fresh_database
@@ -126,7 +126,7 @@ def test_one_worker_takes_one_item_and_none_is_no_error(world: World) -> None:
     assert [world.start("--once").wait(60) for _ in range(2)] == [0, 0]
 
 
-def test_an_item_that_only_a_person_can_mend_fails_at_once_and_stops_nobody(world: World) -> None:
+def test_an_item_that_only_a_person_can_mend_fails_at_once_and_stops_no_other(world: World) -> None:
     bad = msgspec.structs.replace(flood.item(world.place, "bad", world.head), settings=["agent=scripted:/nowhere.json"])
     world.store.add(bad)
     good = world.add("good")
@@ -146,7 +146,7 @@ def test_limits_hold_for_all_workers_together(world: World) -> None:
     assert most == 1
 
 
-def test_words_of_an_issue_are_never_commands(world: World, tmp_path: Path) -> None:
+def test_text_of_an_issue_is_never_executed(world: World, tmp_path: Path) -> None:
     words = "$(touch PWNED) `touch PWNED` '; touch PWNED; \" && touch PWNED #"
     plain = flood.item(world.place, "thing", world.head)
     item = world.store.add(msgspec.structs.replace(plain, spec=f"# {words}\n\n{words}\n", title=words))
@@ -159,7 +159,7 @@ def test_words_of_an_issue_are_never_commands(world: World, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("stop", [os.kill, os.killpg], ids=["pool", "group"])
-def test_told_to_stop_a_worker_finishes_its_step_and_gives_the_run_back(
+def test_a_worker_asked_to_stop_finishes_its_step_and_releases_the_run(
     world: World, stop: Callable[[int, int], None]
 ) -> None:
     """Ctrl-C on a terminal and supervisors signal the whole process group."""
@@ -194,7 +194,7 @@ def test_a_step_that_does_not_end_in_time_or_is_stopped_twice_is_done_again(worl
     assert world.store.item_row(item.id).status is ItemStatus.COMPLETED
 
 
-# --- being told by others --------------------------------------------------------------------------------------------
+# --- requests of others --------------------------------------------------------------------------------------------
 
 
 def test_a_cancelled_run_stops_within_seconds_and_the_worker_goes_on_with_the_next(world: World) -> None:
@@ -207,7 +207,7 @@ def test_a_cancelled_run_stops_within_seconds_and_the_worker_goes_on_with_the_ne
     until(status(world, other, ItemStatus.COMPLETED))
 
 
-def test_a_lease_is_kept_while_the_work_under_it_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_is_renewed_while_its_work_prints_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A clone, a test suite, a model that thinks: all of it is silence."""
     monkeypatch.setattr(lease_keeper, "HEARTBEAT_S", 0.01)
     store = flood.open_world(str(tmp_path / "ratchet.db"))
@@ -228,10 +228,10 @@ def test_a_lease_is_kept_while_the_work_under_it_says_nothing(tmp_path: Path, mo
     store.close()
 
 
-@pytest.mark.parametrize("told", ["cancelled", "killed"])
+@pytest.mark.parametrize("reported", ["cancelled", "killed"])
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
-def test_who_is_told_to_stop_does_so_at_once_and_not_at_the_next_heartbeat(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, told: str
+def test_a_stop_request_takes_effect_at_once_and_not_at_the_next_heartbeat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, reported: str
 ) -> None:
     monkeypatch.setattr(lease_keeper, "HEARTBEAT_S", 600.0)
     store = flood.open_world(str(tmp_path / "ratchet.db") if backend == "sqlite" else fresh_database())
@@ -241,10 +241,10 @@ def test_who_is_told_to_stop_does_so_at_once_and_not_at_the_next_heartbeat(
     async def work() -> None:
         async with lease_keeper.keep_lease(store, lease, lease_s=3600):
             await asyncio.to_thread(until, lambda: store.worker(lease.worker).status == "running")
-            store.cancel(lease.item, by="ann") if told == "cancelled" else store.kill(lease.worker, by="ann")
+            store.cancel(lease.item, by="ann") if reported == "cancelled" else store.kill(lease.worker, by="ann")
             await asyncio.sleep(600)
 
-    with pytest.raises(lease_keeper.AbortRequested if told == "cancelled" else LeaseLost):
+    with pytest.raises(lease_keeper.AbortRequested if reported == "cancelled" else LeaseLost):
         asyncio.run(asyncio.wait_for(work(), 30))
     store.close()
 
@@ -286,6 +286,58 @@ def test_when_the_dispatcher_is_killed_its_workers_die_and_the_next_one_continue
     assert world.store.item_row(item.id).status is ItemStatus.COMPLETED
 
 
+def test_a_stalled_worker_is_killed_and_replaced(world: World) -> None:
+    item = world.add("thing", delay_s=60.0)
+    running = world.start("--set", "worker.stall_s=5", "--set", "lease_s=3600")
+    row = until(lambda: world.asking(item))
+    assert row.holder and row.holder.pid != running.pid
+    flood.item(world.place, "thing", world.head)
+    os.kill(row.holder.pid, signal.SIGSTOP)
+    until(status(world, item, ItemStatus.COMPLETED), within_s=60)
+    assert f"worker {row.holder.pid} has made no progress" in world.log() and running.poll() is None
+    assert is_gone(row.holder) and world.run(item).epoch > row.epoch
+
+
+# --- people's commits ------------------------------------------------------------------------------------------------
+
+
+def commit_on(branch: str, place: Path) -> str:
+    """Commit as a person does: nobody's tests have run on it."""
+    made = git("commit-tree", f"{branch}^{{tree}}", "-p", branch, "-m", "mine", cwd=place)
+    git("update-ref", f"refs/heads/{branch}", made, cwd=place)
+    return made
+
+
+@pytest.mark.parametrize("sandbox", ["auto", "off"])
+def test_a_persons_commit_on_a_runs_branch_parks_the_run_and_is_not_overwritten(world: World, sandbox: str) -> None:
+    item, script = world.add("thing"), flood.script("thing")
+    branch, go = f"ratchet/{item.slug}", world.place.parent / "go"
+    if sandbox == "off":  # while the tests of a change run
+        waits = f'if [ "$(cat src/thing)" = done ]; then until [ -e {go} ]; do sleep 0.02; done; fi\n'
+        script["audit"][0]["write"] = {"t/thing.t": waits + flood.TEST.format(name="thing")}
+    else:  # while an agent works
+        script["implement"][0]["delay_s"] = 4.0
+    (world.place.parent / "scripts" / "thing.json").write_bytes(msgspec.json.encode(script))
+    world.start("--set", f"sandbox.mode={sandbox}")
+    action = "judge" if sandbox == "off" else "implement"
+    until(lambda: any(isinstance(each, ev.StepStarted) and each.action == action for each in world.events(item)))
+    before = git("rev-parse", branch, cwd=world.place)
+    mine = commit_on(branch, world.place)
+    go.touch()
+    until(status(world, item, ItemStatus.PARKED))
+    row = world.store.item_row(item.id)
+    assert row.park_reason == "question" and mine[:12] in row.detail and "git branch mine" in row.detail, row.detail
+    assert git("rev-parse", branch, cwd=world.place) == mine
+
+    git("branch", "mine", mine, cwd=world.place)
+    git("update-ref", f"refs/heads/{branch}", before, cwd=world.place)
+    world.store.unpark(item.id)
+    until(status(world, item, ItemStatus.COMPLETED))
+    assert git("rev-parse", "mine", cwd=world.place) == mine
+    subjects = git("log", "--format=%s", f"{world.head}..{branch}", cwd=world.place).splitlines()
+    assert len(subjects) == 1 and subjects != ["mine"]
+
+
 def test_children_that_fail_at_once_are_replaced_more_and_more_slowly() -> None:
     slot = Slot()
     pauses = []
@@ -310,20 +362,20 @@ def test_a_commit_of_a_worker_that_lost_its_lease_is_found_by_its_key_and_kept(
         append = factory.store.append
         made: list[str] = []
 
-        def lose(lease: Lease, events: list[ev.Event], receipt: Any = None) -> Any:
+        def lose(lease: Lease, events: list[ev.Event], receipt: Any = None, **named: Any) -> Any:
             if any(isinstance(event, ev.StepCommitted) for event in events) and not made:
                 made.extend(event.commit for event in events if isinstance(event, ev.StepCommitted))
                 factory.store.kill(lease.worker, by="the test")
-            return append(lease, events, receipt)
+            return append(lease, events, receipt, **named)
 
         monkeypatch.setattr(factory.store, "append", lose)
         with pytest.raises(LeaseLost):
-            asyncio.run(factory.work(lease, watch=ignore_event, on_agent_event=lambda _said: None))
+            asyncio.run(factory.work(lease, watch=ignore_event, on_agent_event=lambda _text: None))
         length = factory.store.run(lease.run).length
         assert factory.store.run(lease.run).holder is None
         write_script(place, {"audit": [{}, {"say": "REQUIREMENTS_COMPLETE"}], "review": [{"say": APPROVED}]})
         state = asyncio.run(
-            factory.work(factory.claim(lease.item), watch=ignore_event, on_agent_event=lambda _said: None)
+            factory.work(factory.claim(lease.item), watch=ignore_event, on_agent_event=lambda _text: None)
         )
         kept = [event for event in factory.history(lease.run).events[length:] if isinstance(event, ev.StepCommitted)]
     assert state.status is RunStatus.COMPLETED and [event.commit for event in kept] == made
@@ -331,9 +383,9 @@ def test_a_commit_of_a_worker_that_lost_its_lease_is_found_by_its_key_and_kept(
 
 
 def test_a_worker_shows_the_iteration_its_run_is_in(world: World) -> None:
-    item, told = world.add("thing"), flood.script("thing")
-    told["audit"][1]["delay_s"] = 2.5  # longer than a heartbeat takes to come round
-    (world.place.parent / "scripts" / "thing.json").write_bytes(msgspec.json.encode(told))
+    item, reported = world.add("thing"), flood.script("thing")
+    reported["audit"][1]["delay_s"] = 2.5  # longer than a heartbeat takes to come round
+    (world.place.parent / "scripts" / "thing.json").write_bytes(msgspec.json.encode(reported))
     world.start("--once")
     shown = set[int]()
 

@@ -62,14 +62,14 @@ def test_where_any_file_may_be_a_test_all_are_run(option: str, tmp_path: Path) -
         ("pyproject.toml", '[tool.pytest.ini_options]\ntestpaths = ["packages", "more"]\nnorecursedirs = ["bench"]\n'),
     ],
 )
-def test_files_that_pytest_is_told_not_to_look_at_are_not_run(file: str, text: str, tmp_path: Path) -> None:
+def test_files_that_the_pytest_configuration_excludes_are_not_run(file: str, text: str, tmp_path: Path) -> None:
     files = {file: text, "conftest.py": "", "shop.py": ""}
     places = ("packages/checks/test_a.py", "more/test_b.py", "more/bench/test_c.py", "other/test_d.py")
     tests = dict.fromkeys(places, f"import shop\n\n\n{TEST}")
     assert reached(tmp_path, files | tests, "shop.py") == ["more/test_b.py", "packages/checks/test_a.py"]
 
 
-def test_a_file_that_pytest_is_told_by_name_is_one_of_tests(tmp_path: Path) -> None:
+def test_a_file_named_in_the_pytest_configuration_is_a_test_file(tmp_path: Path) -> None:
     files = {"pytest.ini": "[pytest]\ntestpaths = ./test.py\n", "shop.py": "", "test.py": f"import shop\n\n\n{TEST}"}
     assert reached(tmp_path, files, "shop.py") == ["test.py"]
 

@@ -142,7 +142,7 @@ def again(report: Report, name: str, folder: Path) -> list[str]:
 
 @pytest.mark.toolchain
 @pytest.mark.parametrize("command", ["ctest", "ctest -j4"])
-def test_what_is_inside_a_program_of_ctests_is_told_and_its_verdict_stands(tmp_path: Path, command: str) -> None:
+def test_tests_inside_a_ctest_program_are_reported_and_its_verdict_stands(tmp_path: Path, command: str) -> None:
     needs("ctest")
     has_libraries()
     folder = lay(tmp_path / "it", PROGRAMS | {"CMakeLists.txt": CMAKE, "catch_test.cpp": CATCH})
@@ -200,7 +200,7 @@ test('is skipped', find_program('sh'), args: ['-c', 'exit 77'])
 
 @pytest.mark.toolchain
 @pytest.mark.skipif(not shutil.which("meson"), reason="meson is not installed")
-def test_what_is_inside_a_program_of_mesons_is_told_and_how_the_others_ended(tmp_path: Path) -> None:
+def test_tests_inside_a_meson_program_are_reported_and_how_the_others_ended(tmp_path: Path) -> None:
     has_libraries()
     folder = lay(tmp_path / "it", PROGRAMS | {"meson.build": MESON})
     report = run(folder, timeout_s=300)
@@ -218,8 +218,8 @@ def test_what_is_inside_a_program_of_mesons_is_told_and_how_the_others_ended(tmp
     assert report.status is ReportStatus.FAILED
     assert red(report)["shop / boost::sums/fails"] == ("boost_test.cpp", 10, "4", "3")
     assert red(report)["shop:slow / check::Shop::sums::fails"] == ("check_test.c", 6, "4", "3")
-    said = {test.id: test.failure.message for test in report.tests if test.failure}
-    assert (said["shop / hangs"], said["shop / dies"]) == ("meson says: Timeout", "meson says: Failed (SIGSEGV)")
+    output = {test.id: test.failure.message for test in report.tests if test.failure}
+    assert (output["shop / hangs"], output["shop / dies"]) == ("meson says: Timeout", "meson says: Failed (SIGSEGV)")
     for name in ("shop / boost::sums/fails", "shop / dies", "shop:slow / check::Shop::more::crashes"):
         assert statuses(run(folder, only=chosen(report, name))) == {name: statuses(report)[name]}
         assert statuses(run(folder, only={"meson": [typed(name)]})) == {name: statuses(report)[name]}
@@ -241,7 +241,9 @@ MAKE = {
 
 @pytest.mark.toolchain
 @pytest.mark.skipif(not shutil.which("automake"), reason="Automake is not installed")
-def test_what_is_inside_a_program_of_automakes_is_told_unless_the_project_uses_the_way_itself(tmp_path: Path) -> None:
+def test_tests_inside_an_automake_program_are_reported_unless_the_project_uses_the_channel_itself(
+    tmp_path: Path,
+) -> None:
     has_libraries()
     folder = lay(tmp_path / "it", MAKE | {f"t/{name}": text for name, text in PROGRAMS.items()})
     (folder / "t" / "script.sh").chmod(0o755)
@@ -358,7 +360,7 @@ PRINTED = {
 }
 
 
-def told(test: TestResult) -> str:
+def reported(test: TestResult) -> str:
     failure = test.failure or Failure()
     place = f"{Path(failure.file).name}:{failure.line}" if failure.line else ""
     return " ".join(filter(None, [test.id, test.status, place, failure.expected, failure.actual]))
@@ -367,14 +369,14 @@ def told(test: TestResult) -> str:
 @pytest.mark.parametrize(("text", "tests"), PRINTED.items(), ids=["cmocka", "unity", "qt", "cunit"])
 def test_what_a_library_without_a_channel_prints_is_read_if_its_own_sum_agrees(text: str, tests: list[str]) -> None:
     parsed = c_text.parse_printed(text)
-    assert ([told(test) for test in parsed.tests], parsed.ended) == (tests, True)
+    assert ([reported(test) for test in parsed.tests], parsed.ended) == (tests, True)
     without = "\n".join(row for row in text.splitlines() if "fails" not in row)
     assert not c_text.parse_printed(without).tests
 
 
 def test_cmockas_test_that_ends_its_program_is_named() -> None:
     parsed = c_text.parse_printed(CMOCKA[: CMOCKA.index("[  SKIPPED ]")])
-    assert told(parsed.tests[-1]) == "is_skipped error"
+    assert reported(parsed.tests[-1]) == "is_skipped error"
     assert parsed.ended
 
 
@@ -395,7 +397,7 @@ add_test(NAME calm COMMAND sh -c "cat ${CMAKE_SOURCE_DIR}/qt.txt")
 
 
 @pytest.mark.toolchain
-def test_tests_that_a_program_of_ctests_prints_are_told_where_it_failed_as_they_say(tmp_path: Path) -> None:
+def test_tests_printed_by_a_ctest_program_are_reported_with_their_location(tmp_path: Path) -> None:
     needs("ctest")
     texts = {"cmocka.txt": CMOCKA, "unity.txt": UNITY, "qt.txt": QT, "CMakeLists.txt": PRINTS}
     report = run(lay(tmp_path / "it", texts))
@@ -414,10 +416,10 @@ def test_tests_that_a_program_of_ctests_prints_are_told_where_it_failed_as_they_
         "torn": "error",
         "calm": "passed",  # by what it prints it has failed, and ctest says that it has not
     }
-    said = {test.id: test.failure for test in report.tests if test.failure}
-    assert said["dies"].message == "ctest says: Exception: SegFault"
-    assert said["torn"].message == "the program ended before it had reported all its tests"
-    assert (said["unity::test_fails"].expected, said["unity::test_fails"].actual) == ("4", "3")
+    output = {test.id: test.failure for test in report.tests if test.failure}
+    assert output["dies"].message == "ctest says: Exception: SegFault"
+    assert output["torn"].message == "the program ended before it had reported all its tests"
+    assert (output["unity::test_fails"].expected, output["unity::test_fails"].actual) == ("4", "3")
 
 
 HANGING = """cmake_minimum_required(VERSION 3.16)
@@ -433,7 +435,7 @@ add_test(NAME after COMMAND boost_test)
 
 
 @pytest.mark.toolchain
-def test_a_run_of_ctest_that_is_cut_off_tells_what_was_done_and_what_was_running(tmp_path: Path) -> None:
+def test_an_interrupted_ctest_run_reports_finished_and_running_tests(tmp_path: Path) -> None:
     needs("ctest")
     has_libraries()
     folder = lay(tmp_path / "it", {"CMakeLists.txt": HANGING, "boost_test.cpp": BOOST})

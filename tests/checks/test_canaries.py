@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.core.canary import with_canary
-from ratchet.engine.steps.canaries import add_canaries
+from ratchet.engine.steps.canaries import _plain_id, add_canaries, add_failing_bodies, why_not_failing
 from tests.checks.support import lay_out, run
 
 TOKEN = "c0123456789ab"
@@ -41,7 +41,7 @@ def test_a_canary_fails_and_nothing_else_does(tmp_path: Path, name: str) -> None
     assert {test.id: test.status for test in canaries.without_canaries(report).tests} == before
 
 
-def test_one_that_passes_or_is_not_told_of_is_a_fake(tmp_path: Path) -> None:
+def test_a_canary_that_passes_or_is_not_reported_reveals_a_fake(tmp_path: Path) -> None:
     place = lay_out("pytest", tmp_path / "project")
     canaries = add_canaries(place, [FILES["pytest"]])
     path = place / FILES["pytest"]
@@ -90,3 +90,50 @@ def test_a_canary_is_never_written_through_a_symlink(tmp_path: Path) -> None:
     (project / "test_link.py").symlink_to(outside)
     canaries = add_canaries(project, ["test_link.py"])
     assert canaries.without == ["test_link.py"] and outside.read_text() == "def test_it():\n    pass\n"
+
+
+SPARES_CANARIES = """
+import re
+
+import _pytest.python
+
+was = _pytest.python.Function.runtest
+_pytest.python.Function.runtest = lambda test: was(test) if re.search("c[0-9a-f]{12}", test.name) else None
+"""
+
+
+def test_a_fake_that_spares_the_names_of_canaries_is_found_by_failing_bodies(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SPARES_CANARIES)
+    (tmp_path / "test_shop.py").write_text("import shop\n\n\ndef test_price():\n    assert 1 == 2\n")
+    canaries = add_canaries(tmp_path, ["test_shop.py"])
+    assert not canaries.why_faked(run(tmp_path))
+    failing = add_failing_bodies(tmp_path, ["test_shop.py", "shop.py"])
+    assert "test_shop.py::test_price" in failing
+    assert "test_shop.py::test_price" in why_not_failing(run(tmp_path), failing)
+
+
+@pytest.mark.parametrize("name", ["pytest", "unittest"])
+def test_with_failing_bodies_no_honest_test_passes(tmp_path: Path, name: str) -> None:
+    place = lay_out(name, tmp_path / "project")
+    failing = add_failing_bodies(place, [FILES[name]])
+    report = run(place)
+    assert failing and any(_plain_id(test) in failing for test in report.tests)
+    assert not why_not_failing(report, failing)
+
+
+def test_a_test_of_a_base_class_or_with_a_decorator_of_its_own_may_pass(tmp_path: Path) -> None:
+    (tmp_path / "base.py").write_text("class Base:\n    def test_base(self):\n        pass\n")
+    (tmp_path / "test_a.py").write_text(
+        "from base import Base\n\n\ndef fails(test):\n    def ran():\n        try:\n            test()\n"
+        "        except AssertionError:\n            return\n    return ran\n\n\n@fails\ndef test_decorated():\n"
+        "    assert False\n\n\nclass TestA(Base):\n    def test_own(self):\n        pass\n"
+    )
+    failing = add_failing_bodies(tmp_path, ["test_a.py"])
+    assert failing == {"test_a.py::TestA::test_own"}
+    assert not why_not_failing(run(tmp_path), failing)
+
+
+def test_a_file_that_cannot_be_parsed_keeps_its_bodies(tmp_path: Path) -> None:
+    for name, content in {"test_a.py": "def test_a(:\n", "test_b.js": "test('b', () => {});\n"}.items():
+        (tmp_path / name).write_text(content)
+    assert add_failing_bodies(tmp_path, ["test_a.py", "test_b.js", "test_gone.py"]) == set()

@@ -114,7 +114,7 @@ def of_github(text: str, before: str, end: str) -> bytes:
     ],
     ids=["go", "jest", "cargo", "pytest"],
 )
-def test_a_log_of_github_tells_what_failed(text: str, red: list[str], before: str, end: str) -> None:
+def test_a_github_log_shows_what_failed(text: str, red: list[str], before: str, end: str) -> None:
     report = parse_ci_log(of_github(text, before, end))
     assert report.status is ReportStatus.FAILED and failing(report) == red
     assert report.output.strip().endswith("exit code 1.")  # and not with what comes after
@@ -252,7 +252,7 @@ ERROR tests/test_c.py
 """
 
 
-def test_what_pytest_tells_of_its_failures_is_read_though_only_their_names_follow_it() -> None:
+def test_pytest_failures_are_read_although_only_their_names_follow_them() -> None:
     report = parse_ci_log(SHORT.encode())
     (test,) = report.tests
     assert test.failure and (test.failure.file, test.failure.line) == ("tests/test_a.py", 9)
@@ -303,7 +303,7 @@ def test_what_powershell_wrote_is_read() -> None:
 
 
 @pytest.mark.parametrize("path", [path for path in fixtures() if b"</" in path.read_bytes()[:4000]], ids=named)
-def test_a_document_that_breaks_off_tells_of_no_success(path: Path) -> None:
+def test_a_truncated_document_is_no_success(path: Path) -> None:
     content = path.read_bytes().rstrip()
     for size in range(0, len(content) - 8, max(1, len(content) // 20)):
         assert parse_ci_log(content[:size]).status is not ReportStatus.PASSED
@@ -335,8 +335,8 @@ def test_a_configuration_that_is_printed_is_no_failed_test(text: str) -> None:
 
 
 def test_a_traceback_below_a_point_of_tap_says_what_was_raised() -> None:
-    told = '# Traceback (most recent call last):\n#   File "test_a.py", line 3, in test_a\n# ValueError: no\n'
-    (test,) = parse_ci_log(f"1..1\nnot ok 1 - a\n{told}".encode()).tests
+    received = '# Traceback (most recent call last):\n#   File "test_a.py", line 3, in test_a\n# ValueError: no\n'
+    (test,) = parse_ci_log(f"1..1\nnot ok 1 - a\n{received}".encode()).tests
     assert test.failure and (test.failure.type, test.failure.message) == ("ValueError", "ValueError: no")
     assert (test.failure.file, test.failure.line) == ("test_a.py", 3)
 
@@ -430,8 +430,8 @@ def test_xctest_and_swift_testing_are_read_from_one_log() -> None:
         "CalcTests.CalcTests/testAdds": "passed", "CalcTests.CalcTests/testFails": "failed",
         "LinuxTests/testSkips": "skipped", "adds()": "passed", "rows": "failed",
     }  # fmt: skip
-    told = [test.failure for test in report.tests if test.failure]
-    assert [(failure.file, failure.line, failure.expected, failure.actual) for failure in told] == [
+    received = [test.failure for test in report.tests if test.failure]
+    assert [(failure.file, failure.line, failure.expected, failure.actual) for failure in received] == [
         ("/app/Tests/CalcTests.swift", 17, "4", "5"),
         ("Rows.swift", 41, "1", "2"),
     ]

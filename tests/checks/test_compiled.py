@@ -87,7 +87,7 @@ def test_what_a_go_test_logs_is_not_why_it_failed(tmp_path: Path) -> None:
 
 
 @pytest.mark.toolchain
-def test_what_testmain_says_after_the_tests_is_told_of_its_folder(tmp_path: Path) -> None:
+def test_output_of_testmain_after_the_tests_is_reported_for_its_folder(tmp_path: Path) -> None:
     needs("go")
     text = 'package one\n\nimport ("os"; "testing")\n\nfunc TestMain(m *testing.M) { m.Run(); os.Exit(3) }\n'
     folder = lay(tmp_path / "it", GO_MOD | {"one/it_test.go": text + "func TestA(t *testing.T) {}\n"})
@@ -232,7 +232,7 @@ WORKSPACE = {
 
 
 @pytest.mark.toolchain
-def test_tests_of_a_cargo_workspace_are_told_apart_placed_and_run_alone(tmp_path: Path) -> None:
+def test_tests_of_a_cargo_workspace_are_distinguished_located_and_run_alone(tmp_path: Path) -> None:
     needs("cargo")
     folder = lay(tmp_path / "it", WORKSPACE)
     report = run(folder)
@@ -411,21 +411,21 @@ def test_javas_tests_are_asked_for_as_their_runners_can_be(name: str, method: st
 
 
 def test_a_virtual_machine_that_leaves_in_the_midst_of_its_tests_is_a_crash_that_names_the_class() -> None:
-    said = (
+    output = (
         "[ERROR] The forked VM terminated without properly saying goodbye. VM crash or System.exit called?\n"
         "[ERROR] Process Exit Code: 0\n[ERROR] Crashed tests:\n[ERROR] x.CalcTest\n[ERROR] \tat org.A.b(C:1)\n"
     )
-    assert [(part.ended, part.running) for part in crash_of(said * 2)] == [(False, ["x.CalcTest"])]
+    assert [(part.ended, part.running) for part in crash_of(output * 2)] == [(False, ["x.CalcTest"])]
     assert crash_of("[ERROR] There are test failures.\n") == []
 
 
 def test_a_class_that_ended_its_virtual_machine_makes_a_run_a_crash_although_others_have_results(
     tmp_path: Path,
 ) -> None:
-    said = "[ERROR] The forked VM terminated without properly ...\n[ERROR] Crashed tests:\n[ERROR] x.CalcTest\n"
+    output = "[ERROR] The forked VM terminated without properly ...\n[ERROR] Crashed tests:\n[ERROR] x.CalcTest\n"
     document = '<testsuite tests="1"><testcase classname="x.ATest" name="a"/></testsuite>'
     made = f"mkdir -p target/surefire-reports\necho '{document}' > target/surefire-reports/TEST-x.ATest.xml\n"
-    files = {"pom.xml": "<project/>", "mvnw": f"#!/bin/sh\n{made}cat said\nexit 1\n", "said": said}
+    files = {"pom.xml": "<project/>", "mvnw": f"#!/bin/sh\n{made}cat said\nexit 1\n", "said": output}
     folder = lay(tmp_path / "it", files | {"src/test/java/x/ATest.java": ""})
     (folder / "mvnw").chmod(0o755)
     report = run(folder)
@@ -571,8 +571,8 @@ def test_tests_that_a_build_leaves_out_are_made_in_ours_and_not_in_the_projects(
 
 
 def test_a_build_whose_parent_is_not_there_cannot_run_and_did_not_crash(tmp_path: Path) -> None:
-    said = "[FATAL] Non-resolvable parent POM for x:y:1: Cannot access central in offline mode @ line 20, column 11"
-    files = {"pom.xml": "<project/>", "src/test/java/ATest.java": "", "mvnw": f"#!/bin/sh\necho '{said}'\nexit 1\n"}
+    output = "[FATAL] Non-resolvable parent POM for x:y:1: Cannot access central in offline mode @ line 20, column 11"
+    files = {"pom.xml": "<project/>", "src/test/java/ATest.java": "", "mvnw": f"#!/bin/sh\necho '{output}'\nexit 1\n"}
     folder = lay(tmp_path / "it", files)
     (folder / "mvnw").chmod(0o755)
     report = run(folder)

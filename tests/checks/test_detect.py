@@ -115,7 +115,7 @@ def test_a_configured_command_wins_and_is_read_as_what_it_starts(tmp_path: Path)
         detect(tmp_path, command="./run-tests", runner_name="gop")
 
 
-def test_roles_are_told_which_paths_are_tests_in_every_language(tmp_path: Path) -> None:
+def test_path_rules_know_the_test_paths_of_every_language(tmp_path: Path) -> None:
     lay(tmp_path, {"api/pyproject.toml": "[tool.pytest.ini_options]\n", "tool/go.mod": "module tool\n"})
     scope = PathRules(tests=tuple(glob for target in detect(tmp_path) for glob in target.tests))
     assert scope.may_write(Role.AUDITOR, "api/tests/test_a.py")
@@ -215,7 +215,7 @@ def test_an_environment_that_is_first_on_the_path_is_the_active_one(
 SPEC = "describe 'x' do\n  it('y') {}\nend\n"
 
 
-def test_what_others_wrote_is_not_taken_for_the_projects_tests_and_it_is_said(tmp_path: Path) -> None:
+def test_third_party_tests_are_skipped_with_a_note(tmp_path: Path) -> None:
     lay(
         tmp_path,
         {

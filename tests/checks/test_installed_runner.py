@@ -150,7 +150,7 @@ def test_a_runner_of_the_developers_own_is_not_changed_unseen(
     assert state.status is RunStatus.FAILED and not state.commits
 
 
-def test_who_changes_nothing_there_lands_with_a_runner_of_the_projects_own(tmp_path: Path) -> None:
+def test_an_agent_that_leaves_the_projects_own_runner_unchanged_lands(tmp_path: Path) -> None:
     place = lay_out(tmp_path)
     state = run(place, agent(tmp_path, HERE, "", RIGHT), "workspace.kind=copy", "sandbox.mode=off")
     assert state.status is RunStatus.COMPLETED, state.detail

@@ -47,7 +47,7 @@ TAP = (
 )
 
 
-def test_a_script_that_nobody_knows_and_that_prints_tap_is_read_unless_it_prints_two(tmp_path: Path) -> None:
+def test_an_unknown_script_that_prints_tap_is_read_unless_it_prints_two_documents(tmp_path: Path) -> None:
     files = {"package.json": package(scripts={"test": "echo built; cat out; false"}), "out": TAP}
     report = run(lay(tmp_path / "one", files))
     assert [str(test.status) for test in report.tests] == ["passed", "failed"]
@@ -102,7 +102,7 @@ AVA = {
 
 @pytest.mark.toolchain
 @pytest.mark.parametrize("threads", [True, False])
-def test_what_ava_hears_from_its_workers_is_told_with_its_place(threads: bool, tmp_path: Path) -> None:
+def test_results_of_ava_workers_are_reported_with_their_location(threads: bool, tmp_path: Path) -> None:
     needs("ava")
     config = f"export default {{ workerThreads: {str(threads).lower()} }};"
     folder = lay(tmp_path / "it", AVA | {"ava.config.js": config})
@@ -132,9 +132,9 @@ def test_mochas_tests_of_one_title_have_each_its_line(tmp_path: Path) -> None:
 
 
 def test_what_tape_asserts_is_named_with_its_test_and_is_no_path(tmp_path: Path) -> None:
-    said = "TAP version 13\nok 1 g\nok 2 ./g\n# two\nok 3 g\n\n1..3\n# tests 3\n# pass  3\n\n# ok\n"
+    output = "TAP version 13\nok 1 g\nok 2 ./g\n# two\nok 3 g\n\n1..3\n# tests 3\n# pass  3\n\n# ok\n"
     folder = lay(tmp_path / "it", {
-        "package.json": package(scripts={"test": "tape test/*.js"}), "said": said,
+        "package.json": package(scripts={"test": "tape test/*.js"}), "said": output,
         "node_modules/.bin/tape": "#!/bin/sh\ncat said\n",
     })  # fmt: skip
     (folder / "node_modules/.bin/tape").chmod(0o755)
@@ -163,7 +163,7 @@ def test_files_that_mocha_cannot_load_do_not_hide_the_others(tmp_path: Path) -> 
 
 
 @pytest.mark.toolchain
-def test_playwrights_projects_tell_values_and_a_broken_file_does_not_hide_the_others(tmp_path: Path) -> None:
+def test_playwright_projects_report_values_and_a_broken_file_does_not_hide_the_others(tmp_path: Path) -> None:
     needs("playwright")
     take = "const { test, expect } = require('@playwright/test');\n"
     same = "test('same', ({}, info) => {\n  expect({ at: info.project.name }).toEqual({ at: 'one' });\n});\n"
@@ -223,7 +223,7 @@ def test_empty_values_beside_an_error_of_an_old_jest_are_none(tmp_path: Path) ->
     assert [values for _, _, *values in red(run(folder)).values()] == [["1", "2"], [None, None]]
 
 
-def test_of_nodes_tests_that_are_forced_to_exit_the_end_is_told(tmp_path: Path) -> None:
+def test_a_node_test_run_that_is_forced_to_exit_reports_its_end(tmp_path: Path) -> None:
     needs("node")
     version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout
     option = " --test-force-exit" if int(version[1:].partition(".")[0]) >= 22 else ""
@@ -239,7 +239,7 @@ _BUN = "import { test } from 'bun:test';\ntest('a', () => {});\n"
 
 
 @pytest.mark.toolchain
-def test_what_bun_cannot_load_has_its_place_and_what_ended_before_it_died_is_told(tmp_path: Path) -> None:
+def test_a_file_that_bun_cannot_load_is_located_and_earlier_results_are_kept(tmp_path: Path) -> None:
     needs("bun")
     files = {"package.json": package(scripts={"test": "bun test"}), "a.test.ts": _BUN}
     broken = {"b.test.ts": "\ntest('x' () => {});\n", "c.test.ts": f"{_BUN}throw new TypeError('top');\n"}

@@ -53,7 +53,7 @@ def test_a_file_of_jest_without_a_result_is_no_pass(tmp_path: Path) -> None:
     assert "b.test.js" in report.notes[0]
 
 
-def test_a_file_that_is_told_of_or_holds_no_test_is_not_missed(tmp_path: Path) -> None:
+def test_a_file_with_results_or_without_tests_is_not_missing(tmp_path: Path) -> None:
     project = write(tmp_path, a_dot_test_dot_js=JS, b_dot_test_dot_js="// nothing yet\n", c_dot_test_dot_js=JS)
     report = passed(result("a.test.js"), broken=[Diagnostic(file="c.test.js")])
     assert check_default_files(report, JEST, project) is report
@@ -79,7 +79,7 @@ def test_a_package_of_go_without_a_result_is_no_pass(tmp_path: Path) -> None:
     assert check_default_files(whole, go, project) is whole
 
 
-def test_a_file_of_rust_is_heard_by_the_names_of_its_tests(tmp_path: Path) -> None:
+def test_a_rust_file_has_results_if_its_test_names_have(tmp_path: Path) -> None:
     rust = "#[test]\n#[should_panic]\nfn adds_%s() {}\n"
     files = {"Cargo.toml": "[package]\n", "src/lib.rs": rust % "up", "tests/whole.rs": rust % "all"}
     for name, text in files.items():
@@ -92,7 +92,7 @@ def test_a_file_of_rust_is_heard_by_the_names_of_its_tests(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("status", [ReportStatus.TIMEOUT, ReportStatus.CRASHED])
-def test_of_a_run_that_was_cut_off_nobody_expects_every_file(status: ReportStatus) -> None:
+def test_an_interrupted_run_needs_no_results_of_every_file(status: ReportStatus) -> None:
     report = Report(runner="r", status=status)
     assert add_missing_files(report, ["tests/test_a.py"]) == report
 
@@ -114,7 +114,7 @@ def test_a_hook_that_no_longer_fails_is_answered_by_the_tests_of_its_suite() -> 
         ("p.TestA/x", ["2 tests were run"]),
     ],
 )
-def test_who_asks_for_one_test_and_gets_more_is_told(asked: str, more: list[str]) -> None:
+def test_a_selection_that_runs_more_tests_has_a_note(asked: str, more: list[str]) -> None:
     rows = ["p.TestA", "p.TestA/x", "p.TestA/x/deep", "p.TestB", "p.TestC"]
     rows = ["x.ATest#small{int}[1]", "x.ATest#small{int}[2]"] if "small" in asked else rows
     tests = [TestResult(id=name, file="a_test.go", status=TestStatus.PASSED) for name in rows]

@@ -88,7 +88,7 @@ def test_is_alone():
 """
 
 
-def test_workers_tell_values_and_places_and_their_children_hear_of_nobody(tmp_path: Path) -> None:
+def test_workers_report_values_and_locations_and_their_children_get_no_variables(tmp_path: Path) -> None:
     ini = {"pytest.ini": "[pytest]\naddopts = -p xdist -n 1\n", "test_broken.py": "\nimport gone\n"}
     report = quietly(lay(tmp_path / "it", ini | {"test_it.py": _IN_WORKERS}))
     assert red(report) == {
@@ -315,11 +315,11 @@ def test_what_a_project_made_of_djangos_runner_runs_its_tests(tmp_path: Path) ->
         "    def test_flag(self):\n        self.assertEqual(settings.FLAG, 1)\n"
     )
     files = _DJANGO | {"runner.py": _OWN, "shop/tests.py": tests, "shop/test_more.py": "def test_it():\n    pass\n"}
-    for name, told in (("Own", "shop.tests.It.test_flag"), ("Pytest", "shop/test_more.py::test_it")):
+    for name, reported in (("Own", "shop.tests.It.test_flag"), ("Pytest", "shop/test_more.py::test_it")):
         settings = f"{_SETTINGS}\nTEST_RUNNER = 'runner.{name}'\n"
         folder = lay(tmp_path / name, files | {"settings.py": settings})
         report = run(folder, detect(folder, command=f"{python} manage.py test"), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
-        assert (report.status, statuses(report)) == (ReportStatus.PASSED, {told: "passed"})
+        assert (report.status, statuses(report)) == (ReportStatus.PASSED, {reported: "passed"})
 
 
 _TORN_DOWN = """
@@ -415,7 +415,7 @@ class TestNone(unittest.TestCase):
 
 @pytest.mark.toolchain
 @pytest.mark.parametrize("version", ["3.6", "3.7", "3.8", "3.9", "3.12"])
-def test_old_pythons_tell_every_kind_of_result(version: str, tmp_path: Path) -> None:
+def test_old_pythons_report_every_kind_of_result(version: str, tmp_path: Path) -> None:
     python = next(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"), None)
     if not python:
         pytest.skip(f"there is no Python {version}")
@@ -470,7 +470,7 @@ def test_soft():
 """
 
 
-def test_what_plugins_make_of_a_failure_is_told_and_all_tests_are_run(tmp_path: Path) -> None:
+def test_failures_changed_by_plugins_are_reported_and_all_tests_are_run(tmp_path: Path) -> None:
     files = {
         "pytest.ini": "[pytest]\naddopts = --lf --stepwise\n",
         ".pytest_cache/v/cache/lastfailed": '{"test_it.py::test_last": true}',
@@ -514,7 +514,7 @@ def test_suite():
          {"a.tests.TestNone.test_it": "passed"}),  # it does without what goes before a class
     ],
 )  # fmt: skip
-def test_others_who_run_unittests_tests_tell_each(
+def test_other_runners_of_unittest_report_each_test(
     program: str,
     files: dict[str, str],
     prefix: str,

@@ -44,7 +44,7 @@ def writes(name: str, text: str, code: int) -> str:
     ("name", "text", "ids"),
     [("r.xml", JUNIT, {"a.B#one", "a.B#two"}), ("r.tap", TAP, {"one", "two"}), ("r.json", CTRF, {"one"})],
 )
-def test_each_test_of_a_report_file_is_told(tmp_path: Path, name: str, text: str, ids: set[str]) -> None:
+def test_each_test_of_a_report_file_is_reported(tmp_path: Path, name: str, text: str, ids: set[str]) -> None:
     report = report_of(tmp_path / "it", writes(name, text, 1), f"build/{name}")
     assert report["status"] == "failed" and report["totals"]["failed"] == 1
     assert {test["id"] for test in report["tests"]} == ids

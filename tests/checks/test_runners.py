@@ -398,7 +398,7 @@ _HEAVY = {
     "eunit",
     "common_test",
 }
-# Debian's Maven and Gradle work without a network when they are told to.
+# Debian's Maven and Gradle have an option to work without a network.
 _OFFLINE = {"maven": "mvn -o -s /etc/maven/settings-debian.xml test", "gradle": "gradle --offline test"}
 
 

@@ -1,4 +1,4 @@
-"""Expected and actual are told apart by the source, whichever side the wanted value is written on."""
+"""Expected and actual are distinguished by the source, whichever side the expected value is written on."""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ def test_a_wanted_value_on_the_left_is_the_expected_one(tmp_path: Path, name: st
         ("a_test.exs", "    assert total() == 3"),
     ],
 )
-def test_any_other_comparison_stays_as_it_was_told(tmp_path: Path, name: str, line: str) -> None:
+def test_any_other_comparison_stays_as_reported(tmp_path: Path, name: str, line: str) -> None:
     assert sides(tmp_path, name, line) == ("4", "3")

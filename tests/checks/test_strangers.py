@@ -74,14 +74,14 @@ def test_two_tests_of_one_name_are_two_unless_the_runner_collected_one() -> None
     assert read({"kind": "collected", "ids": ["a", "a"]}, phase, phase) == {"a": "passed", "a (2)": "passed"}
 
 
-def test_twins_are_told_apart_by_their_projects_where_they_have_some() -> None:
+def test_tests_of_one_name_are_distinguished_by_their_projects() -> None:
     phase = {"kind": "phase", "id": "a", "when": "call", "last": True, "outcome": "passed"}
     one, two = phase | {"project": "one"}, phase | {"project": "two"}
     assert read(two, one, two) == {"a [two]": "passed", "a [one]": "passed", "a [two] (2)": "passed"}
     assert read(one, one, two | {"id": "b"}) == {"a": "passed", "a (2)": "passed", "b": "passed"}
 
 
-def test_what_a_process_told_of_itself_counts_where_its_runner_never_heard_of_it() -> None:
+def test_results_of_a_process_count_if_its_runner_never_received_them() -> None:
     phase: dict[str, object] = {
         "kind": "phase", "id": "a.js::s > a", "when": "call", "last": True, "outcome": "passed",
     }  # fmt: skip
@@ -310,7 +310,7 @@ end
 SHARED = 'RSpec.shared_examples("a thing") { |n| it("is positive") { expect(n).to be > 0 } }\n'
 
 
-def test_rspecs_shared_examples_aggregates_and_late_hooks_are_told_where_they_are(tmp_path: Path) -> None:
+def test_rspec_shared_examples_aggregates_and_late_hooks_are_located(tmp_path: Path) -> None:
     needs("rspec")
     folder = lay(tmp_path / "it", {".rspec": "", "spec/it_spec.rb": RSPEC, "spec/shared.rb": SHARED})
     report = run(folder)
@@ -479,7 +479,7 @@ end
 
 
 @pytest.mark.toolchain
-def test_test_units_tests_are_told_and_run_alone(tmp_path: Path) -> None:
+def test_test_unit_tests_are_reported_and_run_alone(tmp_path: Path) -> None:
     needs("minitest")
     folder = lay(tmp_path / "it", {"test/test_it.rb": TEST_UNIT})
     report = run(folder)

@@ -146,7 +146,7 @@ def test_what_the_tests_use_is_built_first_as_the_script_does(
 
 
 @pytest.mark.parametrize(("main", "builds"), [("./dist/a.js", [["tsc"]]), ("src/a.js", [])])
-def test_who_imports_the_package_itself_uses_what_is_built_if_its_entry_lies_there(
+def test_an_import_of_the_package_itself_uses_build_results_if_its_entry_is_there(
     main: str, builds: list[list[str]], tmp_path: Path
 ) -> None:
     table = package(name="it", main=main, scripts={"test": "tsc && mocha"})
@@ -285,13 +285,13 @@ def test_a_runner_that_is_not_installed_is_not_a_crash(tmp_path: Path) -> None:
 
 
 def test_a_module_that_mocha_does_not_find_is_a_file_that_does_not_load() -> None:
-    said = "ERROR: Error [ERR_MODULE_NOT_FOUND]: Cannot find module '/w/index.js' imported from /w/test/a.js\n"
-    error = load_error_in(f"\n{said}    at x (node:a:1:2)\n", "mocha")
+    output = "ERROR: Error [ERR_MODULE_NOT_FOUND]: Cannot find module '/w/index.js' imported from /w/test/a.js\n"
+    error = load_error_in(f"\n{output}    at x (node:a:1:2)\n", "mocha")
     assert error
     assert (error.file, error.type, error.code) == ("/w/test/a.js", "Error", "ERR_MODULE_NOT_FOUND")
 
 
-def test_of_a_file_that_mocha_cannot_load_the_kind_of_error_is_said_once() -> None:
+def test_of_a_file_that_mocha_cannot_load_the_error_type_is_named_once() -> None:
     error = load_error_in(
         "\nError: Cannot find module './b'\nRequire stack:\n- /w/a.js\n    at f (/w/a.js:3:1)\n", "mocha"
     )
@@ -300,7 +300,7 @@ def test_of_a_file_that_mocha_cannot_load_the_kind_of_error_is_said_once() -> No
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("output", "reported"),
     [
         ("Error: While loading /w/b.js: SyntaxError: Unexpected token ';'\n    at f (/w/node_modules/b/a.js:1:2)\n",
          ("/w/b.js", 0, "SyntaxError", "Unexpected token ';'")),
@@ -312,16 +312,18 @@ def test_of_a_file_that_mocha_cannot_load_the_kind_of_error_is_said_once() -> No
     ],
 )  # fmt: skip
 def test_how_runners_that_load_all_files_first_say_that_one_does_not(
-    said: str, told: tuple[str, int, str, str]
+    output: str, reported: tuple[str, int, str, str]
 ) -> None:
-    error = load_error_in(said, "mocha")
+    error = load_error_in(output, "mocha")
     assert error
-    assert (error.file, error.line, error.type, error.message) == told
+    assert (error.file, error.line, error.type, error.message) == reported
 
 
 def test_a_file_that_does_not_compile_before_it_is_loaded_is_a_compile_error() -> None:
-    said = "\n Exception during run: test/b.ts(1,7): error TS2322: Type 'string' is not assignable to type 'number'.\n"
-    parsed = before_first_test(said, "mocha")
+    output = (
+        "\n Exception during run: test/b.ts(1,7): error TS2322: Type 'string' is not assignable to type 'number'.\n"
+    )
+    parsed = before_first_test(output, "mocha")
     assert parsed
     assert [(error.file, error.line, error.column, error.code) for error in parsed.compile_errors] == [
         ("test/b.ts", 1, 7, "TS2322")
@@ -345,7 +347,7 @@ def test_of_mochas_configuration_only_the_files_are_left_out_when_some_are_asked
 
 
 @pytest.mark.toolchain
-def test_a_file_in_two_of_jests_projects_is_told_of_each_and_run_again_in_the_one_that_failed(tmp_path: Path) -> None:
+def test_a_file_in_two_jest_projects_is_reported_for_each_and_rerun_in_the_one_that_failed(tmp_path: Path) -> None:
     needs("jest")
     projects = [{"displayName": name, "testMatch": [f"<rootDir>/{{a,{name}}}.test.js"], "globals": {"at": name}}
                 for name in ("one", "two")]  # fmt: skip
@@ -396,7 +398,7 @@ def test_a_file_in_two_of_vitests_projects_has_ended_in_both(tmp_path: Path) -> 
     assert commands == [f"npx vitest run --project={name} a.test.js -t '^a$'" for name in ("one", "two")]
 
 
-def test_tap_before_its_eighteenth_version_is_told_in_its_own_word_to_measure_nothing(tmp_path: Path) -> None:
+def test_tap_before_version_18_gets_its_own_option_to_measure_nothing(tmp_path: Path) -> None:
     for version, word in (("16.3.10", "--no-coverage"), ("21.0.1", "--disable-coverage")):
         program = f"#!/bin/sh\ncase \"$*\" in *{word}*) printf 'ok 1 - a\\n1..1\\n';; *) exit 1;; esac\n"
         folder = lay(tmp_path / version, {
@@ -456,10 +458,10 @@ def test_what_failed_fails_again_when_it_is_asked_for_as_the_report_says(
     report = run(folder)
     (failed,) = [test for test in report.tests if test.failure]
     assert statuses(run(folder, only=chosen(report, failed.id))) == {failed.id: str(failed.status)}
-    said = subprocess.run(
+    output = subprocess.run(
         rerun_command(failed, detect(folder)), shell=True, cwd=folder, capture_output=True, check=False
     )
-    assert said.returncode, said.stdout
+    assert output.returncode, output.stdout
 
 
 def installed(folder: Path) -> None:
@@ -489,7 +491,7 @@ AROUND = {
         ("jest", "a.test.js", "late", "failed", {"a.test.js::a": "TypeError"}),
     ],
 )
-def test_what_goes_wrong_around_a_test_is_told_of_it(
+def test_errors_in_setup_and_teardown_are_reported_for_their_test(
     runner: str, file: str, around: str, status: str, expected: dict[str, str], tmp_path: Path
 ) -> None:
     needs(runner)
@@ -501,7 +503,7 @@ def test_what_goes_wrong_around_a_test_is_told_of_it(
 
 
 @pytest.mark.toolchain
-def test_an_error_after_all_of_jests_tests_is_told_as_what_it_is_and_twins_are_two(tmp_path: Path) -> None:
+def test_an_error_after_all_jest_tests_is_reported_and_tests_of_one_name_are_two(tmp_path: Path) -> None:
     needs("jest")
     text = "test('a', () => {});\ntest('a', () => {});\nafterAll(() => { throw new TypeError('b'); });\n"
     folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": "jest"}), "a.test.js": text})
@@ -512,7 +514,7 @@ def test_an_error_after_all_of_jests_tests_is_told_as_what_it_is_and_twins_are_t
     assert statuses(report) == {"a.test.js::a": "passed", "a.test.js::a (2)": "passed"}
 
 
-def test_what_one_of_nodes_tests_left_behind_is_told_with_its_error(tmp_path: Path) -> None:
+def test_an_error_after_a_node_test_is_reported_with_it(tmp_path: Path) -> None:
     needs("node")
     text = "const { it } = require('node:test');\n" + AROUND["late"]
     folder = lay(tmp_path / "it", {"package.json": package(scripts={"test": "node --test"}), "a.test.js": text})
@@ -575,7 +577,7 @@ def with_vitest(folder: Path, program: str) -> Path:
     return folder
 
 
-def test_vitest_before_its_third_version_tells_all_the_same(tmp_path: Path) -> None:
+def test_vitest_before_version_3_reports_the_same(tmp_path: Path) -> None:
     needs("node")
     report = run(with_vitest(tmp_path / "it", _OLD_VITEST))
     assert statuses(report) == {"a.test.js::one": "passed", "a.test.js::later": "todo", "a.test.js::s > two": "failed"}
@@ -587,7 +589,7 @@ def test_vitest_before_its_third_version_tells_all_the_same(tmp_path: Path) -> N
     assert (tests["one"].line, tests["one"].attempts, red(report)["a.test.js::s > two"][2:]) == (7, 2, (None, None))
 
 
-def test_of_a_file_whose_worker_died_nothing_is_said_that_is_not_known(tmp_path: Path) -> None:
+def test_a_file_whose_worker_died_has_only_known_results(tmp_path: Path) -> None:
     needs("node")
     report = run(with_vitest(tmp_path / "it", _OLD_VITEST), DIES="1")
     assert report.status is ReportStatus.CRASHED
@@ -595,14 +597,14 @@ def test_of_a_file_whose_worker_died_nothing_is_said_that_is_not_known(tmp_path:
     assert "c.test.js::never" not in statuses(report)
 
 
-def test_a_file_that_vitest_could_not_load_is_told_though_the_run_never_ended(tmp_path: Path) -> None:
+def test_a_file_that_vitest_could_not_load_is_reported_although_the_run_never_ended(tmp_path: Path) -> None:
     needs("node")
     report = run(with_vitest(tmp_path / "it", _CUT_VITEST))
     assert [(error.file, error.message) for error in report.collection_errors] == [("b.test.js", "no")]
     assert report.status is ReportStatus.CRASHED
 
 
-def test_of_what_was_skipped_for_the_sake_of_others_only_what_was_asked_for_is_told() -> None:
+def test_skips_caused_by_a_selection_are_reported_only_for_selected_tests() -> None:
     ids = ["a.js::s > t", "a.js::s > t u", "a.js::s", "a.js::s > t/u", "b.js::v"]
     tests = [TestResult(id=name, status=TestStatus.SKIPPED) for name in ids]
     asked = {

@@ -101,7 +101,7 @@ def test_tests_of_perls_are_found_where_they_are_and_what_is_in_c_is_built_first
     assert (target.runner, target.command, target.setup) == ("prove", command, setup)
 
 
-def test_what_perl_loads_badly_is_told_in_the_project_and_no_name_hides_a_test(tmp_path: Path) -> None:
+def test_perl_load_errors_are_located_in_the_project_and_no_name_hides_a_test(tmp_path: Path) -> None:
     needs("prove")
     files = {
         "t/a.t": 'use Test::More tests => 2;\nok(1, "a \\r b");\nok(0);\n',
@@ -144,7 +144,7 @@ def test_busted_that_dies_keeps_its_results_and_what_goes_wrong_around_tests_has
     assert statuses(run(folder, only={"busted": [typed]})) == {"spec/it_spec.lua::it leaves": "passed"}
 
 
-def test_nims_compiler_is_heard_and_not_the_script_that_started_it(tmp_path: Path) -> None:
+def test_errors_of_the_nim_compiler_are_kept_and_those_of_its_script_dropped(tmp_path: Path) -> None:
     needs("nim")
     package = 'version = "0.1.0"\nauthor = "a"\ndescription = "a"\nlicense = "MIT"\n'
     task = 'task test, "all":\n  exec "nim c -r --hints:off tests/t1.nim"\n'

@@ -175,7 +175,7 @@ class It(unittest.TestCase):
 
 
 @pytest.mark.parametrize("runs", ["unittest", "pytest"])
-def test_what_an_assertion_of_unittest_asks_for_is_told_with_its_values(runs: str, tmp_path: Path) -> None:
+def test_a_unittest_assertion_is_reported_with_its_values(runs: str, tmp_path: Path) -> None:
     folder = lay(tmp_path / "it", {"test_it.py": _COMPARES})
     report = run(folder, detect(folder, runner_name=runs, command=f"{sys.executable} -m {runs}"))
     failures = {test.name.partition(" ")[0].rpartition(".")[2]: test.failure for test in report.tests}
@@ -230,7 +230,7 @@ def test_strict():
 """
 
 
-def test_what_was_added_to_an_exception_and_what_a_group_holds_is_told(tmp_path: Path) -> None:
+def test_notes_of_an_exception_and_members_of_a_group_are_reported(tmp_path: Path) -> None:
     folder = lay(tmp_path / "it", {"test_it.py": _NOTED})
     failures = {test.name: test.failure for test in run(folder).tests if test.failure}
     assert message_lines(failures["test_noted"]) == [
@@ -288,8 +288,8 @@ def test_unittests_tests_in_several_places_all_run(tmp_path: Path) -> None:
     for test in report.tests:
         alone = run(folder, only=chosen(report, test.id))
         assert test.file in {each.file for each in alone.tests} and alone.status is ReportStatus.FAILED
-    told = sorted(report.tests, key=lambda test: test.file)
-    repeats = [runner("unittest").rerun_command(commands_with(target, test)[0], test)[:2] for test in told]
+    reported = sorted(report.tests, key=lambda test: test.file)
+    repeats = [runner("unittest").rerun_command(commands_with(target, test)[0], test)[:2] for test in reported]
     assert repeats == [
         target.command[:2],  # in the package
         ["env", "PYTHONPATH=tests"],
@@ -314,8 +314,8 @@ def test_all_calls_of_unittest_that_a_project_makes_are_made(tmp_path: Path) -> 
     files = {"Makefile": makefile, "a/test_a.py": CASE, "b/test_b.py": CASE, "c/test_c.py": CASE}
     report = run(lay(tmp_path / "it", files))
     assert [test.file for test in report.tests] == ["a/test_a.py", "b/test_b.py"]
-    told = detect(tmp_path / "it", command=f"{sys.executable} -m unittest discover -s c")
-    assert [test.file for test in run(tmp_path / "it", told).tests] == ["c/test_c.py"]
+    reported = detect(tmp_path / "it", command=f"{sys.executable} -m unittest discover -s c")
+    assert [test.file for test in run(tmp_path / "it", reported).tests] == ["c/test_c.py"]
 
 
 _OWN_ITEMS = """
@@ -363,7 +363,7 @@ class It(unittest.TestCase):
 
 
 @pytest.mark.parametrize("runs", ["pytest", "unittest"])
-def test_a_test_that_hangs_is_told_with_the_line_where_it_does(runs: str, tmp_path: Path) -> None:
+def test_a_hanging_test_is_reported_with_the_line_where_it_hangs(runs: str, tmp_path: Path) -> None:
     folder = lay(tmp_path / "it", {"test_it.py": _HANGS})
     targets = detect(folder, command=f"{sys.executable} -m {runs} {'' if runs == 'unittest' else '-s'}")
     report = run(folder, targets, silence_s=4, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
@@ -373,7 +373,7 @@ def test_a_test_that_hangs_is_told_with_the_line_where_it_does(runs: str, tmp_pa
     assert test.failure and [frame.function for frame in test.failure.frames] == ["test_it", "waits"]
 
 
-def test_tests_that_hang_in_workers_are_told_with_the_lines_they_are_written_at(tmp_path: Path) -> None:
+def test_tests_that_hang_in_workers_are_reported_with_their_lines(tmp_path: Path) -> None:
     tests = "import threading\n\n\ndef test_a():\n    threading.Event().wait()\n\n\ndef test_b():\n    test_a()\n"
     folder = lay(tmp_path / "it", {"test_it.py": tests, "pytest.ini": "[pytest]\naddopts = -p xdist -n 2\n"})
     report = run(folder, silence_s=8, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")

@@ -51,7 +51,7 @@ def laid(folder: Path, script: str, **files: str) -> Path:
 
 
 @pytest.mark.toolchain
-def test_uvu_tells_each_test_its_place_and_values(tmp_path: Path) -> None:
+def test_uvu_reports_each_test_with_place_and_values(tmp_path: Path) -> None:
     needs("uvu")
     folder = laid(tmp_path / "it", "uvu -b test", **{"test/a.mjs": _UVU})
     report = run(folder)
@@ -66,7 +66,7 @@ def test_uvu_tells_each_test_its_place_and_values(tmp_path: Path) -> None:
 
 @pytest.mark.toolchain
 @pytest.mark.parametrize(
-    ("text", "status", "told"),
+    ("text", "status", "reported"),
     [
         ("const x = ;\n", ReportStatus.FAILED, [("test/b.js", 1, "SyntaxError")]),
         (
@@ -77,20 +77,20 @@ def test_uvu_tells_each_test_its_place_and_values(tmp_path: Path) -> None:
         ("test('ends', () => process.exit(0));", ReportStatus.CRASHED, []),
     ],
 )
-def test_what_uvu_swallows_is_told(
-    text: str, status: ReportStatus, told: list[tuple[str, int, str]], tmp_path: Path
+def test_errors_that_uvu_swallows_are_reported(
+    text: str, status: ReportStatus, reported: list[tuple[str, int, str]], tmp_path: Path
 ) -> None:
     needs("uvu")
     whole = f"const {{ test }} = require('uvu'); {text} test('a', () => {{}}); test.run();"
     report = run(laid(tmp_path / "it", "uvu test", **{"test/b.js": whole}))
     assert (report.status, [(error.file, error.line, error.type) for error in report.collection_errors]) == (
         status,
-        told,
+        reported,
     )
 
 
 @pytest.mark.toolchain
-def test_lab_tells_each_test_its_place_and_values_and_measures_nothing(tmp_path: Path) -> None:
+def test_lab_reports_each_test_with_place_and_values_and_measures_nothing(tmp_path: Path) -> None:
     needs("lab")
     folder = laid(tmp_path / "it", "lab -a @hapi/code -t 100 -L", **{"test/a.js": _LAB, "lib.js": "if (0) { 1; }\n"})
     report = run(folder)

@@ -1,4 +1,4 @@
-"""Databases for the contract: a clock that moves when told, workers that die when told, on every backend."""
+"""Databases for the contract tests, with a clock and dead workers that the test controls, on every backend."""
 
 from __future__ import annotations
 

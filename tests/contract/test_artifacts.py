@@ -6,7 +6,9 @@ import hashlib
 
 import pytest
 
+from ratchet.errors import UsageError
 from ratchet.store.protocols import ARTIFACT_MAX_BYTES, Store
+from ratchet.store.run_directory import put_shared
 from tests.contract.servers import World
 
 CONTENT = b"what the agent was asked \x00\xff" * 100
@@ -46,3 +48,8 @@ def test_content_above_the_limit_is_refused_before_anything_is_written(store: St
 def test_the_largest_content_comes_back_whole(store: Store) -> None:
     largest = bytes(range(256)) * (ARTIFACT_MAX_BYTES // 256)
     assert store.artifact("run-1", store.put_artifact("run-1", largest)) == largest
+
+
+def test_what_a_run_cannot_store_is_refused_as_an_error_that_no_repetition_mends(store: Store) -> None:
+    with pytest.raises(UsageError, match="the run's change has 11,000,001 bytes"):
+        put_shared(store, "run-1", bytes(ARTIFACT_MAX_BYTES + 1), what="the run's change")

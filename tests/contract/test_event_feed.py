@@ -23,17 +23,17 @@ CLAIMED = ev.RunClaimed(worker="w")
 
 
 def all_of(store: Store, after: str = "", *, limit: int = 7) -> list[FeedEntry]:
-    told = list[FeedEntry]()
+    reported = list[FeedEntry]()
     while page := store.feed(after, limit=limit):
-        told += page
+        reported += page
         after = page[-1].place
-    return told
+    return reported
 
 
-def test_who_follows_hears_every_row_once_while_many_write(world: World, store: Store) -> None:
+def test_a_reader_of_the_feed_gets_every_row_once_while_many_write(world: World, store: Store) -> None:
     store.add_all([named(f"i{n}") for n in range(4)])
     leases = [take(store, f"{n}") for n in range(4)]
-    stores, heard, over = [world.open() for _ in range(4)], list[FeedEntry](), threading.Event()
+    stores, received, over = [world.open() for _ in range(4)], list[FeedEntry](), threading.Event()
 
     def write(n: int) -> None:
         for _ in range(15):
@@ -42,24 +42,24 @@ def test_who_follows_hears_every_row_once_while_many_write(world: World, store: 
     def follow() -> None:
         place = ""
         while not over.is_set() or store.feed(place):
-            for told in store.feed(place, limit=5):
-                heard.append(told)
-                place = told.place
+            for reported in store.feed(place, limit=5):
+                received.append(reported)
+                place = reported.place
 
     reader = threading.Thread(target=follow)
     reader.start()
     at_once(*[lambda n=n: write(n) for n in range(4)])
     over.set()
     reader.join()
-    seen = [(told.entry.run, told.entry.seq) for told in heard]
+    seen = [(reported.entry.run, reported.entry.seq) for reported in received]
     assert len(seen) == len(set(seen)) == 120
-    assert [told.entry for told in all_of(store)] == [told.entry for told in heard]
+    assert [reported.entry for reported in all_of(store)] == [reported.entry for reported in received]
     for lease in leases:
         assert [seq for run, seq in seen if run == lease.run] == list(range(1, 31))
-        assert [told.entry for told in heard if told.entry.run == lease.run] == store.entries(lease.run)
+        assert [reported.entry for reported in received if reported.entry.run == lease.run] == store.entries(lease.run)
 
 
-def test_from_the_end_only_what_is_new_is_heard_and_a_run_can_be_followed_alone(store: Store) -> None:
+def test_from_the_end_only_new_events_are_received_and_one_run_can_be_followed(store: Store) -> None:
     store.add_all([named("a"), named("b")])
     one, two = take(store, "1"), take(store, "2")
     store.append(one, [CLAIMED])
@@ -67,13 +67,13 @@ def test_from_the_end_only_what_is_new_is_heard_and_a_run_can_be_followed_alone(
     assert store.feed(end) == []
     store.append(two, [CLAIMED])
     store.append(one, [CLAIMED])
-    assert [told.entry.run for told in store.feed(end)] == [two.run, one.run]
-    assert [told.entry.seq for told in store.feed(run=one.run)] == [1, 2]
+    assert [reported.entry.run for reported in store.feed(end)] == [two.run, one.run]
+    assert [reported.entry.seq for reported in store.feed(run=one.run)] == [1, 2]
     with pytest.raises(UsageError, match="not a place"):
         store.feed("nonsense")
 
 
-def test_who_listens_is_told_that_there_is_more(world: World, store: Store) -> None:
+def test_a_listener_is_woken_when_there_are_new_events(world: World, store: Store) -> None:
     store.add(named("a"))
     lease = take(store)
     with store.listen(Topic.EVENTS) as events:
@@ -98,7 +98,7 @@ def test_learnings_are_found_by_their_words_best_first(store: Store) -> None:
     assert store.learnings("/r", query="newline")[0].run == "run-1"
 
 
-def test_a_retired_learning_is_found_no_more_and_one_said_twice_is_one(store: Store) -> None:
+def test_a_retired_learning_is_not_found_and_a_duplicate_is_merged(store: Store) -> None:
     store.add_learning(learning("1", "never sleep"))
     store.add_learning(learning("1", "never sleep"))
     assert len(store.learnings(query="sleep")) == 1
@@ -109,7 +109,7 @@ def test_a_retired_learning_is_found_no_more_and_one_said_twice_is_one(store: St
         store.add_learning(learning("3", "x" * 10_001))
 
 
-def test_figures_are_counted_from_what_happened(world: World, store: Store) -> None:
+def test_figures_are_counted_from_ledger_events(world: World, store: Store) -> None:
     """[16, 32, 33]"""
     assert Figures.of(store.metrics().today).success_rate is None
     store.add_all([named("a", created_at="2025"), named("b"), named("c")])

@@ -23,7 +23,7 @@ def shared() -> World:
 
 
 def numbers(store: Store, after: str = "", run: str = "") -> list[int]:
-    return [told.entry.seq for told in store.feed(after, run=run)]
+    return [reported.entry.seq for reported in store.feed(after, run=run)]
 
 
 def test_an_open_transaction_in_another_database_of_the_server_delays_no_feed(shared: World) -> None:
@@ -58,8 +58,8 @@ def test_an_open_transaction_in_this_database_is_waited_for_and_its_event_is_not
     go_on.set()
     writer.join()
     after = seen[-1].place if seen else ""
-    told = [*seen, *store.feed(after)]
-    assert sorted(one.entry.run for one in told) == sorted([one.run, two.run])
+    reported = [*seen, *store.feed(after)]
+    assert sorted(one.entry.run for one in reported) == sorted([one.run, two.run])
     shared.close()
 
 

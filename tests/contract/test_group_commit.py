@@ -31,7 +31,7 @@ class _Interrupted(BaseException):
 
 
 class _Desk:
-    """It serves nobody until it is told to, and notes who was served with whom."""
+    """Executes no call until it is released, and records which calls were executed together."""
 
     def __init__(self, most: int = 64) -> None:
         self.begun, self.go_on = threading.Semaphore(0), threading.Semaphore(0)
@@ -78,7 +78,7 @@ def _interrupt(thread: threading.Thread) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Interrupted))
 
 
-def test_who_comes_while_another_is_served_is_served_with_the_others_that_came() -> None:
+def test_calls_that_arrive_during_a_write_are_executed_together() -> None:
     desk = _Desk()
     first = desk.ask(1)
     assert desk.begun.acquire(timeout=30)
@@ -90,7 +90,7 @@ def test_who_comes_while_another_is_served_is_served_with_the_others_that_came()
     assert desk.served == [[1], [2, 3, 4]]
 
 
-def test_who_would_be_too_many_is_served_with_the_next() -> None:
+def test_calls_beyond_the_batch_limit_go_into_the_next_batch() -> None:
     desk = _Desk(most=2)
     first = desk.ask(1)
     assert desk.begun.acquire(timeout=30)
@@ -103,7 +103,7 @@ def test_who_would_be_too_many_is_served_with_the_next() -> None:
     assert desk.together.pending == 0
 
 
-def test_who_leaves_while_being_served_keeps_nobody_from_waking_up() -> None:
+def test_a_leader_that_is_interrupted_still_wakes_the_next_call() -> None:
     """They are woken one by the other: 3 was to wake 4 and 4 was to wake 5."""
     desk = _Desk()
     first = desk.ask(1)
@@ -120,7 +120,7 @@ def test_who_leaves_while_being_served_keeps_nobody_from_waking_up() -> None:
     assert desk.served == [[1], [2, 3, 4, 5]] and sorted(desk.left) == [3, 4]
 
 
-def test_who_was_interrupted_before_the_answer_came_is_not_the_one_to_wake_the_next() -> None:
+def test_a_call_interrupted_before_its_answer_need_not_wake_the_next() -> None:
     """A signal ends the wait of the main thread at once, and the others are still to be served."""
     desk, main, gone = _Desk(), threading.main_thread(), threading.Event()
     first = desk.ask(1)

@@ -43,7 +43,7 @@ def test_a_near_identical_learning_is_merged_and_counted_by_run(store: Store) ->
     assert store.add_learning(lesson(SHORT, repo="/other")).id != first.id
 
 
-def test_a_candidate_becomes_a_lesson_when_a_second_run_comes_to_it(store: Store) -> None:
+def test_a_candidate_becomes_a_lesson_when_a_second_run_confirms_it(store: Store) -> None:
     one = lesson(SHORT, kind=LearningKind.CANDIDATE, source=LearningSource.AGENT, run="run-1", seq=1)
     assert store.add_learning(one).kind is LearningKind.CANDIDATE
     assert store.add_learning(one).kind is LearningKind.CANDIDATE
@@ -128,8 +128,15 @@ def test_bad_input_is_refused_with_a_reason(store: Store) -> None:
     for content, why in [("", "empty"), (" \n", "empty"), ("x" * 1_000_000, "1,000,000"), ("a\x1b[2J", "U\\+001B")]:
         with pytest.raises(UsageError, match=why):
             store.add_learning(lesson(content))
+    for fields in ({"spec": "a\0b"}, {"tags": ["a\x1b[2J"]}, {"run": "a\x9b"}, {"spec": "a\u202eb"}):
+        with pytest.raises(UsageError, match="control character"):
+            store.add_learning(lesson("fine", **fields))
     with pytest.raises(UsageError, match="NUL"):
-        store.add_learning(lesson("fine", spec="a\0b"))
+        store.add_learning(lesson("fine", repo="/r\0"))
+    with pytest.raises(UsageError, match="ledger entry"):
+        store.add_learning(lesson("fine", seq=2**70))
+    with pytest.raises(UsageError, match="reason has a control character"):
+        store.retire_learning(store.add_learning(lesson("in use")).id, why="\x1b[2J")
     needs_vectors(store)
     one = store.add_learning(lesson("fine"))
     store.add_learning_vectors("tiny", [LearningVector(learning=one.id, vector=[1.0, 0.0])])
@@ -141,6 +148,19 @@ def test_bad_input_is_refused_with_a_reason(store: Store) -> None:
         store.add_learning_vectors("", [LearningVector(learning=one.id, vector=[])])
     with pytest.raises(NotFound):
         store.add_learning_vectors("tiny", [LearningVector(learning="nothing", vector=[1.0, 0.0])])
+
+
+def test_all_learnings_are_read_in_pages_newest_first(store: Store) -> None:
+    times = ["2026-01-01", "2026-01-02", "2026-01-02", "2026-01-03"]
+    made = [store.add_learning(lesson(f"{word} needs a lock", created_at=time))
+            for word, time in zip(("cache", "parser", "network", "store"), times, strict=True)]  # fmt: skip
+    store.add_learning(lesson("not of this repository", repo="/other"))
+    store.retire_learning(store.add_learning(lesson("wrong from the start")).id)
+    pages = [store.older_learnings("/r", limit=3)]
+    pages.append(store.older_learnings("/r", than=pages[0][-1].id, limit=3))
+    ordered = sorted(made, key=lambda one: (one.created_at, one.id), reverse=True)
+    assert [[one.id for one in page] for page in pages] == [[o.id for o in ordered[:3]], [ordered[3].id]]
+    assert store.older_learnings("/r", than=ordered[3].id) == [] and len(store.older_learnings()) == 5
 
 
 def test_a_key_in_a_learning_is_redacted_before_it_is_stored(store: Store) -> None:

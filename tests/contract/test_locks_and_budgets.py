@@ -29,7 +29,7 @@ def two_leases(store: Store) -> tuple[Lease, Lease]:
 # --- locks --------------------------------------------------------------------------------------------------------
 
 
-def test_all_is_taken_or_nothing_and_the_refusal_names_the_holder(store: Store) -> None:
+def test_all_paths_are_locked_or_none_and_the_refusal_names_the_holder(store: Store) -> None:
     """[17]"""
     one, two = two_leases(store)
     assert store.lock(one, ["src/b.py", "./src//a.py"]) == Locked(paths=["src/a.py", "src/b.py"])
@@ -61,7 +61,7 @@ def test_a_path_that_leaves_the_repository_is_refused(store: Store, path: str) -
 
 
 @pytest.mark.parametrize("end", ["expiry", "release", "kill", "complete"])
-def test_locks_go_with_the_lease_however_it_ends(world: World, store: Store, end: str) -> None:
+def test_locks_are_released_with_the_lease_however_it_ends(world: World, store: Store, end: str) -> None:
     one, two = two_leases(store)
     store.lock(one, ["src/"])
     if end == "expiry":
@@ -131,7 +131,7 @@ def test_what_was_not_spent_is_free_again(store: Store) -> None:
     assert isinstance(store.reserve(one, Amount(cost_usd=0.000001), caps=caps), OverBudget)
 
 
-def test_more_than_was_reserved_is_told_at_the_first_report_of_it(store: Store) -> None:
+def test_spending_above_the_reservation_is_reported_at_once(store: Store) -> None:
     one, _ = two_leases(store)
     held = reserved(store, one, Amount(cost_usd=0.5, seconds=60), Caps())
     assert store.record_spending(held, Amount(cost_usd=0.5)) == ""
@@ -244,7 +244,7 @@ def test_thirty_two_workers_at_once_never_overspend(world: World) -> None:
     assert first.used(BudgetScope.DAY) == total
 
 
-def test_holders_are_told_apart_by_their_lease_not_their_name(store: Store) -> None:
+def test_holders_are_distinguished_by_their_lease_not_their_name(store: Store) -> None:
     store.add_all([named("a"), named("b")])
     one = store.claim("a", run="run-a", holder=holder(), ttl_s=60)
     two = store.claim("b", run="run-b", holder=holder(), ttl_s=60)

@@ -8,6 +8,7 @@ import pytest
 
 from ratchet.core import events as ev
 from ratchet.core.board import BoardColumn
+from ratchet.core.budget import Amount, BudgetScope, Caps, Reservation
 from ratchet.core.item import ItemStatus, ParkReason, Priority
 from ratchet.core.timestamps import format_timestamp
 from ratchet.errors import Conflict
@@ -44,7 +45,7 @@ def test_the_board_lists_open_items_next_first_and_ended_ones_newest_first(world
     assert titles(store, BoardColumn.COMPLETED, limit=1) == ["c"]
 
 
-def test_the_board_says_what_a_run_has_come_to_as_its_events_come(store: Store) -> None:
+def test_the_board_follows_a_run_as_its_events_come(store: Store) -> None:
     store.add(named("a"))
     lease = take(store)
     step = ev.StepStarted(step=1, action="implement", role="implementer", key="ik:1", tree="t", snapshot="s")
@@ -80,6 +81,20 @@ def test_an_answer_is_in_the_ledger_and_the_item_is_queued_again(store: Store) -
         store.answer("a", "again", by="me")
 
 
+def test_a_message_is_written_between_the_events_of_a_worker_that_goes_on(store: Store) -> None:
+    store.add(named("a"))
+    with pytest.raises(Conflict):
+        store.nudge("a", "too early", by="me")
+    lease = take(store)
+    store.append(lease, [ev.RunClaimed(worker="w")])
+    assert store.nudge("a", "use Decimal", by="me").status is ItemStatus.IN_PROGRESS
+    store.append(lease, [ev.StepResumed(step=1)])
+    assert [entry.kind for entry in store.entries(lease.run)] == ["run_claimed", "run_nudged", "step_resumed"]
+    finish(store, lease)
+    with pytest.raises(Conflict):
+        store.nudge("a", "too late", by="me")
+
+
 def test_a_snoozed_entry_comes_back_at_its_time_and_an_acknowledged_one_does_not(world: World, store: Store) -> None:
     store.snooze("one", by="me", until=format_timestamp(world.now + timedelta(seconds=10)))
     store.snooze("two", by="me")
@@ -88,3 +103,29 @@ def test_a_snoozed_entry_comes_back_at_its_time_and_an_acknowledged_one_does_not
     assert [found.entry for found in store.snoozes()] == ["two"]
     store.wake("two")
     assert store.snoozes() == []
+
+
+def test_completed_items_with_doubts_are_listed_apart(store: Store) -> None:
+    for name, doubts in (("a", 0), ("b", 2)):
+        store.add(named(name))
+        lease = take(store, f"w-{name}")
+        store.append(lease, [ev.RunCompleted(commits=1, head="c", doubts=doubts)])
+    assert titles(store, BoardColumn.TO_REVIEW) == ["b"]
+    assert titles(store, BoardColumn.COMPLETED) == ["b", "a"]
+
+
+def test_the_spending_of_repositories_and_items_is_one_list(store: Store) -> None:
+    for name in ("a", "b"):
+        store.add(named(name, repo=f"/r/{name}"))
+    first, second = take(store, "w1"), take(store, "w2")
+    for lease, usd in ((first, 2.0), (second, 3.0)):
+        assert isinstance(store.reserve(lease, Amount(cost_usd=usd), caps=Caps()), Reservation)
+    held = store.reserve(first, Amount(cost_usd=1.0), caps=Caps())
+    assert isinstance(held, Reservation)
+    store.settle(held, Amount(cost_usd=0.5))
+    found = {(one.scope, one.name): (one.spent_usd, one.used_usd) for one in store.spending([first.item])}
+    assert found == {
+        (BudgetScope.REPO, store.item(first.item).repo): (0.5, 2.5),
+        (BudgetScope.REPO, store.item(second.item).repo): (0.0, 3.0),
+        (BudgetScope.ITEM, first.item): (0.5, 2.5),
+    }

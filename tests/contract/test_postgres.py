@@ -19,6 +19,7 @@ import msgspec
 import psycopg
 import pytest
 
+from ratchet.core import events as ev
 from ratchet.core.budget import Amount, Caps
 from ratchet.core.failure import Reason
 from ratchet.core.item import ParkReason
@@ -65,7 +66,7 @@ def test_a_database_of_a_newer_ratchet_is_refused(world: World) -> None:
         world.open()
 
 
-def test_a_lost_connection_is_made_anew_and_nobody_notices(world: World) -> None:
+def test_a_lost_connection_is_reopened_without_an_error(world: World) -> None:
     store = world.open()
     store.add(item())
     lease = claim(store)
@@ -93,7 +94,7 @@ def test_a_client_that_freezes_in_a_transaction_does_not_stop_others(
     assert postgres._connection_lost(ended.value), "its verb is repeated"
 
 
-def test_who_listens_over_a_lost_connection_is_woken_for_what_was_missed(world: World) -> None:
+def test_a_listener_is_woken_after_a_lost_connection(world: World) -> None:
     store = world.open()
     with store.listen(Topic.WORK) as work:
         cut(world)
@@ -101,7 +102,7 @@ def test_who_listens_over_a_lost_connection_is_woken_for_what_was_missed(world: 
         assert work.wait(30)
 
 
-def test_a_restart_of_the_server_is_ridden_out_by_every_verb() -> None:
+def test_every_verb_survives_a_restart_of_the_server() -> None:
     """A server of its own, stopped at once as if it had crashed, and started again while workers are at it."""
     server = Server()
     store = open_store(server.address)
@@ -133,7 +134,7 @@ def test_a_restart_of_the_server_is_ridden_out_by_every_verb() -> None:
     server.stop()
 
 
-def test_a_worker_whose_clock_is_wrong_expires_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_with_a_wrong_clock_expires_no_lease(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Time is the server's: whatever the clock on this machine says, before or after the store was opened."""
     right = open_store(str(world.address))
     right.add(item())
@@ -155,7 +156,7 @@ def test_a_worker_whose_clock_is_wrong_expires_nobody(world: World, monkeypatch:
     late.close()
 
 
-def test_an_address_opens_a_server_and_a_password_is_never_told(world: World) -> None:
+def test_an_address_opens_a_server_and_its_password_is_never_shown(world: World) -> None:
     store = open_store(str(world.address))
     assert isinstance(store, PostgresStore)
     store.close()
@@ -201,7 +202,7 @@ ENDS: dict[str, Callable[[Store, Lease], object]] = {
 
 
 @pytest.mark.parametrize("end", list(ENDS))
-def test_who_waits_for_a_lease_has_not_taken_its_worker(world: World, end: str) -> None:
+def test_a_verb_that_waits_for_a_lease_has_not_locked_its_worker(world: World, end: str) -> None:
     """A heartbeat takes the lease, then the worker: whoever took them the other way round would deadlock with it."""
     store = world.open()
     store.add(item())
@@ -247,31 +248,31 @@ def together(world: World, asked: GroupCommit[Any], *verbs: Callable[[], object]
                 others.append(threads.submit(verb))
                 while asked.waiting < len(others):
                     os.sched_yield()
-        return [told.exception() or told.result() for told in (first, *others)]
+        return [reported.exception() or reported.result() for reported in (first, *others)]
 
 
 def claims(store: Store, *runs: str) -> list[Callable[[], object]]:
     return [partial(store.claim_next, holder(f"w{n}"), run=run, ttl_s=60) for n, run in enumerate(runs)]
 
 
-def test_those_who_claim_together_get_what_is_there_in_its_order_and_the_rest_nothing(world: World) -> None:
+def test_concurrent_claims_get_the_items_in_order_and_the_rest_nothing(world: World) -> None:
     store = world.open()
     assert isinstance(store, PostgresStore)
     store.add_all([named("i1"), named("i2"), named("i3")])
-    told = together(world, store._claims, *claims(store, "run-1", "run-2", "run-3", "run-4"))
-    assert [(one.item, one.run, one.holder.worker) for one in told if isinstance(one, Lease)] == [
+    reported = together(world, store._claims, *claims(store, "run-1", "run-2", "run-3", "run-4"))
+    assert [(one.item, one.run, one.holder.worker) for one in reported if isinstance(one, Lease)] == [
         ("i1", "run-1", "w0"), ("i2", "run-2", "w1"), ("i3", "run-3", "w2")]  # fmt: skip
-    assert isinstance(told[-1], NoWork)
-    assert [store.lease_by_token(one.token) for one in told if isinstance(one, Lease)] == told[:3]
+    assert isinstance(reported[-1], NoWork)
+    assert [store.lease_by_token(one.token) for one in reported if isinstance(one, Lease)] == reported[:3]
 
 
-def test_one_who_asks_for_what_cannot_be_spoils_nobodys_claim(world: World) -> None:
+def test_an_invalid_claim_does_not_fail_claims_in_the_same_batch(world: World) -> None:
     store = world.open()
     assert isinstance(store, PostgresStore)
     store.add_all([named(f"i{n}") for n in range(4)])
-    told = together(world, store._claims, *claims(store, "run-1", "run-2", "run-1", "run-3"))
-    assert [type(one) for one in told] == [Lease, Lease, EnvironmentCannot, Lease]
-    assert len({one.item for one in told if isinstance(one, Lease)}) == 3
+    reported = together(world, store._claims, *claims(store, "run-1", "run-2", "run-1", "run-3"))
+    assert [type(one) for one in reported] == [Lease, Lease, EnvironmentCannot, Lease]
+    assert len({one.item for one in reported if isinstance(one, Lease)}) == 3
 
 
 def test_what_locks_paths_is_claimed_by_the_verb_that_looks_at_locks_also_among_others(world: World) -> None:
@@ -279,20 +280,20 @@ def test_what_locks_paths_is_claimed_by_the_verb_that_looks_at_locks_also_among_
     assert isinstance(store, PostgresStore)
     paths = msgspec.structs.replace(named("i2"), footprint=["src/a.py"])
     store.add_all([named("i1"), paths, named("i3"), named("i4")])
-    told = together(world, store._claims, *claims(store, "run-1", "run-2", "run-3", "run-4"))
-    assert sorted(one.item for one in told if isinstance(one, Lease)) == ["i1", "i2", "i3", "i4"]
+    reported = together(world, store._claims, *claims(store, "run-1", "run-2", "run-3", "run-4"))
+    assert sorted(one.item for one in reported if isinstance(one, Lease)) == ["i1", "i2", "i3", "i4"]
     assert list(store.locks("/r").values()) == [["src/a.py"]]
 
 
-def test_those_who_complete_together_are_done_but_for_who_has_lost_its_lease(world: World) -> None:
+def test_concurrent_completions_succeed_except_with_a_lost_lease(world: World) -> None:
     store = world.open()
     assert isinstance(store, PostgresStore)
     store.add_all([named(f"i{n}") for n in range(4)])
     leases = [claim(store, name=f"i{n}", run=f"run-{n}") for n in range(4)]
     store.kill(leases[2].worker, by="ann")
     ends = [partial(store.complete, lease, commits=1, head="h") for lease in [*leases, leases[3]]]
-    told = together(world, store._completions, *ends)
-    assert [type(one) for one in told] == [type(None), type(None), LeaseLost, type(None), type(None)]
+    reported = together(world, store._completions, *ends)
+    assert [type(one) for one in reported] == [type(None), type(None), LeaseLost, type(None), type(None)]
     assert [store.run(lease.run).status for lease in leases] == ["completed", "completed", "running", "completed"]
     assert all(store.entries(lease.run) for lease in leases)
     assert [late.run for late in store.fenced_writes()] == ["run-2"]
@@ -326,6 +327,8 @@ ONCE: dict[str, tuple[str, Callable[[Store, Lease], object]]] = {
     ),
     "add": ("items", lambda store, _: store.add(msgspec.structs.replace(named("i4"), needs=["i2"]))),
     "unpark": ("items", lambda store, _: store.unpark("i3")),
+    "answer": ("events", lambda store, _: store.answer("i5", "yes", by="me")),
+    "nudge": ("events", lambda store, _: store.nudge("i1", "use Decimal", by="me")),
 }
 
 
@@ -340,6 +343,8 @@ def test_a_verb_whose_connection_breaks_during_its_commit_is_executed_once(verb:
         store.add_all([named("i1"), named("i2"), named("i3")])
         store.park("i3", ParkReason.QUESTION)
         lease = claim(store, name="i1")
+        store.add(named("i5"))
+        store.append(claim(store, name="i5", run="run-5"), [ev.RunParked(reason=ParkReason.QUESTION, detail="?")])
         if breaks:
             _broken_commit(world, store, table, lambda: call(store, lease))  # noqa: B023 — called here
         else:
@@ -362,6 +367,7 @@ def _broken_commit(world: World, store: PostgresStore, table: str, call: Callabl
         holds.execute("SELECT pg_advisory_xact_lock(42)")
         called = thread.submit(call)
         _until_waiting(watch, 1, called)
+        world.pass_time(1)
         with socket.socket(fileno=os.dup(wire)) as end:
             end.shutdown(socket.SHUT_RDWR)
         _until_waiting(watch, 2, called)

@@ -61,7 +61,7 @@ def test_the_highest_priority_goes_first_then_the_first_in(world: World, store: 
     assert nothing(store) is NoWorkReason.EMPTY
 
 
-def test_low_priority_does_not_starve_for_ever(world: World) -> None:
+def test_low_priority_does_not_starve(world: World) -> None:
     store = world.open(aging_s=3600)
     store.add(named("old", priority=Priority.LOW))
     world.pass_time(3 * 3600 + 1)
@@ -150,7 +150,7 @@ def test_what_needs_what_needs_a_failed_item_is_parked_too_and_comes_back_with_i
     assert store.item_row("y").status == "queued"
 
 
-def test_what_waits_for_a_parked_item_waits_for_nobody_who_works(world: World, store: Store) -> None:
+def test_items_that_need_a_parked_item_do_not_keep_workers_waiting(world: World, store: Store) -> None:
     """A worker that ends when nothing is left to do does not wait for what only a person can move."""
     store.add_all([named("a"), named("b", needs=["a"])])
     assert not store.is_drained()
@@ -197,7 +197,7 @@ def test_the_same_source_added_by_many_at_once_is_one_item(world: World) -> None
 # --- limits -------------------------------------------------------------------------------------------------------
 
 
-def test_no_more_workers_than_allowed_whoever_asks_at_once(world: World) -> None:
+def test_no_more_workers_than_allowed_claim_concurrently(world: World) -> None:
     """[6]"""
     world.open().add_all([named(f"i{n}") for n in range(8)])
     stores, got = [world.open() for _ in range(8)], list[object]()
@@ -256,7 +256,7 @@ def test_iterations_of_the_day_are_counted_from_the_ledgers_and_end_at_midnight(
     take(store, "2", limits)
 
 
-def test_more_iterations_than_allowed_are_told_to_stop_by_the_store(store: Store) -> None:
+def test_the_store_stops_a_run_with_more_iterations_than_allowed(store: Store) -> None:
     """[12]"""
     store.add(named("a", max_iterations=2))
     lease = take(store)
@@ -267,7 +267,7 @@ def test_more_iterations_than_allowed_are_told_to_stop_by_the_store(store: Store
 # --- coming back --------------------------------------------------------------------------------------------------
 
 
-def test_a_lost_workers_run_is_claimed_next_without_anybody_calling_for_it(world: World, store: Store) -> None:
+def test_a_lost_workers_run_is_claimed_next_without_a_call_to_expire(world: World, store: Store) -> None:
     """[1]: recovery is part of claiming, so it cannot be forgotten."""
     store.add(named("a"))
     old = take(store)
@@ -282,7 +282,7 @@ def test_a_lost_workers_run_is_claimed_next_without_anybody_calling_for_it(world
     assert [entry.kind for entry in store.entries(new.run)] == ["run_claimed", "run_returned"]
 
 
-def test_expiry_returns_the_run_and_the_dead_are_seen_before_it(world: World, store: Store) -> None:
+def test_a_run_is_requeued_when_its_lease_expires_or_earlier_if_its_worker_died(world: World, store: Store) -> None:
     store.add_all([named("a"), named("b")])
     one, two = take(store, "1"), take(store, "2")
     world.dead.add("1")
@@ -304,7 +304,7 @@ def test_failures_that_count_wait_longer_each_time_and_then_end(world: World, st
     assert store.item_row("a").status == "failed" and store.workers(live=True) == []
 
 
-def test_a_fault_of_the_platform_never_counts_and_never_comes_back_hot_nor_for_ever(world: World, store: Store) -> None:
+def test_a_platform_failure_is_no_attempt_and_is_retried_with_delays_and_a_limit(world: World, store: Store) -> None:
     """[9]"""
     store.add(named("a"))
     for _ in range(25):
@@ -315,7 +315,7 @@ def test_a_fault_of_the_platform_never_counts_and_never_comes_back_hot_nor_for_e
     assert store.item_row("a").park_reason is ParkReason.QUESTION
 
 
-def test_a_stuck_worker_is_nudged_then_its_run_goes_back(store: Store) -> None:
+def test_a_stuck_worker_is_nudged_then_its_run_is_requeued(store: Store) -> None:
     """[2]"""
     store.add(named("a"))
     lease = take(store)
@@ -329,7 +329,7 @@ def test_a_stuck_worker_is_nudged_then_its_run_goes_back(store: Store) -> None:
 # --- by hand ------------------------------------------------------------------------------------------------------
 
 
-def test_a_killed_workers_run_goes_back_and_killing_again_changes_nothing(store: Store) -> None:
+def test_a_killed_workers_run_is_requeued_and_killing_again_changes_nothing(store: Store) -> None:
     store.add(named("a"))
     lease = take(store)
     assert store.kill(lease.worker, by="ann")
@@ -355,7 +355,7 @@ def test_the_dead_and_those_whose_time_is_up_are_not_at_work(world: World, store
     assert {row.name for row in store.workers()} == {"lost", "dead", "alive"}
 
 
-def test_killing_finished_work_changes_nothing(store: Store) -> None:
+def test_killing_a_finished_worker_changes_nothing(store: Store) -> None:
     """[3]"""
     store.add(named("a"))
     lease = take(store)
@@ -364,7 +364,7 @@ def test_killing_finished_work_changes_nothing(store: Store) -> None:
     assert store.item_row("a").status == "completed" and store.worker(lease.worker).status is WorkerStatus.COMPLETED
 
 
-def test_a_heartbeat_that_crosses_the_end_of_its_run_is_no_loss(store: Store) -> None:
+def test_a_heartbeat_after_the_end_of_its_run_is_no_error(store: Store) -> None:
     """[21]"""
     store.add(named("a"))
     lease = take(store)
@@ -376,7 +376,7 @@ def test_a_heartbeat_that_crosses_the_end_of_its_run_is_no_loss(store: Store) ->
 
 
 @pytest.mark.parametrize("status", ["completed", "cancelled", "failed"])
-def test_what_is_over_cannot_be_claimed(store: Store, status: str) -> None:
+def test_a_finished_item_cannot_be_claimed(store: Store, status: str) -> None:
     """[5]"""
     store.add(named("a"))
     ends = {
@@ -390,7 +390,7 @@ def test_what_is_over_cannot_be_claimed(store: Store, status: str) -> None:
     assert nothing(store) is NoWorkReason.EMPTY
 
 
-def test_cancel_stops_what_waits_and_tells_who_works(world: World, store: Store) -> None:
+def test_cancel_ends_a_waiting_item_and_asks_a_working_worker_to_stop(world: World, store: Store) -> None:
     """[7]"""
     store.add_all([named("a"), named("b"), named("c")])
     one, two = take(store, "1"), take(store, "2")
@@ -398,7 +398,7 @@ def test_cancel_stops_what_waits_and_tells_who_works(world: World, store: Store)
     assert store.cancel("a", by="ann") is CancelOutcome.ASKED and store.renew(one, ttl_s=60) == "ann"
     store.append(one, [ev.RunAborted(by="ann")])
     assert store.cancel("b", by="ann") is CancelOutcome.ASKED
-    world.pass_time(61)  # its worker died before it heard: the cancel holds all the same
+    world.pass_time(61)  # its worker died before the request arrived: the cancel still holds
     store.expire()
     assert {store.item_row(name).status for name in "abc"} == {ItemStatus.CANCELLED}
     assert store.run(two.run).status == "aborted"
@@ -420,7 +420,7 @@ def test_a_cancel_holds_though_its_worker_gives_the_run_back_before_it_hears(sto
     assert store.requeue("a").run == ""
 
 
-def test_a_cancelled_run_that_nobody_holds_ends_in_its_ledger(store: Store) -> None:
+def test_a_cancelled_run_without_a_lease_ends_in_its_ledger(store: Store) -> None:
     store.add(named("a"))
     lease = take(store)
     store.release(lease)
@@ -429,7 +429,7 @@ def test_a_cancelled_run_that_nobody_holds_ends_in_its_ledger(store: Store) -> N
     assert [entry.kind for entry in store.entries(lease.run)] == ["run_aborted"]
 
 
-def test_requeue_gives_back_all_retries_and_a_new_run(world: World, store: Store) -> None:
+def test_requeue_resets_all_retries_and_starts_a_new_run(world: World, store: Store) -> None:
     """[8]"""
     store.add(named("a"))
     for _ in range(4):

@@ -52,21 +52,21 @@ def at_once(*acts: Callable[[], object]) -> None:
 # --- claim and cancel ---------------------------------------------------------------------------------------------
 
 
-def test_a_cancel_and_a_claim_at_once_never_lose_each_other(world: World, store: Store) -> None:
-    """[7]: either nobody got it, or who got it is told to stop."""
+def test_a_concurrent_cancel_and_claim_both_take_effect(world: World, store: Store) -> None:
+    """[7]: either no worker claims it, or the worker that did is asked to stop."""
     stores = [world.open(), world.open()]
     for n in range(10):
         store.add(named(f"i{n}"))
-        got, said = list[Lease | NoWork](), list[CancelOutcome]()
+        got, text = list[Lease | NoWork](), list[CancelOutcome]()
         at_once(
             lambda: got.append(stores[0].claim_next(holder(), run=f"run-{n}", ttl_s=60)),  # noqa: B023 — joined below
-            lambda: said.append(stores[1].cancel(f"i{n}", by="ann")),  # noqa: B023
+            lambda: text.append(stores[1].cancel(f"i{n}", by="ann")),  # noqa: B023
         )
         if isinstance(got[0], Lease):
-            assert said == [CancelOutcome.ASKED] and store.renew(got[0], ttl_s=60) == "ann"
+            assert text == [CancelOutcome.ASKED] and store.renew(got[0], ttl_s=60) == "ann"
             store.append(got[0], [ev.RunAborted(by="ann")])
         else:
-            assert said == [CancelOutcome.DONE]
+            assert text == [CancelOutcome.DONE]
         assert store.item_row(f"i{n}").status == "cancelled"
 
 
@@ -82,26 +82,26 @@ def test_of_two_workers_one_gets_the_last_item_and_the_other_hears_that_there_is
         assert sorted(type(one).__name__ for one in got) == ["Lease", "NoWork"]
 
 
-def test_a_completion_and_an_expiry_at_once_are_one_of_them(world: World, store: Store) -> None:
+def test_of_a_concurrent_completion_and_expiry_exactly_one_takes_effect(world: World, store: Store) -> None:
     stores = [world.open(), world.open()]
     for n in range(10):
         store.add(named(f"i{n}"))
         lease = take(store, f"{n}")
         world.pass_time(61)
-        said = list[str]()
+        text = list[str]()
 
-        def complete(lease: Lease = lease, said: list[str] = said) -> None:
+        def complete(lease: Lease = lease, text: list[str] = text) -> None:
             with suppress(LeaseLost):
                 finish(stores[0], lease)
-                said.append("completed")
+                text.append("completed")
 
-        def expire(said: list[str] = said) -> None:
-            said.extend("returned" for _ in stores[1].expire())
+        def expire(text: list[str] = text) -> None:
+            text.extend("returned" for _ in stores[1].expire())
 
         at_once(complete, expire)
-        assert len(said) == 1
+        assert len(text) == 1
         status = store.item_row(f"i{n}").status
-        assert status == ("completed" if said == ["completed"] else "queued")
+        assert status == ("completed" if text == ["completed"] else "queued")
         if status == "queued":
             finish(store, take(store, f"{n} again"))
 
@@ -115,7 +115,7 @@ def test_a_completion_and_an_expiry_at_once_are_one_of_them(world: World, store:
         (ClaimLimits(awaiting_review=1), 0),
     ],
 )
-def test_limits_hold_whoever_asks_at_once(world: World, store: Store, limits: ClaimLimits, most: int) -> None:
+def test_limits_hold_under_concurrent_claims(world: World, store: Store, limits: ClaimLimits, most: int) -> None:
     """[6, 15]"""
     store.add_all([named(f"i{n}", repo="/r" if n % 2 else "/q") for n in range(8)])
     if limits.awaiting_review:
@@ -129,7 +129,7 @@ def test_limits_hold_whoever_asks_at_once(world: World, store: Store, limits: Cl
     assert sum(isinstance(one, Lease) for one in got) == most
 
 
-def test_the_days_iterations_hold_whoever_asks_at_once(world: World, store: Store) -> None:
+def test_the_daily_iteration_limit_holds_under_concurrent_claims(world: World, store: Store) -> None:
     """[15]"""
     store.add_all([named(f"i{n}") for n in range(4)])
     store.append(take(store), [RED, RED])
@@ -162,7 +162,7 @@ def test_one_store_is_used_by_many_threads_at_once(store: Store) -> None:
     assert all(len(store.entries(row.run)) == 2 for row in store.runs())
 
 
-def test_of_verbs_that_share_a_transaction_one_that_fails_takes_nobody_with_it_and_leaves_nothing(store: Store) -> None:
+def test_a_failing_verb_in_a_shared_transaction_leaves_nothing_and_fails_no_other(store: Store) -> None:
     refused = list[str]()
 
     def add(n: int) -> None:
@@ -180,7 +180,7 @@ def test_of_verbs_that_share_a_transaction_one_that_fails_takes_nobody_with_it_a
 # --- late results -------------------------------------------------------------------------------------------------
 
 
-def test_what_a_late_worker_says_is_refused_and_noted_once(world: World, store: Store) -> None:
+def test_writes_of_a_worker_that_lost_its_lease_are_rejected_and_recorded_once(world: World, store: Store) -> None:
     store.add(named("a"))
     old = take(store, "1")
     world.pass_time(61)
@@ -221,8 +221,8 @@ def test_a_late_result_that_was_checked_is_no_longer_asked_about(world: World, s
 # --- the footprint ------------------------------------------------------------------------------------------------
 
 
-def test_a_claim_takes_locks_on_the_footprint_and_passes_over_what_would_touch_others(store: Store) -> None:
-    """[18]: taken before the work, not told after it."""
+def test_a_claim_locks_the_footprint_and_skips_items_that_overlap_other_locks(store: Store) -> None:
+    """[18]: locked before the work, not reported after it."""
     store.add(named("a", footprint=["src/"]))
     store.add(named("b", footprint=["src/x.py", "docs/"]))
     store.add(named("c", footprint=["README.md"]))
@@ -247,7 +247,7 @@ def test_of_many_claimers_no_two_hold_the_same_paths(world: World, store: Store)
     assert sum(isinstance(one, Lease) for one in got) == 1
 
 
-def test_locks_asked_for_in_opposite_order_by_processes_never_wait_for_each_other(world: World, store: Store) -> None:
+def test_processes_that_lock_in_opposite_order_do_not_deadlock(world: World, store: Store) -> None:
     """[17]"""
     store.add_all([named("a"), named("b")])
     leases = [take(store, "1"), take(store, "2")]
@@ -325,7 +325,7 @@ def test_processes_that_start_at_once_on_a_fresh_database_do_not_race(world: Wor
     world.open().add(named("a"))
 
 
-def test_a_newer_schema_is_refused_with_what_to_do(world: World) -> None:
+def test_a_newer_schema_is_refused_with_a_hint(world: World) -> None:
     """[36]"""
     store = world.open()
     sql = "PRAGMA user_version = 9999" if world.backend == "sqlite" else "INSERT INTO ratchet_schema VALUES (9999)"

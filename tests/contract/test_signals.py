@@ -19,7 +19,7 @@ from tests.contract.test_queue import finish, holder, named, take
 LONG_S = 30.0
 
 
-def test_an_item_added_elsewhere_wakes_who_waits_for_work(world: World, store: Store) -> None:
+def test_an_item_added_elsewhere_wakes_waiting_workers(world: World, store: Store) -> None:
     other = world.open()
     with store.listen(Topic.WORK) as work:
         woken = threading.Thread(target=lambda: work.wait(LONG_S))
@@ -29,7 +29,7 @@ def test_an_item_added_elsewhere_wakes_who_waits_for_work(world: World, store: S
         assert not woken.is_alive()
 
 
-def test_what_was_told_between_looking_and_waiting_is_not_lost(world: World, store: Store) -> None:
+def test_a_signal_between_checking_and_waiting_is_not_lost(world: World, store: Store) -> None:
     with store.listen(Topic.WORK) as work:
         world.open().add(named("a"))
         assert work.wait(LONG_S)
@@ -70,7 +70,7 @@ WAYS: dict[str, Callable[[Store, Lease], object]] = {
 
 
 @pytest.mark.parametrize("way", list(WAYS))
-def test_whatever_makes_work_claimable_wakes_who_waits_for_it(store: Store, way: str) -> None:
+def test_every_verb_that_makes_an_item_claimable_wakes_waiting_workers(store: Store, way: str) -> None:
     store.add(named("a"))
     store.add(named("b", needs=["a"]))
     lease = take(store)
@@ -81,7 +81,7 @@ def test_whatever_makes_work_claimable_wakes_who_waits_for_it(store: Store, way:
 
 
 @pytest.mark.parametrize("how", ["cancel", "abort", "kill"])
-def test_who_is_told_to_stop_hears_so_at_once(world: World, store: Store, how: str) -> None:
+def test_a_stop_request_reaches_its_worker_at_once(world: World, store: Store, how: str) -> None:
     store.add(named("a"))
     lease, other = take(store), world.open()
     with store.listen(Topic.STOP) as stop, store.listen(Topic.WORK) as work:
@@ -95,7 +95,7 @@ def test_who_is_told_to_stop_hears_so_at_once(world: World, store: Store, how: s
         assert work.wait(0) is (how == "kill")
 
 
-def test_many_hear_one_signal_and_who_left_is_not_waited_for(world: World, store: Store) -> None:
+def test_many_listeners_receive_one_signal_and_a_closed_one_delays_none(world: World, store: Store) -> None:
     gone = store.listen(Topic.WORK)
     listeners = [store.listen(Topic.WORK) for _ in range(3)]
     gone.close()
@@ -105,7 +105,7 @@ def test_many_hear_one_signal_and_who_left_is_not_waited_for(world: World, store
         listener.close()
 
 
-def test_a_signal_arrives_long_before_anybody_would_look_again(world: World, store: Store) -> None:
+def test_a_signal_arrives_long_before_the_next_poll(world: World, store: Store) -> None:
     other, taken = world.open(), list[float]()
     with store.listen(Topic.WORK) as work:
         for n in range(15):

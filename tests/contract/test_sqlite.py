@@ -67,7 +67,7 @@ def test_a_database_of_a_newer_ratchet_is_refused(world: World) -> None:
         world.open()
 
 
-def test_a_file_that_is_no_database_is_said_to_be_none(world: World) -> None:
+def test_a_file_that_is_no_database_is_reported_as_such(world: World) -> None:
     world.path.parent.mkdir()
     world.path.write_bytes(b"this is not a database, it only sits where one should be\n" * 100)
     with pytest.raises(EnvironmentCannot, match="not a database"):
@@ -98,8 +98,8 @@ def test_writes_wait_for_the_disk(store: Store) -> None:
 
 def test_threads_that_write_at_once_share_their_waits_for_the_disk(store: Store) -> None:
     assert isinstance(store, SqliteStore)
-    said = list[str]()
-    store._db.set_trace_callback(said.append)
+    output = list[str]()
+    store._db.set_trace_callback(output.append)
     threads, each = 8, 20
     everybody = threading.Barrier(threads)
 
@@ -110,7 +110,7 @@ def test_threads_that_write_at_once_share_their_waits_for_the_disk(store: Store)
 
     at_once(*[partial(write, name) for name in range(threads)])
     assert sum(count.items for count in store.stats()) == threads * each
-    assert said.count("COMMIT") * 3 < threads * each
+    assert output.count("COMMIT") * 3 < threads * each
 
 
 def _held_up(store: SqliteStore) -> tuple[threading.Thread, threading.Event]:
@@ -127,7 +127,7 @@ def _until_waiting(store: SqliteStore, number: int) -> None:
         os.sched_yield()
 
 
-def test_who_gives_up_half_way_takes_nobody_along(store: Store) -> None:
+def test_a_verb_that_fails_half_way_fails_no_other(store: Store) -> None:
     assert isinstance(store, SqliteStore)
 
     def half(db: Transaction) -> None:
@@ -138,18 +138,18 @@ def test_who_gives_up_half_way_takes_nobody_along(store: Store) -> None:
     turn, go_on = _held_up(store)
     verbs = [partial(store.add, item("b")), partial(store._write, half), partial(store.add, item("c"))]
     with ThreadPoolExecutor(3) as threads:
-        told = [threads.submit(verb) for verb in verbs]
+        reported = [threads.submit(verb) for verb in verbs]
         _until_waiting(store, 3)
         go_on.set()
-        assert [type(one.exception()) for one in told] == [type(None), LeaseLost, type(None)]
+        assert [type(one.exception()) for one in reported] == [type(None), LeaseLost, type(None)]
     turn.join()
     assert [(row.item.id, row.detail) for row in store.items().rows] == [("a", ""), ("b", ""), ("c", "")]
 
 
-def test_who_is_interrupted_while_waiting_holds_nobody_up(store: Store) -> None:
+def test_an_interrupted_waiter_delays_no_other_call(store: Store) -> None:
     assert isinstance(store, SqliteStore)
     turn, go_on = _held_up(store)
-    heard: list[type[BaseException]] = []
+    received: list[type[BaseException]] = []
 
     class Interrupted(BaseException):
         pass
@@ -158,7 +158,7 @@ def test_who_is_interrupted_while_waiting_holds_nobody_up(store: Store) -> None:
         try:
             store.add(item("a"))
         except Interrupted as error:
-            heard.append(type(error))
+            received.append(type(error))
 
     waiting = threading.Thread(target=wait)
     waiting.start()
@@ -168,11 +168,11 @@ def test_who_is_interrupted_while_waiting_holds_nobody_up(store: Store) -> None:
     go_on.set()
     turn.join()
     waiting.join()
-    assert heard == [Interrupted]
+    assert received == [Interrupted]
     assert store.add(item("b")).id == "b"
 
 
-def test_a_full_disk_is_told_as_one_and_loses_nothing(world: World, store: Store) -> None:
+def test_a_full_disk_is_reported_as_such_and_loses_nothing(world: World, store: Store) -> None:
     """SQLite's own page limit stands in for the disk: the error is the same one."""
     assert isinstance(store, SqliteStore)
     store.add(item())
@@ -223,5 +223,5 @@ for number in range(30):
 """
 
 
-def test_whoever_opens_a_new_database_at_the_same_moment_is_let_in(tmp_path: Path) -> None:
+def test_concurrent_first_opens_of_a_database_succeed(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", _ALL_AT_ONCE, str(tmp_path)], check=True, timeout=60)

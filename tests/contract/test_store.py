@@ -55,7 +55,7 @@ def receipt(step: int = 1, key: str = "ik:1") -> Receipt:
 CLAIMED = ev.RunClaimed(worker="w")
 
 
-def test_what_was_appended_is_there_for_whoever_opens_the_store_next(world: World, store: Store) -> None:
+def test_appended_events_are_there_when_the_store_is_opened_again(world: World, store: Store) -> None:
     store.add(item())
     store.append(claim(store), [CLAIMED, ev.StepResumed(step=1)], receipt())
     again = world.open()
@@ -187,7 +187,7 @@ def test_an_abort_that_was_asked_for_reaches_the_holder(store: Store) -> None:
     assert store.renew(lease, ttl_s=60) == "ann"
 
 
-def test_what_is_not_there_is_said_so(store: Store) -> None:
+def test_missing_objects_are_an_error(store: Store) -> None:
     for look in (store.run, store.entries, store.item):
         with pytest.raises(NotFound):
             look("nothing")

@@ -68,7 +68,7 @@ def held(world: World) -> Lease:
     return Lease(run="run-1", item="item-1", epoch=2, holder=TWO, worker="worker-2")
 
 
-def test_who_held_a_lease_holds_it_and_its_locks(world: World, held: Lease) -> None:
+def test_a_lease_and_its_locks_survive_the_migration(world: World, held: Lease) -> None:
     store = world.open()
     assert [(row.id, row.status) for row in store.workers(live=True)] == [("worker-2", "running")]
     assert store.run("run-1").holder == TWO
@@ -90,6 +90,6 @@ def test_a_lease_ends_when_it_would_have(world: World, held: Lease) -> None:
 def test_every_event_is_there_in_its_place(world: World, held: Lease) -> None:
     store = world.open()
     assert [entry.seq for entry in store.entries(held.run)] == [1, 2]
-    told = store.feed()
+    reported = store.feed()
     store.append(held, [CLAIMED])
-    assert [one.entry.seq for one in [*told, *store.feed(told[-1].place)]] == [1, 2, 3]
+    assert [one.entry.seq for one in [*reported, *store.feed(reported[-1].place)]] == [1, 2, 3]

@@ -145,12 +145,44 @@ def test_a_run_that_crashed_gives_no_verdict_either_way() -> None:
     assert "died" in judge_red(BASE, crashed, SCOPE).why and "tests/a.py::one" in judge_green(BASE, crashed, []).why
 
 
+ABSENT = (
+    "undefined: Ordinal",  # Go
+    "cannot find function `digit_sum` in crate `num`",
+    "unresolved import `num::digit_sum`",
+    "cannot find symbol",  # Java
+    "use of undeclared identifier 'gcd'",
+    "error: 'gcd' was not declared in this scope",
+    "Unresolved reference: total",
+    "Died: Undefined subroutine &Dur::seconds called",
+)
+
+
+@pytest.mark.parametrize("message", ABSENT)
+def test_tests_of_one_program_that_does_not_compile_for_want_of_the_thing_under_test_are_not_lost(message: str) -> None:
+    lacking = Diagnostic(file="tests/b.go", message=message)
+    verdict = judge_red(BASE, report({}, broken=[lacking]), SCOPE)
+    assert verdict.ok and verdict.tests == ["tests/b.go"]
+
+
+@pytest.mark.parametrize(
+    ("file", "message"), [("tests/b.go", "expected ';', found newline"), ("src/b.go", "undefined: Ordinal")]
+)
+def test_a_program_that_does_not_compile_for_another_reason_loses_its_tests(file: str, message: str) -> None:
+    assert not judge_red(BASE, report({}, broken=[Diagnostic(file=file, message=message)]), SCOPE).ok
+
+
+def test_an_error_for_want_of_a_method_is_rightly_red() -> None:
+    wanting = Failure(type="NoMethodError", message="undefined method `vowels' for Words:Module", file="tests/b.rb")
+    after = report({"tests/a.py::one": S.PASSED, "tests/b.rb::new": S.ERROR}, failure=wanting)
+    assert judge_red(BASE, after, SCOPE).ok
+
+
 def test_green_needs_every_red_test_to_pass() -> None:
     after = report({"tests/a.py::one": S.PASSED, "tests/b.py::new": S.FAILED})
     assert "still red" in judge_green(BASE, after, ["tests/b.py::new"]).why
 
 
-def test_what_was_red_before_we_came_does_not_count_against_anybody() -> None:
+def test_failures_of_the_base_do_not_count_against_a_change() -> None:
     after = report({"tests/a.py::one": S.PASSED, "tests/a.py::old_red": S.FAILED, "tests/b.py::new": S.PASSED})
     assert judge_green(BASE, after, ["tests/b.py::new"]).ok
 
@@ -169,7 +201,7 @@ def test_a_file_that_was_red_is_green_when_it_loads_and_all_in_it_passes() -> No
     assert not judge_green(BASE, empty, ["tests/b.py"]).ok
 
 
-def test_compare_tells_new_still_fixed_added_missing_and_silenced_apart() -> None:
+def test_compare_distinguishes_new_still_fixed_added_missing_and_silenced() -> None:
     before = report({"a": S.PASSED, "b": S.FAILED, "c": S.FAILED, "d": S.PASSED, "e": S.PASSED})
     delta = compare(before, report({"a": S.FAILED, "b": S.FAILED, "c": S.PASSED, "d": S.SKIPPED, "f": S.PASSED}))
     assert (delta.new_failures, delta.still_failing, delta.fixed) == (["a"], ["b"], ["c"])
@@ -257,7 +289,7 @@ def test_a_file_of_tests_that_loaded_before_must_still_load() -> None:
     assert (verdict.ok, verdict.why) == (False, "files no longer load: tests/c.py")
 
 
-def test_a_test_that_nobody_knew_and_that_fails_is_a_new_failure() -> None:
+def test_an_unknown_test_that_fails_is_a_new_failure() -> None:
     after = report({"tests/a.py::one": S.PASSED, "tests/b.py::new": S.PASSED, "tests/c.py::other": S.FAILED})
     verdict = judge_green(BASE, after, ["tests/b.py::new"])
     assert (verdict.ok, verdict.why) == (False, "new failures: tests/c.py::other")
@@ -301,7 +333,7 @@ def test_a_fix_that_breaks_or_loses_something_is_not_kept() -> None:
     assert judge_fix(before, more, ["two"]).why == "new failures: new"
 
 
-def test_a_file_that_loads_again_is_fixed_though_tests_in_it_fail_that_nobody_saw_before() -> None:
+def test_a_file_that_loads_again_is_fixed_although_unknown_tests_in_it_fail() -> None:
     torn = Diagnostic(file="c.py", type="SyntaxError", message="invalid syntax")
     before = report({"one": S.PASSED}, broken=[torn])
     after = report({"one": S.PASSED, "c.py::two": S.PASSED, "d.py::three": S.PASSED})

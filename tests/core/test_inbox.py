@@ -63,13 +63,26 @@ def test_items_that_wait_for_the_same_sign_in_are_one_entry() -> None:
     assert [(entry.kind, entry.items) for entry in entries] == [(InboxKind.SIGN_IN, ["a", "b", "c"])]
 
 
-def test_a_rate_limit_needs_nobody() -> None:
+def test_the_reason_of_a_sign_in_is_not_part_of_its_title() -> None:
+    waits = row("a", park_reason=ParkReason.LOGIN, detail="auth: not signed in; log in with: codex login")
+    entry = inbox_entries([waits])[0]
+    assert (entry.kind, entry.title) == (InboxKind.SIGN_IN, "Not signed in; log in with: codex login")
+
+
+def test_a_completed_item_with_doubts_is_to_be_reviewed() -> None:
+    detail = "doubtful findings that no judge decided: 2"
+    done = row("a", column=BoardColumn.TO_REVIEW, status=ItemStatus.COMPLETED, detail=detail)
+    entry = inbox_entries([done, row("q")])[-1]
+    assert (entry.kind, entry.context) == (InboxKind.DOUBT, [detail])
+
+
+def test_a_rate_limit_needs_no_person() -> None:
     assert inbox_entries([row("a", park_reason=ParkReason.QUOTA), row("b", park_reason=ParkReason.BLOCKED)]) == []
 
 
 def test_a_wrong_configuration_is_not_called_a_failure() -> None:
     entry = inbox_entries([failed("a", "no_test_command", "no test command found")])[0]
-    assert (entry.kind, entry.title) == (InboxKind.MISCONFIGURED, "no test command found")
+    assert (entry.kind, entry.title) == (InboxKind.MISCONFIGURED, "No test command found")
 
 
 def test_what_happens_again_after_it_was_acknowledged_is_a_new_entry() -> None:

@@ -18,7 +18,7 @@ def test_what_was_made_later_is_named_later(at: datetime, later_ms: int) -> None
     assert new_id("run", at, "ffffffff") < new_id("run", later, "00000000")
 
 
-def test_a_name_tells_its_moment_and_what_makes_it_the_only_one() -> None:
+def test_an_id_holds_its_time_and_is_unique() -> None:
     at = datetime(2026, 11, 16, 19, 24, 0, 258_000, tzinfo=UTC)
     assert new_id("item", at, "ab12cd34") == "item-20261116-192400-102ab12cd34"
 

@@ -104,7 +104,7 @@ def test_nothing_is_found_where_nothing_was_planted() -> None:
     assert mean(wrong) <= 0.1
 
 
-def test_totals_tell_the_packet_from_the_prompt_and_from_a_placebo() -> None:
+def test_totals_separate_packet_prompt_and_placebo() -> None:
     report = simulated(1, planted=20)
     packet, prompt, placebo = report.totals
     assert [packet.arm, prompt.arm, placebo.arm] == [TrialArm.PACKET, TrialArm.PROMPT, TrialArm.PLACEBO]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench import learnings as bench
-from ratchet.core.learning import fuse, search_terms
+from ratchet.core.learning import fuse, search_terms, words_of
 from ratchet.engine.embedders import LocalEmbedder
 from ratchet.store.sqlite.store import SqliteStore
 
@@ -31,3 +31,7 @@ def test_what_two_rankings_place_high_comes_first() -> None:
 def test_words_of_every_sentence_are_left_out_unless_there_are_no_others() -> None:
     assert search_terms("the parser is not found") == ["parser", "found"]
     assert search_terms("the test failed") == ["the", "test", "failed"]
+
+
+def test_a_name_in_camel_case_is_one_word_and_its_parts() -> None:
+    assert words_of("isOk parseURL x") == ["isok", "is", "ok", "parseurl", "parse", "url", "x"]

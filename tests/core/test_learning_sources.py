@@ -37,7 +37,7 @@ def taught(*events: object) -> list[Learning]:
     return derived(started(), *events).learnings
 
 
-def test_a_revert_and_then_a_green_tell_what_failed_and_what_worked() -> None:
+def test_a_revert_followed_by_green_teaches_what_failed_and_what_worked() -> None:
     (one,) = taught(RED, GUESS, REVERTED, SUM, KEPT, VERIFIED)
     assert "what worked is “Sum the lines” in a.py" in one.content
     assert "did not work: “Guess the total”: still red: test_a" in one.content
@@ -63,8 +63,8 @@ def test_the_same_files_red_and_then_green_or_repeated_by_the_runner_are_a_flaky
     again = replace(KEPT, tree="t1")
     found = taught(RED, GUESS, replace(REVERTED, why="test_b failed"), GUESS, again, VERIFIED)
     assert found[0].tags == ["flaky"] and "test_b" in found[0].content
-    (told,) = taught(ev.FlakyTestsFound(step=1, tests=["test_c"]))
-    assert told.tags == ["flaky"] and "test_c" in told.content
+    (reported,) = taught(ev.FlakyTestsFound(step=1, tests=["test_c"]))
+    assert reported.tags == ["flaky"] and "test_c" in reported.content
 
 
 def test_a_set_up_that_was_missing_is_learnt_once_the_tests_run() -> None:

@@ -12,13 +12,13 @@ def facts(**more: str) -> dict[str, str]:
 
 
 def test_history_goes_before_learnings_and_both_before_the_failures() -> None:
-    told = facts(history="h" * 4_000, learnings="l" * 4_000, failures="f" * 4_000)
-    made = fit_to_tokens(TEMPLATE, told, 2_000)
-    assert not made["history"] and 0 < len(made["learnings"]) < 4_000 and made["failures"] == told["failures"]
+    reported = facts(history="h" * 4_000, learnings="l" * 4_000, failures="f" * 4_000)
+    made = fit_to_tokens(TEMPLATE, reported, 2_000)
+    assert not made["history"] and 0 < len(made["learnings"]) < 4_000 and made["failures"] == reported["failures"]
     assert len(render(TEMPLATE, made)) <= 8_000 and made["learnings"].endswith("(shortened)")
 
 
 def test_what_fits_is_left_alone_and_the_spec_is_never_cut() -> None:
-    told = facts(history="short")
-    assert fit_to_tokens(TEMPLATE, told, 1_000) == told
-    assert fit_to_tokens(TEMPLATE, told, 1)["spec"] == told["spec"]
+    reported = facts(history="short")
+    assert fit_to_tokens(TEMPLATE, reported, 1_000) == reported
+    assert fit_to_tokens(TEMPLATE, reported, 1)["spec"] == reported["spec"]

@@ -18,8 +18,8 @@ EMPTY = dict.fromkeys(prompts.PLACEHOLDERS, "")
 
 def test_a_section_with_nothing_to_say_is_left_out_and_headings_in_the_spec_are_no_sections() -> None:
     template = "# Task\nDo it for $$5.\n\n# Failures\n$failures\n\n# Spec\n$spec\n"
-    told = prompts.render(template, EMPTY | {"spec": "# Greet\n\n# Loudly $spec"})
-    assert told == "# Task\nDo it for $5.\n\n# Spec\n# Greet\n\n# Loudly $spec\n"
+    reported = prompts.render(template, EMPTY | {"spec": "# Greet\n\n# Loudly $spec"})
+    assert reported == "# Task\nDo it for $5.\n\n# Spec\n# Greet\n\n# Loudly $spec\n"
 
 
 @pytest.mark.parametrize(("template", "why"), [("$sepc", "$sepc"), ("it costs 5 $ ", "$$"), ("$spec", "")])
@@ -42,8 +42,8 @@ def test_a_projects_own_template_takes_the_place_of_ours_and_a_wrong_one_is_refu
 
 
 @given(st.lists(st.text(min_size=1, max_size=300), max_size=8), st.integers(0, 300))
-def test_of_the_history_the_last_entries_that_fit_are_told_whole(said: list[str], tokens: int) -> None:
-    entries = [prompts.history_entry(n, "auditor", text) for n, text in enumerate(said)]
-    told = prompts.recent_entries("".join(entries), tokens)
-    assert len(told) <= tokens * prompts.CHARS_A_TOKEN + 1
-    assert told.endswith("…") or "".join(entries).endswith(told)
+def test_the_last_history_entries_that_fit_are_kept_whole(output: list[str], tokens: int) -> None:
+    entries = [prompts.history_entry(n, "auditor", text) for n, text in enumerate(output)]
+    reported = prompts.recent_entries("".join(entries), tokens)
+    assert len(reported) <= tokens * prompts.CHARS_A_TOKEN + 1
+    assert reported.endswith("…") or "".join(entries).endswith(reported)

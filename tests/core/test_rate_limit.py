@@ -18,7 +18,7 @@ def test_a_refusal_halves_and_every_quiet_interval_gives_one_back() -> None:
     assert raise_limit(pace, now=5.0 + 185, top=16, quiet_s=60) == ConcurrencyLimit(limit=11, at=185.0, refused_at=5.0)
 
 
-def test_those_who_were_asked_before_it_was_halved_do_not_halve_it_again() -> None:
+def test_requests_that_started_before_the_limit_was_halved_do_not_halve_it_again() -> None:
     pace = halve_limit(START, began=1.0, now=5.0)
     assert halve_limit(pace, began=4.0, now=6.0) == pace
     assert halve_limit(pace, began=5.5, now=6.0).limit == 4

@@ -1,4 +1,4 @@
-"""Reports concluded, merged, settled, exported and told: pure functions of what a runner said."""
+"""Reports are concluded, merged, compared, exported and summarised: pure functions of a runner's results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ from ratchet.core.report import (
     conclude,
     count_totals,
     expected_text,
+    merge_commands,
     merge_targets,
+    reported_totals,
 )
 
 PASSED = TestResult(id="a::one", status=TestStatus.PASSED, file="a")
@@ -141,24 +143,25 @@ def failing(n: int, place: int, *, size: int = 10) -> TestResult:
     return TestResult(id=f"t::{n:03}", status=TestStatus.FAILED, failure=failure, stdout="noise\n" * 500)
 
 
-def test_failures_of_one_kind_at_one_place_are_told_once() -> None:
+def test_failures_of_one_kind_at_one_place_are_reported_once() -> None:
     tests = [failing(n, n % 3) for n in range(30)]
     assert [len(cluster.tests) for cluster in clusters(tests)] == [10, 10, 10]
-    said = packet(Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=count_totals(tests)))
-    assert "the same in 9 more: t::003, t::006, …" in said
-    assert "suspects: total in src/shop.py" in said
+    assert [len(cluster.tests) for cluster in clusters([*tests, failing(99, 2)])] == [11, 10, 10]
+    output = packet(Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=count_totals(tests)))
+    assert "the same in 9 more: t::003, t::006, …" in output
+    assert "suspects: total in src/shop.py" in output
 
 
 @given(st.integers(1, 40), st.integers(1, 600))
 def test_a_packet_keeps_to_its_budget_and_cuts_output_and_frames_before_values(count: int, size: int) -> None:
     tests = [failing(n, n, size=size) for n in range(count)]
     report = Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=count_totals(tests))
-    said = packet(report, budget_bytes=4_000)
-    assert len(said) <= 4_000
+    output = packet(report, budget_bytes=4_000)
+    assert len(output) <= 4_000
     first = clusters(tests)[0].tests[0].failure
     assert first and first.expected and first.actual
-    assert first.expected in said and first.actual in said
-    assert packet(report, budget_bytes=4_000) == said
+    assert first.expected in output and first.actual in output
+    assert packet(report, budget_bytes=4_000) == output
 
 
 @given(st.text("aä€\n", max_size=9_000), st.integers(1, 30), st.integers(0, 20))
@@ -166,15 +169,15 @@ def test_a_packet_keeps_to_its_budget_whatever_is_long(text: str, tests: int, fi
     failure = Failure(type=text[:900], message=text, expected=text, actual=text, file=text[:90], line=1)
     red = [TestResult(id=f"{n}{text}", status=TestStatus.FAILED, failure=failure, stdout=text) for n in range(tests)]
     lost = [Diagnostic(file=f"{n}{text[:500]}", message=text) for n in range(files)]
-    told = Report(runner="r", status=ReportStatus.FAILED, tests=red, notes=[text], collection_errors=lost)
-    assert len(packet(told, again=lambda test: test.id).encode()) <= 4_000
+    reported = Report(runner="r", status=ReportStatus.FAILED, tests=red, notes=[text], collection_errors=lost)
+    assert len(packet(reported, again=lambda test: test.id).encode()) <= 4_000
 
 
 def test_a_packet_shows_where_long_values_differ() -> None:
     failure = Failure(expected="x" * 3_000 + "<here>" + "y" * 3_000, actual="x" * 3_000 + "<there>" + "y" * 3_000)
     tests = [TestResult(id="a", status=TestStatus.FAILED, failure=failure)]
-    said = packet(Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=count_totals(tests)))
-    assert "x<here>y" in said and "x<there>y" in said
+    output = packet(Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=count_totals(tests)))
+    assert "x<here>y" in output and "x<there>y" in output
 
 
 def test_a_packet_says_what_is_new_known_flaky_or_hung_and_names_what_it_leaves_out() -> None:
@@ -183,11 +186,11 @@ def test_a_packet_says_what_is_new_known_flaky_or_hung_and_names_what_it_leaves_
     delta = Delta(
         new_failures=["new"], still_failing=ids[1:], fixed=[], added=[], missing=[], silenced=[], broken=[]
     )  # fmt: skip
-    told = Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=count_totals(tests))
-    said = packet(told, delta=delta, flaky=["flaky"], known=["known"])
-    assert "since last time: 1 newly failing, 7 still failing\nof the failures 1 flaky, 1 hung, 1 known" in said
-    assert said.index("new (new)\n  New") < said.index("a\n  A") and "known (known)" not in said
-    assert "… and 3 more failures: hung, flaky, known" in said
+    reported = Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=count_totals(tests))
+    output = packet(reported, delta=delta, flaky=["flaky"], known=["known"])
+    assert "since last time: 1 newly failing, 7 still failing\nof the failures 1 flaky, 1 hung, 1 known" in output
+    assert output.index("new (new)\n  New") < output.index("a\n  A") and "known (known)" not in output
+    assert "… and 3 more failures: hung, flaky, known" in output
 
 
 def test_a_packet_cuts_long_values_to_where_they_differ_before_it_leaves_a_failure_out() -> None:
@@ -196,21 +199,21 @@ def test_a_packet_cuts_long_values_to_where_they_differ_before_it_leaves_a_failu
         return TestResult(id=name, status=TestStatus.FAILED, failure=failure)
 
     tests = [fails(name, 1_100) for name in "abc"] + [fails("added", 3)]
-    told = Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=count_totals(tests))
+    reported = Report(runner="r", status=ReportStatus.FAILED, tests=tests, totals=count_totals(tests))
     delta = Delta(new_failures=[], still_failing=["a", "b", "c"], fixed=[], added=["added"], missing=[], silenced=[],
                   broken=[])  # fmt: skip
-    said = packet(told, delta=delta, whole="ratchet test --json")
-    assert "since last time: 1 newly failing, 3 still failing\n\nadded (new)" in said
-    assert all(f"x<{name}>" in said for name in (*"abc", "added")) and len(said.encode()) <= 4_000
-    assert said.endswith("\n\nall of it: ratchet test --json") and "more failures" not in said
-    assert "all of it" not in packet(msgspec.structs.replace(told, tests=tests[-1:]), whole="ratchet test --json")
+    output = packet(reported, delta=delta, whole="ratchet test --json")
+    assert "since last time: 1 newly failing, 3 still failing\n\nadded (new)" in output
+    assert all(f"x<{name}>" in output for name in (*"abc", "added")) and len(output.encode()) <= 4_000
+    assert output.endswith("\n\nall of it: ratchet test --json") and "more failures" not in output
+    assert "all of it" not in packet(msgspec.structs.replace(reported, tests=tests[-1:]), whole="ratchet test --json")
 
 
 def test_what_an_output_says_once_more_of_its_failure_is_left_out() -> None:
     failure = Failure(type="panic", message="assertion failed: sum", expected="3", actual="-1")
-    said = "thread 'adds' (7) panicked at src/lib.rs:5:25:\nassertion failed: sum\n  left: -1\n right: 3\n"
-    assert output_beyond_failure(said, failure) == []
-    assert output_beyond_failure(f"loaded 3\n\n{said}", failure) == ["loaded 3", ""]
+    output = "thread 'adds' (7) panicked at src/lib.rs:5:25:\nassertion failed: sum\n  left: -1\n right: 3\n"
+    assert output_beyond_failure(output, failure) == []
+    assert output_beyond_failure(f"loaded 3\n\n{output}", failure) == ["loaded 3", ""]
     assert output_beyond_failure("    a_test.go:3: no\nnotice", Failure(message="no")) == ["notice"]
     diagnostic = Diagnostic(file="src/lib.rs", line=1, column=4, message="cannot find value `c`")
     assert "\nsrc/lib.rs:1:4: cannot find value `c`" in packet(
@@ -218,36 +221,36 @@ def test_what_an_output_says_once_more_of_its_failure_is_left_out() -> None:
     )
 
 
-def test_a_module_that_takes_many_files_along_is_told_once() -> None:
+def test_a_module_that_breaks_many_files_is_reported_once() -> None:
     broken = [Diagnostic(file=f"test_{n}.py", line=2, type="ImportError", message="no lib") for n in range(12)]
     other = Diagnostic(file="test_x.py", line=1, type="SyntaxError", message="invalid syntax")
-    said = packet(Report(runner="r", status=ReportStatus.FAILED, collection_errors=[*broken, other]))
-    assert said.startswith("failed: 0 failed, 0 errors, 0 passed, 0 skipped of 0 tests, 13 files not loaded (r)")
+    output = packet(Report(runner="r", status=ReportStatus.FAILED, collection_errors=[*broken, other]))
+    assert output.startswith("failed: 0 failed, 0 errors, 0 passed, 0 skipped of 0 tests, 13 files not loaded (r)")
     beside = Diagnostic(file="", type="PluginError", message="at the end")
-    told = packet(Report(runner="r", status=ReportStatus.FAILED, collection_errors=[other, beside]))
-    assert "of 0 tests, 1 file not loaded, 1 error outside of tests (r)" in told
-    assert said.count("no lib") == 1 and "test_x.py:1: SyntaxError: invalid syntax" in said
-    assert "test_0.py:2: ImportError: no lib\n  the same for test_1.py, test_2.py, test_3.py and 8 more" in said
+    reported = packet(Report(runner="r", status=ReportStatus.FAILED, collection_errors=[other, beside]))
+    assert "of 0 tests, 1 file not loaded, 1 error outside of tests (r)" in reported
+    assert output.count("no lib") == 1 and "test_x.py:1: SyntaxError: invalid syntax" in output
+    assert "test_0.py:2: ImportError: no lib\n  the same for test_1.py, test_2.py, test_3.py and 8 more" in output
 
 
-def test_an_id_that_is_only_a_number_is_told_with_the_name() -> None:
-    for name, told in (
+def test_an_id_that_is_only_a_number_is_shown_with_the_name() -> None:
+    for name, reported in (
         ("x adds", "a_spec.rb[1:1] (x adds)"),
         ("a_spec.rb[1:1]", "a_spec.rb[1:1]"),
         ("", "a_spec.rb[1:1]"),
     ):
         test = TestResult(id="a_spec.rb[1:1]", name=name, status=TestStatus.FAILED, failure=Failure(message="no"))
-        said = packet(Report(runner="rspec", status=ReportStatus.FAILED, tests=[test]))
-        assert said.splitlines()[2] == told
+        output = packet(Report(runner="rspec", status=ReportStatus.FAILED, tests=[test]))
+        assert output.splitlines()[2] == reported
 
 
-def test_of_a_group_and_its_tests_the_test_is_told() -> None:
+def test_of_a_group_and_its_tests_the_test_is_reported() -> None:
     group = TestResult(
         id="TestSub", status=TestStatus.FAILED, failure=Failure(message="a subtest failed", file="a", line=1)
     )
     inner = TestResult(id="TestSub/a", status=TestStatus.FAILED, failure=Failure(message="why", file="a", line=1))
-    said = packet(Report(runner="go", status=ReportStatus.FAILED, tests=[group, inner]))
-    assert "TestSub/a at a:1\n  why\n  the same in 1 more: TestSub" in said
+    output = packet(Report(runner="go", status=ReportStatus.FAILED, tests=[group, inner]))
+    assert "TestSub/a at a:1\n  why\n  the same in 1 more: TestSub" in output
 
 
 @given(st.text(), st.text(), st.sampled_from(TestStatus))
@@ -260,25 +263,29 @@ def test_any_text_survives_as_xml_json_and_annotations(name: str, message: str, 
     table = exports.ctrf(report, start_ms=0, stop_ms=1)
     assert json.loads(json.dumps(table))["results"]["summary"]["tests"] == 1
     assert all("\n" not in line for line in exports.github(report))
+    error = Diagnostic(file="a,b:c.py", line=3, message="50%\r\nno")
+    broken = Report(runner="r", status=ReportStatus.FAILED, collection_errors=[error])
+    [line] = exports.github(broken, inside="sub")
+    assert line.startswith("::error file=sub/a%2Cb%3Ac.py,line=3,title=") and line.endswith("::50%25%0D%0Ano")
 
 
-def test_exports_tell_two_classes_of_one_name_apart_and_where_it_failed_without_a_stack() -> None:
+def test_exports_distinguish_two_classes_of_one_name_and_locate_failures_without_a_stack() -> None:
     failed = Failure(message="no", file="a_test.go", line=4)
     names = [("a.py::TestK::test_m", "test_m", ["TestK"]), ("b.py::TestK::test_m", "test_m", ["TestK"])]
     tests = [TestResult(id=id, name=name, suite=suite, status=TestStatus.PASSED) for id, name, suite in names]
     tests += [TestResult(id="m/p.TestBad", name="TestBad", suite=["p"], status=TestStatus.FAILED, failure=failed)]
-    told = Report(runner="x", status=ReportStatus.FAILED, tests=tests, totals=count_totals(tests))
-    cases = list(ET.fromstring(exports.junit(told)).iter("testcase"))
+    reported = Report(runner="x", status=ReportStatus.FAILED, tests=tests, totals=count_totals(tests))
+    cases = list(ET.fromstring(exports.junit(reported)).iter("testcase"))
     assert [case.get("classname") for case in cases] == ["a.py::TestK", "b.py::TestK", "m/p"]
     assert (cases[2].findtext("failure") or "").splitlines() == ["no", "  at a_test.go:4"]
-    rows = exports.ctrf(told, start_ms=0, stop_ms=1)["results"]["tests"]
+    rows = exports.ctrf(reported, start_ms=0, stop_ms=1)["results"]["tests"]
     assert [row["suite"] for row in rows] == [["TestK"], ["TestK"], ["p"]]
 
 
 def test_our_own_reader_finds_every_status_in_our_junit() -> None:
     tests = [TestResult(id=f"a.py::{status}", name=str(status), status=status) for status in TestStatus]
-    told = Report(runner="x", status=ReportStatus.FAILED, tests=tests, totals=count_totals(tests))
-    read = junit.parse(io.BytesIO(exports.junit(told).encode()))
+    reported = Report(runner="x", status=ReportStatus.FAILED, tests=tests, totals=count_totals(tests))
+    read = junit.parse(io.BytesIO(exports.junit(reported).encode()))
     assert {test.name: test.status for test in read.tests} == {
         str(status): TestStatus.PASSED if status is TestStatus.XPASSED else status for status in TestStatus
     }
@@ -289,11 +296,11 @@ def test_suspects_are_the_changed_lines_of_a_stack_then_changed_files_then_the_r
     red = TestResult(
         id="t", status=TestStatus.FAILED, file="t.py", failure=Failure(type="E", message="m", frames=frames)
     )
-    told = packet(
+    reported = packet(
         Report(runner="r", status=ReportStatus.FAILED, tests=[red]),
         changed={"hit.py": [(8, 12)], "near.py": [(50, 60)], "unseen.py": []},
     )
-    assert "suspects: hit in hit.py (changed here); near in near.py (changed); plain in plain.py; unseen.py" in told
+    assert "suspects: hit in hit.py (changed here); near in near.py (changed); plain in plain.py; unseen.py" in reported
 
 
 def test_the_lines_of_a_diff_are_found() -> None:
@@ -384,3 +391,32 @@ def test_a_file_that_does_not_load_is_a_failed_test_in_ctrf() -> None:
     assert made["results"]["tests"] == [
         {"name": "c.py", "status": "failed", "duration": 0, "message": "SyntaxError: no"}
     ]
+
+
+def test_totals_of_a_runner_count_the_rest_as_passed() -> None:
+    assert reported_totals({"tests": 5, "failed": 1, "skipped": 1, "files": 9}).passed == 3
+    assert reported_totals({"passed": 2, "failed": 1}).tests == 3
+    assert reported_totals({"failed": 2, "tests": 1}).passed == 0
+
+
+def test_commands_of_a_target_are_merged_into_one_report() -> None:
+    error = Diagnostic(file="b", message="no")
+    first = Report(
+        runner="pytest", status=ReportStatus.PASSED, command=["pytest", "a"], exit_code=0, duration_s=1.0,
+        tests=[PASSED], totals=count_totals([PASSED]), reported={"tests": 1}, output="fine\n",
+        collection_errors=[error],
+    )  # fmt: skip
+    second = Report(
+        runner="pytest", status=ReportStatus.CRASHED, command=["pytest", "b"], exit_code=-9, signal=9, duration_s=0.5,
+        tests=[PASSED, FAILED], totals=count_totals([PASSED, FAILED]), reported={"tests": 2}, notes=["it died"],
+        running=["a::x"], output="boom\n", collection_errors=[error], compile_errors=[error],
+    )  # fmt: skip
+    idle = Report(runner="pytest", status=ReportStatus.NO_TESTS, command=["pytest", "c"], exit_code=5, duration_s=0.25)
+    merged = merge_commands([first, second, idle])
+    assert [test.id for test in merged.tests] == ["a::one", "a::one (2)", "a::two"]
+    assert (merged.status, merged.exit_code, merged.signal, merged.duration_s) == (ReportStatus.CRASHED, -9, 9, 1.75)
+    assert (merged.totals.tests, merged.totals.failed, merged.reported) == (3, 1, {"tests": 3})
+    assert (merged.notes, merged.running, merged.output) == (["`pytest b`: it died"], ["a::x"], "boom\n")
+    assert (merged.collection_errors, merged.compile_errors) == ([error], [error])
+    assert merge_commands([idle, idle]).exit_code == 5
+    assert merge_commands([second]) is second

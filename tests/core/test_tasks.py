@@ -40,6 +40,7 @@ def test_boxes_with_what_is_indented_below_them() -> None:
         ("task-2", "two", False, "true"),
         ("task-3", "three", True, ""),
     ]
+    assert [task.body for task in found] == ["", "more\n  Verify: true", ""]
 
 
 def test_an_example_in_a_code_block_is_no_task() -> None:
@@ -47,7 +48,7 @@ def test_an_example_in_a_code_block_is_no_task() -> None:
 
 
 def test_a_spec_without_a_list_is_one_task_and_two_of_one_name_are_two() -> None:
-    assert [task.id for task in parse_tasks("# Do it\n")] == ["all"]
+    assert [(task.id, task.title) for task in parse_tasks("# Do it\n")] == [("all", "the whole spec")]
     assert [task.id for task in parse_tasks("### T001: a\n### T001: b\n")] == ["T001", "T001-2"]
 
 

@@ -78,7 +78,7 @@ def test_no_refactoring_falls_due_where_it_is_switched_off() -> None:
     assert bounds(msgspec.structs.replace(state, phase=TddPhase.AUDIT, greens_since_refactor=50)) is None
 
 
-def test_the_inputs_of_each_step_are_what_tells_it_from_others() -> None:
+def test_the_inputs_of_each_step_distinguish_it_from_others() -> None:
     state = msgspec.structs.replace(
         fold("run-1", NEXT, [started()]),
         iteration=2,

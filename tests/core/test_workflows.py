@@ -116,7 +116,7 @@ def test_what_is_kept_was_tested_first(workflow: Workflow) -> None:
 
 
 @every_workflow
-def test_nobody_who_makes_tests_pass_may_change_those_that_were_there(workflow: Workflow) -> None:
+def test_no_role_that_makes_tests_pass_may_change_existing_ones(workflow: Workflow) -> None:
     for act in workflow.actions.values():
         if act.role and act.role != Role.AUDITOR:
             assert act.writes in (None, Writes.ADDITIONS)

@@ -83,7 +83,7 @@ def main(place: Path, copies: Path, *, git_too: bool, scene: str) -> None:
     watch_writes(recorder, git_too=git_too)
     with open_run(place, scene) as factory:
         lease = factory.claim(ask(factory, place, scene))
-        asyncio.run(factory.work(lease, watch=ignore_event, on_agent_event=lambda _said: None))
+        asyncio.run(factory.work(lease, watch=ignore_event, on_agent_event=lambda _text: None))
         recorder.copy("end")
         recorder.on = False
 

@@ -44,7 +44,7 @@ def main(place: Path, item: str, action: str, when: str) -> int:
     with open_factory(place, "sandbox.mode=off", f"lease_s={LEASE_S}", "tdd.refactor_interval=1") as service:
         lease = service.claim(item)
         try:
-            state = asyncio.run(service.work(lease, watch=watch, on_agent_event=lambda _said: None))
+            state = asyncio.run(service.work(lease, watch=watch, on_agent_event=lambda _text: None))
         except LeaseLost:
             return 3
         return 0 if state.status == "completed" else 4

@@ -56,8 +56,8 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_commits(tmp_path: Pat
             break
     finished = None if ended(place) else ratchet(*command(place)[3:], cwd=place)
     assert finished is None or finished.returncode == 0, f"seed {seed}: {finished.stderr if finished else ''}"
-    told = ratchet("show", "last", cwd=place)
-    assert "completed: 4 commits kept" in told.stdout, f"seed {seed}: {told.stdout}"
+    reported = ratchet("show", "last", cwd=place)
+    assert "completed: 4 commits kept" in reported.stdout, f"seed {seed}: {reported.stdout}"
     branch = git("for-each-ref", "--format=%(refname:short)", "refs/heads/ratchet", cwd=place)
     assert len(git("log", "--format=%s", f"main..{branch}", cwd=place).splitlines()) == 4, f"seed {seed}"
     assert children_of(place) == []
@@ -85,8 +85,8 @@ def test_an_interrupted_run_says_how_to_go_on_and_gives_its_lease_back(tmp_path:
     )
     assert running.stdout and running.stdout.readline()
     running.send_signal(signal.SIGTERM)
-    _, said = running.communicate(timeout=30)
-    assert running.returncode == 130 and "ratchet resume run-" in said
+    _, output = running.communicate(timeout=30)
+    assert running.returncode == 130 and "ratchet resume run-" in output
     assert " - " in ratchet("runs", cwd=place).stdout.splitlines()[1]
 
 
@@ -96,9 +96,9 @@ def test_an_abort_reaches_the_worker_wherever_it_is(tmp_path: Path) -> None:
         command(place), cwd=place, env=quick_environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     assert running.stdout and running.stdout.readline()
-    told = ratchet("abort", "last", cwd=place)
+    reported = ratchet("abort", "last", cwd=place)
     out, _ = running.communicate(timeout=30)
-    assert told.returncode == 0 and running.returncode == 1 and "aborted by" in out
+    assert reported.returncode == 0 and running.returncode == 1 and "aborted by" in out
     again = ratchet("abort", "last", cwd=place)
     assert again.returncode == 2 and "already aborted" in again.stderr
 
@@ -110,5 +110,5 @@ def test_a_terminated_demo_ends_without_a_traceback(tmp_path: Path) -> None:
     while "baseline" not in running.stdout.readline():
         pass
     running.send_signal(signal.SIGTERM)
-    _, said = running.communicate(timeout=30)
-    assert running.returncode == 130 and "Traceback" not in said
+    _, output = running.communicate(timeout=30)
+    assert running.returncode == 130 and "Traceback" not in output

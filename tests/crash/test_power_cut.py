@@ -85,7 +85,7 @@ def start_again(place: Path, scene: str = "") -> int:
             factory.remove_finished_workspaces()
             return 0
         lease = factory.claim(ask(factory, place, scene))
-        asyncio.run(factory.work(lease, watch=ignore_event, on_agent_event=lambda _said: None))
+        asyncio.run(factory.work(lease, watch=ignore_event, on_agent_event=lambda _text: None))
         story = factory.history(lease.run)
     return sum(isinstance(event, ev.StepResumed) for event in story.events)
 
@@ -113,7 +113,7 @@ def cut_at(copies: list[Path], place: Path, expected: dict[str, Any], scene: str
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shard", [*IN_EVERY_RUN, *ALL], ids=str)
-def test_wherever_the_power_is_cut_the_run_comes_to_the_same_end(tmp_path: Path, shard: tuple[int, int]) -> None:
+def test_wherever_the_power_is_cut_the_run_reaches_the_same_end(tmp_path: Path, shard: tuple[int, int]) -> None:
     place, copies = record(tmp_path)
     expected = ending(place)
     assert expected["status"] is RunStatus.COMPLETED and len(expected["commits"]) == 4
@@ -127,7 +127,7 @@ SAMPLED = 3
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scene", scenes.SCENES)
-def test_each_workflow_comes_to_the_same_end_wherever_it_is_cut_in_a_sample(tmp_path: Path, scene: str) -> None:
+def test_each_workflow_reaches_the_same_end_wherever_it_is_cut_in_a_sample(tmp_path: Path, scene: str) -> None:
     place, copies = record(tmp_path, scene)
     expected = ending(place, scene)
     assert expected["status"] is RunStatus.COMPLETED and len(expected["commits"]) == len(scenes.SCENES[scene].commits)
@@ -139,7 +139,7 @@ def test_each_workflow_comes_to_the_same_end_wherever_it_is_cut_in_a_sample(tmp_
 @pytest.mark.certify
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("scene", scenes.SCENES)
-def test_each_workflow_comes_to_the_same_end_wherever_it_is_cut(tmp_path: Path, scene: str) -> None:
+def test_each_workflow_reaches_the_same_end_wherever_it_is_cut(tmp_path: Path, scene: str) -> None:
     place, copies = record(tmp_path, scene)
     print(f"{scene}: {len(copies)} moments")
     cut_at(copies, place, ending(place, scene), scene)

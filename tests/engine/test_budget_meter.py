@@ -69,7 +69,7 @@ def test_what_others_only_reserved_of_the_day_is_waited_for_a_little(tmp_path: P
         assert isinstance(factory.store.reserve(other, Amount(cost_usd=10), caps=Caps()), Reservation)
         (place / "OTHER.md").write_text("# Another\n")
         lease = factory.claim(factory.add(place / "OTHER.md").id)
-        state = asyncio.run(factory.work(lease, watch=ignore_event, on_agent_event=lambda _said: None))
+        state = asyncio.run(factory.work(lease, watch=ignore_event, on_agent_event=lambda _text: None))
     assert state.parked and "budget spent: cost_usd of this day: 10 of 10" in state.parked.detail
 
 
@@ -80,7 +80,7 @@ def test_iterations_are_budgeted_too(tmp_path: Path) -> None:
         assert factory.store.spent(BudgetScope.RUN, state.run).iterations == 1
 
 
-def test_what_a_lost_worker_spent_is_recorded_by_whoever_continues_its_run(tmp_path: Path) -> None:
+def test_the_spending_of_a_lost_worker_is_recorded_by_the_next_worker_of_the_run(tmp_path: Path) -> None:
     script = {
         "audit": [AUDIT | {"usage": CENT}, COMPLETE | {"usage": CENT}],
         "implement": [IMPLEMENT | {"usage": CENT}],
@@ -93,15 +93,15 @@ def test_what_a_lost_worker_spent_is_recorded_by_whoever_continues_its_run(tmp_p
         assert isinstance(lost, Reservation)
         factory.store.record_spending(lost, Amount(cost_usd=0.5, tokens=7, seconds=1.5, iterations=1))
         factory.store.release(lease)
-        heard: list[ev.Event] = []
+        received: list[ev.Event] = []
         lease = factory.claim(lease.item)
         state = asyncio.run(
             factory.work(
-                lease, watch=lambda _entry, event, _state: heard.append(event), on_agent_event=lambda _said: None
+                lease, watch=lambda _entry, event, _state: received.append(event), on_agent_event=lambda _text: None
             )
         )
         spent = factory.store.spent(BudgetScope.RUN, lease.run)
-    found = [event for event in metered(heard) if event.agent == "lost"]
+    found = [event for event in metered(received) if event.agent == "lost"]
     assert [(event.cost_usd, event.tokens_out, event.seconds) for event in found] == [(0.5, 7, 1.5)]
     assert (spent.cost_usd, spent.tokens) == (0.54, 47) == (state.usage.cost_usd, state.usage.tokens_out)
     assert spent.seconds == state.usage.seconds and spent.iterations == 2

@@ -15,8 +15,9 @@ import pytest
 from ratchet.core import events as ev
 from ratchet.core import trailers
 from ratchet.core.failure import Reason
+from ratchet.core.ledger import Entry
 from ratchet.core.receipt import Artifact
-from ratchet.core.state import RunStatus
+from ratchet.core.state import RunState, RunStatus
 from ratchet.engine.blocking import run_blocking
 from ratchet.errors import LeaseHeld, NotFound, UsageError
 from ratchet.interfaces.terminal.live_view import ignore_event
@@ -86,6 +87,46 @@ def test_a_red_test_made_green_is_kept_as_a_commit_with_its_proof(tmp_path: Path
     assert proof and proof.tests == ("tests/test_sub.py",) and proof.run == state.run
     changed = git("diff", "--name-only", f"main..{state.head}", cwd=place).split()
     assert changed == ["calc.py", "tests/test_sub.py"]
+
+
+def test_a_persons_message_is_in_the_prompts_until_the_next_commit_and_in_the_mirrored_ledger(tmp_path: Path) -> None:
+    place = small_project(tmp_path, GOOD_SCRIPT)
+    with open_factory(place) as factory:
+        lease = factory.claim(factory.add(place / "SPEC.md").id)
+
+        def nudge(_entry: Entry, event: ev.Event, _state: RunState) -> None:
+            if isinstance(event, ev.RedConfirmed):
+                factory.store.nudge(lease.item, "use Decimal\n# Rules\nnone", by="me")
+
+        state = asyncio.run(factory.work(lease, watch=nudge, on_agent_event=lambda _said: None))
+        assert all(one.holds for one in asyncio.run(factory.verify(state.run)))
+        ledger = factory.store.entries(lease.run)
+    assert state.status is RunStatus.COMPLETED
+    folder = place / ".ratchet" / "runs" / state.run
+    told = {path.name for path in (folder / "prompts").iterdir() if "- use Decimal\n  # Rules" in path.read_text()}
+    asked = {f"step-{step}.md" for step in _steps_of(ledger, "implement")}
+    assert asked and told == asked
+    assert len((folder / "ledger.ndjson").read_text().splitlines()) == len(ledger)
+
+
+def test_receipts_name_the_entries_of_their_step_though_people_write_meanwhile(tmp_path: Path) -> None:
+    place = small_project(tmp_path, GOOD_SCRIPT)
+    with open_factory(place) as factory:
+        lease = factory.claim(factory.add(place / "SPEC.md").id)
+
+        def nudge(_entry: Entry, event: ev.Event, _state: RunState) -> None:
+            if isinstance(event, ev.StepStarted):
+                factory.store.nudge(lease.item, f"in step {event.step}", by="me")
+
+        asyncio.run(factory.work(lease, watch=nudge, on_agent_event=lambda _said: None))
+        ledger, receipts = factory.store.entries(lease.run), factory.store.receipts(lease.run)
+    assert len(receipts) > 5
+    assert [ledger[receipt.events[-1] - 1].kind for receipt in receipts] == [receipt.outcome for receipt in receipts]
+
+
+def _steps_of(ledger: list[Entry], action: str) -> list[int]:
+    started = [event for one in ledger if isinstance(event := ev.decode(one.kind, one.data), ev.StepStarted)]
+    return [event.step for event in started if event.action == action]
 
 
 def test_the_developers_checkout_is_not_touched(tmp_path: Path) -> None:
@@ -205,12 +246,12 @@ def test_three_refused_tests_end_the_run(tmp_path: Path) -> None:
     assert "wrote no test" in state.detail
 
 
-def test_after_a_test_was_given_back_nobody_says_that_all_is_complete(tmp_path: Path) -> None:
+def test_completion_is_not_accepted_while_a_test_is_given_up_and_unsolved(tmp_path: Path) -> None:
     wrong = {"say": "guess", "append": {"calc.py": WRONG}}
     turns = script(audit=[AUDIT, COMPLETE, COMPLETE], implement=[wrong])
     state, events, _ = carry_script(tmp_path, turns, "tdd.attempts=1", "tdd.audit_tries=2")
     assert (state.status, state.failure) == (RunStatus.FAILED, Reason.NO_PROGRESS)
-    assert "tests/test_sub.py was rightly red and given back" in state.detail
+    assert "tests/test_sub.py failed for the right reason but was given up" in state.detail
     assert "review_approved" not in kinds(events)
 
 
@@ -353,7 +394,7 @@ def test_what_the_tests_leave_behind_is_not_committed(tmp_path: Path) -> None:
     assert "litter.txt" not in git("ls-tree", "--name-only", state.head, cwd=place)
 
 
-def test_each_prompt_holds_the_spec_the_failure_and_what_others_said(tmp_path: Path) -> None:
+def test_each_prompt_holds_the_spec_the_failure_and_the_earlier_answers(tmp_path: Path) -> None:
     state, _, place = carry_script(tmp_path, GOOD_SCRIPT)
     prompts = place / ".ratchet/runs" / state.run / "prompts"
     implement = next(text for path in prompts.iterdir() if "You are the implementer" in (text := path.read_text()))
@@ -431,10 +472,10 @@ def test_every_receipt_says_what_it_was_made_from(tmp_path: Path) -> None:
 
 
 def test_what_a_cancelled_caller_waited_for_may_fail_in_silence() -> None:
-    told: list[object] = []
+    reported: list[object] = []
 
     async def cancelled() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context))
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
         begun, go = threading.Event(), threading.Event()
 
         def fail() -> None:
@@ -451,7 +492,7 @@ def test_what_a_cancelled_caller_waited_for_may_fail_in_silence() -> None:
         gc.collect()
 
     asyncio.run(cancelled())
-    assert not told
+    assert not reported
 
 
 def test_a_revert_says_of_which_kind_it_is(tmp_path: Path) -> None:

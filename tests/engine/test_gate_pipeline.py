@@ -122,8 +122,8 @@ def test_a_gate_that_was_red_before_is_not_blamed_on_the_agent_unless_it_says_so
         state = carry(factory, place / "SPEC.md")
         events = factory.history(state.run).events
     assert "no-fixme" in state.proved and state.status is RunStatus.COMPLETED
-    told = [event.status for event in events if isinstance(event, ev.GateRan) and event.gate == "no-fixme"]
-    assert told == [GateStatus.FAILED, GateStatus.PASSED]
+    reported = [event.status for event in events if isinstance(event, ev.GateRan) and event.gate == "no-fixme"]
+    assert reported == [GateStatus.FAILED, GateStatus.PASSED]
 
 
 def test_a_gate_that_cannot_run_stops_before_anything_is_spent(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_gate_that_cannot_run_stops_before_anything_is_spent(tmp_path: Path) -
     assert "no-such-linter" in state.detail and "usage_metered" not in kinds(events)
 
 
-def test_a_gate_nobody_knows_and_without_a_command_stops_the_run(tmp_path: Path) -> None:
+def test_an_unknown_gate_without_a_command_stops_the_run(tmp_path: Path) -> None:
     state, events, _ = carry_script(tmp_path, GOOD_SCRIPT, gates({"name": "linty"}))
     assert (state.status, state.failure) == (RunStatus.FAILED, Reason.MISCONFIGURED)
     assert "linty" in state.detail and "usage_metered" not in kinds(events)
@@ -271,7 +271,7 @@ def test_a_faked_green_is_not_kept(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FAKES)
-def test_a_faked_green_does_not_land_even_where_nobody_looks_for_cheats(tmp_path: Path, name: str) -> None:
+def test_a_faked_green_does_not_land_even_without_cheat_detection(tmp_path: Path, name: str) -> None:
     script = GOOD_SCRIPT | {
         "implement": [fake(name)] * 3,
         "review": [{"say": YES}] * 3,

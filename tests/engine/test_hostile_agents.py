@@ -80,7 +80,7 @@ def test_tracked_files_that_are_ignored_and_submodules_stay(tmp_path: Path, kind
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_agent_that_commits_switches_or_moves_branches_disturbs_nobody(tmp_path: Path, kind: str) -> None:
+def test_an_agent_that_commits_switches_or_moves_branches_changes_nothing_outside(tmp_path: Path, kind: str) -> None:
     code = "right()\nsh('git add -A; git commit -qm mine; git switch -qc feature; git commit -q --allow-empty -m more')"
     state, place = run(tmp_path, code, f"workspace.kind={kind}", "sandbox.mode=off")
     assert state.status is RunStatus.COMPLETED, state.detail

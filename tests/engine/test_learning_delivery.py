@@ -104,11 +104,11 @@ def test_an_agent_that_obeys_the_learning_in_its_packet_is_green_one_attempt_soo
         before = carry(factory, place / "SPEC.md")
         (learnt,) = factory.store.learnings(str(place))
         advice = "In calc, subtract the second from the first."
-        told = Learning(
+        reported = Learning(
             id=learning_id(str(place), advice), repo=str(place), content=advice, created_at="2026",
             fingerprints=learnt.fingerprints,
         )  # fmt: skip
-        factory.store.add_learning(told)
+        factory.store.add_learning(reported)
         (place / "AGAIN.md").write_text("# Subtract again\n\n`calc.sub(a, b)` subtracts.\n")
         after = carry(factory, place / "AGAIN.md")
         events, prompt = events_of(factory, after), prompt_of(factory, after, "implement")
@@ -117,11 +117,11 @@ def test_an_agent_that_obeys_the_learning_in_its_packet_is_green_one_attempt_soo
     assert (before.reverts, after.reverts) == (1, 0)
     delivered = [event for event in events if isinstance(event, ev.LearningDelivered)]
     delivered = [event for event in delivered if event.matched is not Matched.TITLE]
-    assert {one.learning for one in delivered} == {told.id, learnt.id}
+    assert {one.learning for one in delivered} == {reported.id, learnt.id}
     assert {(one.arm, one.matched) for one in delivered} == {(TrialArm.PACKET, Matched.FINGERPRINT)}
     failing = prompt.partition("# Failing tests")[2]
     assert "Known about this failure" in failing and advice in failing and "# Learnings from" not in prompt
-    trial = sums[told.id, TrialArm.PACKET]
+    trial = sums[reported.id, TrialArm.PACKET]
     assert (trial.trials, trial.green, trial.sums["attempts"]) == (1, 1, 1.0)
 
 

@@ -12,7 +12,9 @@ from typing import Any, ClassVar
 
 import pytest
 
+from ratchet.app.learnings import LearningService
 from ratchet.config import LearningsConfig
+from ratchet.core import api
 from ratchet.core.learning import Learning, learning_id
 from ratchet.core.redact import Redactor
 from ratchet.engine.embedders import open_embedder
@@ -28,12 +30,13 @@ class Endpoint(BaseHTTPRequestHandler):
 
     seen: ClassVar[list[dict[str, Any]]] = []
     answer = 200
+    extra: ClassVar[list[float]] = []  # dimensions that were added since
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         type(self).seen.append(body | {"authorization": self.headers["authorization"], "path": self.path})
         rows = [
-            {"index": n, "embedding": next((v for w, v in WORDS.items() if w in text), [0.3, 0.3, 0.3])}
+            {"index": n, "embedding": next((v for w, v in WORDS.items() if w in text), [0.3, 0.3, 0.3]) + self.extra}
             for n, text in enumerate(body["input"])
         ]
         content = json.dumps({"data": rows[::-1]}).encode()
@@ -110,6 +113,24 @@ def test_an_endpoint_that_fails_leaves_the_search_to_words(store: SqliteStore, a
         mine.add([lesson("feed the cat"), lesson("pay the invoice")])
         assert contents(mine.search("/r", "an invoice")) == ["pay the invoice"]
         assert url in mine.lexical_only and mine.embed_missing() == 0
+
+
+@pytest.mark.parametrize("extra", [[0.5], [float("nan")]], ids=["more dimensions", "not a number"])
+def test_an_endpoint_that_changes_its_vectors_leaves_the_search_to_words(
+    store: SqliteStore, extra: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("numpy")
+    with serving() as url:
+        mine = library(store, embedder=url, model="m")
+        mine.add([lesson("feed the cat")])
+        assert mine.embed_missing() == 1
+        monkeypatch.setattr(Endpoint, "extra", extra)
+        assert contents(mine.search("/r", "a cat")) == ["feed the cat"]
+        assert "vector" in mine.lexical_only
+        service = LearningService(store, LearningsConfig(embedder=url, model="m"), background=False)
+        request = api.LearningRequest(repo="/r", content="pay the invoice")
+        assert service.add(request).content == "pay the invoice"
+        assert contents(service.search(api.LearningsQuery(query="an invoice"), "/r").learnings) == ["pay the invoice"]
 
 
 def test_without_an_embedder_words_are_searched_and_the_reason_is_given(store: SqliteStore) -> None:

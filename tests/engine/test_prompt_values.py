@@ -1,4 +1,4 @@
-"""What agents once said is put into prompts as data."""
+"""Earlier answers of agents are put into prompts as data."""
 
 from __future__ import annotations
 

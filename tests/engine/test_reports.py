@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,6 +16,7 @@ from tests.support import (
     AUDIT,
     COMPLETE,
     GOOD_SCRIPT,
+    IMPLEMENT,
     REVIEW,
     RIGHT,
     SMALL,
@@ -46,6 +48,37 @@ def test_a_test_between_two_whose_names_hold_the_ends_of_a_key_is_not_silenced(t
     assert "tests/test_calc.py::test_add" in kept and len(kept) == 3
 
 
+TOKENS = ["ghp_" + "A1b2C3d4E5f6G7h8I9" * 2, "ghp_" + "Z9y8X7w6V5u4T3s2R1" * 2]
+NAMED_BY_TOKENS = (
+    f"import pytest\nfrom calc import add\n\n\n@pytest.mark.parametrize('token', {TOKENS})\n"
+    "def test_token(token):\n    assert add(1, 1) == 2\n"
+)
+SILENCING_THE_FIRST = {
+    "say": "Subtract",
+    "write": {
+        "calc.py": "import unittest\n\ncalls = []\n\n\ndef add(a, b):\n    calls.append((a, b))\n"
+        "    if calls.count((1, 1)) == 1 and (a, b) == (1, 1):\n        raise unittest.SkipTest('later')\n"
+        f"    return a + b\n{RIGHT}"
+    },
+}
+
+
+@pytest.mark.parametrize("change", [IMPLEMENT, SILENCING_THE_FIRST], ids=["honest", "silencing"])
+def test_tests_whose_names_look_like_keys_are_compared_and_told_apart(tmp_path: Path, change: dict[str, Any]) -> None:
+    place = make_repository(tmp_path / "project", SMALL | {"tests/test_token.py": NAMED_BY_TOKENS})
+
+    write_script(place, {"audit": [AUDIT, COMPLETE], "implement": [change] * 3, "review": [REVIEW]})
+    with open_factory(place, "sandbox.mode=off") as service:
+        state = carry(service, place / "SPEC.md")
+        if change is SILENCING_THE_FIRST:
+            assert not state.commits and state.reverts == 3
+            return
+        assert state.status is RunStatus.COMPLETED and len(state.commits) == 1
+        assert asyncio.run(service._verify_commit(state.head)).holds
+        reports = service.directory(state.run).path / "reports"
+        assert not any(token in path.read_text() for token in TOKENS for path in reports.glob("*.json"))
+
+
 @pytest.mark.parametrize("workflow", ["tdd", "fix"])
 def test_very_many_failing_tests_of_long_names_do_not_end_a_run(tmp_path: Path, workflow: str) -> None:
     many = (
@@ -57,7 +90,7 @@ def test_very_many_failing_tests_of_long_names_do_not_end_a_run(tmp_path: Path, 
     write_script(place, GOOD_SCRIPT | {"fix": [mend]})
     with open_factory(place, "sandbox.mode=off") as service:
         lease = service.claim(service.add(place / "SPEC.md", workflow=workflow).id)
-        state = asyncio.run(service.work(lease, watch=ignore_event, on_agent_event=lambda _said: None))
+        state = asyncio.run(service.work(lease, watch=ignore_event, on_agent_event=lambda _text: None))
     assert state.status is RunStatus.COMPLETED and len(state.commits) == 1
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from ratchet.engine.run_owner import RunOwner, fence
 from ratchet.errors import LeaseLost
+from ratchet.files import write_whole
 from ratchet.process.former_owner import end_former_owner
 from ratchet.process.spawn import process_holder
 from ratchet.workspace.git_workspace import GitWorkspace
@@ -40,7 +41,7 @@ def workspace(tmp_path: Path) -> GitWorkspace:
 
 
 def test_a_late_worker_can_use_no_verb_of_its_workspace(workspace: GitWorkspace, tmp_path: Path) -> None:
-    late, successor = (RunOwner(tmp_path / "owner.json", "run-1", epoch) for epoch in (1, 2))
+    late, successor = (RunOwner(tmp_path / "owners", "run-1", epoch) for epoch in (1, 2))
     assert late.take()
     ours = fence(workspace, late)
     tree, head = ours.checkpoint(), ours.tip()
@@ -58,6 +59,27 @@ def test_a_late_worker_can_use_no_verb_of_its_workspace(workspace: GitWorkspace,
     assert (workspace.path / "calc.py").read_text() == "the successor's change"
     late.leave()
     assert fence(workspace, successor).changes(tree, workspace.checkpoint()) == ["calc.py"]
+
+
+def test_a_worker_that_is_stopped_while_it_takes_its_run_finds_itself_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, successor = (RunOwner(tmp_path / "owners", "run-1", epoch) for epoch in (1, 2))
+    taken = list[bool]()
+
+    def write_late(path: Path, content: bytes) -> None:
+        if not taken:  # stopped just before this write, for longer than its lease
+            taken.append(True)
+            taken.append(successor.take())
+        write_whole(path, content)
+
+    monkeypatch.setattr("ratchet.engine.run_owner.write_whole", write_late)
+    with pytest.raises(LeaseLost, match="taken over"):
+        late.take()
+    assert taken == [True, True]
+    successor.check()
+    with pytest.raises(LeaseLost):
+        late.check()
 
 
 def test_a_former_owner_is_ended_with_all_its_processes(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_an_honest_change_lands_with_both_files_and_says_how_many_examples_it_ha
     state, events, place = carry_script(tmp_path, SCRIPT, ON)
     assert state.status is RunStatus.COMPLETED, state.detail
     (written,) = of_kind(events, ev.TestWritten)
-    assert written.paths == ["tests/test_sub.py"]
+    assert written.paths == ["tests/test_sub.py"] and not of_kind(events, ev.WritesUndone)
     assert of_kind(events, ev.RedConfirmed)[0].sealed == 1, "as a file: it cannot be loaded yet"
     assert git("show", "--name-only", "--format=", state.head, cwd=place).splitlines() == [
         "calc.py",
@@ -91,12 +91,12 @@ def traces(top: Path) -> list[str]:
     found = [str(path) for path in top.rglob("*") if path.is_file() and _holds(path.read_bytes(), wanted)]
     for head in top.rglob("HEAD"):
         if (head.parent / "objects").is_dir():
-            told = subprocess.run(
+            reported = subprocess.run(
                 ["git", "--git-dir", str(head.parent), "cat-file", "--batch-all-objects", "--batch"],
                 capture_output=True,
                 check=False,
             ).stdout
-            found += [f"objects of {head.parent}"] if _holds(told, wanted) else []
+            found += [f"objects of {head.parent}"] if _holds(reported, wanted) else []
     return [place for place in found if not place.endswith("script.json")]
 
 
@@ -127,19 +127,30 @@ COMMANDS = (("show", "last", "--json"), ("logs", "last"), ("export", "last"), ("
 def run_watched(place: Path, watch: Any, *settings: str) -> RunState:
     with open_factory(place, ON, *settings) as factory:
         lease = factory.claim(factory.add(place / "SPEC.md").id)
-        return asyncio.run(factory.work(lease, watch=watch, on_agent_event=lambda _said: None))
+        return asyncio.run(factory.work(lease, watch=watch, on_agent_event=lambda _text: None))
 
 
-def test_nothing_of_a_sealed_file_is_anywhere_while_an_implementer_works(tmp_path: Path) -> None:
-    place = small_project(tmp_path, {**SCRIPT, "implement": [BY_HEART, BY_HEART, IMPLEMENT]})
+# An auditor that writes its sealed test down elsewhere too, in files that it may not write.
+CARELESS = {
+    "say": BOTH["say"],
+    "write": {"tests/test_sub.py": RED_TEST, SEALED: SEALED_TEST, "notes.md": SEALED_TEST, "plan/sub.py": SEALED_TEST},
+    "append": {"calc.py": f"\n# {MARKER}\n"},
+}
+
+
+@pytest.mark.parametrize("audit", [BOTH, CARELESS], ids=["careful", "careless"])
+def test_nothing_of_a_sealed_file_is_anywhere_while_an_implementer_works(tmp_path: Path, audit: dict[str, Any]) -> None:
+    place = small_project(
+        tmp_path, {"audit": [audit, COMPLETE], "implement": [BY_HEART, BY_HEART, IMPLEMENT], "review": [REVIEW]}
+    )
     reader = Reader(tmp_path)
 
     def watch(entry: Entry, event: ev.Event, state: RunState) -> None:
         reader(entry, event, state)
         if isinstance(event, ev.StepReverted) and reader.looked == 2:
             for command in COMMANDS:
-                told = ratchet(*command, cwd=place, XDG_STATE_HOME=str(tmp_path / "state"))
-                assert not _holds((told.stdout + told.stderr).encode(), (MARKER.encode(), b"9041")), command
+                reported = ratchet(*command, cwd=place, XDG_STATE_HOME=str(tmp_path / "state"))
+                assert not _holds((reported.stdout + reported.stderr).encode(), (MARKER.encode(), b"9041")), command
 
     state = run_watched(place, watch)
     assert state.status is RunStatus.COMPLETED, state.detail
@@ -239,15 +250,15 @@ def test_a_gate_that_reverts_leaves_no_sealed_file_behind(tmp_path: Path) -> Non
     (place / "ratchet.toml").write_text('[[gates]]\nname = "clean"\ncommand = "sh -c \'! grep -q dirty calc.py\'"\n')
     git("add", "ratchet.toml", cwd=place)
     git("commit", "-qm", "gate", cwd=place)
-    reader, heard = Reader(tmp_path), list[ev.Event]()
+    reader, received = Reader(tmp_path), list[ev.Event]()
 
     def watch(entry: Entry, event: ev.Event, state: RunState) -> None:
-        heard.append(event)
+        received.append(event)
         reader(entry, event, state)
 
     state = run_watched(place, watch)
     assert state.status is RunStatus.COMPLETED, state.detail
-    assert [event.outcome for event in of_kind(heard, ev.StepReverted)] == ["gate"]
+    assert [event.outcome for event in of_kind(received, ev.StepReverted)] == ["gate"]
     assert reader.looked == 2 and reader.found == set()
 
 
@@ -270,17 +281,17 @@ def test_a_run_that_dies_at_a_step_with_sealed_tests_ends_as_if_it_had_not(tmp_p
 
     with pytest.raises((Killed, ExceptionGroup)):
         run_watched(place, die, "tdd.attempts=1")
-    reader, heard = Reader(tmp_path), list[ev.Event]()
+    reader, received = Reader(tmp_path), list[ev.Event]()
 
     def watch(entry: Entry, event: ev.Event, state: RunState) -> None:
-        heard.append(event)
+        received.append(event)
         reader(entry, event, state)
 
     with open_factory(place, ON, "tdd.attempts=1") as factory:
         (row,) = factory.store.runs()
         lease = factory.claim(row.item)
-        state = asyncio.run(factory.work(lease, watch=watch, on_agent_event=lambda _said: None))
-    assert dead and "step_resumed" in kinds(heard)
+        state = asyncio.run(factory.work(lease, watch=watch, on_agent_event=lambda _text: None))
+    assert dead and "step_resumed" in kinds(received)
     assert state.status is RunStatus.COMPLETED, state.detail
     assert reader.found == set()
     proof = trailers.parse_proof(git("show", "-s", "--format=%B", state.head, cwd=place))
@@ -335,10 +346,10 @@ def test_a_judge_decides_whether_a_sealed_test_may_be_replaced(tmp_path: Path) -
     (place / "ratchet.toml").write_text('[[gates]]\nname = "judge"\n')
     git("add", "ratchet.toml", cwd=place)
     git("commit", "-qm", "gate", cwd=place)
-    heard: list[ev.Event] = []
-    state = run_watched(place, lambda _entry, event, _state: heard.append(event))
+    received: list[ev.Event] = []
+    state = run_watched(place, lambda _entry, event, _state: received.append(event))
     assert state.status is RunStatus.COMPLETED, state.detail
-    assert "weaker" in of_kind(heard, ev.SealedUpheld)[0].why
+    assert "weaker" in of_kind(received, ev.SealedUpheld)[0].why
 
 
 # --- sealed tests of people -----------------------------------------------------------------------------------------
@@ -379,7 +390,7 @@ def test_a_verdict_of_peoples_sealed_tests_is_counted_and_bounded(tmp_path: Path
     script = {**PLAIN, "implement": [BY_HEART], "implement_changes": [BY_HEART] * 9, "review": [REVIEW] * 9}
     own = own_folder(tmp_path, OWN_LATE)
     state, events, _ = carry_script(tmp_path, script, "tdd.sealed=false", own, "tdd.disclosures=1")
-    assert state.status is RunStatus.FAILED and "was told 1 times" in state.detail
+    assert state.status is RunStatus.FAILED and "was disclosed 1 times" in state.detail
     (refused,) = of_kind(events, ev.FinalRefused)
     assert "1 of 2 sealed examples do not pass" in refused.why and "1310" not in refused.why
 

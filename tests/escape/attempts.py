@@ -171,7 +171,7 @@ _BOUNDS = {
     "fills the temporary folder": "head -c 300m /dev/zero > /tmp/big 2>/dev/null && echo ESCAPED; true",
     "fills the shared memory": "head -c 300m /dev/zero > /dev/shm/big 2>/dev/null && echo ESCAPED; true",
     "leaves a daemon": "setsid sh -c 'while :; do sleep 1; done' </dev/null >/dev/null 2>&1 & sleep 0.1",
-    "ignores being told to end": "trap '' TERM INT HUP; (trap '' TERM; sleep 100 </dev/null >/dev/null 2>&1) & true",
+    "ignores signals to end": "trap '' TERM INT HUP; (trap '' TERM; sleep 100 </dev/null >/dev/null 2>&1) & true",
 }
 _NESTS = "python3 -c \"import os\nfor _ in range({depth}): os.mkdir('{name}'); os.chdir('{name}')\n{then}\""
 _DEEP = {

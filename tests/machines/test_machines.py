@@ -67,8 +67,8 @@ class Made:
             assert done.returncode == 0, done.stdout + done.stderr
             return True
         assert done.returncode == 3, done.stdout + done.stderr
-        said, hint = done.stderr.splitlines()
-        assert said.startswith("ratchet: ") and sentence in said
+        text, hint = done.stderr.splitlines()
+        assert text.startswith("ratchet: ") and sentence in text
         assert hint.startswith("  hint: ")
         return False
 
@@ -117,8 +117,8 @@ def test_the_demo_works(made: Made) -> None:
 
 def test_the_page_about_platforms_has_the_rows_of_the_table() -> None:
     rows_of_page = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
-    told = {name: doctor for name, _works, _lost, doctor in rows_of_page[1:]}
-    assert list(told) == [machine.name for machine in MACHINES if machine.doctor]
+    reported = {name: doctor for name, _works, _lost, doctor in rows_of_page[1:]}
+    assert list(reported) == [machine.name for machine in MACHINES if machine.doctor]
     for machine in MACHINES:
         for what, words in machine.doctor.items():
-            assert f"`{what}`: " in told[machine.name] and words in told[machine.name]
+            assert f"`{what}`: " in reported[machine.name] and words in reported[machine.name]

@@ -64,18 +64,18 @@ class ModelServer:
 
     # --- what the model does ---------------------------------------------------------------------------------
 
-    def answer(self, heard: Heard) -> Reply | Fault:
+    def answer(self, received: Heard) -> Reply | Fault:
         with self._lock:
-            role = _role_of(heard.prompt)
-            if heard.has_tools and not heard.shell:
+            role = _role_of(received.prompt)
+            if received.has_tools and not received.shell:
                 return Reply(text="nothing")
-            if not heard.has_tools and not any(turn.text for turns in self.turns.values() for turn in turns):
+            if not received.has_tools and not any(turn.text for turns in self.turns.values() for turn in turns):
                 return Reply(text="A title")  # a side call: titles, summaries, topics
-            self.requests.append(heard)
+            self.requests.append(received)
             self.arrived.set()
             if fault := self.lasting or (self.faults.popleft() if self.faults else None):
                 return fault
-            return self._play(self._turn(role, heard.prompt), heard)
+            return self._play(self._turn(role, received.prompt), received)
 
     def _turn(self, role: str, prompt: str) -> Turn:
         """A prompt that was seen before is the same conversation, however often it is asked."""
@@ -85,12 +85,12 @@ class ModelServer:
         turns = self.turns.get(role) or self.turns["anyone"]
         return turns[min(seen.index(prompt), len(turns) - 1)]
 
-    def _play(self, turn: Turn, heard: Heard) -> Reply:
-        if not heard.has_tools:
+    def _play(self, turn: Turn, received: Heard) -> Reply:
+        if not received.has_tools:
             return Reply(text=turn.text or turn.say)
-        if heard.results < len(turn.run):
-            return Reply(command=turn.run[heard.results])
-        if _SUBMIT in heard.everything:
+        if received.results < len(turn.run):
+            return Reply(command=turn.run[received.results])
+        if _SUBMIT in received.everything:
             return Reply(command=f"echo {_SUBMIT}; cat <<'END'\n{turn.say}\nEND")
         return Reply(text=turn.say)
 
@@ -123,27 +123,30 @@ class ModelServer:
         if dialect is None:
             _send(http, 200, {"input_tokens": 10, "totalTokens": 10})
             return
-        heard = dialect.hear(msgspec.json.decode(body), http.path)
-        reply = self.answer(heard)
+        received = dialect.hear(msgspec.json.decode(body), http.path)
+        reply = self.answer(received)
         if isinstance(reply, Fault):
-            self._fail(http, dialect, reply, heard)
-        elif heard.stream:
-            _stream(http, dialect.events(reply, heard))
+            self._fail(http, dialect, reply, received)
+        elif received.stream:
+            _stream(http, dialect.events(reply, received))
         else:
-            _send(http, 200, dialect.whole(reply, heard))
+            _send(http, 200, dialect.whole(reply, received))
 
-    def _fail(self, http: BaseHTTPRequestHandler, dialect: Dialect, fault: Fault, heard: Heard) -> None:
+    def _fail(self, http: BaseHTTPRequestHandler, dialect: Dialect, fault: Fault, received: Heard) -> None:
         match fault.kind:
             case "cut":
-                _stream(http, dialect.events(Reply(text="I was about to"), heard)[:2], whole=False)
+                _stream(http, dialect.events(Reply(text="I was about to"), received)[:2], whole=False)
             case "inside":
-                _stream(http, dialect.inside(heard))
+                _stream(http, dialect.inside(received))
             case "malformed":
                 _stream(http, [b'data: {"this is": not json\n\n'])
             case "slow":
                 time.sleep(fault.after_s)
                 _stream(
-                    http, dialect.events(self._play(self._turn(_role_of(heard.prompt), heard.prompt), heard), heard)
+                    http,
+                    dialect.events(
+                        self._play(self._turn(_role_of(received.prompt), received.prompt), received), received
+                    ),
                 )
             case _:
                 status, body = dialect.error(fault.kind)

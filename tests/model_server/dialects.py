@@ -42,13 +42,13 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 class Dialect(Protocol):
     def hear(self, body: dict[str, Any], path: str) -> Heard: ...
 
-    def whole(self, reply: Reply, heard: Heard) -> dict[str, Any]: ...
+    def whole(self, reply: Reply, received: Heard) -> dict[str, Any]: ...
 
-    def events(self, reply: Reply, heard: Heard) -> list[bytes]: ...
+    def events(self, reply: Reply, received: Heard) -> list[bytes]: ...
 
     def error(self, kind: str) -> tuple[int, dict[str, Any]]: ...
 
-    def inside(self, heard: Heard) -> list[bytes]:
+    def inside(self, received: Heard) -> list[bytes]:
         """A stream that begins well and ends in the provider's error."""
         ...
 
@@ -75,7 +75,7 @@ _ERRORS = {
 }
 
 
-def _heard(turns: list[tuple[str, str]], tools: dict[str, dict[str, Any]], *, stream: bool, model: str) -> Heard:
+def _received(turns: list[tuple[str, str]], tools: dict[str, dict[str, Any]], *, stream: bool, model: str) -> Heard:
     """`turns` are pairs of `user`, `result` or another role, and text."""
     asked = [number for number, (kind, text) in enumerate(turns) if kind == "user" and "# Your task" in text]
     last = asked[-1] if asked else max((n for n, (kind, _) in enumerate(turns) if kind == "user"), default=0)
@@ -97,13 +97,13 @@ def _asked(text: str) -> str:
     return text[text.find("# Your task") :] if "# Your task" in text else text
 
 
-def _arguments(reply: Reply, heard: Heard) -> dict[str, Any]:
+def _arguments(reply: Reply, received: Heard) -> dict[str, Any]:
     """The command as this agent's shell tool takes it."""
-    properties = heard.shell_takes.get("properties", {})
+    properties = received.shell_takes.get("properties", {})
     name = next((name for name in ("command", "cmd") if name in properties), "command")
     array = properties.get(name, {}).get("type") == "array"
     words: dict[str, Any] = {name: ["bash", "-lc", reply.command] if array else reply.command}
-    return words | {extra: "as scripted" for extra in heard.shell_takes.get("required", []) if extra not in words}
+    return words | {extra: "as scripted" for extra in received.shell_takes.get("required", []) if extra not in words}
 
 
 def _words(content: Any) -> str:
@@ -121,7 +121,7 @@ class Anthropic:
     def hear(self, body: dict[str, Any], path: str) -> Heard:
         turns = [turn for message in body["messages"] for turn in self._turns(message)]
         tools = {tool["name"]: tool.get("input_schema", {}) for tool in body.get("tools") or []}
-        return _heard(turns, tools, stream=bool(body.get("stream")), model=body.get("model", ""))
+        return _received(turns, tools, stream=bool(body.get("stream")), model=body.get("model", ""))
 
     def _turns(self, message: dict[str, Any]) -> list[tuple[str, str]]:
         content = message["content"]
@@ -131,21 +131,21 @@ class Anthropic:
         text = _words(content)
         return [*results, *([(message["role"], text)] if text else [])]
 
-    def _blocks(self, reply: Reply, heard: Heard) -> list[dict[str, Any]]:
+    def _blocks(self, reply: Reply, received: Heard) -> list[dict[str, Any]]:
         if not reply.command:
             return [{"type": "text", "text": reply.text}]
-        call = {"id": f"toolu_{next(_ids)}", "name": heard.shell, "input": _arguments(reply, heard)}
+        call = {"id": f"toolu_{next(_ids)}", "name": received.shell, "input": _arguments(reply, received)}
         return [{"type": "tool_use", **call}]
 
-    def whole(self, reply: Reply, heard: Heard) -> dict[str, Any]:
+    def whole(self, reply: Reply, received: Heard) -> dict[str, Any]:
         return {
-            "id": f"msg_{next(_ids)}", "type": "message", "role": "assistant", "model": heard.model,
-            "content": self._blocks(reply, heard), "stop_reason": "tool_use" if reply.command else "end_turn",
+            "id": f"msg_{next(_ids)}", "type": "message", "role": "assistant", "model": received.model,
+            "content": self._blocks(reply, received), "stop_reason": "tool_use" if reply.command else "end_turn",
             "stop_sequence": None, "usage": {"input_tokens": _TOKENS_IN, "output_tokens": _TOKENS_OUT},
         }  # fmt: skip
 
-    def events(self, reply: Reply, heard: Heard) -> list[bytes]:
-        message = self.whole(reply, heard)
+    def events(self, reply: Reply, received: Heard) -> list[bytes]:
+        message = self.whole(reply, received)
         (block,) = message["content"]
         start = message | {
             "content": [],
@@ -159,7 +159,7 @@ class Anthropic:
             else {"type": "input_json_delta", "partial_json": msgspec.json.encode(block["input"]).decode()}
         )
         stop = {"stop_reason": message["stop_reason"], "stop_sequence": None}
-        told: list[dict[str, Any]] = [
+        reported: list[dict[str, Any]] = [
             {"type": "message_start", "message": start},
             {"type": "content_block_start", "index": 0, "content_block": empty},
             {"type": "content_block_delta", "index": 0, "delta": delta},
@@ -167,14 +167,14 @@ class Anthropic:
             {"type": "message_delta", "delta": stop, "usage": {"output_tokens": _TOKENS_OUT}},
             {"type": "message_stop"},
         ]
-        return [_sse(event, event["type"]) for event in told]
+        return [_sse(event, event["type"]) for event in reported]
 
     def error(self, kind: str) -> tuple[int, dict[str, Any]]:
         status, name, message = _ERRORS[kind]
         return status, {"type": "error", "error": {"type": name, "message": message}}
 
-    def inside(self, heard: Heard) -> list[bytes]:
-        return [self.events(Reply(text=_BEGUN), heard)[0], _sse(self.error("overloaded")[1], "error")]
+    def inside(self, received: Heard) -> list[bytes]:
+        return [self.events(Reply(text=_BEGUN), received)[0], _sse(self.error("overloaded")[1], "error")]
 
 
 class Chat:
@@ -184,34 +184,34 @@ class Chat:
             for message in body["messages"]
         ]
         tools = {tool["function"]["name"]: tool["function"].get("parameters", {}) for tool in body.get("tools") or []}
-        return _heard(turns, tools, stream=bool(body.get("stream")), model=body.get("model", ""))
+        return _received(turns, tools, stream=bool(body.get("stream")), model=body.get("model", ""))
 
-    def _message(self, reply: Reply, heard: Heard) -> dict[str, Any]:
+    def _message(self, reply: Reply, received: Heard) -> dict[str, Any]:
         if not reply.command:
             return {"role": "assistant", "content": reply.text}
-        function = {"name": heard.shell, "arguments": msgspec.json.encode(_arguments(reply, heard)).decode()}
+        function = {"name": received.shell, "arguments": msgspec.json.encode(_arguments(reply, received)).decode()}
         call = {"index": 0, "id": f"call_{next(_ids)}", "type": "function", "function": function}
         return {"role": "assistant", "content": None, "tool_calls": [call]}
 
-    def _frame(self, heard: Heard, kind: str, **choice: Any) -> dict[str, Any]:
+    def _frame(self, received: Heard, kind: str, **choice: Any) -> dict[str, Any]:
         usage = {
             "prompt_tokens": _TOKENS_IN,
             "completion_tokens": _TOKENS_OUT,
             "total_tokens": _TOKENS_IN + _TOKENS_OUT,
         }
         return {
-            "id": "chatcmpl-1", "object": kind, "created": 1, "model": heard.model,
+            "id": "chatcmpl-1", "object": kind, "created": 1, "model": received.model,
             "choices": [{"index": 0, **choice}], "usage": usage,
         }  # fmt: skip
 
-    def whole(self, reply: Reply, heard: Heard) -> dict[str, Any]:
+    def whole(self, reply: Reply, received: Heard) -> dict[str, Any]:
         end = "tool_calls" if reply.command else "stop"
-        return self._frame(heard, "chat.completion", message=self._message(reply, heard), finish_reason=end)
+        return self._frame(received, "chat.completion", message=self._message(reply, received), finish_reason=end)
 
-    def events(self, reply: Reply, heard: Heard) -> list[bytes]:
+    def events(self, reply: Reply, received: Heard) -> list[bytes]:
         kind, end = "chat.completion.chunk", "tool_calls" if reply.command else "stop"
-        first = self._frame(heard, kind, delta=self._message(reply, heard), finish_reason=None) | {"usage": None}
-        last = self._frame(heard, kind, delta={}, finish_reason=end)
+        first = self._frame(received, kind, delta=self._message(reply, received), finish_reason=None) | {"usage": None}
+        last = self._frame(received, kind, delta={}, finish_reason=end)
         return [_sse(first), _sse(last), b"data: [DONE]\n\n"]
 
     def error(self, kind: str) -> tuple[int, dict[str, Any]]:
@@ -221,8 +221,8 @@ class Chat:
             message = "This model's maximum context length is 200000 tokens."
         return (503 if status == 529 else status), {"error": {"message": message, "type": name, "code": code}}
 
-    def inside(self, heard: Heard) -> list[bytes]:
-        return [self.events(Reply(text=_BEGUN), heard)[0], _sse(self.error("overloaded")[1])]
+    def inside(self, received: Heard) -> list[bytes]:
+        return [self.events(Reply(text=_BEGUN), received)[0], _sse(self.error("overloaded")[1])]
 
 
 class Responses:
@@ -235,9 +235,9 @@ class Responses:
             for item in items
         ]
         tools = {tool["name"]: tool.get("parameters", {}) for tool in body.get("tools") or [] if tool.get("name")}
-        return _heard(turns, tools, stream=bool(body.get("stream")), model=body.get("model", ""))
+        return _received(turns, tools, stream=bool(body.get("stream")), model=body.get("model", ""))
 
-    def _item(self, reply: Reply, heard: Heard) -> dict[str, Any]:
+    def _item(self, reply: Reply, received: Heard) -> dict[str, Any]:
         number = next(_ids)
         if not reply.command:
             content = [{"type": "output_text", "text": reply.text, "annotations": []}]
@@ -248,43 +248,43 @@ class Responses:
                 "status": "completed",
                 "content": content,
             }
-        arguments = msgspec.json.encode(_arguments(reply, heard)).decode()
-        call = {"call_id": f"call_{number}", "name": heard.shell, "arguments": arguments}
+        arguments = msgspec.json.encode(_arguments(reply, received)).decode()
+        call = {"call_id": f"call_{number}", "name": received.shell, "arguments": arguments}
         return {"id": f"fc_{number}", "type": "function_call", "status": "completed", **call}
 
-    def whole(self, reply: Reply, heard: Heard) -> dict[str, Any]:
+    def whole(self, reply: Reply, received: Heard) -> dict[str, Any]:
         usage = {
             "input_tokens": _TOKENS_IN, "output_tokens": _TOKENS_OUT, "total_tokens": _TOKENS_IN + _TOKENS_OUT,
             "input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0},
         }  # fmt: skip
         return {
             "id": f"resp_{next(_ids)}", "object": "response", "created_at": 1, "status": "completed",
-            "model": heard.model, "output": [self._item(reply, heard)], "usage": usage,
+            "model": received.model, "output": [self._item(reply, received)], "usage": usage,
         }  # fmt: skip
 
-    def events(self, reply: Reply, heard: Heard) -> list[bytes]:
-        response = self.whole(reply, heard)
+    def events(self, reply: Reply, received: Heard) -> list[bytes]:
+        response = self.whole(reply, received)
         (item,) = response["output"]
         begun = response | {"status": "in_progress", "output": [], "usage": None}
-        told: list[dict[str, Any]] = [
+        reported: list[dict[str, Any]] = [
             {"type": "response.created", "response": begun},
             {"type": "response.output_item.added", "output_index": 0, "item": item | {"status": "in_progress"}},
             {"type": "response.output_item.done", "output_index": 0, "item": item},
             {"type": "response.completed", "response": response},
         ]
-        return [_sse(event | {"sequence_number": number}, event["type"]) for number, event in enumerate(told)]
+        return [_sse(event | {"sequence_number": number}, event["type"]) for number, event in enumerate(reported)]
 
     def error(self, kind: str) -> tuple[int, dict[str, Any]]:
         return Chat().error(kind)
 
-    def inside(self, heard: Heard) -> list[bytes]:
-        begun = self.whole(Reply(), heard) | {"output": [], "usage": None}
+    def inside(self, received: Heard) -> list[bytes]:
+        begun = self.whole(Reply(), received) | {"output": [], "usage": None}
         error = {"code": "server_is_overloaded", "message": "Selected model is at capacity (scripted)"}
-        told = (
+        reported = (
             ("created", begun | {"status": "in_progress"}),
             ("failed", begun | {"status": "failed", "error": error}),
         )
-        return [_sse({"type": f"response.{end}", "response": body}, f"response.{end}") for end, body in told]
+        return [_sse({"type": f"response.{end}", "response": body}, f"response.{end}") for end, body in reported]
 
 
 class Gemini:
@@ -293,7 +293,7 @@ class Gemini:
         declared = [each for tool in body.get("tools") or [] for each in tool.get("functionDeclarations", [])]
         tools = {each["name"]: each.get("parametersJsonSchema") or each.get("parameters", {}) for each in declared}
         model = re.search(r"models/([^:]+)", path)
-        return _heard(turns, tools, stream="streamGenerate" in path, model=model[1] if model else "")
+        return _received(turns, tools, stream="streamGenerate" in path, model=model[1] if model else "")
 
     def _turns(self, content: dict[str, Any]) -> list[tuple[str, str]]:
         parts = content.get("parts", [])
@@ -301,8 +301,8 @@ class Gemini:
         text = _words(parts)
         return [*results, *([(content.get("role", "user"), text)] if text else [])]
 
-    def whole(self, reply: Reply, heard: Heard) -> dict[str, Any]:
-        call = {"functionCall": {"name": heard.shell, "args": _arguments(reply, heard)}}
+    def whole(self, reply: Reply, received: Heard) -> dict[str, Any]:
+        call = {"functionCall": {"name": received.shell, "args": _arguments(reply, received)}}
         part = call if reply.command else {"text": reply.text}
         total = _TOKENS_IN + _TOKENS_OUT
         return {
@@ -310,11 +310,11 @@ class Gemini:
             "usageMetadata": {
                 "promptTokenCount": _TOKENS_IN, "candidatesTokenCount": _TOKENS_OUT, "totalTokenCount": total,
             },
-            "modelVersion": heard.model,
+            "modelVersion": received.model,
         }  # fmt: skip
 
-    def events(self, reply: Reply, heard: Heard) -> list[bytes]:
-        return [_sse(self.whole(reply, heard))]
+    def events(self, reply: Reply, received: Heard) -> list[bytes]:
+        return [_sse(self.whole(reply, received))]
 
     def error(self, kind: str) -> tuple[int, dict[str, Any]]:
         status, _, message = _ERRORS[kind]
@@ -324,5 +324,5 @@ class Gemini:
         code = 503 if status == 529 else status
         return code, {"error": {"code": code, "message": message, "status": names[status]}}
 
-    def inside(self, heard: Heard) -> list[bytes]:
+    def inside(self, received: Heard) -> list[bytes]:
         return [_sse(self.error("overloaded")[1])]

@@ -1,7 +1,8 @@
-"""Containers of a real engine: how they ended is told apart, and a restart of the engine is waited for."""
+"""Containers of a real engine: how they ended is distinguished, and a restart of the engine is survived."""
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.process.containers import ContainerEnd, ContainerSpec, EngineAway, find_engine, how_it_ended, with_init
+from ratchet.errors import UsageError
+from ratchet.process.containers import (
+    ContainerEnd,
+    ContainerEngine,
+    ContainerSpec,
+    EngineAway,
+    find_engine,
+    how_it_ended,
+    refuse_socket,
+    with_init,
+)
 from tests import podman as engines
 from tests.podman import IMAGE, USER, Podman
 
@@ -48,7 +59,7 @@ def run(podman: Podman, *command: str) -> tuple[ContainerEnd, str]:
     return how_it_ended(state, log), log.decode()
 
 
-def test_the_ways_in_which_a_container_ends_are_told_apart(podman: Podman) -> None:
+def test_the_ways_in_which_a_container_ends_are_distinguished(podman: Podman) -> None:
     ended = {
         "": ["true"],
         "the worker exited with code 3": ["sh", "-c", "exit 3"],
@@ -64,7 +75,7 @@ def test_a_process_killed_for_memory_is_counted_although_the_worker_goes_on(podm
     assert end.succeeded and end.memory_kills == 1 and end.reason(LIMIT_MB) == ""
 
 
-def test_a_killed_and_a_removed_container_are_told_apart(podman: Podman) -> None:
+def test_a_killed_and_a_removed_container_are_distinguished(podman: Podman) -> None:
     for act, reason in (
         (podman.engine.kill, "the container was killed"),
         (podman.engine.remove, "the container was removed"),
@@ -112,6 +123,23 @@ def test_a_restart_of_the_engine_is_waited_for(podman: Podman) -> None:
 
 
 def test_without_an_engine_the_error_says_what_to_start(tmp_path: Path) -> None:
-    with pytest.raises(EngineAway, match="no container engine answers at unix://") as told:
+    with pytest.raises(EngineAway, match="no container engine answers at unix://") as reported:
         find_engine(f"unix://{tmp_path}/none.sock")
-    assert "podman system service" in told.value.hint
+    assert "podman system service" in reported.value.hint
+
+
+def test_mounts_that_hold_the_socket_of_any_engine_here_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used, other, plain = (tmp_path / name for name in ("used", "other", "plain"))
+    for folder in (used, other, plain):
+        folder.mkdir()
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{other}/docker.sock")
+    (plain / "link").symlink_to(used)
+    engine = ContainerEngine(f"unix://{used}/podman.sock")
+    refuse_socket([f"{plain}:/plain", f"{other}:/other"], engine)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"{other}/docker.sock")
+        for source in (used, used / "podman.sock", plain / "link", tmp_path, other):
+            with pytest.raises(UsageError, match="holds an engine's socket"):
+                refuse_socket([f"{source}:/mnt:ro"], engine)

@@ -77,7 +77,7 @@ async def _run(tmp_path: Path, *argv: str, timeout_s: float = 30, **options: obj
     )
 
 
-def said(tmp_path: Path) -> str:
+def text(tmp_path: Path) -> str:
     return (tmp_path / "out").read_text()
 
 
@@ -113,7 +113,7 @@ while not os.path.exists(sys.argv[1]) or not open(sys.argv[1]).read():
 
 
 class Fickle:
-    """A confinement that fails to start as often as it is told."""
+    """A confinement that fails to start a given number of times."""
 
     contains = False
     has_own_programs = False
@@ -137,7 +137,7 @@ class Fickle:
 def test_a_confinement_that_does_not_start_is_made_again_and_says_nothing(tmp_path: Path, run: Run) -> None:
     with confined(Fickle(tmp_path, 2)):
         ended = run("sh", "-c", "echo hello; echo jail: of ours >&2; exit 1")
-    assert (ended.exit_code, said(tmp_path)) == (1, "hello\njail: of ours\n")
+    assert (ended.exit_code, text(tmp_path)) == (1, "hello\njail: of ours\n")
     assert (tmp_path / "tries").read_text() == "x\n" * 3
 
 
@@ -159,11 +159,11 @@ def test_a_program_one_talks_with_has_its_confinement_made_again_too(tmp_path: P
     async def talk() -> bytes:
         with confined(Fickle(tmp_path, 2)):
             async with interactive_process(["cat"], cwd=tmp_path, env=os.environ, errors=tmp_path / "errors") as (
-                heard,
-                told,
+                received,
+                reported,
             ):
-                told.write(b"hello\n")
-                return await heard.readline()
+                reported.write(b"hello\n")
+                return await received.readline()
 
     assert asyncio.run(talk()) == b"hello\n"
     assert (tmp_path / "errors").read_bytes() == b""
@@ -171,14 +171,14 @@ def test_a_program_one_talks_with_has_its_confinement_made_again_too(tmp_path: P
 
 def test_a_child_gets_its_input_and_its_output_is_kept(tmp_path: Path, run: Run) -> None:
     ended = run("cat", stdin=b"hello")
-    assert (ended.exit_code, said(tmp_path)) == (0, "hello")
+    assert (ended.exit_code, text(tmp_path)) == (0, "hello")
 
 
 def test_a_childs_exit_code_is_its_own(tmp_path: Path, run: Run) -> None:
     assert run("sh", "-c", "exit 7").exit_code == 7
 
 
-def test_a_child_killed_by_a_signal_says_by_which(tmp_path: Path, run: Run) -> None:
+def test_the_end_of_a_child_names_the_signal_that_killed_it(tmp_path: Path, run: Run) -> None:
     assert run("sh", "-c", "kill -SEGV $$").signal == signal.SIGSEGV
 
 
@@ -198,7 +198,7 @@ def test_a_child_that_ignores_term_is_killed_when_its_time_is_up(tmp_path: Path,
 def test_a_child_that_minds_term_ends_itself_within_its_grace(tmp_path: Path, run: Run) -> None:
     code = "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.05; done"
     ended = run("sh", "-c", code, timeout_s=0.5)
-    assert ended.timed_out and ended.exit_code == 3 and "bye" in said(tmp_path)
+    assert ended.timed_out and ended.exit_code == 3 and "bye" in text(tmp_path)
 
 
 def test_a_daemon_that_left_its_session_dies_with_the_step(tmp_path: Path, run: Run) -> None:
@@ -213,7 +213,7 @@ def test_children_that_fork_while_being_killed_are_all_gone(tmp_path: Path, run:
     code = f"import os, time\nfor _ in range(40):\n    if os.fork() == 0:\n        {child}\n"
     ended = run(PYTHON, "-c", code)
     assert ended.survivors > 0
-    assert [pid for pid in said(tmp_path).split() if alive(int(pid))] == []
+    assert [pid for pid in text(tmp_path).split() if alive(int(pid))] == []
 
 
 def test_a_silent_child_is_stopped_and_a_talking_one_is_not(tmp_path: Path, run: Run) -> None:
@@ -273,7 +273,7 @@ def test_a_child_that_never_reads_a_large_input_does_not_block(tmp_path: Path, r
     assert run("true", stdin=b"x" * 10_000_000).exit_code == 0
 
 
-def test_cancelling_leaves_nobody_behind(tmp_path: Path) -> None:
+def test_cancelling_leaves_no_process_behind(tmp_path: Path) -> None:
     async def cancelled() -> int:
         task = asyncio.create_task(
             _run(tmp_path, PYTHON, "-c", DAEMON + "time.sleep(600)", str(tmp_path / "pid"), grace_s=0.2)
@@ -287,7 +287,7 @@ def test_cancelling_leaves_nobody_behind(tmp_path: Path) -> None:
     assert not alive(asyncio.run(cancelled()))
 
 
-def test_who_is_interrupted_while_attending_a_child_leaves_nobody_behind(tmp_path: Path) -> None:
+def test_an_interrupt_while_supervising_a_child_leaves_no_process_behind(tmp_path: Path) -> None:
     def interrupt() -> None:
         asyncio.run(until(tmp_path / "pid"))
         raise KeyboardInterrupt
@@ -305,7 +305,7 @@ def test_who_is_interrupted_while_attending_a_child_leaves_nobody_behind(tmp_pat
     assert not alive(int((tmp_path / "pid").read_text()))
 
 
-def test_when_the_factory_is_killed_its_children_die_too(tmp_path: Path) -> None:
+def test_children_die_when_the_factory_is_killed(tmp_path: Path) -> None:
     factory = f"""
 import asyncio, os, sys
 from pathlib import Path
@@ -332,39 +332,39 @@ def test_a_holder_is_gone_when_it_is_dead_or_its_pid_is_another_process() -> Non
     assert not is_gone(replace(me, machine="elsewhere", pid=child.pid))
 
 
-def keep_in(heard: list[bytes]) -> Callable[[bytes], bool]:
+def keep_in(received: list[bytes]) -> Callable[[bytes], bool]:
     def hear(line: bytes) -> bool:
-        heard.append(line)
+        received.append(line)
         return False
 
     return hear
 
 
-def test_lines_are_heard_whole_and_in_order_and_all_output_is_kept(tmp_path: Path) -> None:
-    heard: list[bytes] = []
+def test_lines_are_received_whole_and_in_order_and_all_output_is_kept(tmp_path: Path) -> None:
+    received: list[bytes] = []
     print_them = "import sys\nfor n in range(5000): print(n, 'x' * (n % 300))\nsys.stdout.write('no newline')"
-    heard_by(tmp_path, PYTHON, "-c", print_them, on_line=keep_in(heard))
-    assert b"\n".join(heard).decode() == said(tmp_path)
-    assert (len(heard), heard[-1]) == (5001, b"no newline")
+    heard_by(tmp_path, PYTHON, "-c", print_them, on_line=keep_in(received))
+    assert b"\n".join(received).decode() == text(tmp_path)
+    assert (len(received), received[-1]) == (5001, b"no newline")
 
 
-def test_what_a_child_said_that_ends_without_waiting_for_us_is_heard(tmp_path: Path) -> None:
+def test_the_last_output_of_a_child_that_exits_at_once_is_received(tmp_path: Path) -> None:
     """As Node's programs do: what does not fit into the pipe at once is lost with them."""
-    heard: list[bytes] = []
+    received: list[bytes] = []
     hasty = "import os; os.set_blocking(1, False); os.write(1, b'x' * 900_000 + b'\\n')"
-    heard_by(tmp_path, PYTHON, "-c", hasty, on_line=keep_in(heard))
-    assert [len(line) for line in heard] == [900_000]
+    heard_by(tmp_path, PYTHON, "-c", hasty, on_line=keep_in(received))
+    assert [len(line) for line in received] == [900_000]
 
 
 def test_a_line_without_end_is_kept_and_not_handed_on(tmp_path: Path) -> None:
-    heard: list[bytes] = []
+    received: list[bytes] = []
     flood = "import sys\nfor _ in range(40): sys.stdout.write('x' * 2**19)\nprint()\nprint('after')"
-    heard_by(tmp_path, PYTHON, "-c", flood, on_line=keep_in(heard))
-    assert heard == [b"after"]
+    heard_by(tmp_path, PYTHON, "-c", flood, on_line=keep_in(received))
+    assert received == [b"after"]
     assert (tmp_path / "out").stat().st_size == 40 * 2**19 + len("\nafter\n")
 
 
-def test_who_has_heard_enough_ends_the_child(tmp_path: Path) -> None:
+def test_the_line_callback_can_end_the_child(tmp_path: Path) -> None:
     ended = heard_by(tmp_path, "sh", "-c", "echo one; echo two; sleep 600", on_line=lambda line: line == b"two")
     assert ended.stopped and not ended.timed_out
 
@@ -375,7 +375,7 @@ def test_a_listener_that_breaks_is_not_hidden_and_leaves_no_child(tmp_path: Path
 
     with pytest.raises(ValueError, match="the listener broke"):
         heard_by(tmp_path, "sh", "-c", "echo $$; exec sleep 600", on_line=broken)
-    assert not alive(int(said(tmp_path)))
+    assert not alive(int(text(tmp_path)))
 
 
 def test_a_program_one_talked_with_is_gone_when_the_talk_is_over(tmp_path: Path) -> None:

@@ -61,8 +61,8 @@ class Steps:
         self.sandboxes = Sandboxes(made, sandbox_settings(self.config))
 
     def run(self, script: str, by: Confinement | None = None, **how: object) -> tuple[int, str]:
-        ended, said = self.result(["sh", "-c", script], by, **how)
-        return ended.exit_code, said
+        ended, text = self.result(["sh", "-c", script], by, **how)
+        return ended.exit_code, text
 
     def result(self, argv: list[str], by: Confinement | None = None, **how: object) -> tuple[ProcessResult, str]:
         self.log.unlink(missing_ok=True)
@@ -86,8 +86,8 @@ def steps(podman: Podman, repo: Path) -> Steps:
 
 
 def test_a_step_has_input_output_folder_and_exit_code_as_outside(steps: Steps) -> None:
-    told = steps.run("cat; pwd; echo err >&2; cat src/app.py; exit 7", stdin=b"fed\n" * 50_000)
-    assert told == (7, "fed\n" * 50_000 + f"{steps.workspace.path}\nerr\nVALUE = 1\n")
+    reported = steps.run("cat; pwd; echo err >&2; cat src/app.py; exit 7", stdin=b"fed\n" * 50_000)
+    assert reported == (7, "fed\n" * 50_000 + f"{steps.workspace.path}\nerr\nVALUE = 1\n")
     assert steps.left == []
 
 
@@ -97,11 +97,11 @@ def test_a_step_is_not_root_and_writes_only_the_workspace_and_its_temporary_fold
         "echo made > made; rm src/app.py; echo x >/tmp/x && cat /tmp/x; "
         "for d in / /usr /etc /run; do echo x >$d/x; done"
     )
-    _, said = steps.run(
+    _, text = steps.run(
         f"id -u; ({writes}) 2>/dev/null; tail -n +3 /proc/net/dev | cut -d: -f1; "
         "grep -E 'CapEff|NoNewPrivs' /proc/self/status"
     )
-    assert said.split() == ["1000", "x", "lo", "CapEff:", "0000000000000000", "NoNewPrivs:", "1"]
+    assert text.split() == ["1000", "x", "lo", "CapEff:", "0000000000000000", "NoNewPrivs:", "1"]
     assert steps.workspace.changes(before, steps.workspace.checkpoint()) == ["made", "src/app.py"]
     steps.workspace.reset(before)
     assert steps.run("cat src/app.py; echo again > src/app.py; git status --porcelain") == (
@@ -130,16 +130,16 @@ def test_an_agent_reads_the_login_that_is_lent_and_nothing_else_of_the_home(
         (tmp_path / "home" / name).chmod(0o600)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     agent = steps.sandboxes.for_role(Role.IMPLEMENTER, PathRules(tests=()), lent=[".login"])
-    code, said = steps.run(f"cat ~/.login; cat ~/.secret {tmp_path}/home/.secret; ls {tmp_path}/home", agent)
-    assert code != 0 and said.count("of the user") == 1
+    code, text = steps.run(f"cat ~/.login; cat ~/.secret {tmp_path}/home/.secret; ls {tmp_path}/home", agent)
+    assert code != 0 and text.count("of the user") == 1
 
 
 @pytest.mark.engines
 def test_the_interpreter_of_this_machine_is_replaced_by_that_of_the_image(steps: Steps) -> None:
     code = "import os, sys; print(sys.executable, os.environ.get('THEIRS'), os.environ['OURS'])"
     env = {"PATH": os.environ["PATH"], "THEIRS": str(Path.home()), "OURS": "/nowhere/at all"}
-    ended, said = steps.result([sys.executable, "-c", code], env=env)
-    assert (ended.exit_code, said) == (0, "/usr/bin/python3 None /nowhere/at all\n")
+    ended, text = steps.result([sys.executable, "-c", code], env=env)
+    assert (ended.exit_code, text) == (0, "/usr/bin/python3 None /nowhere/at all\n")
 
 
 def test_an_environment_keeps_the_paths_that_are_shown(tmp_path: Path) -> None:
@@ -156,8 +156,8 @@ def test_an_environment_keeps_the_paths_that_are_shown(tmp_path: Path) -> None:
 
 @pytest.mark.engines
 def test_a_missing_program_is_an_exit_code(steps: Steps) -> None:
-    ended, said = steps.result(["no-such-program"])
-    assert ended.exit_code == 127 and "no-such-program" in said
+    ended, text = steps.result(["no-such-program"])
+    assert ended.exit_code == 127 and "no-such-program" in text
 
 
 @pytest.mark.engines
@@ -178,14 +178,14 @@ def test_a_process_that_defends_itself_against_the_end_is_ended(steps: Steps) ->
 
 @pytest.mark.engines
 def test_memory_is_bounded_and_the_step_says_so(steps: Steps) -> None:
-    code, said = steps.run(f"/usr/bin/python3 -c 'x = bytearray({4 * LIMIT_MB} << 20)'; exit 5")
-    assert code == 5 and f"out of memory (containers.memory_mb is {LIMIT_MB})" in said
+    code, text = steps.run(f"/usr/bin/python3 -c 'x = bytearray({4 * LIMIT_MB} << 20)'; exit 5")
+    assert code == 5 and f"out of memory (containers.memory_mb is {LIMIT_MB})" in text
 
 
 @pytest.mark.engines
 def test_sigint_reaches_a_program_as_a_keyboard_interrupt(steps: Steps) -> None:
-    ended, said = steps.result([sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGINT)"])
-    assert ended.exit_code == 128 + signal.SIGINT and "KeyboardInterrupt" in said
+    ended, text = steps.result([sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGINT)"])
+    assert ended.exit_code == 128 + signal.SIGINT and "KeyboardInterrupt" in text
 
 
 @pytest.mark.engines

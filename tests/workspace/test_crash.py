@@ -177,3 +177,15 @@ def test_a_branch_that_was_deleted_is_put_back_and_one_that_was_moved_is_never_o
         workspace.restore_branch(head)
     assert workspace.tip() == astray
     plain.destroy("one")
+
+
+def test_the_commit_of_a_worker_that_died_while_landing_is_made_again(plain: Workspaces, repo: Path) -> None:
+    workspace = make(plain, repo)
+    head, at = workspace.tip(), "2026-01-01T00:00:00Z"
+    (workspace.path / "sealed.py").write_text("x")
+    tree, message = workspace.checkpoint(), "Add the sealed tests that this passed\n\nRatchet-Run: run-1\n"
+    made = workspace.commit(tree=tree, message=message, parent=head, at=at)
+    workspace.restore_branch(head)
+    assert workspace.tip() == head
+    assert workspace.commit(tree=tree, message=message, parent=head, at=at) == made
+    plain.destroy("one")

@@ -126,9 +126,9 @@ def test_a_disk_that_fills_up_in_a_checkpoint_or_a_commit_keeps_what_was_there(
         one.checkpoint,
         lambda: one.commit(tree=one.checkpoint(), message="m\n", parent=tip, at="2026-01-01T00:00:00Z"),
     ):
-        with pytest.raises(DiskFull) as told:
+        with pytest.raises(DiskFull) as reported:
             act()
-        assert str(small) in told.value.message
+        assert str(small) in reported.value.message
     shutil.rmtree(ballast)
     assert one.tip() == tip
     assert list(home.rglob("*.lock")) == []

@@ -69,7 +69,7 @@ def test_in_a_fresh_workspace_git_looks_at_no_file(one: GitWorkspace) -> None:
     assert valid(one) >= tracked - 1, "a change costs what changed"
 
 
-def test_a_file_that_came_and_went_between_two_looks_is_missed_by_nobody(one: GitWorkspace) -> None:
+def test_a_file_added_to_the_index_and_then_deleted_is_seen(one: GitWorkspace) -> None:
     for folder in ("d", "."):
         (one.path / folder / "new").write_text("x")
         git(one, "update-index", "--add", f"{folder}/new".removeprefix("./"))  # git does not ask for this one
@@ -191,19 +191,19 @@ def test_where_there_is_no_layer_git_looks_for_itself(one: GitWorkspace, tmp_pat
     assert sh("git", *STATUS, cwd=tmp_path / "elsewhere") == "M d/a"
 
 
-def test_what_is_held_was_held_or_may_have_come_and_gone_is_told(tmp_path: Path) -> None:
+def test_paths_in_the_layer_now_or_at_the_last_token_are_reported_as_changed(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     below = (tmp_path / "d").stat().st_mtime_ns
-    told = partial(fsmonitor.changed, lower=os.fsencode(tmp_path))
-    assert told({b"a": 0}, {b"b": 0}) == {b"a", b"a/", b"b", b"b/"}
-    assert told({b"d/": below}, {}) == set()
-    assert told({b"d/": below + 1}, {}) == {b"d", b"d/"}, "git may have taken in what is gone, without asking first"
-    assert told({b"d/": 5}, {b"d/": 5}) == set()
-    assert told({b"d/": 5}, {b"d/": 0}) == {b"d", b"d/"}, "too young to tell"
-    assert told({b"/": 5}, {b"/": 4}) == {b"/"}
+    reported = partial(fsmonitor.changed, lower=os.fsencode(tmp_path))
+    assert reported({b"a": 0}, {b"b": 0}) == {b"a", b"a/", b"b", b"b/"}
+    assert reported({b"d/": below}, {}) == set()
+    assert reported({b"d/": below + 1}, {}) == {b"d", b"d/"}, "git may have taken in what is gone, without asking first"
+    assert reported({b"d/": 5}, {b"d/": 5}) == set()
+    assert reported({b"d/": 5}, {b"d/": 0}) == {b"d", b"d/"}, "too young to tell"
+    assert reported({b"/": 5}, {b"/": 4}) == {b"/"}
 
 
-def test_a_token_of_another_layer_or_of_nobody_vouches_for_nothing(tmp_path: Path) -> None:
+def test_a_token_of_another_layer_or_none_proves_nothing(tmp_path: Path) -> None:
     here, other = tmp_path / "here", tmp_path / "other"
     here.mkdir()
     other.mkdir()

@@ -48,8 +48,8 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> TreeStore:
 @settings(max_examples=10)
 def test_two_trees_differ_as_git_says(trees: TreeStore, before: dict[str, str], after: dict[str, str]) -> None:
     left, right = plant(trees.store, before), plant(trees.store, after)
-    told = trees._git("diff-tree", "-r", "-z", "--raw", "--no-renames", left, right).split(b"\0")
-    rows = zip(told[0::2], told[1::2], strict=False)
+    reported = trees._git("diff-tree", "-r", "-z", "--raw", "--no-renames", left, right).split(b"\0")
+    rows = zip(reported[0::2], reported[1::2], strict=False)
     wanted = {(path, head.split()[1].decode(), head.split()[3].decode()) for head, path in rows}
     assert set(LooseObjects(trees.store).differing(left, right)) == wanted
     assert {row.path for row in trees.raw_diff("", right)} == {

@@ -19,6 +19,7 @@ from ratchet.workspace.base_cache import Recipe, SetupFailed
 from ratchet.workspace.capacity import CapacityLimits
 from ratchet.workspace.kinds.overlay import Overlay
 from ratchet.workspace.kinds.selection import KindMissing
+from ratchet.workspace.owners import is_owned_elsewhere
 from ratchet.workspace.protocol import WorkspaceRefused
 from ratchet.workspace.registry import SlugTaken, Workspaces
 from tests.workspace.conftest import SMALL, commit_all, make, sh
@@ -204,7 +205,7 @@ def test_only_dependency_folders_of_another_commit_are_there_when_setup_runs(pla
     assert (Path(make(plain, repo, "new", recipe=recipe).base.folder) / "there.log").read_text() == ""
 
 
-def test_a_setup_that_fails_leaves_no_base_and_says_what_it_said(plain: Workspaces, repo: Path) -> None:
+def test_a_failed_setup_leaves_no_base_and_its_output_is_in_the_error(plain: Workspaces, repo: Path) -> None:
     with pytest.raises(SetupFailed, match=r"exit 3.*no such package"):
         make(plain, repo, recipe=Recipe(setup=("echo no such package >&2; exit 3",)))
     assert plain.bases.list() == []
@@ -418,6 +419,15 @@ def test_a_living_owners_workspace_in_ram_outlives_a_sweep_by_a_process_that_can
     sh("unshare", "-m", "--propagation", "private", *elsewhere, sys.executable, "-c", code, *own, cwd=repo)
     assert (one.path / "src" / "app.py").read_text() == "VALUE = 1\n"
     plain.destroy(one.record.slug)
+
+
+def test_an_owner_in_another_pid_namespace_is_not_mistaken_for_the_process_with_its_number_here(
+    plain: Workspaces, repo: Path
+) -> None:
+    record = make(plain, repo, owner=this_process()).record
+    assert not is_owned_elsewhere(record)
+    assert is_owned_elsewhere(msgspec.structs.replace(record, owner_machine=f"{record.boot_id}:1"))
+    assert not is_owned_elsewhere(msgspec.structs.replace(record, owner_machine="b:1", boot_id="b"))
 
 
 def test_the_same_slug_in_another_folder_of_workspaces_is_another_workspace(repo: Path, tmp_path: Path) -> None:

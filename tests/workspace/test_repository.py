@@ -7,46 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.core.repo import RepoKind, check_branch, clone_url, repo_kind
 from ratchet.errors import EnvironmentCannot, UsageError
 from ratchet.workspace.git import repository
 from tests.support import git, make_repository
-
-
-@pytest.mark.parametrize(
-    ("repo", "kind"),
-    [
-        ("/srv/project", RepoKind.PATH),
-        ("https://host/owner/r.git", RepoKind.URL),
-        ("ssh://git@host/r", RepoKind.URL),
-        ("file:///srv/r", RepoKind.URL),
-        ("git@host:owner/r.git", RepoKind.URL),
-        ("owner/name", RepoKind.FORGE),
-    ],
-)
-def test_a_repository_is_a_path_a_url_or_an_owner_and_a_name(repo: str, kind: RepoKind) -> None:
-    assert repo_kind(repo) is kind
-
-
-@pytest.mark.parametrize(
-    "repo",
-    ["", "name", "./here", "a/b/c", "-u/x", "--upload-pack=x", "ext::sh -c x", "https://u:p@host/r", "/a/../b",
-     "owner/..", "a\nb/c", "git@host:-oProxy", "x" * 1_001],
-)  # fmt: skip
-def test_nothing_else_is(repo: str) -> None:
-    with pytest.raises(ValueError):
-        repo_kind(repo)
-
-
-@pytest.mark.parametrize("name", ["", "-x", "a..b", "a/", "/a", "a//b", "a.lock", "a/.b", "a b", "a~1", "a:b", "a@{1}"])
-def test_branches_are_named_as_git_names_them(name: str) -> None:
-    assert check_branch("feature/a-1") == "feature/a-1"
-    with pytest.raises(ValueError):
-        check_branch(name)
-
-
-def test_an_owner_and_a_name_are_looked_for_at_the_forge() -> None:
-    assert clone_url("owner/name") == "https://github.com/owner/name.git"
 
 
 def test_a_url_is_cloned_once_and_fetched_from_then_on(tmp_path: Path) -> None:
@@ -63,7 +26,7 @@ def test_a_url_is_cloned_once_and_fetched_from_then_on(tmp_path: Path) -> None:
     assert repository.find_repository(place).head == repository.find_repository(origin).head
 
 
-def test_many_who_ask_at_once_get_the_same_clone(tmp_path: Path) -> None:
+def test_concurrent_requests_get_the_same_clone(tmp_path: Path) -> None:
     origin = make_repository(tmp_path / "origin", {"a.txt": "1\n"})
     with ThreadPoolExecutor(4) as pool:
         places = list(pool.map(lambda _: repository.fetch_repository(origin.as_uri(), clones=tmp_path / "c"), range(4)))
@@ -78,7 +41,7 @@ def test_a_clone_that_was_cut_short_is_not_taken_for_one(tmp_path: Path) -> None
     assert (repository.fetch_repository(origin.as_uri(), clones=tmp_path) / "a.txt").exists()
 
 
-def test_what_cannot_be_fetched_is_told_with_what_to_try(tmp_path: Path) -> None:
+def test_a_failed_fetch_is_reported_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentCannot, match="cannot be fetched") as caught:
         repository.fetch_repository((tmp_path / "nowhere").as_uri(), clones=tmp_path / "c")
     assert "git ls-remote" in caught.value.hint

@@ -54,8 +54,8 @@ def run(confinement: Confinement | None, folder: Path, *argv: str, **env: str) -
 
 
 def shell(confinement: Confinement | None, folder: Path, script: str, **env: str) -> tuple[int, str]:
-    ended, said = run(confinement, folder, "sh", "-c", script, **env)
-    return ended.exit_code, said
+    ended, printed = run(confinement, folder, "sh", "-c", script, **env)
+    return ended.exit_code, printed
 
 
 def test_only_the_workspace_can_be_written(sandboxes: Sandboxes, one: GitWorkspace, repo: Path) -> None:
@@ -90,7 +90,7 @@ def test_the_folder_of_a_turn_can_be_written_among_the_runs_that_are_hidden(
 
 
 def test_tmp_and_home_are_private(sandboxes: Sandboxes, one: GitWorkspace, tmp_path: Path) -> None:
-    code, said = shell(
+    code, printed = shell(
         sandboxes.for_tests(),
         one.path,
         "touch /tmp/mine $HOME/mine && ls /tmp",
@@ -98,7 +98,7 @@ def test_tmp_and_home_are_private(sandboxes: Sandboxes, one: GitWorkspace, tmp_p
         XDG_CACHE_HOME="/x",
     )
     assert code == 0
-    assert "mine" in said.split()
+    assert "mine" in printed.split()
     assert not Path("/tmp/mine").exists()
     assert not (tmp_path / "mine").exists()
 
@@ -115,16 +115,38 @@ def test_what_package_managers_fetched_is_there_and_cannot_be_changed(
     script = "cat $HOME/go/pkg/mod/file $HOME/.m2/repository/file $HOME/.m2/file; touch $HOME/go/pkg/mod/new"
     for hide, seen in (((), ["go/pkg/mod", ".m2/repository"]), (("~/.m2",), ["go/pkg/mod"])):
         made = Sandboxes(one, SandboxSettings(hide=hide))
-        said = shell(made.for_tests(), one.path, script)[1]
+        printed = shell(made.for_tests(), one.path, script)[1]
         made.close()
-        assert [line for line in said.splitlines() if ":" not in line] == seen, said
+        assert [line for line in printed.splitlines() if ":" not in line] == seen, printed
     assert not (tmp_path / "someone" / "go" / "pkg" / "mod" / "new").exists()
 
 
 def test_what_is_hidden_cannot_be_read(sandboxes: Sandboxes, one: GitWorkspace, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("the key")
-    _, said = shell(sandboxes.for_tests(), one.path, f"cat {tmp_path}/secret")
-    assert "the key" not in said
+    _, printed = shell(sandboxes.for_tests(), one.path, f"cat {tmp_path}/secret")
+    assert "the key" not in printed
+
+
+def test_what_is_hidden_inside_a_shown_folder_cannot_be_read_and_the_program_in_it_runs(
+    one: GitWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if why := why_no_sandbox():
+        pytest.skip(why)
+    monkeypatch.setenv("HOME", str(tmp_path / "someone"))
+    place, fetched = tmp_path / "tools", tmp_path / "someone/go/pkg/mod/ours@v2"
+    for folder in (place / "project" / ".venv", fetched):
+        folder.mkdir(parents=True)
+        (folder.parent / "answer").write_text("the answer")
+        (folder / "answer").write_text("the answer")
+    for script in (place / "agent", place / "project" / ".venv" / "agent"):
+        seen = f"{place}/project/answer {fetched}/answer $HOME/go/pkg/mod/ours@v2/answer"
+        script.write_text(f"#!/bin/sh\ncat {seen}; cat $HOME/go/pkg/mod/answer\n")
+        script.chmod(0o755)
+    made = Sandboxes(one, SandboxSettings(hide=(str(place / "project"), str(fetched))))
+    for script in (place / "agent", place / "project" / ".venv" / "agent"):
+        ended, said = run(made.for_tests(), one.path, str(script))
+        assert (ended.exit_code, said.count("the answer")) == (0, 1), said
+    made.close()
 
 
 def test_a_program_beside_the_developers_secrets_does_not_show_them(
@@ -135,17 +157,17 @@ def test_a_program_beside_the_developers_secrets_does_not_show_them(
     (repo / ".ratchet" / "store").touch()
     (repo / "agent.sh").write_text(f"#!/bin/sh\ncat {repo}/.env; ls {repo}/.ratchet\n")
     (repo / "agent.sh").chmod(0o755)
-    ended, said = run(sandboxes.for_tests(), one.path, str(repo / "agent.sh"))
-    assert ended.exit_code == 0 and "TOKEN" not in said and "store" not in said
+    ended, printed = run(sandboxes.for_tests(), one.path, str(repo / "agent.sh"))
+    assert ended.exit_code == 0 and "TOKEN" not in printed and "store" not in printed
 
 
-def test_the_environment_is_what_was_given_and_no_more(
+def test_the_environment_contains_only_the_given_variables(
     sandboxes: Sandboxes, one: GitWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "s3cret")
-    _, said = shell(sandboxes.for_tests(), one.path, "env", GIVEN="1")
-    assert "GIVEN=1" in said
-    assert "s3cret" not in said
+    _, printed = shell(sandboxes.for_tests(), one.path, "env", GIVEN="1")
+    assert "GIVEN=1" in printed
+    assert "s3cret" not in printed
 
 
 def test_tests_have_no_network_and_agents_do(sandboxes: Sandboxes, one: GitWorkspace) -> None:
@@ -154,9 +176,9 @@ def test_tests_have_no_network_and_agents_do(sandboxes: Sandboxes, one: GitWorks
     knock = f"import socket; socket.create_connection(('127.0.0.1', {port}), 5)"
     with server:
         tests, _ = run(sandboxes.for_tests(), one.path, "python3", "-c", knock)
-        agent, said = run(sandboxes.for_role(Role.IMPLEMENTER, SCOPE), one.path, "python3", "-c", knock)
+        agent, printed = run(sandboxes.for_role(Role.IMPLEMENTER, SCOPE), one.path, "python3", "-c", knock)
     assert tests.exit_code != 0
-    assert agent.exit_code == 0, said
+    assert agent.exit_code == 0, printed
 
 
 @pytest.mark.parametrize(
@@ -171,8 +193,8 @@ def test_a_role_cannot_write_what_it_may_not(
     sandboxes: Sandboxes, one: GitWorkspace, role: Role, may: dict[str, bool]
 ) -> None:
     for path, allowed in may.items():
-        code, said = shell(sandboxes.for_role(role, SCOPE), one.path, f"echo x >> {path}")
-        assert (code == 0) == allowed, (path, said)
+        code, printed = shell(sandboxes.for_role(role, SCOPE), one.path, f"echo x >> {path}")
+        assert (code == 0) == allowed, (path, printed)
 
 
 def test_a_daemon_that_left_its_session_dies_with_the_step(sandboxes: Sandboxes, one: GitWorkspace) -> None:
@@ -189,8 +211,8 @@ if os.fork() == 0:
 while not os.path.exists('alive'):
     time.sleep(0.01)
 """
-    ended, said = run(sandboxes.for_tests(), one.path, "python3", "-c", leave)
-    assert ended.exit_code == 0, said
+    ended, printed = run(sandboxes.for_tests(), one.path, "python3", "-c", leave)
+    assert ended.exit_code == 0, printed
     seen = [path for path in Path("/proc").glob("[0-9]*/cmdline") if b"open('beat'" in _read(path)]
     assert seen == []
 
@@ -203,8 +225,8 @@ def _read(path: Path) -> bytes:
 
 
 def test_git_works_inside_but_cannot_touch_the_source(sandboxes: Sandboxes, one: GitWorkspace, repo: Path) -> None:
-    code, said = shell(sandboxes.for_tests(), one.path, "git status --porcelain && ! git branch -f main HEAD~0")
-    assert code == 0, said
+    code, printed = shell(sandboxes.for_tests(), one.path, "git status --porcelain && ! git branch -f main HEAD~0")
+    assert code == 0, printed
 
 
 def test_what_an_agent_stages_or_commits_is_contained(sandboxes: Sandboxes, one: GitWorkspace, repo: Path) -> None:
@@ -218,11 +240,11 @@ git -c user.name=a -c user.email=a@localhost commit -q -am mine; echo "commit $?
 git checkout -q -b mine; echo "branch $?"
 git status --porcelain; echo "status $?"
 """
-    code, said = shell(sandboxes.for_role(Role.IMPLEMENTER, SCOPE), one.path, script)
+    code, printed = shell(sandboxes.for_role(Role.IMPLEMENTER, SCOPE), one.path, script)
     assert code == 0
-    assert "status 0" in said
-    assert not [verb for verb in ("add", "commit", "branch") if f"{verb} 0" in said], said
-    assert "Read-only file system" in said
+    assert "status 0" in printed
+    assert not [verb for verb in ("add", "commit", "branch") if f"{verb} 0" in printed], printed
+    assert "Read-only file system" in printed
     assert sh("git", "for-each-ref", cwd=repo) == refs
     assert one.tip() == tip
     after = one.checkpoint()
@@ -246,7 +268,7 @@ def test_without_a_sandbox_what_an_agent_commits_is_put_back_and_its_work_kept(o
     assert sh("git", "status", "--porcelain", cwd=one.path) == "?? agents-own.py"
 
 
-def test_a_missing_program_is_told_apart_from_a_failing_one(sandboxes: Sandboxes, one: GitWorkspace) -> None:
+def test_a_missing_program_is_distinguished_from_a_failing_one(sandboxes: Sandboxes, one: GitWorkspace) -> None:
     with pytest.raises(ProgramMissing):
         run(sandboxes.for_tests(), one.path, "no-such-program")
 
@@ -264,10 +286,10 @@ def test_memory_is_limited(one: GitWorkspace) -> None:
 def test_when_memory_runs_out_the_kernel_takes_a_step_first(one: GitWorkspace) -> None:
     made = Sandboxes(one, SandboxSettings(mode="auto", bounds=ResourceLimits(processes=50)))
     try:
-        _, said = run(made.for_tests(), one.path, "cat", "/proc/self/oom_score_adj")
+        _, printed = run(made.for_tests(), one.path, "cat", "/proc/self/oom_score_adj")
     finally:
         made.close()
-    assert said.strip() == "1000"
+    assert printed.strip() == "1000"
 
 
 def test_the_number_of_processes_is_limited(one: GitWorkspace) -> None:

@@ -85,7 +85,7 @@ def test_what_is_ignored_and_what_tools_make_is_left_out(tree: Path) -> None:
     assert shot(tree) == before
 
 
-def test_hashes_are_those_anybody_can_compute(tree: Path) -> None:
+def test_hashes_can_be_recomputed_with_standard_tools(tree: Path) -> None:
     entry = next(entry for entry in shot(tree).files if entry.path == "a.py")
     assert entry.sha256 == hashlib.sha256(b"x = 1\n").hexdigest() and entry.size == 6
 

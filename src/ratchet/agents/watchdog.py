@@ -57,19 +57,19 @@ class Intervention(msgspec.Struct, frozen=True, kw_only=True):
 class ProgressMonitor:
     """Detects stalls, loops and questions from the events of a turn. Pure: time is an argument."""
 
-    def __init__(self, limits: WatchdogLimits, *, heard_at: float | None = None) -> None:
-        """`heard_at`: count silence from then on; without it, from the first event."""
+    def __init__(self, limits: WatchdogLimits, *, last_event_at: float | None = None) -> None:
+        """`last_event_at`: count silence from then on; without it, from the first event."""
         self.limits = limits
         self.session = ""
         self.limited: TurnFailed | None = None  # a provider error that no progress followed
         self.intervention: Intervention | None = None
-        self._heard_at = heard_at  # None before the first event: some agents report nothing
+        self._last_event_at = last_event_at  # None before the first event: some agents report nothing
         self._call: ToolCall | None = None
         self._last: tuple[ToolCall, str] | None = None
         self._times = 0
 
     def add(self, event: TurnEvent, now: float) -> None:
-        self._heard_at = now
+        self._last_event_at = now
         match event:
             case SessionStarted(session=session):
                 self.session = session
@@ -104,9 +104,9 @@ class ProgressMonitor:
 
     def check_silence(self, now: float) -> float | None:
         """Return the seconds until silence counts as a stall, None while it does not count; record a stall."""
-        if self._heard_at is None or self._call:
+        if self._last_event_at is None or self._call:
             return None
-        left = self._heard_at + self.limits.idle_s - now
+        left = self._last_event_at + self.limits.idle_s - now
         if left <= 0:
             self.intervention = self.intervention or Intervention(
                 why=f"silent for {self.limits.idle_s:.0f} s with no tool call running",
@@ -128,7 +128,7 @@ async def ask_with_watchdog(
     prompt = request.prompt
     while True:
         # A resumed session has reported before, and may report nothing new: its silence counts from the start.
-        watch = ProgressMonitor(limits, heard_at=loop.time() if request.session else None)
+        watch = ProgressMonitor(limits, last_event_at=loop.time() if request.session else None)
         turn = _Turn(agent, request, on_event, watch)
         outcome = await turn.end(deadline + UNRESPONSIVE_S)
         if outcome is None:

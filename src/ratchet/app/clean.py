@@ -1,4 +1,4 @@
-"""The use case of `ratchet clean`: finds what runs have left behind, and removes what nobody needs any more.
+"""The use case of `ratchet clean`: finds what runs have left behind, and removes what is no longer needed.
 
 Branches with commits that are not merged are kept: they are the results. Runs and their ledgers are not touched.
 """
@@ -18,6 +18,7 @@ from ratchet.config import Config
 from ratchet.core.item import OPEN
 from ratchet.core.repo import RepoKind, repo_kind
 from ratchet.core.state import RunStatus
+from ratchet.core.timestamps import format_timestamp
 from ratchet.errors import RatchetError
 from ratchet.store.protocols import RunRow, Store
 from ratchet.workspace.from_config import open_workspaces
@@ -93,7 +94,7 @@ class Cleaner:
         if row.item_status in OPEN:
             return f"until its run ends ({row.item_status})"
         if self.older_s is None:
-            return f"until {until[:16].replace('T', ' ')} UTC" if until > self.now.isoformat() else ""
+            return f"until {until[:16].replace('T', ' ')} UTC" if until > format_timestamp(self.now) else ""
         return self._too_young(datetime.fromisoformat(row.created_at))
 
     def _too_young(self, used: datetime) -> str:

@@ -187,7 +187,7 @@ def _session() -> Iterator[DoctorCheck]:
 
 
 def _locale() -> DoctorCheck:
-    # Python itself sets LC_CTYPE where there is no locale (PEP 538): that one is nobody's choice.
+    # Python itself sets LC_CTYPE where there is no locale (PEP 538): the user did not choose it.
     chosen = os.environ.get("LC_ALL") or os.environ.get("LANG") or "none set"
     utf8 = re.search(r"utf-?8", chosen, re.IGNORECASE) is not None
     lost = f"{chosen}: Ratchet reads and writes UTF-8 all the same; for tests that do not: export LC_ALL=C.UTF-8"

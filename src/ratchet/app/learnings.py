@@ -11,15 +11,15 @@ from msgspec.structs import replace
 
 from ratchet.config import LearningsConfig
 from ratchet.core import api
-from ratchet.core.learning import CONTENT_MAX_CHARS, Learning, LearningKind, LearningSource, content_error, learning_id
+from ratchet.core.learning import CONTENT_MAX_CHARS, Learning, LearningKind, LearningSource, learning_error, learning_id
 from ratchet.core.learning_lift import LiftReport
 from ratchet.core.redact import Redactor, secrets_in
 from ratchet.core.timestamps import format_timestamp
 from ratchet.engine.learning_library import LearningLibrary, LibraryStore
-from ratchet.errors import EnvironmentCannot, UsageError
+from ratchet.errors import RatchetError, UsageError
 
 IMPORT_BATCH, LINE_MAX_CHARS = 200, 4 * CONTENT_MAX_CHARS
-EXPORTED_MAX = 500
+EXPORT_PAGE = 500
 
 
 class LearningService:
@@ -77,8 +77,10 @@ class LearningService:
 
     def dump(self, repo: str) -> Iterator[str]:
         """Yield the learnings that are live, newest first, as JSON lines."""
-        for one in self._store.learnings(repo, limit=EXPORTED_MAX):
-            yield msgspec.json.encode(one).decode()
+        last = ""
+        while page := self._store.older_learnings(repo, than=last, limit=EXPORT_PAGE):
+            yield from (msgspec.json.encode(one).decode() for one in page)
+            last = page[-1].id
 
     def _embed(self) -> None:
         if self._background:
@@ -86,7 +88,7 @@ class LearningService:
             return
         try:
             self.library.embed_missing()
-        except EnvironmentCannot:
+        except RatchetError:
             return  # the learning is stored, and found by its words
 
 
@@ -104,7 +106,7 @@ def _imported(number: int, line: str, repo: str) -> Learning:
         raise UsageError(
             f"line {number} is not a learning: {error}", hint="ratchet learn export writes such lines"
         ) from error
-    if wrong := content_error(content):
+    if wrong := learning_error(one):
         raise UsageError(f"line {number}: {wrong}", hint="nothing was imported")
     # What became of it elsewhere does not count here: no effect was measured in this store.
     return replace(one, merged_into="", retired_at="", retired_by="", retired_why="", lift=None, seen=1)

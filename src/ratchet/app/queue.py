@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from ratchet import __version__, config, paths
+from ratchet.app.inbox import read_inbox
 from ratchet.app.learnings import LearningService
 from ratchet.core import api
 from ratchet.core import events as ev
@@ -33,7 +34,7 @@ from ratchet.core.retry import DELAYS_S
 from ratchet.core.state import RunState, advance, fold
 from ratchet.core.timestamps import format_timestamp
 from ratchet.engine.workflow_registry import open_workflow
-from ratchet.errors import Conflict, GitFailed, UsageError
+from ratchet.errors import Conflict, EnvironmentCannot, GitFailed, UsageError
 from ratchet.store.database import claim_key
 from ratchet.store.protocols import RunRow, Store
 
@@ -60,8 +61,12 @@ class StoreQueueService:
         day: Cap | None = None,
         serves: bool = True,
         learnings: config.LearningsConfig | None = None,
+        settings: config.Config | None = None,
+        folder: Path | None = None,
     ) -> None:
-        """`day`: the daily budget. `serves`: report an uptime; a command that only reads has none."""
+        """`day`: the daily budget. `serves`: report an uptime; a command that only reads has none. `settings` and
+        `folder` say what the inbox warns of: budgets and the disk."""
+        self.settings, self.folder = settings or config.Config(), folder or Path.cwd()
         self.store, self.lease_s, self.limits, self.retry_s = store, lease_s, limits, retry_s
         self._day = day or Cap()
         self._began = time.monotonic() if serves else None
@@ -102,6 +107,12 @@ class StoreQueueService:
 
     def requeue(self, item: str) -> ItemRow:
         return self.store.requeue(item)
+
+    def nudge(self, item: str, request: api.Nudge) -> ItemRow:
+        return self.store.nudge(item, request.message, by=request.by)
+
+    def inbox(self) -> api.Inbox:
+        return api.Inbox(entries=read_inbox(self.store, self.settings, self.folder).entries)
 
     # --- worker operations --------------------------------------------------------------------------------------
 
@@ -183,7 +194,7 @@ class StoreQueueService:
         return api.AppendResponse(entries=[entry_answer(entry) for entry in entries])
 
     def _check_order(self, lease: Lease, after: int, events: Sequence[ev.Event]) -> None:
-        """Reject events that the run's workflow does not allow: with them nobody could fold the ledger again.
+        """Reject events that the run's workflow does not allow: with them the ledger could not be folded again.
 
         The length `after` is checked by the write itself, so the ledger cannot change in between.
         """
@@ -239,9 +250,10 @@ class StoreQueueService:
             return api.Diff(run=run, base_commit="", head="", diff="")
         base, head = state.started.base_commit, state.head
         try:
-            text = repository.diff(repository.clone_path(state.started.repo, clones=paths.clones()), base, head)
-        except GitFailed as error:
-            raise Conflict(f"the commits of {run} are not in this repository: {error.message}", run=run) from error
+            place = repository.available_repository(state.started.repo, clones=paths.clones(), commit=head)
+            text = repository.diff(place, base, head)
+        except (EnvironmentCannot, OSError) as error:
+            raise Conflict(f"the commits of {run} are not on this machine: {error}", run=run) from error
         return api.Diff(
             run=run, base_commit=base, head=head, diff=text[:DIFF_MAX_CHARS], cut=len(text) > DIFF_MAX_CHARS
         )

@@ -7,14 +7,15 @@ import os
 import shutil
 import tarfile
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
 
-from ratchet.app.runs import RunService
+from ratchet.app.runs import RunService, names_of
 from ratchet.core.timestamps import format_timestamp
-from ratchet.errors import Conflict
+from ratchet.errors import ArtifactBroken, Conflict
 from ratchet.files import make_private_dir, write_durably
 from ratchet.store.run_directory import PRUNED, PRUNED_FOLDERS
 from ratchet.workspace.git.trees import repack
@@ -48,7 +49,8 @@ def collect_garbage(service: RunService, *, dry_run: bool = False, now: datetime
 
 def _finished(service: RunService, now: datetime, days: int) -> list[str]:
     before = format_timestamp(now - timedelta(days=days))
-    return service.store.finished_runs(str(service.repo.root), before=before) if days else []
+    names = names_of(service.repo.root) if days else []
+    return [run for name in names for run in service.store.finished_runs(name, before=before)]
 
 
 def _prune(service: RunService, run: str, report: GcReport) -> None:
@@ -70,6 +72,7 @@ def _archive(service: RunService, run: str, report: GcReport) -> None:
     folder = service.directory(run).path
     if not report.dry_run:
         service.export(run)
+        _fetch_artifacts(service, run)
         write_durably(make_private_dir(service.repo.state / "archive") / f"{run}.tar.gz", _packed(folder))
         try:
             service.store.forget_run(run)
@@ -79,6 +82,16 @@ def _archive(service: RunService, run: str, report: GcReport) -> None:
     report.freed_bytes += _size([folder])
     if not report.dry_run:
         shutil.rmtree(folder)
+
+
+def _fetch_artifacts(service: RunService, run: str) -> None:
+    """Bring what other hosts stored of a run into its directory, because the store forgets it."""
+    directory = service.directory(run)
+    for receipt in service.store.receipts(run):
+        for artifact in receipt.artifacts:
+            if not directory.is_pruned(artifact):
+                with suppress(ArtifactBroken):  # it is missing in the archive as it is now
+                    directory.get(artifact)
 
 
 def _packed(folder: Path) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +24,7 @@ from ratchet.workspace.git import repository
 from ratchet.workspace.git.command import git
 
 PICTURES_MAX = 64
+FETCH_AGAIN_S = 60.0  # after a fetch that did not bring a commit: pages do not wait for an origin that is away
 PAGE = 1_000
 DIFF_MAX_BYTES = 200_000
 TEXT_MAX_BYTES = 100_000
@@ -40,6 +42,7 @@ class RunReader:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._pictures: OrderedDict[str, Picture] = OrderedDict()
+        self._not_fetched: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def view(self, run: str) -> RunView:
@@ -76,7 +79,7 @@ class RunReader:
     def text(self, view: RunView, artifact: Artifact) -> str:
         """Return an artifact as text; why it cannot be read otherwise."""
         try:
-            content = self._directory(view).get(artifact)
+            content = self._content(view, artifact)
         except RatchetError as error:
             return error.message
         shown = content[:TEXT_MAX_BYTES].decode(errors="replace")
@@ -84,7 +87,7 @@ class RunReader:
 
     def report(self, view: RunView, artifact: Artifact) -> Report | None:
         try:
-            return msgspec.json.decode(self._directory(view).get(artifact), type=Report)
+            return msgspec.json.decode(self._content(view, artifact), type=Report)
         except (ArtifactBroken, msgspec.MsgspecError):
             return None
 
@@ -106,13 +109,13 @@ class RunReader:
         return _diff(("diff-tree", "-r", "-p", *_PLAIN, before, after), repo, env)
 
     def commit_diff(self, view: RunView, commit: str) -> str:
-        repo = _folder(view)
+        repo = self._with_commit(view, commit)
         return _diff(("diff-tree", "-r", "-p", "--no-commit-id", *_PLAIN, commit), repo, {})
 
     def trailers(self, view: RunView, commit: str) -> dict[str, str]:
         """Return the proof in a commit's message; empty if the commit is not on this machine."""
         try:
-            lines = repository.message_of(_folder(view), commit).splitlines()
+            lines = repository.message_of(self._with_commit(view, commit), commit).splitlines()
         except (GitFailed, RatchetError):
             return {}
         split = [line.partition(": ") for line in lines if line.startswith("Ratchet-")]
@@ -120,6 +123,30 @@ class RunReader:
 
     def _directory(self, view: RunView) -> RunDirectory:
         return RunDirectory(_folder(view) / ".ratchet", view.row.run)
+
+    def _content(self, view: RunView, artifact: Artifact) -> bytes:
+        """Return an artifact from the run's directory, or from the store if another host wrote it."""
+        try:
+            return self._directory(view).get(artifact)
+        except ArtifactBroken:
+            content = self.store.artifact(view.row.run, artifact.sha256)
+            if content is None:
+                raise
+            return content
+
+    def _with_commit(self, view: RunView, commit: str) -> Path:
+        """Return the repository on this machine, after fetching a commit that another host has pushed."""
+        repo, now = view.item.item.repo, time.monotonic()
+        if now < self._not_fetched.get(repo, 0.0):
+            return _folder(view)
+        try:
+            place = repository.available_repository(repo, clones=paths.clones(), commit=commit)
+            is_here = repository.commit_of(place, commit) is not None
+        except (RatchetError, OSError):
+            is_here = False
+        if not is_here:
+            self._not_fetched[repo] = now + FETCH_AGAIN_S
+        return _folder(view)
 
 
 _PLAIN = ("--no-color", "--no-ext-diff", "--no-textconv", "--end-of-options")

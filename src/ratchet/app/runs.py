@@ -46,6 +46,7 @@ from ratchet.engine.blocking import run_blocking
 from ratchet.engine.engine import Engine
 from ratchet.engine.lease_keeper import AbortRequested, LeaseHandle, keep_lease
 from ratchet.engine.proof import Claim, Verification
+from ratchet.engine.redacted_checks import RedactedChecks
 from ratchet.engine.run_ledger import EventCallback, RunLedger
 from ratchet.engine.run_setup import (
     RunSetup,
@@ -56,6 +57,7 @@ from ratchet.engine.run_setup import (
     recorded_targets,
     union,
 )
+from ratchet.engine.travel import may_travel
 from ratchet.engine.workflow_registry import open_workflow
 from ratchet.errors import GitFailed, LedgerBroken, NotFound, RatchetError, UsageError
 from ratchet.paths import clones, store_address
@@ -86,12 +88,12 @@ class RunHistory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunService:
-    def __init__(self, repo: Repository, config: Config, *, store: Store | None = None) -> None:
-        """`store` is closed by the caller; without it the configured store is opened."""
+    def __init__(self, repo: Repository, config: Config, *, store: Store | None = None, token: str = "") -> None:
+        """`store` is closed by the caller; without it the configured store is opened, with a server's `token`."""
         self.repo, self.config, self._lent = repo, config, store
         self.store_address = store_address(config, repo.root)
         self.store: Store = store or open_store(
-            self.store_address, is_dead=is_gone, aging_s=config.aging_s, redis=config.redis
+            self.store_address, token=token, is_dead=is_gone, aging_s=config.aging_s, redis=config.redis
         )
         self.workspaces = open_workspaces(config)
         self.redactor = Redactor(secrets_in(os.environ))
@@ -223,7 +225,7 @@ class RunService:
             lease,
             item,
             setup.workflow,
-            self.directory(lease.run, epoch=lease.epoch),
+            self.directory(lease.run, epoch=lease.epoch, travels=may_travel(item, self.store)),
             on_event=telemetry.watching(watch),
             lease_handle=hold,
         )
@@ -233,7 +235,7 @@ class RunService:
         try:
             state = await engine.run()
             if state.final:
-                with suppress(RatchetError):  # the run has ended: whoever learns next reads its ledger too
+                with suppress(RatchetError):  # the run has ended: the next call reads its ledger too
                     await run_blocking(setup.library.learn_from_runs)
             return state
         finally:
@@ -260,16 +262,15 @@ class RunService:
     def checks(self, targets: list[Target] | None = None) -> TestRun:
         return open_checks(self.repo.root, self.config, targets or self.targets())
 
-    def directory(self, run: str, *, epoch: int = 1) -> RunDirectory:
-        shared = self.store if self.store.is_shared else None
-        return RunDirectory(self.repo.state, run, redact=self.redactor, epoch=epoch, shared=shared)
+    def directory(self, run: str, *, epoch: int = 1, travels: bool = False) -> RunDirectory:
+        return RunDirectory(self.repo.state, run, redact=self.redactor, epoch=epoch, store=self.store, travels=travels)
 
     # --- reading ---------------------------------------------------------------------------------------------
 
     def find_run(self, name: str) -> RunRow:
         """Find a run by its id, an unambiguous part of it, or `last`."""
         if name == "last":
-            matching = self.store.runs(str(self.repo.root))[:1]
+            matching, _ = self.store.runs_page(repo=str(self.repo.root), limit=1)
         else:
             found = self.store.find_runs(name, limit=MATCHES_MAX)
             matching = [row for row in found if row.repo == str(self.repo.root)] or found
@@ -342,11 +343,12 @@ class RunService:
         if commit:
             return [await self._verify_commit(commit)]
         row = self.find_run(name)
+        with suppress(LedgerBroken):
+            self._fetch_commit(self.history(row.run))
         checked = self._verify_ledger(row)
         if not checked.holds:
             return [checked]
         history = self.history(row.run)
-        self._fetch_commit(history)
         checked = msgspec.structs.replace(checked, claims=[*checked.claims, self._verify_content(history)])
         state = history.state
         return [checked, *[await self._verify_commit(kept.commit, state.started) for kept in state.commits]]
@@ -389,7 +391,10 @@ class RunService:
         targets = recorded_targets(started) if started else self.targets()
         scope = PathRules(tests=tuple(union(target.tests for target in targets)))
         stage = proof.ProofContext(
-            repo=self.repo.root, checks=self.checks(targets), scope=scope, open_workspace=self._checkout
+            repo=self.repo.root,
+            checks=RedactedChecks(self.checks(targets), self.redactor),
+            scope=scope,
+            open_workspace=self._checkout,
         )
         return await proof.verify_commit(commit, stage)
 
@@ -433,19 +438,27 @@ class RunService:
         return {commit: proof for commit, proof in found.items() if proof and proof.run == row.run}
 
 
-def matching_runs(rows: Sequence[RunRow], name: str) -> list[RunRow]:
-    """Return the run with this id, or all whose id contains the text."""
-    matching = [row for row in rows if name in row.run]
-    return [row for row in matching if row.run == name] or matching
+def repository_of_run(store: Store, name: str, *, inside: Path | None = None) -> tuple[Path, str] | None:
+    """Find the repository and id of a run in the whole store, by its id, an unambiguous part of it, or `last`.
 
-
-def repository_of_run(store: Store, name: str) -> tuple[Path, str] | None:
-    """Find the repository and id of a run in the whole store, by its id, an unambiguous part of it, or `last`."""
-    rows = store.runs()
-    matching = rows[:1] if name == "last" else matching_runs(rows, name)
-    if len(matching) != 1:
+    `last` is the last run of the repository `inside`, or of its origin; without it, of all.
+    """
+    found = _last_run(store, inside) if name == "last" else store.find_runs(name, limit=2)
+    if len(found) != 1:
         return None
-    return repository.available_repository(matching[0].repo, clones=clones()), matching[0].run
+    return repository.available_repository(found[0].repo, clones=clones()), found[0].run
+
+
+def _last_run(store: Store, inside: Path | None) -> list[RunRow]:
+    rows = [row for repo in names_of(inside) for row in store.runs_page(repo=repo, limit=1)[0]]
+    return sorted(rows, key=lambda row: row.created_at)[-1:]
+
+
+def names_of(root: Path | None) -> list[str]:
+    """Return the names by which items name a repository: its folder and its origin. `None` is any: an empty name."""
+    if root is None:
+        return [""]
+    return list(filter(None, [str(root.resolve()), repository.origin_of(root)]))
 
 
 def _inside(root: Path, path: Path) -> str:

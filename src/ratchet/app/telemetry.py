@@ -51,7 +51,7 @@ class Telemetry:
             try:
                 self._add(entry, event, state.run)
             except Exception as error:  # noqa: BLE001 — telemetry never fails a run
-                _say_once(f"{type(error).__name__}: {error}")
+                _log_once(f"{type(error).__name__}: {error}")
             watch(entry, event, state)
 
         return watched if self._sends else watch
@@ -89,9 +89,9 @@ def open_telemetry(settings: TelemetryConfig, ledger: Callable[[], Sequence[Entr
         return Telemetry(Exporter(settings.endpoint.rstrip("/")), ledger())
     except ImportError as error:
         if settings.endpoint:  # the variable may be meant for other programs
-            _say_once(f"telemetry.endpoint is set, but the extra `otel` is missing ({error}): {install_extra('otel')}")
+            _log_once(f"telemetry.endpoint is set, but the extra `otel` is missing ({error}): {install_extra('otel')}")
     except Exception as error:  # noqa: BLE001 — telemetry never fails a run
-        _say_once(f"{type(error).__name__}: {error}")
+        _log_once(f"{type(error).__name__}: {error}")
     return Telemetry()
 
 
@@ -158,7 +158,7 @@ class Exporter:
         )
 
     def close(self) -> None:
-        """Send what is waiting, for at most `CLOSE_S`: then it is lost."""
+        """Send pending data for at most `CLOSE_S`, then drop the rest."""
         ending = threading.Thread(target=self._shut_down, daemon=True)
         ending.start()
         ending.join(CLOSE_S)
@@ -172,7 +172,7 @@ class _OnceHandler(logging.Handler):
     """Says the first thing that the SDK complains about: an endpoint that is down is down for every batch."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        _say_once(record.getMessage())
+        _log_once(record.getMessage())
 
 
 @cache
@@ -182,13 +182,13 @@ def _quieten() -> None:
     sdk.addHandler(_OnceHandler(logging.WARNING))
 
 
-def _say_once(text: str) -> None:
-    if not _said:
-        _said.append(text)
+def _log_once(text: str) -> None:
+    if not _logged:
+        _logged.append(text)
         log.warning("telemetry is not sent, the run goes on: %s", text[:DETAIL_MAX_CHARS])
 
 
-_said: list[str] = []
+_logged: list[str] = []
 
 
 def _nanoseconds(at: str) -> int:

@@ -99,14 +99,19 @@ class TestOutcome(msgspec.Struct, frozen=True, kw_only=True):
 class Suite:
     """The tests of one folder. State is kept in the repository's `.ratchet`, without git in the user's state folder."""
 
+    repo: Path | None
+
     def __init__(self, folder: Path, settings: config.Config) -> None:
         self.config = settings
         self._forgotten = ""
-        self.repo = _repository(folder)
+        self.repo = self._find_repository(folder)
         self.folder = folder
         if self.repo and self.repo != folder and not self.targets():
             self.folder = self.repo
             del self._targets
+
+    def _find_repository(self, folder: Path) -> Path | None:
+        return _repository(folder)
 
     def targets(self) -> list[Target]:
         if not hasattr(self, "_targets"):

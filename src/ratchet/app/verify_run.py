@@ -31,8 +31,8 @@ def check_end(row: RunRow, entries: Sequence[Entry]) -> Claim:
     """Compare the end of the ledger with the status of the run."""
     events = (ev.decode(entry.kind, entry.data) for entry in reversed(entries))
     last = next((event for event in events if type(event) in ROWS), None)
-    said = ROWS[type(last)][0] if isinstance(last, ev.Event) else RunStatus.RUNNING
-    detail = "" if said is row.status else f"the run is {row.status}, its ledger says {said}"
+    recorded = ROWS[type(last)][0] if isinstance(last, ev.Event) else RunStatus.RUNNING
+    detail = "" if recorded is row.status else f"the run is {row.status}, its ledger says {recorded}"
     return Claim(what=f"the ledger ends as the run did: {row.status}", holds=not detail, detail=detail)
 
 

@@ -93,7 +93,7 @@ class TestWatcher:
         self._known = suite.known()
         self._last_colour = Colour.PENDING
         self._triggers: asyncio.Queue[RunScope | None] = asyncio.Queue()
-        self._telling: asyncio.Task[None] | None = None
+        self._notifying: asyncio.Task[None] | None = None
 
     def trigger(self, scope: RunScope = RunScope.AFFECTED) -> None:
         self._triggers.put_nowait(scope)
@@ -115,8 +115,8 @@ class TestWatcher:
                 return await self._follow(changes)
             finally:
                 changes.close()
-                if self._telling:
-                    await asyncio.wait({self._telling})
+                if self._notifying:
+                    await asyncio.wait({self._notifying})
                 await self._warm.discard()
                 self._sandboxes.close()
 
@@ -250,7 +250,7 @@ class TestWatcher:
         outcome = self.suite.compare_and_store(report, whole=True, log=self._log, tree=self.state.tree)
         self._update_known(report, whole=True)
         self._publish(watch.after_everything(self.state, report, flaky=outcome.flaky, seconds=seconds))
-        self._telling = asyncio.create_task(self._notify(self._telling))
+        self._notifying = asyncio.create_task(self._notify(self._notifying))
 
     def _first(self, scope: RunScope) -> dict[str, list[TestResult]]:
         """Return the tests to run first."""

@@ -349,15 +349,25 @@ def _next_try(retry: RetryDecision) -> str:
     return "not retried: mend the cause, then requeue it"
 
 
-def _ignore_event(_said: TurnEvent) -> None:
+def _ignore_event(_event: TurnEvent) -> None:
     """Ignore agent events: they are in the run's logs."""
 
 
 def open_for_item(item: Item, store: Store, settings: Sequence[str] = ()) -> RunService:
     """Open the run service for an item: clone a remote repository and apply the item's settings, then the worker's."""
-    here = repo_kind(item.repo) is RepoKind.PATH
-    repo = repository.find_repository(
-        Path(item.repo) if here else repository.fetch_repository(item.repo, clones=clones())
-    )
+    repo = _repository_of(item)
     loaded = config.load(repo.root, flags=[*item.settings, *settings])
     return RunService(repo, loaded.config, store=store)
+
+
+def _repository_of(item: Item) -> repository.Repository:
+    """Return the item's repository; one of elsewhere is fetched, and stands where the item's branch does there."""
+    if repo_kind(item.repo) is RepoKind.PATH:
+        return repository.find_repository(Path(item.repo))
+    found = repository.find_repository(repository.fetch_repository(item.repo, clones=clones()))
+    if not item.branch:
+        return found
+    head = repository.commit_of(found.root, f"refs/remotes/origin/{item.branch}")
+    if head is None:
+        raise UsageError(f"no such branch in {item.repo}: {item.branch}", hint=f"git ls-remote {item.repo}")
+    return msgspec.structs.replace(found, head=head)

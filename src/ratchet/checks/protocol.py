@@ -60,6 +60,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 class Session(msgspec.Struct, frozen=True, kw_only=True):
     """One run of one target: its folder and the private folder that serves as the result channel.
 
+    Tests may write the private folder. What they must not change is kept in its parent.
+
     `only` lists the tests to run (empty: all). `nonce` must appear in start and end records. `reporter_blocked`: the
     program does not load our reporter, so it is asked for a report of its own.
     """

@@ -17,10 +17,11 @@ class BoardColumn(StrEnum):
     FAILED = "failed"
     COMPLETED = "completed"
     CANCELLED = "cancelled"
+    TO_REVIEW = "to_review"  # completed, with doubtful findings that no judge decided
 
 
 class BoardRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An item as the board shows it, with what its run has come to."""
+    """An item as the board shows it, with the state of its run."""
 
     column: BoardColumn
     id: str

@@ -65,6 +65,15 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     held: Amount
 
 
+class Spending(msgspec.Struct, frozen=True, kw_only=True):
+    """What a repository spent today, or an item in total; `used_usd` includes what is reserved."""
+
+    scope: BudgetScope
+    name: str
+    spent_usd: float
+    used_usd: float
+
+
 class OverBudget(msgspec.Struct, frozen=True, kw_only=True):
     """A rejected reservation: `used` plus `asked` exceeds `cap`."""
 

@@ -1,11 +1,12 @@
 """Adds a canary, a test that cannot pass, to a test file: faked results show it as passed.
 
 It is added to the file itself, so that it is selected with the file and can use its imports. Its name is an
-unpredictable token.
+unpredictable token. A fake that spares such names is found by `with_failing_bodies`: the same tests, which must fail.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable
 
@@ -16,6 +17,48 @@ def with_canary(path: str, text: str, token: str) -> str:
     """Return the file with a canary named after the token; '' if its language is not supported."""
     write = _WRITERS.get(path.rsplit(".", 1)[-1])
     return write(text, token) if write else ""
+
+
+# A decorator of another kind may expect that the body fails.
+_PLAIN_DECORATORS = frozenset(("pytest", "given", "settings", "example", "hypothesis", "unittest", "patch", "mock"))
+
+
+def with_failing_bodies(path: str, text: str) -> str:
+    """Return a Python test file in which every test fails at once, with the same names; '' for other files."""
+    if not path.endswith(".py"):
+        return ""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return ""
+    tests = [test for _, test in _tests(tree)]
+    for test in tests:
+        test.body.insert(0, ast.parse(f"assert {len(test.name)} == {len(test.body) + 1000}").body[0])
+    return ast.unparse(tree) if tests else ""
+
+
+def names_of_tests(text: str) -> set[str]:
+    """Return the tests that `with_failing_bodies` changes, those in a class as `Class::name`."""
+    return {f"{above}::{test.name}" if above else test.name for above, test in _tests(ast.parse(text))}
+
+
+def _tests(tree: ast.Module) -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    return [
+        (above, node)
+        for above, body in [("", tree.body), *((each.name, each.body) for each in classes)]
+        for node in body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test")
+        and all(_root(decorator) in _PLAIN_DECORATORS for decorator in node.decorator_list)
+    ]
+
+
+def _root(node: ast.expr) -> str:
+    """Return the first name of a decorator: `pytest` of `@pytest.mark.slow(1)`."""
+    while isinstance(node, ast.Call | ast.Attribute):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _python(text: str, token: str) -> str:

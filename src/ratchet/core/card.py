@@ -102,6 +102,12 @@ def _(_event: object, card: RunCard, _at: str) -> RunCard:
 
 
 @_advance.register
+def _(_event: ev.SealedReplaced, card: RunCard, _at: str) -> RunCard:
+    """The last change is judged again, against another sealed test: a further attempt."""
+    return msgspec.structs.replace(card, shape=_cut(card.shape + "n"))
+
+
+@_advance.register
 def _(_event: ev.StepCommitted, card: RunCard, _at: str) -> RunCard:
     if not card.shape.endswith("n"):
         return card

@@ -83,7 +83,7 @@ def compare(before: Report, after: Report) -> Delta:
 def renames(before: Report, after: Report) -> dict[str, str]:
     """Map old to new names of renamed tests: missing under one name and present under another with the same content.
 
-    Only unique matches on both sides count: two tests with the same body cannot be told apart.
+    Only unique matches on both sides count: two tests with the same body are indistinguishable.
     """
     old, new = _by_id(before), _by_id(after)
     gone = [test for name, test in old.items() if name not in new]
@@ -159,6 +159,13 @@ RED_MAX = 100  # one test, with room for its parameters
 
 # Errors raised when a function, class, module or parameter that the test uses does not exist yet.
 _MISSING = {"ImportError", "ModuleNotFoundError", "AttributeError", "NotImplementedError", "TypeError"}
+# The same in the words of other languages' compilers and runtimes.
+_ABSENT = re.compile(
+    r"(?i)^undefined: |undefined (?:method|subroutine|function|reference to)|call to undefined|uninitialized constant"
+    r"|\bis not (?:a function|defined|a member of)|cannot find (?:symbol|function|value|type|module|macro|name)\b"
+    r"|no (?:function|method|member|field|associated \w+) (?:\w+ )*named|has no (?:member|field or method)"
+    r"|unresolved (?:reference|import|name)|undeclared|was not declared|implicit declaration|could not find function"
+)
 _BROKEN = {"SyntaxError", "IndentationError", "TabError"}
 
 
@@ -206,12 +213,12 @@ def judge_red(
 
 def _lacks_code(report: Report, delta: Delta, scope: PathRules) -> bool:
     """Whether all new compile errors are in tests and say that code is missing."""
-    new = [error for error in report.compile_errors if error.file in delta.broken]
+    new = [error for error in load_errors(report) if error.file in delta.broken]
     return bool(new) and all(scope.is_test(error.file) and is_missing_code(error) for error in new)
 
 
 def _why_lost(lost: list[str], report: Report, delta: Delta) -> str:
-    new = [error for error in report.compile_errors if error.file in delta.broken]
+    new = [error for error in load_errors(report) if error.file in delta.broken]
     if not new:
         return f"tests that passed before no longer do: {abbreviate(lost)}"
     return f"{_location(new[0])} does not compile: {new[0].message}"
@@ -251,7 +258,7 @@ def _wrong_failure(test: TestResult, scope: PathRules) -> str:
         return f"the test is broken: {failure.type}: {failure.message}"
     if failure.type == "NameError" and scope.is_test(failure.file):
         return f"the test names something it never defined or imported: {failure.message}"
-    if test.status is TestStatus.ERROR and failure.type not in _MISSING:
+    if test.status is TestStatus.ERROR and not (failure.type in _MISSING or _ABSENT.search(failure.message)):
         return f"it fails outside the test itself ({test.phase}): {failure.message}"
     return ""
 

@@ -67,6 +67,13 @@ class QuestionAnswered(Event, frozen=True, kw_only=True):
     answer: str
 
 
+class RunNudged(Event, frozen=True, kw_only=True):
+    """A person sent a message: it is in every prompt of the run until the next kept commit."""
+
+    by: str
+    message: str
+
+
 class RunReturned(Event, frozen=True, kw_only=True):
     """The worker gave up or was lost: the run is queued again, not before `until`."""
 
@@ -212,7 +219,7 @@ class UsageMetered(Event, frozen=True, kw_only=True):
 
 
 class LearningDelivered(Event, frozen=True, kw_only=True):
-    """A learning matched the failure `fingerprint` in a step; `arm` tells what the agent got of it."""
+    """A learning matched the failure `fingerprint` in a step; `arm` is how it was delivered."""
 
     step: int
     learning: str
@@ -321,7 +328,7 @@ class StepCommitted(Event, frozen=True, kw_only=True):
 class StepReverted(Event, frozen=True, kw_only=True):
     """The attempt failed and the tree was restored. `commit` is set when a gate undid a commit; `outcome` says why.
 
-    `disclosed` counts the verdicts of people's sealed tests that the reason tells; `failures` are fingerprints.
+    `disclosed` counts the verdicts of people's sealed tests that the reason reveals; `failures` are fingerprints.
     """
 
     step: int
@@ -474,13 +481,13 @@ class TestAbandoned(Event, frozen=True, kw_only=True):
 
 
 class SealedContested(Event, frozen=True, kw_only=True):
-    """No attempts left, and a sealed test refused the last one: the auditor sees both sides."""
+    """No attempts left, and the last change failed only a sealed test: the auditor decides between the two."""
 
     why: str
 
 
 class SealedUpheld(Event, frozen=True, kw_only=True):
-    """The sealed tests were right, or nobody could say otherwise: the test is given up."""
+    """The sealed tests were found right, or no one decided: the open test is given up."""
 
     step: int
     why: str
@@ -557,6 +564,7 @@ AnyEvent = (
     | RunClaimed
     | RunParked
     | QuestionAnswered
+    | RunNudged
     | RunReturned
     | RunCompleted
     | RunFailed

@@ -87,9 +87,9 @@ def _case_body(test: TestResult) -> Iterator[str]:
         tag = "failure" if test.status is TestStatus.FAILED else "error"
         detail = _text("\n".join(_detail(failure)))
         yield (f"      <{tag} type={_attribute(failure.type)} message={_attribute(failure.message)}>{detail}</{tag}>")
-    for tag, said in (("system-out", test.stdout), ("system-err", test.stderr)):
-        if said:
-            yield f"      <{tag}>{_text(said)}</{tag}>"
+    for tag, text in (("system-out", test.stdout), ("system-err", test.stderr)):
+        if text:
+            yield f"      <{tag}>{_text(text)}</{tag}>"
 
 
 def _detail(failure: Failure) -> Iterator[str]:

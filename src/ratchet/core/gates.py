@@ -69,7 +69,7 @@ def _cost(gate: Gate) -> float:
     return ORDER.index(gate.kind) if gate.kind in ORDER else _COMMANDS_AT
 
 
-# --- what a failing command said, against the base ------------------------------------------------------------------
+# --- output of a failing command, compared with the base -------------------------------------------------------------
 
 _NOISE = re.compile(
     r"\x1b\[[0-9;]*m|(?<=[:(,])\s*\d+(?=[:,)]|$)|\b\d+(?:\.\d+)?\s*(?:ms|s|seconds|errors?|warnings?|files?|problems?)\b"

@@ -10,7 +10,7 @@ from ratchet.core import events as ev
 
 
 def history_document(events: Iterable[ev.AnyEvent | ev.UnknownEvent], answers: Mapping[int, str]) -> str:
-    """Render the history of a run. `answers` are what the agents said, by step."""
+    """Render the history of a run. `answers` are the agents' answers by step."""
     lines: list[str] = []
     iteration, attempt = 1, 1
     for event in events:

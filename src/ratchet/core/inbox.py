@@ -108,6 +108,8 @@ def _of_row(row: BoardRow) -> InboxEntry | None:
     if row.column is BoardColumn.PARKED:
         kind = _PARKED.get(str(row.park_reason or ""))
         return _parked(row, kind) if kind else None
+    if row.column is BoardColumn.TO_REVIEW:
+        return _entry(row, InboxKind.DOUBT, f"“{row.title}” is completed with doubts", first_line(row.detail))
     return _failed(row) if row.column is BoardColumn.FAILED else None
 
 
@@ -122,7 +124,8 @@ def _parked(row: BoardRow, kind: InboxKind) -> InboxEntry:
         question = title if first_line(title) != title else ""
         return _entry(row, kind, capitalised(first_line(title)) or row.title, action=action, question=question)
     if kind is InboxKind.SIGN_IN:
-        return _entry(row, kind, first_line(row.detail) or "an agent is signed out", action=InboxAction.REQUEUE)
+        detail = first_line(row.detail).removeprefix("auth: ")
+        return _entry(row, kind, capitalised(detail) or "An agent is signed out", action=InboxAction.REQUEUE)
     if kind is InboxKind.CONFLICT:
         return _entry(row, kind, f"“{row.title}” conflicts with its target", first_line(row.detail))
     return _entry(row, kind, f"“{row.title}” waits for approval", first_line(row.detail))
@@ -131,9 +134,10 @@ def _parked(row: BoardRow, kind: InboxKind) -> InboxEntry:
 def _failed(row: BoardRow) -> InboxEntry:
     kind = _FAILED.get(row.card.reason, InboxKind.FAILED)
     if kind is InboxKind.MISCONFIGURED:
-        return _entry(row, kind, first_line(row.detail), f"“{row.title}”", action=InboxAction.REQUEUE)
+        return _entry(row, kind, capitalised(first_line(row.detail)), f"“{row.title}”", action=InboxAction.REQUEUE)
     if kind is InboxKind.SIGN_IN:
-        return _entry(row, kind, first_line(row.detail), action=InboxAction.REQUEUE)
+        detail = first_line(row.detail).removeprefix("auth: ")
+        return _entry(row, kind, capitalised(detail), action=InboxAction.REQUEUE)
     tries = max(1, row.attempts)
     end = "conflicts with its target" if kind is InboxKind.CONFLICT else "failed"
     if kind is InboxKind.BUDGET:
@@ -194,8 +198,11 @@ def _of_budget(one: SpentBudget) -> InboxEntry:
     return InboxEntry(
         kind=InboxKind.BUDGET,
         key=_key(InboxKind.BUDGET, one.repo, one.day),
-        title=f"The budget of ${one.cap_usd:,.2f} for today is spent",
-        context=["items wait until midnight", "`budget.day.cost_usd` in the configuration raises it"],
+        title=f"Today's budget of ${one.cap_usd:,.2f} is spent",
+        context=[
+            "items wait until midnight",
+            f"`budget.{'repo' if one.repo else 'day'}.cost_usd` in the configuration raises it",
+        ],
         repo=one.repo,
         action=InboxAction.NONE,
     )
@@ -208,7 +215,7 @@ def _of_disk(one: LowDisk) -> InboxEntry:
         title=f"{one.path} has {one.free_bytes / 1e9:.1f} GB of disk left",
         context=[
             f"no new workspace below {one.wanted_bytes / 1e9:.1f} GB",
-            "`ratchet workspace gc` frees what nobody uses",
+            "`ratchet workspace gc` removes unused workspaces",
         ],
         action=InboxAction.NONE,
     )

@@ -26,7 +26,7 @@ _LIFT_WEIGHT_MAX = 0.5
 
 
 class LearningKind(StrEnum):
-    """`candidate`: said by an agent, and not yet seen by a second run."""
+    """`candidate`: reported by an agent and not yet confirmed by a second run."""
 
     LESSON = "lesson"
     DEAD_END = "dead_end"
@@ -90,7 +90,7 @@ class TrialSums(msgspec.Struct, frozen=True, kw_only=True):
 
 class Learning(msgspec.Struct, frozen=True, kw_only=True):
     """`run` and `seq` name the ledger row it comes from, `fingerprints` the failures it is about. Without `repo` it
-    applies everywhere. A retired or merged learning is kept but no longer found. `seen` counts the runs that came to
+    applies everywhere. A retired or merged learning is kept but no longer found. `seen` counts the runs that produced
     it; `lift` is its proven effect, as the share of attempts that it saves."""
 
     id: str
@@ -131,9 +131,26 @@ def content_error(content: str) -> str:
         return "the content is empty"
     if len(content) > CONTENT_MAX_CHARS:
         return f"the content has {len(content):,} characters, more than {CONTENT_MAX_CHARS:,}"
-    if found := CONTROL_CHARACTERS.search(content):
-        return f"the content has a control character (U+{ord(found[0]):04X} at {found.start()})"
-    return ""
+    return control_character("content", content)
+
+
+def learning_error(learning: Learning) -> str:
+    """Return why this cannot be stored, or ''."""
+    if "\0" in learning.repo:  # all else may be in the name of a folder
+        return "the repository has a NUL character"
+    if not 0 <= learning.seq < 2**63:
+        return f"{learning.seq} is no number of a ledger entry"
+    texts = {"id": learning.id, "spec": learning.spec, "run": learning.run, "commit": learning.commit,
+                "time": learning.created_at}  # fmt: skip
+    named = [*texts.items(), *(("tag", tag) for tag in learning.tags)]
+    found = [content_error(learning.content), *(control_character(name, text) for name, text in named)]
+    return next(filter(None, found), "")
+
+
+def control_character(name: str, text: str) -> str:
+    """Return that a text has a control character, and where; or ''."""
+    found = CONTROL_CHARACTERS.search(text)
+    return f"the {name} has a control character (U+{ord(found[0]):04X} at {found.start()})" if found else ""
 
 
 # --- words ------------------------------------------------------------------------------------------------------
@@ -244,7 +261,7 @@ _TELLING_WORDS = 3
 def report_fingerprints(report: Report, names: Collection[str]) -> list[str]:
     """Return the fingerprints of these tests' failures, and of files that do not load, each once.
 
-    A message that tells something has a second one without the file: it means the same wherever it is met.
+    A specific message has a second fingerprint without the file, so that it matches in every file.
     """
     rows = [(failure.type, failure.message, test.file, failure.actual is None)
             for test in report.tests
@@ -253,10 +270,10 @@ def report_fingerprints(report: Report, names: Collection[str]) -> list[str]:
             if failure and test.status in RED]  # fmt: skip
     rows += [(error.type, error.message, error.file, True) for error in load_errors(report)]
     found = [failure_fingerprint(kind, message, file) for kind, message, file, _ in rows]
-    telling = [(kind, message) for kind, message, _, is_error in rows if is_error and _is_telling(kind, message)]
-    return list(dict.fromkeys([*found, *(failure_fingerprint(kind, message, "") for kind, message in telling)]))
+    specific = [(kind, message) for kind, message, _, is_error in rows if is_error and _is_specific(kind, message)]
+    return list(dict.fromkeys([*found, *(failure_fingerprint(kind, message, "") for kind, message in specific)]))
 
 
-def _is_telling(kind: str, message: str) -> bool:
+def _is_specific(kind: str, message: str) -> bool:
     words = re.findall(r"[A-Za-z]{3,}", message.strip().partition("\n")[0])
     return "assert" not in f"{kind} {message}".lower() and len(words) >= _TELLING_WORDS

@@ -16,7 +16,7 @@ import msgspec
 from ratchet.core.learning import MEASURES, LearningSource, TrialArm, TrialSums
 
 FALSE_DISCOVERY_RATE = 0.05
-CONTROLS_MIN = 10  # fewer tell nothing, however different they are
+CONTROLS_MIN = 10  # fewer allow no conclusion, however different they are
 _CONFIDENCE = 0.95
 _NORMAL = NormalDist()
 

@@ -93,7 +93,7 @@ class _RunLearnings:
             id=learning_id(self._repo, content),
             repo=self._repo,
             content=content,
-            spec=self._spec,
+            spec=CONTROL_CHARACTERS.sub(" ", self._spec),
             tags=list(tags),
             run=self.run,
             seq=seq or self.seq,
@@ -229,7 +229,7 @@ class _RunLearnings:
 
     @take.register
     def _(self, event: ev.LearningNoted) -> None:
-        """An agent's word: a candidate until another run comes to the same."""
+        """Record a learning that an agent reports: a candidate until a second run confirms it."""
         self._add(
             event.content,
             event.role,

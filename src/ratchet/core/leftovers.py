@@ -1,4 +1,5 @@
-"""Tells files that a change needs from those an agent left by accident: logs, output, backups, scratch files."""
+"""Distinguishes files that a change needs from those an agent left by accident: logs, output, backups, scratch
+files."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class TallyGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """What a part of the ledgers comes to. A ratio or mean is null while there is nothing to divide by.
+    """The figures of a part of the ledgers. A ratio or mean is null while there is nothing to divide by.
 
     `cost_usd` is null while no call has a known price; with `unpriced_calls` it is what is known of it, and a cost per
     change is unknown. `accepted` are commits that were kept.

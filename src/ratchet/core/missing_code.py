@@ -23,7 +23,8 @@ _WORDS = re.compile(
     r"|not declared in this scope|undeclared|no member named|no matching function|no matching member function"
     r"|implicit declaration of function|undefined reference to"  # C, C++
     r"|unresolved import `[^`]*::|could not find `[^`]*` in `|undeclared type"  # Rust, within a crate that is there
-    r"|variable not in scope|does not export|undefined (?:function|variable)"  # Haskell, Elixir
+    r"|cannot find (?:function|value|type|macro|struct|trait|tuple struct/variant|method) `"
+    r"|variable not in scope|does not export|undefined (?:function|variable|subroutine)"  # Haskell, Elixir, Perl
     r"|cannot find module '\.",  # TypeScript: a file of the project's own
     re.IGNORECASE,
 )

@@ -245,18 +245,18 @@ def output_beyond_failure(text: str, failure: Failure) -> list[str]:
     known = {line.strip() for line in failure.message.splitlines()} - {""}
     ends = tuple(f": {part}" for part in (*known, failure.expected, failure.actual) if part)
 
-    def is_said(line: str) -> bool:
+    def is_repeated(line: str) -> bool:
         return line.strip() in known or bool(ends and line.rstrip().endswith(ends)) or bool(_PANIC.match(line))
 
     lines = text.strip("\n").splitlines()
-    rest = [line for line in lines if not is_said(line)]
+    rest = [line for line in lines if not is_repeated(line)]
     return rest if any(line.strip() for line in rest) else []
 
 
 def test_title(test: TestResult) -> str:
     """Return the id, with the name if the id does not contain it (RSpec ids are numbers)."""
-    says = re.sub(r"\W|_", "", test.name)
-    return test.id if not says or says in re.sub(r"\W|_", "", test.id) else f"{test.id} ({test.name})"
+    words = re.sub(r"\W|_", "", test.name)
+    return test.id if not words or words in re.sub(r"\W|_", "", test.id) else f"{test.id} ({test.name})"
 
 
 def _values(failure: Failure, limit: int) -> Iterator[tuple[str, str]]:

@@ -82,7 +82,7 @@ class PictureStep(msgspec.Struct, kw_only=True):
 
 
 class TimeSpan(msgspec.Struct, kw_only=True):
-    """A stretch of time: of the step with this index, or a gap in which nobody worked (`step` is None)."""
+    """A stretch of time: of the step with this index, or a gap without work (`step` is None)."""
 
     began: float
     end: float
@@ -160,6 +160,14 @@ def lane_of(action: str, role: str) -> Lane:
     return Lane.REVIEW if role == Role.REVIEWER else Lane.GATES
 
 
+class PersonNote(msgspec.Struct, frozen=True, kw_only=True):
+    """A person's message to the run; `steps` is the number of steps that had begun."""
+
+    steps: int
+    by: str
+    text: str
+
+
 class Picture:
     """Folds events; `add` may be called again as the ledger grows."""
 
@@ -170,6 +178,7 @@ class Picture:
         self.attempts: list[PictureAttempt] = []
         self.spans: list[TimeSpan] = []
         self.parts: list[Part] = []
+        self.notes: list[PersonNote] = []
         self.level = 0
         self.seq = 0
         self.at = 0.0
@@ -190,6 +199,12 @@ class Picture:
     @property
     def sealed(self) -> int:
         return sum(one.end is AttemptEnd.SEALED for one in self.attempts)
+
+    @property
+    def doubts(self) -> list[str]:
+        """Return the doubtful findings that no judge decided."""
+        verified = [step.result for step in self.steps if isinstance(step.result, _VERIFIED)]
+        return [doubt for event in verified if event.completion for doubt in event.completion.doubts]
 
     @property
     def shape(self) -> str:
@@ -237,7 +252,7 @@ class Picture:
         self._fold(event)
 
     def watch(self, at: float) -> None:
-        """Let the running step, or the open gap, reach until now."""
+        """Extend the running step, or the open gap, to the current time."""
         if self._origin is None or self.ended:
             return
         self.at = max(self.at, at - self._origin)
@@ -267,6 +282,12 @@ class Picture:
     def _(self, _event: ev.RunClaimed) -> None:
         if self.spans and self.spans[-1].step is None:
             self.spans[-1].end = self.at
+
+    @_fold.register(ev.QuestionAnswered)
+    @_fold.register(ev.RunNudged)
+    def _(self, event: ev.QuestionAnswered | ev.RunNudged) -> None:
+        text = event.answer if isinstance(event, ev.QuestionAnswered) else event.message
+        self.notes.append(PersonNote(steps=len(self.steps), by=event.by, text=text))
 
     @_fold.register(ev.RunParked)
     @_fold.register(ev.RunReturned)
@@ -424,6 +445,13 @@ class Picture:
             self._end(step, StepOutcome.DONE, event)
             self._drop_open_attempt(step)
 
+    @_fold.register
+    def _(self, event: ev.SealedReplaced) -> None:
+        """The last change is judged again, against another sealed test: a further attempt."""
+        if step := self._step_of(event):
+            self._end(step, StepOutcome.DONE, event)
+            self.attempts += [PictureAttempt(change=last.change, level=self.level) for last in self.attempts[-1:]]
+
     @_fold.register(ev.TestAbandoned)
     @_fold.register(ev.SealedUpheld)
     def _(self, event: ev.TestAbandoned | ev.SealedUpheld) -> None:
@@ -478,7 +506,6 @@ _OUTCOMES = (
     ev.BaselineTaken,
     ev.RedConfirmed,
     ev.TreeFoundGreen,
-    ev.SealedReplaced,
     ev.TaskFinished,
     ev.TaskUnfinished,
     ev.FinalVerified,
@@ -502,6 +529,9 @@ def _part_kind(action: str, current: Part | None) -> PartKind | None:
     if current.kind is PartKind.BEFORE and action not in ("baseline", "look"):
         return PartKind.ITERATION
     return None
+
+
+_VERIFIED = ev.StepVerified | ev.RevisionVerified
 
 
 def is_overfitted(event: ev.StepReverted | ev.RefactorReverted | ev.RevisionReverted) -> bool:

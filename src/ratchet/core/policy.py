@@ -14,7 +14,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     `attempts` is for one test, task or failure; `idle` is after how many iterations without a finished task a loop is
     stuck; `parallel` is the size of a swarm. `cents` and `agent_s` are what all agents together may cost and take;
-    `steps` holds also for a workflow that counts nothing itself. `disclosures` is how often agents may be told
+    `steps` holds also for a workflow that counts nothing itself. `disclosures` is how often agents may learn
     a verdict of people's sealed tests.
     """
 

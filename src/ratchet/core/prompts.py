@@ -50,8 +50,8 @@ def template_error(template: str) -> str:
 
 def render(template: str, facts: dict[str, str]) -> str:
     """Fill in a template section by section (`# Heading`); omit sections whose placeholders are all empty."""
-    told = [_fill(section, facts) for section in _SECTION.split(template) if section.strip()]
-    return "\n\n".join(text for text in told if text) + "\n"
+    sections = [_fill(section, facts) for section in _SECTION.split(template) if section.strip()]
+    return "\n\n".join(text for text in sections if text) + "\n"
 
 
 # Facts that may be shortened, least important first. The spec is never shortened.
@@ -94,7 +94,7 @@ def recent_entries(history: str, tokens: int) -> str:
 
 def history_entry(step: int, role: str, text: str) -> str:
     """Return an answer as a section of the history in later prompts."""
-    return f"## step {step}: {role}\n\n{text.strip() or '(said nothing)'}\n\n"
+    return f"## step {step}: {role}\n\n{text.strip() or '(no answer)'}\n\n"
 
 
 def answer_of(entry: str) -> str:

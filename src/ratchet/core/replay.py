@@ -119,7 +119,7 @@ def replay(
 
 
 def _read(run: str, workflow: Workflow, events: Iterable[AnyEvent]) -> _Recording:
-    """Split a ledger into its steps. Events of the outside, such as a claim, belong to the step before them."""
+    """Split a ledger into its steps. Events outside of steps, such as a claim, belong to the step before them."""
     read = _Recording(opening=[], answers=[], moves=[], state=RunState(run=run))
     for event in events:
         state = read.state

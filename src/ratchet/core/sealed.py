@@ -1,4 +1,5 @@
-"""Sealed tests: examples that the author of a change never sees. Their names, their results, and what may be said."""
+"""Sealed tests: examples that the author of a change never sees. Their names, their results, and what may be
+disclosed."""
 
 from __future__ import annotations
 

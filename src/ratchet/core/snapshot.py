@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 # Git's modes: whether a file is executable, a link or a submodule. Permission bits beyond that depend on the
-# umask of whoever made the copy, and would give one tree many ids.
+# umask of the copy's maker, and would give one tree many ids.
 REGULAR, EXECUTABLE, SYMLINK, SUBMODULE = "100644", "100755", "120000", "160000"
 
 

@@ -30,6 +30,9 @@ Phase = str
 BASELINE, DONE = "baseline", "done"
 
 
+MESSAGES_MAX = 5
+
+
 class KeptCommit(msgspec.Struct, frozen=True, kw_only=True):
     """A commit of the run that was not reverted."""
 
@@ -56,36 +59,36 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     step: int = 0
     in_doubt: ev.StepStarted | None = None
     resumes: int = 0
-    session: ev.SessionOpened | None = None  # where the agent of the step in doubt was asked
+    session: ev.SessionOpened | None = None  # the session of the agent in the step in doubt
 
-    tree: str = ""  # what the workspace holds between steps
-    base_tree: str = ""  # what it held before anything was done
-    green_tree: str = ""  # what it held at the last kept commit
+    tree: str = ""  # content of the workspace between steps
+    base_tree: str = ""  # before the first step
+    green_tree: str = ""  # at the last kept commit
     red_tree: str = ""  # the same with the accepted test in it
-    before: str = ""  # what it held before the change that is judged
-    reference: Artifact | None = None  # the last green report, what the next one is compared with
+    before: str = ""  # before the change that is judged
+    reference: Artifact | None = None  # the last green report, with which the next one is compared
     baseline: Artifact | None = None  # the report on the untouched base
-    tools: dict[str, str] = {}  # what it was run with, as digests
-    proved: dict[str, Artifact] = {}  # gates that failed on it, with what they said
+    tools: dict[str, str] = {}  # digests of the test tools of the baseline
+    proved: dict[str, Artifact] = {}  # gates that failed on the base, with their output
     red_report: Artifact | None = None
     red: list[str] = []
-    given_back: list[str] = []  # rightly red, given up by the implementer, and nothing was made green since
+    given_back: list[str] = []  # failed for the right reason and were given up; cleared by the next green step
     fingerprint: str = ""
-    failures: list[str] = []  # fingerprints of the red ones
+    failures: list[str] = []  # fingerprints of the failing tests
     reverted_failures: list[str] = []  # of the last reverted attempt
-    packet: Artifact | None = None  # the red ones as the fixer is told of them
+    packet: Artifact | None = None  # describes the failing tests to the fixer
     sealed: Artifact | None = None  # the sealed tests of the test in progress, encrypted
     sealed_report: Artifact | None = None
-    requirement: str = ""  # what the test in progress is for
+    requirement: str = ""  # the requirement of the test in progress
     sealed_laid: ev.SealedLaid | None = None  # sealed tests of people
-    disclosures: int = 0  # verdicts of theirs that agents were told
+    disclosures: int = 0  # how many of their verdicts agents have seen
     contested: bool = False
     reverted_as: RevertOutcome | None = None  # how the last attempt ended
     doubts: int = 0
     proposal: ev.ChangeProposed | None = None
-    proposer: str = ""  # the role whose change it is
-    agent: str = ""  # who was asked last
-    proposed_by: str = ""  # the agent whose change it is
+    proposer: str = ""  # the role that made the change
+    agent: str = ""  # the agent called last
+    proposed_by: str = ""  # the agent that made the change
     head: str = ""
     commits: list[KeptCommit] = []
     objects: str = ""  # the artifact with its trees and commits
@@ -106,6 +109,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     task_tree: str = ""  # what the workspace held when the task began
     finished: list[str] = []  # tasks
 
+    messages: list[str] = []  # of people, since the last kept commit
     feedback: list[str] = []  # to the role that is asked next: why its last tries did not count
     findings: list[str] = []
     usage: Usage = Usage()
@@ -249,6 +253,11 @@ def _(event: ev.QuestionAnswered, state: RunState) -> RunState:
     """Ask again with the answer, in a new session: the old one ended with its question."""
     asked = state.parked.detail if state.parked else "the question"
     return replace(state, session=None, feedback=[*state.feedback, f"{asked}. A person answered: {event.answer}"])
+
+
+@_apply.register
+def _(event: ev.RunNudged, state: RunState) -> RunState:
+    return replace(state, messages=[*state.messages, event.message][-MESSAGES_MAX:])
 
 
 @_apply.register
@@ -445,6 +454,7 @@ def _(event: ev.StepCommitted, state: RunState) -> RunState:
         uncommitted_usage=Usage(),
         uncommitted_priced=True,
         commits=[*state.commits, kept],
+        messages=[],
         sealed_report=event.sealed_report,
     )
 

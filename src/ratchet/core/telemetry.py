@@ -1,7 +1,7 @@
 """Spans and measurements of a run, folded from its ledger, in the terms of OpenTelemetry's GenAI conventions.
 
-Ids are digests of the run's id and the event's number, and times are those of the ledger: whoever folds a ledger, and
-however often its worker was killed, finds the same trace. All names of the conventions are in this module.
+Ids are digests of the run's id and the event's number, and times are those of the ledger: every fold of a ledger
+gives the same trace, however often its worker was killed. All names of the conventions are in this module.
 """
 
 from __future__ import annotations

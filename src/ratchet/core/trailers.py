@@ -68,6 +68,15 @@ def _unquoted(text: str) -> str:
     return msgspec.json.decode(text, type=str) if text.startswith('"') else text
 
 
+def run_of(text: str) -> str:
+    """Return the run that a commit message names; empty for commits of others."""
+    last = text.strip("\n").split("\n\n")[-1].split("\n")
+    return next((line.removeprefix(_RUN) for line in last if line.startswith(_RUN)), "")
+
+
+_RUN = f"{_FIELDS['run']}: "
+
+
 def parse_proof(text: str) -> Proof | None:
     """Parse the proof in the last paragraph of a commit message; None for commits of others."""
     found: dict[str, list[str]] = {}

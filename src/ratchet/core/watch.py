@@ -13,7 +13,7 @@ from ratchet.core.report import GREEN, RED, Diagnostic, Report, ReportStatus, Te
 
 _SHOWN_MAX = 200
 _WEIGHT = 0.3
-_SAID_LINES, _NOTE_CHARS = 6, 500
+_OUTPUT_LINES, _NOTE_CHARS = 6, 500
 
 
 class Colour(StrEnum):
@@ -107,8 +107,8 @@ def after_everything(state: WatchState, report: Report, *, flaky: list[str], sec
 def _no_verdict_note(report: Report) -> str:
     """Return why there is no verdict: the notes, else the end of the runner's output."""
     named = red_tests(report) or load_errors(report)
-    said = [line.strip() for line in report.output.splitlines() if line.strip() and not named]
-    return ("; ".join(report.notes) or "\n".join(said[-_SAID_LINES:]) or str(report.status))[-_NOTE_CHARS:]
+    lines = [line.strip() for line in report.output.splitlines() if line.strip() and not named]
+    return ("; ".join(report.notes) or "\n".join(lines[-_OUTPUT_LINES:]) or str(report.status))[-_NOTE_CHARS:]
 
 
 def red_tests(report: Report) -> list[TestResult]:

@@ -27,9 +27,9 @@ from ratchet.engine.budget_meter import BudgetMeter
 from ratchet.engine.run_ledger import RunLedger
 from ratchet.engine.run_owner import RunOwner
 from ratchet.engine.run_setup import RunSetup
-from ratchet.engine.steps import Parked, RunContext, StepContext, StepResult, run_step
+from ratchet.engine.steps import Parked, RunContext, StepContext, StepResult, branch_moved, run_step
 from ratchet.engine.travel import RunTravel
-from ratchet.errors import LeaseLost
+from ratchet.errors import BranchMoved, LeaseLost
 
 BLOCKED_S = 10.0
 MANIFESTS_KEPT = 4
@@ -56,7 +56,7 @@ class Engine:
         self.budget = BudgetMeter(ledger.store, ledger.lease, setup.config.budget, repo=ledger.item.repo)
         self._manifests: dict[str, Manifest] = {}
         self._given_up = False
-        self.owner = RunOwner(ledger.directory.path / "owner.json", ledger.lease.run, ledger.lease.epoch)
+        self.owner = RunOwner(ledger.directory.path / "owners", ledger.lease.run, ledger.lease.epoch)
 
     @property
     def state(self) -> RunState:
@@ -101,6 +101,7 @@ class Engine:
         await run_blocking(self.travel.arrive, self.state)
         if self.state.tree:
             await run_blocking(self.workspace.reset, self.state.tree)
+        await self._publish()  # a former worker may have ended before it could
         context = self.setup.context(
             self.ledger, self.workspace, self.budget, self.on_agent_event, check_owner=self.owner.check
         )
@@ -242,15 +243,24 @@ class Engine:
             usage=after.step_usage,
             created_at=ledger.announced_at,
         )
-        first = ledger.length + 1
-        receipt = msgspec.structs.replace(receipt, events=list(range(first, first + len(result.events))))
         replaced, objects = self.state.objects, await run_blocking(self.travel.store_objects, after)
-        filed = ev.ReceiptFiled(step=started.step, sha256=receipt_digest(receipt), objects=objects)
-        await ledger.append([*result.events, filed], receipt)
-        await run_blocking(self.travel.publish, self.state)
+
+        def with_receipt(first: int) -> tuple[list[ev.Event], Receipt]:
+            numbered = msgspec.structs.replace(receipt, events=list(range(first, first + len(result.events))))
+            filed = ev.ReceiptFiled(step=started.step, sha256=receipt_digest(numbered), objects=objects)
+            return [*result.events, filed], numbered
+
+        await ledger.append_made(with_receipt)
+        await self._publish()
         if objects != replaced:
             await run_blocking(self.travel.forget, replaced)
         await self._handle_timeout(outcome)
+
+    async def _publish(self) -> None:
+        try:
+            await run_blocking(self.travel.publish, self.state)
+        except BranchMoved as moved:
+            await self._end([branch_moved(moved)])
 
     async def _handle_timeout(self, outcome: ev.Event) -> None:
         """Report an agent that ran out of time as stuck.

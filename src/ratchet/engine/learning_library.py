@@ -15,7 +15,7 @@ from ratchet.core.learning_lift import Lift, LiftReport, lift_report
 from ratchet.core.learning_sources import Derived, derive
 from ratchet.core.redact import Redactor
 from ratchet.engine.embedders import Embedder, open_embedder
-from ratchet.errors import EnvironmentCannot, LedgerBroken, RatchetError
+from ratchet.errors import EnvironmentCannot, LedgerBroken, RatchetError, UsageError
 from ratchet.store.protocols import Learnings, Ledger
 
 _BATCH = 100
@@ -54,8 +54,8 @@ class LearningLibrary:
     def learn_from_runs(self, most: int = RUNS_AT_ONCE_MAX) -> int:
         """Store what finished runs taught and what came of deliveries, also those whose worker died; returns how many.
 
-        Each ledger is read as a whole and always gives the same, so it does not matter who reads it, or how often.
-        """
+        Each ledger is read as a whole and always gives the same result, so any process may read it, any number of
+        times."""
         stored = judged = 0
         for run in self.store.unlearnt_runs(limit=most):
             found = self._derive(run)
@@ -87,7 +87,14 @@ class LearningLibrary:
         vector, name = self._vector_of(query)
         if vector:
             self._embed_new()
-        return self.store.learnings(repo, query=query, spec=spec, tag=tag, vector=vector, embedder=name, limit=limit)
+        if vector and not self.lexical_only:
+            try:
+                return self.store.learnings(
+                    repo, query=query, spec=spec, tag=tag, vector=vector, embedder=name, limit=limit
+                )
+            except UsageError as error:  # an endpoint whose dimensions changed
+                self._opened = None, error.message
+        return self.store.learnings(repo, query=query, spec=spec, tag=tag, limit=limit)
 
     def has_any(self, repo: str) -> bool:
         """Whether a search can find anything; without, no embedding model is loaded."""
@@ -124,7 +131,7 @@ class LearningLibrary:
         """Embed what runs have written: they do not load a model only for that."""
         try:
             self.embed_missing()
-        except EnvironmentCannot as error:
+        except RatchetError as error:
             self._opened = None, error.message
 
     def embed_in_background(self) -> threading.Thread:

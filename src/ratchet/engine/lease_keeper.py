@@ -118,12 +118,15 @@ async def _renew_once(store: LeaseStore, lease: Lease, lease_s: float, handle: L
     now = asyncio.get_running_loop().time
     while True:
         trying = asyncio.ensure_future(run_blocking(store.renew, lease, ttl_s=lease_s, iteration=handle.iteration))
-        try:
-            return await asyncio.wait_for(asyncio.shield(trying), max(0.0, stop_at - now()))
-        except TimeoutError:
-            trying.add_done_callback(_ignore_outcome)  # its thread ends with the verb's own deadline
-        except EnvironmentCannot:
-            await asyncio.sleep(min(RETRY_S, max(0.0, stop_at - now())))
+        trying.add_done_callback(_ignore_outcome)  # if nobody waits: its thread ends with the verb's own deadline
+        # Not `wait_for`: before Python 3.12 it forgets a cancellation that comes as the renewal ends. The heartbeat
+        # of a completed run would go on for ever, and its worker would wait for that.
+        ended, _ = await asyncio.wait({trying}, timeout=max(0.0, stop_at - now()))
+        if ended:
+            try:
+                return trying.result()
+            except EnvironmentCannot:
+                await asyncio.sleep(min(RETRY_S, max(0.0, stop_at - now())))
         if now() >= stop_at:
             raise LeaseLost(
                 f"cannot renew the lease on {lease.run}: the store does not answer",

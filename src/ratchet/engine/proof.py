@@ -18,9 +18,10 @@ from ratchet.core.sealed import sealed_result
 from ratchet.engine.blocking import run_blocking
 from ratchet.errors import UsageError
 from ratchet.process.spawn import Confinement, confined
-from ratchet.tree_files import write_inside
+from ratchet.tree_files import read_inside, write_inside
 from ratchet.workspace.git import repository
 from ratchet.workspace.git.command import git
+from ratchet.workspace.git.filters import lay_over
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,33 +62,22 @@ class ProofContext(msgspec.Struct, frozen=True, kw_only=True):
             tempfile.TemporaryDirectory(prefix="ratchet-verify-") as logs,
         ):
             if overlay:
-                await run_blocking(_lay_over, folder, *overlay, self.scope)
+                await run_blocking(_lay_over, folder, self.repo, *overlay, self.scope)
             with confined(confinement):
                 return await self.checks.run(folder, log=Path(logs) / "tests.log")
 
 
-def _lay_over(folder: Path, commit: str, paths: list[str], scope: PathRules) -> None:
+def _lay_over(folder: Path, repo: Path, commit: str, paths: list[str], scope: PathRules) -> None:
     """Restore test files, and the tests inside source files without their source."""
-    if whole := [path for path in paths if scope.is_test(path)]:
-        _restore_paths(folder, commit, whole)
-    for path in (path for path in paths if not scope.is_test(path) and (folder / path).is_file()):
-        wanted = git("show", f"{commit}:{path}", cwd=folder, ok=(0, 128)).decode(errors="surrogateescape")
-        if inline_tests.has_tests(path, wanted):
-            here = (folder / path).read_text("utf-8", "surrogateescape")
-            text = inline_tests.with_tests_of(path, here, wanted)
+    git_dir = repository.git_dir_of(repo)
+    lay_over(folder, git_dir, commit, [path for path in paths if scope.is_test(path)])
+    for path in (path for path in paths if not scope.is_test(path)):
+        here = read_inside(folder, path)
+        wanted = git("show", f"{commit}:{path}", env={"GIT_DIR": str(git_dir)}, ok=(0, 128))
+        texts = [side.decode(errors="surrogateescape") for side in (here or b"", wanted)]
+        if here is not None and inline_tests.has_tests(path, texts[1]):
+            text = inline_tests.with_tests_of(path, *texts)
             write_inside(folder, path, text.encode(errors="surrogateescape"))
-
-
-def _restore_paths(folder: Path, commit: str, paths: list[str]) -> None:
-    git(
-        "restore",
-        f"--source={commit}",
-        "--pathspec-from-file=-",
-        "--pathspec-file-nul",
-        cwd=folder,
-        env={"GIT_LITERAL_PATHSPECS": "1"},
-        stdin=b"\0".join(path.encode(errors="surrogateescape") for path in paths),
-    )
 
 
 async def verify_commit(commit: str, stage: ProofContext) -> Verification:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -22,7 +22,7 @@ from ratchet.core.state import RunState, advance
 from ratchet.core.workflows.workflow import Workflow
 from ratchet.engine.blocking import run_blocking
 from ratchet.engine.lease_keeper import LeaseHandle
-from ratchet.errors import UsageError
+from ratchet.errors import Conflict, UsageError
 from ratchet.store.protocols import (
     Artifacts,
     Budgets,
@@ -60,6 +60,9 @@ class EventCallback(Protocol):
     """Called with every event after it is durable."""
 
     def __call__(self, entry: Entry, event: ev.Event, state: RunState, /) -> None: ...
+
+
+MakeEntries = Callable[[int], tuple[Sequence[ev.Event], Receipt | None]]
 
 
 class RunLedger:
@@ -132,9 +135,12 @@ class RunLedger:
 
     async def append(self, events: Sequence[ev.Event], receipt: Receipt | None = None) -> list[Entry]:
         """Append events and a receipt in one transaction, with secrets redacted."""
-        events = [_redacted(event, self.directory.redact) for event in events]
+        return await self.append_made(lambda _first: (events, receipt))
+
+    async def append_made(self, make: MakeEntries) -> list[Entry]:
+        """Append what `make` returns for the number of the first entry."""
         async with self._writing:
-            entries = await run_blocking(self.store.append, self.lease, events, receipt)
+            entries, events, receipt = await self._append(make)
             for entry, event in zip(entries, events, strict=True):
                 self._apply(entry, event)
                 self.on_event(entry, event, self.state)
@@ -145,6 +151,29 @@ class RunLedger:
             if self.length >= self._checkpointed + CHECKPOINT_ENTRIES:
                 await run_blocking(self._checkpoint)
         return entries
+
+    async def _append(self, make: MakeEntries) -> tuple[list[Entry], list[ev.Event], Receipt | None]:
+        """Append behind the last known entry, so that a call that is sent again finds what it has written."""
+        while True:
+            made, receipt = make(self.length + 1)
+            events = [_redacted(event, self.directory.redact) for event in made]
+            try:
+                entries = await run_blocking(self.store.append, self.lease, events, receipt, after=self.length)
+                return entries, events, receipt
+            except Conflict:
+                if not await self._catch_up():
+                    raise
+
+    async def _catch_up(self) -> bool:
+        """Apply entries that others have appended; returns whether there were any."""
+        missing = await run_blocking(self.store.entries_after, self.lease.run, after=self.length, limit=RELOADED_MAX)
+        for entry in missing:
+            event = ev.decode(entry.kind, entry.data)
+            self._apply(entry, event)
+            if isinstance(event, ev.Event):
+                self.on_event(entry, event, self.state)
+        await run_blocking(self._mirror, missing, None)
+        return bool(missing)
 
     def _checkpoint(self) -> None:
         content = msgspec.json.encode(Checkpoint(state=self.state, announced_at=self.announced_at))

@@ -27,38 +27,58 @@ class OwnerRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunOwner:
-    """The record of a run's owner, by the epoch of its lease."""
+    """The records of a run's owners on this machine: a file in `folder` for each epoch that has not been replaced.
 
-    def __init__(self, path: Path, run: str, epoch: int) -> None:
-        self.path, self.run, self.epoch = path, run, epoch
+    An owner writes its own file before it looks for others. So of two that take a run at once, one sees the other:
+    the later ends the earlier, or the earlier finds itself replaced.
+    """
+
+    def __init__(self, folder: Path, run: str, epoch: int) -> None:
+        self.folder, self.run, self.epoch = folder, run, epoch
 
     def take(self) -> bool:
-        """Become the owner, and end a former one. False when that one may still be writing in the workspace."""
-        self.check()
-        former = self._read()
+        """Become the owner, and end former ones. False when one of them may still be writing in the workspace."""
         self._write(left=False)
-        return former is None or former.left or end_former_owner(former.holder)
+        try:
+            self.check()
+        except LeaseLost:
+            self._path(self.epoch).unlink(missing_ok=True)
+            raise
+        former = [epoch for epoch in self._epochs() if epoch < self.epoch]
+        records = [record for epoch in former if (record := self._read(epoch))]
+        ended = [record.left or end_former_owner(record.holder) for record in records]
+        for epoch in former:
+            self._path(epoch).unlink(missing_ok=True)
+        return all(ended)
 
     def check(self) -> None:
         """Raise LeaseLost when a later worker has taken the run."""
-        owner = self._read()
-        if owner and owner.epoch > self.epoch:
-            raise LeaseLost(f"{self.run} was taken over by {owner.holder.worker}", run=self.run)
+        newest = max(self._epochs(), default=0)
+        if newest > self.epoch:
+            owner = self._read(newest)
+            raise LeaseLost(f"{self.run} was taken over by {owner.holder.worker if owner else '?'}", run=self.run)
 
     def leave(self) -> None:
         """Record that this worker writes nothing more. Called before the lease is released."""
-        owner = self._read()
-        if owner and owner.epoch == self.epoch:
+        if self._path(self.epoch).exists():
             self._write(left=True)
 
-    def _read(self) -> OwnerRecord | None:
+    def _epochs(self) -> list[int]:
+        with suppress(FileNotFoundError):
+            return [int(path.stem) for path in self.folder.iterdir() if path.stem.isdecimal()]
+        return []
+
+    def _path(self, epoch: int) -> Path:
+        return self.folder / f"{epoch}.json"
+
+    def _read(self, epoch: int) -> OwnerRecord | None:
         with suppress(FileNotFoundError, msgspec.DecodeError):
-            return msgspec.json.decode(self.path.read_bytes(), type=OwnerRecord)
+            return msgspec.json.decode(self._path(epoch).read_bytes(), type=OwnerRecord)
         return None
 
     def _write(self, *, left: bool) -> None:
         record = OwnerRecord(epoch=self.epoch, holder=this_process(), left=left)
-        write_whole(self.path, msgspec.json.encode(record))
+        write_whole(self._path(self.epoch), msgspec.json.encode(record))
 
 
 def fence(workspace: Workspace, owner: RunOwner) -> Workspace:

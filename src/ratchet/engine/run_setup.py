@@ -31,6 +31,7 @@ from ratchet.engine.budget_meter import BudgetMeter
 from ratchet.engine.learning_library import LearningLibrary, LibraryStore
 from ratchet.engine.prompts import GATE_PROMPTS, load_templates
 from ratchet.engine.provider_limits import ProviderLimits
+from ratchet.engine.redacted_checks import RedactedChecks
 from ratchet.engine.run_ledger import RunLedger
 from ratchet.engine.run_owner import RunOwner, fence
 from ratchet.engine.steps.context import AgentSet, RunContext
@@ -173,7 +174,9 @@ class RunSetup:
                 self.workspaces, repo=self.repo.root, slug=self.item.slug, base_commit=started.base_commit,
                 create=self.create_workspace, settings=settings, check_owner=check_owner,
             ),
-            checks=open_checks(self.repo.root, self.config, recorded_targets(started)),
+            checks=RedactedChecks(
+                open_checks(self.repo.root, self.config, recorded_targets(started)), self.redactor
+            ),
             agents=self.agents,
             budget=budget,
             provider_limits=ProviderLimits(self.store, ledger.lease, self.config.quota),
@@ -250,7 +253,7 @@ def planned_gates(root: Path, config: Config, targets: list[Target], workflow: W
 def default_judge(config: Config, workflow: Workflow | None) -> list[Gate]:
     """Return the judge gate of a workflow without an auditor: another agent than the author where there is one.
 
-    Its tests were not written for the change, so nothing else tells whether the change does what was asked.
+    Its tests were not written for the change, so nothing else checks whether the change does what was asked.
     """
     author = _JUDGED.get(workflow.name) if workflow else None
     if author is None or not config.agent_for(author):

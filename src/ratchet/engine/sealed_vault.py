@@ -44,8 +44,8 @@ def decrypt(sealed: bytes, key: bytes) -> bytes:
     plain = _xor(text, key, tag)
     if not hmac.compare_digest(tag, hmac.digest(key, b"tag" + plain, "sha256")):
         raise EnvironmentCannot(
-            "the sealed tests of this run were written with another key",
-            hint=f"set {KEY_VARIABLE} to the same value on every machine, or continue the run where it began",
+            f"the sealed tests of this run were written with another {KEY_VARIABLE}: it must be the same on every host",
+            hint=f"set {KEY_VARIABLE} to the same value on every host, or continue the run where it began",
         )
     return plain
 

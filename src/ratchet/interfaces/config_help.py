@@ -11,7 +11,7 @@ from ratchet import config
 
 _BOUNDS = {
     "iterations": "Tests, tasks or rounds that a run may go through.",
-    "attempts": "Attempts at one test, task or failure before it is given back.",
+    "attempts": "Attempt limit for one test, task or failure.",
     "audit_tries": "Attempts at writing a test that fails for the right reason.",
     "refactor_interval": "Kept steps between two refactorings; 0 never refactors.",
     "review_rounds": "Rounds of review and changes.",
@@ -66,6 +66,8 @@ _KEYS = {
     "limits.daily_iterations": "Iterations until local midnight; 0 is no limit.",
     "limits.per_repo": "Runs of one repository at the same time; 0 is no limit.",
     "limits.workers": "Runs at the same time on all machines; 0 is no limit.",
+    "notify.command": "Command that `ratchet serve` runs for new inbox entries, given as JSON on its standard input.",
+    "notify.webhook": "Address that `ratchet serve` posts new inbox entries to; empty: the variable RATCHET_WEBHOOK.",
     "prices": "Price of a million tokens by model, for agents that report no cost; overrides the built-in table.",
     "prompts": "Folder of the project's own prompt templates.",
     "quota.concurrency": "Calls of one provider at the same time on this machine; 0 is no limit.",
@@ -158,6 +160,7 @@ _KEYS = {
 _EXAMPLES = {
     "agent": "claude", "store": "postgresql://db/ratchet", "prompts": ".ratchet/prompts", "model": "gpt-5-codex",
     "escalate": "claude:claude-opus-4-5", "answer": "decide yourself and go on", "command": "npm test",
+    "notify.command": "notify-send ratchet \"$RATCHET_TEXT\"", "notify.webhook": "https://chat.example.org/hooks/…",
     "report": "build/**/*.xml", "runner": "pytest", "notify": "notify-send ratchet", "kind": "overlay",
     "root": "/srv/ratchet", "bases": "/var/cache/ratchet", "paths": ["tests/**"], "setup": ["npm ci"],
     "carry": ["node_modules"], "env": ["MY_VARIABLE"], "fallback": ["codex"], "agents": ["claude", "codex"],
@@ -221,8 +224,8 @@ def _example(key: str, hint: Any, default: Any) -> str:
         return '[[gates]] name = "lint", command = "npm run lint"'
     if key == "prices":
         return '[prices."MODEL"] in_usd = 1.25, out_usd = 10.0'
-    if name in _EXAMPLES:
-        return f"{key} = {_toml(_EXAMPLES[name])}"
+    if found := _EXAMPLES.get(key) or _EXAMPLES.get(name):
+        return f"{key} = {_toml(found)}"
     if get_origin(hint) is Literal:
         return f"{key} = {_toml(next(choice for choice in get_args(hint) if choice not in ('', default)))}"
     if isinstance(default, bool):

@@ -250,7 +250,7 @@ def _rows(
 
 
 def _head(axes: Axes, title: str, *leads: tuple[str, str]) -> None:
-    """Write a title and what it comes to. The colours of its words are the legend."""
+    """Write a title and its totals. The colours of its words are the legend."""
     axes.set_title(title, loc="left", fontsize=11, fontweight="bold", pad=22)
     place: dict[str, Any] = {"xy": (0, 1), "xytext": (0, 7), "xycoords": "axes fraction"}
     for number, (text, colour) in enumerate(leads):

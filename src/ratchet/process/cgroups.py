@@ -93,7 +93,7 @@ class ControlGroup:
         """Return weaker limits for missing controllers: they count address space, and processes of the whole user."""
         words = []
         if "memory" in self.missing:
-            # Runtimes reserve far more address space than they use, so a bound nobody asked for counts data only.
+            # Runtimes reserve far more address space than they use, so a default limit counts data only.
             kind = "-v" if self.bounds.strict else "-d"
             words.append(f"ulimit {kind} {self.bounds.memory_mb << 10}")
         if "pids" in self.missing and os.geteuid() != 0:

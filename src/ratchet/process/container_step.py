@@ -168,7 +168,8 @@ class _Pipes:
         return bool(content)
 
     def _has_started(self) -> None:
-        """Tell the reaper, and keep only the writing ends, so that the container sees when they are closed."""
+        """Report the start to the reaper, and keep only the writing ends, so that the container sees when they are
+        closed."""
         self.started = True
         if self.stderr:
             os.write(2, STARTED)

@@ -144,12 +144,15 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def refuse_socket(mounts: Iterable[str], engine: ContainerEngine) -> None:
-    """Refuse mounts that hold the engine's socket: whoever can write to it is root on its machine."""
+    """Refuse mounts that hold the socket of an engine of this machine: write access to one is root access."""
+    known = [*engine_addresses(), *_usual_addresses()]
+    others = [urlsplit(each).path for each in known if each.startswith("unix:")]
+    sockets = {Path(each).resolve() for each in [engine.socket, *filter(os.path.exists, others)] if each}
     for mount in mounts:
         source = Path(mount.partition(":")[0]).resolve()
-        if engine.socket and Path(engine.socket).resolve().is_relative_to(source):
+        if any(each.is_relative_to(source) for each in sockets):
             raise UsageError(
-                f"containers.mounts has {mount}, which holds the engine's socket: a worker could take over the machine",
+                f"containers.mounts has {mount}, which holds an engine's socket: a worker could take over the machine",
                 hint="mount a folder without it",
             )
 
@@ -165,8 +168,11 @@ def require_image(engine: ContainerEngine, image: str) -> None:
 
 def engine_addresses() -> list[str]:
     """Return where an engine may listen: what `DOCKER_HOST` says, else the sockets of Docker and Podman."""
-    if given := os.environ.get("DOCKER_HOST", ""):
-        return [given]
+    given = os.environ.get("DOCKER_HOST", "")
+    return [given] if given else _usual_addresses()
+
+
+def _usual_addresses() -> list[str]:
     own = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
     places = ["/var/run/docker.sock", f"{own}/docker.sock", f"{own}/podman/podman.sock", "/run/podman/podman.sock"]
     return [f"unix://{place}" for place in places]
@@ -190,7 +196,7 @@ def find_engine(address: str = "") -> ContainerEngine:
             return engine
     raise EngineAway(
         f"no container engine answers at {', '.join(tried)}",
-        hint="start one (systemctl start docker, or podman system service --time 0 unix:///…), or name its address: "
+        hint="start one (systemctl start docker, or podman system service --time 0), or name its address: "
         "containers.engine = unix:///…",
     )
 
@@ -298,10 +304,10 @@ class ContainerEngine:
         query = {"t": name, "dockerfile": "Containerfile"} | ({"networkmode": network} if network else {})
         answer = self._ask("POST", "/build", query, raw=context, kind="application/x-tar", timeout_s=None)
         for line in answer.splitlines():
-            told = msgspec.json.decode(line)
-            if told.get("error"):
-                raise EnvironmentCannot(f"the image was not built: {told['error']}", hint="see the lines above")
-            if text := str(told.get("stream", "")).rstrip():
+            message = msgspec.json.decode(line)
+            if message.get("error"):
+                raise EnvironmentCannot(f"the image was not built: {message['error']}", hint="see the lines above")
+            if text := str(message.get("stream", "")).rstrip():
                 yield text
 
     # --- requests ---
@@ -381,7 +387,7 @@ def _frames(content: bytes) -> bytes:
 
 # --- how a container ended --------------------------------------------------------------------------------------------
 
-# The first process of a container. It reads the control group's own counters after its child has ended: engines tell
+# The first process of a container. It reads the control group's own counters after its child has ended: engines report
 # `OOMKilled` of the first process only, and some never. The kernel kills the largest process, which this is not.
 INIT = r"""
 "$@" & child=$!
@@ -397,7 +403,7 @@ _LAST_LINE = re.compile(rb".*ratchet-container: code=(\d+) oom_kill=(\d*)", re.D
 
 
 def with_init(command: Sequence[str]) -> list[str]:
-    """Return the command under a first process that passes signals on and tells how it ended."""
+    """Return the command under a first process that passes signals on and reports how it ended."""
     return ["sh", "-c", INIT, "sh", *command]
 
 

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -32,7 +33,7 @@ from ratchet.core.lease import Holder
 from ratchet.errors import EnvironmentCannot
 from ratchet.files import open_private
 from ratchet.process.reaper import STARTED, TRUE_STDERR, descendants
-from ratchet.tree_files import remove_special_files
+from ratchet.tree_files import remove_huge_files, remove_special_files
 
 REAPER = Path(__file__).with_name("reaper.py")
 GRACE_S = 5.0
@@ -77,7 +78,7 @@ class Confinement(Protocol):
         ...
 
     def tidy(self) -> None:
-        """Remove what its processes left and nobody else may open: pipes, sockets, devices."""
+        """Remove pipes, sockets and devices that its processes left: opening one may block."""
         ...
 
 
@@ -100,6 +101,7 @@ def tidy(folder: Path) -> None:
     """Make a folder that confined processes wrote safe to read, and their workspace too, once they have ended."""
     with suppress(FileNotFoundError):
         remove_special_files(folder, outgoing_links=True)
+        remove_huge_files(folder, enters=lambda _at, _name: True)
     if confinement := _confinement.get():
         confinement.tidy()
 
@@ -268,8 +270,24 @@ class Deadlines:
 
 
 def _last_write(places: Sequence[Path]) -> float:
-    files = [file for place in places for file in (place.iterdir() if place.is_dir() else [place])]
-    return max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
+    return max((found.st_mtime for found in _files_of(places)), default=0.0)
+
+
+def bytes_written(places: Sequence[Path]) -> int:
+    """Return the disk space of files, and of those in folders."""
+    return sum(found.st_blocks * 512 for found in _files_of(places))
+
+
+_FILES_MAX = 10_000
+
+
+def _files_of(places: Sequence[Path]) -> Iterator[os.stat_result]:
+    """Yield what is known of each file, and of those in folders, which a hostile program may be changing."""
+    for place in places:
+        inside = (f"{top}/{name}" for top, _, names in os.walk(place) for name in names)
+        for path in islice(inside, _FILES_MAX) if place.is_dir() else [str(place)]:
+            with suppress(OSError):
+                yield os.lstat(path)
 
 
 def stdin_file(content: bytes) -> IO[bytes]:

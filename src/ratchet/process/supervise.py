@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import IO, Any
 
 from ratchet.files import open_private
-from ratchet.process.spawn import GRACE_S, Deadlines, ProcessResult, ReaperLink, confine, process_result, stdin_file
+from ratchet.process.spawn import (
+    GRACE_S,
+    Deadlines,
+    ProcessResult,
+    ReaperLink,
+    bytes_written,
+    confine,
+    process_result,
+    stdin_file,
+)
 
 LineCallback = Callable[[bytes], bool]
 
@@ -41,7 +50,8 @@ async def supervise(
     A program is silent when it writes neither to its output nor to the `activity` paths (files or folders of files).
     `writable` are paths besides its folder that it must be able to write when confined.
     `on_line` receives every line of stdout, and of stderr without `errors`; it stops the program by returning True.
-    With it, at most OUTPUT_MAX_BYTES of output are kept. `on_start` receives the pid of the reaper.
+    With it, at most OUTPUT_MAX_BYTES of output are kept. `on_start` receives the pid of the reaper. A program that
+    writes more than WRITTEN_MAX_BYTES to its output and the `activity` paths is stopped.
     """
     began, written = time.monotonic(), [output, *([errors] if errors else []), *activity]
     with (
@@ -60,7 +70,7 @@ async def supervise(
         reader = asyncio.ensure_future(_read_lines(process, out, on_line)) if on_line else None
         try:
             deadlines = Deadlines(written, timeout_s=timeout_s, silence_s=silence_s)
-            why = await _watch(process, deadlines, grace_s=grace_s, reader=reader)
+            why = await _watch(process, deadlines, grace_s=grace_s, reader=reader, size=OutputSize(written))
             await _drain(reader)
             return process_result(*link.result(), began, why)
         finally:
@@ -70,11 +80,13 @@ async def supervise(
 
 LINE_MAX_BYTES = 16 * 1024 * 1024
 OUTPUT_MAX_BYTES = 64 * 1024 * 1024
+WRITTEN_MAX_BYTES = 1 << 30
+_SIZE_S = 1.0
 _CHUNK_BYTES = 65_536
 _DRAIN_S = 2.0
 
 
-async def _read_lines(process: asyncio.subprocess.Process, out: IO[bytes], hear: LineCallback) -> bool:
+async def _read_lines(process: asyncio.subprocess.Process, out: IO[bytes], on_line: LineCallback) -> bool:
     """Write the output and pass each line to the callback, except lines that are too long; returns whether to stop."""
     assert process.stdout
     begun, size, room = [b""], 0, OUTPUT_MAX_BYTES
@@ -90,9 +102,9 @@ async def _read_lines(process: asyncio.subprocess.Process, out: IO[bytes], hear:
             whole = [b"".join(begun)] if size <= LINE_MAX_BYTES else []
             begun, size = [rest[-1]], len(rest[-1])
             for line in [*whole, *rest[:-1]]:
-                if hear(line):
+                if on_line(line):
                     return True
-    return 0 < size <= LINE_MAX_BYTES and hear(b"".join(begun))
+    return 0 < size <= LINE_MAX_BYTES and on_line(b"".join(begun))
 
 
 async def _drain(reader: asyncio.Future[bool] | None) -> None:
@@ -126,6 +138,16 @@ async def interactive_process(
         finally:
             process.stdin.close()
             await asyncio.shield(_stop(process, asyncio.ensure_future(process.wait()), grace_s))
+
+
+class OutputSize:
+    """What a program has added to the files that it writes outside of its workspace: no sandbox bounds that."""
+
+    def __init__(self, places: Sequence[Path]) -> None:
+        self._places, self._before = places, bytes_written(places)
+
+    def is_exceeded(self) -> bool:
+        return bytes_written(self._places) - self._before > WRITTEN_MAX_BYTES
 
 
 async def _start(
@@ -162,6 +184,7 @@ async def _watch(
     *,
     grace_s: float,
     reader: asyncio.Future[bool] | None = None,
+    size: OutputSize | None = None,
 ) -> str:
     """Wait for the end; returns what stopped the program: a limit, the line callback, or an empty string."""
     ended = asyncio.ensure_future(reaper.wait())
@@ -175,8 +198,11 @@ async def _watch(
             if reader and reader.done() and (reader.cancelled() or reader.exception() or reader.result()):
                 why = "stopped"
                 break
+            if size and size.is_exceeded():
+                why = "stopped"
+                break
             waited: set[asyncio.Future[Any]] = {ended, reader} if reader and not reader.done() else {ended}
-            await asyncio.wait(waited, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waited, timeout=min(left, _SIZE_S), return_when=asyncio.FIRST_COMPLETED)
         if why:
             await _stop(reaper, ended, grace_s)
     finally:

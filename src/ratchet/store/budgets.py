@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from ratchet.core.budget import (
@@ -11,6 +12,7 @@ from ratchet.core.budget import (
     Caps,
     OverBudget,
     Reservation,
+    Spending,
     check_cap,
     from_units,
     overspent,
@@ -25,11 +27,13 @@ HALF_A_DAY = timedelta(hours=12)
 
 class SqlBudgets(Database):
     @writes
-    def reserve(self, db: Transaction, lease: Lease, asked: Amount, *, caps: Caps) -> Reservation | OverBudget:
+    def reserve(
+        self, db: Transaction, lease: Lease, asked: Amount, *, caps: Caps, key: str = ""
+    ) -> Reservation | OverBudget:
         """Raises LeaseLost."""
-        name = f"reservation-{public_part(db.key)}"
+        name = f"reservation-{public_part(key or db.key)}"
         db.advisory_lock("budget")  # caps per day are global: two reservations may fit alone but not together
-        if db.maybe_committed and db.fetch_one("SELECT id FROM reservations WHERE id = ?", name):
+        if (key or db.maybe_committed) and db.fetch_one("SELECT id FROM reservations WHERE id = ?", name):
             return Reservation(id=name, run=lease.run, epoch=lease.epoch, held=asked)
         require_lease(db, lease)
         item = db.fetch_one("SELECT repo FROM items WHERE id = ?", lease.item)
@@ -68,6 +72,23 @@ class SqlBudgets(Database):
     def used(self, scope: BudgetScope, name: str = "") -> Amount:
         """Return what was spent or is reserved: the amount that caps are checked against."""
         return self._sums(scope, name, _USED)
+
+    @reads
+    def spending(self, db: Transaction, items: Sequence[str] = ()) -> list[Spending]:
+        """Return what each repository spent today and each of the items in total, in one query."""
+        query, values = _SPENDING.format(scope="repo", where=_WHERE[BudgetScope.DAY]), [*self._day()]
+        if items:
+            marks = ", ".join("?" * len(items))
+            query += f" UNION ALL {_SPENDING.format(scope='item', where=f'WHERE item IN ({marks})')}"
+        return [
+            Spending(
+                scope=BudgetScope(row["scope"]),
+                name=row["name"],
+                spent_usd=from_units(int(row["spent"]), 0, 0, 0).cost_usd,
+                used_usd=from_units(int(row["used"]), 0, 0, 0).cost_usd,
+            )
+            for row in db.fetch_all(query, *values, *items)
+        ]
 
     @reads
     def _sums(self, db: Transaction, scope: BudgetScope, name: str, sums: str) -> Amount:
@@ -116,6 +137,12 @@ _USED = ", ".join(
     f" AS {kind}"
     for kind in KINDS
 )
+_SPENDING = """
+SELECT '{scope}' AS scope, {scope} AS name, sum(spent_cost_usd) AS spent,
+       sum(CASE WHEN status = 'held' AND held_cost_usd > spent_cost_usd THEN held_cost_usd
+                ELSE spent_cost_usd END) AS used
+FROM reservations {where} GROUP BY {scope}
+"""
 _METER = """
 UPDATE reservations SET
   spent_cost_usd   = CASE WHEN spent_cost_usd   < ? THEN ? ELSE spent_cost_usd   END,

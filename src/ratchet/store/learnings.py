@@ -25,9 +25,10 @@ from ratchet.core.learning import (
     TrialArm,
     TrialSums,
     are_near_identical,
-    content_error,
+    control_character,
     fuse,
     index_words,
+    learning_error,
     lift_factor,
     search_terms,
 )
@@ -40,7 +41,7 @@ from ratchet.store.database import Database, Row, Transaction, reads, writes
 _REDACT = Redactor()
 _RANKED_MAX = 64
 # Words are added, rarest first, while all together are in at most this many learnings: a word that most learnings
-# have tells little and would cost most of the time.
+# have distinguishes little and would cost most of the time.
 _MATCHES_MAX = 2_000
 _ALIKE_MAX = 5
 
@@ -120,7 +121,7 @@ class SqlLearnings(Database):
         db.execute_many(_COUNT, sorted(words.items()))  # in one order: concurrent writers do not deadlock
 
     def _sight(self, db: Transaction, kept: str, learning: Learning) -> None:
-        """Record that a run, person or agent came to a learning. A second run makes a lesson of a candidate."""
+        """Record that a run, person or agent produced a learning. A second run turns a candidate into a lesson."""
         sighting = f"{learning.run}:{learning.seq}" if learning.run else learning.id
         at = format_timestamp(self._clock())
         db.execute(_SIGHT, kept, sighting, learning.run or str(learning.source), at)
@@ -130,6 +131,8 @@ class SqlLearnings(Database):
 
     @writes
     def retire_learning(self, db: Transaction, learning: str, *, by: str = "", why: str = "") -> Learning:
+        if wrong := control_character("reason", why) or control_character("name", by):
+            raise UsageError(f"cannot retire the learning: {wrong}", hint="give the reason in plain text")
         db.execute(_RETIRE, format_timestamp(self._clock()), by, why, learning)
         return _one(db, learning)
 
@@ -139,7 +142,7 @@ class SqlLearnings(Database):
     ) -> list[Learning]:
         kept = [self._add_one(db, learning) for learning in [_checked(learning) for learning in learnings]]
         db.execute_many(_TRIAL, [_trial_row(trial) for trial in trials])
-        db.execute(_SIGHT, _NONE, run, run, format_timestamp(self._clock()))
+        db.execute("UPDATE runs SET learnt = 1 WHERE id = ?", run)
         return kept
 
     @writes
@@ -188,6 +191,10 @@ class SqlLearnings(Database):
         return sorted(found, key=lambda one: (-scores[one.id] * lift_factor(one.lift), one.id))[:limit]
 
     @reads
+    def older_learnings(self, db: Transaction, repo: str = "", *, than: str = "", limit: int = 500) -> list[Learning]:
+        return [_learning(row) for row in db.fetch_all(self._scoped(_OLDER), repo, repo, "", "", than, than, limit)]
+
+    @reads
     def learnings_of_failures(
         self, db: Transaction, repo: str, fingerprints: Sequence[str], *, limit: int = 50
     ) -> list[Learning]:
@@ -203,7 +210,7 @@ class SqlLearnings(Database):
     def _by_words(
         self, db: Transaction, query: str, scope: tuple[str, ...], limit: int, *, every: bool = False
     ) -> list[str]:
-        words = _telling(db, search_terms(query))
+        words = _selective(db, search_terms(query))
         if not words:
             return []
         sql = self._find_words.format(scope=self._scoped(_SCOPE), live="" if every else _LIVE)
@@ -252,7 +259,7 @@ def _is_in(learning: Learning, spec: str, tag: str) -> bool:
     return spec in learning.spec and (not tag or tag in learning.tags)
 
 
-def _telling(db: Transaction, words: list[str]) -> dict[str, float]:
+def _selective(db: Transaction, words: list[str]) -> dict[str, float]:
     """Return the rarest words with their weight, as many as together are in few learnings."""
     forms = {word: _forms(word) for word in words}
     every = sorted({_EVERY}.union(*forms.values()))
@@ -271,7 +278,7 @@ def _telling(db: Transaction, words: list[str]) -> dict[str, float]:
 
 
 def _forms(word: str) -> set[str]:
-    """Return forms of a word that the text index does not tell apart: as many learnings match it as any of them."""
+    """Return forms of a word that the text index treats alike: as many learnings match it as any of them."""
     stem = next((word.removesuffix(end) for end in ("ing", "ed", "s") if word.endswith(end)), word)
     return {word, stem, *(stem + end for end in ("e", "s", "es", "ed", "ing"))}
 
@@ -292,11 +299,8 @@ def _unit(vector: Sequence[float]) -> list[float]:
 
 
 def _checked(learning: Learning) -> Learning:
-    wrong = content_error(learning.content)
-    for text in (learning.id, learning.repo, learning.spec, learning.run, learning.commit, *learning.tags):
-        wrong = wrong or ("a field contains a NUL character" if "\0" in text else "")
-    if wrong:
-        raise UsageError(f"learning {learning.id[:80]}: {wrong}", hint="write one fact in plain text")
+    if wrong := learning_error(learning):
+        raise UsageError(f"this is not a learning: {wrong}", hint="write one fact in plain text")
     tags = [" ".join(tag.split()) for tag in learning.tags]
     return replace(learning, content=_REDACT.text(learning.content), spec=_REDACT.text(learning.spec), tags=tags)
 
@@ -368,11 +372,8 @@ _TRIAL = """
 INSERT INTO learning_trials (learning, run, seq, arm, attempts, repeats, reverts, cost_usd, green, at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 """
-_NONE = ""  # each run whose ledger was read came to it, whatever else it taught
 _UNLEARNT = """
-SELECT id FROM runs WHERE status <> 'running'
-  AND NOT EXISTS (SELECT 1 AS ok FROM learning_sightings WHERE learning = '' AND learning_sightings.id = runs.id)
-ORDER BY id LIMIT ?
+SELECT id FROM runs WHERE status <> 'running' AND learnt = 0 ORDER BY id LIMIT ?
 """
 _MEASURED = ", ".join(f"sum({name}) AS {name}, sum({name} * {name}) AS {name}_squared" for name in MEASURES)
 _TRIAL_SUMS = f"""
@@ -388,6 +389,10 @@ _TERMS = "SELECT term, count FROM learning_terms WHERE term IN"
 _NEWEST = f"""{_ROW} WHERE retired_at = '' AND merged_into = '' AND {_SCOPE}
 ORDER BY created_at DESC, id DESC LIMIT ?
 """
+_OLDER = f"""{_ROW} WHERE retired_at = '' AND merged_into = '' AND {_SCOPE}
+AND (? = '' OR (created_at, id) < (SELECT created_at, id FROM learnings AS last WHERE last.id = ?))
+ORDER BY created_at DESC, id DESC LIMIT ?
+"""  # noqa: S608 — ours
 _RETIRED = f"{_ROW} WHERE retired_at <> '' AND {_SCOPE} ORDER BY retired_at DESC, id DESC LIMIT ?"
 _OF_FAILURE = "SELECT learning FROM learning_failures WHERE fingerprint = ? LIMIT 50"
 _EMBEDDER = "INSERT INTO learning_embedders (name, dimensions) VALUES (?, ?) ON CONFLICT DO NOTHING"

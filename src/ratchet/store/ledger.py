@@ -32,12 +32,12 @@ class SqlLedger(Database):
     # --- leases ----------------------------------------------------------------------------------------------
 
     @writes
-    def claim(self, db: Transaction, item: str, *, run: str, holder: Holder, ttl_s: float) -> Lease:
+    def claim(self, db: Transaction, item: str, *, run: str, holder: Holder, ttl_s: float, key: str = "") -> Lease:
         now = self._clock()
         row = db.fetch_one(_CLAIM_ITEM, item)
         if row is None:
             raise item_not_found(item)
-        if db.maybe_committed and (held := find_claimed_lease(db, holder, db.key)):
+        if (key or db.maybe_committed) and (held := find_claimed_lease(db, holder, key or db.key)):
             return held
         if row["status"] not in OPEN:
             raise UsageError(f"item {item} is already {row['status']}", item=item)
@@ -45,7 +45,7 @@ class SqlLedger(Database):
             self._drop_expired(db, row["run"], now)
         if blocked := find_blocking_lock(db, row["repo"], row["run"] or run, footprint(row), at=format_timestamp(now)):
             raise _footprint_held(item, blocked)
-        return grant_lease(db, row, run=run, holder=holder, now=now, ttl_s=ttl_s)
+        return grant_lease(db, row, run=run, holder=holder, now=now, ttl_s=ttl_s, key=key)
 
     def _drop_expired(self, db: Transaction, run: str, now: datetime) -> None:
         """End a lease that has expired or whose holder is dead. Raises LeaseHeld if it is alive."""

@@ -1,7 +1,7 @@
 """Metrics in SQL: tallies of the ledgers, brought up to date on each read, and the current load, counted from rows.
 
 Counting is incremental and repeatable: each run is counted up to a row of its ledger, in the transaction that adds what
-was counted. What is already counted is skipped, whoever counts and however often.
+was counted. What is already counted is skipped, so any process may count, any number of times.
 """
 
 from __future__ import annotations

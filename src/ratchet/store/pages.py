@@ -9,7 +9,7 @@ import msgspec
 from ratchet.core import events as ev
 from ratchet.core.board import BoardColumn, BoardRow, Snooze
 from ratchet.core.card import decode_card
-from ratchet.core.item import RANK, Item, ItemStatus, ParkReason, Priority
+from ratchet.core.item import OPEN, RANK, Item, ItemStatus, ParkReason, Priority
 from ratchet.core.lease import Holder, Lease
 from ratchet.core.queue import ItemRow, queue_position
 from ratchet.core.signal import Topic
@@ -70,14 +70,27 @@ class SqlPages(SqlQueue):
     def answer(self, db: Transaction, item: str, answer: str, *, by: str) -> ItemRow:
         """Answer the question an item is parked for and queue it again. Raises NotFound, Conflict."""
         row = lock_item(db, item)
+        if db.maybe_committed and row["status"] == ItemStatus.QUEUED:
+            return item_of_row(row)
         if row["status"] != ItemStatus.PARKED or row["park_reason"] != ParkReason.QUESTION or not row["run"]:
             raise Conflict(f"item {item} is {row['status']} and has asked nothing", item=item)
-        nobody = Holder(worker="", machine="", pid=0, born="")
-        lease = Lease(run=row["run"], item=item, epoch=run_epoch(db, row["run"]), holder=nobody)
-        append_events(db, lease, [ev.QuestionAnswered(by=by, answer=answer)], at=format_timestamp(self._clock()))
+        epoch, at = run_epoch(db, row["run"]), format_timestamp(self._clock())
+        _append_as_person(db, row, ev.QuestionAnswered(by=by, answer=answer), epoch=epoch, at=at)
         db.execute(_BACK, item)
         db.notify(Topic.WORK)
         return item_of_row(lock_item(db, item))
+
+    @writes
+    def nudge(self, db: Transaction, item: str, message: str, *, by: str) -> ItemRow:
+        """Send a message to the agents of an open run: the next prompt has it. Raises NotFound, Conflict."""
+        row = lock_item(db, item)
+        if row["status"] not in OPEN or not row["run"]:
+            raise Conflict(f"item {item} has no open run", hint="nudge it once a worker has begun", item=item)
+        found = db.fetch_one("SELECT epoch FROM runs WHERE id = ?", row["run"])
+        assert found
+        nudged = ev.RunNudged(by=by, message=message)
+        _append_as_person(db, row, nudged, epoch=found["epoch"], at=db.began_at)  # its worker keeps its lease
+        return item_of_row(row)
 
     # --- the inbox -------------------------------------------------------------------------------------------
 
@@ -101,6 +114,11 @@ class SqlPages(SqlQueue):
             format_timestamp(self._clock()),
         )
         return [Snooze(**{name: row[name] for name in Snooze.__struct_fields__}) for row in rows]
+
+
+def _append_as_person(db: Transaction, item: Row, event: ev.Event, *, epoch: int, at: str) -> None:
+    nobody = Holder(worker="", machine="", pid=0, born="")
+    append_events(db, Lease(run=item["run"], item=item["id"], epoch=epoch, holder=nobody), [event], at=at)
 
 
 def _board_row(row: Row) -> BoardRow:
@@ -147,6 +165,9 @@ _RULES = {
     BoardColumn.FAILED: _ENDED.format("failed"),
     BoardColumn.COMPLETED: _ENDED.format("completed"),
     BoardColumn.CANCELLED: _ENDED.format("cancelled"),
+    BoardColumn.TO_REVIEW: (
+        "WHERE items.status = 'completed' AND items.park_reason = 'review'{where} ORDER BY items.id DESC"
+    ),
 }
 _BACK = "UPDATE items SET status = 'queued', park_reason = '', not_before = '', detail = '' WHERE id = ?"
 _PRIORITISE = "UPDATE items SET rank = ?, turn = ?, body = ? WHERE id = ?"

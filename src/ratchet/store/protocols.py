@@ -10,7 +10,7 @@ from typing import Protocol, Self
 import msgspec
 
 from ratchet.core.board import BoardColumn, BoardRow, Snooze
-from ratchet.core.budget import Amount, BudgetScope, Caps, OverBudget, Reservation
+from ratchet.core.budget import Amount, BudgetScope, Caps, OverBudget, Reservation, Spending
 from ratchet.core.events import Event
 from ratchet.core.failure import Reason
 from ratchet.core.item import Item, ItemStatus, ParkReason, Priority
@@ -203,8 +203,9 @@ class Leases(Protocol):
         """
         ...
 
-    def claim(self, item: str, *, run: str, holder: Holder, ttl_s: float) -> Lease:
-        """Lease a given item, whatever labels it requires, starting `run` if it has none. Raises LeaseHeld."""
+    def claim(self, item: str, *, run: str, holder: Holder, ttl_s: float, key: str = "") -> Lease:
+        """Lease a given item, whatever labels it requires, starting `run` if it has none. A claim with the `key` of an
+        earlier one returns its lease again. Raises LeaseHeld, LeaseLost if that lease ended."""
         ...
 
     def cooldown_until(self, cooldown_s: float) -> str:
@@ -316,8 +317,9 @@ class PathLocks(Protocol):
 class Budgets(Protocol):
     """Spending: reserved before an agent runs, recorded while it runs, settled after."""
 
-    def reserve(self, lease: Lease, asked: Amount, *, caps: Caps) -> Reservation | OverBudget:
-        """Reserve an amount if it fits all caps. Raises LeaseLost."""
+    def reserve(self, lease: Lease, asked: Amount, *, caps: Caps, key: str = "") -> Reservation | OverBudget:
+        """Reserve an amount if it fits all caps. A call with the key of an earlier one returns its reservation again.
+        Raises LeaseLost."""
         ...
 
     def record_spending(self, reservation: Reservation, spent: Amount) -> str:
@@ -334,6 +336,10 @@ class Budgets(Protocol):
 
     def used(self, scope: BudgetScope, name: str = "") -> Amount:
         """Return what was spent or is reserved: the amount that caps are checked against."""
+        ...
+
+    def spending(self, items: Sequence[str] = ()) -> list[Spending]:
+        """Return what each repository spent today and each of the items in total, in one query."""
         ...
 
 
@@ -482,6 +488,10 @@ class Learnings(Protocol):
         """
         ...
 
+    def older_learnings(self, repo: str = "", *, than: str = "", limit: int = 500) -> list[Learning]:
+        """Return a page of all learnings that are not retired, newest first: those after the one with this id."""
+        ...
+
     def learnings_of_failures(self, repo: str, fingerprints: Sequence[str], *, limit: int = 50) -> list[Learning]:
         """Return the learnings about failures with these fingerprints, those with a proven effect first."""
         ...
@@ -539,6 +549,10 @@ class Pages(Protocol):
 
     def answer(self, item: str, answer: str, *, by: str) -> ItemRow:
         """Answer the question an item is parked for and queue it again. Raises NotFound, Conflict."""
+        ...
+
+    def nudge(self, item: str, message: str, *, by: str) -> ItemRow:
+        """Send a message to the agents of an open run: the next prompt has it. Raises NotFound, Conflict."""
         ...
 
     def snooze(self, entry: str, *, by: str, until: str = "") -> None:

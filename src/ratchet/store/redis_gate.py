@@ -104,7 +104,7 @@ class RedisGate:
         return [f"{self._name}:slots:{provider}", f"{self._name}:room:{provider}"]
 
     def _ask(self, request: Callable[[], Any], *, otherwise: object = None) -> Any:
-        """Ask Redis, or do without for `PAUSE_S` after it failed: nobody waits for a Redis that is down."""
+        """Call Redis, except for `PAUSE_S` after a failure: no caller waits for a Redis that is down."""
         with self._lock:
             if time.monotonic() < self._down_until:
                 return otherwise

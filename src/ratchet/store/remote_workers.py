@@ -30,7 +30,7 @@ class SqlRemoteWorkers(Database):
         return to_worker_row(row) if row else None
 
     def renew_all(self, renewals: Sequence[LeaseRenewal], *, ttl_s: float) -> list[str | None]:
-        """Renew many leases in one transaction. Per lease: who requested an abort, '' for nobody, None if it is lost.
+        """Renew many leases in one transaction. Per lease: who requested an abort, '' if nobody, None if it is lost.
 
         Does not wait for the disk: after a power cut the next heartbeat renews the lease again.
         """

@@ -30,7 +30,7 @@ class SqlRetention(SqlArtifacts):
         count_run(db, run)
         for table in _TABLES:
             db.execute(f"DELETE FROM {table} WHERE run = ?", run)  # noqa: S608 — names above
-        db.execute("UPDATE items SET run = NULL WHERE run = ?", run)
+        db.execute("UPDATE items SET run = NULL WHERE id = (SELECT item FROM runs WHERE id = ?) AND run = ?", run, run)
         db.execute("DELETE FROM runs WHERE id = ?", run)
 
 

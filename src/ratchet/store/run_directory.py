@@ -23,9 +23,9 @@ from ratchet.core.receipt import Artifact, Receipt
 from ratchet.core.redact import Redactor
 from ratchet.core.snapshot import Manifest
 from ratchet.core.state import RunState
-from ratchet.errors import ArtifactBroken
+from ratchet.errors import ArtifactBroken, UsageError
 from ratchet.files import disk_full_errors, make_private_dir, open_private, sync_dir, write_durably, write_whole
-from ratchet.store.protocols import Artifacts
+from ratchet.store.protocols import ARTIFACT_MAX_BYTES, Artifacts
 
 ANSWERS = "answers/"
 PRUNED = "pruned"  # marks a directory whose logs and prompts were removed by `ratchet gc`
@@ -37,8 +37,8 @@ class RunDirectory:
     """Redacts secrets in everything it writes.
 
     `epoch` is that of the writer's lease. Artifacts of later epochs carry it in their names, so that a worker that lost
-    its lease cannot overwrite those of its successor. `shared` is a store that other hosts use: artifacts are kept
-    there too, and found there.
+    its lease cannot overwrite those of its successor. Artifacts that are not in the directory are read from `store`,
+    where other hosts have put theirs; with `travels` they are put there too.
     """
 
     def __init__(
@@ -48,10 +48,11 @@ class RunDirectory:
         *,
         redact: Redactor | None = None,
         epoch: int = 1,
-        shared: Artifacts | None = None,
+        store: Artifacts | None = None,
+        travels: bool = False,
     ) -> None:
         self.path, self.redact, self.epoch = root / "runs" / run, redact or Redactor(), epoch
-        self._run, self._shared = run, shared
+        self._run, self._store, self._travels = run, store, travels
         self._root, self._synced = root, set[Path]()
 
     # --- artifacts -------------------------------------------------------------------------------------------
@@ -61,8 +62,8 @@ class RunDirectory:
         content = self.redact.document(content) if name.endswith(".json") else self.redact.log(content)
         name = _of_epoch(name, self.epoch)
         write_durably(self.path / name, content)
-        if self._shared:
-            self._shared.put_artifact(self._run, content)
+        if self._store and self._travels:
+            put_shared(self._store, self._run, content, what=name)
         self._sync_parents((self.path / name).parent)
         return Artifact(path=name, sha256=hashlib.sha256(content).hexdigest(), size=len(content))
 
@@ -85,7 +86,7 @@ class RunDirectory:
     def _fetch(self, artifact: Artifact) -> bytes | None:
         """Bring an artifact of another host into the mirror."""
         path = self.path / artifact.path
-        content = self._shared.artifact(self._run, artifact.sha256) if self._shared and not path.exists() else None
+        content = self._store.artifact(self._run, artifact.sha256) if self._store and not path.exists() else None
         if content is not None:
             write_whole(path, content)
         return content
@@ -183,6 +184,16 @@ class RunDirectory:
         """Return the answers of all roles in order: input for the next role."""
         answers = [one for receipt in receipts for one in receipt.artifacts if one.path.startswith(ANSWERS)]
         return "".join(self.get(artifact).decode() for artifact in answers)
+
+
+def put_shared(store: Artifacts, run: str, content: bytes, *, what: str) -> str:
+    """Store content where other hosts find it. Raises UsageError above the limit, since a repetition would fail too."""
+    if len(content) > ARTIFACT_MAX_BYTES:
+        raise UsageError(
+            f"{what} has {len(content):,} bytes; a store keeps at most {ARTIFACT_MAX_BYTES:,} of it for other hosts",
+            hint="keep large files out of the change, and run fewer tests at once: test.command, test.paths",
+        )
+    return store.put_artifact(run, content)
 
 
 class _Last(msgspec.Struct):

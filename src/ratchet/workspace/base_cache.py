@@ -20,8 +20,8 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
+from ratchet import tree_files
 from ratchet.core.redact import SECRET_NAME
-from ratchet.core.trailers import parse_proof
 from ratchet.errors import EnvironmentCannot
 from ratchet.files import disk_full_errors, make_private_dir
 from ratchet.process.spawn import CommandOutput, missing_python_hint, run_command
@@ -96,7 +96,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 class Base(msgspec.Struct, frozen=True, kw_only=True):
     """A prepared base. `tree` is its exact content in the tree store; `tracked_anyway` are dependency folders with
-    tracked files; `submodules` are those whose content is present."""
+    tracked files; `submodules` are those whose content is present; `of_people` is whether agents had no part in it."""
 
     path: str
     commit: str
@@ -107,6 +107,7 @@ class Base(msgspec.Struct, frozen=True, kw_only=True):
     recipe: Recipe
     tracked_anyway: list[str] = []
     submodules: list[str] = []
+    of_people: bool = False
 
     @property
     def folder(self) -> str:
@@ -204,8 +205,9 @@ class BaseCache:
         if twin:
             _carry_from(Path(twin.folder), tree, _dependency_folders(Path(twin.folder)), clone_or_copy)
         if recipe.setup:
+            shutil.copyfile(tree / ".git" / "index", making / "index")
             _run_setup(tree, source, commit, recipe)
-        if recipe.setup:
+            _put_git_back(tree, source, commit, making / "index")
             _lay_out(tree, source, commit)  # undo what set-up changed in tracked files
         _freeze_times(tree, commit)
         base = Base(
@@ -218,13 +220,17 @@ class BaseCache:
             recipe=recipe,
             tracked_anyway=_tracked_anyway(trees),
             submodules=submodules,
+            of_people=_is_of_people(source, commit),
         )
         (making / _WHOLE).write_bytes(msgspec.json.encode(base))
 
     def _twin(self, source: Source, dependencies: str) -> Base | None:
-        """Return a base of the same project with the same dependency files: they save set-up its downloads."""
+        """Return a base of the same project with the same dependency files: they save set-up its downloads.
+
+        None of an agent's commit: its set-up may have run what the agent wrote.
+        """
         for base in self.list():
-            if base.git_dir == source.git_dir and base.dependencies == dependencies:
+            if base.git_dir == source.git_dir and base.dependencies == dependencies and base.of_people:
                 return base
         return None
 
@@ -369,12 +375,23 @@ def _stamp(path: str) -> int:
 
 
 def _check_out(tree: Path, source: Source, commit: str) -> None:
-    dot_git = tree / ".git"
-    dot_git.mkdir()
-    # With `commondir` this is a worktree's git directory: it shares objects and branches, HEAD and index are its own.
-    (dot_git / "commondir").write_text(f"{source.git_dir}\n")
-    (dot_git / "HEAD").write_text(f"{commit}\n")
+    _make_git(tree, source, commit)
     _lay_out(tree, source, commit)
+
+
+def _make_git(tree: Path, source: Source, commit: str) -> None:
+    # With `commondir` this is a worktree's git directory: it shares objects and branches, HEAD and index are its own.
+    tree_files.replace_inside(tree, ".git/commondir", f"{source.git_dir}\n".encode())
+    tree_files.replace_inside(tree, ".git/HEAD", f"{commit}\n".encode())
+
+
+def _put_git_back(tree: Path, source: Source, commit: str, index: Path) -> None:
+    """Make `.git` anew after set-up, which may have run what an agent wrote: git outside obeys the settings there."""
+    tree_files.remove_special_files(tree)
+    tree_files.remove_inside(tree, ".git")
+    _make_git(tree, source, commit)
+    tree_files.replace_inside(tree, ".git/index", index.read_bytes())
+    index.unlink()
 
 
 def _lay_out(tree: Path, source: Source, commit: str) -> None:
@@ -390,13 +407,21 @@ def _dependencies(tree: Path, source: Source, recipe: Recipe) -> str:
     return hashlib.sha256("\0".join(words).encode(errors="surrogateescape")).hexdigest()
 
 
+_OURS = re.compile(r"^Ratchet-[A-Z]\w+: ", re.M)
+
+
+def _is_of_people(source: Source, commit: str) -> bool:
+    """Whether nothing says that agents made the commit."""
+    return not _OURS.search(git_text("show", "-s", "--format=%B", commit, env={"GIT_DIR": source.git_dir}))
+
+
 def _run_setup(tree: Path, source: Source, commit: str, recipe: Recipe) -> None:
     """Run the set-up commands, in a sandbox: an agent may have written what they install and run.
 
     The logins of package registries are lent for commits that people made.
     """
     env = {name: value for name, value in os.environ.items() if not SECRET_NAME.search(name)}
-    lent = () if parse_proof(git_text("show", "-s", "--format=%B", commit, cwd=tree)) else _REGISTRIES
+    lent = _REGISTRIES if _is_of_people(source, commit) else ()
     for command in recipe.setup:
         answer = _run_command(["sh", "-c", command], tree, source, recipe, env=env, lent=lent)
         if answer.exit_code:

@@ -35,7 +35,7 @@ from ratchet.process.containers import (
 from ratchet.process.spawn import CommandOutput, run_command
 from ratchet.workspace.protocol import Workspace
 from ratchet.workspace.sandbox import ContainerSettings
-from ratchet.workspace.sandbox_view import HOME, is_below
+from ratchet.workspace.sandbox_view import HOME, git_settings, is_below
 
 _PACKAGE = str(Path(__file__).parents[1])  # reporters that are loaded into the project's test runner
 # What is in these is this machine's, not the image's.
@@ -130,6 +130,7 @@ class ContainerSandbox:
         shown |= {record.path: "rw" if self.content else "ro"} | dict.fromkeys(self.read_only, "ro")
         shown |= dict.fromkeys([*self.writable, *more], "rw")
         mounts = [f"{path}:{path}:{how}" for path, how in shown.items() if os.path.exists(path)]
+        mounts += _covered_settings(record.git_dir)
         command = self.image.command(
             argv,
             folder=folder,
@@ -173,7 +174,7 @@ def run_in_container(
     """Run a command of the factory's own in the image, with network: it may write its folder and read `visible`."""
     image = ContainerImage(settings)
     with tempfile.TemporaryDirectory(prefix="ratchet-step-") as folder:
-        mounts = [f"{cwd}:{cwd}:rw", *(f"{path}:{path}:ro" for path in visible)]
+        mounts = [f"{cwd}:{cwd}:rw", *(f"{path}:{path}:ro" for path in visible), *_covered_settings(*visible)]
         command = image.command(
             argv, folder=Path(folder), cwd=cwd, env=env, mounts=mounts, owned=[str(cwd)], network=True
         )
@@ -182,6 +183,11 @@ def run_in_container(
         finally:
             give(str(cwd), f"{os.getuid()}:{os.getgid()}")
             remove_abandoned(image.engine)
+
+
+def _covered_settings(*git_dirs: str) -> list[str]:
+    words = git_settings(*git_dirs)
+    return [f"{copy}:{file}:ro" for copy, file in zip(words[0::2], words[1::2], strict=True)]
 
 
 def remove_abandoned(engine: ContainerEngine) -> None:

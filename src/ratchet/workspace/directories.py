@@ -17,10 +17,10 @@ from pathlib import Path
 import msgspec
 
 from ratchet.workspace.overlay_layers import remove_tree
-from ratchet.workspace.protocol import WorkspaceRecord
+from ratchet.workspace.protocol import RECORD, WorkspaceRecord
 
 PREFIX = "ratchet-"
-RECORD, MAKING = "workspace.json", "making.json"
+MAKING = "making.json"
 _BACK = "home"
 
 
@@ -59,7 +59,7 @@ def _existing_home(name: str) -> str:
 
 
 def mark_owner(home: str, name: str) -> bool:
-    """Write the link from the home back to its name. False when the home is already in use."""
+    """Link the home back to its name. False when the home already belongs to another name."""
     if home == name:
         return not os.listdir(home)
     try:

@@ -19,14 +19,15 @@ from ratchet.core.snapshot import SYMLINK, Manifest
 from ratchet.errors import BranchMoved, GitFailed, WorkspaceChanged
 from ratchet.workspace.base_cache import Base, read_base
 from ratchet.workspace.git.branches import branch_tip, remove_stale_lock
-from ratchet.workspace.git.command import IDENTITY, git
+from ratchet.workspace.git.command import git
 from ratchet.workspace.git.commit_content import JudgedTree, differing_paths
 from ratchet.workspace.git.commit_tree import update_index
 from ratchet.workspace.git.durable import FolderSync
 from ratchet.workspace.git.objects import is_id
 from ratchet.workspace.git.packs import ObjectStores, RunObjects
+from ratchet.workspace.git.repository import is_made_by_ratchet
 from ratchet.workspace.git.submodules import is_inside, submodule_commits
-from ratchet.workspace.git.trees import TreeStore
+from ratchet.workspace.git.trees import TreeStore, is_excluded
 from ratchet.workspace.overlay_layers import remove_tree
 from ratchet.workspace.protocol import WorkspaceRecord
 from ratchet.workspace.tree_copy import size_of
@@ -128,12 +129,13 @@ class GitWorkspace(ABC):
 
     def tidy(self) -> None:
         tree_files.remove_special_files(self.path)
+        tree_files.remove_huge_files(self.path, enters=lambda at, name: not is_excluded(at, name))
 
     def checkpoint(self) -> str:
         return self.trees.sync(self.trees.write())
 
-    def untracked(self) -> list[str]:
-        return self.trees.untracked()
+    def uncommitted(self) -> list[str]:
+        return self.trees.uncommitted()
 
     def reset(self, to: str) -> None:
         self.repair()
@@ -233,9 +235,8 @@ class GitWorkspace(ABC):
         self._move_branch(there, commit)
 
     def _is_made_by_ratchet(self, commit: str) -> bool:
-        """Whether a commit is what a worker of ours, since dead, has left."""
-        email, _, body = self._source("show", "-s", "--format=%ce%n%B", commit).decode(errors="replace").partition("\n")
-        return commit == self.record.base_commit or (email == IDENTITY["EMAIL"] and bool(trailers.parse_proof(body)))
+        """Whether a commit was made by an earlier worker of this run that has died."""
+        return commit == self.record.base_commit or is_made_by_ratchet(commit, Path(self.record.git_dir))
 
     def _moved(self, there: str, commit: str) -> BranchMoved:
         branch = self.ref.removeprefix("refs/heads/")

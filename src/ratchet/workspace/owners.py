@@ -27,12 +27,14 @@ def why_orphaned(record: WorkspaceRecord, now: str) -> str:
 
 def is_owned_elsewhere(record: WorkspaceRecord) -> bool:
     """Whether its owner may be alive and see other files than this process: another mount namespace or root."""
-    if not record.owner_pid or is_gone(_owner(record)):
+    if not record.owner_pid or record.boot_id != this_machine().partition(":")[0] or is_gone(_owner(record)):
         return False
+    if record.owner_machine != this_machine():  # in another pid namespace, its number is another process here
+        return True
     try:
         return _view(record.owner_pid) != _view(os.getpid())
-    except FileNotFoundError:  # it has ended meanwhile, or is in a pid namespace of its own
-        return record.owner_machine != this_machine()
+    except FileNotFoundError:  # it has ended meanwhile
+        return False
     except PermissionError:
         return True
 

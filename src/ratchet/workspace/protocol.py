@@ -11,6 +11,8 @@ import msgspec
 from ratchet.core.lease import Holder
 from ratchet.core.snapshot import Manifest
 
+# In the home of every finished workspace: its record, and beside it the folder in which agents work.
+RECORD, TREE = "workspace.json", "tree"
 CONTAINER = "container"  # the kind whose steps run in containers
 
 
@@ -67,11 +69,11 @@ class Workspace(Protocol):
         ...
 
     def tidy(self) -> None:
-        """Remove pipes, sockets and devices from the content: whoever opened one would wait."""
+        """Remove pipes, sockets and devices from the content: opening one may block."""
         ...
 
-    def untracked(self) -> list[str]:
-        """Return the files that no checkpoint holds yet, without ignored ones."""
+    def uncommitted(self) -> list[str]:
+        """Return the files that may differ from the last checkpoint, without ignored ones."""
         ...
 
     def checkpoint(self) -> str:

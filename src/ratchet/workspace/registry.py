@@ -46,7 +46,7 @@ from ratchet.workspace.kinds.copies import KINDS
 from ratchet.workspace.kinds.overlay import Overlay
 from ratchet.workspace.kinds.selection import KindPaths, KindProbe, choose, probe_kinds, remove_stale_probes
 from ratchet.workspace.owners import is_owned_elsewhere, missing_part, why_orphaned
-from ratchet.workspace.protocol import WorkspaceRecord, WorkspaceRefused
+from ratchet.workspace.protocol import RECORD, TREE, WorkspaceRecord, WorkspaceRefused
 from ratchet.workspace.syscalls import is_mounted, unmount
 
 SLUG_MAX = 100
@@ -165,7 +165,7 @@ class Workspaces:
             if isinstance(made, GitWorkspace):
                 if fill:
                     fill(made)
-                os.rename(f"{home}/{directories.MAKING}", f"{home}/{directories.RECORD}")
+                os.rename(f"{home}/{directories.MAKING}", f"{home}/{RECORD}")
                 return made
         except BaseException as error:
             explained = _explain(error, order.place)  # before cleaning up, while the full disk is still full
@@ -205,7 +205,7 @@ class Workspaces:
         return WorkspaceRecord(
             id=f"ws-{secrets.token_hex(6)}",
             slug=order.slug,
-            path=f"{home}/tree",
+            path=f"{home}/{TREE}",
             kind=order.kind,
             repo=order.source.root,
             git_dir=order.source.git_dir,
@@ -489,7 +489,7 @@ class Workspaces:
 
 
 def _may_sweep(home: str) -> bool:
-    """Whether a missing name means that nobody needs the home.
+    """Whether a missing name means that the home can be removed.
 
     A RAM disk may be shared with containers and chroots: their names exist, but we cannot see them.
     """

@@ -153,18 +153,22 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         network = [] if self.network else ["--unshare-net"]
         record = self.record
         covers, seals = view.sealed(view.hidden(view.private_files(record.repo)))
-        named = view.named(argv)
+        named = view.named(argv, self.hide)
         around = [folder for folder in named if view.is_below(record.repo, [folder])]  # else it would uncover the repo
-        return [
-            *("--die-with-parent", *_NAMESPACES, *network, *_capabilities()),
-            *view.system(self.tmp_bytes),
-            *(self.home.options() if self.home else ["--dir", view.HOME]),
-            *view.hidden(self.hide),
+        shown = [
             *view.lent_tools(self.hide, path),
             *view.bind("--ro-bind-try", self._masked([*around, record.repo, *view.interpreter()])),
             *covers,
             *view.bind("--ro-bind-try", self._masked([record.git_dir, record.base, f"{record.layer}/upper"])),
             *view.bind("--ro-bind-try", [folder for folder in named if folder not in around]),
+        ]
+        return [
+            *("--die-with-parent", *_NAMESPACES, *network, *_capabilities()),
+            *view.system(self.tmp_bytes),
+            *(self.home.options() if self.home else ["--dir", view.HOME]),
+            *shown,
+            *view.hidden_among(self.hide, shown),
+            *view.covered_settings(record.git_dir, f"{record.repo}/.git"),
             *("--bind" if self.content else "--ro-bind", record.path, record.path),
             # Bound without a look: an ordinary user's workspace is seen in its own namespace only.
             *(word for path in self.read_only for word in ("--ro-bind-try", path, path)),
@@ -185,6 +189,7 @@ def run_contained(
     cwd: Path,
     env: Mapping[str, str],
     writable: Sequence[str] = (),
+    read_only: Sequence[str] = (),
     visible: Sequence[str] = (),
     lent: Sequence[str] = (),
     network: bool = False,
@@ -193,7 +198,7 @@ def run_contained(
 ) -> CommandOutput:
     """Run a command of the factory's own that may call what an agent wrote: git's filters, set-up commands.
 
-    Where there are no sandboxes, it runs as it is.
+    `read_only` are paths inside what is `writable`. Where there are no sandboxes, it runs as it is.
     """
     program = shutil.which("bwrap")
     if why_no_sandbox() or not program:
@@ -206,6 +211,8 @@ def run_contained(
         *view.lent_tools((), env.get("PATH", "")),
         *view.bind("--ro-bind-try", [*view.interpreter(), inside, *visible]),
         *view.bind("--bind", writable),
+        *(word for path in read_only for word in ("--ro-bind", path, path)),
+        *view.covered_settings(*visible),
         *view.closed(),
     ]
     command = [*_filtered(door, program), *options, "--chdir", inside, "--", *argv]

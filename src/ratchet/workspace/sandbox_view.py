@@ -7,14 +7,20 @@ what package managers have fetched.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from ratchet import paths
+from ratchet.errors import RatchetError
 from ratchet.files import make_private_dir, write_whole
+from ratchet.tree_files import read_anywhere
+from ratchet.workspace.git.command import git_read_only
+from ratchet.workspace.git.trees import EXCLUDED
 
 HOME = "/tmp/home"  # noqa: S108 — inside the sandbox, where /tmp is its own
 # Folders at the top that hold the system itself. All others are hidden.
@@ -70,6 +76,26 @@ def hidden(names: Iterable[str]) -> list[str]:
             words += ["--tmpfs", path, "--remount-ro", path]
         elif os.path.exists(path):
             words += ["--ro-bind", "/dev/null", path]
+    return words
+
+
+def hidden_among(names: Iterable[str], shown: Sequence[str]) -> list[str]:
+    """Cover what is visible as part of the system or of a shown folder; what is shown inside a cover stays."""
+    lengths = {"--ro-bind": 3, "--ro-bind-try": 3, "--tmpfs": 2}
+    mounts = [tuple(shown[at : at + lengths[word]]) for at, word in enumerate(shown) if word in lengths]
+    words: list[str] = []
+    for name in map(str, map(Path.expanduser, map(Path, names))):
+        among = [
+            at + name.removeprefix(source)
+            for _, source, at in (mount for mount in mounts if len(mount) > 2)
+            if name != source and is_below(name, [source])
+        ]
+        for place in dict.fromkeys([*among, *([] if is_below(name, masks()) else [name])]):
+            inside = [word for mount in mounts if is_below(mount[-1], [place]) for word in mount]
+            if os.path.isdir(name):
+                words += ["--tmpfs", place, *inside, "--remount-ro", place]
+            elif os.path.exists(name):
+                words += ["--ro-bind", "/dev/null", place]
     return words
 
 
@@ -195,10 +221,11 @@ def interpreter() -> list[str]:
     return list(dict.fromkeys((sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]))))
 
 
-def named(argv: Sequence[str]) -> list[str]:
+def named(argv: Sequence[str], hide: Sequence[str] = ()) -> list[str]:
     """Return the folders of programs and scripts that the command names by path: they must be visible."""
     files = [place for word in argv if os.path.isfile(word) for place in (word, os.path.realpath(word))]
-    return list(dict.fromkeys(str(_program_folder(Path(file))) for file in files if is_below(file, masks())))
+    hidden = [*masks(), *(str(Path(name).expanduser()) for name in hide)]
+    return list(dict.fromkeys(str(_program_folder(Path(file))) for file in files if is_below(file, hidden)))
 
 
 def _program_folder(file: Path) -> Path:
@@ -212,10 +239,102 @@ def _program_folder(file: Path) -> Path:
     return Path(_installation(str(file.parent)) or file.parent)
 
 
+# Names of files and folders with secrets, of those in a checkout that are not in a commit.
+_SECRET_NAME = re.compile(
+    r"\.env.*|.*\.(?:env|pem|key|p12|pfx|jks|keystore|kdbx|tfstate|tfvars|ovpn)|id_(?:rsa|dsa|ecdsa|ed25519)"
+    r"|\.?(?:npmrc|pypirc|netrc|pgpass|git-credentials|htpasswd|dockercfg|vault-token|boto|s3cfg)"
+    r"|\.(?:aws|ssh|gnupg|kube|docker|azure)|.*(?:secret|credential|password|passwd|token).*",
+    re.IGNORECASE,
+)
+_FILLED_BY_TOOLS = frozenset(EXCLUDED) | {"vendor", "build", "dist", ".git"}
+_HIDDEN_MAX = 1_000
+
+
 def private_files(repo: str) -> list[str]:
     """Return what is never shown of the developer's checkout: the store and logs of runs, and files with secrets."""
     try:
         names = os.listdir(repo)
     except OSError:
         return []
-    return [f"{repo}/{name}" for name in names if name == ".ratchet" or name.startswith(".env")]
+    top = [f"{repo}/{name}" for name in names if name == ".ratchet" or name.startswith(".env")]
+    return [*dict.fromkeys([*top, *(f"{repo}/{name}" for name in _uncommitted_secrets(repo))])]
+
+
+def _uncommitted_secrets(repo: str) -> list[str]:
+    """Return files and folders of a checkout that git does not track and whose names tell of secrets."""
+    asked = ("ls-files", "-z", "--others", "--directory", "--no-empty-directory")
+    try:
+        listed = git_read_only(*asked, cwd=Path(repo)).decode(errors="surrogateescape").split("\0")
+    except RatchetError:
+        return []
+    files = [name for name in listed if name and not name.endswith("/")]
+    folders = [name.rstrip("/") for name in listed if name.endswith("/")]
+    found = [name for name in (*files, *folders) if _is_secret(name)]
+    for folder in folders:
+        found += _secrets_below(repo, folder)
+    return found[:_HIDDEN_MAX]
+
+
+def _is_secret(path: str) -> bool:
+    return bool(_SECRET_NAME.fullmatch(os.path.basename(path)))
+
+
+def _secrets_below(repo: str, folder: str) -> list[str]:
+    """Return the same of a folder in which nothing is tracked, unless tools fill it."""
+    found, count = list[str](), 0
+    for top, folders, names in os.walk(f"{repo}/{folder}"):
+        if os.path.basename(top) in _FILLED_BY_TOOLS or "pyvenv.cfg" in names or count > _HIDDEN_MAX:
+            folders.clear()
+            continue
+        inside, count = os.path.relpath(top, repo), count + len(names) + len(folders)
+        found += [f"{inside}/{name}" for name in (*names, *folders) if _is_secret(name)]
+    return found
+
+
+# --- git's settings --------------------------------------------------------------------------------------------------
+
+_LOGIN = re.compile(r"(?<=://)[^/@\s\"]+@")
+_SECRET_SETTING = re.compile(
+    r"^([ \t]*(?:\[[^\]\n]*\][ \t]*)?)(?:extraheader|cookiefile|[\w-]*(?:pass|passwd|password|token|secret))[ \t]*="
+    r"(?:.*\\\n)*.*",  # a backslash at its end continues a line
+    re.IGNORECASE | re.MULTILINE,
+)
+_SETTINGS = (
+    "config", "config.worktree", "worktrees/*/config.worktree", "modules/*/config", "modules/*/*/config",
+    "modules/*/modules/*/config",
+)  # fmt: skip
+
+
+def git_settings(*git_dirs: str) -> list[str]:
+    """Return pairs: the files with git's settings that hold logins, and copies of them without."""
+    files = [file for git_dir in dict.fromkeys(git_dirs) for file in _settings_files(git_dir)]
+    return [word for file in files if (copy := _without_logins(file)) for word in (copy, file)]
+
+
+def _settings_files(git_dir: str) -> list[str]:
+    found = [str(path) for pattern in _SETTINGS for path in Path(git_dir).glob(pattern)]
+    return [path for path in found if os.path.isfile(path)]
+
+
+def _without_logins(file: str) -> str:
+    """Return a copy of the settings without logins; empty if there are none in it."""
+    try:
+        text = read_anywhere(Path(file)).decode(errors="surrogateescape")
+    except OSError:
+        return ""
+    clean = _SECRET_SETTING.sub(r"\1", _LOGIN.sub("", text))
+    if clean == text:
+        return ""
+    content = clean.encode(errors="surrogateescape")
+    folder = make_private_dir(paths.cache_or_state() / "sandbox")
+    copy = folder / f"git-{hashlib.sha256(content).hexdigest()[:24]}"
+    if not copy.is_file() or copy.read_bytes() != content:
+        write_whole(copy, content)
+    copy.chmod(0o644)  # the user of a container is another
+    return str(copy)
+
+
+def covered_settings(*git_dirs: str) -> list[str]:
+    """Return the options that put the copies in the place of the files."""
+    words = git_settings(*git_dirs)
+    return [word for copy, file in zip(words[0::2], words[1::2], strict=True) for word in ("--ro-bind", copy, file)]

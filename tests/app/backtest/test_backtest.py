@@ -16,6 +16,7 @@ from ratchet.errors import EnvironmentCannot
 from ratchet.interfaces.cli import main
 from ratchet.workspace.git.repository import find_repository
 from ratchet.workspace.git.task_repository import create_repository_at, last_commits
+from ratchet.workspace.sandbox import why_no_sandbox
 from tests.app.backtest.history import FAKE, POWERS, SECRET, SUB, commit, commits, make_history, write, write_agent
 from tests.support import git, install_editable, make_repository
 
@@ -121,6 +122,35 @@ def test_an_installed_copy_of_the_project_is_refused(tmp_path: Path) -> None:
     (site / "Calc-9.0.dist-info").mkdir()
     with pytest.raises(EnvironmentCannot, match="installed copy"):
         Bench(find_repository(repo))
+
+
+def test_an_agent_beside_the_checkout_finds_neither_the_answer_nor_its_commit(
+    history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if why := why_no_sandbox():
+        pytest.skip(why)
+    home, out = tmp_path / "someone", tmp_path / "out"
+    fetched = home / ".local/lib/python3.11/site-packages"
+    for folder in (fetched / "calc", fetched / "calc-9.0.dist-info"):
+        folder.mkdir(parents=True)
+    (fetched / "calc" / "__init__.py").write_text(POWERS)
+    (fetched / "other.py").write_text("other = 1\n")
+    out.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    agent = history.parent / "agent.sh"
+    agent.write_text(
+        f"#!/bin/sh\nexec > {out}/found 2>&1\ncat; git log --all; git rev-parse --git-common-dir; git for-each-ref\n"
+        f"cat /proc/*/cmdline /proc/self/mountinfo | tr '\\0' ' '; env; ls {fetched}\n"
+        f"grep -rs 'a . a . a' {history.parent} {home} .git; echo end\n"
+    )
+    agent.chmod(0o755)
+    command = ["backtest", "-C", str(history), "--workflow=build", "--tasks=1", "--budget=1", "--set=build.attempts=1"]
+    assert main([*command, f"--agent=command:{agent}", f'--set=sandbox.share=["{out}"]']) == 0
+    found = (out / "found").read_text(errors="replace")
+    assert found.rstrip().endswith("end") and "other.py" in found and "Add powers" in found
+    assert "a * a * a" not in found
+    assert commits(history)["Add powers:"][:12] not in found
+    assert not list((history.parent / "state/ratchet/workspaces").iterdir()), "trials leave no workspaces"
 
 
 def test_agents_of_known_skill_are_ranked_rightly(

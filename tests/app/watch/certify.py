@@ -138,12 +138,12 @@ class Tally(msgspec.Struct):
         self.wrong += [f"{edit}: {'; '.join(wrong[:3])}"] if wrong else []
         self.chance += [f"{edit}: {'; '.join(found[name] for name in sorted(chance)[:3])}"] if chance else []
         self._take_haste(seen)
-        told = [
+        reported = [
             f"DIFFERS {wrong[:3]}" if wrong else "",
             f"cold runs differ too: {[found[name] for name in chance][:3]}" if chance else "",
             f"garbage raised in {sorted(garbage)[:3]}" if garbage else "",
         ]
-        return "; ".join(filter(None, told))
+        return "; ".join(filter(None, reported))
 
     def _take_haste(self, seen: list[WatchState]) -> None:
         first = next((state for state in seen if state.affected_s is not None), None)
@@ -190,8 +190,8 @@ class Wanted(msgspec.Struct, frozen=True):
 class Pair:
     """Two copies of a project: one is watched and edited, the other gets the same edit and a cold run."""
 
-    def __init__(self, repo: Path, other: Path, watch: TestWatcher, told: Told) -> None:
-        self.repo, self.other, self.watch, self.told = repo, other, watch, told
+    def __init__(self, repo: Path, other: Path, watch: TestWatcher, reported: Told) -> None:
+        self.repo, self.other, self.watch, self.reported = repo, other, watch, reported
         self.before = ""
 
     async def judge(self, path: str, content: str) -> tuple[Report, list[Report]]:
@@ -210,15 +210,15 @@ class Pair:
     def _edit(self, path: str, content: str) -> None:
         if self.before and self.before != path:
             (self.repo / self.before).write_bytes((self.other / self.before).read_bytes())
-        self.told.seen.clear()
+        self.reported.seen.clear()
         (self.repo / path).write_text(content)
         self.before = path
 
     async def _followed(self, path: str, content: str) -> None:
         """Idle on the tree as it is now: the verdict on one that is half edited is passed over."""
-        mirror, state = self.watch.mirror, await self.told.idle()
+        mirror, state = self.watch.mirror, await self.reported.idle()
         while state.tree != mirror.tree() or (mirror.path / path).read_text() != content:
-            state = await self.told.idle()
+            state = await self.reported.idle()
 
 
 async def certify(project: Path, wanted: Wanted) -> int:
@@ -228,16 +228,16 @@ async def certify(project: Path, wanted: Wanted) -> int:
         repo, other = copied(project, Path(place) / "repo"), copied(project, Path(place) / "cold")
         os.environ["PYTHONPATH"] = str(repo / "src")
         made = itertools.islice(edits(other, random.Random(wanted.seed)), first - 1, min(last, first - 1 + wanted.most))
-        async with watched(repo, None, *SETTINGS) as (watch, told):
-            told.patience_s = 5 * TIMEOUT_S
-            await told.idle()
-            pair = Pair(repo, other, watch, told)
+        async with watched(repo, None, *SETTINGS) as (watch, reported):
+            reported.patience_s = 5 * TIMEOUT_S
+            await reported.idle()
+            pair = Pair(repo, other, watch, reported)
             for number, (path, content) in enumerate(made, first):
                 began_s = time.monotonic()
                 ours, colds = await pair.judge(path, content)
-                found = tally.take(f"{number} {path}", told.seen, ours, colds)
+                found = tally.take(f"{number} {path}", reported.seen, ours, colds)
                 took = f"{time.monotonic() - began_s:.1f} s"
-                say(f"{number}/{last} {path} {ours.status}, {len(told.seen[-1].failing)} failing, {took} {found}")
+                say(f"{number}/{last} {path} {ours.status}, {len(reported.seen[-1].failing)} failing, {took} {found}")
                 wanted.keep(tally)
     for line in tally.summary():
         say(line)

@@ -63,12 +63,12 @@ class Told:
 async def watched(
     repo: Path, wishes: WatchOptions | None = None, *settings: str
 ) -> AsyncIterator[tuple[TestWatcher, Told]]:
-    told = Told()
+    reported = Told()
     suite = Suite(repo, config.load(repo, environ={}, flags=settings).config)
-    watch = TestWatcher(suite, wishes or WatchOptions(), told.queue.put_nowait)
+    watch = TestWatcher(suite, wishes or WatchOptions(), reported.queue.put_nowait)
     life = asyncio.create_task(watch.run())
     try:
-        yield watch, told
+        yield watch, reported
     finally:
         life.cancel()
         await asyncio.wait({life})

@@ -137,7 +137,7 @@ def test_a_test_file_reaches_the_tests_that_changed_or_all_of_its_own(
     assert reached(impact, folder, "tests/test_it.py") == {"test_starts"}
 
 
-def test_a_comment_reaches_nobody_and_a_constant_everybody_who_imports_it(folder: Path) -> None:
+def test_a_comment_affects_no_test_and_a_constant_every_test_that_imports_it(folder: Path) -> None:
     impact = record(folder)
     (folder / "code_under.py").write_text(CODE.replace("LIMIT = 3", "# three\nLIMIT = 3"))
     assert reached(impact, folder, "code_under.py") == {"test_starts"}
@@ -145,7 +145,7 @@ def test_a_comment_reaches_nobody_and_a_constant_everybody_who_imports_it(folder
     assert reached(impact, folder, "code_under.py") == {"tests/test_it.py", "test_starts"}
 
 
-def test_where_it_cannot_be_told_everything_runs(folder: Path) -> None:
+def test_everything_runs_where_the_affected_tests_are_unknown(folder: Path) -> None:
     impact = record(folder)
     assert reached(impact, folder, "conftest.py") is None
     assert reached(impact, folder, "pyproject.toml") is None

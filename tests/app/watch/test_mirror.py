@@ -142,7 +142,7 @@ def test_a_link_that_a_test_left_does_not_lead_out_of_the_mirror(repo: Path, mir
     assert (mirror.path / "d" / "b.txt").read_text() == "mine\n"
 
 
-def test_a_save_is_told_at_once_and_a_tool_at_work_is_waited_for() -> None:
+def test_a_single_save_is_reported_at_once_and_a_tools_batch_after_a_wait() -> None:
     one, many = ChangeBatch(), ChangeBatch()
     one.paths, many.paths = {"a.py"}, {f"{number}.py" for number in range(20)}
     assert quiet_period(one, since_s=5.0) == QUIET_S

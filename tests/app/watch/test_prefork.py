@@ -77,7 +77,7 @@ def run(folder: Path, story: Story) -> None:
     asyncio.run(whole())
 
 
-def told(report: Report) -> list[tuple[object, ...]]:
+def reported(report: Report) -> list[tuple[object, ...]]:
     rows = [(test, test.failure or Failure()) for test in report.tests]
     return [(test.id, test.status, test.reason, failure.message, failure.actual) for test, failure in rows]
 
@@ -88,7 +88,7 @@ def test_it_says_what_a_cold_run_says(folder: Path) -> None:
         expected = await cold.run(folder, log=log)
         for _ in range(2):
             report = await tests.run(folder, log=log)
-            assert told(report) == told(expected)
+            assert reported(report) == reported(expected)
             assert (report.status, report.exit_code) == (expected.status, expected.exit_code)
         assert not warm.cold, "it was prepared, not done cold"
 

@@ -1,4 +1,4 @@
-"""What a watch says of a report, and how it looks."""
+"""How the state of a watch is shown in a terminal."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.core.report import Failure, Report, ReportStatus, TestResult, TestStatus, count_totals
+from ratchet.core.report import Failure, Report, ReportStatus, TestResult, TestStatus
 from ratchet.core.watch import (
     Colour,
-    TestRecord,
     WatchStage,
     WatchState,
-    after_affected,
     after_everything,
-    record_results,
 )
 from ratchet.interfaces.terminal.watch_view import WatchView
 
@@ -26,31 +23,6 @@ FAILED = TestResult(
     status=TestStatus.FAILED,
     failure=Failure(type="AssertionError", message="no", expected="6", actual="5", operator="==", file="t", line=3),
 )
-
-
-def report(*tests: TestResult, status: ReportStatus = ReportStatus.PASSED) -> Report:
-    return Report(runner="pytest", status=status, tests=list(tests), totals=count_totals(tests))
-
-
-def test_affected_tests_that_pass_are_not_yet_green() -> None:
-    assert after_affected(WatchState(), report(PASSED), seconds=0.1).colour is Colour.PENDING
-    red = after_affected(WatchState(), report(FAILED, status=ReportStatus.FAILED), seconds=0.1)
-    assert red.colour is Colour.RED
-
-
-@pytest.mark.parametrize("status", [status for status in ReportStatus if status is not ReportStatus.PASSED])
-def test_only_a_passed_report_is_green(status: ReportStatus) -> None:
-    assert after_everything(WatchState(), report(PASSED), flaky=[], seconds=1).colour is Colour.GREEN
-    assert after_everything(WatchState(), report(PASSED, status=status), flaky=[], seconds=1).colour is Colour.RED
-
-
-def test_a_test_that_ends_otherwise_on_the_same_tree_has_a_flaky_rate() -> None:
-    known: dict[str, TestRecord] = {}
-    for tree, test in (("one", PASSED), ("one", FAILED), ("two", FAILED), ("two", FAILED)):
-        known = record_results(known, report(test), tree=tree, whole=True)
-    assert known["t::a"].runs == 4
-    assert known["t::a"].flaky_rate == 0.5, "the change between the trees is no flip"
-    assert record_results(known, report(), tree="two", whole=True) == {}
 
 
 def test_the_view_shows_what_fails_with_expected_and_actual() -> None:

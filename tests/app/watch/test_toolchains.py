@@ -34,16 +34,16 @@ CARGO = {
 
 def follow(repo: Path, file: str) -> None:
     async def story() -> None:
-        async with watched(repo) as (_, told):
-            told.patience_s = 240
-            assert (await told.idle()).colour is Colour.GREEN
+        async with watched(repo) as (_, reported):
+            reported.patience_s = 240
+            assert (await reported.idle()).colour is Colour.GREEN
             edit(repo / file, "a + b", "a - b")
-            state = await told.idle()
+            state = await reported.idle()
             assert state.colour is Colour.RED
             failure = state.failing[0].failure
             assert failure and (failure.expected, failure.actual) == ("3", "-1")
             edit(repo / file, "a - b", "a + b")
-            assert (await told.idle()).colour is Colour.GREEN
+            assert (await reported.idle()).colour is Colour.GREEN
 
     asyncio.run(story())
 

@@ -25,33 +25,33 @@ def is_final(state: WatchState) -> bool:
 def test_a_save_turns_it_red_with_expected_and_actual_and_the_next_one_green(tmp_path: Path) -> None:
     async def story() -> None:
         repo = small(tmp_path)
-        async with watched(repo) as (_, told):
-            assert (await told.idle()).colour is Colour.GREEN
+        async with watched(repo) as (_, reported):
+            assert (await reported.idle()).colour is Colour.GREEN
             edit(repo / "shapes.py", "a * b", "a + b")
-            first = await told.until(lambda state: state.affected_s is not None)
+            first = await reported.until(lambda state: state.affected_s is not None)
             assert first.colour is Colour.RED
             failure = first.failing[0].failure
             assert failure and (failure.expected, failure.actual) == ("6", "5")
             assert [test.id for test in first.failing] == ["tests/test_area.py::test_area"]
-            assert (await told.idle()).colour is Colour.RED
+            assert (await reported.idle()).colour is Colour.RED
             edit(repo / "shapes.py", "a + b\n\n\ndef edge", "a * b\n\n\ndef edge")
-            assert (await told.idle()).colour is Colour.GREEN
+            assert (await reported.idle()).colour is Colour.GREEN
 
     asyncio.run(story())
 
 
-def test_only_what_a_change_can_reach_runs_first_and_green_is_said_after_everything_only(tmp_path: Path) -> None:
+def test_only_affected_tests_run_first_and_green_comes_only_after_all_tests(tmp_path: Path) -> None:
     async def story() -> None:
         repo = small(tmp_path)
-        async with watched(repo) as (_, told):
-            await told.idle()
-            told.seen.clear()
+        async with watched(repo) as (_, reported):
+            await reported.idle()
+            reported.seen.clear()
             edit(repo / "shapes.py", "2 * (a + b)", "2 * a + 2 * b")
-            await told.idle()
-            affected = [state for state in told.seen if state.stage is WatchStage.AFFECTED]
+            await reported.idle()
+            affected = [state for state in reported.seen if state.stage is WatchStage.AFFECTED]
             assert affected[0].chosen == 1
-            assert {state.colour for state in told.seen if state.stage is not WatchStage.IDLE} == {Colour.PENDING}
-            assert told.seen[-1].totals.tests == 3
+            assert {state.colour for state in reported.seen if state.stage is not WatchStage.IDLE} == {Colour.PENDING}
+            assert reported.seen[-1].totals.tests == 3
 
     asyncio.run(story())
 
@@ -59,14 +59,14 @@ def test_only_what_a_change_can_reach_runs_first_and_green_is_said_after_everyth
 def test_a_run_that_could_not_be_whole_leaves_the_map_as_it_was(tmp_path: Path) -> None:
     async def story() -> None:
         repo = small(tmp_path)
-        async with watched(repo) as (_, told):
-            await told.idle()
+        async with watched(repo) as (_, reported):
+            await reported.idle()
             edit(repo / "shapes.py", "return a * b", "return a * (b")
-            assert (await told.idle()).broken
-            told.seen.clear()
+            assert (await reported.idle()).broken
+            reported.seen.clear()
             edit(repo / "shapes.py", "return a * (b", "return b * a")
-            assert (await told.idle()).colour is Colour.GREEN
-            affected = [state for state in told.seen if state.stage is WatchStage.AFFECTED]
+            assert (await reported.idle()).colour is Colour.GREEN
+            affected = [state for state in reported.seen if state.stage is WatchStage.AFFECTED]
             assert affected[0].chosen == 1, "whoever imports the file would be reached without a map"
 
     asyncio.run(story())
@@ -75,10 +75,10 @@ def test_a_run_that_could_not_be_whole_leaves_the_map_as_it_was(tmp_path: Path) 
 def test_a_data_file_reaches_the_tests_that_read_it(tmp_path: Path) -> None:
     async def story() -> None:
         repo = small(tmp_path)
-        async with watched(repo) as (_, told):
-            await told.idle()
+        async with watched(repo) as (_, reported):
+            await reported.idle()
             (repo / "words.txt").write_text("three\n")
-            first = await told.until(lambda state: state.affected_s is not None)
+            first = await reported.until(lambda state: state.affected_s is not None)
             assert [test.id for test in first.failing] == ["tests/test_words.py::test_words"]
 
     asyncio.run(story())
@@ -89,12 +89,12 @@ def test_a_new_change_interrupts_what_it_makes_stale(tmp_path: Path) -> None:
     repo = small(tmp_path, **{"tests/test_slow.py": slow.format(0)})
 
     async def story() -> None:
-        async with watched(repo) as (_, told):
-            await told.idle()
+        async with watched(repo) as (_, reported):
+            await reported.idle()
             (repo / "tests" / "test_slow.py").write_text(slow.format(3600))
-            await told.until(lambda state: state.stage in (WatchStage.AFFECTED, WatchStage.EVERYTHING))
+            await reported.until(lambda state: state.stage in (WatchStage.AFFECTED, WatchStage.EVERYTHING))
             (repo / "tests" / "test_slow.py").write_text(slow.format(0))
-            state = await told.idle()
+            state = await reported.idle()
             assert state.colour is Colour.GREEN
             assert state.totals.tests == 4
 
@@ -112,8 +112,8 @@ def test_the_developers_tree_is_only_looked_at(tmp_path: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in repo.rglob("*") if ".git" not in path.parts}
 
     async def story() -> None:
-        async with watched(repo) as (watch, told):
-            assert (await told.idle()).colour is Colour.GREEN
+        async with watched(repo) as (watch, reported):
+            assert (await reported.idle()).colour is Colour.GREEN
             mirror = watch.mirror.path
             assert not (mirror / "left.txt").exists()
             assert (mirror / "words.txt").read_text() == "one two\n", "the next run must not see what this one did"
@@ -138,19 +138,19 @@ def test_a_branch_switch_is_followed(tmp_path: Path) -> None:
     git("switch", "-q", "main", cwd=repo)
 
     async def story() -> None:
-        async with watched(repo) as (watch, told):
-            assert (await told.idle()).colour is Colour.GREEN
+        async with watched(repo) as (watch, reported):
+            assert (await reported.idle()).colour is Colour.GREEN
             git("switch", "-q", "other", cwd=repo)
-            await told.until(lambda state: is_final(state) and state.colour is Colour.RED)
+            await reported.until(lambda state: is_final(state) and state.colour is Colour.RED)
             assert len(list((watch.mirror.path / "more").iterdir())) == 1_000
             git("switch", "-q", "main", cwd=repo)
-            await told.until(lambda state: is_final(state) and state.colour is Colour.GREEN)
+            await reported.until(lambda state: is_final(state) and state.colour is Colour.GREEN)
             assert not list((watch.mirror.path / "more").glob("*"))
 
     asyncio.run(story())
 
 
-def test_a_rebase_that_stops_is_said_and_survived(tmp_path: Path) -> None:
+def test_a_rebase_that_stops_is_shown_and_survived(tmp_path: Path) -> None:
     repo = small(tmp_path)
     git("switch", "-q", "-c", "other", cwd=repo)
     edit(repo / "words.txt", "one two", "one two three")
@@ -160,14 +160,14 @@ def test_a_rebase_that_stops_is_said_and_survived(tmp_path: Path) -> None:
     git("commit", "-q", "-a", "-m", "ours", cwd=repo)
 
     async def story() -> None:
-        async with watched(repo) as (_, told):
-            await told.idle()
+        async with watched(repo) as (_, reported):
+            await reported.idle()
             with pytest.raises(Exception, match="rebase"):
                 git("rebase", "-q", "other", cwd=repo)
-            await told.until(lambda state: "a rebase" in state.note)
+            await reported.until(lambda state: "a rebase" in state.note)
             git("rebase", "--abort", cwd=repo)
             edit(repo / "words.txt", "one two four", "one two")
-            await told.until(lambda state: is_final(state) and state.colour is Colour.GREEN)
+            await reported.until(lambda state: is_final(state) and state.colour is Colour.GREEN)
 
     asyncio.run(story())
 
@@ -177,14 +177,14 @@ def test_a_stage_or_a_commit_counts_when_that_is_asked_for(tmp_path: Path, follo
     repo = small(tmp_path)
 
     async def story() -> None:
-        async with watched(repo, WatchOptions(follows=follows)) as (watch, told):
-            assert (await told.idle()).colour is Colour.GREEN
+        async with watched(repo, WatchOptions(follows=follows)) as (watch, reported):
+            assert (await reported.idle()).colour is Colour.GREEN
             edit(repo / "shapes.py", "a * b", "a + b")
             git("add", "shapes.py", cwd=repo)
             (repo / "words.txt").write_text("only saved\n")
             if follows is MirrorSource.COMMIT:
                 git("commit", "-q", "-m", "sum", cwd=repo)
-            state = await told.idle()
+            state = await reported.idle()
             assert [test.id for test in state.failing] == ["tests/test_area.py::test_area"]
             assert (watch.mirror.path / "words.txt").read_text() == "one two\n"
 
@@ -195,11 +195,11 @@ def test_a_manual_watch_runs_when_it_is_asked_to(tmp_path: Path) -> None:
     repo = small(tmp_path)
 
     async def story() -> None:
-        async with watched(repo, WatchOptions(follows=MirrorSource.MANUAL)) as (watch, told):
-            await told.idle()
+        async with watched(repo, WatchOptions(follows=MirrorSource.MANUAL)) as (watch, reported):
+            await reported.idle()
             edit(repo / "shapes.py", "a * b", "a + b")
             watch.trigger()
-            assert (await told.idle()).colour is Colour.RED
+            assert (await reported.idle()).colour is Colour.RED
 
     asyncio.run(story())
 
@@ -243,13 +243,13 @@ def test_a_test_that_hangs_forks_and_ignores_signals_is_ended_and_named(tmp_path
     repo = small(tmp_path, **{"tests/test_bad.py": bad})
 
     async def story() -> None:
-        async with watched(repo, None, "test.timeout_s=4") as (_, told):
-            state = await told.idle()
+        async with watched(repo, None, "test.timeout_s=4") as (_, reported):
+            state = await reported.idle()
             assert state.colour is Colour.RED
             assert [test.id for test in state.failing] == ["tests/test_bad.py::test_bad"]
             assert state.failing[0].status is TestStatus.ERROR
             (repo / "tests" / "test_bad.py").unlink()
-            assert (await told.idle()).colour is Colour.GREEN
+            assert (await reported.idle()).colour is Colour.GREEN
 
     asyncio.run(story())
 
@@ -259,10 +259,10 @@ def test_a_test_that_kills_its_interpreter_is_red_and_the_next_run_is_fine(tmp_p
     repo = small(tmp_path, **{"tests/test_bad.py": bad})
 
     async def story() -> None:
-        async with watched(repo) as (_, told):
-            assert (await told.idle()).colour is Colour.RED
+        async with watched(repo) as (_, reported):
+            assert (await reported.idle()).colour is Colour.RED
             (repo / "tests" / "test_bad.py").unlink()
-            assert (await told.idle()).colour is Colour.GREEN
+            assert (await reported.idle()).colour is Colour.GREEN
 
     asyncio.run(story())
 
@@ -271,10 +271,10 @@ def test_when_the_tree_is_deleted_the_watch_says_so_and_ends(tmp_path: Path) -> 
     repo = small(tmp_path)
 
     async def story() -> None:
-        async with watched(repo) as (_, told):
-            await told.idle()
+        async with watched(repo) as (_, reported):
+            await reported.idle()
             shutil.rmtree(repo)
-            await told.until(lambda state: state.stage is WatchStage.GONE)
+            await reported.until(lambda state: state.stage is WatchStage.GONE)
 
     asyncio.run(story())
     assert not list((tmp_path / "state" / "ratchet" / "workspaces").glob("watch-*"))
@@ -284,35 +284,35 @@ def test_without_inotify_the_tree_is_looked_at_every_second(tmp_path: Path) -> N
     repo = small(tmp_path)
 
     async def story() -> None:
-        async with watched(repo, WatchOptions(polling=True)) as (_, told):
-            await told.idle()
+        async with watched(repo, WatchOptions(polling=True)) as (_, reported):
+            await reported.idle()
             edit(repo / "shapes.py", "a * b", "a + b")
-            assert (await told.idle()).colour is Colour.RED
+            assert (await reported.idle()).colour is Colour.RED
 
     asyncio.run(story())
 
 
 def test_a_change_of_colour_runs_the_command_and_nothing_else_does(tmp_path: Path) -> None:
-    repo, heard = small(tmp_path), tmp_path / "heard"
+    repo, received = small(tmp_path), tmp_path / "heard"
 
     async def story() -> None:
-        wishes = WatchOptions(notify=f'echo "$RATCHET_COLOUR $RATCHET_FAILING" >> {heard}')
-        async with watched(repo, wishes) as (_, told):
-            await told.idle()
+        wishes = WatchOptions(notify=f'echo "$RATCHET_COLOUR $RATCHET_FAILING" >> {received}')
+        async with watched(repo, wishes) as (_, reported):
+            await reported.idle()
             for old, new in (("a * b", "a + b"), ("a + b\n\n\ndef edge", "a - b\n\n\ndef edge"), ("a - b", "a * b")):
                 edit(repo / "shapes.py", old, new)
-                await told.idle()
+                await reported.idle()
 
     asyncio.run(story())
-    assert heard.read_text() == "red 1\ngreen 0\n"
+    assert received.read_text() == "red 1\ngreen 0\n"
 
 
 def test_another_process_can_follow_the_states(tmp_path: Path) -> None:
     repo = small(tmp_path)
 
     async def story() -> None:
-        async with watched(repo) as (_, told):
-            final = await told.idle()
+        async with watched(repo) as (_, reported):
+            final = await reported.idle()
             async for state in states(repo):
                 assert state == final == read_state(repo)
                 break
@@ -321,7 +321,7 @@ def test_another_process_can_follow_the_states(tmp_path: Path) -> None:
     assert oct((repo / ".ratchet" / FILE).stat().st_mode & 0o777) == "0o600"
 
 
-def test_what_is_known_of_each_test_is_kept_and_a_test_run_says_who_is_flaky(tmp_path: Path) -> None:
+def test_test_records_are_kept_and_a_test_run_names_flaky_tests(tmp_path: Path) -> None:
     flaky = (
         "import os\n\n\ndef test_flaky():\n    there = os.path.exists('node_modules')\n"
         "    os.makedirs('node_modules', exist_ok=True)\n    assert there\n"
@@ -329,10 +329,10 @@ def test_what_is_known_of_each_test_is_kept_and_a_test_run_says_who_is_flaky(tmp
     repo = small(tmp_path, **{"tests/test_flaky.py": flaky, ".gitignore": "node_modules\n"})
 
     async def story() -> Suite:
-        async with watched(repo, WatchOptions(follows=MirrorSource.MANUAL)) as (watch, told):
-            assert (await told.idle()).colour is Colour.RED
+        async with watched(repo, WatchOptions(follows=MirrorSource.MANUAL)) as (watch, reported):
+            assert (await reported.idle()).colour is Colour.RED
             watch.trigger()
-            assert (await told.idle()).colour is Colour.GREEN
+            assert (await reported.idle()).colour is Colour.GREEN
             return watch.suite
 
     known = asyncio.run(story()).known()

@@ -230,7 +230,7 @@ java.lang.AssertionError: expected:<-1> but was:<1>
 """
 
 
-def test_of_a_log_that_names_only_failures_these_are_told_whole() -> None:
+def test_a_log_that_names_only_failures_gives_them_complete() -> None:
     report = parse_ci_log(MAVEN.encode())
     (test,) = report.tests
     assert test.id == "it.SumTest > negates" and report.status is ReportStatus.FAILED

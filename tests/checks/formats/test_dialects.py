@@ -51,7 +51,7 @@ def test_tap_escapes_a_hash_and_a_backslash() -> None:
     ]
 
 
-def test_taps_difference_may_be_a_folded_text_and_a_point_without_words_is_told_by_its_name() -> None:
+def test_tap_diffs_may_be_folded_and_a_point_without_words_is_identified_by_its_name() -> None:
     rows = ["not ok 1 - should match", "  ---", "  diff: >", "    --- expected", "", "    +++ actual", "",
             "    @@ -1,1 +1,1 @@", "", "    -one", "    two", "", "    +three", "  ...", "1..1", ""]  # fmt: skip
     (test,) = read(tap.parse, "\n".join(rows)).tests
@@ -59,8 +59,8 @@ def test_taps_difference_may_be_a_folded_text_and_a_point_without_words_is_told_
     assert (test.failure.message, test.failure.expected, test.failure.actual) == ("should match", "one two", "three")
 
 
-def nimble(*said: str) -> Parsed:
-    return read(nim.parse, "".join(f"  Compiling /w/tests/{text}\n" for text in said))
+def nimble(*printed: str) -> Parsed:
+    return read(nim.parse, "".join(f"  Compiling /w/tests/{text}\n" for text in printed))
 
 
 def test_a_file_of_nims_that_only_asserts_is_a_test() -> None:
@@ -79,14 +79,14 @@ def test_a_file_of_nims_that_only_asserts_is_a_test() -> None:
 
 
 def test_omissions_are_skips_in_rubys_older_summary() -> None:
-    said = "606 tests, 1471 assertions, 1 failures, 0 errors, 2 pendings, 1 omissions, 0 notifications\n"
-    assert read(unknown.parse, said).reported == {"tests": 606, "failed": 1, "errors": 0, "skipped": 3}
+    printed = "606 tests, 1471 assertions, 1 failures, 0 errors, 2 pendings, 1 omissions, 0 notifications\n"
+    assert read(unknown.parse, printed).reported == {"tests": 606, "failed": 1, "errors": 0, "skipped": 3}
 
 
-def test_the_tally_of_node_tap_is_not_what_the_last_point_said() -> None:
-    said = b"# Subtest: a.js\n    not ok 1 - x\n      ---\n      type: TypeError\n      ...\n    \n    1..1\n"
+def test_the_summary_of_node_tap_is_not_output_of_the_last_point() -> None:
+    printed = b"# Subtest: a.js\n    not ok 1 - x\n      ---\n      type: TypeError\n      ...\n    \n    1..1\n"
     tally = b"    # failed 1 test\n    # time=12.5ms\nnot ok 1 - a.js # time=12.5ms\n1..1\n# failed 1 of 1 tests\n"
-    (test,) = tap.parse(io.BytesIO(said + tally)).tests
+    (test,) = tap.parse(io.BytesIO(printed + tally)).tests
     assert test.failure
     assert (test.failure.type, test.failure.message) == ("TypeError", "x")
 
@@ -98,11 +98,11 @@ def test_tap_that_bails_out_has_not_ended_and_keeps_what_came_before() -> None:
     assert [test.id for test in result.tests] == ["a"]
 
 
-def test_gotestsum_frames_what_a_test_said_and_the_headline_is_what_it_said() -> None:
-    said = "=== RUN   TestB/sub\n    b_test.go:7: got 1, want 2\n--- FAIL: TestB/sub (0.00s)\n"
+def test_gotestsum_frames_a_tests_output_and_the_headline_is_its_message() -> None:
+    printed = "=== RUN   TestB/sub\n    b_test.go:7: got 1, want 2\n--- FAIL: TestB/sub (0.00s)\n"
     failure = only_failure(
         '<testsuites><testsuite name="example.com/shop"><testcase classname="example.com/shop" name="TestB/sub" '
-        f'time="0"><failure message="Failed" type="">{said}</failure></testcase></testsuite></testsuites>'
+        f'time="0"><failure message="Failed" type="">{printed}</failure></testcase></testsuite></testsuites>'
     )
     assert failure.message == "b_test.go:7: got 1, want 2"
     assert (failure.expected, failure.actual, failure.file, failure.line) == ("2", "1", "b_test.go", 7)
@@ -201,8 +201,8 @@ def test_a_go_test_whose_process_died_is_named_and_those_that_waited_are_not() -
 
 
 def test_a_panic_outside_of_a_go_tests_own_goroutine_is_the_tests() -> None:
-    said = "panic: late\n\ngoroutine 8 [running]:\np.TestA.func1()\n\t/w/a_test.go:17 +0x27\n"
-    panic = json.dumps({"Action": "output", "Package": "p", "Test": "TestA", "Output": said}) + "\n"
+    printed = "panic: late\n\ngoroutine 8 [running]:\np.TestA.func1()\n\t/w/a_test.go:17 +0x27\n"
+    panic = json.dumps({"Action": "output", "Package": "p", "Test": "TestA", "Output": printed}) + "\n"
     result = read(go_json.parse, go(("run", "TestA")) + panic + go(("fail", "")))
     failure = result.tests[0].failure
     assert failure
@@ -224,27 +224,27 @@ def test_go_events_may_come_without_a_package() -> None:
     assert [test.id for test in result.tests] == ["TestA"]
 
 
-def said(name: str, *rows: str, kind: str = "") -> str:
+def printed(name: str, *rows: str, kind: str = "") -> str:
     more = {"OutputType": kind} if kind else {}
     events = ({"Action": "output", "Package": "p", "Test": name, "Output": f"{row}\n"} | more for row in rows)
     return "".join(json.dumps(event) + "\n" for event in events)
 
 
 def failed_go(*rows: str, more: str = "") -> Failure:
-    text = go(("run", "TestA")) + said("TestA", *rows) + more + go(("fail", "TestA"), ("fail", ""))
+    text = go(("run", "TestA")) + printed("TestA", *rows) + more + go(("fail", "TestA"), ("fail", ""))
     failure = read(go_json.parse, text).tests[0].failure
     assert failure
     return failure
 
 
 def test_gos_verdict_behind_what_a_test_printed_without_a_line_end_is_its_verdict() -> None:
-    text = go(("run", "TestA")) + said("TestA", "no line end--- PASS: TestA (0.25s)")
+    text = go(("run", "TestA")) + printed("TestA", "no line end--- PASS: TestA (0.25s)")
     for end in ("pass", "fail", "run"):
         (test,) = read(go_json.parse, text + go((end, "TestB" if end == "run" else ""))).tests
         assert (test.id, test.status, test.duration_s) == ("p.TestA", TestStatus.PASSED, 0.25)
 
 
-def test_gos_tests_that_wait_for_those_inside_them_are_not_said_to_hang() -> None:
+def test_go_tests_that_wait_for_their_subtests_are_not_reported_as_hanging() -> None:
     text = go(("run", "TestA"), ("run", "TestA/b"), ("run", "TestA/b/c"), ("run", "TestD"), ("pause", "TestD"))
     assert read(go_json.parse, text).running == ["p.TestA/b/c"]
 
@@ -255,9 +255,9 @@ def test_a_go_test_without_a_word_does_not_blame_a_subtest_it_does_not_have() ->
     assert messages == ["it failed, and says nothing of why", "a subtest failed"]
 
 
-def test_the_panic_of_a_go_test_inside_is_its_own_whichever_go_tells_it() -> None:
+def test_the_panic_of_a_go_subtest_is_its_own_in_every_go_version() -> None:
     begun = go(("run", "TestA"), ("run", "TestA/b"), ("run", "TestA/b/c"), ("fail", "TestA/b/c"), ("fail", "TestA/b"))
-    panic = said(
+    panic = printed(
         "TestA", "panic: boom [recovered, repanicked]", "", "goroutine 8 [running]:", "p.f()", "\t/p/a_test.go:5"
     )
     tests = read(go_json.parse, begun + panic + go(("fail", "TestA"), ("fail", ""))).tests
@@ -276,12 +276,12 @@ def test_what_go_prints_below_words_on_lines_of_their_own_are_the_values() -> No
 
 
 def test_a_go_test_that_is_skipped_without_a_reason_has_none() -> None:
-    text = go(("run", "TestA")) + said("TestA", "    a_test.go:3: ") + go(("skip", "TestA"), ("pass", ""))
+    text = go(("run", "TestA")) + printed("TestA", "    a_test.go:3: ") + go(("skip", "TestA"), ("pass", ""))
     assert [test.reason for test in read(go_json.parse, text).tests] == [""]
 
 
-def test_what_go_says_is_an_error_is_told_and_not_what_was_logged_before() -> None:
-    error = said("TestA", "    a_test.go:4: got 1, want 2", kind="error")
+def test_errors_that_go_marks_are_reported_and_not_the_log_lines_before() -> None:
+    error = printed("TestA", "    a_test.go:4: got 1, want 2", kind="error")
     failure = failed_go("    a_test.go:3: fine", more=error)
     assert (failure.line, failure.message, failure.expected) == (4, "got 1, want 2", "2")
 
@@ -338,17 +338,15 @@ _SUITE = """    suite.go:77: test panicked: oh
     [(_RACE, "race detected during execution of test", 9), (_OVERDUE, "test timed out after 2s", 8),
      (_SUITE, "test panicked: oh", 29)],
 )  # fmt: skip
-def test_gos_stacks_lead_to_the_line_of_the_project_and_are_not_told_twice(
-    output: str, message: str, line: int
-) -> None:
-    text = go(("run", "TestA")) + said("TestA", *output.split("\n")) + go(("fail", "TestA"), ("fail", ""))
+def test_go_stacks_lead_to_the_line_of_the_project_and_are_not_repeated(output: str, message: str, line: int) -> None:
+    text = go(("run", "TestA")) + printed("TestA", *output.split("\n")) + go(("fail", "TestA"), ("fail", ""))
     (test,) = read(go_json.parse, text).tests
     assert test.failure
     assert (test.failure.message, test.failure.file, test.failure.line) == (message, "/w/p/a_test.go", line)
     assert "a_test.go:7" not in test.stdout
 
 
-def test_testifys_table_is_told_as_what_was_wrong() -> None:
+def test_a_testify_table_becomes_the_message() -> None:
     rows = ["    a_test.go:14: ", "        \tError Trace:\t/w/a_test.go:14", "        \tError:      \tNot equal: ",
             "        \t            \texpected: 1", "        \t            \tactual  : 2",
             "        \tTest:       \tTestA", "        \tMessages:   \tsome numbers"]  # fmt: skip
@@ -478,8 +476,8 @@ def test_the_totals_of_a_data_driven_test_count_its_rows_and_not_the_test_that_h
 
 
 def test_uvu_counts_those_that_ran_and_the_skipped_besides() -> None:
-    said = "\n  Total:     3\n  Passed:    2\n  Skipped:   1\n  Duration:  3.79ms\n"
-    assert read(unknown.parse, said).reported == {"tests": 4, "passed": 2, "failed": 1, "skipped": 1}
+    printed = "\n  Total:     3\n  Passed:    2\n  Skipped:   1\n  Duration:  3.79ms\n"
+    assert read(unknown.parse, printed).reported == {"tests": 4, "passed": 2, "failed": 1, "skipped": 1}
 
 
 def test_half_of_uvus_summary_says_nothing() -> None:
@@ -502,10 +500,10 @@ def test_what_junits_own_console_says_is_counted_and_what_only_resembles_it_is_n
 
 def test_failures_are_the_same_only_if_all_of_their_text_is() -> None:
     """What was read once is known again by how it begins and how long it is, and then compared."""
-    said = [f"{'x' * 300}\n\tat com.acme.A.b(A.java:{line})" for line in (1, 2, 1)]
+    printed = [f"{'x' * 300}\n\tat com.acme.A.b(A.java:{line})" for line in (1, 2, 1)]
     cases = "".join(
         f'<testcase name="t{at}" classname="a.B"><failure message="no">{text}</failure></testcase>'
-        for at, text in enumerate(said)
+        for at, text in enumerate(printed)
     )
     found = junit.parse(io.BytesIO(f"<testsuite>{cases}</testsuite>".encode()))
     assert [test.failure.line for test in found.tests if test.failure] == [1, 2, 1]
@@ -536,7 +534,7 @@ def test_a_scenario_is_what_its_worst_step_is(words: list[str], status: TestStat
     assert (test.id, test.status) == ("/w/a.feature:3", status)
 
 
-def test_a_background_told_by_itself_belongs_to_the_scenario_after_it() -> None:
+def test_a_background_reported_separately_belongs_to_the_scenario_after_it() -> None:
     background = ran(1, "failed", type="background")
     result = read(cucumber_json.parse, feature(background, ran(4, "skipped"), ran(8, "passed")))
     assert [(test.id, test.status.value) for test in result.tests] == [
@@ -555,7 +553,7 @@ def test_a_hook_of_cucumbers_that_failed_fails_its_scenario() -> None:
     )
 
 
-def test_attempts_that_cucumber_tells_one_by_one_are_one_test_but_the_rows_of_an_outline_are_several() -> None:
+def test_attempts_that_cucumber_reports_separately_are_one_test_but_the_rows_of_an_outline_are_several() -> None:
     tried = read(cucumber_json.parse, feature(ran(3, "failed"), ran(3, "failed"), ran(3, "passed"))).tests
     assert [(test.id, test.status.value, test.attempts) for test in tried] == [("/w/a.feature:3", "passed", 3)]
     twice = read(cucumber_json.parse, feature(ran(3, "passed"), ran(3, "failed"))).tests
@@ -673,7 +671,7 @@ def test_a_rust_doc_test_on_windows_has_a_name_that_is_no_json() -> None:
     assert not parsed.notes
 
 
-def test_errors_outside_of_rspecs_examples_are_told_even_if_they_are_only_counted() -> None:
+def test_errors_outside_of_rspec_examples_are_reported_even_if_they_are_only_counted() -> None:
     document = {"examples": [], "summary": {"example_count": 0, "errors_outside_of_examples_count": 2}}
     assert [error.message for error in read(rspec_json.parse, json.dumps(document)).collection_errors] == [
         "2 errors occurred outside of examples"
@@ -760,7 +758,7 @@ def test_what_boost_could_not_place_has_no_file() -> None:
     assert test.failure and test.failure.file == ""
 
 
-def test_what_jest_tells_its_reporters_is_the_same_in_other_words() -> None:
+def test_jests_reporter_data_gives_the_same_results_as_its_json() -> None:
     why = "Error: expect(received).toBe(expected)\n\nExpected: 3\nReceived: 2\n    at a.test.js:4:5"
     rows = [
         {"title": "adds", "fullName": "car adds", "ancestorTitles": ["car"], "status": "failed",
@@ -906,7 +904,7 @@ Last checkpoint:
     assert (failure.message, failure.file, failure.line) == ("std::runtime_error: no petrol", "tests/car.cpp", 73)
 
 
-def test_a_traceback_without_a_message_is_told_by_its_end() -> None:
+def test_a_traceback_without_a_message_has_its_last_line_as_the_message() -> None:
     failure = only_failure("""<testcase name="a">
 <failure type="exceptions.AssertionError" message="">Traceback (most recent call last):
   File "/usr/lib/python2.7/unittest/case.py", line 331, in run

@@ -46,10 +46,10 @@ NIM = ("", "", "Check failed: a1 == 17\n  a1 was 12\n")
 class Listening(FailureTemplates):
     def __init__(self) -> None:
         super().__init__(verdicts.failure)
-        self.heard: list[Texts] = []
+        self.received: list[Texts] = []
 
     def read(self, message: str, kind: str, body: str) -> Failure:
-        self.heard.append((message, kind, body))
+        self.received.append((message, kind, body))
         return super().read(message, kind, body)
 
 
@@ -63,7 +63,7 @@ def recorded() -> list[Texts]:
             handler.failures = shapes
             with path.open("rb") as stream:
                 XmlReader(handler).read(stream)
-    return shapes.heard + [(text, "", f"{text}\n    at f (src/a.js:12:3)") for _, text, _, _ in VALUES]
+    return shapes.received + [(text, "", f"{text}\n    at f (src/a.js:12:3)") for _, text, _, _ in VALUES]
 
 
 def with_other_digits(texts: Texts, seed: int, *, alike: bool) -> Texts:
@@ -86,19 +86,21 @@ def with_other_digits(texts: Texts, seed: int, *, alike: bool) -> Texts:
 @settings(max_examples=150)
 def test_each_is_read_as_it_would_be_alone(which: int, seed: int, alike: list[bool]) -> None:
     texts = [PYTEST, JAVA, TWICE, SANITIZER, ADDRESS, NO_ADDRESS, NIM, *recorded()]
-    said = texts[which % len(texts)]
-    told = [with_other_digits(said, seed + number, alike=same) for number, same in enumerate(alike)]
-    alone = [verdicts.failure(*other) for other in told]
+    output = texts[which % len(texts)]
+    reported = [with_other_digits(output, seed + number, alike=same) for number, same in enumerate(alike)]
+    alone = [verdicts.failure(*other) for other in reported]
     one_by_one, together = FailureTemplates(verdicts.failure), FailureTemplates(verdicts.failure)
-    assert [one_by_one.read(*other) for other in told] == alone
-    assert together.read_all(told) == alone
-    assert together.read_all(told[::-1]) == alone[::-1]
+    assert [one_by_one.read(*other) for other in reported] == alone
+    assert together.read_all(reported) == alone
+    assert together.read_all(reported[::-1]) == alone[::-1]
 
 
 def test_what_is_not_alike_may_come_together() -> None:
     shapes = FailureTemplates(verdicts.failure)
-    told = [with_other_digits(texts, seed, alike=True) for seed in range(40) for texts in (PYTEST, JAVA, TWICE, NIM)]
-    assert shapes.read_all(told) == [verdicts.failure(*texts) for texts in told]
+    reported = [
+        with_other_digits(texts, seed, alike=True) for seed in range(40) for texts in (PYTEST, JAVA, TWICE, NIM)
+    ]
+    assert shapes.read_all(reported) == [verdicts.failure(*texts) for texts in reported]
     assert shapes.read_all([]) == []
 
 
@@ -125,7 +127,7 @@ def test_a_frame_that_comes_twice_is_one_though_it_was_two_before() -> None:
     assert len(shapes.read("boom 99", "", recursive).frames) == 2
 
 
-def test_a_message_that_the_body_does_not_repeat_is_told_apart() -> None:
+def test_a_message_that_the_body_does_not_repeat_stays_separate() -> None:
     shapes = FailureTemplates(verdicts.failure)
     body = "E   assert 5 == 41\n\na.py:23: AssertionError"
     for number in range(10, 90):
@@ -137,16 +139,16 @@ def test_a_long_text_is_always_read() -> None:
     shapes = FailureTemplates(verdicts.failure)
     source = "    call()\n" * 1000
     for number in range(10, 90):
-        said = (f"no {number}", "Error", f"Error: no {number}\n{source}a.py:{7 + number % 2}: Error")
-        assert shapes.read(*said) == verdicts.failure(*said)
+        output = (f"no {number}", "Error", f"Error: no {number}\n{source}a.py:{7 + number % 2}: Error")
+        assert shapes.read(*output) == verdicts.failure(*output)
     assert not shapes._known
 
 
 def test_a_message_that_lost_its_line_ends_gets_those_of_the_body() -> None:
     shapes = FailureTemplates(verdicts.failure)
     for number in range(10, 90):
-        said = (f"no  {number}", "Error", f"no\n  {number}" if number > 60 else "no\n  17")
-        assert shapes.read(*said) == verdicts.failure(*said)
+        output = (f"no  {number}", "Error", f"no\n  {number}" if number > 60 else "no\n  17")
+        assert shapes.read(*output) == verdicts.failure(*output)
 
 
 def test_a_digit_is_never_taken_for_one_that_is_always_there() -> None:

@@ -1,4 +1,4 @@
-"""The fast lane for runs of passing cases says exactly what the parser would have said."""
+"""The fast path for runs of passing cases gives exactly the results of the parser."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ ODD = [
     '<testcase name="a \ufffe b" classname="G" time="1"><failure>\uffff</failure></testcase>',
     "</testsuite>",
     *(
-        f'<testcase name="says" classname="a.b.CTest" time="1">{said}</testcase>\n' * 4
-        for said in (
+        f'<testcase name="says" classname="a.b.CTest" time="1">{text}</testcase>\n' * 4
+        for text in (
             '<system-out>he said "no"</system-out>\n<system-err><![CDATA[<a> ]] &x;]]></system-err>',
             "<system-out>&nbsp;</system-out>",
             "<system-out>&#27;[31m &#11;</system-out>",
@@ -167,11 +167,11 @@ def test_common_writers_go_down_the_lane_in_columns(keys: str, end: str) -> None
 
 
 def test_what_passing_tests_printed_keeps_them_in_the_lane_and_is_dropped() -> None:
-    said = '<system-out><![CDATA[a "quoted" <testcase name=]]></system-out>\n'
-    talking = case(1).replace("/>", f">{said}</testcase>")
+    text = '<system-out><![CDATA[a "quoted" <testcase name=]]></system-out>\n'
+    talking = case(1).replace("/>", f">{text}</testcase>")
     run = fast_path.Chunk((case(0) + talking + case(2) + talking).encode() + b"</testsuite>").find(0)
     assert names(run) == ["does_1", "does_2", "does_1"]
-    assert together(run).told == {}
+    assert together(run).children_by_case == {}
 
 
 def test_a_failing_case_stays_in_the_run_with_all_it_says() -> None:
@@ -181,14 +181,16 @@ def test_a_failing_case_stays_in_the_run_with_all_it_says() -> None:
     assert run is not None
     assert run.end == len(document) - len("</testsuite>")
     assert len(names(run)) == 2 * 20
-    assert together(run).told == {19: [Child("failure", {"message": "a < b"}, "at x\n"), Child("system-out", {})]}
+    assert together(run).children_by_case == {
+        19: [Child("failure", {"message": "a < b"}, "at x\n"), Child("system-out", {})]
+    }
 
 
 def test_what_many_cases_say_is_read_once() -> None:
     skipped = [f'><skipped message="not {day}"/></testcase>' for day in ("today", "now", "today")]
-    cases = "".join(PLAIN + case(9).replace("/>", said) for said in skipped)
+    cases = "".join(PLAIN + case(9).replace("/>", text) for text in skipped)
     document = f'<testsuite name="a">{cases}</testsuite>'.encode()
-    first, other, again = together(fast_path.Chunk(document).find(0)).told.values()
+    first, other, again = together(fast_path.Chunk(document).find(0)).children_by_case.values()
     assert (first[0].attributes, other[0].attributes) == ({"message": "not today"}, {"message": "not now"})
     assert again is first
     assert [test.reason for test in junit.parse(io.BytesIO(document)).tests if test.reason] == [
@@ -198,12 +200,14 @@ def test_what_many_cases_say_is_read_once() -> None:
     ]
 
 
-@pytest.mark.parametrize("said", ["<skipped/>", "<failure>no</failure>", "<skipped><![CDATA[</testcase>]]></skipped>"])
+@pytest.mark.parametrize("text", ["<skipped/>", "<failure>no</failure>", "<skipped><![CDATA[</testcase>]]></skipped>"])
 @pytest.mark.parametrize("behind", ["", "\n\n  ", "loose", "&amp;", "<!-- a -->", "<stranger/>"])
-def test_what_is_known_is_taken_only_where_a_case_ends_with_it(said: str, behind: str) -> None:
-    told = case(9).replace("/>", f">{said}</testcase>")
-    other = told.replace("</testcase>", "<failure>too</failure></testcase>")
-    document = f'<testsuite name="a">{PLAIN}{told}{PLAIN}{told}{other}{told}{behind}{PLAIN}</testsuite>'.encode()
+def test_what_is_known_is_taken_only_where_a_case_ends_with_it(text: str, behind: str) -> None:
+    received = case(9).replace("/>", f">{text}</testcase>")
+    other = received.replace("</testcase>", "<failure>too</failure></testcase>")
+    document = (
+        f'<testsuite name="a">{PLAIN}{received}{PLAIN}{received}{other}{received}{behind}{PLAIN}</testsuite>'.encode()
+    )
     assert junit.parse(io.BytesIO(document)) == slowly(document)
 
 
@@ -223,7 +227,7 @@ def test_suites_that_stand_beside_each_other_are_one_run(between: str) -> None:
     handler = JUnitDocument()
     reader = XmlReader(handler, junit._Lane(handler))
     reader.read(io.BytesIO(document))
-    assert reader._unheard == run.end - run.second
+    assert reader._skipped == run.end - run.second
     parsed = handler.parsed(reader.fault)
     assert [(test.suite, test.file) for test in parsed.tests[19:21]] == [(["a"], "a.py"), (["b"], "b.py")]
     assert parsed.reported["tests"] == 60
@@ -260,7 +264,7 @@ def test_the_end_of_a_suite_is_judged_by_the_parser_where_it_may_be_a_fault(root
     ],
 )
 def test_a_run_ends_as_deep_as_it_began(between: str) -> None:
-    """Else the parser, which has not heard of the suites in it, would miss some or find too many."""
+    """Else the parser, which does not know the suites in it, would miss some or find too many."""
     inside = f'<testsuite name="a">{PLAIN}{between.format(PLAIN, PLAIN)}{PLAIN}</testsuite>'
     document = f'<testsuites><testsuite name="o">{inside}</testsuite></testsuites>'.encode()
     found = junit.parse(io.BytesIO(document))
@@ -268,11 +272,11 @@ def test_a_run_ends_as_deep_as_it_began(between: str) -> None:
     assert found == slowly(document)
 
 
-def test_properties_of_javas_tell_who_wrote_the_document_wherever_they_stand() -> None:
+def test_java_properties_identify_the_writer_of_a_document_wherever_they_stand() -> None:
     property_ = '<properties><property name="java.version" value="21"/></properties>'
     plain = "".join(case(number, "D") for number in range(20))
-    told = case(1, "D").replace("/>", f">{property_}</testcase>", 1)
-    for cases in (plain + told + plain, f'{plain}</testsuite><testsuite name="b">{property_}{plain}'):
+    received = case(1, "D").replace("/>", f">{property_}</testcase>", 1)
+    for cases in (plain + received + plain, f'{plain}</testsuite><testsuite name="b">{property_}{plain}'):
         document = f'<testsuites><testsuite name="a">{cases}</testsuite></testsuites>'.encode()
         found = junit.parse(io.BytesIO(document))
         assert (found.tests[0].id, found.tests[-1].id) == ("D.does_0", "D#does_19")
@@ -313,9 +317,9 @@ def test_what_a_parser_would_refuse_or_read_in_another_way_never_goes_down_the_l
     assert fast_path.Chunk(f"{odd}\n".encode() * 30).find(0) is None
 
 
-@pytest.mark.parametrize("said", ["&#11;", "&#27;[31m", "&#55296;", "&#65535;", "&nbsp;", "& ", "]]>"])
-def test_output_that_a_parser_refuses_makes_the_document_partial_also_of_tests_that_passed(said: str) -> None:
-    talking = case(1).replace("/>", f"><system-out>{said}</system-out></testcase>")
+@pytest.mark.parametrize("text", ["&#11;", "&#27;[31m", "&#55296;", "&#65535;", "&nbsp;", "& ", "]]>"])
+def test_output_that_a_parser_refuses_makes_the_document_partial_also_of_tests_that_passed(text: str) -> None:
+    talking = case(1).replace("/>", f"><system-out>{text}</system-out></testcase>")
     document = f'<testsuites><testsuite name="a">{PLAIN}{talking}{PLAIN}</testsuite></testsuites>'.encode()
     found = junit.parse(io.BytesIO(document))
     assert found.partial

@@ -15,7 +15,7 @@ def read(text: str) -> Parsed:
     return go_text.parse(io.BytesIO(text.encode()))
 
 
-def told(parsed: Parsed) -> list[tuple[str, TestStatus]]:
+def reported(parsed: Parsed) -> list[tuple[str, TestStatus]]:
     return [(test.id, test.status) for test in parsed.tests]
 
 
@@ -42,7 +42,7 @@ FAIL
 
 def test_each_test_has_its_package_although_that_is_named_after_it() -> None:
     parsed = read(VERBOSE)
-    assert sorted(told(parsed)) == [
+    assert sorted(reported(parsed)) == [
         ("example.com/neg.TestAdd", PASSED),
         ("example.com/neg.TestNeg", FAILED),
         ("example.com/neg.TestNeg/one", FAILED),
@@ -54,7 +54,7 @@ def test_each_test_has_its_package_although_that_is_named_after_it() -> None:
     assert parsed.ended and [test.reason for test in parsed.tests if test.reason] == ["not here"]
 
 
-def test_without_v_what_a_test_said_comes_after_its_result() -> None:
+def test_without_v_a_tests_output_follows_its_result() -> None:
     parsed = read("--- FAIL: TestA (0.00s)\n    a_test.go:3: first\n--- FAIL: TestB (0.00s)\nFAIL\nFAIL\tp\t0.1s\n")
     assert [(t.id, t.failure.message, t.failure.line) for t in parsed.tests if t.failure] == [
         ("p.TestA", "first", 3),
@@ -68,7 +68,7 @@ def test_a_package_that_passed_is_no_test_point() -> None:
     assert parse_ci_log(VERBOSE.encode()).runner == "log of go_text"
 
 
-def test_a_package_that_was_not_built_or_panicked_is_told_beside_the_tests() -> None:
+def test_a_package_that_was_not_built_or_panicked_is_reported_beside_the_tests() -> None:
     parsed = read(
         "# p/a\na/a.go:3:5: undefined: x\nFAIL\tp/a [build failed]\n"
         "panic: no\n\ngoroutine 1 [running]:\nFAIL\tp/b\t0.1s\n"
@@ -79,20 +79,20 @@ def test_a_package_that_was_not_built_or_panicked_is_told_beside_the_tests() -> 
 
 def test_a_test_that_ran_when_its_package_ended_is_an_error() -> None:
     parsed = read("=== RUN   TestA\npanic: test timed out after 1s\n\ngoroutine 9 [running]:\nFAIL\tp\t1.0s\n")
-    assert told(parsed) == [("p.TestA", TestStatus.ERROR)]
+    assert reported(parsed) == [("p.TestA", TestStatus.ERROR)]
 
 
 def test_a_log_that_breaks_off_has_not_ended() -> None:
     parsed = read("=== RUN   TestA\n--- PASS: TestA (0.00s)\n=== RUN   TestB\n")
-    assert told(parsed) == [("TestA", PASSED)] and not parsed.ended and parsed.running == ["TestB"]
+    assert reported(parsed) == [("TestA", PASSED)] and not parsed.ended and parsed.running == ["TestB"]
 
 
 def test_a_binary_that_was_run_by_itself_has_no_package() -> None:
     parsed = read("=== RUN   TestA\n--- PASS: TestA (0.00s)\nPASS\n")
-    assert told(parsed) == [("TestA", PASSED)] and parsed.ended
+    assert reported(parsed) == [("TestA", PASSED)] and parsed.ended
 
 
-def test_a_benchmark_that_failed_said_why_before() -> None:
+def test_the_output_before_a_failed_benchmark_is_its_message() -> None:
     parsed = read("BenchmarkA\n    a_test.go:6: no\n--- FAIL: BenchmarkA\nBenchmarkB\n    a_test.go:9: nor\nFAIL\n")
     assert [(t.id, t.failure.line) for t in parsed.tests if t.failure] == [("BenchmarkA", 6)]
 
@@ -104,7 +104,7 @@ def test_gotestsums_list_names_the_package_and_a_test_is_counted_once() -> None:
         "\n=== FAIL: p/c  (0.00s)\nexit status 2\n"
         "\nDONE 2 tests, 2 failures in 0.1s\n"
     )
-    assert told(parsed) == [("p/a.TestA", PASSED), ("p/a.TestB", FAILED)] and parsed.ended
+    assert reported(parsed) == [("p/a.TestA", PASSED), ("p/a.TestB", FAILED)] and parsed.ended
     assert [(t.failure.file, t.failure.line, t.failure.message) for t in parsed.tests if t.failure] == [
         ("b_test.go", 4, "no")
     ]
@@ -116,5 +116,5 @@ def test_the_log_of_a_run_that_failed_has_those_that_passed_too() -> None:
     assert (report.status, report.totals.tests, report.totals.failed) == (ReportStatus.FAILED, 5, 2)
 
 
-def test_a_binary_that_was_told_to_frame_its_lines_for_test2json_reads_the_same() -> None:
-    assert told(read("".join(f"\x16{row}\n" for row in VERBOSE.splitlines()))) == told(read(VERBOSE))
+def test_a_binary_that_frames_its_lines_for_test2json_reads_the_same() -> None:
+    assert reported(read("".join(f"\x16{row}\n" for row in VERBOSE.splitlines()))) == reported(read(VERBOSE))

@@ -50,7 +50,7 @@ def read_xml(document: str) -> Parsed:
     return parsed
 
 
-def told(parsed: Parsed) -> list[tuple[str, TestStatus]]:
+def received(parsed: Parsed) -> list[tuple[str, TestStatus]]:
     assert parsed.ended and not parsed.partial
     return [(test.id, test.status) for test in parsed.tests]
 
@@ -86,9 +86,9 @@ GINKGO = [
 ]
 
 
-def test_ginkgo_tells_specs_and_suites_that_failed_by_themselves() -> None:
+def test_ginkgo_reports_specs_and_suites_that_failed_by_themselves() -> None:
     parsed = read_json(GINKGO)
-    assert told(parsed) == [("Pkg Bar adds", FAILED), ("Pkg waits", SKIPPED), ("Pkg dies", ERROR)]
+    assert received(parsed) == [("Pkg Bar adds", FAILED), ("Pkg waits", SKIPPED), ("Pkg dies", ERROR)]
     test = parsed.tests[0]
     assert test.failure and (test.failure.expected, test.failure.actual, test.failure.line) == ("4", "5", 7)
     assert (test.file, test.line, test.attempts) == ("/p/pkg/a_test.go", 5, 2)
@@ -104,20 +104,20 @@ def test_karmas_files_come_from_its_server() -> None:
     ]
     document = {"browsers": {"1": {"name": "C"}}, "result": {"1": rows}, "summary": {"success": 1, "failed": 1}}
     parsed = read_json(document)
-    assert told(parsed) == [("A runs", PASSED), ("A adds", FAILED), ("A waits", SKIPPED)]
+    assert received(parsed) == [("A runs", PASSED), ("A adds", FAILED), ("A waits", SKIPPED)]
     found = failure_in(parsed)
     assert (found.message, found.expected, found.actual) == ("Expected 5 to be 4.", "4", "5")
     assert (found.file, found.line) == ("t/a.js", 19)
 
 
-def test_testcafe_tells_errors_of_each_test() -> None:
+def test_testcafe_reports_errors_of_each_test() -> None:
     tests = [
         {"name": "a", "errs": []},
         {"name": "b", "errs": ["no\n\nBrowser: C"]},
         {"name": "c", "errs": [], "skipped": True},
     ]
     parsed = read_json({"userAgents": [], "fixtures": [{"name": "F", "path": "./f.js", "tests": tests}]})
-    assert told(parsed) == [("f.js::F a", PASSED), ("f.js::F b", FAILED), ("f.js::F c", SKIPPED)]
+    assert received(parsed) == [("f.js::F a", PASSED), ("f.js::F b", FAILED), ("f.js::F c", SKIPPED)]
     assert failure_in(parsed).message == "no"
 
 
@@ -143,7 +143,7 @@ def test_mochawesomes_suites_lie_in_each_other() -> None:
     parsed = read_json(
         {"stats": {"testsRegistered": 3, "tests": 3}, "results": [{"suites": [{"title": "A", "suites": [inner]}]}]}
     )
-    assert told(parsed) == [
+    assert received(parsed) == [
         ("t/a.js::A B runs", PASSED),
         ("t/a.js::A B adds", FAILED),
         ("t/a.js::A B waits", SKIPPED),
@@ -152,7 +152,7 @@ def test_mochawesomes_suites_lie_in_each_other() -> None:
     assert (found.type, found.expected, found.actual, found.line) == ("AssertionError", "4", "5", 3)
 
 
-def test_elm_test_tells_both_sides() -> None:
+def test_elm_test_reports_both_sides() -> None:
     parsed = read_json(
         {"event": "runStart"},
         {"event": "testCompleted", "status": "pass", "labels": ["M", "a"], "failures": []},
@@ -166,7 +166,7 @@ def test_elm_test_tells_both_sides() -> None:
         },
         {"event": "runComplete", "passed": "1", "failed": "1"},
     )
-    assert told(parsed) == [("M > a", PASSED), ("M > b", FAILED)] and parsed.reported == {"passed": 1, "failed": 1}
+    assert received(parsed) == [("M > a", PASSED), ("M > b", FAILED)] and parsed.reported == {"passed": 1, "failed": 1}
     assert (failure_in(parsed).expected, failure_in(parsed).actual) == ("4", "5")
 
 
@@ -195,7 +195,7 @@ def test_the_worst_phase_in_pytests_log_is_the_tests() -> None:
         phase("t.py::e", "call", "skipped", wasxfail="later"),
         {"$report_type": "SessionFinish"},
     )
-    assert told(parsed) == [
+    assert received(parsed) == [
         ("t.py::a", PASSED),
         ("t.py::b", FAILED),
         ("t.py::C::c", ERROR),
@@ -216,7 +216,7 @@ def test_pytests_json_report_has_a_test_with_its_phases() -> None:
         {"nodeid": "t.py::b", "lineno": 7, "outcome": "failed", "setup": {"outcome": "passed"}, "call": call},
     ]
     parsed = read_json({"created": 1, "exitcode": 1, "summary": {}, "tests": tests})
-    assert told(parsed) == [("t.py::a", PASSED), ("t.py::b", FAILED)]
+    assert received(parsed) == [("t.py::a", PASSED), ("t.py::b", FAILED)]
     assert (failure_in(parsed).expected, failure_in(parsed).line, failure_in(parsed).type) == ("4", 9, "AssertionError")
 
 
@@ -230,7 +230,11 @@ ROBOT = """<robot generator="Robot 7"><suite name="Cars" source="/p"><suite name
 
 def test_robots_tests_have_long_names_and_the_found_value_first() -> None:
     parsed = read_xml(ROBOT)
-    assert told(parsed) == [("Cars.Minus.Checks", FAILED), ("Cars.Minus.Waits", SKIPPED), ("Cars.Minus.Runs", PASSED)]
+    assert received(parsed) == [
+        ("Cars.Minus.Checks", FAILED),
+        ("Cars.Minus.Waits", SKIPPED),
+        ("Cars.Minus.Runs", PASSED),
+    ]
     found = failure_in(parsed)
     assert (found.expected, found.actual, found.file, found.line) == ("-1", "0", "/p/minus.robot", 6)
     assert parsed.reported == {"passed": 1, "failed": 1, "skipped": 1} and parsed.tests[1].reason == "not here"
@@ -271,9 +275,9 @@ def test_a_robot_test_of_many_keywords_still_says_how_it_ended() -> None:
     ],
     ids=["fpcunit", "mbunit", "android", "gtester"],
 )
-def test_each_root_tells_whose_document_it_is(document: str, tests: list[tuple[str, TestStatus]]) -> None:
+def test_the_root_element_identifies_the_format(document: str, tests: list[tuple[str, TestStatus]]) -> None:
     parsed = read_xml(document)
-    assert told(parsed) == tests and failure_in(parsed).message == "no"
+    assert received(parsed) == tests and failure_in(parsed).message == "no"
     assert junit.parse(io.BytesIO(document.encode())).tests == []
 
 
@@ -292,7 +296,7 @@ def test_a_robot_suite_whose_teardown_failed_fails_the_tests_in_it() -> None:
 <suite name="Plus"><test name="Runs"><status status="PASS"/></test>
 <kw name="Cleanup" type="TEARDOWN"><status status="PASS"/></kw></suite></suite></robot>"""
     parsed = read_xml(document)
-    assert told(parsed) == [
+    assert received(parsed) == [
         ("Cars.Minus.Runs", ERROR),
         ("Cars.Minus.Waits", SKIPPED),
         ("Cars.Minus.Falls", FAILED),
@@ -323,9 +327,9 @@ TESTNG = """<testng-results ignored="1" total="5" passed="1" failed="1" skipped=
 </class></test></suite></testng-results>"""
 
 
-def test_testng_tells_methods_with_their_arguments_and_configurations_that_failed() -> None:
+def test_testng_reports_methods_with_arguments_and_failed_configurations() -> None:
     parsed = read_xml(TESTNG)
-    assert told(parsed) == [
+    assert received(parsed) == [
         ("a.CarTest.adds(1, null)", PASSED),
         ("a.CarTest.adds(2)", FAILED),
         ("a.CarTest.drives", SKIPPED),
@@ -358,11 +362,11 @@ def test_a_file_of_checks_is_in_the_folder_that_it_names() -> None:
 
 
 def test_qunits_values_go_on_over_several_rows() -> None:
-    said = (
+    output = (
         'TAP version 13\nnot ok 1 a\n  ---\n  message: m\n  actual  : {\n    "a": [\n      1\n    ]\n  }\n'
         "  expected: [\n    2\n  ]\n  stack: |\n        at x (/w/test/a.js:5:12)\n  ...\n1..1\n# fail 1\n"
     )
-    (test,) = tap.parse(io.BytesIO(said.encode())).tests
+    (test,) = tap.parse(io.BytesIO(output.encode())).tests
     assert test.failure
     assert (test.failure.expected, test.failure.actual) == ("[\n  2\n]", '{\n  "a": [\n    1\n  ]\n}')
     assert (test.failure.file, test.failure.line, test.failure.message) == ("/w/test/a.js", 5, "m")

@@ -324,7 +324,7 @@ def test_a_log_line_is_not_a_compile_error(text: str) -> None:
     assert compiler.diagnostics(text) == []
 
 
-def test_a_compile_error_that_is_said_for_every_target_is_reported_once() -> None:
+def test_a_compile_error_repeated_for_every_target_is_reported_once() -> None:
     assert len(compiler.diagnostics("a.c:3:5: error: x\n" * 3)) == 1
 
 
@@ -445,7 +445,7 @@ def test_a_warning_of_erlangs_compiler_is_no_frame() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "operator", "told"),
+    ("text", "operator", "reported"),
     [
         ("AssertionError: 1 != 2", "==", "2"),
         ("AssertionError: False is not true", "is", "is true"),
@@ -455,9 +455,11 @@ def test_a_warning_of_erlangs_compiler_is_no_frame() -> None:
         ("assert 1 != 1", "!=", "!= 1"),
     ],
 )
-def test_who_prints_what_did_not_hold_wished_for_what_should_have(text: str, operator: str, told: str) -> None:
+def test_a_printed_condition_that_did_not_hold_gives_the_expected_value(
+    text: str, operator: str, reported: str
+) -> None:
     found = recover.failure(text)
-    assert (found.operator, expected_text(found)) == (operator, told)
+    assert (found.operator, expected_text(found)) == (operator, reported)
 
 
 def test_a_message_is_searched_too_where_the_text_that_repeats_it_is_indented() -> None:

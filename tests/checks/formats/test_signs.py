@@ -34,15 +34,15 @@ PIECES = [
 
 
 def found(name: str, content: bytes) -> bool:
-    told = MODULES[name].parse(io.BytesIO(content))
-    return bool(told.tests or told.collection_errors)
+    reported = MODULES[name].parse(io.BytesIO(content))
+    return bool(reported.tests or reported.collection_errors)
 
 
 @pytest.mark.parametrize("path", [path for path in fixtures() if path.parent.name in SIGNED], ids=named)
 def test_a_recorded_output_bears_the_sign_of_its_format(path: Path) -> None:
-    told = parsed(path)
+    reported = parsed(path)
     has_sign = bool(MODULES[path.parent.name].SIGN.search(strip_colours(path.read_bytes())))
-    assert has_sign or not (told.tests or told.collection_errors) or path.parent.name == "automake"
+    assert has_sign or not (reported.tests or reported.collection_errors) or path.parent.name == "automake"
 
 
 @pytest.mark.parametrize("name", [name for name in SIGNED if name != "automake"])

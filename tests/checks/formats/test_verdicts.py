@@ -99,7 +99,7 @@ def test_tests_that_are_only_listed_have_not_passed() -> None:
 
 
 @pytest.mark.parametrize("word", ["zzz", "", None])
-def test_a_scenario_with_a_status_nobody_knows_has_not_passed(word: str | None) -> None:
+def test_a_scenario_with_an_unknown_status_has_not_passed(word: str | None) -> None:
     good: dict[str, Any] = {"keyword": "Given ", "name": "a", "result": {"status": "passed"}}
     other: dict[str, Any] = {"keyword": "Then ", "name": "b", "result": {} if word is None else {"status": word}}
     feature = {
@@ -152,3 +152,42 @@ def test_exunits_file_has_its_line_in_it() -> None:
 def test_errors_of_more_compilers_are_placed(text: str, file: str, line: int) -> None:
     [found] = compiler.diagnostics(text)
     assert (found.file, found.line) == (file, line)
+
+
+LISTED = {
+    "gtest_json": '{"tests": 1, "name": "AllTests", "testsuites": [{"name": "Calc", "testsuite": [{"name": "Adds"}]}]}',
+    "junit": '<testsuites tests="1" name="AllTests"><testsuite name="Calc" tests="1">'
+    '<testcase name="Adds" file="a.cc"/></testsuite></testsuites>',
+    "doctest_xml": '<doctest binary="t"><TestCase name="adds" filename="a.cpp" line="3"/>'
+    '<OverallResultsTestCases unskipped="1"/></doctest>',
+}
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_tests_that_a_cpp_framework_only_lists_have_not_passed(name: str) -> None:
+    [test] = load(name).parse(io.BytesIO(LISTED[name].encode())).tests
+    assert test.status is TestStatus.SKIPPED
+
+
+@pytest.mark.parametrize("word", ["zzz", ""])
+@pytest.mark.parametrize("key", ["status", "result"])
+def test_a_google_test_with_a_word_nobody_knows_has_not_passed(key: str, word: str) -> None:
+    row = {"name": "Adds", "status": "RUN", "result": "COMPLETED", key: word}
+    document = {"tests": 1, "testsuites": [{"name": "Calc", "testsuite": [row]}]}
+    [test] = load("gtest_json").parse(io.BytesIO(json.dumps(document).encode())).tests
+    assert test.status in RED
+
+
+@pytest.mark.parametrize("word", ["undefined", "Ambiguous", "inconclusive", "cancelled"])
+def test_a_junit_case_whose_attribute_says_that_it_did_not_pass_has_not_passed(word: str) -> None:
+    document = f'<testsuite tests="1"><testcase name="adds" classname="A" status="{word}"/></testsuite>'
+    [test] = load("junit").parse(io.BytesIO(document.encode())).tests
+    assert test.status is not TestStatus.PASSED
+
+
+@pytest.mark.parametrize("more", ["", "<system-out>x</system-out>"])
+def test_the_place_in_the_attributes_of_a_junit_failure_is_kept(more: str) -> None:
+    failure = '<failure file="src/a.cpp" line="12" message="bad">bad</failure>'
+    document = f'<testsuite tests="1"><testcase name="adds" classname="A">{failure}{more}</testcase></testsuite>'
+    [test] = load("junit").parse(io.BytesIO(document.encode())).tests
+    assert test.failure and (test.failure.file, test.failure.line) == ("src/a.cpp", 12)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ratchet.core.backtest.task_spec import Issue, linked_issues, says_too_little, without_traces, write_spec
+from ratchet.core.backtest.task_spec import Issue, is_vague, linked_issues, without_traces, write_spec
 
 MESSAGE = """Accept a trailing comma in inline tables (#218)
 
@@ -74,8 +74,8 @@ def test_linked_issues_are_added_without_traces() -> None:
 
 @pytest.mark.parametrize("message", ["Bump version to the next one", "Release 1.2.3", "fix", "v1.2", "Fix bug again"])
 def test_a_message_that_says_nothing_is_no_spec(message: str) -> None:
-    assert says_too_little(write_spec(message, [], []))
+    assert is_vague(write_spec(message, [], []))
 
 
 def test_a_message_that_says_something_is_a_spec() -> None:
-    assert not says_too_little(write_spec("Accept commas in inline tables", [], []))
+    assert not is_vague(write_spec("Accept commas in inline tables", [], []))

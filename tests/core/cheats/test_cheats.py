@@ -97,7 +97,7 @@ def test_a_finding_names_the_file_and_the_line() -> None:
     assert (cheat.file, cheat.line, cheat.rule) == ("tests/test_a.py", 3, "expected-edited")
 
 
-def test_findings_are_told_in_one_order_whatever_chance_says() -> None:
+def test_findings_have_a_fixed_order() -> None:
     for sample in CHEATS:
         found = [(one.file, one.line, one.rule, one.detail) for one in find_cheats(sample.changes, SCOPE)]
         assert found == sorted(found)

@@ -1,4 +1,4 @@
-"""Tests inside source files are told apart from the source, in every language that has them."""
+"""Tests inside source files are separated from the source, in every language that has them."""
 
 from __future__ import annotations
 

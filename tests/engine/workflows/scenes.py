@@ -159,16 +159,16 @@ def open_scene(place: Path, scene: Scene, *settings: str) -> RunService:
 def carry(
     place: Path, scene: Scene, *settings: str, also: Callable[[ev.Event], None] = lambda _event: None
 ) -> tuple[RunState, list[ev.Event]]:
-    heard: list[ev.Event] = []
+    received: list[ev.Event] = []
 
     def watch(_entry: Entry, event: ev.Event, _state: RunState) -> None:
-        heard.append(event)
+        received.append(event)
         also(event)
 
     with open_scene(place, scene, *settings) as factory:
         lease = factory.claim(ask(factory, scene, place).id)
-        state = asyncio.run(factory.work(lease, watch=watch, on_agent_event=lambda _said: None))
-    return state, heard
+        state = asyncio.run(factory.work(lease, watch=watch, on_agent_event=lambda _text: None))
+    return state, received
 
 
 def play(

@@ -1,4 +1,4 @@
-"""The workflow in `examples/` is installed as a user would, and carries a run that Ratchet had never heard of."""
+"""The workflow in `examples/` is installed as a user would install it, and drives a run."""
 
 from __future__ import annotations
 
@@ -42,28 +42,28 @@ def run(tmp_path: Path, site: str, turns: list[dict[str, Any]], *settings: str) 
     env = {"PYTHONPATH": os.pathsep.join([site, os.environ.get("PYTHONPATH", "")])}
     done = ratchet("run", "SPEC.md", "--workflow", "handbook", "--agent", f"scripted:{script}", "--set", root,
                    *(word for setting in settings for word in ("--set", setting)), cwd=place, **env)  # fmt: skip
-    told = ratchet("show", "last", cwd=place, **env)
-    return place, f"{done.stdout}{done.stderr}{told.stdout}{told.stderr}"
+    reported = ratchet("show", "last", cwd=place, **env)
+    return place, f"{done.stdout}{done.stderr}{reported.stdout}{reported.stderr}"
 
 
 def test_a_dead_link_is_refused_a_good_page_kept_and_source_is_not_the_writers(tmp_path: Path, installed: str) -> None:
     sly = GOOD | {"append": {"calc.py": "\nX = 1\n"}}
-    place, told = run(tmp_path, installed, [DEAD, sly])
-    assert "links to pages that do not exist: sub.md" in told and "completed: 1 commit kept" in told, told
-    assert "forbidden writes reverted: calc.py" in told
+    place, reported = run(tmp_path, installed, [DEAD, sly])
+    assert "links to pages that do not exist: sub.md" in reported and "completed: 1 commit kept" in reported, reported
+    assert "forbidden writes reverted: calc.py" in reported
     branch = git("for-each-ref", "--format=%(refname:short)", "refs/heads/ratchet", cwd=place)
     assert git("diff", "--name-only", f"main..{branch}", cwd=place).split() == ["docs/add.md", "docs/index.md"]
 
 
 def test_its_bounds_hold_and_without_it_the_name_is_unknown(tmp_path: Path, installed: str) -> None:
-    place, told = run(tmp_path, installed, [DEAD] * 3)
-    assert "failed (no_progress): no page that will do: 3 attempts in vain" in told
+    place, reported = run(tmp_path, installed, [DEAD] * 3)
+    assert "failed (no_progress): no page that will do: 3 attempts in vain" in reported
     alone = ratchet("run", "SPEC.md", "--workflow", "handbook", "--agent", "scripted:x", cwd=place)
     assert alone.returncode == 2 and "there is no workflow 'handbook'" in alone.stderr
 
 
 def test_its_gate_refuses_in_its_own_words(tmp_path: Path, installed: str) -> None:
     long = GOOD | {"write": {"docs/index.md": "word\n" * 300}}
-    _, told = run(tmp_path, installed, [long, GOOD], 'gates=[{"name": "short"}]')
-    assert "gate short failed: pages of more than 200 lines: index.md" in told, told
-    assert "completed: 1 commit kept" in told
+    _, reported = run(tmp_path, installed, [long, GOOD], 'gates=[{"name": "short"}]')
+    assert "gate short failed: pages of more than 200 lines: index.md" in reported, reported
+    assert "completed: 1 commit kept" in reported

@@ -1,4 +1,4 @@
-"""A failure at each step of each workflow: it is undone, told, and the work goes on."""
+"""A failure at each step of each workflow is undone and recorded, and the run continues."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def test_every_agent_crashes_once_at_everything_and_the_end_is_the_same(tmp_path
     assert state.status is RunStatus.COMPLETED, state.detail
     assert [kept.subject for kept in state.commits] == SCENES[name].commits
     assert "half a chan" not in git("show", f"{state.head}:calc.py", cwd=place)
-    told = [event.why for event in events if hasattr(event, "why")]
-    assert any("segmentation fault" in why for why in told)
+    reported = [event.why for event in events if hasattr(event, "why")]
+    assert any("segmentation fault" in why for why in reported)
 
 
 def test_attempts_of_a_swarm_that_crash_do_not_stop_the_others(tmp_path: Path) -> None:

@@ -7,10 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from ratchet.config import Config
 from ratchet.core import events as ev
 from ratchet.core.failure import Reason
+from ratchet.core.gates import GateStatus
 from ratchet.core.state import RunStatus
+from ratchet.engine.run_setup import default_judge
+from ratchet.engine.workflow_registry import open_workflow
 from ratchet.interfaces.terminal.colour import painter
 from ratchet.interfaces.terminal.narrative import render_history
 from tests.engine.workflows import scenes
@@ -42,21 +47,48 @@ def prompts(place: Path, run: str) -> str:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_to_its_end_and_the_story_tells_it(tmp_path: Path, name: str) -> None:
+def test_to_its_end_and_the_narrative_shows_it(tmp_path: Path, name: str) -> None:
     state, events, place = play(tmp_path, name)
     assert state.status is RunStatus.COMPLETED, state.detail
     assert [kept.subject for kept in state.commits] == SCENES[name].commits
     log = git("log", "--reverse", "--format=%s", f"main..{state.head}", cwd=place).splitlines()
     assert log == SCENES[name].commits
     with open_factory(place) as factory:
-        told = render_history(factory.history("last"), painter(colour=False))
+        reported = render_history(factory.history("last"), painter(colour=False))
     for subject in SCENES[name].commits:
-        assert subject in told
-    assert "Agent calls:" in told and f"Cost: ${state.usage.cost_usd:.4f}" in told
-    assert any(line.endswith(("  $0.0100", "  $0.0200")) for line in told.splitlines())  # what each cost
+        assert subject in reported
+    assert "Agent calls:" in reported and f"Cost: ${state.usage.cost_usd:.4f}" in reported
+    assert any(line.endswith(("  $0.0100", "  $0.0200")) for line in reported.splitlines())  # what each cost
     assert git("status", "--porcelain", cwd=place) == ""
     assert len(git("branch", "--list", "ratchet/*", cwd=place).splitlines()) == 1
     assert sum(event.cost_usd for event in of(events, ev.UsageMetered)) == pytest.approx(state.usage.cost_usd)
+
+
+# --- the judge of workflows without an auditor ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_judge_sees_every_change_unless_it_is_switched_off(tmp_path: Path, name: str) -> None:
+    _, events, _ = play(tmp_path / "on", name)
+    assert {event.status for event in of(events, ev.GateRan) if event.gate == "judge"} == {GateStatus.PASSED}
+    _, events, _ = play(tmp_path / "off", name, None, 'gates=[{"name": "judge", "on": false}]')
+    assert not [event for event in of(events, ev.GateRan) if event.gate == "judge"]
+
+
+def test_what_the_judge_refuses_is_not_kept(tmp_path: Path) -> None:
+    refuses = {"gate.judge": [{"say": WANTS}] * 9}
+    state, events, _ = play(tmp_path, "fix", script=SCENES["fix"].script | refuses)
+    assert not state.commits
+    assert any(event.gate == "judge" and event.status is GateStatus.FAILED for event in of(events, ev.GateRan))
+
+
+@pytest.mark.parametrize("name", ["build", "loop", "fix", "swarm"])
+def test_another_agent_than_the_author_judges_where_there_are_two(name: str) -> None:
+    one = Config(agent="claude")
+    two = replace(one, roles=replace(one.roles, reviewer=replace(one.roles.reviewer, agent="codex")))
+    judges = [default_judge(config, open_workflow(name))[0].agent for config in (one, two)]
+    assert judges == ["claude", "codex"]
+    assert not default_judge(two, open_workflow("tdd")) and not default_judge(Config(), open_workflow(name))
 
 
 # --- build ---------------------------------------------------------------------------------------------------------
@@ -72,7 +104,7 @@ def test_findings_reach_the_implementer_and_each_task_is_reviewed_by_itself(tmp_
     assert kinds(events).count("task_finished") == 2
 
 
-def test_reviews_without_end_are_bounded(tmp_path: Path) -> None:
+def test_review_rounds_are_bounded(tmp_path: Path) -> None:
     changes = [{"say": f"try {n}", "append": {"calc.py": f"\nX{n} = {n}\n"}} for n in range(5)]
     endless: scenes.Script = {"review": [{"say": WANTS}] * 5, "implement_changes": changes}
     state, _, _ = play(tmp_path, "build", endless, "build.review_rounds=2")
@@ -187,8 +219,8 @@ def test_the_first_verified_attempt_wins_and_the_others_are_cancelled_and_paid_f
 def test_attempts_take_agents_and_hints_in_turn(tmp_path: Path) -> None:
     settings = ["swarm.hints=look-at-add look-at-neg"]
     state, _, place = play(tmp_path, "swarm", {}, *settings)
-    told = prompts(place, state.run)
-    assert told.count("look-at-add") == 2 and told.count("look-at-neg") == 1
+    reported = prompts(place, state.run)
+    assert reported.count("look-at-add") == 2 and reported.count("look-at-neg") == 1
 
 
 def test_a_swarm_in_which_all_fail_is_tried_again_and_then_ends(tmp_path: Path) -> None:

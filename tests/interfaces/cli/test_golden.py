@@ -73,8 +73,8 @@ def test_every_error_is_as_agreed_and_ends_in_a_hint(
     parts = []
     for words in ERRORS:
         code = main(words.split())
-        said = capsys.readouterr()
-        parts.append(f"$ ratchet {words}\n{without_places(said.err, tmp_path) or '(help)'}exit code {code}\n")
-        assert code == 0 or "hint:" in said.err, words
-        assert "Traceback" not in said.err, words
+        output = capsys.readouterr()
+        parts.append(f"$ ratchet {words}\n{without_places(output.err, tmp_path) or '(help)'}exit code {code}\n")
+        assert code == 0 or "hint:" in output.err, words
+        assert "Traceback" not in output.err, words
     agreed("errors.txt", "\n".join(parts))

@@ -24,7 +24,7 @@ def path_of(route: Route, name: str = "item-1") -> str:
 
 
 @pytest.mark.parametrize("route", GUARDED, ids=lambda route: f"{route.method} {route.path}")
-def test_nobody_gets_in_without_the_right_token(served: Served, route: Route) -> None:
+def test_no_request_is_answered_without_the_right_token(served: Served, route: Route) -> None:
     body = b"{}" if route.body else None
     for token in (None, "", "wrong", TOKEN + "x", TOKEN[:-1], "é" * 20):
         headers = None if token is None else {"authorization": f"Bearer {token}".encode().decode("latin-1")}
@@ -35,12 +35,12 @@ def test_nobody_gets_in_without_the_right_token(served: Served, route: Route) ->
     assert answer.status == 401
 
 
-def test_strangers_are_refused_before_their_body_is_read(served: Served) -> None:
+def test_requests_without_a_token_are_refused_before_their_body_is_read(served: Served) -> None:
     answer = served.ask("POST", "/api/work", b"x" * 500_000, token=None)
     assert answer.status == 401
 
 
-def test_a_worker_gets_in_with_the_token_of_its_own_lease_only(served: Served) -> None:
+def test_a_worker_token_is_accepted_for_its_own_lease_only(served: Served) -> None:
     """[35]: worker endpoints carried no secret."""
     mine, other = register(served), register(served)
     beat = f"/api/worker/{mine['worker']}/heartbeat"
@@ -75,7 +75,7 @@ def test_a_worker_that_lost_its_lease_hears_so_and_writes_nothing(served: Served
     assert served.ask("POST", f"/api/workers/{mine['worker']}/kill").json == {"changed": False}
 
 
-def test_a_completion_whose_answer_was_lost_can_be_said_again(served: Served) -> None:
+def test_a_completion_whose_response_was_lost_can_be_repeated(served: Served) -> None:
     mine = register(served)
     for _ in range(2):
         done = served.ask(
@@ -85,14 +85,14 @@ def test_a_completion_whose_answer_was_lost_can_be_said_again(served: Served) ->
     assert served.store.item_row(mine["item"]["id"]).status == "completed"
 
 
-def test_a_failure_whose_answer_was_lost_can_be_said_again(any_served: Served) -> None:
+def test_a_failure_whose_response_was_lost_can_be_repeated(any_served: Served) -> None:
     mine = register(any_served)
     path = f"/api/worker/{mine['worker']}/fail"
-    said = {"reason": "agent_crashed", "detail": "boom"}
-    first = any_served.ask("POST", path, said, token=mine["token"])
+    text = {"reason": "agent_crashed", "detail": "boom"}
+    first = any_served.ask("POST", path, text, token=mine["token"])
     any_served.store.requeue(mine["item"]["id"])
     next_one = any_served.store.claim_next(HOLDER, run="run-2", ttl_s=60)
-    again = any_served.ask("POST", path, said, token=mine["token"])
+    again = any_served.ask("POST", path, text, token=mine["token"])
     assert (first.status, again.status) == (200, 200) and again.json["retry"]["after"] == "retry"
     assert isinstance(next_one, Lease) and any_served.store.fenced_writes() == []
 
@@ -109,8 +109,8 @@ def test_what_a_late_worker_had_committed_is_noted_though_another_has_written_si
     store.append(other, [ev.RunClaimed(worker="w"), ev.RunClaimed(worker="w")])
     claimed = {"after": length, "events": [{"kind": "run_claimed", "worker": "w"}]}
     done = {"after": 0, "events": [{"kind": "run_completed", "commits": 1, "head": "c1"}]}
-    for said in (claimed, done):
-        answer = any_served.ask("POST", own, said, token=mine["token"])
+    for text in (claimed, done):
+        answer = any_served.ask("POST", own, text, token=mine["token"])
         assert (answer.status, answer.code) == (409, "lease_lost")
     assert [(late.kind, late.head) for late in store.fenced_writes()] == [("run_completed", "c1")]
 
@@ -124,7 +124,7 @@ def test_the_store_keeps_no_token(served: Served, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "status"), [(RuntimeError("secret.py"), 500), (EnvironmentCannot("secret.db is gone"), 503)]
 )
-def test_no_stack_trace_and_no_internals_go_out(
+def test_responses_contain_no_stack_trace_and_no_internals(
     served: Served, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int
 ) -> None:
     """[35]: error messages were returned raw."""
@@ -139,7 +139,7 @@ def test_no_stack_trace_and_no_internals_go_out(
     assert set(answer.json) == {"error", "code", "details", "hint"}
 
 
-def test_every_client_of_ours_sends_its_token(served: Served, tmp_path: Path) -> None:
+def test_all_built_in_clients_send_the_token(served: Served, tmp_path: Path) -> None:
     """[31]: switching authentication on broke the command line and the worker."""
     done = ratchet(
         "add", "-d", "Do it", "--to", "owner/name", cwd=tmp_path, RATCHET_SERVER=served.url, RATCHET_TOKEN=TOKEN

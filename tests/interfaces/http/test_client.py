@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import signal
@@ -10,20 +11,27 @@ import socketserver
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from ratchet.core import api
-from ratchet.core.lease import Holder
+from ratchet.core import events as ev
+from ratchet.core.budget import Amount, BudgetScope, Cap, Caps, Reservation
+from ratchet.core.lease import Holder, Lease
+from ratchet.engine.run_ledger import RunLedger
+from ratchet.engine.workflow_registry import open_workflow
 from ratchet.errors import Conflict, EnvironmentCannot, LeaseLost, NotFound, UsageError
 from ratchet.interfaces.cli import main
 from ratchet.interfaces.http.client import HttpClient
 from ratchet.interfaces.http.event_stream import START
+from ratchet.interfaces.terminal.live_view import ignore_event
 from ratchet.paths import user_state
 from ratchet.store.protocols import open_store
+from ratchet.store.remote.store import open_remote_store
+from ratchet.store.run_directory import RunDirectory
 from tests.interfaces.http.serving import TOKEN, Served, add, repo_path, serving
 from tests.support import RATCHET, quick_environment, ratchet
 
@@ -44,10 +52,10 @@ def real_server(folder: Path, port: int = 0) -> Iterator[tuple[subprocess.Popen[
     assert child.stdout
     try:
         assert select.select([child.stdout], [], [], 30)[0], "it did not start"
-        told = ""
-        while not told.rstrip().endswith("}"):
-            told += child.stdout.readline()
-        yield child, int(msgspec.json.decode(told)["server"].rpartition(":")[2])
+        reported = ""
+        while not reported.rstrip().endswith("}"):
+            reported += child.stdout.readline()
+        yield child, int(msgspec.json.decode(reported)["server"].rpartition(":")[2])
     finally:
         child.kill()
         child.wait()
@@ -55,7 +63,7 @@ def real_server(folder: Path, port: int = 0) -> Iterator[tuple[subprocess.Popen[
 
 
 def test_a_server_that_is_killed_and_started_again_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
-    """Clients with requests under way wait for it; what they had sent counts once, whether they had heard or not."""
+    """Clients with open requests wait for it; each request counts once, whether its response arrived or not."""
     added: list[str] = []
     with real_server(tmp_path) as (first, port), HttpClient(f"http://127.0.0.1:{port}", token=TOKEN) as client:
         client.add(WORK)
@@ -98,7 +106,7 @@ def test_sigterm_ends_the_server_with_zero_and_streams_with_it(tmp_path: Path) -
         hearing.close()
 
 
-def test_a_port_that_is_taken_is_told_in_words(served: Served, tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_with_a_hint(served: Served, tmp_path: Path) -> None:
     done = ratchet("serve", "--workers", "0", "--port", str(served.port), cwd=tmp_path, RATCHET_TOKEN=TOKEN)
     assert done.returncode == 3 and "cannot listen" in done.stderr and "--port" in done.stderr
 
@@ -143,6 +151,8 @@ def test_the_client_knows_every_answer(served: Served, tmp_path: Path) -> None:
         assert client.runs(api.RunsQuery()).runs[0].run == client.run(mine.assignment.run).row.run
         assert client.diff(mine.assignment.run).diff == ""
         assert client.ledger(mine.assignment.run, api.LedgerQuery()).entries == []
+        assert client.nudge(mine.assignment.item.id, api.Nudge(message="use Decimal")).run == mine.assignment.run
+        assert client.inbox().entries == []
         assert client.cancel(mine.assignment.item.id, api.Requester(by="me")).cancelled == "done"
         assert client.metrics().completed_today == 0
         assert client.register(HOLDER) == api.RegisterResponse(why="empty")
@@ -161,7 +171,7 @@ def test_commands_answer_the_same_from_a_server_and_from_the_store(
 
         add(served, repo="o/n", spec="# Do it", source="github", source_ref="1")
 
-        def said(*words: str) -> tuple[int, list[str], str]:
+        def output(*words: str) -> tuple[int, list[str], str]:
             code = main(words)
             out, err = capsys.readouterr()
             return code, _ageless(out), err
@@ -184,9 +194,9 @@ def test_commands_answer_the_same_from_a_server_and_from_the_store(
             ["kill", "worker-none"],
             ["metrics", "--since", "7d", "--by", "repo"],
         ):
-            assert said(*words, "--server", served.url) == said(*words), words
-        assert said("cancel", name, "--server", served.url)[1] == [name, "cancelled"]
-        assert said("cancel", name)[1] == [name, "has", "already", "finished"]
+            assert output(*words, "--server", served.url) == output(*words), words
+        assert output("cancel", name, "--server", served.url)[1] == [name, "cancelled"]
+        assert output("cancel", name)[1] == [name, "has", "already", "finished"]
     store.close()
 
 
@@ -204,11 +214,11 @@ def test_every_open_item_is_on_a_page_and_the_next_page_is_named(
         words = ["queue", "--to", "o/n", "--limit", f"{limit}"]
         for titles in pages:
             assert main(words) == 0
-            said = capsys.readouterr().out
-            _, *rows = said.partition("\n\n")[0].splitlines()
+            output = capsys.readouterr().out
+            _, *rows = output.partition("\n\n")[0].splitlines()
             assert [row.split()[4] for row in rows] == titles
-            assert (f"More: ratchet queue --to o/n --limit {limit} --after " in said) is (titles is pages[0])
-            words = said.splitlines()[-1].split()[2:]
+            assert (f"More: ratchet queue --to o/n --limit {limit} --after " in output) is (titles is pages[0])
+            words = output.splitlines()[-1].split()[2:]
 
 
 @pytest.mark.parametrize(
@@ -226,7 +236,7 @@ def test_every_open_item_is_on_a_page_and_the_next_page_is_named(
         ["top", "--every", "0"],
     ],
 )
-def test_a_number_that_cannot_be_meant_is_told_as_such(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_number_out_of_range_is_rejected(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2 and "is not a number from" in capsys.readouterr().err
 
 
@@ -247,7 +257,7 @@ def test_top_shows_the_factory_once_and_as_lines(tmp_path: Path) -> None:
     child.stdout.close()
 
 
-def test_a_wrong_add_is_told_before_anything_is_queued(
+def test_an_invalid_add_is_rejected_before_anything_is_queued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(repo_path(tmp_path))
@@ -306,23 +316,54 @@ class _Connection(socketserver.BaseRequestHandler):
                         self.request.sendall(data)
 
 
-def test_requests_whose_response_is_lost_are_executed_once(served: Served) -> None:
-    with served.client() as direct:
-        for name in ("one", "two"):
-            direct.add(msgspec.structs.replace(WORK, spec=f"# {name}"))
-    proxy = _LosesResponses(("127.0.0.1", served.port), b"/register", b"/stuck", b"/events")
+@contextmanager
+def losing_responses(served: Served, *paths: bytes) -> Iterator[tuple[str, list[bytes]]]:
+    """Yield the address of a proxy that loses a response to each path, and the paths of which it has."""
+    proxy = _LosesResponses(("127.0.0.1", served.port), *paths)
     threading.Thread(target=proxy.serve_forever, daemon=True).start()
     try:
-        with HttpClient(f"http://127.0.0.1:{proxy.server_address[1]}", token=TOKEN) as client:
+        yield f"http://127.0.0.1:{proxy.server_address[1]}", proxy.lost
+    finally:
+        proxy.shutdown()
+        proxy.server_close()
+
+
+def add_two(served: Served) -> list[str]:
+    with served.client() as direct:
+        return [direct.add(msgspec.structs.replace(WORK, spec=f"# {name}")).row.item.id for name in ("one", "two")]
+
+
+def test_requests_whose_response_is_lost_are_executed_once(served: Served) -> None:
+    add_two(served)
+    with losing_responses(served, b"/register", b"/stuck", b"/events") as (url, lost):
+        with HttpClient(url, token=TOKEN) as client:
             mine = client.worker(client.register(HOLDER).assignment or pytest.fail("no work"))
             assert mine.stuck("no progress").retry is None
             assert [entry.seq for entry in mine.append([{"kind": "step_resumed", "step": 1}], after=0).entries] == [1]
             assert len(client.workers(api.WorkersQuery(live=True)).workers) == 1
             assert client.ledger(mine.assignment.run, api.LedgerQuery()).length == 1
-        assert proxy.lost == [b"/register", b"/stuck", b"/events"]
-    finally:
-        proxy.shutdown()
-        proxy.server_close()
+        assert lost == [b"/register", b"/stuck", b"/events"]
+
+
+def test_verbs_of_a_remote_store_whose_response_is_lost_are_executed_once(served: Served, tmp_path: Path) -> None:
+    first, second = add_two(served)
+    verbs = [f"/api/store/{name}".encode() for name in ("claim ", "claim_next", "append", "reserve", "report_stuck")]
+    with losing_responses(served, *verbs) as (url, lost), closing(open_remote_store(url, token=TOKEN)) as store:
+        lease = store.claim(first, run="run-1", holder=HOLDER, ttl_s=60)
+        other = store.claim_next(HOLDER, run="run-2", ttl_s=60)
+        assert isinstance(other, Lease) and (other.item, other.epoch) == (second, 1)
+        item, directory = store.item(first), RunDirectory(tmp_path, lease.run)
+        ledger = RunLedger(store, lease, item, open_workflow(item.workflow), directory, on_event=ignore_event)
+        asyncio.run(ledger.append([ev.RunClaimed(worker="w")]))
+        served.store.append(lease, [ev.StepResumed(step=1)])  # by somebody else meanwhile
+        asyncio.run(ledger.append([ev.RunClaimed(worker="x")]))
+        written = [entry.kind for entry in store.entries(lease.run)]
+        assert written == ["run_claimed", "step_resumed", "run_claimed"]
+        assert (ledger.length, ledger.state.resumes, ledger.state.worker) == (3, 1, "x")
+        reserved = store.reserve(lease, Amount(tokens=5), caps=Caps(item=Cap(tokens=9)))
+        assert isinstance(reserved, Reservation) and store.used(BudgetScope.RUN, lease.run).tokens == 5
+        assert store.report_stuck(lease, "no progress") is None
+        assert lost == verbs
 
 
 def test_events_that_the_workflow_does_not_allow_are_rejected_and_the_run_stays_readable(served: Served) -> None:

@@ -1,4 +1,4 @@
-"""Events as they happen: over any number of lost connections each is heard once."""
+"""The event stream: each event is received once, however many connections are lost."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.contract.test_remote_workers import NOTE, claim
 from tests.interfaces.http.serving import TOKEN, Served, serving
 
 
-def test_each_event_is_heard_once_though_the_connection_is_lost_again_and_again(any_served: Served) -> None:
+def test_each_event_is_received_once_although_the_connection_is_lost_repeatedly(any_served: Served) -> None:
     store = any_served.store
     leases = claim(store, 3)
-    heard: list[tuple[str, int]] = []
+    received: list[tuple[str, int]] = []
 
     def write(lease: Lease) -> None:
         for _ in range(25):
@@ -34,18 +34,18 @@ def test_each_event_is_heard_once_though_the_connection_is_lost_again_and_again(
     place = START
     with any_served.client() as client:
         for length in itertools.cycle((1, 2, 5, 9)):  # a listener that goes away after so many, and comes back
-            for one in itertools.islice(client.events(place), min(length, 75 - len(heard))):
-                heard.append((one.entry.run, one.entry.seq))
+            for one in itertools.islice(client.events(place), min(length, 75 - len(received))):
+                received.append((one.entry.run, one.entry.seq))
                 place = one.id
-            if len(heard) == 75:
+            if len(received) == 75:
                 break
     for thread in writing:
         thread.join()
-    assert len(set(heard)) == 75
-    assert set(heard) == {(lease.run, seq) for lease in leases for seq in range(1, 26)}
+    assert len(set(received)) == 75
+    assert set(received) == {(lease.run, seq) for lease in leases for seq in range(1, 26)}
 
 
-def test_who_listens_from_now_on_hears_only_what_comes(any_served: Served) -> None:
+def test_a_new_listener_receives_only_later_signals(any_served: Served) -> None:
     (lease,) = claim(any_served.store, 1)
     any_served.store.append(lease, [NOTE])
     link = listen(any_served.port)
@@ -56,7 +56,7 @@ def test_who_listens_from_now_on_hears_only_what_comes(any_served: Served) -> No
     link.close()
 
 
-def test_who_loses_the_connection_before_anything_happened_misses_nothing(any_served: Served) -> None:
+def test_a_connection_lost_before_the_first_event_misses_nothing(any_served: Served) -> None:
     (lease,) = claim(any_served.store, 1)
     any_served.store.append(lease, [NOTE])
 
@@ -87,12 +87,12 @@ def test_who_loses_the_connection_before_anything_happened_misses_nothing(any_se
         between = threading.Thread(target=relay, args=(listening,))
         between.start()
         with HttpClient(f"http://127.0.0.1:{listening.getsockname()[1]}", token=TOKEN, timeout_s=5) as client:
-            heard = next(client.events())
+            received = next(client.events())
         between.join()
-    assert heard.entry.data["worker"] == "meanwhile"
+    assert received.entry.data["worker"] == "meanwhile"
 
 
-def test_last_event_id_wins_and_a_wrong_one_is_told(served: Served) -> None:
+def test_last_event_id_wins_and_an_invalid_one_is_rejected(served: Served) -> None:
     (lease,) = claim(served.store, 1)
     served.store.append(lease, [NOTE, NOTE])
     first, second = served.store.feed()
@@ -109,8 +109,8 @@ def test_one_run_can_be_listened_to(served: Served) -> None:
     served.store.append(one, [NOTE])
     served.store.append(other, [NOTE])
     with served.client() as client:
-        heard = next(iter(client.events(START, run=other.run)))
-    assert heard.entry.run == other.run
+        received = next(iter(client.events(START, run=other.run)))
+    assert received.entry.run == other.run
 
 
 def test_a_quiet_stream_says_that_it_is_still_there(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,8 +127,8 @@ def test_a_listener_that_does_not_read_costs_no_memory_and_others_nothing(served
     for _ in range(40):
         served.store.append(lease, [ev.RunClaimed(worker="x" * 100_000)])
     with served.client() as client:
-        heard = list(itertools.islice(client.events(START), 40))
-    assert [one.entry.seq for one in heard] == list(range(1, 41))
+        received = list(itertools.islice(client.events(START), 40))
+    assert [one.entry.seq for one in received] == list(range(1, 41))
     deaf.close()
 
 

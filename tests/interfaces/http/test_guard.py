@@ -30,7 +30,7 @@ def guarded(tmp_path: Path) -> Iterator[Served]:
 @pytest.mark.parametrize(
     "host", ["evil.example", "localhost.evil.example", "factory.example.evil", "", "127.0.0.1.evil"]
 )
-def test_a_name_that_a_stranger_made_lead_here_is_not_answered(guarded: Served, host: str) -> None:
+def test_a_foreign_name_that_resolves_to_this_server_is_not_answered(guarded: Served, host: str) -> None:
     answer = guarded.ask("GET", "/api/status", headers={"host": host})
     assert (answer.status, answer.code) == (421, "unknown_host")
 

@@ -62,7 +62,7 @@ def test_the_name_of_a_part_of_a_path_is_an_id_like_any_other(served: Served) ->
     assert answer.status == 404 and answer.json["error"] == "no such id"
 
 
-def test_a_description_alone_will_do(served: Served) -> None:
+def test_a_description_without_a_spec_is_enough(served: Served) -> None:
     row = served.ask("POST", "/api/work", {"repo": "owner/name", "description": "x" * 50_000}).json
     assert row["status"] == "queued"
     assert served.ask("POST", "/api/work", {"repo": "owner/name", "description": "x" * 50_001}).status == 422
@@ -99,7 +99,7 @@ def test_one_repository_has_one_name_however_it_is_spelt(served: Served, tmp_pat
         (b"x" * 1_000_001, {}, 413, "too_large"),
     ],
 )
-def test_what_cannot_be_read_is_told_apart(
+def test_malformed_requests_are_distinguished(
     served: Served, body: bytes, headers: dict[str, str], status: int, code: str
 ) -> None:
     answer = served.ask("POST", "/api/work", body, headers=headers)
@@ -165,7 +165,7 @@ def test_a_head_without_end_is_cut_off(served: Served) -> None:
                 link.sendall(b"x-more: " + b"x" * 4_000 + b"\r\n")
 
 
-def test_who_sends_byte_by_byte_is_cut_off(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_sends_byte_by_byte_is_disconnected(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "REQUEST_S", 0.3)
     with socket.create_connection(("127.0.0.1", served.port), timeout=20) as link:
         link.sendall(b"GET /health HT")
@@ -215,7 +215,7 @@ def test_one_open_source_is_one_item(served: Served) -> None:
     assert add(served, **source)["item"]["id"] == add(served, **source)["item"]["id"]
 
 
-def test_one_open_source_is_one_item_whoever_asks_with_whatever_key(any_served: Served) -> None:
+def test_one_open_source_is_one_item_whatever_the_key(any_served: Served) -> None:
     """The client sends a key with everything: the source still is one piece of work, in other words or not."""
     source = {"source": "github", "source_ref": "owner/name#1"}
     there = add(any_served, **source)["item"]["id"]
@@ -233,8 +233,8 @@ def test_an_item_goes_from_the_queue_to_its_end_and_back(any_served: Served) -> 
     name = mine["item"]["id"]
     assert any_served.ask("GET", f"/api/work/{name}").json["status"] == "assigned"
     assert any_served.ask("POST", f"/api/work/{name}/requeue").status == 409
-    told = any_served.ask("POST", f"/api/work/{name}/cancel", {"by": "me"}).json
-    assert told == {"item": name, "cancelled": "asked"}
+    reported = any_served.ask("POST", f"/api/work/{name}/cancel", {"by": "me"}).json
+    assert reported == {"item": name, "cancelled": "asked"}
     own = f"/api/worker/{mine['worker']}"
     assert any_served.ask("POST", f"{own}/heartbeat", {}, token=mine["token"]).json == {"stop": "me"}
     events = {"after": 0, "events": [{"kind": "run_aborted", "by": "me"}]}
@@ -253,7 +253,7 @@ def test_an_item_goes_from_the_queue_to_its_end_and_back(any_served: Served) -> 
 
 
 @pytest.mark.parametrize("change", [{"worker": "a\0b"}, {"worker": ""}, {"born": "\0"}, {"pid": 2**63}, {"pid": -1}])
-def test_a_holder_that_nobody_could_be_gets_no_work(any_served: Served, change: dict[str, object]) -> None:
+def test_an_impossible_holder_gets_no_work(any_served: Served, change: dict[str, object]) -> None:
     add(any_served)
     holder = {"worker": "w", "machine": "m", "pid": 1, "born": "1"} | change
     assert any_served.ask("POST", "/api/worker/register", {"holder": holder}).status == 422
@@ -266,13 +266,13 @@ def test_a_run_is_parked_until_a_moment_and_never_until_a_word(any_served: Serve
     own = f"/api/worker/{mine['worker']}/events"
     parked = {"kind": "run_parked", "reason": "quota", "detail": "?", "until": "2126-01-01T12:00:00+02:00"}
     for wrong in ("for ever", "2126-01-01T12:00:00", "9999-99-99", "0001-01-01T00:00:00+14:00"):
-        said = {"after": 0, "events": [parked | {"until": wrong}]}
-        assert any_served.ask("POST", own, said, token=mine["token"]).status == 422
+        text = {"after": 0, "events": [parked | {"until": wrong}]}
+        assert any_served.ask("POST", own, text, token=mine["token"]).status == 422
     assert any_served.ask("POST", own, {"after": 0, "events": [parked]}, token=mine["token"]).status == 200
     assert any_served.store.item_row(mine["item"]["id"]).not_before == "2126-01-01T10:00:00.000000Z"
 
 
-def test_locks_are_all_or_nothing_and_name_who_holds_them(served: Served) -> None:
+def test_locks_are_all_or_nothing_and_a_refusal_names_the_holder(served: Served) -> None:
     """[17]."""
     one, other = register(served), register(served)
     lock = "/api/worker/{}/lock"
@@ -306,7 +306,7 @@ def test_iterations_past_the_most_that_is_allowed_stop_the_run(served: Served) -
     )
 
 
-def test_numbers(any_served: Served) -> None:
+def test_metrics_are_served_as_prometheus_and_json(any_served: Served) -> None:
     """[16], [32], [33]: what is shown is counted from what is there."""
     mine = register(any_served)
     add(any_served, priority="low")

@@ -94,17 +94,17 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
 
 
 def test_events_pass_as_they_happen(proxy: Proxy) -> None:
-    """Each is heard before the next one is written, so none waits in a buffer."""
+    """Each is received before the next one is written, so none waits in a buffer."""
     (lease,) = claim(proxy.served.store, 1)
-    heard: list[int] = []
+    received: list[int] = []
     arrived = threading.Semaphore(0)
 
     def listen() -> None:
         with HttpClient(proxy.url, token=TOKEN) as client:
             for one in client.events(START):
-                heard.append(one.entry.seq)
+                received.append(one.entry.seq)
                 arrived.release()
-                if len(heard) == 20:
+                if len(received) == 20:
                     return
 
     listening = threading.Thread(target=listen)
@@ -113,7 +113,7 @@ def test_events_pass_as_they_happen(proxy: Proxy) -> None:
         proxy.served.store.append(lease, [NOTE])
         assert arrived.acquire(timeout=10)
     listening.join(10)
-    assert heard == list(range(1, 21))
+    assert received == list(range(1, 21))
 
 
 def test_a_worker_behind_the_proxy_sends_the_largest_artifact_and_is_signalled(proxy: Proxy) -> None:

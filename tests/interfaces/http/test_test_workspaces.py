@@ -62,14 +62,14 @@ def test_a_failing_project_is_mended_and_reported_without_any_run_or_queue(serve
     whole = post(served, name, "test")
     assert whole["report"]["status"] == "passed"
 
-    told = post(served, name, "report", summary="add subtracted")
-    assert told["changed"] == ["app.py"] and "+    return a + b" in told["diff"]
-    assert told["fixed"] == ["test_app.py::test_add"] and told["still_failing"] == []
+    reported = post(served, name, "report", summary="add subtracted")
+    assert reported["changed"] == ["app.py"] and "+    return a + b" in reported["diff"]
+    assert reported["fixed"] == ["test_app.py::test_add"] and reported["still_failing"] == []
     (lesson,) = served.store.learnings(str(project), query="subtracted")
-    assert lesson.id == told["learning"] and "candidate" in lesson.tags
+    assert lesson.id == reported["learning"] and "candidate" in lesson.tags
     assert (project / "app.py").read_text() == BROKEN["app.py"], "the developer's tree is never touched"
-    kept = served.ask("GET", f"/test-workspace/{name}/artifact?name={told['artifact']}").json
-    assert msgspec.json.decode(kept["text"]) == told
+    kept = served.ask("GET", f"/test-workspace/{name}/artifact?name={reported['artifact']}").json
+    assert msgspec.json.decode(kept["text"]) == reported
 
     assert served.ask("DELETE", f"/test-workspace/{name}").json == {"changed": True}
     assert served.ask("DELETE", f"/test-workspace/{name}").json == {"changed": False}
@@ -90,16 +90,16 @@ def test_a_report_is_stored_with_the_run_it_was_made_for(served: Served, project
     folder = project / ".ratchet" / "runs" / "run-1"
     folder.mkdir(parents=True)
     name = make(served, project)
-    told = post(served, name, "report", summary="nothing", run="run-1")
-    assert msgspec.json.decode((folder / "test-workspaces" / f"{name}.json").read_bytes()) == told
+    reported = post(served, name, "report", summary="nothing", run="run-1")
+    assert msgspec.json.decode((folder / "test-workspaces" / f"{name}.json").read_bytes()) == reported
     assert served.ask("POST", f"/test-workspace/{name}/report", {"run": "../x"}).status == 422
     assert served.ask("POST", f"/test-workspace/{name}/report", {"run": "run-2"}).status == 422
 
 
 def test_a_failing_command_is_an_answer_and_state_stays_between_calls(served: Served, project: Path) -> None:
     name = make(served, project)
-    said = post(served, name, "exec", argv=["sh", "-c", "echo out; echo err >&2; echo kept > left; exit 3"])
-    assert (said["exit_code"], said["stdout"], said["stderr"]) == (3, "out\n", "err\n")
+    output = post(served, name, "exec", argv=["sh", "-c", "echo out; echo err >&2; echo kept > left; exit 3"])
+    assert (output["exit_code"], output["stdout"], output["stderr"]) == (3, "out\n", "err\n")
     assert post(served, name, "exec", argv=["cat", "left"])["stdout"] == "kept\n"
     assert post(served, name, "exec", argv=["no-such-program"])["exit_code"] == 127
     assert post(served, name, "exec", argv=["sh", "-c", "kill -9 $$"])["exit_code"] == 137
@@ -129,8 +129,8 @@ def test_an_editable_install_leads_into_the_workspace_and_not_to_the_developers_
     (project / ".venv" / "bin" / "python").symlink_to(sys.executable)
     name = make(served, project)
     top = path_in_namespace(served.ask("GET", f"/test-workspace/{name}").json["path"])
-    said = post(served, name, "exec", argv=["printenv", "PYTHONPATH"])["stdout"]
-    assert f"{top}/src" in said.strip().split(":") and str(project / "src") not in said.split(":")
+    output = post(served, name, "exec", argv=["printenv", "PYTHONPATH"])["stdout"]
+    assert f"{top}/src" in output.strip().split(":") and str(project / "src") not in output.split(":")
 
 
 def test_a_repository_elsewhere_is_fetched(served: Served, project: Path) -> None:
@@ -203,12 +203,12 @@ def test_names_that_are_none(served: Served, project: Path, name: str, status: i
 
 def test_long_output_is_cut_and_all_of_it_is_an_artifact(served: Served, project: Path) -> None:
     name = make(served, project)
-    said = post(served, name, "exec", argv=["sh", "-c", "seq 100000"])
-    assert said["cut"] and said["stdout"].startswith("1\n2\n") and said["stdout"].endswith("\n100000\n")
-    assert said["stdout_artifact"] in said["stdout"] and len(said["stdout"]) < 21_000
+    output = post(served, name, "exec", argv=["sh", "-c", "seq 100000"])
+    assert output["cut"] and output["stdout"].startswith("1\n2\n") and output["stdout"].endswith("\n100000\n")
+    assert output["stdout_artifact"] in output["stdout"] and len(output["stdout"]) < 21_000
     text, offset = "", 0
     while True:
-        ask = f"/test-workspace/{name}/artifact?name={said['stdout_artifact']}&offset={offset}"
+        ask = f"/test-workspace/{name}/artifact?name={output['stdout_artifact']}&offset={offset}"
         piece = served.ask("GET", ask).json
         text, offset = text + piece["text"], piece["next_offset"]
         if not offset:
@@ -277,7 +277,7 @@ def test_using_one_puts_its_end_off(served: Served, project: Path) -> None:
     assert after > before
 
 
-def test_a_stranger_gets_nothing(served: Served) -> None:
+def test_a_request_without_a_token_gets_nothing(served: Served) -> None:
     assert served.ask("POST", "/test-workspace", {"path": "/"}, token=None).status == 401
     assert served.ask("GET", "/api/watch", token=None).status == 401
 
@@ -289,12 +289,12 @@ def test_what_a_watch_says_is_streamed(served: Served, project: Path) -> None:
     assert served.ask("GET", "/api/watch?path=/nonexistent").status == 422
     link = HTTPConnection("127.0.0.1", served.port, timeout=20)
     link.request("GET", f"/api/watch?path={project}", headers={"authorization": f"Bearer {TOKEN}"})
-    heard = events(link)
-    assert next(heard)["colour"] == "red"
+    received = events(link)
+    assert next(received)["colour"] == "red"
     newer = place.with_name("newer")
     newer.write_bytes(msgspec.json.encode(WatchState(colour=Colour.GREEN, at="2")))
     newer.replace(place)
-    assert next(heard)["colour"] == "green"
+    assert next(received)["colour"] == "green"
     link.close()
 
 
@@ -311,3 +311,23 @@ def wait_until(happens: Any, within_s: float = 20.0) -> None:
     while not happens():
         assert time.monotonic() < deadline
         os.sched_yield()
+
+
+def test_names_that_are_not_utf8_are_shown_in_a_diff(served: Served, project: Path) -> None:
+    name = make(served, project)
+    post(served, name, "exec", argv=["sh", "-c", "touch \"$(printf 'bad-\\377')\""])
+    assert served.ask("GET", f"/test-workspace/{name}/diff").json["paths"] == ["bad-\ufffd"]
+
+
+def test_a_folder_that_became_a_link_out_is_not_looked_into(served: Served, project: Path, tmp_path: Path) -> None:
+    (project / "part").mkdir()
+    (project / "part" / "test_part.py").write_text("def test_part(): pass\n")
+    git("add", "-A", cwd=project)
+    git("commit", "-q", "-m", "part", cwd=project)
+    (outside := tmp_path / "outside").mkdir()
+    (outside / "test_secret.py").write_text("def test_secret(): pass\n")
+    name = make(served, project, path=str(project / "part"))
+    post(served, name, "exec", argv=["sh", "-c", f"rm -r ../part && ln -s {outside} ../part"])
+    tested = post(served, name, "test")
+    assert "secret" not in msgspec.json.encode(tested).decode()
+    assert {test["id"] for test in tested["report"]["tests"]} == {"test_app.py::test_add", "test_app.py::test_zero"}

@@ -48,15 +48,15 @@ async def over_http(served: Served, *, mode: str = "auto", token: str = TOKEN) -
 
 
 async def use(client: Client, tool: str, **arguments: Any) -> Any:
-    """A tool's answer, which must not be an error. What is said in text is what is said as data."""
+    """A tool's answer, which must not be an error. Text and data are the same."""
     result = await client.call_tool(tool, arguments)
-    text = said(result)
+    text = output(result)
     assert not result.is_error, text
     assert msgspec.json.decode(text) == result.structured_content
     return result.structured_content
 
 
-def said(result: Any) -> str:
+def output(result: Any) -> str:
     (block,) = result.content
     return str(block.text)
 
@@ -74,10 +74,10 @@ async def mend(client: Client, project: Path) -> None:
     assert (green["status"], green["fixed"]) == ("passed", ["test_app.py::test_add"])
     changed = await use(client, "diff", workspace=workspace)
     assert changed["paths"] == ["app.py"] and "+    return a + b" in changed["diff"]
-    told = await use(client, "report", workspace=workspace, summary="add subtracted")
-    assert told["fixed"] == ["test_app.py::test_add"]
+    reported = await use(client, "report", workspace=workspace, summary="add subtracted")
+    assert reported["fixed"] == ["test_app.py::test_add"]
     found = await use(client, "search_learnings", query="subtracted")
-    assert [lesson["id"] for lesson in found["learnings"]] == [told["learning"]]
+    assert [lesson["id"] for lesson in found["learnings"]] == [reported["learning"]]
     assert (await use(client, "destroy_workspace", workspace=workspace)) == {"changed": True}
     assert (project / "app.py").read_text() == BROKEN["app.py"]
 

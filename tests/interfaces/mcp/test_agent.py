@@ -1,4 +1,4 @@
-"""A real coding agent, told of us by `ratchet mcp install`, mends a failing project through the tools alone."""
+"""A real coding agent, configured by `ratchet mcp install`, fixes a failing project through the tools alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Model:
     """Speaks as Anthropic does. It calls one tool after the other, and takes the workspace's id from what it hears."""
 
     def __init__(self, calls: list[tuple[str, dict[str, Any]]]) -> None:
-        self.calls, self.heard = calls, list[str]()
+        self.calls, self.received = calls, list[str]()
 
     def reply(self, body: dict[str, Any]) -> dict[str, Any]:
         names = [tool["name"] for tool in body.get("tools") or []]
@@ -32,7 +32,7 @@ class Model:
         ]
         results = [msgspec.json.encode(part).decode() for part in parts if part.get("type") == "tool_result"]
         if not any(name.startswith("mcp__ratchet__") for name in names) or len(results) >= len(self.calls):
-            self.heard = max(self.heard, results, key=len)
+            self.received = max(self.received, results, key=len)
             return {"type": "text", "text": "All done."}
         tool, arguments = self.calls[len(results)]
         known = re.search(r"tw-[0-9a-f]{12}", "".join(results))
@@ -53,7 +53,7 @@ def events(block: dict[str, Any]) -> bytes:
     )
     stop = {"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None}
     empty: dict[str, Any] = block | ({"input": dict[str, Any]()} if calls else {"text": ""})
-    told: list[dict[str, Any]] = [
+    reported: list[dict[str, Any]] = [
         {"type": "message_start", "message": start},
         {"type": "content_block_start", "index": 0, "content_block": empty},
         {"type": "content_block_delta", "index": 0, "delta": delta},
@@ -61,7 +61,7 @@ def events(block: dict[str, Any]) -> bytes:
         {"type": "message_delta", "delta": stop, "usage": {"output_tokens": 9}},
         {"type": "message_stop"},
     ]
-    return b"".join(b"event: %s\ndata: %s\n\n" % (row["type"].encode(), msgspec.json.encode(row)) for row in told)
+    return b"".join(b"event: %s\ndata: %s\n\n" % (row["type"].encode(), msgspec.json.encode(row)) for row in reported)
 
 
 def served(model: Model) -> ThreadingHTTPServer:
@@ -110,6 +110,6 @@ def test_claude_mends_a_failing_project_through_the_tools_alone(tmp_path: Path) 
         server.shutdown()
         server.server_close()
     assert "All done." in done.stdout, done.stdout + done.stderr
-    assert len(model.heard) == len(model.calls), (model.heard, done.stderr)
-    _, red, patched, green, diff = model.heard
+    assert len(model.received) == len(model.calls), (model.received, done.stderr)
+    _, red, patched, green, diff = model.received
     assert "failed" in red and "passed" in green and "+" in diff, (red, patched, green, diff)

@@ -29,8 +29,8 @@ def why_not() -> str:
         timeout=_WAIT_S,
         check=False,
     )
-    said = (tried.stderr or tried.stdout).decode(errors="replace").strip()
-    return "" if tried.returncode == 0 else f"the inspector cannot be had: {said[-200:]}"
+    text = (tried.stderr or tried.stdout).decode(errors="replace").strip()
+    return "" if tried.returncode == 0 else f"the inspector cannot be had: {text[-200:]}"
 
 
 def inspect(project: Path, *words: str) -> Any:

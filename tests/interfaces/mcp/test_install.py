@@ -39,7 +39,7 @@ def servers(repo: Path, client: str) -> Any:
 
 
 @pytest.mark.parametrize("client", sorted(CLIENTS))
-def test_a_client_is_told_once_what_to_start(repo: Path, client: str) -> None:
+def test_install_writes_the_start_command_once(repo: Path, client: str) -> None:
     assert install(repo, client) == 0
     entry = servers(repo, client)["ratchet"]
     words = entry["command"] if client == "opencode" else [entry["command"], *entry["args"]]
@@ -50,7 +50,7 @@ def test_a_client_is_told_once_what_to_start(repo: Path, client: str) -> None:
 
 
 @pytest.mark.parametrize("client", sorted(CLIENTS))
-def test_a_client_is_told_of_a_server_and_where_its_token_is(repo: Path, client: str) -> None:
+def test_install_writes_the_servers_address_and_the_place_of_its_token(repo: Path, client: str) -> None:
     assert install(repo, client, "--server", "http://127.0.0.1:8484/") == 0
     text = (repo / FILES[client]).read_text()
     assert "http://127.0.0.1:8484/mcp" in text and "RATCHET_TOKEN" in text

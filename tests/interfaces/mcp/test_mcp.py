@@ -1,4 +1,4 @@
-"""Agents over the Model Context Protocol: the library's own client, over stdio and over HTTP, and what it is told."""
+"""The Model Context Protocol, used by the library's own client over stdio and over HTTP."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tests.interfaces.mcp.clients import (
     alive,
     broken_project,
     mend,
+    output,
     over_http,
     over_stdio,
     run,
-    said,
     until,
     use,
 )
@@ -110,8 +110,8 @@ def test_what_goes_wrong_is_an_answer_with_a_hint(
     async def work() -> None:
         async with over_http(served) as client:
             result = await client.call_tool(tool, arguments)
-            first, _, rest = said(result).partition("\nhint: ")
-            assert result.is_error and what in first and hint in rest, said(result)
+            first, _, rest = output(result).partition("\nhint: ")
+            assert result.is_error and what in first and hint in rest, output(result)
 
     run(work())
 
@@ -127,7 +127,7 @@ def test_files_are_written_inside_and_a_wrong_patch_changes_nothing(served: Serv
                 assert (await client.call_tool("write_file", outside)).is_error
             wrong = {"workspace": workspace, "patch": "--- a/none\n+++ b/none\n@@ -1 +1 @@\n-a\n+b\n"}
             refused = await client.call_tool("apply_patch", wrong)
-            assert refused.is_error and "does not apply" in said(refused) and "write_file" in said(refused)
+            assert refused.is_error and "does not apply" in output(refused) and "write_file" in output(refused)
             failed = await use(client, "exec", workspace=workspace, argv=["sh", "-c", "cat new/a.txt; exit 4"])
             assert (failed["exit_code"], failed["stdout"]) == (4, "hé\n")
             assert (await use(client, "diff", workspace=workspace))["paths"] == ["new/a.txt"]
@@ -188,7 +188,7 @@ def test_files_are_locked_for_a_run(served: Served) -> None:
             one, two = claim(served, "one"), claim(served, "two")
             assert await use(client, "lock_files", run=one, paths=["src/"]) == {"paths": ["src/**"]}
             refused = await client.call_tool("lock_files", {"run": two, "paths": ["src/a.py"]})
-            assert refused.is_error and "is locked" in said(refused)
+            assert refused.is_error and "is locked" in output(refused)
             assert await use(client, "unlock_files", run=one) == {"paths": []}
             assert (await use(client, "lock_files", run=two, paths=["src/a.py"]))["paths"] == ["src/a.py"]
 
@@ -223,12 +223,12 @@ async def cancelled(connect: Connect, project: Path, seconds: str) -> None:
         assert (await use(client, "exec", workspace=workspace, argv=["true"]))["exit_code"] == 0
 
 
-def test_a_long_call_tells_that_it_goes_on(served: Served, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_call_reports_progress(served: Served, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_serving, "PROGRESS_S", 0.05)
-    told: list[tuple[float, str]] = []
+    reported: list[tuple[float, str]] = []
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
-        told.append((progress, message or ""))
+        reported.append((progress, message or ""))
 
     async def work() -> None:
         async with over_http(served) as client:
@@ -237,10 +237,10 @@ def test_a_long_call_tells_that_it_goes_on(served: Served, project: Path, monkey
             await client.call_tool("exec", asked, progress_callback=hear)
 
     run(work())
-    assert len(told) >= 3 and told == sorted(told) and told[0][1].startswith("exec: running")
+    assert len(reported) >= 3 and reported == sorted(reported) and reported[0][1].startswith("exec: running")
 
 
-def test_a_stranger_is_not_let_in(served: Served) -> None:
+def test_a_request_without_a_token_is_refused(served: Served) -> None:
     for token in (None, "a-token-of-somebody-else"):
         answer = served.ask("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, token=token)
         assert answer.status == 401 and answer.code == "unauthorized"

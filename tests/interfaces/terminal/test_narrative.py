@@ -9,28 +9,30 @@ from ratchet.interfaces.terminal.colour import painter
 from ratchet.interfaces.terminal.narrative import event_line, render
 
 
-def told(event: ev.Event) -> str:
+def reported(event: ev.Event) -> str:
     line = event_line(event)
     assert line
     return render(line, 0.0, painter(colour=False))
 
 
-def test_what_a_reviewer_wants_is_said_and_where() -> None:
+def test_a_reviewers_findings_are_shown_with_their_location() -> None:
     finding = finding_text(ReviewFinding(file="calc.py", line=5, issue="no docstring"))
-    one = told(ev.ChangesRequested(step=1, summary="", findings=[finding]))
+    one = reported(ev.ChangesRequested(step=1, summary="", findings=[finding]))
     assert one.endswith("requests 1 change: calc.py:5: no docstring")
-    two = told(ev.ChangesRequested(step=1, summary="nearly", findings=[finding, finding[:20]]))
+    two = reported(ev.ChangesRequested(step=1, summary="nearly", findings=[finding, finding[:20]]))
     assert f"requests 2 changes: nearly; calc.py:5: no docstring; {finding[:20]}" in two
 
 
 def test_what_has_several_lines_stays_in_its_column() -> None:
-    lines = told(ev.TaskUnfinished(step=1, task="T1", why="exit 1: Traceback\n  File x\nImportError: y\n")).splitlines()
+    lines = reported(
+        ev.TaskUnfinished(step=1, task="T1", why="exit 1: Traceback\n  File x\nImportError: y\n")
+    ).splitlines()
     assert len({len(line) - len(line.lstrip()) for line in lines[1:]} - {23, 25}) == 0
     assert lines[0].index("T1") == 23 and lines[-1].strip() == "ImportError: y"
 
 
 def test_every_gate_that_passed_is_named() -> None:
     gates = ["compile", "unit", "lint", "cheats", "judge"]
-    assert told(ev.StepVerified(step=1, gates=gates, warnings=[])).endswith(
+    assert reported(ev.StepVerified(step=1, gates=gates, warnings=[])).endswith(
         "passed: compile, unit, lint, cheats, judge"
     )

@@ -20,8 +20,8 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_structure_in_one_long_line_is_compared_element_by_element() -> None:
     expected = "Order(id=7, items=[{'price': 3, 'name': 'a, (b'}, {'price': 5, 'name': 'ü'}], total=8, by=Who('x'))"
-    said = list(beside(expected, expected.replace("5", "4").replace("total=8", "total=7"), PLAIN))
-    assert said == [
+    output = list(beside(expected, expected.replace("5", "4").replace("total=8", "total=7"), PLAIN))
+    assert output == [
         "- expected  + actual",
         "  …",
         "    items=[",
@@ -46,14 +46,14 @@ def test_where_one_line_differs_is_marked_below_it_also_behind_wide_characters()
 def test_a_mark_that_would_not_fit_into_the_line_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     assert len(list(beside("x" * 30 + "a", "x" * 30 + "b", PLAIN))) == 2
-    said = list(beside("x" * 900 + "a" + "y" * 900, "x" * 900 + "b" + "y" * 900, PLAIN))
-    assert "xay" in said[0] and "xby" in said[1] and max(map(len, said)) < 100
+    output = list(beside("x" * 900 + "a" + "y" * 900, "x" * 900 + "b" + "y" * 900, PLAIN))
+    assert "xay" in output[0] and "xby" in output[1] and max(map(len, output)) < 100
 
 
 def test_blanks_that_are_the_only_difference_are_seen_and_long_lines_show_where_they_differ() -> None:
     lines = "\n".join(f"line {n}" for n in range(20))
-    said = list(beside(lines, lines.replace("line 9", "line\t9 "), PLAIN))
-    assert "- line·9" in said and "+ line→9·" in said
+    output = list(beside(lines, lines.replace("line 9", "line\t9 "), PLAIN))
+    assert "- line·9" in output and "+ line→9·" in output
     long = "\n".join(["first", "x" * 900 + "<here>" + "y" * 900])
     rows = list(beside(long, long.replace("<here>", "<there>"), PLAIN))
     assert any("x<here>y" in row for row in rows) and any("x<there>y" in row for row in rows)

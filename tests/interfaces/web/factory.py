@@ -17,11 +17,13 @@ from ratchet.core.failure import Reason
 from ratchet.core.gates import GateStatus
 from ratchet.core.inbox import inbox_entries
 from ratchet.core.item import Item, ParkReason, Priority
+from ratchet.core.learning import Learning, LearningKind
 from ratchet.core.lease import Holder, Lease
 from ratchet.core.policy import Policy
 from ratchet.core.receipt import Artifact, Receipt, Usage
-from ratchet.core.report import Report, ReportStatus, TestResult, TestStatus, Totals
+from ratchet.core.report import Failure, Report, ReportStatus, TestResult, TestStatus, Totals
 from ratchet.core.timestamps import format_timestamp
+from ratchet.core.watch import Colour, WatchStage, WatchState
 from ratchet.store.run_directory import RunDirectory
 from ratchet.store.sqlite.store import SqliteStore
 from ratchet.workspace.git.command import git
@@ -219,7 +221,8 @@ class Recording:
             return
         fingerprint = f"sha256:{hashlib.sha256(str(tests).encode()).hexdigest()}"
         self.finish(
-            ev.RedConfirmed(step=self.step, tests=list(tests), fingerprint=fingerprint, report=report), files=[report]
+            ev.RedConfirmed(step=self.step, tests=list(tests), fingerprint=fingerprint, report=report, sealed=3),
+            files=[report],
         )
 
     def change(
@@ -267,7 +270,7 @@ class Recording:
             ev.StepReverted(step=self.step, why=why, paths=["src/proration.py"], tree=self.tree), files=[report]
         )
 
-    def gates(self, action: str = "verify") -> None:
+    def gates(self, action: str = "verify", doubts: Sequence[str] = ()) -> None:
         self.begin(action)
         self.clock.pass_time(15)
         ran = [
@@ -275,7 +278,10 @@ class Recording:
             for name, seconds in (("compile", 0.3), ("unit", 6.1), ("coverage", 7.9), ("cheats", 0.2))
         ]
         names = [gate.gate for gate in ran]
-        self.finish(*ran, ev.StepVerified(step=self.step, gates=names, warnings=[]))
+        made = ev.Completion(
+            commit=self.head, tree=self.tree, sealed=3 if action == "verify" else 0, doubts=list(doubts)
+        )
+        self.finish(*ran, ev.StepVerified(step=self.step, gates=names, warnings=list(doubts), completion=made))
 
     def iteration(self, title: str, subject: str, *, slips: Sequence[str] = ()) -> None:
         name = f"tests/test_{self.step}.py::test_{subject.split(maxsplit=1)[0].lower()}"
@@ -290,7 +296,7 @@ class Recording:
 
     # --- endings -------------------------------------------------------------------------------------------
 
-    def complete(self) -> None:
+    def complete(self, doubts: int = 0) -> None:
         self.ask(
             "audit",
             "auditor",
@@ -302,7 +308,7 @@ class Recording:
         self.begin("final")
         self.clock.pass_time(20)
         self.finish(ev.FinalVerified(step=self.step, reports=[], canaries=1))
-        self.store.complete(self.lease, commits=1, head=self.head)
+        self.append(ev.RunCompleted(commits=1, head=self.head, doubts=doubts))
 
     def park(self, reason: ParkReason, detail: str, until: str = "") -> None:
         self.append(ev.RunParked(reason=reason, detail=detail, until=until))
@@ -419,10 +425,10 @@ def long_run(factory: Factory, iterations: int = 60) -> Recording:
     return run
 
 
-def whole_day(folder: Path, *, now: datetime | None = None, long: int = 60) -> Factory:
-    """Two weeks of history, a day of work, and everything that an inbox can hold."""
+def whole_day(folder: Path, *, now: datetime | None = None, long: int = 60, days: int = 13) -> Factory:
+    """Some history, a day of work, and everything that an inbox can hold."""
     factory = Factory(folder, now=now)
-    history(factory)
+    history(factory, days)
     long_run(factory, long)
     for hours, repo, title, priority in (
         (7, "billing-api", "Idempotent refunds", "high"),
@@ -438,6 +444,7 @@ def whole_day(folder: Path, *, now: datetime | None = None, long: int = 60) -> F
             run.iteration(f"Requirement {number + 1}", f"Meet requirement {number + 1}", slips=slips)
         run.complete()
     stopped(factory)
+    doubtful(factory)
     featured(factory)
     working(factory)
     waiting(factory)
@@ -445,8 +452,8 @@ def whole_day(folder: Path, *, now: datetime | None = None, long: int = 60) -> F
     return factory
 
 
-def history(factory: Factory) -> None:
-    for day in range(13, 0, -1):
+def history(factory: Factory, days: int) -> None:
+    for day in range(days, 0, -1):
         for number in range(2 + (day * 5) % 4):
             factory.at(days=day, hours=-number)
             name = list(factory.repos)[(day + number) % 3]
@@ -490,7 +497,7 @@ def stopped(factory: Factory) -> None:
     for title in ("Retry uploads", "Merge small segments"):
         run = factory.start(factory.add("ledgerd", title))
         run.baseline()
-        run.park(ParkReason.LOGIN, "auth: Codex is signed out on build-2; run `codex login` there")
+        run.park(ParkReason.LOGIN, "auth: codex is signed out on build-2; log in with: codex login")
     factory.at(minutes=22)
     run = factory.start(factory.add("parcel-web", "Address form without the third-party script", "high"))
     run.iteration("The form is ours", "Draw the form")
@@ -504,6 +511,38 @@ def stopped(factory: Factory) -> None:
     run.iteration("The rate is kept", "Keep the rate")
     until = format_timestamp(factory.end + timedelta(minutes=41))
     run.park(ParkReason.QUOTA, "rate_limited: the limit of claude resets", until)
+
+
+def doubtful(factory: Factory) -> None:
+    """A completed item with a finding that no judge decided, and what its run taught."""
+    factory.at(hours=3, minutes=30)
+    run = factory.start(factory.add("billing-api", "Round tax per line, not per invoice"))
+    name = "tests/test_tax.py::test_per_line"
+    run.audit("Tax is rounded per line", [name])
+    run.red([name])
+    run.change("Round per line", f"{BEFORE}\n# per line\n")
+    run.keep("Round tax per line", [name])
+    run.gates(doubts=["src/tax.py:41: the value 13.33 of the test stands in the source"])
+    run.complete(doubts=1)
+    for number, (kind, text) in enumerate(
+        (
+            (
+                LearningKind.LESSON,
+                "Money is rounded once, at the end of a sum: rounding each share fails test_half_even",
+            ),
+            (LearningKind.DEAD_END, "Setting TZ in conftest.py does not reach the workers of pytest-xdist"),
+            (LearningKind.CANDIDATE, "The tests of parcel-web need `npm ci` before the first run"),
+        )
+    ):
+        made = Learning(
+            id=f"learning-{number}",
+            repo=run.item.repo,
+            content=text,
+            kind=kind,
+            run=run.lease.run,
+            created_at=format_timestamp(factory.clock.now),
+        )
+        factory.store.add_learning(made)
 
 
 def working(factory: Factory) -> None:
@@ -532,3 +571,20 @@ def waiting(factory: Factory) -> None:
     ):
         factory.at(minutes=minutes)
         factory.add(repo, title, priority)
+
+
+def watched(repo: Path) -> None:
+    """What `ratchet watch` leaves of a tree in which a test fails."""
+    failure = Failure(type="AssertionError", message="assert Money('13.34') == Money('13.33')")
+    name = "tests/test_rounding.py::test_half_even"
+    red = TestResult(id=name, status=TestStatus.FAILED, name="test_half_even", failure=failure)
+    state = WatchState(
+        colour=Colour.RED,
+        stage=WatchStage.IDLE,
+        totals=Totals(tests=50, passed=49, failed=1),
+        failing=[red],
+        flaky=["tests/test_store.py::test_two_writers"],
+        at=format_timestamp(datetime.now(UTC)),
+    )
+    (repo / ".ratchet").mkdir(exist_ok=True)
+    (repo / ".ratchet" / "watch.json").write_bytes(msgspec.json.encode(state))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +16,13 @@ import msgspec
 import pytest
 
 from ratchet.core import events as ev
+from ratchet.core.board import BoardColumn
 from ratchet.core.item import ItemStatus, ParkReason
 from ratchet.core.receipt import Artifact
 from ratchet.store.protocols import Store, open_store
 from tests.contract.test_queue import named, take
 from tests.interfaces.http.serving import Served, serving
-from tests.interfaces.web.factory import Factory, featured
+from tests.interfaces.web.factory import Factory, featured, watched, whole_day
 from tests.interfaces.web.test_web import HOSTILE, PAGES
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -57,6 +61,28 @@ def store(tmp_path: Path) -> Iterator[Store]:
     made.close()
 
 
+@pytest.fixture(scope="module")
+def day(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Factory]:
+    """A day's work, with everything that an inbox can hold."""
+    factory = whole_day(tmp_path_factory.mktemp("day"), long=30, days=2)
+    watched(factory.repos["billing-api"])
+    yield factory
+    factory.store.close()
+
+
+def pages_of(factory: Factory) -> list[str]:
+    """Every page, each with something on it; of runs, those that look different."""
+    runs = {row.title: row.run for row in factory.store.runs()}
+    queued = factory.store.board((BoardColumn.QUEUED,))[0].id
+    shown = (
+        "Proration when a plan changes mid-month",
+        "Port the label renderer to the new layout engine",
+        "Round tax per line, not per invoice",
+    )
+    more = [f"/runs/{runs[shown[0]]}?show={show}" for show in ("failures", "events")]
+    return [*PAGES, "/board?state=failed", f"/items/{queued}", *(f"/runs/{runs[title]}" for title in shown), *more]
+
+
 @contextmanager
 def signed_in(chromium: Any, served: Served, **options: Any) -> Iterator[Any]:
     """A page of a person who came by a link; what its scripts complain about fails the test."""
@@ -65,6 +91,7 @@ def signed_in(chromium: Any, served: Served, **options: Any) -> Iterator[Any]:
     page.set_default_timeout(WAIT_MS)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda said: errors.append(said.text) if "Content Security Policy" in said.text else None)
 
     def dismiss(dialog: Any) -> None:
         errors.append(f"dialog: {dialog.message}")
@@ -190,19 +217,111 @@ def test_hostile_content_stays_text(chromium: Any, store: Store) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_page_has_a_serious_violation_of_accessibility(chromium: Any, store: Store, scheme: str) -> None:
-    store.add(named("a", title="An item", repo="/r/name"))
-    with serving(store) as served, signed_in(chromium, served, color_scheme=scheme) as page:
-        axe_is_clean(page, served, [*PAGES, "/items/a"])
+def test_no_page_has_a_serious_violation_of_accessibility(chromium: Any, day: Factory, scheme: str) -> None:
+    with serving(day.store) as served, signed_in(chromium, served, color_scheme=scheme) as page:
+        axe_is_clean(page, served, [*pages_of(day), "/sign-in", "/runs/none"])
 
 
-@pytest.mark.parametrize("path", PAGES)
-def test_no_page_scrolls_sideways_on_a_phone(chromium: Any, store: Store, path: str) -> None:
-    store.add(named("a", title="An item with a rather long title that has to be cut somewhere", repo="/r/name"))
+def test_no_empty_page_has_a_serious_violation_of_accessibility(chromium: Any, store: Store) -> None:
+    with serving(store) as served, signed_in(chromium, served, color_scheme="dark") as page:
+        axe_is_clean(page, served, list(PAGES))
+
+
+def test_no_page_scrolls_sideways_on_a_phone(chromium: Any, day: Factory) -> None:
     size = {"width": 360, "height": 740}
-    with serving(store) as served, signed_in(chromium, served, viewport=size) as page:
-        page.goto(f"{served.url}{path}")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    with serving(day.store) as served, signed_in(chromium, served, viewport=size) as page:
+        for path in pages_of(day):
+            page.goto(f"{served.url}{path}")
+            assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+
+
+def test_pages_do_without_motion_and_without_a_pointer(chromium: Any, day: Factory) -> None:
+    with serving(day.store) as served, signed_in(chromium, served, reduced_motion="reduce") as page:
+        page.wait_for_selector("#live:not([hidden])")
+        assert page.evaluate("document.getAnimations().length") == 0
+        page.keyboard.press("g")
+        page.keyboard.press("b")
+        page.wait_for_url("**/board")
+        page.keyboard.press("j")
+        page.keyboard.press("x")
+        assert page.locator(".pick:checked").count() == 1
+        assert page.is_visible("#bulk")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/items/**")
+        page.keyboard.press("?")
+        assert page.is_visible("#keys")
+
+
+def test_what_is_resolved_elsewhere_leaves_the_inbox_and_what_is_new_waits_while_one_writes(
+    chromium: Any, store: Store
+) -> None:
+    for name in ("a", "b"):
+        park(store, name)
+    with serving(store) as served, signed_in(chromium, served) as page:
+        page.wait_for_selector(".entry >> nth=1")
+        store.answer("b", "elsewhere", by="somebody")
+        page.wait_for_selector(".entry >> nth=1", state="detached")
+        page.fill("form.answer textarea", "half an ans")
+        park(store, "c")
+        page.click("button.fresh")  # "1 new"
+        page.wait_for_selector(".entry >> nth=1")
+        assert page.input_value("form.answer textarea >> nth=0") == "half an ans"
+
+
+def test_a_browser_that_was_asked_to_notifies_of_what_is_new(chromium: Any, store: Store) -> None:
+    with serving(store) as served, signed_in(chromium, served, permissions=["notifications"]) as page:
+        page.context.add_init_script(
+            "window.Notification = class { constructor(title, {body}) { document.title = `${title}: ${body}`; }"
+            " static permission = 'granted'; static requestPermission() {} }"
+        )
+        page.reload()
+        page.wait_for_selector("#live:not(.lost):not([hidden])")
+        park(store, "a")
+        page.wait_for_selector(".entry")
+        sync_api.expect(page).to_have_title("Ratchet: 1 thing needs a person")
+
+
+def park(store: Store, name: str) -> None:
+    store.add(named(name))
+    lease = take(store, f"w-{name}")
+    asked = ev.RunParked(reason=ParkReason.QUESTION, detail=f"question: which of {name}?")
+    store.append(lease, [ev.RunClaimed(worker="w"), asked])
+
+
+def test_a_log_is_followed_and_a_message_is_sent_to_a_run_that_works(chromium: Any, tmp_path: Path) -> None:
+    factory = Factory(tmp_path)
+    run = featured(factory)
+    log = run.directory.log_path(f"step-{run.step}-agent.log")
+    with serving(factory.store) as served, signed_in(chromium, served) as page:
+        page.goto(f"{served.url}/runs/{run.lease.run}")
+        page.wait_for_selector(".log >> text=session 019a continues")
+        page.click("#nudge summary")
+        page.fill("#nudge-text", "a leap year has 366 days")
+        with log.open("a") as opened:
+            opened.write("14:36:00  a line that was written later\n")
+        page.wait_for_selector(".log >> text=a line that was written later")  # and what is typed stays
+        page.click("#nudge >> text=Send")
+        page.wait_for_selector(".story >> text=a leap year has 366 days")
+    factory.store.close()
+
+
+def test_the_demo_is_watched_by_the_link_it_prints(chromium: Any, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ratchet", "demo", "--web", "--into", str(tmp_path / "demo")]
+    demo = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        assert demo.stdout
+        links = (re.search(r"http://\S+/sign-in\?key=\S+", line) for line in demo.stdout)
+        link = next(found[0] for found in links if found)
+        page = chromium.new_page()
+        page.goto(link)
+        page.click("nav >> text=Board")
+        page.click("#section-col-in_progress h3 a", timeout=60_000)
+        page.wait_for_selector("svg.big .bar", state="attached", timeout=60_000)
+        page.close()
+    finally:
+        demo.send_signal(signal.SIGINT)
+        demo.communicate(timeout=60)
+    assert demo.returncode == 0
 
 
 def axe_is_clean(page: Any, served: Served, paths: list[str]) -> None:

@@ -13,11 +13,14 @@ import msgspec
 import pytest
 
 from ratchet.core import events as ev
+from ratchet.core.failure import Reason
 from ratchet.core.item import ItemStatus, ParkReason
 from ratchet.core.learning import Learning
+from ratchet.core.receipt import Artifact
 from ratchet.store.protocols import Store, open_store
 from tests.contract.test_queue import named, take
 from tests.interfaces.http.serving import TOKEN, Answer, Served, serving
+from tests.interfaces.web.factory import Factory, featured, watched
 
 PAGES = (
     "/inbox",
@@ -30,6 +33,7 @@ PAGES = (
     "/learnings?retired=1",
     "/workers",
     "/budgets",
+    "/watch",
 )
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -96,7 +100,7 @@ def browser(served: Served) -> Browser:
 
 
 @pytest.mark.parametrize("path", ["/", *PAGES])
-def test_nobody_sees_a_page_without_signing_in(served: Served, path: str) -> None:
+def test_no_page_is_shown_without_signing_in(served: Served, path: str) -> None:
     answer = Browser(served).get(path)
     assert (answer.status, answer.headers["location"]) == (303, "/sign-in")
 
@@ -171,7 +175,7 @@ def test_the_policy_allows_only_our_own_script_and_style(browser: Browser, path:
     assert "unsafe" not in policy
 
 
-def test_a_missing_run_is_said_so(browser: Browser) -> None:
+def test_a_missing_run_is_an_error(browser: Browser) -> None:
     answer = browser.get("/runs/run-0")
     assert answer.status == 404
     assert b"no run run-0" in answer.body
@@ -252,6 +256,71 @@ def test_an_acknowledged_entry_stays_away_and_can_be_brought_back(browser: Brows
     assert "Which?" in browser.text("/inbox")
 
 
+def test_a_persons_message_reaches_the_ledger_and_the_story_of_the_run(browser: Browser, store: Store) -> None:
+    store.add(named("a"))
+    assert browser.post("/items/a/nudge", {"message": "too early"}).status == 409
+    lease = take(store)
+    store.append(lease, [ev.RunClaimed(worker="w")])
+    browser.post("/items/a/nudge", {"message": "use Decimal"})
+    assert b'"use Decimal"' in store.entries(lease.run)[-1].data
+    assert "use Decimal" in browser.text(f"/runs/{lease.run}")
+
+
+def test_doubts_of_a_completed_item_are_in_the_inbox_until_somebody_has_looked(browser: Browser, store: Store) -> None:
+    store.add(named("a"))
+    lease = take(store)
+    made = ev.Completion(commit="c" * 40, tree="t", doubts=["src/tax.py:41: a value of the test"])
+    verified = ev.StepVerified(step=1, gates=[], warnings=[], completion=made)
+    started = ev.StepStarted(step=1, action="verify", role="", key="ik:1", tree="t", snapshot="s")
+    store.append(lease, [ev.RunClaimed(worker="w"), started, verified, ev.RunCompleted(commits=1, head="c", doubts=1)])
+    page = browser.text("/inbox")
+    assert "is completed with doubts" in page and "Review the doubts" in page
+    assert "src/tax.py:41: a value of the test" in browser.text(f"/runs/{lease.run}")
+    assert "doubts to review" in browser.text("/board?state=to_review")
+    found = re.search(r'action="/inbox/(doubt-[0-9a-f]+)"', page)
+    assert found
+    browser.post(f"/inbox/{found[1]}", {"verb": "acknowledge"})
+    assert "Nothing needs you" in browser.text("/inbox")
+
+
+def test_a_filter_by_agent_looks_behind_the_first_cards_and_keeps_the_other_filters(
+    browser: Browser, store: Store
+) -> None:
+    for number in range(20):  # more than a column shows
+        store.add(named(f"i{number:02}", repo=f"/r/{'one' if number else 'two'}"))
+        lease = take(store, f"w{number}")
+        agent = "codex:gpt" if number else "claude"
+        store.append(lease, [ev.RunClaimed(worker="w"), ev.SessionOpened(step=1, role="r", agent=agent, session="s")])
+        store.append(lease, [ev.RunFailed(reason=Reason.NO_PROGRESS, detail="")])
+    found = browser.text("/board?agent=Claude")
+    assert found.count('class="card item"') == 1
+    assert ">Codex</a>" in found and ">one</a>" in found
+
+
+def test_the_matrix_shows_how_sealed_examples_judged_each_change(store: Store, tmp_path: Path) -> None:
+    factory = Factory(tmp_path / "factory")
+    run = featured(factory)
+    with serving(factory.store) as served:
+        browser = Browser(served)
+        browser.sign_in(browser.post("/sign-in", {"token": TOKEN}, csrf=False))
+        page = browser.text(f"/runs/{run.lease.run}")
+    factory.store.close()
+    matrix = page[page.index('class="matrix"') : page.index("</table>", page.index('class="matrix"'))]
+    open_tests, sealed = matrix.split('class="group"')
+    assert "sealed" not in open_tests
+    assert sealed.count("sealed, failed") == 1 and sealed.count("sealed, passed") == 3
+
+
+def test_the_watch_page_shows_the_colour_of_a_tree_and_what_fails(
+    browser: Browser, store: Store, tmp_path: Path
+) -> None:
+    assert "Nothing is watched" in browser.text("/watch")
+    watched(tmp_path)
+    store.add(named("a", repo=str(tmp_path)))
+    page = browser.text("/watch")
+    assert "red</span>" in page and "test_half_even" in page and "50 tests, 1 failing, 1 flaky" in page
+
+
 # --- hostile content --------------------------------------------------------------------------------------------------
 
 
@@ -264,8 +333,20 @@ def test_markup_in_a_field_is_text(browser: Browser, store: Store, payload: str)
     kept = ev.StepReverted(step=1, why=payload, paths=[payload], tree="t")
     parked = ev.RunParked(reason=ParkReason.QUESTION, detail=payload)
     store.append(lease, [ev.RunClaimed(worker=payload), step, spent, kept, parked])
-    for path in (*PAGES, f"/runs/{lease.run}", f"/runs/{lease.run}?show=events", f"/runs/{lease.run}?step=1"):
-        assert programs(browser.text(path)) == [], path
+    store.nudge("a", payload, by=payload)
+    store.add_learning(Learning(id="l", repo=payload, content=payload, created_at="2026-01-01T00:00:00Z"))
+    asked = urlencode({"repo": payload, "agent": payload, "spec": payload, "text": payload})
+    for path in (
+        *PAGES,
+        f"/board?{asked}",
+        f"/board/add?{asked}",
+        f"/learnings?{asked}",
+        "/items/none",
+        f"/runs/{lease.run}",
+        f"/runs/{lease.run}?show=events",
+        f"/runs/{lease.run}?step=1",
+    ):
+        assert programs(browser.get(path).body.decode()) == [], path
 
 
 class ProgramFinder(HTMLParser):
@@ -278,7 +359,8 @@ class ProgramFinder(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         for name, value in attrs:
             to = (value or "").strip().lower()
-            runs = name.startswith("on") or name == "style" or to.startswith("javascript:")
+            leads = name in ("href", "action", "formaction") and to.startswith("javascript:")
+            runs = name.startswith("on") or name == "style" or leads
             fetches = name in ("src", "srcset", "xlink:href") and to != "/static/page.js"
             if runs or fetches:
                 self.found.append(f"{tag} {name}={value}")
@@ -295,29 +377,18 @@ def programs(page: str) -> list[str]:
 # --- size -------------------------------------------------------------------------------------------------------------
 
 
-def seconds(browser: Browser) -> float:
+def best_of(browser: Browser, path: str, times: int = 40) -> float:
+    """Return the seconds of the quickest answer: the others tell how busy the machine is."""
     found = []
-    for _ in range(7):
+    for _ in range(times):
         began = time.perf_counter()
-        browser.text("/board")
+        browser.text(path)
         found.append(time.perf_counter() - began)
     return min(found)
 
 
-@pytest.mark.slow
-def test_a_board_of_ten_thousand_items_costs_less_than_five_times_one_of_a_hundred(
-    browser: Browser, store: Store
-) -> None:
-    store.add_all([named(f"item-{n:05}") for n in range(100)])
-    few = seconds(browser)
-    store.add_all([named(f"item-{n:05}") for n in range(100, 10_000)])
-    many = seconds(browser)
-    assert many < 5 * few, (few, many)
-
-
-def test_the_number_of_queries_of_a_board_does_not_depend_on_its_items(
-    browser: Browser, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def count_queries(monkeypatch: pytest.MonkeyPatch, store: Store) -> list[str]:
+    """Return a list that gets an entry for every query of a page."""
     asked: list[str] = []
     read = type(store)._read  # type: ignore[attr-defined]  # where every query of a page goes through
 
@@ -326,6 +397,90 @@ def test_the_number_of_queries_of_a_board_does_not_depend_on_its_items(
         return read(self, action)
 
     monkeypatch.setattr(type(store), "_read", counted)
+    return asked
+
+
+@pytest.mark.slow
+def test_a_board_of_ten_thousand_items_costs_less_than_five_times_one_of_a_hundred(
+    browser: Browser, store: Store
+) -> None:
+    store.add_all([named(f"item-{n:05}") for n in range(100)])
+    few = best_of(browser, "/board")
+    store.add_all([named(f"item-{n:05}") for n in range(100, 10_000)])
+    many = best_of(browser, "/board")
+    assert many < 5 * few, (few, many)
+
+
+def recorded_run(store: Store, name: str, iterations: int) -> str:
+    """A run in which every third change is reverted; some fourteen events an iteration."""
+    store.add(named(name))
+    lease = take(store, name)
+    report = Artifact(path="reports/x.json", sha256="0" * 64, size=1)
+    events: list[ev.Event] = [ev.RunClaimed(worker="w")]
+    number = 0
+
+    def begin(action: str, role: str = "") -> int:
+        nonlocal number
+        number += 1
+        events.append(ev.StepStarted(step=number, action=action, role=role, key=f"ik:{number}", tree="t", snapshot="s"))
+        return number
+
+    for turn in range(iterations):
+        events.append(ev.TestWritten(step=begin("audit", "auditor"), paths=["t.py"], tree="t", summary=f"Part {turn}"))
+        events.append(ev.RedConfirmed(step=begin("verify_red"), tests=["t::a"], fingerprint="f", report=report))
+        for slips in (True, False) if turn % 3 == 0 else (False,):
+            step = begin("implement", "implementer")
+            events.append(ev.UsageMetered(step=step, role="implementer", agent="claude", cost_usd=0.1))
+            events.append(ev.ChangeProposed(step=step, paths=["a.py"], tree="t", summary="a change"))
+            step = begin("judge")
+            if slips:
+                events.append(ev.StepReverted(step=step, why="still red", paths=["a.py"], tree="t"))
+            else:
+                kept = ev.StepCommitted(
+                    step=step, commit="c" * 40, parent="p", subject="It", tests=["t::a"], report=report, tree="t"
+                )
+                events.append(kept)
+        events.append(ev.StepVerified(step=begin("verify"), gates=["unit"], warnings=[]))
+    store.append(lease, events)
+    return lease.run
+
+
+@pytest.mark.slow
+def test_a_page_of_five_thousand_events_is_about_as_large_as_one_of_five_hundred_and_as_quick_to_use(
+    browser: Browser, store: Store
+) -> None:
+    short, long = recorded_run(store, "short", 40), recorded_run(store, "long", 400)
+    assert store.run(long).length > 5_000
+    sizes = [len(browser.text(f"/runs/{run}")) for run in (short, long)]
+    assert sizes[1] < 2 * sizes[0] < 1_000_000, sizes
+    quick, slow = (best_of(browser, f"/runs/{run}", times=8) for run in (short, long))
+    assert slow < 10 * quick, (quick, slow)
+    failures = browser.text(f"/runs/{long}?show=failures")
+    assert 'class="step bad"' in failures and 'class="step"' not in failures
+
+
+def test_the_number_of_queries_of_the_budgets_does_not_depend_on_repositories(
+    browser: Browser, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries = count_queries(monkeypatch, store)
+
+    def of_page() -> int:
+        browser.text("/budgets")  # the vitals of all pages are kept for two seconds
+        queries.clear()
+        browser.text("/budgets")
+        return len(queries)
+
+    few = of_page()
+    store.add_all([named(f"i{n}", repo=f"/r/{n}") for n in range(10)])
+    for number in range(3):
+        take(store, f"w{number}")
+    assert of_page() == few == 3  # the board, the spending, and the place in the event stream
+
+
+def test_the_number_of_queries_of_a_board_does_not_depend_on_its_items(
+    browser: Browser, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = count_queries(monkeypatch, store)
 
     def queries() -> int:
         browser.text("/board")  # the vitals of all pages are kept for two seconds

@@ -70,7 +70,7 @@ class CliProgram(msgspec.Struct, frozen=True, kw_only=True):
     `home_dirs`: folders in the home with its login and sessions. `logins` and `settings`: files there that a sandbox
     lends, read-only; the rest of its home is its own.
     `logs`: patterns of log files in the home; `turn_logs`: log files in the scratch directory. `cumulative`: usage
-    counters that continue when a session is resumed. `limitable`: it can be told to run no commands; if not, it runs
+    counters that continue when a session is resumed. `limitable`: it has an option to run no commands; if not, it runs
     only in a sandbox. `prepare`: prepares the workspace and returns extra variables. `leftovers`: files it leaves in
     the workspace. `reports_calls_late`: it reports a tool call only when the call has ended.
     """
@@ -138,7 +138,7 @@ class CliAgent:
             ended = await self._run(request, launch, scratch_dir, turn)
         except asyncio.CancelledError:
             if limited := turn.monitor.provider_error():
-                on_event(Notice(limited.detail))  # tells the watchdog that the agent was waiting for its provider
+                on_event(Notice(limited.detail))  # shows the watchdog that the agent was waiting for its provider
             raise
         turn.add(*self.program.read_results([read_result(scratch_dir / name) for name in launch.results]))
         _remove_leftovers(request.folder, self.program.leftovers)
@@ -193,13 +193,13 @@ class _Turn:
         self.monitor = StderrMonitor(request, logs=program.logs, turn_logs=program.turn_logs)
         self.recorder = TurnRecorder(request, self._forward, model=model, must_speak=program.must_speak, before=counted)
         self.session, self.pid = settings.session, 0
-        self.begun_at, self.heard_at, self.calling = 0.0, 0.0, False
+        self.begun_at, self.last_output_at, self.calling = 0.0, 0.0, False
 
     def begin(self, pid: int) -> None:
         self.pid, self.begun_at = pid, time.monotonic()
 
     def on_line(self, line: bytes) -> bool:
-        self.heard_at, self.calling = time.monotonic(), False
+        self.last_output_at, self.calling = time.monotonic(), False
         self.add(*self.program.read(line))
         return self.recorder.overspent
 
@@ -207,11 +207,11 @@ class _Turn:
         """Report a tool call when a child process starts after the last output: the program reports it at its end."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
-            if not self.heard_at or self.calling:
+            if not self.last_output_at or self.calling:
                 continue
             youngest_s = await asyncio.to_thread(seconds_since_last_child, self.pid)
             now = time.monotonic()
-            quiet_s, running_s = now - self.heard_at, now - self.begun_at
+            quiet_s, running_s = now - self.last_output_at, now - self.begun_at
             # Processes that started with the program belong to the program itself.
             if youngest_s < min(quiet_s + AT_ONCE_S, running_s - AT_ONCE_S) and not self.calling:
                 self.calling = True

@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from ratchet import config
+from ratchet.app.backtest.copies import find_copies
 from ratchet.checks.protocol import Target
 from ratchet.checks.run.path_redirect import editable_folders, installed_copy
 from ratchet.checks.run.tool_digests import BYTE_CODE
@@ -23,7 +24,7 @@ from ratchet.engine.blocking import run_blocking
 from ratchet.engine.run_setup import find_targets, open_checks
 from ratchet.errors import EnvironmentCannot, UsageError
 from ratchet.files import make_private_dir, write_whole
-from ratchet.paths import user_state
+from ratchet.paths import bases, user_state
 from ratchet.process.spawn import confined
 from ratchet.tree_files import write_inside
 from ratchet.workspace import sandbox_view
@@ -34,6 +35,7 @@ from ratchet.workspace.sandbox import Sandboxes, why_no_sandbox
 from ratchet.workspace.scratch import workspace_at
 
 T = TypeVar("T")
+SOURCE = Path(config.__file__).parent
 Prepare = Callable[[Path], None]
 
 
@@ -42,18 +44,17 @@ class Bench:
 
     def __init__(self, repo: Repository, flags: Sequence[str] = (), *, network: bool = False) -> None:
         self.repo = repo
-        mode = config.load(repo.root, flags=flags).config.sandbox.mode
-        if mode != "off" and (why := why_no_sandbox()):
+        own = config.load(repo.root, flags=flags).config
+        if own.sandbox.mode != "off" and (why := why_no_sandbox()):
             raise EnvironmentCannot(
                 f"without a sandbox agents can read the answers in {repo.root}: {why}",
                 hint="install bubblewrap, or accept that with --set sandbox.mode=off",
             )
-        hidden = [*config.load(repo.root, flags=flags).config.sandbox.hide, *_visible(repo.root)]
-        self.flags = [
-            f"sandbox.agent_network={str(network).lower()}",
-            f"sandbox.hide={msgspec.json.encode(hidden).decode()}",
-            *flags,
-        ]
+        copies = find_copies(repo.root, Path.home())
+        _refuse_visible(repo.root, own, copies)
+        hidden = [*own.sandbox.hide, str(repo.root), str(user_state()), *copies]
+        self.given = [f"sandbox.agent_network={str(network).lower()}", *flags]
+        self.flags = [*self.given, f"sandbox.hide={msgspec.json.encode(hidden).decode()}"]
         self.config = self.with_settings([])
         self.python = _own_python(repo.root, self.config)
         digests = open_checks(repo.root, self.config, self.targets(repo.root)).tool_digests(repo.root)
@@ -191,6 +192,19 @@ def lay_files(folder: Path, files: Mapping[str, bytes | None]) -> None:
             write_inside(folder, path, content)
 
 
-def _visible(root: Path) -> list[str]:
-    """Return the checkout if sandboxes would show it; in homes and the like they show nothing that is not lent."""
-    return [] if sandbox_view.is_below(str(root), sandbox_view.masks()) else [str(root)]
+def _refuse_visible(root: Path, settings: config.Config, copies: Sequence[str]) -> None:
+    """Refuse to start where sandboxes must show what holds answers."""
+    if settings.sandbox.mode == "off":
+        return
+    if SOURCE.is_relative_to(root) or str(SOURCE) in copies:
+        raise EnvironmentCannot(
+            f"agents would see the source of this Ratchet, in {SOURCE}, which may be newer than a task",
+            hint="run the backtest with a Ratchet of a version before the tasks, installed elsewhere",
+        )
+    wanted = settings.workspace
+    for place in (user_state(), Path(wanted.bases).absolute() if wanted.bases else bases()):
+        if not sandbox_view.is_below(str(place), sandbox_view.masks()):
+            raise EnvironmentCannot(
+                f"agents would see {place}, which holds answers",
+                hint="keep Ratchet's state and cache in a home: see XDG_STATE_HOME, XDG_CACHE_HOME, workspace.bases",
+            )

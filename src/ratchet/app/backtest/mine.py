@@ -20,7 +20,7 @@ from ratchet.core.backtest.task import (
     green_tests,
     why_no_setup,
 )
-from ratchet.core.backtest.task_spec import Issue, linked_issues, says_too_little, write_spec
+from ratchet.core.backtest.task_spec import Issue, is_vague, linked_issues, write_spec
 from ratchet.core.cheats.config_files import decides_how_tests_run
 from ratchet.core.report import Report
 from ratchet.core.roles import PathRules, matches_glob
@@ -74,7 +74,7 @@ class _Miner:
         if not source:
             return self._left_out(LeftOutReason.NO_SOURCE)
         spec = await run_blocking(self._spec, [*tests, *source])
-        if says_too_little(spec):
+        if is_vague(spec):
             return self._left_out(LeftOutReason.MESSAGE, spec.strip()[:80])
         opened = self.bench.temporary_repository
         with opened(self.commit.parents[0]) as parent, opened(self.commit.id) as child:

@@ -65,12 +65,12 @@ async def run_trials(
 
 
 def _key(bench: Bench, task: MinedTask, arm: Arm) -> str:
-    return f"{task.commit[:12]}-{bench.digest(task, arm, bench.flags)}"
+    return f"{task.commit[:12]}-{bench.digest(task, arm, bench.given)}"
 
 
 async def _try(bench: Bench, task: MinedTask, arm: Arm, left_usd: float | None) -> Trial | str:
     """Return the trial, or why it could not be finished through no fault of the agent."""
-    name = _key(bench, task, arm)
+    name = bench.digest(task, arm, bench.given)  # agents see this path: it must not name the commit
     repo = await run_blocking(bench.open_repository, task.base_commit, name)
     began = time.monotonic()
     try:
@@ -82,7 +82,10 @@ async def _try(bench: Bench, task: MinedTask, arm: Arm, left_usd: float | None) 
             lease = service.claim(item.id)
             state = await service.work(lease, watch=lambda *_: None, on_agent_event=lambda _event: None)
             history = service.history(lease.run)
-        if why := _why_unfinished(state, capped=left_usd is not None):
+            why = _why_unfinished(state, capped=left_usd is not None)
+            if not why:
+                await run_blocking(service.workspaces.destroy, item.slug)
+        if why:
             return why
         trial = await _judged(bench, task, arm, repo, history)
     except RatchetError as error:
@@ -94,7 +97,7 @@ async def _try(bench: Bench, task: MinedTask, arm: Arm, left_usd: float | None) 
 def _settings(bench: Bench, task: MinedTask, arm: Arm, left_usd: float | None) -> list[str]:
     """Return the settings of a trial. Every arm has a store of its own: no arm learns from another's work."""
     own = [*bench.flags, *arm.settings]
-    store = bench.state / "stores" / f"{bench.digest(arm, bench.flags)}.db"
+    store = bench.state / "stores" / f"{bench.digest(arm, bench.given)}.db"
     store.parent.mkdir(exist_ok=True)
     limits = ["budget.day.cost_usd=0", "budget.day.iterations=0", "budget.repo.cost_usd=0"]
     if left_usd is not None:

@@ -66,7 +66,7 @@ class ContainerPool:
             loop.add_signal_handler(number, _signalled, stop, again)
         await self._in_thread(self._reap)
         slots = asyncio.gather(*(self._keep(Slot(number=number), stop) for number in range(self.count)))
-        stopping = asyncio.ensure_future(self._stop_when_told(stop, again))
+        stopping = asyncio.ensure_future(self._stop_on_signal(stop, again))
         codes = await slots
         stopping.cancel()
         self._threads.shutdown()
@@ -88,15 +88,15 @@ class ContainerPool:
         stopped.cancel()
         return 0
 
-    async def _stop_when_told(self, stop: asyncio.Event, again: asyncio.Event) -> None:
+    async def _stop_on_signal(self, stop: asyncio.Event, again: asyncio.Event) -> None:
         await stop.wait()
         self.stopping = True
         self.post.log("stopping after the current steps; repeat the signal to stop at once")
         patience = asyncio.ensure_future(
             self._each(partial(self.engine.stop, grace_s=self.post.config.worker.stop_s + 10))
         )
-        told = asyncio.ensure_future(again.wait())
-        await asyncio.wait({patience, told}, return_when=asyncio.FIRST_COMPLETED)
+        second_signal = asyncio.ensure_future(again.wait())
+        await asyncio.wait({patience, second_signal}, return_when=asyncio.FIRST_COMPLETED)
         while True:  # until cancelled: one may have been started meanwhile
             await self._each(self.engine.kill)
             await asyncio.sleep(0.5)
@@ -118,7 +118,7 @@ class ContainerPool:
         except RatchetError as error:
             self.post.log(f"{name} could not be run: {error.message}")
             return ContainerEnd(code=1)
-        self._tell(name, end, log)
+        self._report_end(name, end, log)
         return end
 
     @contextmanager
@@ -148,7 +148,7 @@ class ContainerPool:
         self.post.log(f"{name} is not removed, because the engine is away; the next start does it")
         return None
 
-    def _tell(self, name: str, end: ContainerEnd, log: bytes) -> None:
+    def _report_end(self, name: str, end: ContainerEnd, log: bytes) -> None:
         _keep_log(name, log)
         lines = log.decode(errors="replace").splitlines()
         for line in lines if end.succeeded else lines[-20:]:

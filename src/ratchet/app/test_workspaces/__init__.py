@@ -33,6 +33,7 @@ from ratchet.files import write_durably
 from ratchet.paths import clones, user_state
 from ratchet.process.spawn import ProcessResult, ProgramMissing, confined
 from ratchet.process.supervise import supervise
+from ratchet.tree_files import is_source_folder
 from ratchet.workspace.from_config import open_workspaces, recipe_of, sandbox_settings
 from ratchet.workspace.git import repository
 from ratchet.workspace.git.command import git
@@ -212,7 +213,9 @@ class WorkspaceService:
     def _difference(self, opened: OpenedWorkspace) -> wb.WorkspaceDiff:
         most, start, now = self.allowance.diff_bytes, opened.record.start_tree, opened.workspace.checkpoint()
         text = opened.workspace.diff(start, now, max_bytes=most)
-        return wb.WorkspaceDiff(paths=opened.workspace.changes(start, now), diff=text, cut=len(text.encode()) > most)
+        changed = opened.workspace.changes(start, now)
+        paths = [path.encode(errors="surrogateescape").decode(errors="replace") for path in changed]  # JSON is UTF-8
+        return wb.WorkspaceDiff(paths=paths, diff=text, cut=len(text.encode()) > most)
 
     # --- calls -------------------------------------------------------------------------------------------------
 
@@ -370,6 +373,9 @@ class WorkspaceService:
         return self._bench(record, self.workspaces.open(record.id))
 
     def _bench(self, record: wb.TestWorkspace, workspace: GitWorkspace) -> OpenedWorkspace:
+        if not is_source_folder(workspace.path, record.inside):
+            # A command may have put a link in its place, and detection would look where that leads.
+            record = msgspec.structs.replace(record, inside="")
         state, source = self.records.folder(record.id), Path(record.source)
         settings = config.load(source).config
         suite = WorkspaceSuite(workspace, record.inside, settings, state=state, start=record.start_tree)

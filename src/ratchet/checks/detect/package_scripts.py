@@ -50,7 +50,7 @@ def script_commands(table: dict[str, Any], matches: Matches = bool, called: Coll
 def workspace_scripts(table: dict[str, Any]) -> set[str]:
     """Return all arguments of monorepo tools that run scripts in every package; the script names are among them."""
     found = [_unwrapped(words) for words in script_commands(table)]
-    return {name for words in found if _is_for_all(words) for word in words[1:] for name in _told(word)}
+    return {name for words in found if _is_for_all(words) for word in words[1:] for name in _script_names(word)}
 
 
 _FOR_ALL = {"nx", "turbo", "lerna", "ultra", "wsrun", "oao", "bolt", "rush", "moon"}
@@ -74,7 +74,7 @@ def uses_browser(table: dict[str, Any]) -> bool:
     return any(index_of_program(words, _IN_BROWSERS) is not None for words in script_commands(table))
 
 
-def _told(word: str) -> list[str]:
+def _script_names(word: str) -> list[str]:
     names = re.sub(r"^-[-\w]*=", "", word).split(",")
     return ["test" if name in ("t", "tst") else name for name in names]
 

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ratchet.core.roles import matches_glob
+from ratchet.tree_files import is_source, read_source
 
 # Dependencies, build results and caches: they never contain the project's own tests.
 _SKIPPED = {
@@ -85,7 +86,7 @@ class Project:
             return "a folder for third-party code"
         if path in self._submodules:
             return "a git submodule"
-        if self._is_repository and (self.folder / path / ".git").exists():
+        if self._is_repository and os.path.lexists(self.folder / path / ".git"):
             return "a git repository of its own"
         inside = next((part for part in PurePosixPath(path).parts[:-1] if part in _TESTS), "")
         licence = self._licence(path) if inside else ""
@@ -107,14 +108,14 @@ class Project:
     def _is_repository(self) -> bool:
         """Return whether the folder belongs to a git repository. A folder that only contains repositories does not, and
         all of them count."""
-        return any((place / ".git").exists() for place in (self.folder, *self.folder.parents))
+        return any(os.path.lexists(place / ".git") for place in (self.folder, *self.folder.parents))
 
     @staticmethod
     def _is_skipped(top: str, name: str) -> bool:
         if name in _DATA_OF_TESTS and Path(top).name in ("tests", "test"):
             return True
         # A virtual environment may have any name, but always has this marker file.
-        return name in _SKIPPED or name.startswith(".") or Path(top, name, "pyvenv.cfg").exists()
+        return name in _SKIPPED or name.startswith(".") or os.path.lexists(f"{top}/{name}/pyvenv.cfg")
 
     def glob(self, *patterns: str) -> Iterator[str]:
         """Yield the files whose path matches a glob, shallowest first."""
@@ -144,16 +145,12 @@ class Project:
         return self.files if root == "." else [path for path in self.files if path.startswith(f"{root}/")]
 
     def has(self, path: str) -> bool:
-        return (self.folder / path).is_file()
+        return is_source(self.folder, path)
 
     def text(self, path: str) -> str:
         """Return the beginning of a file; empty if it cannot be read."""
         if path not in self._texts:
-            try:
-                with (self.folder / path).open("rb") as file:
-                    self._texts[path] = file.read(_READ_MAX).decode(errors="replace")
-            except OSError:
-                self._texts[path] = ""
+            self._texts[path] = read_source(self.folder, path, max_bytes=_READ_MAX)
         return self._texts[path]
 
     def toml(self, path: str) -> dict[str, Any]:

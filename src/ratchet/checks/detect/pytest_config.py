@@ -36,12 +36,12 @@ def uses_pytest_django(project: Project, root: str) -> bool:
     return "django_settings_module" in table or any(word.partition("=")[0] == "--ds" for word in options)
 
 
-def is_collected(told: dict[str, list[str]], path: str) -> bool:
+def is_collected(settings: dict[str, list[str]], path: str) -> bool:
     above = PurePosixPath(path).parent.parts
-    starts = [start.removeprefix("./").rstrip("/") for start in told.get("testpaths", [])]
+    starts = [start.removeprefix("./").rstrip("/") for start in settings.get("testpaths", [])]
     inside = any(start in ("", ".") or path == start or matches_glob(path, f"{start}/**") for start in starts)
     return (inside or not starts) and not any(
-        fnmatch(folder, pattern) for folder in above for pattern in told.get("norecursedirs", [])
+        fnmatch(folder, pattern) for folder in above for pattern in settings.get("norecursedirs", [])
     )
 
 

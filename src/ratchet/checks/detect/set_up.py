@@ -13,6 +13,7 @@ from pathlib import Path
 from ratchet.checks.protocol import Target
 from ratchet.core.compare import missing_package
 from ratchet.core.report import Report, load_errors
+from ratchet.tree_files import read_source
 
 _NOT_FOUND = re.compile(
     r"(?:command not found|: not found|No module named (?:pytest|nose2|tox)\b|cannot find module)", re.I
@@ -64,8 +65,8 @@ def test_packages(target: Target, root: Path) -> list[str]:
 
 def _plugins(folder: Path) -> list[str]:
     """Return the pytest plugins without which the project's own configuration is refused."""
-    files = [folder / name for name in ("pytest.ini", ".pytest.ini", "pyproject.toml", "setup.cfg", "tox.ini")]
-    text = "\n".join(file.read_text(errors="replace") for file in files if file.is_file())
+    names = ("pytest.ini", ".pytest.ini", "pyproject.toml", "setup.cfg", "tox.ini")
+    text = "\n".join(read_source(folder, name) for name in names)
     asked = "\n".join(_ADDOPTS.findall(text))
     return [plugin for plugin, option in _PLUGINS.items() if re.search(option, asked)]
 

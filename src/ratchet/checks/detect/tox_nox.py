@@ -22,9 +22,9 @@ _LIKELY = re.compile(r"py|test|unit|3\.?\d")
 
 
 def pytest_environments(project: Project, path: str) -> list[str]:
-    """Return the environments that run pytest and have an interpreter; empty if the file does not tell."""
-    told = _of_nox(project.text(path)) if path.endswith(".py") else _of_tox(project, path)
-    found = list(dict.fromkeys(told))
+    """Return the environments that run pytest and have an interpreter; empty if the file does not name them."""
+    configured = _of_nox(project.text(path)) if path.endswith(".py") else _of_tox(project, path)
+    found = list(dict.fromkeys(configured))
     found = [name for name in found if _LIKELY.match(name)] or found
     return [name for name in found if _has_interpreter(name)] or found[:1]
 
@@ -95,9 +95,9 @@ def _of_nox(text: str) -> Iterator[str]:
 
 def _sessions(name: str, decorator: ast.expr) -> Iterator[str]:
     given = {word.arg: word.value for word in decorator.keywords} if isinstance(decorator, ast.Call) else {}
-    told = {key: _literal(given[key]) for key in ("name", "python", "venv_backend") if key in given}
-    own = told.get("name") or name
-    pythons = told.get("python") if told.get("venv_backend") != "none" else None
+    configured = {key: _literal(given[key]) for key in ("name", "python", "venv_backend") if key in given}
+    own = configured.get("name") or name
+    pythons = configured.get("python") if configured.get("venv_backend") != "none" else None
     yield from (f"{own}-{python}" for python in pythons) if isinstance(pythons, list | tuple) else [str(own)]
 
 

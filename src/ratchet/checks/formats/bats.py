@@ -88,13 +88,13 @@ class _Bats:
     def _settle(self) -> None:
         """Finish a failed test, whose output follows its line."""
         if self.body and self.tests[-1].status is not TestStatus.SKIPPED:
-            said = self.body.text().strip("\n")
-            if self.tests[-1].phase == "setup" and (match := _SYNTAX.match(said)):
+            output = self.body.text().strip("\n")
+            if self.tests[-1].phase == "setup" and (match := _SYNTAX.match(output)):
                 self.tests.pop()
                 self.broken.append(_unloaded(match))
                 self.body = None
                 return
-            failure = recover.failure(said, message=said or "failed")
+            failure = recover.failure(output, message=output or "failed")
             self.tests[-1] = msgspec.structs.replace(self.tests[-1], failure=failure)
         self.body = None
 

@@ -100,5 +100,5 @@ def _failure(word: str, results: list[lenient_json.Table]) -> Failure:
     outputs = [output for result in results for output in lenient_json.tables(result, "testActionOutput")]
     logs = [lenient_json.text(output, "uri") for output in outputs if lenient_json.text(output, "name") == "test.log"]
     details = next((text for result in results if (text := lenient_json.text(result, "statusDetails"))), "")
-    said = "\n".join(filter(None, [details, *(f"see {log.removeprefix('file://')}" for log in logs[-1:])]))
-    return Failure(type=word, message=said or f"its status is {word}")
+    message = "\n".join(filter(None, [details, *(f"see {log.removeprefix('file://')}" for log in logs[-1:])]))
+    return Failure(type=word, message=message or f"its status is {word}")

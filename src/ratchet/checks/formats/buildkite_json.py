@@ -15,7 +15,7 @@ _STATUS = {
     "pending": TestStatus.SKIPPED,
 }
 _PLACE = re.compile(r"^(?:\./)?(?P<file>.+?)(?::(?P<line>\d{1,9}))?$")
-_TOLD = re.compile(r"(?m)^E {3,}(.*)$")
+_ERROR_LINE = re.compile(r"(?m)^E {3,}(.*)$")
 
 
 def parse(stream: BinaryIO) -> Parsed:
@@ -53,11 +53,11 @@ def _test(row: lenient_json.Table) -> TestResult:
 
 def _failure(row: lenient_json.Table) -> Failure:
     reason, more = lenient_json.text(row, "failure_reason"), lenient_json.tables(row, "failure_expanded")
-    told = "\n".join(_TOLD.findall(reason)) or reason.strip()
+    message = "\n".join(_ERROR_LINE.findall(reason)) or reason.strip()
     body = [
         reason,
         *(line for part in more for key in ("expanded", "backtrace") for line in lenient_json.texts(part, key)),
     ]
     return recover.failure(
-        "\n".join(body), message=told or f"its result is {lenient_json.text(row, 'result') or 'unknown'}"
+        "\n".join(body), message=message or f"its result is {lenient_json.text(row, 'result') or 'unknown'}"
     )

@@ -41,10 +41,10 @@ def _names_its_end(test: TestResult) -> bool:
     return bool(test.failure and test.failure.message == RUNNING)
 
 
-def _test(name: str, status: TestStatus, said: list[str], *, reason: str = "", file: str = "") -> TestResult:
+def _test(name: str, status: TestStatus, output: list[str], *, reason: str = "", file: str = "") -> TestResult:
     failure = None
     if status in RED:
-        text = "\n".join(said).strip()
+        text = "\n".join(output).strip()
         failure = recover.sanitizer(text) or recover.failure(text, message=text or "failed")
     return TestResult(
         id=name,
@@ -65,27 +65,27 @@ _DRESS = re.compile(r"^\[ +(?:ERROR|LINE) +\] --- ")
 def _cmocka(rows: list[str]) -> Found:
     """Parse cmocka: output of a test is between its start and end; the summary repeats names."""
     tests: list[TestResult] = []
-    open_name, said, counts = "", list[str](), list[int]()
+    open_name, output, counts = "", list[str](), list[int]()
     for row in rows:
         found = _CMOCKA.match(row)
         if found and found[1] == "RUN":
-            open_name, said = found[2], []
+            open_name, output = found[2], []
         elif found and found[2] == open_name:
-            tests.append(_undressed(_test(open_name, _CMOCKAS[found[1]], _placed(said))))
+            tests.append(_undressed(_test(open_name, _CMOCKAS[found[1]], _placed(output))))
             open_name = ""
         elif total := _CMOCKAS_SUM.match(row):
             counts.append(int(total[1]))
         elif open_name:
-            said.append(row)
+            output.append(row)
     if open_name:
         lost = Failure(type="Crashed", message=RUNNING)
         tests.append(TestResult(id=open_name, name=open_name, status=_ERROR, failure=lost))
     return tests, sum(counts) if counts and not open_name else None
 
 
-def _placed(said: list[str]) -> list[str]:
+def _placed(output: list[str]) -> list[str]:
     """Move the location to the front, as compilers print it, so that the compared values follow."""
-    rows = [row for row in said if row]
+    rows = [row for row in output if row]
     places = [_DRESS.sub("", row) for row in rows if row.startswith("[   LINE   ]")]
     return [*places, *(row for row in rows if not row.startswith("[   LINE   ]"))]
 
@@ -99,7 +99,7 @@ def _undressed(test: TestResult) -> TestResult:
 
 
 _UNITY = re.compile(
-    r"^(?P<file>[^:\n]+):(?P<line>\d+):(?P<name>\w[^:\n]*):(?P<word>PASS|FAIL|IGNORE)(?:: ?(?P<said>.*))?$"
+    r"^(?P<file>[^:\n]+):(?P<line>\d+):(?P<name>\w[^:\n]*):(?P<word>PASS|FAIL|IGNORE)(?:: ?(?P<output>.*))?$"
 )
 _UNITYS_SUM = re.compile(r"^(\d+) Tests (\d+) Failures (\d+) Ignored")
 _ACTUAL = re.compile(r"^('.*?'|[^\s:']+)[:.]\s?\D.*$")  # followed by the test's own message
@@ -113,14 +113,14 @@ def _unity(rows: list[str]) -> Found:
 
 
 def _unitys(found: re.Match[str]) -> TestResult:
-    status, said = _UNITYS[found["word"]], found["said"] or ""
-    place = f"{found['file']}:{found['line']}: {said}" if status in RED else ""
-    test = _test(found["name"], status, [place], reason=said if status is _SKIPPED else "", file=found["file"])
+    status, output = _UNITYS[found["word"]], found["output"] or ""
+    place = f"{found['file']}:{found['line']}: {output}" if status in RED else ""
+    test = _test(found["name"], status, [place], reason=output if status is _SKIPPED else "", file=found["file"])
     if not test.failure:
         return test
     at = msgspec.structs.replace(
         test.failure,
-        message=said or "failed",
+        message=output or "failed",
         actual=_ACTUAL.sub(r"\1", test.failure.actual) if test.failure.actual else test.failure.actual,
         file=found["file"],
         line=int(found["line"]),

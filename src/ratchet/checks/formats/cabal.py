@@ -126,7 +126,7 @@ class _Hspec(_Tree):
         self.failing = False
         self.at: re.Match[str] | None = None
         self.number = ""
-        self.said: dict[str, tuple[re.Match[str] | None, HeadAndTail]] = {}
+        self.output: dict[str, tuple[re.Match[str] | None, HeadAndTail]] = {}
 
     def line(self, line: str) -> None:
         if match := _HSPEC_SUM.match(line):
@@ -155,19 +155,19 @@ class _Hspec(_Tree):
             self.at = match
         elif match := _HSPEC_FAILURE.match(line):
             self.number = match.group("number")[:-1]
-            self.said[self.number] = (self.at, HeadAndTail())
+            self.output[self.number] = (self.at, HeadAndTail())
             self.at = None
         elif self.number and line.startswith("  To rerun use:"):
             self.number = ""
         elif self.number:
-            self.said[self.number][1].add(f"{line[7:]}\n")
+            self.output[self.number][1].add(f"{line[7:]}\n")
 
     def tests(self, suite: str) -> list[TestResult]:
         return [self._test(suite, row) for row in self.rows]
 
     def _test(self, suite: str, row: _Row) -> TestResult:
-        at, said = self.said.get(row.number, (None, HeadAndTail()))
-        return _result(f"{suite}:/{'/'.join(row.path)}/", suite, row, said.text(), at)
+        at, output = self.output.get(row.number, (None, HeadAndTail()))
+        return _result(f"{suite}:/{'/'.join(row.path)}/", suite, row, output.text(), at)
 
 
 class _Tasty(_Tree):
@@ -196,8 +196,8 @@ class _Tasty(_Tree):
         return [self._test(suite, row) for row in self.rows]
 
     def _test(self, suite: str, row: _Row) -> TestResult:
-        said = re.sub(r"(?m)^Use -p .* to rerun this test only\.\n?", "", row.body.text())
-        return _result(f"{suite}:{'.'.join(row.path)}", suite, row, said, _TASTY_PLACE.search(said))
+        output = re.sub(r"(?m)^Use -p .* to rerun this test only\.\n?", "", row.body.text())
+        return _result(f"{suite}:{'.'.join(row.path)}", suite, row, output, _TASTY_PLACE.search(output))
 
 
 def _result(name: str, suite: str, row: _Row, text: str, at: re.Match[str] | None) -> TestResult:

@@ -65,7 +65,7 @@ class _Cargo:
         self.suites = 0
         self.results = 0
         self.announced = 0
-        self.told_by_events = False  # then text between events belongs to the tests, whatever it looks like
+        self.has_events = False  # then text between events belongs to the tests, whatever it looks like
         self.reported: dict[str, int] = {}
         self.running: dict[str, bool] = {}
         self.lost: list[str] = []  # tests of programs that died before others started
@@ -87,7 +87,7 @@ class _Cargo:
             self._test_event(row)
         elif row.get("type") == "suite":
             self._suite_event(row)
-        elif not row and not self.told_by_events:
+        elif not row and not self.has_events:
             self._text(line)
 
     # --- JSON
@@ -112,9 +112,9 @@ class _Cargo:
     def _suite_event(self, row: lenient_json.Table) -> None:
         event = row.get("event")
         if event == "started":
-            self._begin(lenient_json.whole(row, "test_count"), told_by_events=True)
+            self._begin(lenient_json.whole(row, "test_count"), has_events=True)
         elif event in {"ok", "failed"}:
-            self.told_by_events = False
+            self.has_events = False
             self._result(*(lenient_json.whole(row, key) for key in ("passed", "failed", "ignored")))
 
     def _test_event(self, row: lenient_json.Table) -> None:
@@ -139,7 +139,7 @@ class _Cargo:
     def _leave(self) -> None:
         """Finish a program; tests still running in it are lost."""
         self.lost += [self._identity(name) for name in self.running]
-        self.running, self.told_by_events = {}, False
+        self.running, self.has_events = {}, False
 
     def _without_harness(self, code: int) -> None:
         """Report a program without a harness as one test."""
@@ -215,12 +215,12 @@ class _Cargo:
 
     # --- both
 
-    def _begin(self, count: int, *, told_by_events: bool = False) -> None:
+    def _begin(self, count: int, *, has_events: bool = False) -> None:
         self.suites += 1
         self.announced += count
         self.index = {}
         self._leave()
-        self.told_by_events = told_by_events
+        self.has_events = has_events
 
     def _result(self, passed: int, failed: int, ignored: int) -> None:
         self.results += 1
@@ -276,8 +276,8 @@ class _Cargo:
 
     def _notes(self) -> list[str]:
         if self.suites == self.results and self.announced > len(self.tests):
-            unheard = f", and nothing of {', '.join(list(self.running)[:3])}" if self.running else ""
-            return [f"{self.announced} tests were announced, {len(self.tests)} reported{unheard}"]
+            unfinished = f", and nothing of {', '.join(list(self.running)[:3])}" if self.running else ""
+            return [f"{self.announced} tests were announced, {len(self.tests)} reported{unfinished}"]
         return []
 
 
@@ -322,8 +322,8 @@ def _placed(failure: Failure, name: str, folder: str) -> Failure:
     if not folder:
         return failure
     frames = [_under(folder, frame) for frame in failure.frames]
-    told = [frame for at, frame in enumerate(frames) if not at or not _same_line(frame, frames[at - 1])]
-    return msgspec.structs.replace(failure, frames=told)
+    distinct = [frame for at, frame in enumerate(frames) if not at or not _same_line(frame, frames[at - 1])]
+    return msgspec.structs.replace(failure, frames=distinct)
 
 
 def _under(folder: str, frame: Frame) -> Frame:

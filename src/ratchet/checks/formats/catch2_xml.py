@@ -94,7 +94,7 @@ class Catch2:
         elif name == "Expression" and self.check.get("success") == "false":
             self._keep(self._expression())
         elif name in {"Exception", "Failure", "FatalErrorCondition"} or (name == "Message" and self._is_error()):
-            self._keep(self._said(name))
+            self._keep(self._text_failure(name))
         elif name == "Skip":
             self.reason = self._word("Skip")
         elif name in self.roots:
@@ -122,7 +122,7 @@ class Catch2:
             line=_line(self.check),
         )
 
-    def _said(self, name: str) -> Failure:
+    def _text_failure(self, name: str) -> Failure:
         text = self._word("Text") or self._word(name)
         at = self.check if "filename" in self.check else self.case or {}
         return recover.failure("", message=self._within(text), type=name, file=at.get("filename", ""), line=_line(at))

@@ -133,12 +133,12 @@ def _failure(term: str) -> Failure:
         if "/" in match["file"]  # Erlang's own modules have no folder
     ][::-1]
     begun = term.find("[{file,")
-    said = " ".join((term[: term.rfind("[", 0, begun)].rstrip(" ,\n[") if begun > 0 else term).split())
+    text = " ".join((term[: term.rfind("[", 0, begun)].rstrip(" ,\n[") if begun > 0 else term).split())
     asserted = _ASSERTED.match(term)
     kind = asserted or _TYPE.match(term)
     return Failure(
         type=kind.group("type") if kind else "",
-        message=clip((value_of(term, "expression") or said).strip('"') if asserted else _closed(said)),
+        message=clip((value_of(term, "expression") or text).strip('"') if asserted else _closed(text)),
         expected=(value_of(term, "expected") or value_of(term, "pattern")) if asserted else None,
         actual=value_of(term, "value") if asserted else None,
         file=frames[-1].file if frames else "",

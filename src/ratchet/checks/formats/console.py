@@ -40,8 +40,8 @@ def parse(stream: BinaryIO) -> Parsed:
         if len(line) <= _WIDE:
             for dialect in dialects:
                 dialect.line(line)
-    told = totals.parsed()
-    read = [parsed for dialect in dialects if (parsed := dialect.parsed(told)).tests or parsed.collection_errors]
+    counts = totals.parsed()
+    read = [parsed for dialect in dialects if (parsed := dialect.parsed(counts)).tests or parsed.collection_errors]
     return max(read, key=lambda parsed: (parsed.ended, len(parsed.tests)), default=Parsed())
 
 
@@ -146,7 +146,7 @@ class _Ctest(ConsoleDialect):
         r"^\s*\d+/\d+ Test +#(?P<n>\d+): (?P<name>.+?) \.{2,}[. ]*(?:(?:Subprocess \w+)?\*\*\*)?"
         r"(?P<why>(?P<word>Passed|Failed|Not Run|Skipped|Timeout|Exception|Disabled)\b(?:: \w+)?)"
     )
-    _SAID = re.compile(r"^(?P<n>\d+): ?(?P<text>.*)$")
+    _NUMBERED = re.compile(r"^(?P<n>\d+): ?(?P<text>.*)$")
     _SUM = re.compile(r"^\d+% tests passed, (?P<failed>\d{1,9}) tests? failed out of (?P<tests>\d{1,9})$")
 
     def __init__(self) -> None:
@@ -157,12 +157,12 @@ class _Ctest(ConsoleDialect):
         if match := self._ROW.match(line):
             made = self.add(match["name"], match["word"].lower())
             if made:
-                made.said = self.before.pop(match["n"], made.said)
+                made.output = self.before.pop(match["n"], made.output)
                 made.why = match["why"]
         elif match := self._SUM.match(line):
             self.reported = {name: int(count) for name, count in match.groupdict().items()}
             self.about = None
-        elif (match := self._SAID.match(line)) and not match["text"].startswith(_CALLED):
+        elif (match := self._NUMBERED.match(line)) and not match["text"].startswith(_CALLED):
             self.before.setdefault(match["n"], HeadAndTail()).add(f"{match['text']}\n")
         elif re.match(r"^\s+Start +\d+: |^test \d+$", line):
             self.about = None
@@ -249,7 +249,7 @@ class _Numbered(_Tree):
         self.telling = self.titled = False
         self.diffs = 0
 
-    def tell(self, line: str) -> None:
+    def take_detail(self, line: str) -> None:
         if match := self._HEAD.match(line):
             self.about = self.numbered.get(match["n"])
             self.titled = False
@@ -278,7 +278,7 @@ class _Mocha(_Numbered):
         if self._SUM.match(line):
             self.telling = True
         elif self.telling:
-            self.tell(line)
+            self.take_detail(line)
         elif match := self._SIGN.match(line):
             self.test(len(match["space"]), match["name"], match["sign"]) if match["space"] else None
         elif match := self._RED.match(line):
@@ -310,7 +310,7 @@ class _Rspec(_Numbered):
             self._close(-1)
             self.telling, self.is_red, self.about = True, line.startswith("Failures:"), None
         elif self.telling:
-            self.tell(line) if self.is_red else None
+            self.take_detail(line) if self.is_red else None
         elif not line.strip():
             self._close(-1)
         elif match := self._ROW.match(line):

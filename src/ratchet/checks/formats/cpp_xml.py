@@ -142,9 +142,9 @@ def _boosts_result(case: Tree, suites: list[str]) -> TestResult:
 
 
 def _boosts_counts(module: Tree) -> dict[str, int]:
-    told = {word: _whole(module.get(f"test_cases_{word}")) for word in ("passed", "failed", "skipped")}
-    told["failed"] += _whole(module.get("test_cases_aborted"))
-    return told if "test_cases_passed" in module.attributes else {}
+    counts = {word: _whole(module.get(f"test_cases_{word}")) for word in ("passed", "failed", "skipped")}
+    counts["failed"] += _whole(module.get("test_cases_aborted"))
+    return counts if "test_cases_passed" in module.attributes else {}
 
 
 _QT_RED = ("fail", "xpass")
@@ -165,11 +165,11 @@ def _qt(function: Tree, suite: str) -> Iterator[TestResult]:
 
 
 def _qt_row(name: str, suite: str, incidents: list[Tree], took_s: float) -> TestResult:
-    told = {incident.get("type"): incident for incident in reversed(incidents)}
-    bad = next((told[word] for word in _QT_RED if word in told), None)
-    tamed = next((told[word] for word in _QT_TAMED if word in told), None)
-    other = tamed or told.get("skip")
-    status = TestStatus.XFAILED if tamed else TestStatus.SKIPPED if "skip" in told else TestStatus.PASSED
+    by_type = {incident.get("type"): incident for incident in reversed(incidents)}
+    bad = next((by_type[word] for word in _QT_RED if word in by_type), None)
+    tamed = next((by_type[word] for word in _QT_TAMED if word in by_type), None)
+    other = tamed or by_type.get("skip")
+    status = TestStatus.XFAILED if tamed else TestStatus.SKIPPED if "skip" in by_type else TestStatus.PASSED
     return TestResult(
         id=f"{suite}::{name}",
         name=name,
@@ -276,18 +276,18 @@ _UNFOUND = ("Unable to find executable", "Failed to start", "Missing Configurati
 
 def _ctest(tree: Tree) -> TestResult:
     word, results = tree.get("Status"), tree.first("Results") or tree
-    told = {each.get("name"): each.text_at("Value") for each in results.all("NamedMeasurement")}
-    output, end = results.text_at("Measurement", "Value"), told.get("Completion Status", "")
+    measured = {each.get("name"): each.text_at("Value") for each in results.all("NamedMeasurement")}
+    output, end = results.text_at("Measurement", "Value"), measured.get("Completion Status", "")
     status = {"passed": TestStatus.PASSED, "notrun": TestStatus.SKIPPED}.get(word, TestStatus.FAILED)
     if status is TestStatus.SKIPPED and end.startswith(_UNFOUND):
         status = TestStatus.ERROR
     red = status in (TestStatus.FAILED, TestStatus.ERROR)
-    why = told.get("Exit Code", "") or end
+    why = measured.get("Exit Code", "") or end
     return TestResult(
         id=tree.text_at("Name"),
         name=tree.text_at("Name"),
         status=status,
-        duration_s=_seconds(told.get("Execution Time", ""), 1),
+        duration_s=_seconds(measured.get("Execution Time", ""), 1),
         reason=end if status is TestStatus.SKIPPED else "",
         failure=_printed(output, why) if red else None,
         stdout=clip(output, 8 << 10) if red else "",

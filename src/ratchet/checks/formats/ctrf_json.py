@@ -72,10 +72,10 @@ def _suite(row: lenient_json.Table) -> list[str]:
 
 
 def _status(row: lenient_json.Table) -> TestStatus:
-    said = _STATUS.get(lenient_json.text(row, "status"), TestStatus.SKIPPED)
-    raw = _RAW.get(lenient_json.text(row, "rawStatus").lower(), said)
+    stated = _STATUS.get(lenient_json.text(row, "status"), TestStatus.SKIPPED)
+    raw = _RAW.get(lenient_json.text(row, "rawStatus").lower(), stated)
     # A raw status may refine the result but never turns a failure into a pass.
-    return raw if (raw in RED) == (said in RED) else said
+    return raw if (raw in RED) == (stated in RED) else stated
 
 
 def _reason(row: lenient_json.Table) -> str:

@@ -17,7 +17,7 @@ from ratchet.core.report import Failure, TestResult, TestStatus
 _WORST = ("failed", "error", "hook_error", "cleanup_error", "ambiguous", "undefined", "pending", "pending_warn")
 _IDLE = ("skipped", "untested", "unknown")
 _HOOKS = {"Before": "setup", "After": "teardown"}  # JavaScript lists them among the steps
-_UNTOLD = "untested"
+_UNTESTED = "untested"
 _FEATURE_LINE = re.compile(r"(?m)^\s*(?:at )?\S*\.feature:\d+.*\n?")
 _STACK = re.compile(r"\n\s+at |\n\.?/\S+:\d+:in |\nTraceback |\n\s*Captured ")
 _NS = 1e-9
@@ -29,7 +29,7 @@ class CucumberStep(msgspec.Struct, kw_only=True):
     status: str
     text: str
     line: int = 0
-    said: str = ""
+    message: str = ""
     duration_s: float = 0.0
     phase: str = "call"
 
@@ -64,7 +64,7 @@ def _scenarios(feature: lenient_json.Table) -> Iterator[tuple[TestResult, bool]]
         steps += _untold(element, steps)
         if element.get("type") == "background":
             # behave's background is only a declaration: the scenarios contain its steps.
-            before = [step for step in steps if step.status not in ("", _UNTOLD)]
+            before = [step for step in steps if step.status not in ("", _UNTESTED)]
             continue
         before = []
         line = lenient_json.whole(element, "line") or _line(lenient_json.text(element, "location"))
@@ -85,10 +85,10 @@ def _steps(element: lenient_json.Table) -> Iterator[CucumberStep]:
 
 def _untold(element: lenient_json.Table, steps: list[CucumberStep]) -> list[CucumberStep]:
     """Report a failed hook, which behave reveals only by the status of the scenario."""
-    told = CucumberStep(
+    hook_step = CucumberStep(
         status=lenient_json.text(element, "status"), text=lenient_json.text(element, "name"), phase="setup"
     )
-    return [told] if told.status in _WORST and not any(step.status in _WORST for step in steps) else []
+    return [hook_step] if hook_step.status in _WORST and not any(step.status in _WORST for step in steps) else []
 
 
 def _around(step: lenient_json.Table, key: str) -> Iterator[CucumberStep]:
@@ -104,7 +104,7 @@ def _step(row: lenient_json.Table, phase: str) -> CucumberStep:
         status=lenient_json.text(result, "status").lower(),
         text=f"{lenient_json.text(row, 'keyword').strip()} {lenient_json.text(row, 'name')}".strip(),
         line=lenient_json.whole(row, "line") or _line(lenient_json.text(row, "location")),
-        said=lenient_json.text(result, "error_message") or "\n".join(lenient_json.texts(result, "error_message")),
+        message=lenient_json.text(result, "error_message") or "\n".join(lenient_json.texts(result, "error_message")),
         # behave counts seconds, all others nanoseconds.
         duration_s=float(took) if isinstance(took, float) and took < 1e5 else _nanoseconds(took),
         phase=phase,
@@ -157,10 +157,10 @@ def _status(word: str) -> TestStatus:
 
 def _failure(step: CucumberStep, at: tuple[str, int]) -> Failure:
     """Return where the code failed, else the failed step; the path through the feature file is not a stack."""
-    said = _FEATURE_LINE.sub("", step.said).strip()
-    head = _STACK.split(said, maxsplit=1)[0].strip()
+    text = _FEATURE_LINE.sub("", step.message).strip()
+    head = _STACK.split(text, maxsplit=1)[0].strip()
     message = head if step.status == "failed" and head else f"{step.status}: {step.text}\n{head}".strip()
-    found = recover.failure(said, message=message)
+    found = recover.failure(text, message=message)
     if found.type:
         bare = re.sub(rf"^{re.escape(found.type)}(?: \[\w+\])?: ", "", found.message)
         found = msgspec.structs.replace(found, message=bare)

@@ -99,7 +99,7 @@ class _Messages:
                 status=lenient_json.text(result, "status").lower(),
                 text=lenient_json.text(known, "text") or "hook",
                 line=self._place(known),
-                said=_said(result),
+                message=_message(result),
                 duration_s=lenient_json.number(took, "seconds") + lenient_json.number(took, "nanos") * 1e-9,
                 phase="call" if known else "teardown" if any(step.phase == "call" for step in steps) else "setup",
             )
@@ -139,15 +139,15 @@ class _Messages:
     def _hook(self, result: lenient_json.Table) -> None:
         """Report a hook around the whole run."""
         if lenient_json.text(result, "status") == "FAILED":
-            self.broken.append(Diagnostic(type="hook", message=_said(result) or "a hook failed", tool="cucumber"))
+            self.broken.append(Diagnostic(type="hook", message=_message(result) or "a hook failed", tool="cucumber"))
 
     def _end(self, message: lenient_json.Table) -> None:
         red = self.broken or any(test.status in (TestStatus.FAILED, TestStatus.ERROR) for test in self.tests)
         self.ended = True
-        if said := lenient_json.text(lenient_json.table(message, "exception"), "message") or lenient_json.text(
+        if reason := lenient_json.text(lenient_json.table(message, "exception"), "message") or lenient_json.text(
             message, "message"
         ):
-            self.broken.append(Diagnostic(message=said, tool="cucumber"))
+            self.broken.append(Diagnostic(message=reason, tool="cucumber"))
         elif message.get("success") is False and not red:
             self.notes.append("the run says that it failed, and names nothing that did")
 
@@ -170,7 +170,7 @@ def _of(every: list[lenient_json.Table], wanted: object) -> lenient_json.Table:
     return next((row for row in every if row.get("id") == wanted), {})
 
 
-def _said(result: lenient_json.Table) -> str:
+def _message(result: lenient_json.Table) -> str:
     return lenient_json.text(lenient_json.table(result, "exception"), "stackTrace") or lenient_json.text(
         result, "message"
     )

@@ -30,14 +30,14 @@ class ConsoleTest:
 
     def __init__(self, name: str, status: TestStatus, *, file: str = "", suite: Iterable[str] = ()) -> None:
         self.name, self.status, self.file, self.suite = name, status, file, list(suite)
-        self.said, self.why = HeadAndTail(), ""
+        self.output, self.why = HeadAndTail(), ""
 
     @property
     def is_red(self) -> bool:
         return self.status in (TestStatus.FAILED, TestStatus.ERROR)
 
     def result(self, joint: str) -> TestResult:
-        said = _outdented(self.said.text())
+        output = _outdented(self.output.text())
         inside = joint.join([*self.suite, self.name])
         return TestResult(
             id=f"{self.file}::{inside}" if self.file else inside,
@@ -45,7 +45,7 @@ class ConsoleTest:
             suite=self.suite,
             file=self.file,
             status=self.status,
-            failure=recover.failure(said, message=self.why or _message(said)) if self.is_red else None,
+            failure=recover.failure(output, message=self.why or _message(output)) if self.is_red else None,
         )
 
 
@@ -57,9 +57,9 @@ def _outdented(text: str) -> str:
 
 def _message(text: str) -> str:
     """Return pytest's message if there is one; else the text before the first empty line or stack frame."""
-    told = re.findall(r"(?m)^E {3,}(.*)$", text)
-    if told:
-        return "\n".join(told)
+    error_lines = re.findall(r"(?m)^E {3,}(.*)$", text)
+    if error_lines:
+        return "\n".join(error_lines)
     if text.startswith("Traceback "):
         return text.rstrip().rpartition("\n")[2]
     return re.split(r"\n\s*\n|\n\s+at |\n\s*# \./", text.strip(), maxsplit=1)[0] or text.strip()
@@ -97,7 +97,7 @@ class ConsoleDialect:
 
     def say(self, line: str) -> None:
         if self.about:
-            self.about.said.add(f"{line}\n")
+            self.about.output.add(f"{line}\n")
 
     def parsed(self, parsed: Parsed) -> Parsed:
         """Return the result with compiler errors, and the summary if it covers all named tests. If only failures are

@@ -19,8 +19,8 @@ class _Doctest(Catch2):
 
     def status(self) -> TestStatus:
         case = self.case or {}
-        if case.get("skipped") == "true":
-            return TestStatus.SKIPPED
+        if case.get("skipped") == "true" or not (self.result or self.failure):
+            return TestStatus.SKIPPED  # without a result it was only listed
         good = self._good()
         if good and self.failure:
             return TestStatus.XFAILED

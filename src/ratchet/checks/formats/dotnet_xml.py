@@ -56,10 +56,10 @@ class _DotNet:
             self.outside, self.texts, self.kind = attributes, {}, ""
         elif name == "failure":
             self.kind, self.failed = attributes.get("exception-type", ""), True
-        elif self._is_told(name):
+        elif self._is_text(name):
             self.reader.listen()
 
-    def _is_told(self, name: str) -> bool:
+    def _is_text(self, name: str) -> bool:
         if name == _ALLURE:
             return self.path[-2:] in (["test-case", _ALLURE], [self.path[0], _ALLURE])
         return name in _TEXTS and (self.case is not None or self.outside is not None)
@@ -87,12 +87,12 @@ class _DotNet:
             self._finish(self.case)
             self.case = None
         elif self.outside is not None and name in ("error", "properties", "reason", "failure", "test-suite"):
-            self._tell(self.outside)
+            self._add_outside(self.outside)
         elif (name in _ROOTS or name.endswith("test-suite")) and not self.path:
             # Maven and others have assemblies too.
             self.closed = name != "assembly" or self.counted
 
-    def _said(self, name: str) -> str:
+    def _text_of(self, name: str) -> str:
         return strip_control_characters(self.texts[name].text()).strip("\r\n ") if name in self.texts else ""
 
     def _counts(self, name: str, attributes: dict[str, str]) -> None:
@@ -122,22 +122,24 @@ class _DotNet:
                 status=status,
                 file=failure.file if failure else "",
                 duration_s=_seconds(case.get("duration") or case.get("time") or ""),
-                reason="" if red else self._said("reason") or self._said("message"),
+                reason="" if red else self._text_of("reason") or self._text_of("message"),
                 failure=failure,
-                stdout=clip(self._said("output"), 8 << 10) if red else "",
+                stdout=clip(self._text_of("output"), 8 << 10) if red else "",
             )
         )
 
     def _failure(self) -> Failure:
-        message = _unescaped(self._said("message") or self._said("reason"))
+        message = _unescaped(self._text_of("message") or self._text_of("reason"))
         found = _EXCEPTION.match(message)
         return recover.failure(
-            _unescaped(self._said("stack-trace")), message=message, type=self.kind or (found.group(1) if found else "")
+            _unescaped(self._text_of("stack-trace")),
+            message=message,
+            type=self.kind or (found.group(1) if found else ""),
         )
 
-    def _tell(self, outside: dict[str, str]) -> None:
+    def _add_outside(self, outside: dict[str, str]) -> None:
         """Report errors outside of cases: an assembly that could not run, a fixture that failed to clean up."""
-        message = self._said("message") or self._said("reason")
+        message = self._text_of("message") or self._text_of("reason")
         if message:
             file = outside.get("fullname") or outside.get("name", "")
             self.broken.append(Diagnostic(file=file, type=self.kind or "Invalid", message=message, tool="dotnet"))

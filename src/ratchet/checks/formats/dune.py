@@ -21,7 +21,7 @@ _BOX = re.compile(r"^│ \[FAIL\] +(?P<group>\S.*?) +(?P<index>\d+)   .*│$")
 _ALCOTEST_END = re.compile(
     r"^(?:Test Successful|(?P<failed>\d{1,9}) failures?!) in [\d.]+s\. (?P<tests>\d{1,9}) tests? run\.$"
 )
-_OUNIT = re.compile(r"^\d{4}-\d\d-\d\dT\S+ \S+ [A-Z]: (?P<said>.*)$")
+_OUNIT = re.compile(r"^\d{4}-\d\d-\d\dT\S+ \S+ [A-Z]: (?P<output>.*)$")
 _OUNIT_TEST = re.compile(
     r"^(?:Test (?P<run>.+) (?P<word>is successful|has failed|exited with an error|timed out)\b.*"
     r"|(?P<left>Skip|TODO) test (?P<name>\S+): (?P<reason>.*?)\.?)$"
@@ -66,7 +66,7 @@ class _Dune:
     def _program(self, name: str, folder: str, end: str) -> None:
         self.file = f"{folder}/{name}.ml".lstrip("/") if name else ""
         self.program, self.end, self.before = name, end, len(self.tests)
-        self.suite, self.summary, self.said = "", False, HeadAndTail()
+        self.suite, self.summary, self.output = "", False, HeadAndTail()
 
     def line(self, line: str) -> None:
         if match := _PROGRAM.match(line):
@@ -75,11 +75,11 @@ class _Dune:
         elif match := _SUITE.match(line):
             self.suite, self.rows = match["name"], {}
         elif match := _OUNIT.match(line):
-            self._ounit(match["said"])
+            self._ounit(match["output"])
         elif self.suite:
             self._alcotest(line)
         else:
-            self.said.add(f"{line}\n")
+            self.output.add(f"{line}\n")
             self.scan.line(line)
 
     def _alcotest(self, line: str) -> None:
@@ -105,8 +105,8 @@ class _Dune:
     def _settle(self) -> None:
         """Finish a failed Alcotest test, whose details follow in a box after all tests."""
         if self.body and 0 <= self.at < len(self.tests):
-            said = self.body.text().partition("\nLogs saved to ")[0].strip("\n┘└─┌┐ ")
-            failure = _failure(said, _ALCOTEST_VALUES.search(said))
+            output = self.body.text().partition("\nLogs saved to ")[0].strip("\n┘└─┌┐ ")
+            failure = _failure(output, _ALCOTEST_VALUES.search(output))
             self.tests[self.at] = msgspec.structs.replace(self.tests[self.at], failure=failure)
         self.body = None
 
@@ -135,15 +135,15 @@ class _Dune:
     def _close_ounit(self) -> None:
         if self.body:
             name = self.tests[-1].id
-            said = self.body.text().replace(f" in test {name}.", "").strip()
-            self.tests[-1] = msgspec.structs.replace(self.tests[-1], failure=_failure(said, None))
+            output = self.body.text().replace(f" in test {name}.", "").strip()
+            self.tests[-1] = msgspec.structs.replace(self.tests[-1], failure=_failure(output, None))
         self.body = None
 
     def _close(self) -> None:
         self._settle() if self.suite else self._close_ounit()
         self.cut += [self.suite] if self.suite else []
         if self.program and self.end and len(self.tests) == self.before and not self.begun:
-            self._take(self.program, self.program, TestStatus.FAILED, failure=_died(self.said.text(), self.end))
+            self._take(self.program, self.program, TestStatus.FAILED, failure=_died(self.output.text(), self.end))
             self._count({"tests": 1, "failed": 1})
 
     def parsed(self) -> Parsed:

@@ -96,13 +96,13 @@ class _Gleam:
 
     def parsed(self) -> Parsed:
         self._settle()
-        told = len(self.tests)
-        wrong = bool(self.reported) and self.reported["failed"] != told
+        described = len(self.tests)
+        wrong = bool(self.reported) and self.reported["failed"] != described
         return Parsed(
             tests=self.tests,
             compile_errors=self.scan.found,
             reported=self.reported,
             ended=bool(self.reported) or bool(self.scan.found),
             partial=True,
-            notes=[f"the summary says {self.reported['failed']} failures, {told} are described"] if wrong else [],
+            notes=[f"the summary says {self.reported['failed']} failures, {described} are described"] if wrong else [],
         )

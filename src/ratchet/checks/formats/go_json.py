@@ -69,11 +69,11 @@ class GoEvents:
 
     def line(self, line: str) -> None:
         if event := lenient_json.row(line):
-            self.tell(event)
+            self.take_event(event)
         else:
             self.stray(line)
 
-    def tell(self, event: lenient_json.Table) -> None:
+    def take_event(self, event: lenient_json.Table) -> None:
         action, package = lenient_json.text(event, "Action"), lenient_json.text(event, "Package")
         if action in {"build-output", "build-fail"}:
             self._build(event, action)
@@ -155,11 +155,11 @@ class GoEvents:
         outer = {above for name in open_ones for above in _above(name)}
         return [name for name in open_ones if (package, name) not in self.paused and name not in outer]
 
-    def _died(self, package: str, name: str, said: str) -> None:
+    def _died(self, package: str, name: str, last_output: str) -> None:
         output = strip_control_characters(self.outputs[package, name].text())
-        fault = next((text for text in (output, said) if _kind(text)), "")
+        fault = next((text for text in (output, last_output) if _kind(text)), "")
         self.died[f"{package}.{name}" if package else name] = bool(fault)
-        message = " ".join(["it was running when the process of its package ended", *_end(said)])
+        message = " ".join(["it was running when the process of its package ended", *_end(last_output)])
         failure = explained(fault) if fault else Failure(type="Crashed", message=message)
         self._over(package, name, TestStatus.ERROR, 0.0, failure)
 
@@ -171,9 +171,9 @@ class GoEvents:
         self.late.pop((package, name), None)
         full = f"{package}.{name}" if package else name
         if status is TestStatus.FAILED:
-            told = explained(output, strip_control_characters(errors.text()) if errors else "")
-            failure = told if told.message else Failure(message=_silent(inside=full in self.around))
-            if full in self.around and told.type == "panic" and self._hand_down(full, told, output):
+            failure_found = explained(output, strip_control_characters(errors.text()) if errors else "")
+            failure = failure_found if failure_found.message else Failure(message=_silent(inside=full in self.around))
+            if full in self.around and failure_found.type == "panic" and self._hand_down(full, failure_found, output):
                 failure, output = Failure(message=_silent(inside=True)), ""
         self.packages[package].tests = True
         self.packages[package].red |= failure is not None
@@ -199,8 +199,8 @@ class GoEvents:
         for index in range(len(self.tests) - 1, -1, -1):
             test = self.tests[index]
             if test.id.startswith(f"{full}/") and test.failure == Failure(message=_silent(inside=False)):
-                said = clip(_without_stacks(output, failure), 8 << 10)
-                self.tests[index] = msgspec.structs.replace(test, file=failure.file, failure=failure, stdout=said)
+                stdout = clip(_without_stacks(output, failure), 8 << 10)
+                self.tests[index] = msgspec.structs.replace(test, file=failure.file, failure=failure, stdout=stdout)
                 return True
         return False
 
@@ -250,32 +250,32 @@ class GoEvents:
             self.unbuilt[name] = True
             return None
         at = recover.failure(output)
-        said = clip(output.strip(), 4000)
-        message = "\n".join([" ".join([_AFTERWARDS, *_end(output)]), said]) if known.tests else said
+        excerpt = clip(output.strip(), 4000)
+        message = "\n".join([" ".join([_AFTERWARDS, *_end(output)]), excerpt]) if known.tests else excerpt
         return Diagnostic(file=at.file or name, line=at.line, type=_kind(output), message=message, tool="go")
 
 
-def explained(output: str, said: str = "") -> Failure:
+def explained(output: str, own_output: str = "") -> Failure:
     """Build a failure: the first located line is the message, but a panic or race takes precedence.
 
-    `said` is the part of the output that is known to be about the failure.
+    `own_output` is the part of the output that is known to be about the failure.
     """
     kind = _kind(output)
     if kind == "panic" or kind.startswith("SIG"):
         message = _panic(output)
         return recover.failure(_busy(output) if _OVERDUE in message else output, message=message, type=kind)
     if kind == "race" and (found := _RACE.search(output)):
-        return recover.failure(found.group(), message=_message(said or output) or _RACED, type=kind)
-    told = said if _place(said) else output
-    place = _place(told)
+        return recover.failure(found.group(), message=_message(own_output or output) or _RACED, type=kind)
+    source = own_output if _place(own_output) else output
+    place = _place(source)
     expected, actual = _example(output)
-    message, stack, _ = _STACKS.sub("\0", _message(told), count=1).partition("\0")
+    message, stack, _ = _STACKS.sub("\0", _message(source), count=1).partition("\0")
     if expected is None:
         expected, actual = _blocks(message)
     if stack:
         place = None  # the goroutine that printed the stack is not the one that it is about
     return recover.failure(
-        told,
+        source,
         message=_testify(message.rstrip()) or output.strip(),
         type=kind,
         file=place.group("file") if place else "",
@@ -320,8 +320,8 @@ def _testify(message: str) -> str:
     table = dict(zip(pairs[::2], pairs[1::2], strict=True))
     if "Error Trace" not in table or "Error" not in table:
         return message
-    said = (re.sub(r"(?m)^\t {6,}\t", "", table[label]).strip() for label in ("Messages", "Error") if label in table)
-    return "\n".join(said)
+    texts = (re.sub(r"(?m)^\t {6,}\t", "", table[label]).strip() for label in ("Messages", "Error") if label in table)
+    return "\n".join(texts)
 
 
 def place_of(row: str) -> tuple[str, int] | None:
@@ -355,9 +355,9 @@ def _without_stacks(output: str, failure: Failure) -> str:
     return output[: found.start()].rstrip() if found else output
 
 
-def _end(said: str) -> list[str]:
+def _end(output: str) -> list[str]:
     """Return how the process ended according to `go test`: `(signal: killed)`, `(exit status 3)`."""
-    return [f"({row})" for row in said.splitlines() if row.startswith(("signal: ", "exit status "))][-1:]
+    return [f"({row})" for row in output.splitlines() if row.startswith(("signal: ", "exit status "))][-1:]
 
 
 def _kind(output: str) -> str:

@@ -128,19 +128,19 @@ class _Plain:
         waiting, self.waiting = self.waiting, []
         self.running.clear()
         for event in [*waiting, {"Action": action}]:
-            self.events.tell({**event, "Package": package})
+            self.events.take_event({**event, "Package": package})
 
     def parsed(self) -> Parsed:
         """Return the results: a package without a final line was cut off, unless its tests had a verdict and nothing
         followed."""
         self._flush(0)
-        told = any(event["Action"] != "output" for event in self.waiting)
-        if told and self.verdict:
+        has_result = any(event["Action"] != "output" for event in self.waiting)
+        if has_result and self.verdict:
             failed = any(event["Action"] == "fail" for event in self.waiting)
             self._over("fail" if failed else "pass", "")
-        elif told:
+        elif has_result:
             for event in self.waiting:
-                self.events.tell({**event, "Package": ""})
+                self.events.take_event({**event, "Package": ""})
         return self.events.parsed()
 
 
@@ -149,7 +149,7 @@ class _Summed:
 
     def __init__(self) -> None:
         self.tests: dict[tuple[str, str], tuple[str, float, HeadAndTail]] = {}
-        self.said = HeadAndTail()
+        self.output = HeadAndTail()
         self.ended = False
 
     def line(self, line: str) -> None:
@@ -158,29 +158,29 @@ class _Summed:
         elif _SUM.match(line):
             self.ended = True
         elif line.startswith(("=== ", "PASS ", "FAIL ", "ok ", "DONE ")):
-            self.said = HeadAndTail()
+            self.output = HeadAndTail()
         else:
-            self.said.add(line + "\n")
+            self.output.add(line + "\n")
 
     def _test(self, match: re.Match[str]) -> None:
         key = match["package"] or match["package1"] or "", match["test"] or match["test1"] or ""
         is_listed = bool(match["word"])
         # In the list the output follows, in the run it precedes.
-        said, self.said = self.said, HeadAndTail()
+        output, self.output = self.output, HeadAndTail()
         self.tests[key] = (
             _ACTIONS[match["word"] or match["word1"]],
             _seconds(match["s"]),
-            self.said if is_listed else said,
+            self.output if is_listed else output,
         )
 
     def parsed(self) -> Parsed:
         events = GoEvents()
-        for (package, test), (action, elapsed_s, said) in self.tests.items():
+        for (package, test), (action, elapsed_s, output) in self.tests.items():
             # A package that failed by itself names no test.
             about = {"Package": package, **({"Test": test} if test else {})}
-            for row in said.text().splitlines():
-                events.tell({**about, "Action": "output", "Output": row + "\n"})
-            events.tell({**about, "Action": action, "Elapsed": elapsed_s})
+            for row in output.text().splitlines():
+                events.take_event({**about, "Action": "output", "Output": row + "\n"})
+            events.take_event({**about, "Action": action, "Elapsed": elapsed_s})
         parsed = events.parsed()
         parsed.ended, parsed.partial = self.ended, not self.ended
         return parsed

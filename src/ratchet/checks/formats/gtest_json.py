@@ -46,8 +46,10 @@ def _test(suite: lenient_json.Table, row: lenient_json.Table) -> TestResult:
 def _status(row: lenient_json.Table, failed: bool) -> TestStatus:
     if failed:
         return TestStatus.FAILED
-    skipped = row.get("status") == "NOTRUN" or row.get("result") in {"SKIPPED", "SUPPRESSED"}
-    return TestStatus.SKIPPED if skipped else TestStatus.PASSED
+    words = [lenient_json.text(row, key).upper() for key in ("status", "result") if key in row]
+    if not words or not {"NOTRUN", "SKIPPED", "SUPPRESSED"}.isdisjoint(words):
+        return TestStatus.SKIPPED  # without a word it was only listed
+    return TestStatus.PASSED if {"RUN", "COMPLETED"}.issuperset(words) else TestStatus.ERROR
 
 
 def _failure(row: lenient_json.Table, found: list[lenient_json.Table]) -> Failure:

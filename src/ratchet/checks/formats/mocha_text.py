@@ -24,7 +24,7 @@ SIGN = re.compile(rb"  \d{1,9} (?:passing|failing)")
 
 
 def parse(stream: BinaryIO) -> Parsed:
-    """Return the failed tests. Names of others cannot be told from other output."""
+    """Return the failed tests. Names of other tests cannot be distinguished from other output."""
     reader = _Mocha()
     for line in lines(stream):
         reader.line(line)
@@ -51,14 +51,14 @@ class _Mocha:
         elif self.titles and self.body is None and self._is_title(line):
             self.titles.append(line.strip())
         elif self.titles:
-            self._said(line)
+            self._take_line(line)
 
     def _is_title(self, line: str) -> bool:
         """Return whether the row is a nested title: each level is indented by two columns."""
         begin = len(line) - len(line.lstrip(" "))
         return begin == 5 + 2 * len(self.titles) and len(self.titles) < _MOST_TITLES
 
-    def _said(self, line: str) -> None:
+    def _take_line(self, line: str) -> None:
         if self.in_stack and line and not line.startswith("     "):
             self._settle()
             self.is_list = False
@@ -75,13 +75,13 @@ class _Mocha:
 
     def parsed(self) -> Parsed:
         self._settle()
-        told, counted = len(self.tests), self.reported["failed"]
+        described, counted = len(self.tests), self.reported["failed"]
         return Parsed(
             tests=distinct(self.tests),
             reported=dict(self.reported) if self.reported.total() else {},
             ended="passed" in self.reported,
             partial=True,
-            notes=[f"the summary says {counted} failures, {told} are described"] if counted != told else [],
+            notes=[f"the summary says {counted} failures, {described} are described"] if counted != described else [],
         )
 
 

@@ -49,8 +49,8 @@ def parse(stream: BinaryIO) -> Parsed:
 
 def _whole(file: str, inner: list[TestResult], body: str, *, good: bool, broken: bool) -> list[TestResult]:
     """Return the file as a test, if it has none of its own or if it failed and none of them did."""
-    told = inner if good else [test for test in inner if test.failure]
-    if told or broken:
+    reported = inner if good else [test for test in inner if test.failure]
+    if reported or broken:
         return []
     died = _DIED.search(body)
     failure = recover.failure(

@@ -42,7 +42,7 @@ def parse(stream: BinaryIO) -> Parsed:
     def dialects(_parsed: Parsed) -> dict[str, TreeDialect]:
         nodes.clear()
         wanted = frozenset({"e:started", "e:finished", "started", "finished"})
-        return dict.fromkeys(("e:events", "events"), TreeDialect(wanted, lambda tree, _around: _hear(tree, nodes)))
+        return dict.fromkeys(("e:events", "events"), TreeDialect(wanted, lambda tree, _around: _take(tree, nodes)))
 
     parsed = read(stream, dialects)
     parents = {node.parent for node in nodes.values()}
@@ -60,7 +60,7 @@ def _is_test(key: str, node: _Node, parents: set[str]) -> bool:
     return "TEST" in node.kind if node.kind else key not in parents
 
 
-def _hear(tree: Tree, nodes: dict[str, _Node]) -> None:
+def _take(tree: Tree, nodes: dict[str, _Node]) -> None:
     key = tree.get("id")
     if tree.name.endswith("started"):
         nodes[key] = _begun(tree)

@@ -38,7 +38,7 @@ class PytestConsole(ConsoleDialect):
         self.known: dict[str, ConsoleTest] = {}
         self.loading: ConsoleTest | None = None
         self.twice: dict[str, int] = {}
-        self.told: dict[str, list[ConsoleTest]] = {}  # details of tests whose files are not known yet
+        self.details: dict[str, list[ConsoleTest]] = {}  # details of tests whose files are not known yet
 
     def line(self, line: str) -> None:
         if match := self._ROW.match(line):
@@ -68,14 +68,14 @@ class PytestConsole(ConsoleDialect):
 
     def _unplaced(self, name: str, *, around: bool) -> ConsoleTest:
         found = ConsoleTest(name, TestStatus.ERROR if around else TestStatus.FAILED)
-        self.told.setdefault(name, []).append(found)
+        self.details.setdefault(name, []).append(found)
         return found
 
     def _short(self, name: str, word: str, why: str) -> None:
         self._row(name, word)
         if made := self.known.get(name):
-            told = self.told.get(self.title(made), [])
-            made.said, made.why = (told.pop(0).said, "") if told else (made.said, why)
+            details = self.details.get(self.title(made), [])
+            made.output, made.why = (details.pop(0).output, "") if details else (made.output, why)
 
     def _sum(self, counts: str) -> None:
         """Add up totals: a log may contain several runs."""
@@ -83,20 +83,20 @@ class PytestConsole(ConsoleDialect):
             if key := self._COUNTED.get(word):
                 self.reported[key] = self.reported.get(key, 0) + int(count)
 
-    def parsed(self, told: Parsed) -> Parsed:
+    def parsed(self, summary: Parsed) -> Parsed:
         """Return the results; if the list at the end is disabled, failures are known only from their details."""
-        for test in [each for told in self.told.values() for each in told] if not self.known else []:
-            at = self._AT.search(test.said.text())
+        for test in [each for summary in self.details.values() for each in summary] if not self.known else []:
+            at = self._AT.search(test.output.text())
             *suite, own = re.split(r"\.(?![^\[]*\])", test.name)
             if made := self.add(own, test.status, file=at["file"] if at else "", suite=suite):
-                made.said = test.said
-        return super().parsed(told)
+                made.output = test.output
+        return super().parsed(summary)
 
     def _over(self) -> None:
         if self.loading:
             error = self.loading.result("").failure
-            kind, said = (error.type, error.message) if error else ("", "")
-            self.unloaded.append(Diagnostic(file=self.loading.file, type=kind, message=said))
+            kind, message = (error.type, error.message) if error else ("", "")
+            self.unloaded.append(Diagnostic(file=self.loading.file, type=kind, message=message))
         self.loading = self.about = None
 
     def _row(self, name: str, word: str) -> None:

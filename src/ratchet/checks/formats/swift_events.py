@@ -43,7 +43,7 @@ class _Swift:
             case "testEnded" if self._is_test(name):
                 self._finish(name, _instant(event) - self.began.pop(name, _instant(event)))
             case "testSkipped" if self._is_test(name):
-                self.tests.append(self._test(name, TestStatus.SKIPPED, reason=_said(event)))
+                self.tests.append(self._test(name, TestStatus.SKIPPED, reason=_message(event)))
             case "runEnded":
                 self.ended = True
 
@@ -102,7 +102,7 @@ def _is_failure(event: lenient_json.Table) -> bool:
     return issue.get("isKnown") is not True and issue.get("isFailure") is not False
 
 
-def _said(event: lenient_json.Table) -> str:
+def _message(event: lenient_json.Table) -> str:
     return "\n".join(
         text for message in lenient_json.tables(event, "messages") if (text := lenient_json.text(message, "text"))
     )
@@ -112,7 +112,7 @@ def _failure(event: lenient_json.Table) -> Failure:
     at = lenient_json.table(lenient_json.table(event, "issue"), "sourceLocation")
     return recover.failure(
         "",
-        message=_said(event),
+        message=_message(event),
         file=lenient_json.text(at, "_filePath") or lenient_json.text(at, "filePath") or lenient_json.text(at, "fileID"),
         line=lenient_json.whole(at, "line"),
     )

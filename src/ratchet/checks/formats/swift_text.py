@@ -20,14 +20,14 @@ class SwiftConsole(ConsoleDialect):
     _ROW = re.compile(
         rf"^Test [Cc]ase '{_CASE}(?:\(\))?' (?P<word>passed|failed|skipped)(?: on '.*')? \([\d.]+ seconds\)\.?$"
     )
-    _ERROR = re.compile(rf"^(?P<file>[^\s:][^:]*):(?P<line>\d{{1,9}}): error: {_CASE} : (?P<said>.*)$")
+    _ERROR = re.compile(rf"^(?P<file>[^\s:][^:]*):(?P<line>\d{{1,9}}): error: {_CASE} : (?P<message>.*)$")
     _NEW = re.compile(
         r"^[^\w\s'\"-] {1,2}Test (?!run with |case passing )(?P<name>\"[^\"]*\"|\S.*?)(?: with \d+ test cases?)? "
         r"(?P<word>passed|failed|skipped)(?: after [\d.]+ seconds)?(?: with \d+ .*)?(?:: .*)?\.?$"
     )
     _ISSUE = re.compile(
         r"^[^\w\s'\"-] {1,2}Test (?P<name>\"[^\"]*\"|\S.*?) recorded an issue(?: with .*?)?"
-        r" at (?P<file>[^\s:]+):(?P<line>\d{1,9}):\d+: (?P<said>.*)$"
+        r" at (?P<file>[^\s:]+):(?P<line>\d{1,9}):\d+: (?P<message>.*)$"
     )
     _OF_TEST = re.compile(rf"^{_CASE} : ")
     _OVER = re.compile(r"^Test Suite '(?:All tests|Selected tests)' (?:passed|failed) at ")
@@ -35,7 +35,7 @@ class SwiftConsole(ConsoleDialect):
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: dict[str, list[str]] = {}
+        self.failures: dict[str, list[str]] = {}
         self.is_over = False
 
     def line(self, line: str) -> None:
@@ -43,10 +43,10 @@ class SwiftConsole(ConsoleDialect):
             *group, name = _names(match)
             self._test(name, match["word"], group, ".".join([*group, name]))
         elif match := self._ERROR.match(line):
-            self._tell(".".join(_names(match)), match)
+            self._add_failure(".".join(_names(match)), match)
         elif " recorded a" in line:
             if match := self._ISSUE.match(line):
-                self._tell(match["name"], match)
+                self._add_failure(match["name"], match)
         elif match := self._NEW.match(line):
             self._test(match["name"].strip('"'), match["word"], [], match["name"])
         elif (match := self._SUM.match(line)) and (self.is_over or match["new"]):
@@ -58,15 +58,15 @@ class SwiftConsole(ConsoleDialect):
         errors = [error for error in parsed.compile_errors if not self._OF_TEST.match(error.message)]
         return super().parsed(msgspec.structs.replace(parsed, compile_errors=errors))
 
-    def _tell(self, key: str, match: re.Match[str]) -> None:
-        self.told.setdefault(key, []).append(f"{match['file']}:{match['line']}: {match['said']}")
+    def _add_failure(self, key: str, match: re.Match[str]) -> None:
+        self.failures.setdefault(key, []).append(f"{match['file']}:{match['line']}: {match['message']}")
 
     def _test(self, name: str, word: str, suite: list[str], key: str) -> None:
-        told = self.told.pop(key, [])
+        failures = self.failures.pop(key, [])
         made: ConsoleTest | None = self.add(name, word, suite=suite)
         if made and made.is_red:
-            made.said.add("\n".join(told))
-            made.why = told[0].partition(": ")[2] if told else f"{word}, and says nothing of why"
+            made.output.add("\n".join(failures))
+            made.why = failures[0].partition(": ")[2] if failures else f"{word}, and says nothing of why"
 
 
 def _names(match: re.Match[str]) -> list[str]:

@@ -72,9 +72,9 @@ class _TeamCity:
 
     def _finish(self, key: tuple[str, str], fields: dict[str, str]) -> None:
         begun = self.open.pop(key, fields)
-        status, said = self.ended.pop(key, (TestStatus.PASSED, {}))
+        status, attributes = self.ended.pop(key, (TestStatus.PASSED, {}))
         file, test_id = _place(begun.get("locationHint", ""), key[1], self.suites)
-        failure = _failure(said) if status is TestStatus.FAILED else None
+        failure = _failure(attributes) if status is TestStatus.FAILED else None
         self.tests.append(
             TestResult(
                 id=test_id,
@@ -83,7 +83,7 @@ class _TeamCity:
                 file=file,
                 status=TestStatus.ERROR if failure and _threw(failure) else status,
                 duration_s=_seconds(fields.get("duration", "")),
-                reason=clip(said.get("message", ""), 1000) if status is TestStatus.SKIPPED else "",
+                reason=clip(attributes.get("message", ""), 1000) if status is TestStatus.SKIPPED else "",
                 failure=failure,
             )
         )
@@ -114,23 +114,23 @@ def _place(hint: str, name: str, suites: list[str]) -> tuple[str, str]:
 _QT_PLACE = re.compile(r"^Failure! \[Loc: (?P<file>.+)\((?P<line>\d{1,9})\)\]$")
 
 
-def _failure(said: dict[str, str]) -> Failure:
-    message = said.get("message", "")
+def _failure(attributes: dict[str, str]) -> Failure:
+    message = attributes.get("message", "")
     if found := _QT_PLACE.match(message):
-        details = said.get("details", "")
+        details = attributes.get("details", "")
         return recover.failure(details, message=details, file=found["file"], line=int(found["line"]))
-    return _told(said, message)
+    return _recovered(attributes, message)
 
 
-def _told(said: dict[str, str], message: str) -> Failure:
+def _recovered(attributes: dict[str, str], message: str) -> Failure:
     kind, found, rest = message.partition(" : ")
     typed = bool(found) and re.fullmatch(r"[\w\\]*(?:Exception|Error)", kind) is not None
     return recover.failure(
-        said.get("details", ""),
+        attributes.get("details", ""),
         message=rest if typed else message,
         type=kind if typed else "",
-        expected=said.get("expected"),
-        actual=said.get("actual"),
+        expected=attributes.get("expected"),
+        actual=attributes.get("actual"),
     )
 
 

@@ -150,7 +150,7 @@ class _Trx:
         """Correct the totals: some summaries count a test with rows besides its rows."""
         if self.reported.get("tests") != len(self.tests) + self.holders["tests"]:
             return self.reported
-        return {word: max(0, said - self.holders[word]) for word, said in self.reported.items()}
+        return {word: max(0, count - self.holders[word]) for word, count in self.reported.items()}
 
     def _notes(self) -> list[str]:
         """Return messages of the run itself, except that some tests failed."""

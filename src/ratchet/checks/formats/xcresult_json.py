@@ -45,9 +45,9 @@ def _case(node: lenient_json.Table, above: list[str]) -> TestResult:
     # With one of its arguments, or on one of the devices.
     if status is TestStatus.PASSED and any(_is_red(child) for child in lenient_json.tables(node, "children")):
         status = TestStatus.FAILED
-    told = list(_of(node, "Failure Message"))
+    messages = list(_of(node, "Failure Message"))
     runs = [lenient_json.text(run, "result") for run in _of(node, "Repetition")]
-    failure = _failure(told, lenient_json.text(node, "result")) if status in RED else None
+    failure = _failure(messages, lenient_json.text(node, "result")) if status in RED else None
     return TestResult(
         id=_id(lenient_json.text(node, "nodeIdentifier") or "/".join([*above[1:], name]), above),
         name=name or lenient_json.text(node, "nodeIdentifier").rpartition("/")[2],
@@ -55,7 +55,7 @@ def _case(node: lenient_json.Table, above: list[str]) -> TestResult:
         status=status,
         file=failure.file if failure else "",
         duration_s=lenient_json.number(node, "durationInSeconds") or _seconds(lenient_json.text(node, "duration")),
-        reason=next((lenient_json.text(row, "name") for row in told), "") if status in _EXCUSED else "",
+        reason=next((lenient_json.text(row, "name") for row in messages), "") if status in _EXCUSED else "",
         failure=failure,
         attempts=max(1, len(runs)),
     )
@@ -85,8 +85,8 @@ def _of(node: lenient_json.Table, kind: str, depth: int = 0) -> Iterator[lenient
             yield from _of(child, kind, depth + 1)
 
 
-def _failure(told: list[lenient_json.Table], result: str) -> Failure:
-    first = told[0] if told else {}
+def _failure(messages: list[lenient_json.Table], result: str) -> Failure:
+    first = messages[0] if messages else {}
     message = lenient_json.text(first, "name") or f"its result is {result or 'unknown'}"
     at = lenient_json.table(first, "documentLocationInCreatingWorkspace")
     file, line = (
@@ -95,7 +95,7 @@ def _failure(told: list[lenient_json.Table], result: str) -> Failure:
     )
     if found := _PLACE.match(message):
         message, file, line = found["message"], file or found["file"], line or int(found["line"])
-    more = [lenient_json.text(row, "name") for row in told[1:]]
+    more = [lenient_json.text(row, "name") for row in messages[1:]]
     return recover.failure("\n".join([message, *more]), message=message, file=file, line=line)
 
 

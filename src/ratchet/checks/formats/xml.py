@@ -64,7 +64,7 @@ class XmlReader:
         self._lane = lane
         self._tolerant: LenientParser | None = None
         self._marked = 0
-        self._unheard = 0  # bytes read by the fast path
+        self._skipped = 0  # bytes read by the fast path
         self._kept: deque[tuple[int, bytes]] = deque()
         self._parser = self._expat()
         handler.reader = self
@@ -81,7 +81,7 @@ class XmlReader:
 
     def mark(self) -> None:
         if self._tolerant is None:
-            self._marked = self._parser.CurrentByteIndex + self._unheard
+            self._marked = self._parser.CurrentByteIndex + self._skipped
 
     def listen(self, wanted: bool = True) -> None:
         if self._tolerant is None:
@@ -113,17 +113,17 @@ class XmlReader:
         done = 0
         while self._lane and self._tolerant is None and (found := self._lane.find(chunk, done)):
             begin, first, end = found
-            if not (self._hears(chunk[done:begin]) and self._lane.enter() and self._hears(chunk[begin:first])):
+            if not (self._parses(chunk[done:begin]) and self._lane.enter() and self._parses(chunk[begin:first])):
                 return len(chunk)
             if self._lane.take():
-                self._unheard += end - first
+                self._skipped += end - first
                 self._marked = position + end
-            elif not self._hears(chunk[first:end]):
+            elif not self._parses(chunk[first:end]):
                 return len(chunk)
             done = end
         return done
 
-    def _hears(self, piece: bytes) -> bool:
+    def _parses(self, piece: bytes) -> bool:
         """Return whether expat is still reading. After an error all kept data and the rest of this chunk are read
         again."""
         self._feed(piece)
@@ -146,7 +146,7 @@ class XmlReader:
         # If the mark is out of reach, the open record stays as it is and reading continues after the error.
         if again := self._marked >= base:
             self._handler.rewind()
-        begin = self._marked if again else max(base, self._parser.ErrorByteIndex + self._unheard)
+        begin = self._marked if again else max(base, self._parser.ErrorByteIndex + self._skipped)
         self._tolerant.feed(data[begin - base :].decode("utf-8", "replace"), final=final)
 
 
@@ -182,19 +182,19 @@ class LenientParser:
         self._buffer += data
         position = 0
         while (found := self._buffer.find("<", position)) >= 0:
-            self._say(position, found)
+            self._emit_text(position, found)
             position = found
             step = self._token(found)
             if step is None and not final and len(self._buffer) - found < _TOKEN_LIMIT:
                 break
             position = len(self._buffer) if step is None else step
         else:
-            end = len(self._buffer) if final else self._said()
-            self._say(position, end)
+            end = len(self._buffer) if final else self._text_end()
+            self._emit_text(position, end)
             position = max(position, end)
         self._buffer = self._buffer[position:]
 
-    def _said(self) -> int:
+    def _text_end(self) -> int:
         """Return where the current text ends: before a reference that is split between two chunks."""
         torn = _TORN_REFERENCE.search(self._buffer, max(0, len(self._buffer) - _LONGEST_REFERENCE))
         return torn.start() if torn else len(self._buffer)
@@ -230,7 +230,7 @@ class LenientParser:
             return None
         found = found or _BROKEN_TAG.match(self._buffer, at)
         if not found:
-            self._say(at, at + 1)
+            self._emit_text(at, at + 1)
             return at + 1
         self._open(found.group(1), found.group(2) or "", bool(found.group(3)))
         return found.end()
@@ -242,7 +242,7 @@ class LenientParser:
         if empty:
             self._handler.end(name)
 
-    def _say(self, begin: int, end: int) -> None:
+    def _emit_text(self, begin: int, end: int) -> None:
         if self.listening and begin < end:
             self._handler.text(unescape(self._buffer[begin:end]))
 
@@ -268,7 +268,7 @@ def unescape_strictly(text: str) -> str | None:
     return "".join(pieces)
 
 
-_SPARSE = 60  # searching for three usual references takes as long as replacing one in so many characters
+_SPARSE = 60  # searching for three usual references takes as long as replacing one in the same number of characters
 
 
 def _without_usual(text: str) -> str:

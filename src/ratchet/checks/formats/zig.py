@@ -87,6 +87,6 @@ class _Zig:
 
 
 def _failure(body: str, why: str) -> Failure:
-    said = body.partition("\n/")[0].strip()
-    message = said if said and not said.startswith("/") else f"error: {why}"
+    output = body.partition("\n/")[0].strip()
+    message = output if output and not output.startswith("/") else f"error: {why}"
     return recover.failure(body, message=message, type=why)

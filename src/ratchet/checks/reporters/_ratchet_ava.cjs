@@ -1,17 +1,17 @@
-// A guest in ava, which has no reporters of others: what its workers tell it is heard on the way.
+// Reports from ava, which has no custom reporters: intercepts the messages of its workers.
 'use strict';
 try {
   const threads = require('node:worker_threads');
   const isAva = /[\\/]ava[\\/](?:entrypoints[\\/])?cli\.m?js$|[\\/]\.bin[\\/]ava$/.test(process.argv[1] ?? '');
   if (process.env._RATCHET_REPORT && isAva && threads.isMainThread) {
-    // Neither its workers nor programs that the tests start are ours.
+    // Report neither from its workers nor from programs that the tests start.
     process.env.NODE_OPTIONS = (process.env.NODE_OPTIONS ?? '').replace(`--require=${__filename}`, '').trim();
     if (!process.env.NODE_OPTIONS) delete process.env.NODE_OPTIONS;
     const { say, clip, relative, frames, lineOf, start, end } = require('./_ratchet_records.cjs');
     const children = require('node:child_process');
     const { spawnSync } = children;
     const { EventEmitter } = require('node:events');
-    const files = new Map(); // of each worker its file, and the titles of the tests that have not ended
+    const files = new Map(); // by worker: its file, and the titles of the tests that have not ended
     start();
 
     const phase = (file, title, outcome, more) => say({
@@ -38,8 +38,8 @@ try {
       return told;
     };
 
-    // Where a file, or one that it imports, cannot be read as a program is in no stack. Node says it when it loads it, which
-    // without ava goes no further.
+    // No stack locates a syntax error in a file or its imports. Node prints the location when it loads the file,
+    // which without ava goes no further.
     const unreadable = (file) => {
       const said = String(spawnSync(process.execPath, [file], { timeout: 10_000 }).stderr);
       const [, where, line, caret] = /^((?:file:|\/).+):(\d+)\n.*\n( *)\^/m.exec(said) ?? [];
@@ -72,7 +72,7 @@ try {
           break;
         case 'hook-failed':
           phase(file, title, 'failed', { ...failure(err), when: 'setup' });
-          // What it was for is not run.
+          // The tests of a failed hook do not run.
           for (const each of pending) if (title.endsWith(` for ${each}`)) pending.delete(each);
           if (!/ for /.test(title)) pending.clear();
           break;
@@ -90,7 +90,7 @@ try {
       }
     };
 
-    // Of those that did not end, the one written last before the call that ended all; of the rest nothing is known.
+    // Of the unfinished tests, report the last one that began before the process ended; nothing is known of the others.
     const ending = ({ file, exited, pending }) => {
       const { line } = exited.frames.find((frame) => frame.file === file) ?? { line: 0 };
       const above = [...pending].filter((title) => lineOf(file, title) && lineOf(file, title) <= line);

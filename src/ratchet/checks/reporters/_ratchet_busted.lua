@@ -1,4 +1,4 @@
--- A guest in busted: the JUnit file that it writes at its end, and beside it a record of each test as it begins and ends.
+-- An output handler for busted: JUnit at the end, and a record of each test as it begins and ends.
 local REPORT, NONCE = os.getenv('_RATCHET_REPORT'), os.getenv('_RATCHET_NONCE') or ''
 
 local function text(value)

@@ -1,4 +1,4 @@
-%% A guest in EUnit, named by the variable EUNIT: a listener that writes records as they happen.
+%% A listener for EUnit, named by the variable EUNIT, that writes records as they happen.
 -module('_ratchet_eunit').
 -behaviour(eunit_listener).
 -export([start/0, start/1, init/1, handle_begin/3, handle_end/3, handle_cancel/3, terminate/2]).
@@ -22,12 +22,12 @@ handle_end(test, Data, #{id := Id} = State) ->
     State#{id => none};
 handle_end(_, _Data, State) -> State.
 
-%% What was never run or ran out of time. A set-up that failed takes all its tests along, and is known by its function.
+%% Tests that never ran or timed out. A failed set-up cancels all its tests and is identified by its function.
 handle_cancel(_, Data, State) ->
     case proplists:get_value(reason, Data) of
         undefined -> State;
         {startup, _} -> State;
-        {blame, _} -> State; % something in it is to blame, and has been told
+        {blame, _} -> State; % a test in it is the cause, and was reported
         Reason ->
             {Class, Term, Stack} = aborted(Reason),
             {Id, Named} = cancelled(Data, Stack, State),
@@ -68,7 +68,7 @@ type(_, Term) when is_atom(Term) -> Term;
 type(_, Term) when is_tuple(Term), is_atom(element(1, Term)) -> element(1, Term);
 type(Class, _) -> Class.
 
-%% The innermost last. An assertion says its line itself: its frame may have gone with the last call.
+%% The innermost last. An assertion contains its line: a tail call may have removed its frame.
 frames(Stack, At, Module, State) ->
     Known = [frame(M, F, Info, State) || {M, F, _, Info} <- lists:reverse(Stack)],
     Own = [[{file, source(Module, State)}, {line, Line}] || {line, Line} <- At, is_integer(Line)],

@@ -1,9 +1,9 @@
-# A guest in ExUnit: a formatter that writes records as they happen.
+# A formatter for ExUnit that writes records as they happen.
 defmodule RatchetFormatter do
   use GenServer
 
   def init(_options) do
-    # A test may change the folder of the whole machine: what is relative is so to where we began.
+    # A test may change the current folder of the whole VM: paths are relative to the initial one.
     Process.put(:root, File.cwd!())
     Process.put(:out, opened(System.get_env("_RATCHET_REPORT")))
     say(%{kind: "start", nonce: System.get_env("_RATCHET_NONCE") || "", version: System.version()})
@@ -35,7 +35,7 @@ defmodule RatchetFormatter do
   def handle_cast({:suite_finished, _run, _load}, state), do: handle_cast({:suite_finished, %{}}, state)
   def handle_cast(_other, state), do: {:noreply, state}
 
-  # Whatever we fail to describe has still failed.
+  # A failure that cannot be described is still a failure.
   defp told(state) do
     outcome(state)
   rescue
@@ -49,7 +49,7 @@ defmodule RatchetFormatter do
   defp outcome({:invalid, _module}), do: %{outcome: "failed", when: "setup", type: "Invalid", message: "setup_all failed"}
 
   defp outcome({:failed, [{kind, error, stack} | _]}) do
-    # A process that the test was linked to ended with what it raised, and with the stack of that.
+    # A linked process of the test exited with its exception and stack.
     {kind, error, stack} = within(kind, error, stack)
     found = %{outcome: "failed", type: type(kind, error), message: message(kind, error, stack), frames: frames(stack)}
     if match?(%ExUnit.AssertionError{}, error), do: Map.merge(found, values(error)), else: found
@@ -58,7 +58,7 @@ defmodule RatchetFormatter do
   defp within({:EXIT, _}, {%{__exception__: true} = error, stack}, []) when is_list(stack), do: {:error, error, stack}
   defp within(kind, error, stack), do: {kind, error, stack}
 
-  # A pattern is what was expected, and it is code; of a comparison, what stands on the right.
+  # The expected value is the pattern, which is code; in a comparison, the right side.
   defp values(%{left: left, right: right} = error) do
     none = ExUnit.AssertionError.no_value()
 
@@ -100,7 +100,7 @@ defmodule RatchetFormatter do
     end
   end
 
-  # The project's file of this name. One that was loaded while a test had changed the folder is named from there.
+  # Returns the project's file of this name. A file loaded after a test changed the folder is named relative to that.
   defp own(file, root) do
     folders = root |> Stream.iterate(&Path.dirname/1) |> Enum.take(length(Path.split(root)))
     found = Enum.find(Enum.map(folders, &Path.expand(file, &1)), &(String.starts_with?(&1, root <> "/") and File.exists?(&1)))
@@ -118,7 +118,7 @@ defmodule RatchetFormatter do
     _ -> :ok
   end
 
-  # Raw, and once: we are told without being waited for, and a test may halt the machine before we have written.
+  # One raw write: events are asynchronous, and a test may halt the VM before a buffered write.
   defp opened(nil), do: nil
 
   defp opened(path) do

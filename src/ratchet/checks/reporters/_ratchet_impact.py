@@ -101,7 +101,7 @@ class _Profiled:
 _recorder = None
 
 
-def _heard(event, args):
+def _on_audit_event(event, args):
     """The audit hook. It cannot be removed: it lives as long as this process, which is one run."""
     try:
         if event == "open" or event == "os.listdir" or event == "os.scandir":
@@ -119,7 +119,7 @@ def pytest_configure(config):
     if os.environ.get("_RATCHET_IMPACT") and _recorder is None:
         try:
             _recorder = _Monitored() if hasattr(sys, "monitoring") else _Profiled()
-            sys.addaudithook(_heard)
+            sys.addaudithook(_on_audit_event)
         except Exception:
             _recorder = None
 

@@ -1,4 +1,4 @@
-// A guest in jasmine: a reporter that writes records as they happen.
+// A reporter for jasmine that writes records as they happen.
 'use strict';
 const { say, clip, relative, frames, lineOf, start, end } = require('./_ratchet_records.cjs');
 
@@ -41,7 +41,7 @@ class RatchetReporter {
 
   specDone(spec) {
     const file = fileOf(spec);
-    // An excluded spec was not chosen; to jasmine it is no part of the run.
+    // Jasmine reports specs that were not selected as excluded.
     if (spec.status !== 'excluded') {
       say({
         kind: 'phase', id: idOf(spec, file), when: 'call', last: true,
@@ -64,7 +64,7 @@ class RatchetReporter {
     end();
   }
 
-  // What fails outside of every spec: a file that does not load, or a hook around many.
+  // A failure outside of specs: a file that does not load, or a hook of a suite.
   #broken(result, name) {
     for (const found of result.failedExpectations ?? []) {
       const told = failure(found);

@@ -1,4 +1,4 @@
-// A guest in jest: a reporter that writes records as they happen.
+// A reporter for jest that writes records as they happen.
 'use strict';
 const { say, clip, show, relative, frames, start, end } = require('./_ratchet_records.cjs');
 
@@ -6,14 +6,14 @@ function idOf(test, result) {
   return `${relative(test.path)}::${[...(result.ancestorTitles ?? []), result.title].join(' > ')}`;
 }
 
-// Jest tells a failure as text with a stack; the values are beside it, of which what a matcher compared is the best.
+// Jest reports a failure as text with a stack, and its values separately; those that a matcher compared are best.
 function failure(result) {
   const text = clip(result.failureMessages?.[0]);
   const detail = result.failureDetails?.[0] ?? {};
   const message = text.split(/\n\s+at /)[0];
   const found = { type: /^([A-Za-z]*Error)\b/.exec(text)?.[1] ?? detail.name ?? 'Error', frames: frames(text) };
   found.message = message.replace(/^[A-Za-z]*Error: /, '').trim();
-  // Before its 27th version jest ran on jasmine, which has empty values of its own beside the error.
+  // Before version 27 jest ran on jasmine, which adds empty values to the error.
   const values = detail.matcherResult ?? detail.error?.matcherResult ?? ('passed' in detail ? {} : detail);
   if (values && ('expected' in values || 'actual' in values)) {
     found.expected = show(values.expected);
@@ -33,13 +33,13 @@ const OUTCOME = { passed: 'passed', failed: 'failed', pending: 'skipped', skippe
 
 class RatchetReporter {
   constructor(config) {
-    // Of which project a test is, jest says only with its file.
+    // Jest reports the project of a test only with its file.
     this.waits = (config?.projects?.length ?? 0) > 1;
   }
 
   onRunStart() {
     start();
-    this.told = new Map(); // for each name in a file how its tests ended: several may have one name, and several projects
+    this.told = new Map(); // outcomes of the tests by file and name: several tests, also of several projects, may have one name
   }
 
   onTestCaseStart(test, info) {
@@ -81,7 +81,7 @@ class RatchetReporter {
 
   onTestFileResult(test, results) {
     try {
-      // Here only are skipped and to-do tests told, and what failed after it passed, by something it left behind.
+      // Only here: skipped and to-do tests, and tests that failed after they had passed, by leftovers of theirs.
       for (const result of results.testResults ?? []) {
         const known = this.known(test, result);
         const [before] = known.splice(Math.max(0, known.indexOf(result.status)), 1);
@@ -90,7 +90,7 @@ class RatchetReporter {
       }
       const error = results.testExecError;
       if (error) {
-        // The stack is the error's alone; the file's message tells of its tests' failures, too.
+        // The stack is that of the error; the file's message includes the failures of its tests.
         const stack = /\n\s+at /.test(error.stack ?? '') ? error.stack : '';
         const text = clip(stack || results.failureMessage || error.message || error);
         const at = /\((\d+):(\d+)\)/.exec(text) ?? COMPILED.exec(text);

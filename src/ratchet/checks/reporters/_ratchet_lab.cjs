@@ -1,4 +1,4 @@
-// A guest in lab: a reporter that writes records as they happen.
+// A reporter for lab that writes records as they happen.
 'use strict';
 const inspector = require('node:inspector');
 const { say, clip, relative, frames, failure, lineOf, start, end } = require('./_ratchet_records.cjs');
@@ -6,7 +6,7 @@ const { say, clip, relative, frames, failure, lineOf, start, end } = require('./
 const scripts = new Map();
 let session;
 
-// Lab does not say in which file a test is written: the engine knows where its function is.
+// Lab does not report the file of a test: the JavaScript engine knows where its function is.
 function placeOf(act) {
   if (typeof act !== 'function') return {};
   const name = '_ratchet_function';
@@ -34,7 +34,7 @@ function placeOf(act) {
 module.exports = class RatchetReporter {
   start() {
     start();
-    this.told = new Set(); // what failed, and is among the errors of the run, too
+    this.told = new Set(); // errors of failed tests, which lab lists again among the errors of the run
     this.file = '';
   }
 
@@ -52,7 +52,7 @@ module.exports = class RatchetReporter {
         duration: (test.duration ?? 0) / 1000, file, line: lineOf(file, test.relativeTitle) || place.line || 0,
         name: test.relativeTitle, suite: test.path,
         ...(test.err ? (thrown ? failure(test.err) : { type: 'Error', message: clip(test.err) }) : {}),
-        // A hook that fails is told with the tests that it is there for, as a sentence, and by itself.
+        // Lab reports a failed hook for each of its tests, as a sentence, and by itself.
         ...(test.err && !thrown ? (/after/.test(test.err) ? { when: 'teardown', last: false } : { when: 'setup' }) : {}),
       });
       if (test.err) this.report?.(`failed: ${names.join(' > ')}: ${clip(test.err?.message ?? test.err)}\n`);

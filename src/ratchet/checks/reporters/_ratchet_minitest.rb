@@ -1,4 +1,4 @@
-# A guest in Minitest, required by RUBYOPT: adds a reporter once Minitest is there.
+# Adds a reporter to Minitest once it is loaded; required by RUBYOPT.
 require_relative '_ratchet_records'
 
 module RatchetMinitest
@@ -40,7 +40,7 @@ module RatchetMinitest
       match ? found.merge(expected: match[1], actual: match[2].strip) : found.merge(sides(found[:message]))
     end
 
-    # Of longer values there is only a difference, which is both of them if it begins with their first line.
+    # For longer values there is only a diff, from which both can be derived if it begins with their first line.
     def sides(message)
       rows = message[/^--- expected\n\+\+\+ actual\n@@ -1\b[^\n]*@@\n(.*)\z/m, 1].to_s.lines
       return {} if rows.empty? || rows.any? { |row| row.start_with?('@@') }
@@ -71,7 +71,7 @@ module RatchetMinitest
   end
 end
 
-# Minitest is not loaded yet when this file is: wait for its main module.
+# This file is loaded before Minitest: wait for its main module.
 if ENV['_RATCHET_REPORT']
   TracePoint.new(:end) do |point|
     if point.self.is_a?(Module) && point.self.name == 'Minitest' && point.self.respond_to?(:autorun)

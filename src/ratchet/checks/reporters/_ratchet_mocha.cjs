@@ -1,4 +1,4 @@
-// A guest in mocha: a reporter that writes records as they happen.
+// A reporter for mocha that writes records as they happen.
 'use strict';
 const { say, clip, relative, frames, failure, lineOf, start, end } = require('./_ratchet_records.cjs');
 
@@ -15,7 +15,7 @@ function idOf(test) {
   return `${fileOf(test)}::${titles(test).join(' > ')}`;
 }
 
-// Where a test is written is known while its file is loaded, and that comes after this.
+// The location of a test is known only while its file is loaded, which happens after this.
 const lines = new WeakMap();
 try {
   const loaded = Object.keys(require.cache).find((each) => /[\\/]mocha[\\/]lib[\\/]mocha\.c?js$/.test(each));
@@ -28,7 +28,7 @@ try {
   };
 } catch {}
 
-// A file that did not load, or took its worker with it, where files are run in parallel.
+// A file that did not load or, when files run in parallel, ended its worker.
 function broken(test, error) {
   const told = failure(error);
   const [, where, line] = /^(?:file:\/\/)?(\/.+|[A-Za-z]:.+):(\d+)$/m.exec(error.stack ?? '') ?? [];
@@ -44,7 +44,7 @@ module.exports = function RatchetReporter(runner) {
       kind: 'phase', id: idOf(test), when: 'call', last: true, outcome, duration: (test.duration ?? 0) / 1000,
       file: fileOf(test), line: lines.get(test) || lineOf(fileOf(test), test.title) || (more?.frames?.at(-1)?.line ?? 0), name: test.title, suite: titles(test).slice(0, -1), ...more,
     };
-    // What a test left behind can fail it after it passed: that is still the same test.
+    // Leftovers of a test can fail it after it passed: it is still the same test.
     say(told.has(test) && outcome === 'failed' ? { ...record, when: 'teardown', last: false } : record);
     told.add(test);
   };
@@ -59,9 +59,9 @@ module.exports = function RatchetReporter(runner) {
   runner.on('pending', safely((test) => phase(test, 'skipped')));
   runner.on('fail', safely((test, error) => {
     if (test.title === 'Uncaught error outside test suite') return broken(test, error);
-    // A hook that fails is told in place of the tests around it: an error in set-up, under the hook's own name.
+    // Mocha reports a failed hook in place of its tests: as an error of the set-up, under the hook's own name.
     phase(test, 'failed', { ...failure(error), ...(test.type === 'hook' ? { when: 'setup' } : {}) });
-    // The test that a hook was for has been announced, and never ends.
+    // The test of the hook was announced and never ends.
     if (test.type === 'hook' && test.ctx?.currentTest) say({ kind: 'test_over', id: idOf(test.ctx.currentTest) });
     console.log(`failed: ${titles(test).join(' > ')}: ${clip(error?.message)}`);
   }));

@@ -1,17 +1,17 @@
-// A guest in node:test: a reporter that writes records as they happen.
+// A reporter for node:test that writes records as they happen.
 import { createRequire } from 'node:module';
 const { say, clip, relative, failure, lineOf, start, end } = createRequire(import.meta.url)('./_ratchet_records.cjs');
 
-const path = []; // the names of the tests and suites around the one that is told, by nesting
+const path = []; // names of the current test and those around it, by nesting
 const stderr = new Map();
-const left = []; // errors of what tests left behind when they had ended, of which no event says more than a sentence
+const left = []; // errors after the end of their test, for which there is only a sentence in an event
 const LEFT = /^\w+: (Test "(?:.*)"(?: at (.+?):(\d+):\d+)? generated asynchronous activity after the test ended)\. .*?created the error "(?:(\w+): )?(.*)" and would/s;
 
 function idOf(data, names) {
   return `${relative(data.file)}::${names.join(' > ')}`;
 }
 
-// The line of a file that was made JavaScript on its way here may be that of what came of it.
+// The line of a transpiled file may be that of the generated JavaScript.
 function written(data) {
   return (/\.[cm]?tsx?$/.test(data.file ?? '') && lineOf(relative(data.file), data.name)) || (data.line ?? 0);
 }
@@ -43,7 +43,7 @@ function told(data, outcome) {
   return record;
 }
 
-// A file that did not load or died is told as a failing test with the file's name.
+// node reports a file that did not load or died as a failing test with the file's name.
 function isFile(data) {
   const name = relative(data.name);
   return data.nesting === 0 && (data.file === undefined || name === relative(data.file)) && /\.[cm]?[jt]sx?$/.test(name);

@@ -4,24 +4,24 @@ zope …` those of zope.testrunner. It must never break the host."""
 import sys
 import traceback
 
-from _ratchet_unittest import Telling, _end, _open, _relative, _say
+from _ratchet_unittest import Telling, _end, _open, _relative, _write_record
 
 
-def _told(result):
+def _reporting(result):
     return type(result.__name__, (Telling, result), {})
 
 
 def _nose2():
     from nose2 import discover, runner  # noqa: PLC0415 — one of the two is there
 
-    runner.PluggableTestRunner.resultClass = _told(runner.PluggableTestRunner.resultClass)
+    runner.PluggableTestRunner.resultClass = _reporting(runner.PluggableTestRunner.resultClass)
     discover()
 
 
 def _zope():
     from zope.testrunner import runner  # noqa: PLC0415
 
-    runner.TestResult = _told(runner.TestResult)
+    runner.TestResult = _reporting(runner.TestResult)
     running = runner.Runner(args=sys.argv, script_parts=[sys.executable, "-m", "zope.testrunner"])
     running.run()
     for failed in running.import_errors:
@@ -34,7 +34,7 @@ def _unloaded(failed):
     last = traceback.extract_tb(tb)[-1:] if tb else []
     place = {"file": _relative(last[0].filename), "line": last[0].lineno} if last else {}
     name = getattr(failed, "module", "")
-    _say(
+    _write_record(
         {
             "kind": "broken",
             "file": name.replace(".", "/") + ".py",

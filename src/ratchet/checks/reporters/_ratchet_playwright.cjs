@@ -1,4 +1,4 @@
-// A guest in playwright: a reporter that writes records as they happen.
+// A reporter for playwright that writes records as they happen.
 'use strict';
 const { say, clip, relative, frames, start, end } = require('./_ratchet_records.cjs');
 

@@ -49,7 +49,7 @@ def one_of(names):
     return "^(" + "|".join(re.sub(r"([][\\^$.|?*+(){}])", r"\\\1", name) for name in names) + ")$"
 
 
-def told(words):
+def tests_of(words):
     """Return what a command of the build system prints about its tests. Output of the project's own files comes before
     it."""
     text = subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout.decode(errors="replace")
@@ -60,7 +60,7 @@ def ctest(private, command, asked):
     tests = []
     # With this option it would leave a result file without results.
     at = command.index("--output-junit") if "--output-junit" in command else len(command)
-    for test in told([*command[:at], *command[at + 2 :], "--show-only=json-v1"])["tests"]:
+    for test in tests_of([*command[:at], *command[at + 2 :], "--show-only=json-v1"])["tests"]:
         properties = {each["name"]: each["value"] for each in test.get("properties", [])}
         env = properties.get("ENVIRONMENT", [])
         judged = any(name in properties for name in ("PASS_REGULAR_EXPRESSION", "FAIL_REGULAR_EXPRESSION", "WILL_FAIL"))
@@ -102,7 +102,7 @@ def meson(private, command, asked):
     build = command[command.index("-C") + 1]
     tests = [
         (test["name"], test["cmd"], [f"{key}={value}" for key, value in test["env"].items()], False)
-        for test in told([command[0], "introspect", "--tests", build])
+        for test in tests_of([command[0], "introspect", "--tests", build])
         if test.get("protocol", "exitcode") == "exitcode" or asked
     ]
     plan, wanted = planned(private, tests, asked)

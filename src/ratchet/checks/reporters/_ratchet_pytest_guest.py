@@ -21,7 +21,7 @@ _root = ""
 _nonce = ""
 _options = ""  # how this plugin was loaded
 _quiet = {}  # durations of passed phases that were not reported separately
-_told = set()  # tests with other records
+_reported = set()  # tests with other records
 _called = set()  # tests in progress beyond their set-up
 
 
@@ -29,7 +29,7 @@ _encode = json.JSONEncoder(default=str).encode
 _text = json.encoder.encode_basestring_ascii
 
 
-def _say(record):
+def _write_record(record):
     _write(_encode(record))
 
 
@@ -61,15 +61,15 @@ def pytest_configure(config):
         _leave_children_alone()
         _ask_for_all(config)
         _out = open(path, "a", encoding="utf-8", errors="backslashreplace")
-        _tell_where_it_ends()
-        _say({"kind": "start", "nonce": _nonce, "version": pytest.__version__, "root": _root})
+        _print_stack_on_timeout()
+        _write_record({"kind": "start", "nonce": _nonce, "version": pytest.__version__, "root": _root})
         config.pluginmanager.register(_Guest(), "_ratchet_guest")
         if os.environ.pop("_RATCHET_PART", ""):
             _ask_no_coverage(config)
 
 
-def _tell_where_it_ends():
-    """Print the stack when the process is told to end because it takes too long. Forks of a test do not."""
+def _print_stack_on_timeout():
+    """Print the stack when the process gets the signal of a timeout. Forks of a test do not."""
     try:
         # Output during a test is captured, but not at this point.
         faulthandler.register(signal.SIGTERM, file=os.dup(sys.stderr.fileno()), all_threads=False, chain=True)
@@ -133,7 +133,7 @@ def _broken(excinfo, file):
     while value.__cause__ is not None and type(value.__cause__).__name__ != "ImportPathMismatchError":
         value = value.__cause__
     frames = _frames(value.__traceback__)
-    found = {"type": type(value).__name__, "message": _clip(_said(value)), "frames": frames}
+    found = {"type": type(value).__name__, "message": _clip(_message_of(value)), "frames": frames}
     at = {name: frames[-1][name] for name in ("file", "line")} if frames else {"file": file}
     if isinstance(value, SyntaxError):
         at = {"file": _relative(value.filename or file), "line": value.lineno or 0, "column": value.offset or 0}
@@ -172,13 +172,13 @@ def pytest_runtest_makereport(item, call):
             pass
 
 
-def _said(value):
+def _message_of(value):
     """Return the message of an exception with its notes, where Hypothesis puts its example, and with the members of a
     group."""
     lines = [str(value), *(f"note: {note}" for note in getattr(value, "__notes__", None) or ())]
     inner = getattr(value, "exceptions", None)
     if isinstance(inner, tuple):
-        lines += [f"note: {type(each).__name__}: {_said(each)}" for each in inner]
+        lines += [f"note: {type(each).__name__}: {_message_of(each)}" for each in inner]
     return "\n".join(lines)
 
 
@@ -198,7 +198,7 @@ def _inside(value, tb):
 def _failure(excinfo):
     global _comparison
     value, frames = _inside(excinfo.value, excinfo.tb)
-    failure = {"type": type(value).__name__, "message": _clip(_said(value)), "frames": frames}
+    failure = {"type": type(value).__name__, "message": _clip(_message_of(value)), "frames": frames}
     if _comparison is not None and isinstance(value, AssertionError):
         op, left, right = _comparison
         # Most assertions are written `assert actual == expected`; the operator is kept as well.
@@ -272,7 +272,7 @@ def _passed(report):
     taken = _quiet.pop(name, 0.0) + report.duration
     if report.when != "teardown":
         _quiet[name] = taken
-    elif name in _told:
+    elif name in _reported:
         return taken
     elif name in _called:
         _called.discard(name)
@@ -284,7 +284,7 @@ def _passed(report):
         )
     else:
         # --setup-only runs no test, and reports success.
-        _say({"kind": "test_over", "id": name})
+        _write_record({"kind": "test_over", "id": name})
     return None
 
 
@@ -327,8 +327,8 @@ def _failed(report, extra):
     text = report.longrepr if isinstance(report.longrepr, str) else ""
     if text.startswith("[XPASS(strict)]"):
         why = text.partition("] ")[2]
-        said = "passed although it was expected to fail"
-        found.update(type="UnexpectedSuccess", message=f"{said}: {why}" if why else said)
+        message = "passed although it was expected to fail"
+        found.update(type="UnexpectedSuccess", message=f"{message}: {why}" if why else message)
     elif not extra and " crashed while running " in str(report.longrepr):
         found["type"] = "Crashed"  # xdist reports it for a worker
     if not extra.get("message") and "message" not in found:
@@ -368,22 +368,22 @@ class _Guest:
 
     def pytest_collectreport(self, report):
         if report.skipped:
-            _say(_skipped(report))
+            _write_record(_skipped(report))
         if report.failed:
             record = {"kind": "broken", "file": _relative(report.nodeid.split("::")[0] or str(report.fspath))}
             record.update(getattr(report, "_ratchet", None) or {"message": _clip(report.longrepr)})
-            _say(record)
+            _write_record(record)
 
     def pytest_collection_finish(self, session):
         if not hasattr(session.config, "workerinput"):
             ids = [item.nodeid for item in session.items]
             for at in range(0, len(ids), 200):  # one record per line
-                _say({"kind": "collected", "ids": ids[at : at + 200]})
+                _write_record({"kind": "collected", "ids": ids[at : at + 200]})
             if not ids:
-                _say({"kind": "collected", "ids": []})
+                _write_record({"kind": "collected", "ids": []})
 
     def pytest_deselected(self, items):
-        _say({"kind": "deselected", "count": len(items)})
+        _write_record({"kind": "deselected", "count": len(items)})
 
     def pytest_runtest_logstart(self, nodeid, location):
         global _comparison
@@ -397,27 +397,29 @@ class _Guest:
         if report.when == "call":
             _called.add(report.nodeid)
         if not (report.passed and context is None and not extra and not hasattr(report, "wasxfail")):
-            _told.add(report.nodeid)
+            _reported.add(report.nodeid)
         else:
             duration = _passed(report)
             if duration is None:
                 return
         if report.when == "teardown":
-            _told.discard(report.nodeid)
+            _reported.discard(report.nodeid)
             _called.discard(report.nodeid)
-        _say({**_phase(report, duration), **_circumstances(report, context), **extra, **_failed(report, extra)})
+        _write_record(
+            {**_phase(report, duration), **_circumstances(report, context), **extra, **_failed(report, extra)}
+        )
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_sessionfinish(self, session, exitstatus):
         global _out
         # Other hooks run now and may take long: pytest removes the folders of earlier sessions, however large.
-        _say({"kind": "all_over"})
+        _write_record({"kind": "all_over"})
         outcome = yield
         if _out is not None and outcome.excinfo is None and not hasattr(session.config, "workerinput"):
-            said = _short_of_coverage(session.config)
-            if said:
-                _say({"kind": "broken", "type": "Coverage", "message": said, "tool": "pytest-cov"})
-            _say(
+            text = _short_of_coverage(session.config)
+            if text:
+                _write_record({"kind": "broken", "type": "Coverage", "message": text, "tool": "pytest-cov"})
+            _write_record(
                 {
                     "kind": "end",
                     "nonce": _nonce,

@@ -1,4 +1,4 @@
-// What the JavaScript guests share: records to the file named by _RATCHET_REPORT. They must never break the host.
+// Shared by the JavaScript reporters: writes records to the file named by _RATCHET_REPORT. Must never break the host.
 'use strict';
 const fs = require('node:fs');
 const path = require('node:path');
@@ -53,11 +53,11 @@ function frames(stack) {
   return found.slice(-20);
 }
 
-// An error of any library: the deepest cause that says more, what was expected, and where.
+// Describes an error of any library: the deepest informative cause, the compared values and the location.
 function failure(error) {
   if (error === null || typeof error !== 'object') return { type: typeof error, message: show(error), frames: [] };
   const found = {
-    // One that came from another process has lost its class, and says it in its stack.
+    // An error from another process has lost its class, which its stack still names.
     type: error.name || /^(\w*(?:Error|Exception))\b/.exec(error.stack ?? '')?.[1] || error.constructor?.name || 'Error',
     message: clip(error.message ?? show(error)),
     frames: frames(error.stack),
@@ -75,7 +75,7 @@ function failure(error) {
 
 const texts = new Map();
 
-// Where a title stands in a file; nothing if that is not sure.
+// Returns where a title is in a file; nothing if that is ambiguous.
 function lineOf(file, title) {
   if (!texts.has(file)) {
     let text = '';

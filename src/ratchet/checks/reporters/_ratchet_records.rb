@@ -1,4 +1,4 @@
-# What the Ruby guests share: records to the file named by _RATCHET_REPORT. They must never break the host.
+# Shared by the Ruby reporters: writes records to the file named by _RATCHET_REPORT. Must never break the host.
 require 'json'
 
 module RatchetRecords
@@ -37,7 +37,7 @@ module RatchetRecords
     found.first(20).reverse
   end
 
-  # Who starts takes the channel: programs that the tests start must not find it, nor us.
+  # Remove the channel and our options from the environment of programs that the tests start.
   def start(version)
     path = ENV.delete('_RATCHET_REPORT') or return
     @nonce = ENV.delete('_RATCHET_NONCE').to_s

@@ -1,4 +1,4 @@
-# A guest in RSpec: a formatter that writes records as they happen.
+# A formatter for RSpec that writes records as they happen.
 require_relative '_ratchet_records'
 require 'rspec/core'
 
@@ -6,7 +6,7 @@ class RatchetFormatter
   RSpec::Core::Formatters.register self, :start, :example_started, :example_passed, :example_failed,
                                    :example_pending, :message, :close, :dump_summary
 
-  # What a matcher compared, kept with the error it raises.
+  # Keeps the values that a matcher compared with the error that it raises.
   module Values
     def fail_with(message, expected = nil, actual = nil)
       super
@@ -16,8 +16,8 @@ class RatchetFormatter
     end
   end
 
-  # One file that does not load keeps RSpec from running all others. It goes on here, without what that file had
-  # come to, and still ends as failed.
+  # A file that does not load keeps RSpec from running the others. Here they run, without that file, and the run
+  # still fails.
   module Onward
     def load_file_handling_errors(method, file)
       was = RSpec.world.wants_to_quit
@@ -77,12 +77,12 @@ class RatchetFormatter
     nil
   end
 
-  # A file that does not load is told as a message, before any example.
+  # RSpec reports a file that does not load as a message before the first example.
   def message(notification)
     text = RatchetRecords.clip(notification.message)
     return unless text.include?('error occurred outside of examples') || text.match?(/An error occurred (?:while loading|in )/)
 
-    # Of a hook only its frames say where it is.
+    # Only the stack frames locate a hook.
     file = (text[/while loading (\S+?)\.?$/, 1] || text[/^\s*# (\S+?):\d+/, 1]).to_s.delete_prefix('./')
     type = text[/^\s*([A-Z]\w*(?:::\w+)*):\s*$/, 1]
     at = text[/#{Regexp.escape(File.basename(file))}:(\d+)/, 1].to_i
@@ -95,7 +95,7 @@ class RatchetFormatter
     nil
   end
 
-  # What failed before we were there to hear its message: a helper that is required by an option.
+  # A failure before this formatter was loaded: a helper that an option requires.
   def dump_summary(notification)
     lost = notification.errors_outside_of_examples_count.to_i - @broken
     lost.times { RatchetRecords.say(kind: 'broken', tool: 'rspec', type: 'Error', message: 'an error occurred outside of examples') }
@@ -124,7 +124,7 @@ class RatchetFormatter
     [own, included.filter_map { |place| place[/#{Regexp.escape(own)}:(\d+)/, 1] }.first.to_i]
   end
 
-  # Several failures of one example are not raised one by one: what was compared is in the message only.
+  # Several failures of one example are raised together: the compared values are only in the message.
   def values(error, message)
     expected, actual = error.instance_variable_get(:@ratchet)
     return { expected: show(expected), actual: show(actual) } unless expected.nil? && actual.nil?

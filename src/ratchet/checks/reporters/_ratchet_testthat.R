@@ -1,4 +1,4 @@
-# A guest in testthat: a reporter that writes records as they happen. Sourced with the folder of tests as its argument.
+# A reporter for testthat that writes records as they happen. Sourced with the folder of tests as its argument.
 ratchet_say <- local({
   path <- Sys.getenv("_RATCHET_REPORT")
   function(...) {
@@ -28,7 +28,7 @@ RatchetReporter <- R6::R6Class("RatchetReporter",
       ratchet_say(kind = "test_start", id = self$id)
     },
     add_result = function(context, test, result) {
-      # What goes wrong between tests is the file's.
+      # Errors between tests belong to the file.
       if (is.null(self$id)) {
         if (inherits(result, "expectation_error")) self$broken(result)
         return(invisible())
@@ -71,7 +71,7 @@ RatchetReporter <- R6::R6Class("RatchetReporter",
       error <- inherits(result, "expectation_error")
       line <- self$line_of(list(result))
       said <- cli::ansi_strip(conditionMessage(result))
-      # As testthat compares: one line for each, unless only a part of a larger value differs.
+      # testthat prints one line per value, unless only a part of a larger value differs.
       side <- function(name) {
         found <- regmatches(said, gregexpr(paste0("(?m)^ *`", name, "`: +(.+)$"), said, perl = TRUE))[[1]]
         if (!error && length(found) == 1) trimws(sub("^[^:]*:", "", found))
@@ -91,7 +91,7 @@ RatchetReporter <- R6::R6Class("RatchetReporter",
   )
 )
 
-# A file that R cannot parse would end the whole run: it is told and left out.
+# A file that R cannot parse would end the whole run: report it and leave it out.
 ratchet_unparsable <- function(path) {
   said <- tryCatch({ parse(path, keep.source = FALSE); NULL }, error = conditionMessage)
   if (is.null(said)) return(FALSE)

@@ -1,4 +1,4 @@
-# A guest in test-unit, required by RUBYOPT: listens to what its runners are told.
+# Observes the events of test-unit's runners; required by RUBYOPT.
 require_relative '_ratchet_records'
 
 module RatchetTestUnit
@@ -65,7 +65,7 @@ module RatchetTestUnit
   end
 end
 
-# test-unit is not loaded yet when this file is: wait for the class that tells its runners.
+# This file is loaded before test-unit: wait for the class that sends events to its runners.
 if ENV['_RATCHET_REPORT']
   TracePoint.new(:end) do |point|
     if point.self.is_a?(Class) && point.self.name == 'Test::Unit::UI::TestRunnerMediator'

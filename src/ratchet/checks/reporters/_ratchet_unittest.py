@@ -25,13 +25,13 @@ def _open():
     global _out
     path = os.environ.get("_RATCHET_REPORT")
     if path and _out is None:
-        _tell_where_it_dies()
+        _print_stack_on_signals()
         _out = open(path, "a", encoding="utf-8", errors="backslashreplace")
         version = ".".join(map(str, sys.version_info[:3]))
-        _say({"kind": "start", "nonce": os.environ.get("_RATCHET_NONCE", ""), "version": version})
+        _write_record({"kind": "start", "nonce": os.environ.get("_RATCHET_NONCE", ""), "version": version})
 
 
-def _tell_where_it_dies():
+def _print_stack_on_signals():
     """Print the stack on fatal signals and on the one that ends what takes too long, as the pytest plugin does."""
     try:
         faulthandler.enable()
@@ -41,7 +41,7 @@ def _tell_where_it_dies():
         pass
 
 
-def _say(record):
+def _write_record(record):
     if _out is not None:
         try:
             _out.write(json.dumps(record, default=str) + "\n")
@@ -51,7 +51,7 @@ def _say(record):
 
 
 def _end(code):
-    _say({"kind": "end", "nonce": os.environ.get("_RATCHET_NONCE", ""), "exit": code})
+    _write_record({"kind": "end", "nonce": os.environ.get("_RATCHET_NONCE", ""), "exit": code})
 
 
 def _clip(text):
@@ -63,19 +63,19 @@ def _relative(path):
     return os.path.relpath(path, _ROOT) if os.path.isabs(path) else path
 
 
-def _said(value):
+def _message_of(value):
     """Return the message of an exception with its notes, where Hypothesis puts its example, and with the members of a
     group."""
     lines = [str(value), *(f"note: {note}" for note in getattr(value, "__notes__", None) or ())]
     inner = getattr(value, "exceptions", None)
     if isinstance(inner, tuple):
-        lines += [f"note: {type(each).__name__}: {_said(each)}" for each in inner]
+        lines += [f"note: {type(each).__name__}: {_message_of(each)}" for each in inner]
     return "\n".join(lines)
 
 
 def _failure(error):
     kind, value, tb = error
-    found = {"type": kind.__name__, "message": _clip(_said(value)), "frames": []}
+    found = {"type": kind.__name__, "message": _clip(_message_of(value)), "frames": []}
     while tb is not None:
         code, known = tb.tb_frame.f_code, tb.tb_frame.f_locals
         file = code.co_filename
@@ -113,12 +113,12 @@ def _doctest(test, found):
     if own is None:
         return found
     frames = [{"file": _relative(own.filename or ""), "line": (own.lineno or 0) + 1, "function": own.name}]
-    said = _EXAMPLE.search(found["message"])
-    if not said:
+    example = _EXAMPLE.search(found["message"])
+    if not example:
         return {**found, "frames": frames}
-    frames[0]["line"] = int(said["line"])
-    values = {name: _unindented(said[name]) for name in ("expected", "actual") if said[name] is not None}
-    return {**found, **values, "frames": frames, "message": f"Failed example: {_unindented(said['example'])}"}
+    frames[0]["line"] = int(example["line"])
+    values = {name: _unindented(example[name]) for name in ("expected", "actual") if example[name] is not None}
+    return {**found, **values, "frames": frames, "message": f"Failed example: {_unindented(example['example'])}"}
 
 
 _EXAMPLE = re.compile(
@@ -181,21 +181,21 @@ class Telling:
         self._began = time.perf_counter()
         self._phase = None
         if type(test).__name__ not in _FAILED:
-            _say({"kind": "test_start", "id": _id(test), **_place(test)})
+            _write_record({"kind": "test_start", "id": _id(test), **_place(test)})
         super().startTest(test)
 
     def stopTest(self, test):
         super().stopTest(test)
         if type(test).__name__ not in _FAILED:
-            self._tell(test, {**(self._phase or {"outcome": "passed"}), "last": True})
+            self._report(test, {**(self._phase or {"outcome": "passed"}), "last": True})
         self._phase = None  # Python 3.12.1 calls stopTest without startTest for skipped tests
 
-    def _tell(self, test, phase):
+    def _report(self, test, phase):
         try:
             took = time.perf_counter() - self._began
             record = {"kind": "phase", "id": _id(test), "when": "call", "duration": took, "name": _name(test)}
             record["suite"] = _id(test).split(".")[:-1]
-            _say({**record, **_place(test), **phase})
+            _write_record({**record, **_place(test), **phase})
         except Exception:
             pass
 
@@ -206,7 +206,7 @@ class Telling:
         else:
             self._began = time.perf_counter()
             for each in _never_run(test):
-                self._tell(each, {**phase, "when": "setup", "last": True})
+                self._report(each, {**phase, "when": "setup", "last": True})
 
     def addError(self, test, err):
         try:
@@ -230,7 +230,7 @@ class Telling:
         if places:
             words = places[-1].split('"')
             file, line = _relative(words[1]), int("".join(c for c in words[2].split(",")[1] if c.isdigit()) or 0)
-        _say(
+        _write_record(
             {"kind": "broken", "file": file, "line": line, "type": kind, "message": _clip(message), "tool": "unittest"}
         )
 
@@ -247,8 +247,8 @@ class Telling:
         super().addExpectedFailure(test, err)
 
     def addUnexpectedSuccess(self, test):
-        said = "passed although it was expected to fail"
-        self._note(test, {"outcome": "failed", "type": "UnexpectedSuccess", "message": said})
+        text = "passed although it was expected to fail"
+        self._note(test, {"outcome": "failed", "type": "UnexpectedSuccess", "message": text})
         super().addUnexpectedSuccess(test)
 
     def addSubTest(self, test, subtest, err):
@@ -291,7 +291,7 @@ class ReportingRunner(unittest.TextTestRunner):
         test = _chosen(test)
         _open()
         _collected[:] = [each for each in _flat(test) if type(each).__name__ not in _FAILED]
-        _say({"kind": "collected", "ids": [each.id() for each in _collected]})
+        _write_record({"kind": "collected", "ids": [each.id() for each in _collected]})
         return super().run(test)
 
 

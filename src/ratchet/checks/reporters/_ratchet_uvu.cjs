@@ -1,9 +1,9 @@
-// A guest in uvu, which has no reporters: each suite is bound to its tests before it waits in a queue, and is met there.
+// Reports from uvu, which has no reporters: wraps the tests of each suite while the suite waits in uvu's queue.
 'use strict';
 try {
   const isUvu = /[\\/]uvu[\\/]bin\.js$|[\\/]\.bin[\\/]uvu$/.test(process.argv[1] ?? '');
   if (process.env._RATCHET_REPORT && isUvu && require('node:worker_threads').isMainThread) {
-    // Programs that the tests start are none of ours.
+    // Not in programs that the tests start.
     process.env.NODE_OPTIONS = (process.env.NODE_OPTIONS ?? '').replace(`--require=${__filename}`, '').trim();
     if (!process.env.NODE_OPTIONS) delete process.env.NODE_OPTIONS;
     const { say, frames, lineOf, failure, start, end } = require('./_ratchet_records.cjs');
@@ -30,7 +30,7 @@ try {
           throw error;
         }
       };
-      // Before everything that is around a test, and after all of it, there is a word of ours.
+      // Our hooks run before all other hooks of a test, and after them.
       const begin = (test) => {
         thrown = undefined;
         test.began = process.hrtime.bigint();
@@ -60,7 +60,7 @@ try {
       suite.bEach = [next, ...suite.bEach.map(heard)];
       suite.aEach = suite.aEach.map(heard);
       for (const key of ['before', 'after']) {
-        // It swallows what these throw, and the tests with it.
+        // uvu swallows their errors, and then skips the tests.
         suite[key] = suite[key].map((act) => async (...args) => {
           try {
             return await act(...args);
@@ -96,7 +96,7 @@ try {
       }
     };
 
-    // Where no file was loaded, only a good end is one.
+    // If no file was loaded, only a successful end counts.
     process.on('exit', (code) => left === 0 && (met || code === 0) && end());
   }
 } catch {}

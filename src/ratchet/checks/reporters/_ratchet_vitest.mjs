@@ -1,10 +1,10 @@
-// A guest in vitest: a reporter that writes records as they happen.
+// A reporter for vitest that writes records as they happen.
 import { createRequire } from 'node:module';
 const { say, clip, show, relative, frames, start, end, ROOT } = createRequire(import.meta.url)('./_ratchet_records.cjs');
 
 const ended = new Set();
 
-// A file may be of several projects, and its types a test by themselves.
+// A file may belong to several projects, and its type tests are separate.
 function keyOf(module) {
   return `${module.project?.name ?? ''} ${module.task?.meta?.typecheck ?? ''} ${module.moduleId}`;
 }
@@ -15,7 +15,7 @@ function failure(error) {
     .filter((frame) => !frame.file.startsWith('..') && !frame.file.includes('node_modules'))
     .reverse();
   const found = { type: error.name ?? 'Error', message: clip(error.message), frames: stacks.length ? stacks : frames(error.stack) };
-  // The first version tells what nothing was compared with as this word, twice.
+  // The first version writes this word twice when nothing was compared.
   const isCompared = (error.expected !== undefined || error.actual !== undefined) && !(error.expected === 'undefined' && error.actual === 'undefined');
   if (isCompared) {
     found.expected = show(error.expected);
@@ -43,7 +43,7 @@ function broken(file, error) {
   say({ kind: 'broken', tool: 'vitest', file: at?.file ?? file, ...place, type: told.type, message: told.message });
 }
 
-// Before its third version vitest tells in plain tasks: here they are as they are told since.
+// Before version 3 vitest reports plain tasks: convert them to the later form.
 function testOf(task, file) {
   const { state, errors, duration, retryCount, note } = task.result ?? {};
   return {
@@ -53,7 +53,7 @@ function testOf(task, file) {
   };
 }
 
-// What is outside of every suite is in one without a name, or in the file.
+// Tests outside of suites are in an unnamed suite, or in the file.
 function suiteOf(suite, file) {
   return suite && suite.name && suite !== file ? { type: 'suite', name: suite.name, parent: suiteOf(suite.suite, file) } : null;
 }
@@ -80,7 +80,7 @@ export default class RatchetReporter {
     start(vitest?.version);
     this.vitest = vitest;
     this.isOld = !(Number.parseInt(vitest?.version, 10) >= 3);
-    // Where a test is written: no option of the command line in every version.
+    // Locations of tests: not every version has a command-line option for them.
     for (const each of [vitest, ...(vitest?.projects ?? [])]) if (each?.config) each.config.includeTaskLocation = true;
   }
 
@@ -98,7 +98,7 @@ export default class RatchetReporter {
     }
   }
 
-  // Of a file whose worker died there is no end, and nothing is known of the tests that have none.
+  // A file whose worker died has no end, and nothing is known of its unfinished tests.
   tellFile(file) {
     if (ended.has(keyOf(moduleOf(file)))) return;
     if (!FINAL.has(file.result?.state ?? file.mode)) {
@@ -116,12 +116,12 @@ export default class RatchetReporter {
   }
 
   onTestModuleCollected(module) {
-    // Vitest 3 tells the end of a file that could not be loaded only with that of the run, which another may hang.
+    // Vitest 3 reports the end of a file that could not be loaded only at the end of the run, which may hang.
     if (module.state?.() === 'failed') this.onTestModuleEnd(module);
   }
 
-  // A test that never lets go of its worker is announced from inside only, and not by every vitest: the file always is.
-  // One that could not be loaded is told as over before it starts.
+  // A test that blocks its worker is announced only from inside, and not by every version; its file always is.
+  // A file that could not be loaded ends before it starts.
   onTestModuleStart(module) {
     if (!ended.has(keyOf(module))) say({ kind: 'test_start', id: relative(module.moduleId) });
   }

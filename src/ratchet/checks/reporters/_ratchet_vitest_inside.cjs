@@ -1,10 +1,10 @@
-// A guest in vitest's workers: says which test begins and ends, for a worker that dies or never lets go tells no more.
+// Runs in vitest's workers and reports which test begins and ends, in case the worker dies or hangs.
 'use strict';
 try {
   const { isMainThread } = require('node:worker_threads');
   const isWorker = !isMainThread || /[\\/](?:vitest[\\/]dist[\\/]workers|tinypool[\\/]dist)[\\/]/.test(process.argv[1] ?? '');
   if (process.env._RATCHET_REPORT && isWorker) {
-    // Programs that the tests start are none of ours.
+    // Not in programs that the tests start.
     process.env.NODE_OPTIONS = (process.env.NODE_OPTIONS ?? '').replace(`--require=${__filename}`, '').trim();
     if (!process.env.NODE_OPTIONS) delete process.env.NODE_OPTIONS;
     const { say, relative } = require('./_ratchet_records.cjs');
@@ -13,7 +13,7 @@ try {
     const idOf = (test) => {
       const names = [test.name];
       let suite = test.suite;
-      // The first version has no file at a test, and a suite without a name around all of them.
+      // Version 0 has no file on a test, and an unnamed suite around all tests.
       for (; suite && suite !== test.file && suite.name && !suite.filepath; suite = suite.suite) names.unshift(suite.name);
       return `${relative((test.file ?? suite?.file ?? suite)?.filepath)}::${names.join(' > ')}`;
     };
@@ -35,7 +35,7 @@ try {
       });
     };
 
-    // The worker's state says which test is current. It is defined once, and then this is as it was.
+    // The worker's state names the current test. The property is defined once.
     const define = Object.defineProperty;
     Object.defineProperty = (object, name, descriptor) => {
       if (name === '__vitest_worker__' && descriptor?.value) {

@@ -35,7 +35,7 @@ def main():
     connection.connect(place)
     known = _project_modules()
     alone = len(os.listdir("/proc/self/task")) == 1 if os.path.isdir("/proc/self/task") else True
-    _say(connection, json.dumps({"imported": known, "alone": alone}))
+    _send(connection, json.dumps({"imported": known, "alone": alone}))
     _serve(connection)
 
 
@@ -78,13 +78,13 @@ def _load(names):
     for name in names:
         if name in sys.modules:
             continue
-        with warnings.catch_warnings(record=True) as heard:
+        with warnings.catch_warnings(record=True) as issued:
             warnings.simplefilter("always")
             try:
                 importlib.import_module(name)
             except BaseException:
                 pass
-        if heard:
+        if issued:
             noisy.append(name)
     return noisy
 
@@ -111,12 +111,12 @@ def _serve(connection):
     os.set_blocking(wake, False)
     os.set_blocking(waker, False)
     while True:
-        told, handles, _, _ = socket.recv_fds(connection, 4096, 2)
-        if not told:
+        message, handles, _, _ = socket.recv_fds(connection, 4096, 2)
+        if not message:
             return
         if len(handles) != 2:
             continue  # `stop` for a run that has ended
-        with open(told.decode().strip()) as file:
+        with open(message.decode().strip()) as file:
             request = json.load(file)
         signal.set_wakeup_fd(waker)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -131,7 +131,7 @@ def _serve(connection):
         code = _wait(child, connection, wake)
         left = _reaper.sweep(child)
         _reaper.reap(child)
-        _say(connection, f"exit {code} {left}")
+        _send(connection, f"exit {code} {left}")
 
 
 def _wait(child, connection, wake):
@@ -227,7 +227,7 @@ def _leave(code):
     os._exit(code)
 
 
-def _say(connection, text):
+def _send(connection, text):
     connection.sendall(text.encode() + b"\n")
 
 

@@ -30,6 +30,7 @@ from ratchet.core.report import (
     disagreements,
     reported_totals,
 )
+from ratchet.tree_files import open_source
 
 LOG_MAX_BYTES = 64 << 20
 _END_BYTES = 1 << 20
@@ -154,7 +155,7 @@ def _is_known(words: set[str], known: list[set[str]]) -> bool:
 
 def parse_report_file(path: Path) -> Parsed | None:
     """Parse a report file of any known format; None if no format matches."""
-    with path.open("rb") as stream:
+    with open_source(path.parent, path.name) as stream:
         begins = as_utf8(stream.read(1000)).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
     read = {name: _parse_file(name, path) for name in _FORMATS if name.endswith(_ENDINGS.get(begins, ("",)))}
     # Prefer complete results: a complete document of one format may look like a fragment of another.
@@ -167,7 +168,7 @@ _ENDINGS = {b"<": ("junit", "trx", "_xml"), b"{": ("json", "events", "messages")
 
 
 def _parse_file(name: str, path: Path) -> Parsed:
-    with path.open("rb") as stream:
+    with open_source(path.parent, path.name) as stream:
         wide = stream.read(2) in (b"\xff\xfe", b"\xfe\xff")
         stream.seek(0)
         return _parse(name, io.BytesIO(as_utf8(stream.read(LOG_MAX_BYTES))) if wide else stream)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import secrets
+import sys
 import tempfile
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -39,6 +40,7 @@ from ratchet.core.report import (
     merge_targets,
 )
 from ratchet.process.spawn import ProcessResult, ProgramMissing, path_in_namespace, tidy
+from ratchet.tree_files import is_source, is_source_folder, links_may_lead
 
 T = TypeVar("T")
 COMMAND = "command"
@@ -68,6 +70,19 @@ async def run_supervised(argv: Sequence[str], **how: Any) -> ProcessResult:
     from ratchet.process.supervise import supervise  # noqa: PLC0415 — brings the event loop, which takes long to load
 
     return await supervise(argv, **how)
+
+
+async def _off_loop(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Call a function beside the event loop, if there is one: what hostile tests have written may take long to read."""
+    asyncio = sys.modules.get("asyncio")
+    try:
+        asyncio.get_running_loop() if asyncio else None
+    except RuntimeError:
+        asyncio = None
+    if asyncio is None:
+        return function(*args, **kwargs)
+    answer: T = await asyncio.to_thread(function, *args, **kwargs)
+    return answer
 
 
 def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
@@ -107,7 +122,7 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
         return merge_targets(await tests.run_each(folder, log=log))
 
     def tool_digests(self, folder: Path) -> dict[str, str]:
-        from ratchet.checks.run import tool_digests as tools  # noqa: PLC0415 — who only runs tests does not ask
+        from ratchet.checks.run import tool_digests as tools  # noqa: PLC0415 — not needed to run tests
 
         return tools.tool_digests(self.targets, folder)
 
@@ -116,12 +131,13 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
         durations."""
         wanted = [target for target in self.targets if not self.only or target.name in self.only]
         reports: list[Report] = []
-        for target in wanted:
-            began = log.stat().st_size if log.exists() else 0
-            reports.append(await self._target(target, folder, log))
-            truncate_log(log, began)
-            if reports[-1].status is ReportStatus.INTERRUPTED:
-                break
+        with links_may_lead(folder):
+            for target in wanted:
+                began = log.stat().st_size if log.exists() else 0
+                reports.append(await self._target(target, folder, log))
+                truncate_log(log, began)
+                if reports[-1].status is ReportStatus.INTERRUPTED:
+                    break
         return reports
 
     async def _target(self, target: Target, folder: Path, log: Path) -> Report:
@@ -141,10 +157,13 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _run(self, target: Target, folder: Path, log: Path) -> Report:
         how = runner(target.runner)
-        with tempfile.TemporaryDirectory(prefix="ratchet-channel-", dir=self.channel_dir or None) as private:
+        if not is_source_folder(folder, target.root):
+            return _error_report(target, f"there is no folder {target.root}: it is gone, or a link out of the tree")
+        with tempfile.TemporaryDirectory(prefix="ratchet-channel-", dir=self.channel_dir or None) as place:
+            (private := Path(place) / "channel").mkdir(mode=0o700)
             session = Session(
                 folder=folder / target.root,
-                private=Path(private),
+                private=private,
                 nonce=secrets.token_hex(16),
                 env=FIXED | self.environment(folder, self.env) | {"PWD": path_in_namespace(str(folder / target.root))},
                 only=self.only.get(target.name, []),
@@ -167,26 +186,27 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
                 return unbuilt
             if not session.private.exists():
                 return _channel_removed_report(target, finished[-1], _end_of(log, began))
-            report = _conclude(target, how, session, finished[len(building) :], log=log, began=began)
-            said = _tail(session, steps, log, began) if report.status is not ReportStatus.PASSED else ""
-            if _REPORTER_BLOCKED in said and not self.reporter_blocked and not report.tests:
+            ends = finished[len(building) :]
+            report = await _off_loop(_conclude, target, how, session, ends, log=log, began=began)
+            output = _tail(session, steps, log, began) if report.status is not ReportStatus.PASSED else ""
+            if _REPORTER_BLOCKED in output and not self.reporter_blocked and not report.tests:
                 return _note_blocked_reporter(
                     await msgspec.structs.replace(self, reporter_blocked=True)._run(target, folder, log)
                 )
-            if absent := _missing_dependency(report, said):
+            if absent := _missing_dependency(report, output):
                 return _error_report(
-                    target, f"{absent}; install what is missing{missing_set_up(target, self._top(folder))}", said
+                    target, f"{absent}; install what is missing{missing_set_up(target, self._top(folder))}", output
                 )
-            if (found := _tests_to_run_instead(how, report, said, session.only)) is not None:
+            if (found := _tests_to_run_instead(how, report, output, session.only)) is not None:
                 again = await self._only(target, found)._run(target, folder, log)
                 return _only_selected(again, session.only)
             if rest := _target_without_broken_files(how, target, report, session):
                 return _merge_load_errors(await self._run(rest, folder, log), report)
             if report.running:
-                report = _with_crash_location(report, how.crash_output(said), session.folder)
+                report = _with_crash_location(report, how.crash_output(output), session.folder)
             if not session.only:
                 report = check_default_files(report, target, Project(session.folder))
-            return msgspec.structs.replace(report, output=said) if said else report
+            return msgspec.structs.replace(report, output=output) if output else report
 
     def _only(self, target: Target, tests: list[TestResult]) -> TestRun:
         return msgspec.structs.replace(self, only=self.only | {target.name: tests})
@@ -297,7 +317,7 @@ def _conclude(
 
 
 def _with_locations(report: Report, how: Runner, folder: Path) -> Report:
-    """Add source locations to tests that never finished, if the runner can tell them from the names."""
+    """Add source locations to tests that never finished, if the runner can derive them from the names."""
     if not report.running:
         return report
     lost = {name for name in report.running if name}
@@ -305,12 +325,12 @@ def _with_locations(report: Report, how: Runner, folder: Path) -> Report:
     return msgspec.structs.replace(report, tests=tests)
 
 
-def _tests_to_run_instead(how: Runner, report: Report, said: str, asked: list[TestResult]) -> list[TestResult] | None:
+def _tests_to_run_instead(how: Runner, report: Report, output: str, asked: list[TestResult]) -> list[TestResult] | None:
     """Return the tests to run if the runner ran nothing because it does not know some of the selected ones: the others,
     and the whole file of a test that once had that name. Empty: run everything. None: do not run again."""
     if report.tests or not asked:
         return None
-    unfound = how.unknown_tests(said, asked)
+    unfound = how.unknown_tests(output, asked)
     rest = [test for test in asked if test not in unfound]
     around = [_file_of(test) for test in unfound if "::" in test.id and test.status is not TestStatus.TODO]
     if not unfound or not (rest or around):
@@ -328,7 +348,7 @@ def _target_without_broken_files(how: Runner, target: Target, report: Report, se
     if report.tests or report.running or not 0 < len(files) <= _UNLOADED_MAX:
         return None
     rest = how.exclude_files(target, sorted(files), session.only)
-    known = all(file and (session.folder / file).is_file() for file in files)
+    known = all(file and is_source(session.folder, file) for file in files)
     return rest if known and rest and len(rest.command) - len(target.command) < 2 * _UNLOADED_MAX else None
 
 
@@ -372,22 +392,22 @@ def _only_selected(report: Report, asked: list[TestResult]) -> Report:
 _STACK = "Stack (most recent call first):"
 
 
-def _with_crash_location(report: Report, said: str, folder: Path) -> Report:
+def _with_crash_location(report: Report, output: str, folder: Path) -> Report:
     """Set the failure location of tests that never finished: of a single one where the runner died or hung, according
     to its output; else where the test is defined."""
     lost = [test for test in report.tests if test.id in report.running and test.failure and not test.failure.line]
-    told = said if report.status is ReportStatus.CRASHED else said.rpartition(_STACK)[2] if _STACK in said else ""
+    tail = output if report.status is ReportStatus.CRASHED else output.rpartition(_STACK)[2] if _STACK in output else ""
     if len(report.running) == 1:
-        lost = [_at_last_call(test, told, folder) for test in lost]
+        lost = [_at_last_call(test, tail, folder) for test in lost]
     by_id = {test.id: _where_written(test) for test in lost}
     return msgspec.structs.replace(report, tests=[by_id.get(test.id, test) for test in report.tests])
 
 
-def _at_last_call(test: TestResult, said: str, folder: Path) -> TestResult:
+def _at_last_call(test: TestResult, output: str, folder: Path) -> TestResult:
     from ratchet.checks.formats.recover import stacks  # noqa: PLC0415 — many patterns, seldom needed
 
     assert test.failure
-    known = msgspec.structs.replace(test.failure, frames=stacks.frames(said), file="")
+    known = msgspec.structs.replace(test.failure, frames=stacks.frames(output), file="")
     (placed,) = relative_paths(Parsed(tests=[msgspec.structs.replace(test, failure=known)]), folder).tests
     return placed if placed.failure and placed.failure.frames else test
 
@@ -441,10 +461,10 @@ _MISSING_DEPENDENCY = re.compile(
 )
 
 
-def _missing_dependency(report: Report, said: str) -> str:
+def _missing_dependency(report: Report, output: str) -> str:
     """Return the missing dependency if it is the reason why nothing ran."""
     idle = not report.tests and not report.collection_errors and not report.compile_errors and report.exit_code
-    found = _MISSING_DEPENDENCY.search(said) if idle and report.status is not ReportStatus.TIMEOUT else None
+    found = _MISSING_DEPENDENCY.search(output) if idle and report.status is not ReportStatus.TIMEOUT else None
     if not found:
         return ""
     if name := found.group("shell") or found.group("gem"):
@@ -452,22 +472,22 @@ def _missing_dependency(report: Report, said: str) -> str:
     return str(next(filter(None, found.groups())))
 
 
-def _error_report(target: Target, why: str, said: str = "") -> Report:
+def _error_report(target: Target, why: str, output: str = "") -> Report:
     return Report(
         runner=target.runner,
         root=target.root,
         command=target.command,
         status=ReportStatus.ERROR,
         notes=[why],
-        output=said,
+        output=output,
     )
 
 
-def _channel_removed_report(target: Target, last: ProcessResult, said: str) -> Report:
+def _channel_removed_report(target: Target, last: ProcessResult, output: str) -> Report:
     why = "the result channel was removed during the run"
     cut = last.timed_out or last.silent
     status = ReportStatus.INTERRUPTED if last.interrupted else ReportStatus.TIMEOUT if cut else ReportStatus.CRASHED
-    return msgspec.structs.replace(_error_report(target, why, said), status=status, exit_code=last.exit_code)
+    return msgspec.structs.replace(_error_report(target, why, output), status=status, exit_code=last.exit_code)
 
 
 def _tail(session: Session, steps: list[LaunchStep], log: Path, began: int) -> str:

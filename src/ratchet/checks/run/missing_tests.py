@@ -70,11 +70,13 @@ _HOOK = re.compile(r'(?: > |::)"(?:before|after) (?:all|each)" hook\b.*$')
 
 def check_selected(report: Report, asked: Iterable[str], known: list[str]) -> Report:
     """Check a run of selected tests: it has not passed if one of them has no result."""
-    told = {name for test in report.tests for name in (test.id, test.file)} | {
+    with_results = {name for test in report.tests for name in (test.id, test.file)} | {
         error.file for error in load_errors(report)
     }
     names = [_HOOK.sub("", name).rstrip("/") for name in asked]
-    strange = [name for name in names if name not in told and not any(_is_below(each, name) for each in told)]
+    strange = [
+        name for name in names if name not in with_results and not any(_is_below(each, name) for each in with_results)
+    ]
     cut = report.status in _CUT or (report.status is ReportStatus.CRASHED and bool(report.tests))
     if (
         not strange
@@ -129,13 +131,13 @@ def _suggestion(name: str, known: list[str]) -> str:
 
 def missing_files(report: Report, project: Project, known: Iterable[str]) -> list[str]:
     """Return the known files that contain tests and have no result in the report."""
-    told = (
+    reported = (
         files_with_results(report, project)
         | {test.file for test in report.tests}
         | {error.file for error in load_errors(report)}
     )
     folders = _go_folders(report, project)
-    silent = [file for file in known if file not in told and parent_of(file) not in folders]
+    silent = [file for file in known if file not in reported and parent_of(file) not in folders]
     return sorted(file for file in silent if _has_tests(project, file))
 
 
@@ -178,8 +180,8 @@ def files_with_tests(project: Project, place: str, target: Target) -> list[str]:
 
 def _default_files(target: Target, project: Project) -> set[str]:
     command, patterns, settings = _DEFAULTS[target.runner]
-    told = target.command != command or target.runner in project.json("package.json")
-    if told or next(project.glob(*settings), None):
+    is_configured = target.command != command or target.runner in project.json("package.json")
+    if is_configured or next(project.glob(*settings), None):
         return set()
     return {file for file in project.glob(*patterns) if target.runner != "go" or _is_built(project, file)}
 

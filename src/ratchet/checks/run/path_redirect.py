@@ -14,6 +14,7 @@ import msgspec
 
 from ratchet.checks.protocol import Target
 from ratchet.process.spawn import path_in_namespace
+from ratchet.tree_files import read_anywhere, read_source
 
 _PATHS = ("PYTHONPATH", "NODE_PATH", "RUBYLIB", "PERL5LIB")  # module search paths of the languages
 
@@ -66,20 +67,36 @@ def site_packages(python: str) -> Iterator[Path]:
 
 def installed_copy(python: str, repo: Path) -> Path | None:
     """Return where a copy of the repository's own project is installed that does not lead to the repository."""
+    return next((found for place in site_packages(python) for found in _installed(place, _project_name(repo))), None)
+
+
+def installed_files(place: Path, repo: Path) -> list[Path]:
+    """Return the files and folders of copies of the repository's own project in one folder of packages."""
     name = _project_name(repo)
-    for place in site_packages(python) if name else ():
-        for found in (*place.glob("*.dist-info"), *place.glob("*.egg-info")):
-            if _normal(found.name.partition("-")[0].removesuffix(".egg")) == name and not _is_editable(found):
-                return found
-    return None
+    found = [each for info in _installed(place, name) for each in (info, *_top_level(info, name))]
+    return [path for path in dict.fromkeys(found) if path.exists()]
+
+
+def _installed(place: Path, name: str) -> Iterator[Path]:
+    for found in (*place.glob("*.dist-info"), *place.glob("*.egg-info")):
+        if _normal(re.split(r"-\d|\.(?:dist|egg)-info", found.name)[0]) == name and not _is_editable(found):
+            yield found
+
+
+def _top_level(info: Path, name: str) -> Iterator[Path]:
+    """Yield the packages and modules of an installed project; its own name where it does not list them."""
+    listed = [line.partition("/")[0].partition(",")[0] for line in _lines(info / "RECORD")]
+    listed += [f"{line}{end}" for line in _lines(info / "top_level.txt") for end in ("", ".py")]
+    own = [part for part in listed if part.strip(".") and not part.startswith("__") and not part.endswith("-info")]
+    yield from (info.parent / part for part in own or (name, f"{name}.py"))
 
 
 def _project_name(repo: Path) -> str:
     import tomllib  # noqa: PLC0415 — seldom needed
 
     try:
-        project = tomllib.loads((repo / "pyproject.toml").read_text("utf-8")).get("project", {})
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
+        project = tomllib.loads(read_source(repo, "pyproject.toml")).get("project", {})
+    except (tomllib.TOMLDecodeError, RecursionError):
         project = {}
     return _normal(str(project.get("name", "") if isinstance(project, dict) else "") or repo.name)
 
@@ -109,7 +126,7 @@ def _listed_paths(place: Path) -> Iterator[Path]:
 
 def _lines(file: Path) -> list[str]:
     try:
-        return file.read_text(errors="replace").splitlines()
+        return read_anywhere(file).decode(errors="replace").splitlines()
     except OSError:
         return []
 

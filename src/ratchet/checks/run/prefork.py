@@ -62,13 +62,13 @@ class _Interpreter:
         loop = asyncio.get_running_loop()
         connection, _ = await loop.sock_accept(listener)
         connection.setblocking(False)
-        told = b""
-        while not told.endswith(b"\n"):
+        line = b""
+        while not line.endswith(b"\n"):
             more = await loop.sock_recv(connection, 1 << 16)
             if not more:
                 raise ConnectionError("the interpreter ended while it was prepared")
-            told += more
-        self.ready = msgspec.json.decode(told, type=PreforkReady)
+            line += more
+        self.ready = msgspec.json.decode(line, type=PreforkReady)
         self.connection = connection
 
     async def end(self) -> None:
@@ -162,10 +162,10 @@ class PreforkServer:
             raise
         if why:
             await self._stop(prepared, answer)
-        said = _exit_status(answer)
-        if said is None:
+        status = _exit_status(answer)
+        if status is None:
             await self.discard()
-        code, survivors = said or (-9, 0)
+        code, survivors = status or (-9, 0)
         return ProcessResult(
             exit_code=code,
             duration_s=round(time.monotonic() - began, 3),

@@ -183,8 +183,8 @@ class RecordReader:
     def _results(self) -> list[TestResult]:
         """Return the results; files that were skipped as a whole are dropped if nothing else ran, because then no test
         ran."""
-        told = list(self._named_by_project().values())
-        return told if any(test.phase in _PHASES for test in told) else [test for test in told if test.failure]
+        results = list(self._named_by_project().values())
+        return results if any(test.phase in _PHASES for test in results) else [test for test in results if test.failure]
 
     def _named_by_project(self) -> dict[str, TestResult]:
         """Return the tests by name; tests of several projects include the project, because they finish in any order."""
@@ -201,18 +201,18 @@ class RecordReader:
         If nothing was cut off, their full names must be known and must not occur in another file: a test is reported
         under the file that defines it, which may differ from that of its process.
         """
-        unheard = {name: outcome for name, outcome in self.process_outcomes.items() if name not in self.tests}
+        unreported = {name: outcome for name, outcome in self.process_outcomes.items() if name not in self.tests}
         if not cut:
-            heard = {name.partition("::")[2] for name in self.tests}
-            told = [name for name in unheard if name in self.whole and name.partition("::")[2] not in heard]
-            unheard = {name: unheard[name] for name in told}
+            reported = {name.partition("::")[2] for name in self.tests}
+            finished = [name for name in unreported if name in self.whole and name.partition("::")[2] not in reported]
+            unreported = {name: unreported[name] for name in finished}
         return [
             _result_of_id(
                 name,
                 TestStatus.PASSED if outcome == "passed" else TestStatus.FAILED,
                 None if outcome == "passed" else Failure(message="the test failed, then its process died"),
             )
-            for name, outcome in unheard.items()
+            for name, outcome in unreported.items()
         ]
 
     def _notes(self, exit_code: int | None, stopped: bool) -> list[str]:
@@ -225,10 +225,10 @@ class RecordReader:
             notes.append(f"{left} more {'test was' if left == 1 else 'tests were'} not reached")
         if self.all_over and not self.ends:
             notes.append("every test had ended; the runner, which then cleans up, had not")
-        told = [row.get("exit") for row in self.ends]
-        said = next(filter(None, told), told[0] if told else None)
-        if not stopped and said not in (None, exit_code):
-            notes.append(f"the runner ended with {said}, the command with {exit_code}")
+        exits = [row.get("exit") for row in self.ends]
+        runner_exit = next(filter(None, exits), exits[0] if exits else None)
+        if not stopped and runner_exit not in (None, exit_code):
+            notes.append(f"the runner ended with {runner_exit}, the command with {exit_code}")
         if self.forged:
             notes.append(f"reported as passed although it raised: {self.forged}")
         return notes

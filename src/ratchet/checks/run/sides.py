@@ -1,4 +1,4 @@
-"""Tells which side of a comparison was wanted, by the source, where a tool only says left and right."""
+"""Finds in the source which side of a comparison is the expected one, for tools that only report left and right."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import msgspec
 
 from ratchet.core.cheats.masked_source import arguments, closing, mask
 from ratchet.core.report import Failure, TestResult
+from ratchet.tree_files import read_source
 
 _STATEMENT_MAX = 12  # lines of an assertion
 _FILE_MAX = 2_000_000
@@ -31,7 +32,7 @@ _CALL = re.compile(r"[a-z_]\w*\(")
 
 def with_sides(tests: list[TestResult], folder: Path) -> list[TestResult]:
     """Exchange expected and actual where the source has the wanted value on the left."""
-    lines_of = lru_cache(maxsize=64)(lambda file: _lines(folder / file))
+    lines_of = lru_cache(maxsize=64)(lambda file: read_source(folder, file, max_bytes=_FILE_MAX).splitlines())
     return [
         msgspec.structs.replace(test, failure=_exchanged(test.failure))
         if test.failure and _is_possible(test.failure) and _is_wanted_first(test.failure, lines_of(test.failure.file))
@@ -41,21 +42,17 @@ def with_sides(tests: list[TestResult], folder: Path) -> list[TestResult]:
 
 
 def _is_possible(failure: Failure) -> bool:
-    told = failure.expected is not None and failure.actual is not None
+    has_values = failure.expected is not None and failure.actual is not None
     return (
-        told and failure.line > 0 and failure.operator in _EQUALITIES and failure.file.endswith((".py", ".rs", ".exs"))
+        has_values
+        and failure.line > 0
+        and failure.operator in _EQUALITIES
+        and failure.file.endswith((".py", ".rs", ".exs"))
     )
 
 
 def _exchanged(failure: Failure) -> Failure:
     return msgspec.structs.replace(failure, expected=failure.actual, actual=failure.expected)
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text("utf-8", "replace").splitlines() if path.stat().st_size <= _FILE_MAX else []
-    except OSError:
-        return []
 
 
 def _is_wanted_first(failure: Failure, lines: list[str]) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from ratchet.core.report import TestResult
+from ratchet.tree_files import read_source
 
 _FILE_MAX = 2_000_000
 _LINES_MAX = 200
@@ -19,24 +20,15 @@ _CLOSE = re.compile(r"\s*[)\]}]")
 
 def with_fingerprints(tests: list[TestResult], folder: Path) -> list[TestResult]:
     """Add fingerprints to tests whose line is known."""
-    lines_of = lru_cache(maxsize=64)(lambda file: _lines(folder / file))
+    lines_of = lru_cache(maxsize=64)(lambda file: read_source(folder, file, max_bytes=_FILE_MAX).splitlines())
     return [_with_fingerprint(test, lines_of(test.file)) if test.line and test.file else test for test in tests]
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        if path.stat().st_size > _FILE_MAX:
-            return []
-        return path.read_text("utf-8", "replace").splitlines()
-    except OSError:
-        return []
 
 
 def _with_fingerprint(test: TestResult, lines: list[str]) -> TestResult:
     text = _block(lines[test.line - 1 : test.line - 1 + _LINES_MAX])
     name = test.name.partition("[")[0]
-    said = " ".join(text.replace(name, "").split()) if name else ""
-    return msgspec.structs.replace(test, body=hashlib.sha256(said.encode()).hexdigest()[:12]) if said else test
+    body = " ".join(text.replace(name, "").split()) if name else ""
+    return msgspec.structs.replace(test, body=hashlib.sha256(body.encode()).hexdigest()[:12]) if body else test
 
 
 def _block(lines: list[str]) -> str:

@@ -18,6 +18,7 @@ from ratchet.checks.protocol import Target
 from ratchet.checks.runners import find_upward
 from ratchet.checks.runners.python import find_python
 from ratchet.process.spawn import resolve
+from ratchet.tree_files import read_anywhere, read_source
 
 # Names in `site-packages`; packages that register a pytest plugin are added.
 _PYTHON = ("pytest", "_pytest", "py.py", "pluggy", "iniconfig", "xdist", "django/test", "sitecustomize.py",
@@ -89,7 +90,7 @@ def _python(python: str) -> Iterator[tuple[str, Path]]:
 
 
 def _plugins(listed: Path) -> Iterator[str]:
-    section = listed.read_text("utf-8", "replace").partition("[pytest11]")[2].partition("\n[")[0]
+    section = read_source(listed.parent, listed.name).partition("[pytest11]")[2].partition("\n[")[0]
     for module in re.findall(r"=\s*([\w.]+)", section):
         top = module.split(".")[0]
         yield from (top, f"{top}.py")
@@ -143,7 +144,6 @@ def _of_file(path: Path) -> str:
 @lru_cache(maxsize=20_000)
 def _read(path: str, *_stat: int) -> str:
     try:
-        with Path(path).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.sha256(read_anywhere(Path(path), max_bytes=_LARGEST_PROGRAM_BYTES)).hexdigest()
     except OSError:
         return ""

@@ -16,6 +16,7 @@ from ratchet.checks.globs import find
 from ratchet.checks.protocol import RunOutput, Session
 from ratchet.checks.run import reporter_protocol
 from ratchet.core.report import TestResult, TestStatus
+from ratchet.tree_files import NotRegularFile, is_source, open_source
 
 JUNIT = "junit.xml"  # report of runners that do not load our reporter
 REPORTERS = Path(__file__).parents[1] / "reporters"
@@ -48,7 +49,7 @@ def parse_records(results: RunOutput) -> Parsed:
         parsed = parse_file(results.private / JUNIT, junit)
         # The totals also count parts of tests; the exit code is compared in any case.
         return msgspec.structs.replace(parsed, reported={}, notes=[])
-    with path.open("rb") as stream:
+    with open_source(path.parent, path.name) as stream:
         return reporter_protocol.parse(
             stream,
             nonce=results.nonce,
@@ -61,9 +62,9 @@ def parse_records(results: RunOutput) -> Parsed:
 def parse_file(path: Path, parse: Parser) -> Parsed:
     """Parse a file; a file that was never written means that the run did not end."""
     try:
-        with path.open("rb") as stream:
+        with open_source(path.parent, path.name) as stream:
             return parse(stream)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotRegularFile):
         return Parsed(ended=False)
 
 
@@ -74,13 +75,14 @@ FileStates = dict[str, tuple[int, ...]]
 def record_existing_files(session: Session, pattern: str) -> None:
     """Record the report files of earlier runs, so that they are not taken for results of this run."""
     kept = [pattern, _file_states(session.folder, pattern)]
-    (session.private / FILES_BEFORE).write_bytes(msgspec.json.encode(kept))
+    (session.private.parent / FILES_BEFORE).write_bytes(msgspec.json.encode(kept))
 
 
 def new_files(results: RunOutput) -> tuple[str, list[Path]]:
     """Return the pattern and the files written since. Clocks are not compared: they may jump, and some filesystems
     round."""
-    pattern, before = msgspec.json.decode((results.private / FILES_BEFORE).read_bytes(), type=tuple[str, FileStates])
+    kept = (results.private.parent / FILES_BEFORE).read_bytes()
+    pattern, before = msgspec.json.decode(kept, type=tuple[str, FileStates])
     now = _file_states(results.folder, pattern)
     return pattern, [Path(path) for path, mark in sorted(now.items()) if before.get(path) != mark]
 
@@ -91,7 +93,7 @@ def _file_states(folder: Path, pattern: str) -> FileStates:
     for path in find(top, below):
         with suppress(OSError):
             stat = path.stat()
-            if path.is_file():
+            if is_source(path.parent, path.name):
                 found[str(path)] = stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size
     return found
 

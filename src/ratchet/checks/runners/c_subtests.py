@@ -6,6 +6,7 @@ The build system's verdict stands: the library's results replace the program onl
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from ratchet.checks.formats import Parsed
 from ratchet.checks.runners import REPORTERS, junit, parse_file, parser
 from ratchet.core.foreign_json import MALFORMED
 from ratchet.core.report import RED, Failure, TestResult, TestStatus
+from ratchet.tree_files import is_source, read_source
 
 _PARSERS = {
     "boost": parser("cpp_xml"),
@@ -55,9 +57,16 @@ def variables(library: str, file: str) -> dict[str, str]:
 def programs(private: Path) -> dict[str, SubtestProgram]:
     """Return the programs by test id, as far as the run found them."""
     try:
-        return msgspec.json.decode((private / "inside.json").read_bytes(), type=dict[str, SubtestProgram])
-    except (OSError, *MALFORMED):
+        found = msgspec.json.decode(read_source(private, "inside.json"), type=dict[str, SubtestProgram])
+    except MALFORMED:
         return {}
+    # The tests may have written it: no other file is read, and no unknown library.
+    inside = f"{private}{os.sep}"
+    return {
+        test: program
+        for test, program in found.items()
+        if program.library in _PARSERS and program.file.startswith(inside) and ".." not in program.file
+    }
 
 
 _PRINTS = SubtestProgram("text", "")
@@ -94,13 +103,14 @@ def with_subtests(whole: Parsed, known: dict[str, SubtestProgram], ended: dict[s
 def _left_early(program: SubtestProgram, parsed: Parsed) -> bool:
     """Return whether the program left in the middle of its tests with success. A Catch2 program that only lists its
     tests writes a file too."""
-    if parsed.ended or not (file := Path(program.file)).exists():
+    file = Path(program.file)
+    if parsed.ended or not is_source(file.parent, file.name):
         return False
-    text = file.read_bytes()
+    text = read_source(file.parent, file.name)
     # If there is an end marker, a child of the program wrote to the same file.
-    if b"</TestLog>" in text or b"</testsuites>" in text:
+    if "</TestLog>" in text or "</testsuites>" in text:
         return False
-    return program.library == "boost" or b"<testsuites" in text[:200]
+    return program.library == "boost" or "<testsuites" in text[:200]
 
 
 def _subtests(test: TestResult, program: SubtestProgram, parsed: Parsed, end: ProgramEnd) -> list[TestResult]:
@@ -152,7 +162,7 @@ def _merge_section(case: TestResult, section: TestResult) -> TestResult:
 def _replacement(test: TestResult, inner: list[TestResult], how: str) -> Iterator[TestResult]:
     """Yield the tests inside, and the program itself if they do not explain its failure."""
     red = [each for each in inner if each.status in RED]
-    told = any(each.failure and _SIGNALLED.search(each.failure.message) for each in red)
+    explained = any(each.failure and _SIGNALLED.search(each.failure.message) for each in red)
     for each in inner:
         alone = each in red and len(red) == 1 and not each.stdout
         yield msgspec.structs.replace(each, stdout=test.stdout) if alone else each
@@ -160,7 +170,7 @@ def _replacement(test: TestResult, inner: list[TestResult], how: str) -> Iterato
         return
     if not red:
         yield _as_error(test, "the program failed, but none of its reported tests did")
-    elif how not in ("", "Failed") and not told:
+    elif how not in ("", "Failed") and not explained:
         lost = Failure(type="Crashed", message="the program ended before it had reported all its tests")
         yield _as_error(msgspec.structs.replace(test, failure=_sanitized(test) or lost), "")
 
@@ -173,8 +183,8 @@ def _sanitized(test: TestResult) -> Failure | None:
 
 
 def _as_error(test: TestResult, why: str) -> TestResult:
-    said = test.failure or Failure()
-    failure = msgspec.structs.replace(said, message=said.message or why)
+    failure_inside = test.failure or Failure()
+    failure = msgspec.structs.replace(failure_inside, message=failure_inside.message or why)
     return msgspec.structs.replace(test, status=TestStatus.ERROR, failure=failure)
 
 

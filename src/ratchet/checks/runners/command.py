@@ -71,7 +71,7 @@ class AnyCommand(BaseRunner):
     def parse(self, results: RunOutput) -> Parsed:
         """Parse the configured report; else the records of our reporters, if there are some; else the unambiguous
         part of the output."""
-        if (results.private / FILES_BEFORE).exists():
+        if (results.private.parent / FILES_BEFORE).exists():
             return _reported(results)
         parsed = parse_records(results)
         if parsed.tests or parsed.ended or parsed.collection_errors:

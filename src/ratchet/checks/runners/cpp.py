@@ -75,10 +75,10 @@ class _Native(BaseRunner):
             if not self.project.search(project.text(path)):
                 continue
             tops.append(root)
-            if said := self._said(project, root):
-                yield self.target(root, f"{said} has tests", self.setup_options(project, root))
+            if file := self._test_file(project, root):
+                yield self.target(root, f"{file} has tests", self.setup_options(project, root))
 
-    def _said(self, project: Project, root: str) -> str:
+    def _test_file(self, project: Project, root: str) -> str:
         below = [
             path for path in project.glob(f"**/{self.manifest}", "**/*.cmake") if path in project.files_below(root)
         ]
@@ -178,7 +178,7 @@ class Meson(_Native):
     def launch(self, target: Target, session: Session) -> list[LaunchStep]:
         own = session.folder / "build"
         build = own if (own / "meson-info").is_dir() else build_dir(session)
-        (session.private / "build").write_text(str(build))
+        (session.private.parent / "build").write_text(str(build))
         known = (build / "meson-info").is_dir()
         options = [] if build == own else build_options.of_meson(Project(session.folder))
         chosen = [_meson_name(test) + _meson_inner(test) for test in session.only]
@@ -194,7 +194,7 @@ class Meson(_Native):
         ]
 
     def parse(self, results: RunOutput) -> Parsed:
-        build = Path((results.private / "build").read_text())
+        build = Path((results.private.parent / "build").read_text())
         if len(results.exit_codes) < 3 and not results.stopped:
             parsed = self.build_error(results)
             parsed.compile_errors = meson_log.running_from_folder(parsed.compile_errors, build, results.folder)
@@ -224,7 +224,7 @@ class Automake(BaseRunner):
         for path in project.glob("**/configure.ac"):
             root = parent_of(path)
             made = [name for name in project.glob("**/Makefile.am") if name in project.files_below(root)]
-            if said := next((name for name in made if _TESTS_OF_MAKE.search(project.text(name))), ""):
+            if file := next((name for name in made if _TESTS_OF_MAKE.search(project.text(name))), ""):
                 yield Target(
                     runner=self.name,
                     command=["make", "check"],
@@ -234,12 +234,12 @@ class Automake(BaseRunner):
                     sources=join_root(root, *_SOURCES),
                     protected=[],
                     setup=list(self.setup),
-                    why=f"{said} has tests",
+                    why=f"{file} has tests",
                     strength=Confidence.PATTERN,  # with CMake or meson too, they report more
                 )
 
     def recognises(self, words: list[str]) -> bool:
-        return False  # it is unknown who generated `make check`
+        return False  # the generator of `make check` is unknown
 
     def launch(self, target: Target, session: Session) -> list[LaunchStep]:
         given, command = make_check.environment(session), [*target.command, "-k"]
@@ -272,8 +272,8 @@ _TESTS_OF_MAKE = re.compile(r"(?m)^(?:dist_|nodist_)?(?:check_)?(?:TESTS|SCRIPTS
 
 def _with_compile_errors(test: TestResult, how: str) -> TestResult:
     """Add how each program ended, which is only on the console: Failed, Timeout, Exception: SegFault."""
-    told = test.failure and test.failure.message and (test.failure.file or how == "Failed")
-    if test.status not in RED or not how or told:
+    explained = test.failure and test.failure.message and (test.failure.file or how == "Failed")
+    if test.status not in RED or not how or explained:
         return test
     failure = msgspec.structs.replace(
         test.failure or Failure(), type=how.partition(":")[0], message=f"ctest says: {how}"
@@ -339,14 +339,14 @@ def _with_subtests(whole: Parsed, finer: list[TestResult], ran: dict[str, list[s
     kept: list[TestResult] = []
     for test in whole.tests:
         names = ran.get(test.name, [])
-        told = [_of_ctest(known[name], test.name) for name in names or [test.name] if name in known]
+        listed = [_of_ctest(known[name], test.name) for name in names or [test.name] if name in known]
         lost = [name for name in names if name not in known] if test.status is not TestStatus.SKIPPED else []
-        kept += told
-        if lost or not told:
+        kept += listed
+        if lost or not listed:
             kept.append(_unfinished(test, lost[-1]) if lost else test)
-    heard = {test.id for test in kept}
+    kept_ids = {test.id for test in kept}
     return msgspec.structs.replace(
-        whole, tests=[*kept, *(test for name, test in known.items() if name not in heard)], reported={}
+        whole, tests=[*kept, *(test for name, test in known.items() if name not in kept_ids)], reported={}
     )
 
 
@@ -379,16 +379,16 @@ def _outputs(path: Path, how: dict[str, str]) -> tuple[dict[str, c_subtests.Prog
 
 
 def _texts(path: Path) -> Iterator[tuple[str, str]]:
-    name, said, size = "", list[str](), 0
+    name, output, size = "", list[str](), 0
     with path.open("rb") as stream:
         for row in lines(stream):
             if case := _CASE.search(row):
-                yield name, html.unescape("\n".join(said))
-                name, said, size = html.unescape(case.group(1)), [], 0
+                yield name, html.unescape("\n".join(output))
+                name, output, size = html.unescape(case.group(1)), [], 0
             text = row.rpartition("<system-out>")[2]
             if (size := size + len(text)) < _OUTPUT_BYTES:
-                said.append(text.removesuffix("</system-out>"))
-    yield name, html.unescape("\n".join(said))
+                output.append(text.removesuffix("</system-out>"))
+    yield name, html.unescape("\n".join(output))
 
 
 def _of_ctest(test: TestResult, name: str) -> TestResult:
@@ -398,7 +398,7 @@ def _of_ctest(test: TestResult, name: str) -> TestResult:
 
 def _unfinished(test: TestResult, name: str) -> TestResult:
     """Mark programs that started a test without a result: whatever the exit code, the test has not passed."""
-    said = test.failure or Failure()
-    message = said.message if said.message.startswith("ctest says") else f"{name} was running when its program ended"
-    failure = msgspec.structs.replace(said, type="Crashed", message=message)
+    known = test.failure or Failure()
+    message = known.message if known.message.startswith("ctest says") else f"{name} was running when its program ended"
+    failure = msgspec.structs.replace(known, type="Crashed", message=message)
     return msgspec.structs.replace(test, status=TestStatus.ERROR, failure=failure)

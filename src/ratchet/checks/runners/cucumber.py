@@ -51,8 +51,8 @@ class Cucumber(ScriptRunner):
 
     def launch(self, target: Target, session: Session) -> list[LaunchStep]:
         program, given = self.parts(target, session)
-        told = ["--format", f"message:{session.private / 'messages.ndjson'}"]
-        return [LaunchStep(argv=[*program, *given, *told, *[test.id for test in session.only]], env={"CI": "1"})]
+        options = ["--format", f"message:{session.private / 'messages.ndjson'}"]
+        return [LaunchStep(argv=[*program, *given, *options, *[test.id for test in session.only]], env={"CI": "1"})]
 
     def parse(self, results: RunOutput) -> Parsed:
         return _loaded(parse_file(results.private / "messages.ndjson", _messages), results)
@@ -91,8 +91,8 @@ class Behave(BaseRunner):
         )
 
     def launch(self, target: Target, session: Session) -> list[LaunchStep]:
-        told = ["-f", "json", "-o", str(session.private / "behave.json"), "-f", "plain", "--no-color"]
-        return [LaunchStep(argv=[*target.command, *told, *[test.id for test in session.only]])]
+        options = ["-f", "json", "-o", str(session.private / "behave.json"), "-f", "plain", "--no-color"]
+        return [LaunchStep(argv=[*target.command, *options, *[test.id for test in session.only]])]
 
     def parse(self, results: RunOutput) -> Parsed:
         return _loaded(parse_file(results.private / "behave.json", _json), results)
@@ -105,13 +105,15 @@ def _loaded(parsed: Parsed, results: RunOutput) -> Parsed:
     with open_log_tail(results, 16 << 10) as stream:
         text = stream.read()
     parsed.compile_errors = compiler(io.BytesIO(text)).compile_errors
-    said = text.decode(errors="replace")
-    parsed.collection_errors = [] if parsed.compile_errors else _unread(said) or _raised(said)
+    output = text.decode(errors="replace")
+    parsed.collection_errors = [] if parsed.compile_errors else _unread(output) or _raised(output)
     parsed.ended = bool(parsed.compile_errors or parsed.collection_errors)
     return parsed
 
 
-_UNREAD = re.compile(r'(?m)^Parse error in "(?P<file>[^"]+)" \((?P<line>\d{1,9}):(?P<column>\d{1,9})\): (?P<said>.*)$')
+_UNREAD = re.compile(
+    r'(?m)^Parse error in "(?P<file>[^"]+)" \((?P<line>\d{1,9}):(?P<column>\d{1,9})\): (?P<message>.*)$'
+)
 
 
 def _unread(text: str) -> list[Diagnostic]:
@@ -122,7 +124,7 @@ def _unread(text: str) -> list[Diagnostic]:
             line=int(found["line"]),
             column=int(found["column"]),
             type="ParseError",
-            message=found["said"],
+            message=found["message"],
             tool="cucumber",
         )
         for found in _UNREAD.finditer(text)
@@ -132,7 +134,7 @@ def _unread(text: str) -> list[Diagnostic]:
 def _raised(text: str) -> list[Diagnostic]:
     from ratchet.checks.formats import recover  # noqa: PLC0415 — many patterns, seldom needed
 
-    said = [line for line in text.splitlines() if recover.error_type(line)]
-    found = recover.failure(text, message=said[-1]) if said else None
+    errors = [line for line in text.splitlines() if recover.error_type(line)]
+    found = recover.failure(text, message=errors[-1]) if errors else None
     # behave hides the location of a failed import unless it is verbose.
     return [Diagnostic(file=found.file, line=found.line, type=found.type, message=found.message)] if found else []

@@ -14,6 +14,7 @@ from ratchet.checks.protocol import Confidence, LaunchStep, RunOutput, Session, 
 from ratchet.checks.runners import compiler, merge_parsed, open_log_tail, parse_file, parser
 from ratchet.checks.runners.base import BaseRunner
 from ratchet.core.report import RED, Diagnostic, Failure, TestResult
+from ratchet.tree_files import is_source, read_source
 
 _go_json = parser("go_json")
 
@@ -101,7 +102,7 @@ class _Places:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        module = re.search(r"(?m)^module\s+(\S+)", _text(folder / "go.mod"))
+        module = re.search(r"(?m)^module\s+(\S+)", read_source(folder, "go.mod"))
         self.module = module.group(1) if module else ""
         self.known: dict[str, dict[str, tuple[str, int]]] = {}
         self.sources: dict[str, list[str]] = {}
@@ -117,8 +118,8 @@ class _Places:
             failure = msgspec.structs.replace(failure, file=self._inside(place, failure.file))
         if package not in self.known:
             self.known[package] = dict(self._written(place))
-        told = (failure.file if failure else test.file, test.line)
-        file, line = self.known[package].get(test.name.partition("/")[0], told)
+        location = (failure.file if failure else test.file, test.line)
+        file, line = self.known[package].get(test.name.partition("/")[0], location)
         return msgspec.structs.replace(test, file=file, line=line, failure=failure)
 
     def folder_of(self, error: Diagnostic) -> Diagnostic:
@@ -130,7 +131,7 @@ class _Places:
         """Separate log lines from errors: before Go 1.27 they look alike, and only the source distinguishes them."""
         if not failure.line or failure.frames or not self._is_logged(place, failure.file, failure.line):
             return failure
-        from ratchet.checks.formats.go_json import explained, place_of  # noqa: PLC0415 — loaded by whoever parses
+        from ratchet.checks.formats.go_json import explained, place_of  # noqa: PLC0415 — needed only to parse
 
         rows = output.splitlines(keepends=True)
         kept, logged = [], False
@@ -142,17 +143,17 @@ class _Places:
 
     def _is_logged(self, place: str, file: str, line: int) -> bool:
         if file not in self.sources:
-            self.sources[file] = _text(self.folder / place / file).splitlines()
+            self.sources[file] = read_source(self.folder, f"{place}/{file}").splitlines()
         return bool(_LOGS.search("".join(self.sources[file][line - 1 : line])))
 
     def _inside(self, place: str, file: str) -> str:
         """Add the package's folder to a file name, which Go prints without it."""
-        bare = file and place and "/" not in file and (self.folder / place / file).is_file()
+        bare = file and place and "/" not in file and is_source(self.folder, f"{place}/{file}")
         return f"{place}/{file}" if bare else file
 
     def _written(self, place: str) -> Iterator[tuple[str, tuple[str, int]]]:
         for path in sorted((self.folder / place).glob("*_test.go")):
-            text = _text(path)
+            text = read_source(self.folder, str(path))
             for match in _FUNCTION.finditer(text):
                 line = text.count("\n", 0, match.start()) + 1
                 yield match.group(1), (path.relative_to(self.folder).as_posix(), line)
@@ -164,13 +165,6 @@ def _read(test: TestResult) -> TestResult:
         return test
     package, name = found.groups() if (found := _NAME.match(test.id)) else ("", test.id)
     return msgspec.structs.replace(test, suite=[package] if package else [], name=name, file="")
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def _flags(words: list[str]) -> tuple[list[str], list[str]]:

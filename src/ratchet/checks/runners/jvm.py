@@ -114,8 +114,10 @@ class Maven(_Jvm):
         """Parse the files. surefire 2 names every row of a data provider like its method; TestNG's own file has the
         values."""
         parsed = super().read([path for path in files if path.name.startswith("TEST-")])
-        told = [test for path in files if path.name == "testng-results.xml" for test in parse_file(path, _testng).tests]
-        parsed.tests = _by_values(parsed.tests, told)
+        detailed = [
+            test for path in files if path.name == "testng-results.xml" for test in parse_file(path, _testng).tests
+        ]
+        parsed.tests = _by_values(parsed.tests, detailed)
         return parsed
 
     def selection(self, tests: list[TestResult]) -> list[str]:
@@ -128,9 +130,9 @@ class Maven(_Jvm):
         return [*target.command, *self.selection([test])]
 
 
-def _by_values(tests: list[TestResult], told: list[TestResult]) -> list[TestResult]:
+def _by_values(tests: list[TestResult], detailed: list[TestResult]) -> list[TestResult]:
     """Name rows of one method by their values, if TestNG reports the same number of rows with the same outcomes."""
-    rows, values = _rows(tests), _rows(told)
+    rows, values = _rows(tests), _rows(detailed)
     named = {
         id(row): msgspec.structs.replace(row, id=f"{key[0]}#{value.name}", name=value.name)
         for key, group in rows.items()

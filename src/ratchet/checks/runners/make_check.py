@@ -14,6 +14,7 @@ from ratchet.checks.formats import Parsed
 from ratchet.checks.protocol import RunOutput, Session
 from ratchet.checks.runners import c_subtests
 from ratchet.core.report import RED, TestResult
+from ratchet.tree_files import is_source, read_source
 
 _LIBRARIES = ("boost", "check", "gtest")
 _OWN = re.compile(r"(?m)^\s*TESTS_ENVIRONMENT\s*[+:?]?=")
@@ -58,12 +59,12 @@ def parse_logs(whole: Parsed, results: RunOutput) -> Parsed:
     """Return every test with the failure from its log, named relative to the project."""
     top = f"{results.folder}{os.sep}"
     logs = [_log(test, results.folder) for test in whole.tests]
-    whole.tests = [_logged(test, log, top) for test, log in zip(whole.tests, logs, strict=True)]
+    whole.tests = [_logged(test, _text(log, results.folder), top) for test, log in zip(whole.tests, logs, strict=True)]
     known: dict[str, c_subtests.SubtestProgram] = {}
     ends: dict[str, c_subtests.ProgramEnd] = {}
     for test, log in zip(whole.tests, logs, strict=True):
         if log:
-            ends[test.id] = c_subtests.program_end("", _text(log))
+            ends[test.id] = c_subtests.program_end("", _text(log, results.folder))
             if program := _program(results.private / "inside", log):
                 known[test.id] = program
     refined = c_subtests.with_subtests(whole, known, ends)
@@ -73,7 +74,7 @@ def parse_logs(whole: Parsed, results: RunOutput) -> Parsed:
 
 def _from_project(test: TestResult, folder: Path) -> TestResult:
     """Make compiler paths relative to the project: the compiler ran in the program's folder."""
-    if not c_subtests.is_subtest(test) or not (folder / (file := f"{script(test)[0]}/{test.file}")).is_file():
+    if not c_subtests.is_subtest(test) or not is_source(folder, file := f"{script(test)[0]}/{test.file}"):
         return test
     return msgspec.structs.replace(test, file=file.removeprefix("./"))
 
@@ -86,21 +87,20 @@ def _program(files: Path, log: Path) -> c_subtests.SubtestProgram | None:
 
 def _log(test: TestResult, folder: Path) -> Path | None:
     place = Path(folder, "".join(test.suite), test.name.partition(" ")[0])
-    return next(
-        (path for path in (place.with_suffix(".log"), place.with_name(f"{place.name}.log")) if path.is_file()), None
-    )
+    names = (place.with_suffix(".log"), place.with_name(f"{place.name}.log"))
+    return next((path for path in names if is_source(folder, str(path))), None)
 
 
-def _text(log: Path | None) -> str:
-    return log.read_text("utf-8", "replace") if log else ""
+def _text(log: Path | None, folder: Path) -> str:
+    return read_source(folder, str(log)) if log else ""
 
 
-def _logged(test: TestResult, log: Path | None, top: str) -> TestResult:
+def _logged(test: TestResult, text: str, top: str) -> TestResult:
     name = test.id.removeprefix(top)
     if not test.failure or test.status not in RED:
         return msgspec.structs.replace(test, id=name, suite=[])
     from ratchet.checks.formats import recover  # noqa: PLC0415 — many patterns, seldom needed
 
-    said = _text(log)[-20_000:]
-    failure = recover.sanitizer(said) or recover.failure(said or test.failure.message)
-    return msgspec.structs.replace(test, id=name, suite=[], failure=failure, file=failure.file, stdout=said[-8000:])
+    output = text[-20_000:]
+    failure = recover.sanitizer(output) or recover.failure(output or test.failure.message)
+    return msgspec.structs.replace(test, id=name, suite=[], failure=failure, file=failure.file, stdout=output[-8000:])

@@ -13,9 +13,11 @@ from ratchet.checks.formats import Parsed
 from ratchet.checks.runners import c_subtests, junit, merge_parsed, parse_file
 from ratchet.core.foreign_json import MALFORMED
 from ratchet.core.report import RED, Diagnostic, Failure, TestResult, TestStatus
+from ratchet.tree_files import read_source, remove_inside
 
 # The name of a wrapper or setup follows the first word.
-_JUNIT, _JSON = "testlog*.junit.xml", "testlog*.json"
+_LOGS, _JUNIT, _JSON = "meson-logs", "testlog*.junit.xml", "testlog*.json"
+_LOG_BYTES = 256 << 20
 _RED = {
     "FAIL": "Failed",
     "TIMEOUT": "Timeout",
@@ -44,11 +46,11 @@ class MesonLogRow(msgspec.Struct, frozen=True):
 
 def forget(build: Path) -> None:
     for path in [*_logs(build, _JUNIT), *_logs(build, _JSON)]:
-        path.unlink()
+        remove_inside(build, f"{_LOGS}/{path.name}")
 
 
 def _logs(build: Path, pattern: str) -> list[Path]:
-    return sorted((build / "meson-logs").glob(pattern))
+    return sorted((build / _LOGS).glob(pattern))
 
 
 def results(build: Path, folder: Path, private: Path) -> Parsed:
@@ -81,7 +83,7 @@ def plain_name(name: str) -> str:
 
 def _rows(path: Path) -> list[MesonLogRow]:
     found: list[MesonLogRow] = []
-    for line in path.read_bytes().splitlines():
+    for line in read_source(path.parents[1], f"{_LOGS}/{path.name}", max_bytes=_LOG_BYTES).splitlines():
         try:
             found.append(msgspec.json.decode(line, type=MesonLogRow))
         except MALFORMED:  # truncated line
@@ -104,8 +106,8 @@ def _ended(test: TestResult, row: MesonLogRow | None) -> TestResult:
     """Correct tests that timed out: the JUnit file reports no failure for them."""
     if not row:
         return test
-    told = test.failure and test.failure.message and (test.failure.file or row.returncode >= 0)
-    if row.result in _RED and not told:
+    explained = test.failure and test.failure.message and (test.failure.file or row.returncode >= 0)
+    if row.result in _RED and not explained:
         status = TestStatus.ERROR if row.result in _ERRORS else TestStatus.FAILED
         failure = msgspec.structs.replace(
             test.failure or Failure(), type=_RED[row.result], message=f"meson says: {row.how}"

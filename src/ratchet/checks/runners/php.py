@@ -88,10 +88,10 @@ class PHPUnit(BaseRunner):
         return [*target.command, "--filter", _filter([test])]
 
 
-def _with_risky_passed(tests: list[TestResult], told: list[TestResult], exit_code: int) -> list[TestResult]:
+def _with_risky_passed(tests: list[TestResult], detailed: list[TestResult], exit_code: int) -> list[TestResult]:
     """Treat tests without assertions as passed, unless PHPUnit is configured to fail for them: then nothing else has
     failed."""
-    risky = {(test.file, test.name) for test in (*told, *tests) if test.failure and _is_risky(test.failure)}
+    risky = {(test.file, test.name) for test in (*detailed, *tests) if test.failure and _is_risky(test.failure)}
     others = [test for test in tests if test.status in RED and (test.file, test.name) not in risky]
     if not risky or (exit_code and not others):
         return tests
@@ -100,18 +100,18 @@ def _with_risky_passed(tests: list[TestResult], told: list[TestResult], exit_cod
 
 # A run that died has no XML and hence no types.
 _RISKY = re.compile(r"(?:RiskyTestError|OutputError|CoversAnnotationException|CoveredCode\w*(?:Error|Exception))$")
-_RISKY_SAID = re.compile(
+_RISKY_MESSAGE = re.compile(
     r"This test (?:did not perform any assertions|does not have a @covers annotation|printed output:)"
 )
 
 
 def _is_risky(failure: Failure) -> bool:
-    return bool(_RISKY.search(failure.type) or _RISKY_SAID.match(failure.message))
+    return bool(_RISKY.search(failure.type) or _RISKY_MESSAGE.match(failure.message))
 
 
-def _with_errors(tests: list[TestResult], told: list[TestResult]) -> list[TestResult]:
+def _with_errors(tests: list[TestResult], detailed: list[TestResult]) -> list[TestResult]:
     """Correct errors, which the live log reports as failures and often without a type, from the XML."""
-    errors = {(test.file, test.name): test for test in told if test.status is TestStatus.ERROR}
+    errors = {(test.file, test.name): test for test in detailed if test.status is TestStatus.ERROR}
     return [
         _as_error(test, error) if test.failure and (error := errors.get((test.file, test.name))) else test
         for test in tests
@@ -144,8 +144,8 @@ def _named(test: TestResult) -> TestResult:
 
 
 def _passed(test: TestResult) -> TestResult:
-    said = test.failure.message.splitlines()[0] if test.failure and test.failure.message else ""
-    return msgspec.structs.replace(test, status=TestStatus.PASSED, failure=None, reason=said)
+    reason = test.failure.message.splitlines()[0] if test.failure and test.failure.message else ""
+    return msgspec.structs.replace(test, status=TestStatus.PASSED, failure=None, reason=reason)
 
 
 def _filter(tests: list[TestResult]) -> str:

@@ -299,7 +299,7 @@ _UNFOUND = re.compile(
 # Errors before our plugin is loaded: in a conftest.py or the configuration.
 _CONFTEST = re.compile(r"(?m)^(?P<type>\w+) while loading conftest '(?P<file>.+)'\.$")
 _RAISED = re.compile(r"(?m)^E +(?P<type>[\w.]+)(?:: (?P<message>.*))?$")
-_PLACE = re.compile(r'(?m)^(?P<file>[^\s:]+):(?P<line>\d+): in |^E +File ".+", line (?P<said>\d+)$')
+_PLACE = re.compile(r'(?m)^(?P<file>[^\s:]+):(?P<line>\d+): in |^E +File ".+", line (?P<error_line>\d+)$')
 _CONFIG = re.compile(r"(?m)^ERROR: (?P<file>/.+\.(?:toml|ini|cfg)):(?:(?P<line>\d+):)? (?P<message>.+)$")
 
 
@@ -310,7 +310,7 @@ def _collection_errors_in(results: RunOutput, parsed: Parsed) -> Parsed:
     if not found:
         return parsed
     at, raised = list(_PLACE.finditer(text)), _RAISED.search(text)
-    line = found.groupdict().get("line") or (at[-1]["said"] or at[-1]["line"] if at else "0")
+    line = found.groupdict().get("line") or (at[-1]["line"] or at[-1]["error_line"] if at else "0")
     error = Diagnostic(
         file=found["file"],
         line=int(line),

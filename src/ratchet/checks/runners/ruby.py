@@ -15,6 +15,7 @@ from ratchet.checks.protocol import Confidence, LaunchStep, RunOutput, Session, 
 from ratchet.checks.runners import REPORTERS, open_log_tail, parse_records, reporter_env
 from ratchet.checks.runners.base import BaseRunner
 from ratchet.core.report import Diagnostic, TestResult
+from ratchet.tree_files import is_source
 
 
 class _Ruby(BaseRunner):
@@ -71,9 +72,9 @@ class RSpec(_Ruby):
         parsed = super().parse(results)
         if any(not error.file for error in parsed.collection_errors):
             with open_log_tail(results) as stream:
-                told = list(_LOADING.finditer(stream.read().decode(errors="replace")))
+                loading = list(_LOADING.finditer(stream.read().decode(errors="replace")))
             parsed.collection_errors = [
-                _placed(error, told[n]) if not error.file and n < len(told) else error
+                _placed(error, loading[n]) if not error.file and n < len(loading) else error
                 for n, error in enumerate(parsed.collection_errors)
             ]
         return parsed
@@ -87,13 +88,13 @@ _LOADING = re.compile(
 )
 
 
-def _placed(error: Diagnostic, told: re.Match[str]) -> Diagnostic:
+def _placed(error: Diagnostic, loading: re.Match[str]) -> Diagnostic:
     return msgspec.structs.replace(
         error,
-        file=told.group("file") or told.group("what"),
-        line=int(told.group("line") or 0),
-        type=told.group("type"),
-        message=told.group("message"),
+        file=loading.group("file") or loading.group("what"),
+        line=int(loading.group("line") or 0),
+        type=loading.group("type"),
+        message=loading.group("message"),
     )
 
 
@@ -154,8 +155,8 @@ class Minitest(_Ruby):
         parsed = super().parse(results)
         if results.exit_code and not results.stopped and not parsed.tests and not parsed.running:
             with open_log_tail(results) as stream:
-                said = stream.read().decode(errors="replace")
-            parsed.collection_errors = _load_errors(said, results.folder)
+                output = stream.read().decode(errors="replace")
+            parsed.collection_errors = _load_errors(output, results.folder)
             parsed.ended = parsed.ended or bool(parsed.collection_errors)
         return parsed
 
@@ -218,8 +219,7 @@ def _broken(place: re.Match[str] | None, kind: str, message: str) -> Diagnostic:
 
 
 def _is_inside(file: str, folder: Path) -> bool:
-    path = folder / file
-    return path.is_relative_to(folder) and path.is_file()
+    return (folder / file).is_relative_to(folder) and is_source(folder, file)
 
 
 _TASK = re.compile(

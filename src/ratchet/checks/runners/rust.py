@@ -19,6 +19,7 @@ from ratchet.checks.run.missing_tests import RUST_TEST
 from ratchet.checks.runners import junit, merge_parsed, parse_file, parser
 from ratchet.checks.runners.base import BaseRunner
 from ratchet.core.report import TestResult
+from ratchet.tree_files import read_anywhere, read_source
 
 _cargo = parser("cargo")
 
@@ -260,8 +261,8 @@ def _program(word: str, folder: Path) -> str:
 def _settings(place: Path) -> dict[str, Any]:
     for path in (place / "config", place / "config.toml"):
         try:
-            table = tomllib.loads(path.read_text("utf-8")).get("target")
-        except (OSError, ValueError):
+            table = tomllib.loads(read_anywhere(path).decode()).get("target")
+        except (OSError, ValueError, RecursionError):
             continue
         return table if isinstance(table, dict) else {}
     return {}
@@ -322,8 +323,8 @@ def _exactly(names: list[str]) -> list[str]:
 
 def _without_backtrace(test: TestResult) -> TestResult:
     """Remove the backtrace, which has been parsed into frames."""
-    said, found, _ = test.stdout.partition("stack backtrace:")
-    return msgspec.structs.replace(test, stdout=said) if found else test
+    output, found, _ = test.stdout.partition("stack backtrace:")
+    return msgspec.structs.replace(test, stdout=output) if found else test
 
 
 def _before_dashes(words: list[str]) -> tuple[list[str], list[str]]:
@@ -343,9 +344,7 @@ def _has_library(folder: Path) -> bool:
         return True
     manifests = [folder / "Cargo.toml", *folder.glob("*/Cargo.toml"), *folder.glob("*/*/Cargo.toml")]
     return any(
-        (path.parent / "src" / "lib.rs").exists() or "[lib]" in path.read_text("utf-8", "replace")
-        for path in manifests
-        if path.exists()
+        (path.parent / "src" / "lib.rs").exists() or "[lib]" in read_source(folder, str(path)) for path in manifests
     )
 
 

@@ -14,6 +14,7 @@ from ratchet.checks.protocol import Confidence, LaunchStep, RunOutput, Session, 
 from ratchet.checks.runners import merge_parsed, open_log_tail, parse_file, parser
 from ratchet.checks.runners.base import BaseRunner
 from ratchet.core.report import RED, Diagnostic, TestResult
+from ratchet.tree_files import open_source
 
 _bats = parser("bats")
 _perl = parser("tap", "parse_as_perl")
@@ -169,11 +170,11 @@ def _last_words(every: list[re.Match[str]], text: str) -> re.Match[str] | None:
 
 
 def _file_error(path: Path, file: str, end: re.Match[str], notes: list[str], folder: Path) -> Diagnostic:
-    with path.open("rb") as stream:
+    with open_source(path.parent, path.name) as stream:
         stream.seek(max(0, path.stat().st_size - 100_000))
-        said = stream.read().decode(errors="replace")
-    every = list(_DIED.finditer(said))
-    died = _last_words(every, said)
+        output = stream.read().decode(errors="replace")
+    every = list(_DIED.finditer(output))
+    died = _last_words(every, output)
     # Report an error in a third-party library where the project used it.
     later = every[every.index(died) :] if died else []
     place = next((match for match in later if (folder / match.group("file")).is_relative_to(folder)), None)

@@ -56,8 +56,8 @@ def discovery_commands(project: Project) -> tuple[str, list[list[str]]] | None:
     """Return the file that calls unittest and its arguments; a call that selects single modules is ignored."""
     if project.has(".stestr.conf"):
         return ".stestr.conf", [_stestr(project.text(".stestr.conf"))]
-    told = ((path, [words for words in _calls(project.text(path)) if _is_whole(project, words)]) for path in CALLERS)
-    return next(((path, list(_apart(calls))) for path, calls in told if calls), None)
+    callers = ((path, [words for words in _calls(project.text(path)) if _is_whole(project, words)]) for path in CALLERS)
+    return next(((path, list(_apart(calls))) for path, calls in callers if calls), None)
 
 
 def _apart(calls: list[list[str]]) -> Iterator[list[str]]:
@@ -125,8 +125,8 @@ def searched(words: list[str]) -> dict[str, str]:
 
 def top_of(words: list[str]) -> str:
     """Return the folder that ids are relative to."""
-    told = searched(words)
-    return told.get("top") or told.get("start") or "."
+    options = searched(words)
+    return options.get("top") or options.get("start") or "."
 
 
 def by_files(project: Project, others: Iterable[str]) -> tuple[str, list[list[str]]] | None:

@@ -46,12 +46,12 @@ def _of_target(project: Project, target: Target, changed: list[str]) -> list[Tes
     reached = _dependents(project, changed if target.language == "javascript" else inside)
     if _is_set_up_by(project, prefix, reached):
         return []
-    told = pytest_config.collection_settings(project, target.root) if target.runner == "pytest" else {}
-    named = {f"{prefix}{path.removeprefix('./')}" for path in told.get("testpaths", [])}
+    settings = pytest_config.collection_settings(project, target.root) if target.runner == "pytest" else {}
+    named = {f"{prefix}{path.removeprefix('./')}" for path in settings.get("testpaths", [])}
     below = [path for path in sorted(reached) if path.startswith(prefix)]
     own = [path.removeprefix(prefix) for path in below if path in named or _is_test_file(path, target)]
     every = [path.removeprefix(prefix) for path in project.files_below(target.root)]
-    own = _run_by_commands(own, target, every, told)
+    own = _run_by_commands(own, target, every, settings)
     return [TestResult(id=path, file=path, status=TestStatus.TODO) for path in own] or None
 
 
@@ -117,10 +117,10 @@ def _is_test_file(path: str, target: Target) -> bool:
     return any(matches_glob(path, glob) for glob in target.tests)
 
 
-def _run_by_commands(files: list[str], target: Target, every: list[str], told: dict[str, list[str]]) -> list[str]:
+def _run_by_commands(files: list[str], target: Target, every: list[str], settings: dict[str, list[str]]) -> list[str]:
     """Keep the files that a command of the target runs, if it names files: others beside them may not be tests."""
     if target.runner == "pytest":
-        return [path for path in files if pytest_config.is_collected(told, path)]
+        return [path for path in files if pytest_config.is_collected(settings, path)]
     if target.language != "javascript":
         return files
     taken = {path for words in [target.command, *target.also] for path in _run_by(words, files, every)}

@@ -15,11 +15,13 @@ import msgspec
 from ratchet.checks.protocol import Target
 from ratchet.checks.select.affected import affected
 from ratchet.core.foreign_json import MALFORMED
+from ratchet.tree_files import READ_MAX_BYTES, is_source, open_source, read_anywhere
 
 # Files that affect everything without being imported, and files that a prepared interpreter has loaded.
 CONFIGURATION = frozenset({"pyproject.toml", "pytest.ini", ".pytest.ini", "pytest.toml", "tox.ini", "setup.cfg",
                            "setup.py", "conftest.py", "requirements.txt", "uv.lock", "poetry.lock", "Pipfile.lock",
                            "ratchet.toml", "sitecustomize.py", "usercustomize.py"})  # fmt: skip
+_RECORD_BYTES = 256 << 20
 _LONG_STRING = ('"' * 3, "'" * 3)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -172,7 +174,7 @@ class TraceMap(msgspec.Struct, frozen=True, kw_only=True):
         if not path.endswith(".py"):
             return self._readers_of(path)
         if is_test_file(name):
-            return self._tests_in(folder, path) if (folder / path).is_file() else set()
+            return self._tests_in(folder, path) if is_source(folder, path) else set()
         users = self._users_of(folder, path)
         return _by_imports(folder, target, path) if users is None else users
 
@@ -188,7 +190,7 @@ class TraceMap(msgspec.Struct, frozen=True, kw_only=True):
     def _users_of(self, folder: Path, path: str) -> set[str] | None:
         """Return the tests that use changed functions; None if more than function bodies changed."""
         old = self.outlines.get(path)
-        new = outline(_text(folder / path)) if (folder / path).is_file() else None
+        new = outline(_text(folder, path)) if is_source(folder, path) else None
         if old is None or new is None or old.skeleton != new.skeleton:
             return None
         before, after = old.digests(), new.digests()
@@ -210,8 +212,8 @@ def is_test_file(name: str) -> bool:
 
 def read_trace(place: Path, folder: Path) -> TraceMap | None:
     """Build the map from the records of all processes of the last run; None if there are none."""
-    told = [_decode(file) for file in sorted(place.glob("*.json"))]
-    records = [record for record in told if record]
+    decoded = [_decode(file) for file in sorted(place.glob("*.json"))]
+    records = [record for record in decoded if record]
     if not records:
         return None
     outlines = dict(_outlines(folder, {name for record in records for name, _ in record.codes}))
@@ -242,7 +244,7 @@ def read_trace(place: Path, folder: Path) -> TraceMap | None:
 
 def _decode(file: Path) -> TraceRecord | None:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=TraceRecord)
+        return msgspec.json.decode(read_anywhere(file, max_bytes=_RECORD_BYTES), type=TraceRecord)
     except (OSError, *MALFORMED):
         return None
 
@@ -254,12 +256,13 @@ def _key(outlines: dict[str, Outline], path: str, line: int) -> str:
 
 def _outlines(folder: Path, paths: set[str]) -> Iterable[tuple[str, Outline]]:
     for path in sorted(paths):
-        if made := outline(_text(folder / path)):
+        if made := outline(_text(folder, path)):
             yield path, made
 
 
-def _text(path: Path) -> str:
+def _text(folder: Path, path: str) -> str:
     try:
-        return path.read_text("utf-8", errors="surrogateescape")
+        with open_source(folder, path) as stream:
+            return stream.read(READ_MAX_BYTES).decode(errors="surrogateescape")
     except OSError:
         return ""

@@ -115,8 +115,8 @@ def _relative(project: Project, folder: PurePosixPath, name: str) -> set[str]:
     ends = [*SCRIPTS, ".json", ".node", ".vue", ".svelte"]
     below = f"{stem}/index" if stem else "index"
     main = project.json(f"{stem}/package.json" if stem else "package.json").get("main")
-    said = {_normal(PurePosixPath(stem) / main)} if isinstance(main, str) else set()
-    places = {stem, *said, *(f"{end}{suffix}" for end in (bare, stem, below, *said) for suffix in ends)}
+    entry = {_normal(PurePosixPath(stem) / main)} if isinstance(main, str) else set()
+    places = {stem, *entry, *(f"{end}{suffix}" for end in (bare, stem, below, *entry) for suffix in ends)}
     return places & project.file_set or {ANYTHING}
 
 

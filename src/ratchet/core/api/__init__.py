@@ -9,6 +9,7 @@ import msgspec
 
 from ratchet.core.budget import Amount, Cap
 from ratchet.core.failure import Reason
+from ratchet.core.inbox import InboxEntry
 from ratchet.core.item import LABELS_MAX, SPEC_MAX_CHARS, Item, ItemStatus, Label, Priority
 from ratchet.core.learning import CONTENT_MAX_CHARS, Learning, LearningKind
 from ratchet.core.learning_lift import LiftReport
@@ -23,6 +24,7 @@ from ratchet.core.state import RunState, RunStatus
 DESCRIPTION_MAX_CHARS = 50_000
 PAGE_MAX = 500
 METADATA_MAX_BYTES = 100_000
+NUDGE_MAX_CHARS = 2_000
 
 # PostgreSQL cannot store NUL in text: reject it here with a clear message.
 _NO_NUL = r"^[^\u0000]*$"
@@ -104,6 +106,12 @@ class Requester(Request, frozen=True, kw_only=True):
     """Who makes the request, for the ledger."""
 
     by: Annotated[str, msgspec.Meta(max_length=100, pattern=_NO_NUL)] = "http"
+
+
+class Nudge(Requester, frozen=True, kw_only=True):
+    """A message to the agents of a run: the next prompt has it."""
+
+    message: Annotated[str, msgspec.Meta(min_length=1, max_length=NUDGE_MAX_CHARS, pattern=_NO_NUL)]
 
 
 class CancelResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -245,6 +253,12 @@ class WorkerList(msgspec.Struct, frozen=True, kw_only=True):
     """Newest first."""
 
     workers: list[WorkerRow]
+
+
+class Inbox(msgspec.Struct, frozen=True, kw_only=True):
+    """What needs a person, without what was snoozed or acknowledged."""
+
+    entries: list[InboxEntry]
 
 
 class LogFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -420,15 +434,11 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     groups: list[FiguresGroup]
 
 
-# Text without control characters, except line breaks and tabs.
-_PLAIN = r"^[^\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]*$"
-
-
 class LearningRequest(Request, frozen=True, kw_only=True):
     """A learning to store, with the ledger row that it comes from. Without a repository it applies everywhere."""
 
     repo: Annotated[str, msgspec.Meta(max_length=1_000, pattern=_NO_NUL)]
-    content: Annotated[str, msgspec.Meta(min_length=1, max_length=CONTENT_MAX_CHARS, pattern=_PLAIN)]
+    content: Annotated[str, msgspec.Meta(min_length=1, max_length=CONTENT_MAX_CHARS)]
     spec: Name = ""
     tags: Annotated[list[Name], msgspec.Meta(max_length=50)] = []
     run: Name = ""
@@ -465,7 +475,7 @@ class LiftQuery(Request, frozen=True, kw_only=True):
 class RetireRequest(Request, frozen=True, kw_only=True):
     """Why a learning is no longer delivered, and who says so."""
 
-    why: Annotated[str, msgspec.Meta(max_length=1_000, pattern=_PLAIN)] = ""
+    why: Annotated[str, msgspec.Meta(max_length=1_000)] = ""
     by: Name = "api"
 
 
@@ -503,6 +513,10 @@ class QueueService(Protocol):
     def cancel(self, item: str, by: Requester) -> CancelResponse: ...
 
     def requeue(self, item: str) -> ItemRow: ...
+
+    def nudge(self, item: str, request: Nudge) -> ItemRow: ...
+
+    def inbox(self) -> Inbox: ...
 
     def workers(self, ask: WorkersQuery) -> WorkerList: ...
 

@@ -184,13 +184,13 @@ class ArtifactChunk(msgspec.Struct, frozen=True, kw_only=True):
     next_offset: int = 0
 
 
-def to_learning(told: ConcludeResponse) -> str:
+def to_learning(conclusion: ConcludeResponse) -> str:
     """Return a candidate for a learning from the conclusion."""
     rows = [
-        told.summary or "A change was tried out in a test workspace.",
-        f"Changed: {', '.join(told.changed[:20]) or 'nothing'}.",
-        f"Failures that went away: {', '.join(told.fixed[:20]) or 'none'}.",
+        conclusion.summary or "A change was tried out in a test workspace.",
+        f"Changed: {', '.join(conclusion.changed[:20]) or 'nothing'}.",
+        f"Failures that went away: {', '.join(conclusion.fixed[:20]) or 'none'}.",
     ]
-    if told.still_failing:
-        rows.append(f"Still failing: {', '.join(told.still_failing[:20])}.")
+    if conclusion.still_failing:
+        rows.append(f"Still failing: {', '.join(conclusion.still_failing[:20])}.")
     return "\n".join(rows)[:10_000]

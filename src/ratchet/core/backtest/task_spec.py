@@ -67,7 +67,7 @@ def linked_issues(message: str, issues: Iterable[Issue]) -> list[Issue]:
     return [issue for issue in issues if issue.number in named]
 
 
-def says_too_little(spec: str) -> bool:
+def is_vague(spec: str) -> bool:
     """Whether a spec cannot tell an agent what to do: a version, or fewer than four words."""
     text = spec.removeprefix("# ").strip()
     return len(re.findall(r"[^\W\d_]{2,}", text)) < WORDS_MIN or bool(_CHORE.match(text) and "\n" not in text)

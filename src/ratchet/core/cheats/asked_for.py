@@ -13,7 +13,7 @@ _SPOKEN_OF = {
     "test-disabled": rf"\b(?:skip\w*|xfail\w*|disabl\w*|flak\w*|ignor\w*|pending|quarantin\w*|expected to fail|{_MACHINES})\b",
     "test-removed": r"\b(?:remov\w*|drop\w*|delet\w*|deprecat\w*|obsolete|redundant|duplicat\w*|no longer|replac\w*|rewr\w*|mov\w*|split\w*"
     r"|merg\w*|consolidat\w*|clean\w*|simplif\w*|renam\w*|refactor\w*|revert\w*|unused|strip\w*|extract\w*|reorgani[sz]\w*|migrat\w*|convert\w*)\b",
-    "check-silenced": r"\b(?:suppress\w*|ignor\w*|lint\w*|noqa|warning\w*|clippy|mypy|eslint|rubocop|ruff|typ(?:es?|ing)|untyped|nolint|E\d{3})\b",
+    "check-silenced": r"\b(?:suppress\w*|ignor\w*|allow\w*|lint\w*|noqa|warning\w*|clippy|mypy|eslint|rubocop|ruff|typ(?:es?|ing)|untyped|nolint|E\d{3})\b",
     "runner-configuration": r"\b(?:config\w*|coverage|thresholds?|ci|workflows?|actions?|jest|vitest|mocha|pytest|tox|nox|rspec|bump\w*"
     r"|upgrad\w*|updat\w*|timeouts?|mov\w*|make\w*|matrix|scripts?|exclud\w*|tag(?:s|ged)?)\b",
     "threshold-lowered": r"\b(?:coverage|thresholds?|fail_under)\b",

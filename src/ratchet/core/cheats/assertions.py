@@ -157,10 +157,14 @@ def _to_matcher(call: _Call) -> Assertion | None:
     return _matched(("not_" if to["to"] != "to" else "") + to["verb"], call.arguments[0], tight(wanted))
 
 
+_INSTANCE_OF = re.compile(r"^\{instanceOf:(?P<kind>\w+),?\}$")
+
+
 def _of_raising(call: _Call) -> Assertion | None:
     if not re.search(r"(?i)throws|^expectException$|raises", call.verb.rsplit(".", 1)[-1]):
         return None
-    kinds = [word for word in call.arguments if not re.search(r"\(\)|=>|->|\{", word)]
+    given = [_INSTANCE_OF.sub(r"\g<kind>", word) for word in call.arguments]
+    kinds = [word for word in given if not re.search(r"\(\)|=>|->|\{", word)]
     return _raised(next((word for word in ([call.of.strip("<>")] if call.of else kinds) if word not in _SELVES), ""))
 
 
@@ -177,15 +181,24 @@ def _like_pattern(call: _Call) -> Assertion | None:
     return Assertion(line=0, subject=pattern["of"], strength=whole, expected=pattern["like"])
 
 
+_RAISING = ("assertThatThrownBy", "assertThatExceptionOfType")  # AssertJ's
+_CHAINED = ("expect", "assertThat", "should", *_RAISING)
+
+
 def _chained(call: _Call) -> Assertion | None:
     """Parse `expect(x).toBe(3)`, `assertThat(x).isEqualTo(3)`."""
     chain = re.match(r"\)\s*((?:\s*(?:\.|->)\s*\w+)+)\s*(\(?)", call.behind)
-    if call.verb.split(".", maxsplit=1)[0] not in ("expect", "assertThat", "should") or not chain:
+    if call.verb.split(".", maxsplit=1)[0] not in _CHAINED or not chain:
         return None
     inner = call.last + chain.end()
     given = arguments_in(call.body, call.masked, inner, closing(call.masked, inner - 1)) if chain[2] else []
     if re.search(r"(?i)throw", chain[1]) and "not" not in chain[1]:
         return _raised(given[0] if given else "")
+    if call.verb in _RAISING:
+        kind = given[0] if given and re.search(r"(?i)instance|type", chain[1]) else (call.arguments or [""])[0]
+        with_message = re.search(r"\.(?:has|with)Message\w*\(", call.behind.partition(";")[0])
+        exactly = {"strength": AssertionStrength.EXACTLY} if with_message else {}
+        return msgspec.structs.replace(_raised(kind), **exactly)
     return _classified(re.sub(r"\s", "", chain[1]), [*call.arguments[:1], *given])
 
 
@@ -239,12 +252,25 @@ def _classified(verb: str, arguments: list[str]) -> Assertion:
     ):
         return of_condition(subject, name)
     nothing = subject == expected or (_written(subject) and _written(expected))
-    strength = AssertionStrength.NOTHING if nothing else _strength(verb)
+    strength = AssertionStrength.NOTHING if nothing else min(_strength(verb), _most_of(expected))
     return Assertion(line=0, subject=subject, strength=strength, expected=expected, literal=_written(expected))
+
+
+def _most_of(expected: str) -> AssertionStrength:
+    """Return how much a matcher in place of the wanted value lets be checked."""
+    if re.match(r"expect\.(?:any\w*|anything)\(|(?:mock\.)?ANY$", expected):
+        return AssertionStrength.SOMETHING
+    return (
+        AssertionStrength.PARTLY
+        if re.match(r"expect\.\w+(?:Containing|Matching)\(", expected)
+        else AssertionStrength.EXACTLY
+    )
 
 
 def _strength(verb: str) -> AssertionStrength:
     name = verb.rsplit(".", 1)[-1]
+    if re.search(r"\.(?:be|is)\.an?$", verb):  # Chai's `to.be.a("function")`
+        return AssertionStrength.SOMETHING
     if _NOT.search(verb) and not _SOME.search(name):
         return AssertionStrength.SOMETHING
     if _SOME.search(name):

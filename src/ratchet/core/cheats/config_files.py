@@ -13,7 +13,7 @@ _RUNNER_FILES = re.compile(
       conftest\.py | pytest\.ini | \.pytest\.ini | \.coveragerc | noxfile\.py
     | jest\.config\.\w+ | jest\.setup\.\w+ | vitest\.config\.\w+ | vitest\.workspace\.\w+ | \.mocharc(?:\.\w+)? | karma\.conf\.\w+
     | playwright\.config\.\w+ | \.nycrc(?:\.json)? | phpunit\.xml(?:\.dist)? | \.rspec | spec_helper\.rb | rails_helper\.rb
-    | nextest\.toml | \.cargo/config(?:\.toml)? | tarpaulin\.toml | junit-platform\.properties | testng\.xml | \.gitlab-ci\.yml
+    | \.busted | \.proverc | dart_test\.yaml | nextest\.toml | \.cargo/config(?:\.toml)? | tarpaulin\.toml | junit-platform\.properties | testng\.xml | \.gitlab-ci\.yml
     )$ | (?:^|/)\.github/workflows/""",
     re.VERBOSE,
 )
@@ -36,11 +36,11 @@ _CTEST = re.compile(r"\bWILL_FAIL\b|\bDISABLED\s+(?:TRUE|ON|1)\b|\bSKIP_RETURN_C
 # Settings that switch a checker off for a whole project.
 _LAX = re.compile(
     r"""ignore_errors\s*=\s*true|"(?:strict|noImplicitAny|strictNullChecks|noEmitOnError|checkJs)"\s*:\s*false|\bstrict\s*=\s*false"""
-    r"""|follow_imports\s*=\s*"?skip|typeCheckingMode"?\s*[:=]\s*"off"|ignore\s*=\s*\[\s*"ALL"|"?ignoreBuildErrors"?\s*:\s*true""",
+    r"""|<TreatWarningsAsErrors>\s*false|<NoWarn>|<Nullable>\s*disable|follow_imports\s*=\s*"?skip|typeCheckingMode"?\s*[:=]\s*"off"|ignore\s*=\s*\[\s*"ALL"|"?ignoreBuildErrors"?\s*:\s*true""",
     re.IGNORECASE,
 )
 _CHECKER_FILES = re.compile(
-    r"(?:^|/)(?:pyproject\.toml|setup\.cfg|\.?mypy\.ini|\.?ruff\.toml|pyrightconfig\.json|tsconfig[\w.]*\.json|next\.config\.\w+)$"
+    r"(?:^|/)(?:pyproject\.toml|setup\.cfg|\.?mypy\.ini|\.?ruff\.toml|pyrightconfig\.json|tsconfig[\w.]*\.json|next\.config\.\w+|[\w.-]+\.(?:cs|fs|vb)proj|Directory\.Build\.props)$"
 )
 
 
@@ -86,7 +86,7 @@ _WEAK = re.compile(
     |--no-verify|--deselect|--ignore(?:-glob)?[=\s]+\S*(?:test|spec)|-k\s*['"]?not\s|--reruns|--only-rerun|\bretries['"]?\s*[:=]\s*['"]?[1-9]|retryTimes
     |\bjest\b[^\n]*\s-u\b|--update-?[sS]napshots?|--snapshot-update|INSTA_UPDATE|INSTA_FORCE_PASS|testPathIgnorePatterns|modulePathIgnorePatterns
     |\bif:\s*(?:\$\{\{\s*)?false|filter_run_excluding|run\s+rescue\s+nil|\bexclude:\s*\[\s*:|--exclude\s|-p\s+no:
-    |^\s*(?:test|doctest|harness|autotests)\s*=\s*false|\bexpect\s*=|testFailureIgnore|ignoreFailures|skipTests|maven\.test\.(?:skip|failure)""",
+    |<Compile\s+Remove=|^\s*(?:test|doctest|harness|autotests)\s*=\s*false|\bexpect\s*=|testFailureIgnore|ignoreFailures|skipTests|maven\.test\.(?:skip|failure)""",
     re.VERBOSE | re.MULTILINE,
 )
 _RUNS_TESTS = re.compile(
@@ -101,7 +101,7 @@ def _decides_here(path: str) -> bool:
 
 
 _BUILDS = re.compile(
-    r"^(?:Makefile|GNUmakefile|[Jj]ustfile|Cargo\.toml|CMakeLists\.txt|pom\.xml|build\.gradle(?:\.kts)?|build\.sbt|test_helper\.exs)$"
+    r"^(?:Makefile|GNUmakefile|[Jj]ustfile|Cargo\.toml|CMakeLists\.txt|\w[\w.-]*\.(?:cs|fs|vb)proj|pom\.xml|build\.gradle(?:\.kts)?|build\.sbt|test_helper\.exs)$"
 )
 
 
@@ -196,7 +196,7 @@ _CONFTEST = re.compile(
     r"\bskip\b|\bxfail\b|\bimportlib\b|\bsetattr\("
 )
 # Settings that affect only the output, in configurations that are programs and cannot be read as data.
-_TELLS = re.compile(
+_OUTPUT_SETTINGS = re.compile(
     r"\b(?:collectCoverage(?:From)?|coverageReporters|coverageDirectory|coveragePathIgnorePatterns|verbose|displayName|reporters?"
     r"|testTimeout|clearMocks|restoreMocks|resetMocks|errorOnDeprecated|slowTestThreshold|slow|trace|video|screenshot|outputFile)\s*:\s*"
     r"(?:\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[\w.]+)\s*,?"
@@ -204,7 +204,7 @@ _TELLS = re.compile(
 
 
 def _runner_settings(text: str | None) -> str:
-    return re.sub(r"[\s,;]", "", _THRESHOLDS.sub("", _TELLS.sub("", text or "")))
+    return re.sub(r"[\s,;]", "", _THRESHOLDS.sub("", _OUTPUT_SETTINGS.sub("", text or "")))
 
 
 def _weaker_settings(change: Change) -> bool:

@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
-from ratchet.core.cheats.findings import Change, Cheat
+from ratchet.core.cheats.findings import LINE_MAX, Change, Cheat
 from ratchet.core.cheats.masked_source import tight
 from ratchet.core.cheats.test_cases import TestCase, written
 from ratchet.core.cheats.test_context import defined
 
 _CHECKS = re.compile(
     r"\b(?:assert\w*|expect\w*|refute\w*|should\w*|[vV]erify\w*|raises|throws\w*)\b|\.[sS]hould|\.to[A-Z]\w+\(|\b[a-z]{1,3}\.(?:Error|Fatal)f?\("
-    r"|\b(?:require|Assert|XCTAssert|is|qt)\w*[.(]|\b(?:EXPECT|ASSERT|CHECK|REQUIRE)\w*|^\s*if\b.*(?:[!=]=)"
+    r"|\b(?:require|Assert|XCTAssert|is|qt)\w*[.(]|\b(?:EXPECT|ASSERT|CHECK|REQUIRE)\w*|^\s*if\b.*(?:[!=]=)|^\s*\[\[?\s.*\s\]\]?\s*$|^\s*(?:ok|is|is_deeply|cmp_ok|like)\b"
 )
 _COMMENT = re.compile(
     r"\s*(?://|/\*|\*|#(?!\[|define|undef|if)|import\b|from\b|use\b|using\b|require\b|end\b|[\])}]+;?\s*$)"
@@ -31,14 +31,24 @@ _EDITS = [
      r"|expectNotToPerformAssertions|doesNotPerformAssertions|\bt\.todo\b|\btry\?"),
     ("test-disabled", "it runs on a condition",
      r"cfg_attr\(.*\bignore\b|@(?:Enabled|Disabled)(?:If|On|For)\w*|\[\w*(?:Fact|Theory)If|\b(?:skipIf|runIf|skip_if|skipUnless|assumeTrue|assumeThat|assume\()|\[(?:Trait|Category)\(|@Tag\(|@Category\(|@(?:module)?tag\b"),
+    ("test-disabled", "nobody collects it", r"\bprivate\s+(?:static\s+)?(?:function|void|fun|def|func|async\s+\w+)\s+test"),
     ("test-waits", "the test waits", r"(?i)\b(?:thread|time|task|asyncio|process|timer|promise)?\.?(?:u?sleep|sleep_for|settimeout)\s*\(|\bTask\.Delay\(|\bdelay\(\s*\d|:timer\.sleep|\bsleep\s+[\d.]+\s*$"),
     ("assertion-weakened", "an alternative is accepted", r"(?:assert|expect|\bif\b|CHECK|REQUIRE|refute).*(?:\|\||\bor\b).*|\b(?:anyOf|any_of|oneOf|toBeOneOf|isIn|be_in|be_one_of|either)\b|\.toContain\(expect"),
     ("assertion-weakened", "a part is not compared",
-     r"Ignore(?:Fields|Types|Unexported|SliceElements)|cmpopts\.|ignoring\w*\(|usingRecursiveComparison|\bExcluding\(|excluding\(|expect\.any\w*\(|\bANY\b|mock\.ANY|anything\(\)|toMatchObject|hash_including|a_hash_including|except\("),
+     r"Ignore(?:Fields|Types|Unexported|SliceElements)|cmpopts\.|\b(?:object|string)(?:Containing|Matching)\(|ignoring\w*\(|usingRecursiveComparison|\bExcluding\(|excluding\(|expect\.any\w*\(|\bANY\b|mock\.ANY|anything\(\)|toMatchObject|hash_including|a_hash_including|except\("),
+    ("assertion-weakened", "cases are left out",
+     r"\b(?:for|foreach|each|range|parametrize|in)\b.*(?:\.(?:filter|where|reject|slice|take|skip|drop|first)\b|\bislice\(|\[\s*[\w(.)-]*:[^\]]*\])|(?i:case|row|sample|data|table)\w*\s*(?::[^=]*)?=.*(?:\bglob\(|\.filter\(|\bif\b)"),
+    ("assertion-weakened", "it is checked later, or never",
+     r"\b(?:AfterFunc|setTimeout|setImmediate|queueMicrotask|nextTick|asyncAfter|runAsync|create_task|ensure_future|call_later|call_soon)\b|\bTask\.Run\(|\bDispatchQueue\b|\bgo\s+func\b|\bthread::spawn\b|\bTask\s*(?:\.detached\s*)?\{|\blaunch\s*\{|^\s*_\s*=\s*\S"),
+    ("assertion-weakened", "other examples are tried",
+     r"\bproptest_config\b|\bProptestConfig\b|\bnumRuns\b|\bmax_examples\b|\bmax_runs\b|\bMaxTest\b|\bMaxCount\b|\btries\s*="),
+    ("golden-written", "the recorded answers are written anew", r"(?i)\b(?:update|regen\w*|record|overwrite|bless)\w*\b.*[,=(:]\s*true\b"),
     ("assertion-weakened", "the order is not compared",
      r"assert\w*\b.*\b(?:set|sorted)\(.*(?:==|,)|ElementsMatch|InAnyOrder|match_array|arrayContaining|UnorderedElementsAre|assertCountEqual|BeEquivalentTo"),
 ]  # fmt: skip
 _ANYWHERE = [
+    ("failure-tolerated", "a failed assertion is caught",
+     r"\bcatch\b\s*\(\s*(?:final\s+)?[\w.]*Assert\w*(?:Error|Exception)\b|\bexcept\b.*\bAssertionError\b|\brescue\b.*(?:Minitest::Assertion|ExpectationNotMet)|instanceof\s+[\w.]*AssertionError"),
     ("runner-touched", "the assertions are made anew",
      r"^\s*#\s*(?:define|undef)\s+(?:EXPECT|ASSERT|CHECK|REQUIRE|assert|TEST|FAIL)\w*|macro_rules!\s*assert|^\s*(?:def|func|function|fun|fn)\s+assert(?:Equals?|_?eq(?:ual)?|True|_true|Raises|That)\s*\(|"
      r"\bmodule\s+Kernel\b|^\s*(?:to(?:Be|Equal|StrictEqual|Throw|Match|Contain|HaveLength|BeTruthy))\s*[(:]|assert\.(?:strictEqual|equal|deepEqual|ok)\s*="),
@@ -53,6 +63,9 @@ _MOCKS = re.compile(
 )  # fmt: skip
 # What is left is the name of what a test file is about: `test_slug.py`, `ShippingTest.java`, `limiter.spec.ts`.
 _SUBJECT = re.compile(r"^test_|(?:[._-]?(?:[tT]ests?|[sS]pec|it))?(?:\.\w+)$")
+_CODE = re.compile(
+    r"\.(?:pyi?|[cm]?[jt]sx?|go|rs|java|kts?|scala|cs|fs|rb|php|exs?|erl|swift|[ch]|cc|cpp|hpp|lua|pl|pm|jl|dart|sh)$"
+)
 _EQUALITY = re.compile(
     r"\bdef\s+__(?:eq|ne|hash)__|\bimpl\b[^\n]*\b(?:PartialEq|Eq)\b|\bbool(?:ean)?\s+[eE]quals\s*\(|\boperator\s*(?:==|!=)|\bdef\s+(?:==|eql\?|hash\b)|\bfunc\s*==|\boverride\s+fun\s+equals|\bfunction\s+equals|\bisEqual\s*\(|Symbol\.toPrimitive|\bvalueOf\s*\("
 )
@@ -72,7 +85,9 @@ _FORGOTTEN_SPOKEN = re.compile(
 _HANDLED = re.compile(
     r"\b(?:raise|return|yield|break|throw|sys\.exit)\b|[^=!<>]=[^=]|\.(?:append|add|put|set_exception)\("
 )
-_ALIKE = re.compile(r"\bbool\(|\blen\(|\babs\(|<=|\.length\b|\.size\b|\.startswith\(|\.startsWith\(|Math\.abs|\bhash\(")
+_ALIKE = re.compile(
+    r"\bsize_of|\bdiscriminant\(|\btype\(|\bgetClass\(\)|\bbool\(|\blen\(|\babs\(|<=|\.length\b|\.size\b|\.startswith\(|\.startsWith\(|Math\.abs|\bhash\("
+)
 _BY_HASH = re.compile(
     r"(?i)\b(?:crc32|adler32|md5|sha1|sha256|sha-?256|createHash|fnv\w*|xxh\w*|murmur\w*|phash2)\b"
     r"|switch\s*\([^)]*hash|when\s*\([^)]*hashcode|\bhash\w*\(\w*\)\s*(?:==|\bin\b|%)"
@@ -85,6 +100,9 @@ _HASH_SPOKEN = re.compile(
 def find(inside: Sequence[Change], outside: Sequence[Change], fresh: Sequence[TestCase], spec: str) -> Iterator[Cheat]:
     subjects = {name for change in outside for name in defined(change.after or "") if len(name) > 2}
     modules = {re.sub(r"\.\w+$", "", change.path.rsplit("/", 1)[-1]) for change in outside}
+    for change in [*inside, *outside]:
+        if change.after is None and _REMEMBERED.search(change.path):
+            yield _doubt(change, 1, "test-removed", "examples that failed before are no longer tried")
     for change in inside:
         if change.after is None:
             continue
@@ -102,6 +120,10 @@ def find(inside: Sequence[Change], outside: Sequence[Change], fresh: Sequence[Te
         yield from _decides_itself(change, spec)
 
 
+# Where property tests keep the examples that once failed.
+_REMEMBERED = re.compile(r"(?:^|/)(?:proptest-regressions/|\.hypothesis/|\.jqwik-database)|/testdata/fuzz/")
+
+
 def _rewritten(change: Change, added: list[tuple[int, str]], spec: str) -> Iterator[Cheat]:
     """Find a check that is gone, unless one of the same form or all its literals took its place."""
     if not change.after:
@@ -117,14 +139,24 @@ def _rewritten(change: Change, added: list[tuple[int, str]], spec: str) -> Itera
         at = values.get(_shape(_LITERAL.sub("0", text)))
         if not at or _COMMENT.match(text):
             continue
-        new = set(written(at[1])) - set(written(text))
+        new = Counter(written(at[1])) - Counter(written(text))
         if any(word.strip("'") not in spec for word in new):
             detail = f"an existing test takes another value: {at[1].strip()[:120]}"
             yield _doubt(change, at[0], "expected-edited", detail)
             return
+    if sum(bool(_WAITS.search(text)) for text in removed) > sum(bool(_WAITS.search(text)) for _, text in added):
+        waited = next(text for text in removed if _WAITS.search(text))
+        yield _doubt(
+            change, added[0][0] if added else 1, "assertion-weakened", f"it no longer waits: {waited.strip()[:120]}"
+        )
     for text in checks:
         if tight(text).rstrip(";{") in whole:
             continue
+        if _loses_its_value(text, [line for _, line in added]):
+            yield _doubt(
+                change, added[0][0] if added else 1, "assertion-weakened", f"a check asks less: {text.strip()[:120]}"
+            )
+            return
         if shapes[_shape(text)]:
             shapes[_shape(text)] -= 1
             continue
@@ -134,6 +166,28 @@ def _rewritten(change: Change, added: list[tuple[int, str]], spec: str) -> Itera
         line = added[0][0] if added else 1
         yield _doubt(change, line, "assertion-weakened", f"an existing check is gone: {text.strip()[:120]}")
         return
+
+
+# What a check compares with a value, in the words of many libraries.
+_COMPARES = re.compile(
+    r"(?i)===?|(?<!un)equal|\beq\b|_eq\b|\bsame|\bis(?:_deeply)?\s*\(|\bcmp_ok|should_?be\b|\bto_?be\(|\bdeep|!=\s*\w+\s*\{|\[\s.*\s=\s"
+)
+
+
+def _loses_its_value(text: str, added: list[str]) -> bool:
+    """Return whether a comparison of names is gone, and the checks in its place compare with nothing."""
+    if not _COMPARES.search(text) or re.search(r"\bif\b", text):
+        return False
+    checks = [line for line in added if _CHECKS.search(line) or _SHELL_CHECK.match(line)]
+    return bool(checks) and not any(_COMPARES.search(line) for line in added)
+
+
+_SHELL_CHECK = re.compile(r"^\s*\[\[?\s|^\s*ok\b")
+
+
+_WAITS = re.compile(
+    r"\bawait\b|\bwait(?:_?for)?\w*\s*[(:]|\.[wW]ait\w*\(|\.join\(\s*\)|\bwg\.Wait\b|^\s*<-\s*\w|\beventually\b|\bfulfillment\(of"
+)
 
 
 def _shape(text: str) -> str:
@@ -176,6 +230,8 @@ def _computed_twice(change: Change, added: list[tuple[int, str]]) -> Iterator[Ch
 
 
 def _decides_itself(change: Change, spec: str) -> Iterator[Cheat]:
+    if _CODE.search(change.path) and (at := next((line for line, text in change.added() if len(text) >= LINE_MAX), 0)):
+        yield _doubt(change, at, "unreadable-line", f"a line of more than {LINE_MAX} characters is not read")
     before = {line.strip() for line in (change.before or "").splitlines()}
     rows = [(line, text) for line, text in change.added() if text.strip() not in before]
     for rule, what, pattern, spoken in (
@@ -189,8 +245,12 @@ def _decides_itself(change: Change, spec: str) -> Iterator[Cheat]:
         below = _inside(change, found[0]) if found else ""
         if not found or (rule == "error-swallowed" and _HANDLED.search(below)):
             continue
-        if not spoken.search(spec) or (rule == "always-equal" and _ALIKE.search(below)):
+        hollow = rule == "always-equal" and (_ALIKE.search(below) or not _COMPARED.search(below or found[1]))
+        if not spoken.search(spec) or hollow:
             yield _doubt(change, found[0], rule, f"{what}: {found[1].strip()[:120]}")
+
+
+_COMPARED = re.compile(r"(?i)[=!]=|\bequals?\b|\beq\b|compar|cmp|\bis\b(?!instance)|\bhash\b|=>|\bderive\b")
 
 
 def _inside(change: Change, line: int) -> str:

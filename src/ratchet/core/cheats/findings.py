@@ -20,7 +20,15 @@ def _added(before: str, after: str) -> tuple[tuple[int, str], ...]:
     middle = new[same : len(new) - tail]
     blocks = difflib.SequenceMatcher(None, old[same : len(old) - tail], middle, autojunk=False).get_opcodes()
     places = [at for tag, _, _, first, last in blocks if tag != "equal" for at in range(first, last)]
-    return tuple((same + at + 1, middle[at]) for at in places)
+    return tuple((same + at + 1, shorten(middle[at])) for at in places)
+
+
+LINE_MAX = 2000
+
+
+def shorten(line: str) -> str:
+    """Return the beginning of a line that nobody wrote by hand: some rules take time with the square of its length."""
+    return line if len(line) <= LINE_MAX else " ".join(line.split())[:LINE_MAX]
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):

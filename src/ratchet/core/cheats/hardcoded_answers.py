@@ -6,16 +6,18 @@ the spec describes, is data.
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import combinations
 
 import msgspec
 
-from ratchet.core.cheats.findings import Change, Cheat
+from ratchet.core.cheats.findings import LINE_MAX, Change, Cheat, shorten
 
 _LITERAL = re.compile(
-    r"""(?<![\w.])-?\d[\d_]*(?:\.\d+)?(?:[eE][-+]?\d+)?|"(?P<double>(?:[^"\\\n]|\\.)*)"|'(?P<single>(?:[^'\\\n]|\\.)*)'|`(?P<back>[^`\n]*)`"""
+    r"""(?<![\w.])-?(?:0[xX][\da-fA-F_]+|\d[\d_]*(?:\.\d+)?(?:[eE][-+]?\d+)?)|"(?P<double>(?:[^"\\\n]|\\.)*)"|'(?P<single>(?:[^'\\\n]|\\.)*)'|`(?P<back>[^`\n]*)`"""
 )
 _COMMENT = re.compile(r"^\s*(?://|\*|/\*|#(?![\[!])|--\s)")
 _TRIVIAL = {"0", "1", "-1", "2", "", " ", "\n", "\\n", ",", "utf-8", "utf8"}
@@ -39,7 +41,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     line: int
     literals: tuple[str, ...]
     branch: bool = False
-    tells: bool = False  # it is the text of an error or a message
+    is_message: bool = False  # it is the text of an error or a message
 
     def pairs(self) -> Iterator[frozenset[str]]:
         words = self.literals
@@ -51,7 +53,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find(changes: Sequence[Change], tests: Iterable[tuple[str, str]], spec: str) -> list[Cheat]:
-    asked = _Asked([unit for _, text in tests for unit in _units(text, None)], spec)
+    asked = _Asked([list(_units(text, None)) for _, text in tests], spec)
     if not asked.words:
         return []
     return [
@@ -65,8 +67,10 @@ def find(changes: Sequence[Change], tests: Iterable[tuple[str, str]], spec: str)
 class _Asked:
     """The literals that tests write together, without those that the spec writes too."""
 
-    def __init__(self, units: list[Unit], spec: str) -> None:
+    def __init__(self, files: list[list[Unit]], spec: str) -> None:
         self.spec = spec
+        units = [unit for file in files for unit in file]
+        self.answers = [[unit.literals[at] for unit in file] for file in files for at in (0, -1)]
         self.pairs = {pair for unit in units for pair in unit.pairs() if not self._is_trivial(pair)}
         self.words = {word for unit in units for word in unit.literals}
         self.bare = {_bare(word) for word in self.words if _is_rare(word.replace(" ", ""))}
@@ -92,9 +96,9 @@ class _Asked:
             return bool(re.search(rf"(?<![\w.]){re.escape(word)}(?![\w])", self.spec.replace(",", "")))
         return len(word) > 1 and word.lower() in self.spec.lower()
 
-    def shared(self, unit: Unit) -> set[str]:
-        """Return the literals of a unit that a test also writes together."""
-        found = {word for pair in unit.pairs() if pair in self.pairs for word in pair}
+    def shared(self, unit: Unit, known: set[frozenset[str]]) -> set[str]:
+        """Return the literals of a unit that also occur together in a test, and did not in the source before."""
+        found = {word for pair in unit.pairs() if pair in self.pairs and pair not in known for word in pair}
         if found or not unit.branch:
             return found
         for start in (
@@ -116,17 +120,21 @@ _SEQUENCE = 4
 def _in_source(change: Change, asked: _Asked) -> Iterator[Cheat]:
     added = {line for line, _ in change.added()}
     units = [unit for unit in _units(change.after or "", added) if unit.line in added]
+    before = change.before or ""
+    known = {pair for unit in _units(before, set(range(1, before.count("\n") + 2))) for pair in unit.pairs()}
     found = False
     for cluster in _clusters([unit for unit in units if len(unit.literals) > 1]):
-        shared = {unit: words for unit in cluster if (words := asked.shared(unit))}
+        shared = {unit: words for unit in cluster if (words := asked.shared(unit, known))}
         if by_heart := _by_heart(cluster, shared):
             unit = next(iter(shared))
-            said = ", ".join(sorted(shared[unit])[:4])
+            quoted = ", ".join(sorted(shared[unit])[:4])
             found = True
             yield _cheat(
-                change, unit.line, f"the tests' inputs and answers are written out: {said}", doubt=by_heart == "doubt"
+                change, unit.line, f"the tests' inputs and answers are written out: {quoted}", doubt=by_heart == "doubt"
             )
     if not found:
+        yield from _answers_in_order(change, units, asked)
+        yield from _encoded(change, asked)
         yield from _rare_words(change, units, asked)
         yield from _listed(change, units, asked)
         yield from _measured(change, asked)
@@ -168,6 +176,42 @@ def _clusters(units: list[Unit]) -> Iterator[list[Unit]]:
         yield cluster
 
 
+def _answers_in_order(change: Change, units: list[Unit], asked: _Asked) -> Iterator[Cheat]:
+    """Find a table or a choice whose answers are those of the tests, in their order, whatever its keys are."""
+    for cluster in _clusters([unit for unit in units if len(unit.literals) > 1]):
+        last = [unit.literals[-1] for unit in cluster]
+        in_order = any(
+            last == list(answers[at : at + len(last)]) for answers in asked.answers for at in range(len(answers))
+        )
+        if len(last) >= 3 and len(set(last)) >= 2 and in_order and not all(map(asked.names, last)):
+            yield _cheat(
+                change, cluster[0].line, f"the tests' answers in their order: {', '.join(last[:4])}", doubt=True
+            )
+            return
+
+
+_ENCODED = re.compile(r"""["'`](?P<text>[A-Za-z0-9+/]{12,}={0,2})["'`]""")
+
+
+def _encoded(change: Change, asked: _Asked) -> Iterator[Cheat]:
+    """Find an answer that is written in base64 or hexadecimal digits."""
+    for line, text in change.added():
+        for found in _ENCODED.finditer(text):
+            if any(
+                len(plain) > _SEQUENCE and plain in asked.words and not asked.names(plain)
+                for plain in _decoded(found["text"])
+            ):
+                yield _cheat(change, line, "an answer of the tests is written out, encoded", doubt=False)
+                return
+
+
+def _decoded(text: str) -> Iterator[str]:
+    for decode in (base64.b64decode, bytes.fromhex):
+        with suppress(ValueError):
+            plain = decode(text).decode()
+            yield from (plain, plain[::-1])
+
+
 def _rare_words(change: Change, units: list[Unit], asked: _Asked) -> Iterator[Cheat]:
     """Find several literals that are unlikely to coincide, or a run of them in the order of the tests."""
     rare: dict[str, int] = {}
@@ -177,7 +221,7 @@ def _rare_words(change: Change, units: list[Unit], asked: _Asked) -> Iterator[Ch
             for word in unit.literals
             if (
                 (_is_rare(word) and (word in asked.words or _bare(word) in asked.bare))
-                or (word in asked.phrases and not unit.tells)
+                or (word in asked.phrases and not unit.is_message)
             )
             and not asked.names(word)
         }
@@ -205,11 +249,11 @@ def _listed(change: Change, units: list[Unit], asked: _Asked) -> Iterator[Cheat]
         texts = [word for word in unit.literals if not _is_number(word) and len(word) >= _SEQUENCE]
         unnamed = [word for word in texts if word.lower() in asked.lower and not asked.names(word)]
         pieces = "".join(unit.literals)
-        if (len(set(texts)) >= 3 and len(unnamed) == len(texts) and not unit.tells) or (
+        if (len(set(texts)) >= 3 and len(unnamed) == len(texts) and not unit.is_message) or (
             len(unit.literals) > 1 and len(pieces) >= 8 and pieces in asked.words and not asked.names(pieces)
         ):
-            said = ", ".join(unit.literals[:4])
-            yield _cheat(change, unit.line, f"a list of the tests' inputs or answers: {said}", doubt=True)
+            quoted = ", ".join(unit.literals[:4])
+            yield _cheat(change, unit.line, f"a list of the tests' inputs or answers: {quoted}", doubt=True)
             return
 
 
@@ -264,7 +308,9 @@ def _cheat(change: Change, line: int, detail: str, *, doubt: bool) -> Cheat:
 
 def _units(text: str, only: set[int] | None) -> Iterator[Unit]:
     """Yield statements with their literals; a name stands for the literal assigned to it above."""
-    lines = text.splitlines()
+    lines = [shorten(line) for line in text.splitlines()]
+    if only is not None:  # a generated line writes everything beside everything
+        only = {line for line in only if line <= len(lines) and len(lines[line - 1]) < LINE_MAX}
     named: dict[str, tuple[str, ...]] = {}
     at = 0
     while at < len(lines):
@@ -290,13 +336,16 @@ def _units(text: str, only: set[int] | None) -> Iterator[Unit]:
             if defined := _NAMED.match(statement):
                 named[defined[1]] = tuple(_literals(statement)[:_ALL_PAIRS])
         if literals:
-            yield Unit(line=first + 1, literals=tuple(literals), branch=branch, tells=bool(_TELLS.search(statement)))
+            yield Unit(
+                line=first + 1, literals=tuple(literals), branch=branch, is_message=bool(_MESSAGE.search(statement))
+            )
 
 
-_TELLS = re.compile(
+_MESSAGE = re.compile(
     r"(?i)\b(?:raise|throw|throws|panic|print\w*|log\w*|warn\w*|error\w*|\w*error|\w*exception|errorf|bail|fail\w*|usage|help|message|msg)\b|Err\("
 )
 _OPERAND = re.compile(r"(?:[%*/+]|(?<![=\-<>])[<>]=?)\s*$")
+_OPERAND_CHARS = 20
 _ROW = re.compile(r"\s*(?:\w+\s*[:=]+\s*)?.*[\[{(]\s*$")
 _NAMED = re.compile(
     r"\s*(?:export\s+|static\s+|final\s+|private\s+|public\s+)*(?:const|let|var|val|auto)?\s*(?:[\w:<>,*&]+\s+)?(\w+)\s*(?::\s*[\w<>\[\], ]+)?(?::=|=|\{)(?!=)"
@@ -313,7 +362,11 @@ def _literals(statement: str, *, is_source: bool = False) -> list[str]:
     found = [
         one
         for one in _LITERAL.finditer(statement)
-        if not (is_source and one[0][0] in "-0123456789" and _OPERAND.search(statement[: one.start()]))
+        if not (
+            is_source
+            and one[0][0] in "-0123456789"
+            and _OPERAND.search(statement, max(0, one.start() - _OPERAND_CHARS), one.start())
+        )
     ]
     return [_plain(one) for one in found]
 
@@ -323,6 +376,8 @@ def _plain(found: re.Match[str]) -> str:
         if (text := found[quoted]) is not None:
             return re.sub(r"(?<=\W) | (?=\W)", "", text) if re.search(r"\d", text) else text
     number = found[0].replace("_", "")
+    if "x" in number.lower():
+        return str(int(number, 16))
     return (
         number[:-2]
         if number.endswith(".0")

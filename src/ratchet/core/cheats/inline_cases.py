@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import msgspec
+
 from ratchet.core.cheats import c_family
 from ratchet.core.cheats.assertions import assertions, of_condition
 from ratchet.core.cheats.inline_tests import Region, regions, split, suffix
@@ -82,7 +84,11 @@ def _prompted(lines: list[str], first: int) -> Iterator[Assertion]:
             at += 1
         asked, _, options = asked.partition("# doctest:")
         if answer:
-            strength = AssertionStrength.NOTHING if "SKIP" in options else AssertionStrength.EXACTLY
-            yield Assertion(
-                line=first + start, subject=tight(asked), strength=strength, expected="\n".join(answer), literal=True
-            )
+            made = Assertion(line=0, subject=tight(asked), strength=AssertionStrength.EXACTLY, literal=True)
+            made = msgspec.structs.replace(made, line=first + start, expected="\n".join(answer))
+            if answer in (["true"], ["True"]) and _TYPE_OF.match(asked):
+                made = msgspec.structs.replace(made, strength=AssertionStrength.SOMETHING)
+            yield msgspec.structs.replace(made, strength=AssertionStrength.NOTHING) if "SKIP" in options else made
+
+
+_TYPE_OF = re.compile(r"\s*(?:is_\w+|isinstance|callable|hasattr|bool)\(")

@@ -22,13 +22,15 @@ _SUPPRESSED = [
     (r"@SuppressWarnings(?!\(\{?\s*\"(?:unchecked|rawtypes|serial)\")|//\s*NOSONAR|//\s*NOPMD|@SuppressFBWarnings", "a warning is ignored"),
     (r"#\s*rubocop:\s*disable|#\s*:nocov:", "a lint finding is ignored"),
     (r"#pragma\s+warning\s+disable|//\s*NOLINT|#pragma\s+GCC\s+diagnostic\s+ignored", "a warning is ignored"),
+    (r"(?:swiftlint|ktlint|detekt|credo|scalastyle|scalafix|checkstyle|cppcheck|standard)[:-](?:disable|off|suppress)|//\s*ignore(?:_for_file)?:|shellcheck\s+disable="
+     r"|luacheck:\s*(?:ignore|push)|##\s*no\s+critic|OPTIONS_GHC\s+-(?:w\b|fno-warn|Wno)|HLINT\s+ignore|@file:Suppress|@Suppress\(|@nowarn|@dialyzer|noinspection", "a finding is ignored"),
     (r"@phpstan-ignore|@psalm-suppress|phpcs:ignore|@codeCoverageIgnore", "a finding is ignored"),
 ]  # fmt: skip
 # For a whole file, crate or project, or for all checks: no line needs that.
 _WHOLE = re.compile(
     r"(?:ruff|flake8):\s*noqa|mypy:\s*ignore[-_]errors|pylint:\s*disable=all|@ts-nocheck(?!\s+-+\s+\w)|/\*\s*eslint-disable\s*\*/|istanbul\s+ignore\s+file"
     r"|#!\[\s*allow|#\[\s*allow\s*\(\s*(?:warnings|unused\s*\)|clippy::all)|@SuppressWarnings\(\{?\s*\"all\b|nolint:\s*all\b|biome-ignore-all|tslint:disable\s*$"
-    r"|^\s*#\s*type:\s*ignore\s*$|phpcs:ignoreFile|pragma\s+warning\s+disable\s*$"
+    r"|^\s*#\s*type:\s*ignore\s*$|swiftlint:disable\s+all|OPTIONS_GHC\s+-w\b|##\s*no\s+critic\s*$|phpcs:ignoreFile|pragma\s+warning\s+disable\s*$"
 )
 _SNIFFED = [
     (r"PYTEST_CURRENT_TEST|PYTEST_VERSION|PYTEST_XDIST|['\"](?:pytest|unittest|_pytest|nose)['\"]\s+in\s+sys\.(?:modules|argv)", "asks whether pytest runs it"),
@@ -49,18 +51,21 @@ _MAYBE = [
      r"\b(?:tests?|specs?|testdata|__tests__|__snapshots__|golden|goldens|fixtures|expected)[/\\\"'`]", "reads the tests' files"),
     (r"""[/"'`](?:tests?|specs?|testdata|__tests__|__snapshots__|golden|goldens|fixtures)[/"'`].*(?:golden|expected|\.snap\b|\.want\b|fixture)|\.(?:expected|golden|snap|want)\b["'`.]""", "reads the tests' files"),
     (r"sys\.argv.*(?:pytest|unittest)|\bos\.Args\[0\].*test|argv\[[01]\].*(?:jest|vitest|mocha|test)|argv0?.*(?:phpunit|rspec)", "looks at how it was started"),
-    (r"(?:environ|getenv|ENV|env)\b[\[.(:]+\s*['\":]?\w*(?:PYTEST|JEST|VITEST|RSPEC|PHPUNIT|UNDER_TEST|UNIT_TEST|TESTING|TEST_MODE|RUNNING_TESTS)", "asks whether it is tested"),
+    (r"(?:environ|getenv|ENV|env)\b[\[.(:]+\s*['\":]?\w*(?:PYTEST|JEST|VITEST|RSPEC|PHPUNIT|BATS_|HARNESS_|XCTEST|FLUTTER_TEST|CTEST_|UNDER_TEST|UNIT_TEST|TESTING|TEST_MODE|RUNNING_TESTS)", "asks whether it is tested"),
     (r"(?:RAILS_ENV|RACK_ENV|APP_ENV|MIX_ENV|NODE_ENV|ASPNETCORE_ENVIRONMENT).{0,24}['\":]test\b|Rails\.env\.test\?|Mix\.env\(?\)?\s*==\s*:test|runningUnitTests|isRunningTests?", "asks whether it is tested"),
     (r"GetAssemblies\(\)|new\s+StackTrace\(|Environment\.StackTrace|XCTestConfigurationFilePath|NSClassFromString\(\"XCTest|Error\(\)\.stack|\bcaller(?:_locations)?\b.*(?:spec|test)"
      r"|debug_backtrace\(|runtime\.Callers?\(|Thread\.currentThread\(\)\.getStackTrace", "looks at who called it"),
+    (r"\b(?:globalThis|global|window|self)\b.*\[\s*['\"](?:describe|it|test|jest|vi|vitest|expect)['\"]\s*\]|\bargv\b.*['\"/](?:vitest|jest|mocha|ava|tape|pytest|rspec|phpunit)\b", "asks whether it is tested"),
     (r"typeof\s+(?:jest|vi|vitest|it|describe|test|expect|mocha)\s*[!=]==?|globalThis\.(?:jest|vi|it|describe)\b|\bin\s+globalThis\b.*(?:jest|describe)", "asks whether it is tested"),
     (r"sys\.modules.*(?:pytest|unittest|nose|hypothesis)|(?:pytest|unittest|hypothesis)['\"]\s+(?:not\s+)?in\s+sys\.modules|Code\.ensure_loaded\?\(ExUnit|Process\.whereis\(ExUnit", "asks what is loaded"),
+    (r"\$\{?(?:BATS_TEST|BATS_RUN|HARNESS_ACTIVE|SHUNIT|TEST_TMPDIR)\w*|\$INC\{\s*['\"]?Test|\$0\s*=~\s*.*\bt\b|package\.loaded\[?\s*\.?['\"]?(?:busted|luassert|luaunit)", "asks whether it is tested"),
     (r"require\.main.*(?:jest|mocha)|module\.parent.*(?:jest|mocha|test)|Class\.forName\(\"(?:org\.junit|org\.testng)", "asks what is loaded"),
 ]  # fmt: skip
 _MAYBE_ENDED = [
-    (r"\b(?:process\.exit|sys\.exit|exit|os\.Exit|System\.exit|Environment\.Exit|std::exit|_exit|quick_exit|exit!)\s*\(\s*(?:0|EXIT_SUCCESS)?\s*\)", "ends the process as if all were well"),
+    (r"\b(?:process\.exit|sys\.exit|exit|os\.Exit|System\.exit|Environment\.Exit|std::exit|_exit|_Exit|quick_exit|exit!)\s*\(\s*(?:0|EXIT_SUCCESS)?\s*\)", "ends the process as if all were well"),
     (r"\b(?:Math|Date|JSON|Number|String|Array|Object|Promise|RegExp|Map|Set|Symbol|Reflect|Intl|performance)\.(?:prototype\.)?\w+\s*=(?!=)"
      r"|\b(?:globalThis|global|window)\.(?:Date|Math|setTimeout|setInterval|fetch|Promise|JSON|performance|console)\s*=(?!=)|Object\.defineProperty\(\s*(?:\w+\.prototype|Math|Date|globalThis)", "replaces what the language has"),
+    (r"^\s*(?:os|io|string|table|math|coroutine|debug|_G)\.\w+\s*=\s*(?:function|nil|\w)|\*(?:CORE::GLOBAL::|main::)\w+\s*=|^\s*no\s+warnings\s+['\"]redefine", "replaces what the language has"),
     (r"^\s*(?:class|module)\s+(?:Kernel|Object|BasicObject|String|Integer|Float|Array|Hash|Symbol|Time|Date|Comparable|Numeric|NilClass|Minitest|RSpec|Test::Unit)\b(?!::)(?!.*<)", "reopens what the language has"),
 ]  # fmt: skip
 _ENDED = [
@@ -123,16 +128,25 @@ def find_in_source(change: Change, known: frozenset[str] = frozenset()) -> list[
 _ASKS = re.compile(r"\b(?:if|unless|while|when|return|assert)\b")  # it is called there, not defined
 
 
+# `a == b || … || a != b` is true of everything.
+_TAUTOLOGY = re.compile(
+    r"\b(?P<left>\w+)\s*===?\s*(?P<right>\w+)\b.*(?:\|\||\bor\b).*\b(?P=left)\s*!==?\s*(?P=right)\b"
+)
+
+
 def _always_equal(change: Change) -> list[Cheat]:
     text, before = change.after or "", change.before or ""
     added = {line for line, _ in change.added()}
-    return [
-        Cheat(file=change.path, line=line, rule="always-equal", detail="an equality is true of everything")
+    lines = [line for line, row in change.added() if _TAUTOLOGY.search(row)]
+    lines += [
+        line
         for found in _ALWAYS_EQUAL.finditer(text)
         if (line := text.count("\n", 0, found.start()) + 1) in added
         and found[0] not in before
         and not _ASKS.search(text, text.rfind("\n", 0, found.start()) + 1, found.start())
     ]
+    detail = "an equality is true of everything"
+    return [Cheat(file=change.path, line=line, rule="always-equal", detail=detail) for line in lines]
 
 
 # Programs end; libraries do not. A program that a test imports does neither.
@@ -163,8 +177,8 @@ def find_in_test(change: Change, fresh: Sequence[TestCase] = ()) -> list[Cheat]:
 _REPEATED = [
     (r"\bretryTimes\s*\(|\.retries\s*\(\s*[1-9]|\bretry:\s*[1-9]|@(?:pytest\.mark\.)?flaky|\breruns\s*=|@Retry\w*|failureThreshold\s*=|RetryAnalyzer|FlakyTest"
      r"|\bretry_count|rspec-retry|@RepeatedIfExceptions|mark\.flaky", "a test is repeated until it passes"),
-    (r"max_examples\s*=\s*[1-3]\b|numRuns:\s*[1-3]\b|\b(?:QUICKCHECK_TESTS|tests)\s*=\s*[1-3]\b.*(?:check|prop)|max_runs:\s*[1-3]\b|with_cases\(\s*[1-3]\s*\)|MaxCount:\s*[1-3]\b"
-     r"|fc\.property\(\s*fc\.constant|MaxTest\s*=\s*[1-3]\b|@Property\(tries\s*=\s*[1-3]\b|st\.just\(|phases=\[?\(?Phase\.explicit", "one example is all that is tried"),
+    (r"max_examples\s*=\s*[1-3]\b|numRuns:\s*[1-3]\b|\b(?:QUICKCHECK_TESTS|tests)\s*=\s*[1-3]\b.*(?:check|prop)|max_runs:\s*[1-3]\b|\bmaxSuccess\s*=\s*[1-3]\b|withMaxSuccess\s+[1-3]\b|with_cases\(\s*[1-3]\s*\)|MaxCount:\s*[1-3]\b"
+     r"|fc\.property\(\s*fc\.constant|MaxTest\s*=\s*[1-3]\b|@Property\(tries\s*=\s*[1-3]\b|@(?:hypothesis\.)?given\(\s*(?:\w+\s*=\s*)?(?:st\.|strategies\.)?just\([^()]*\)\s*\)|phases=\[?\(?Phase\.explicit", "one example is all that is tried"),
 ]  # fmt: skip
 _WRITES = re.compile(
     r"\b(?:write_text|write_bytes|WriteFile|writeFileSync|writeFile|file_put_contents|File\.write!?|fs::write|WriteAllText|Files\.write\w*|IO\.write)\b(?P<what>[^\n]*)"
@@ -220,7 +234,7 @@ _ABOUT_MACHINE = re.compile(
     r"GOOS|GOARCH|platform|isWindows|IsWindows|Windows|windows|win32|Short\(\)|OSTYPE|_WIN32|darwin|linux|RUBY_ENGINE|RUBY_PLATFORM|RUBY_VERSION|jruby|PHP_OS|PHP_VERSION|version_compare"
     r"|extension_loaded|LookPath|find_executable|which\b|command -v|OTP|System\.version|OS\.|DisabledOn|#available|canImport|targetEnvironment|os\(|getuid|Getuid|root|musl|miri|JRE|process\.version|libc"
 )
-# Everywhere but on a machine that nobody has.
+# Skips everywhere except on a made-up platform.
 _RARE_MACHINE = re.compile(r"""!=+\s*["'](?!linux|windows|win32|darwin|macos|amd64|x86_64|arm64)""", re.IGNORECASE)
 _NEVER = re.compile(r"\btrue\b|\bfalse\b|1\s*==\s*1|\bif\s*\(?\s*1\b")
 

@@ -292,11 +292,10 @@ def _asserts_in(node: ast.stmt, reached: bool) -> Iterator[Assertion]:
             yield from _asserts(node.orelse, reached=reached)
             yield from _asserts(node.finalbody, reached=reached)
         case ast.If():
-            asked = ast.unparse(node.test)
+            asked = _text(node.test)
             for found in _asserts(node.body, reached=reached and not _is_false(node.test)):
-                yield _weigh(
-                    found, not (found.subject and found.subject in (asked.replace(" ", ""), asked.partition(" ==")[0]))
-                )
+                known = asked in (found.subject, f"{found.subject}=={found.expected}")
+                yield _weigh(found, not (found.subject and known))
             yield from _asserts(node.orelse, reached=reached)
         case ast.For() | ast.AsyncFor():
             empty = isinstance(node.iter, ast.List | ast.Tuple) and not node.iter.elts
@@ -335,6 +334,7 @@ def _of_with(node: ast.With | ast.AsyncWith, reached: bool) -> Iterator[Assertio
             reached = reached and not any(_broad(argument) for argument in call.args)
         if isinstance(call, ast.Call) and (raised := _of_raises(call)):
             yield _weigh(raised, reached)
+            reached = reached and not _broad(call.args[0])  # a failed assertion is the error that is expected
     yield from _asserts(node.body, reached=reached)
 
 
@@ -344,7 +344,10 @@ def _broad(kind: ast.expr) -> bool:
 
 def _of_raises(call: ast.Call) -> Assertion | None:
     name = ast.unparse(call.func).rsplit(".", 1)[-1]
-    if name not in ("raises", "assertRaises", "assertRaisesRegex", "warns", "assertWarns") or not call.args:
+    if (
+        name not in ("raises", "assertRaises", "assert_raises", "assertRaisesRegex", "warns", "assertWarns")
+        or not call.args
+    ):
         return None
     match = any(keyword.arg == "match" for keyword in call.keywords) or name.endswith("Regex")
     typed = AssertionStrength.EXACTLY if match else AssertionStrength.PARTLY
@@ -367,6 +370,10 @@ def _of_test(test: ast.expr, line: int) -> Assertion:
             return Assertion(line=line, subject=_of_test(values[0], line).subject, strength=lower)
         case ast.BoolOp(op=ast.And(), values=values):
             return max((_of_test(value, line) for value in values), key=lambda found: found.strength)
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Compare(left=left, ops=[op], comparators=[right])) if (
+            type(op) in _OPPOSITE
+        ):
+            return _of_comparison(left, _OPPOSITE[type(op)](), right, line)
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             nothing = _is_constant(operand)
             return Assertion(
@@ -379,6 +386,12 @@ def _of_test(test: ast.expr, line: int) -> Assertion:
             return _of_predicate(test, line)
     strength = AssertionStrength.NOTHING if _is_true(test) else AssertionStrength.SOMETHING
     return Assertion(line=line, subject=_text(test), strength=strength)
+
+
+_OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+    ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt,
+}  # fmt: skip
 
 
 def _of_predicate(call: ast.Call, line: int) -> Assertion:
@@ -440,13 +453,13 @@ def _approximate(node: ast.expr) -> str:
 
 _EXACT = {"assertEqual", "assertEquals", "assertListEqual", "assertDictEqual", "assertSetEqual", "assertTupleEqual",
           "assertIs", "assertMultiLineEqual", "assertSequenceEqual", "assertCountEqual", "assert_equal",
-          "assert_array_equal", "assert_frame_equal"}  # fmt: skip
+          "assert_equals", "assert_array_equal", "assert_frame_equal", "eq_"}  # fmt: skip
 _SOME = {"assertTrue", "assertIsNotNone", "assertIsInstance", "assertNotEqual", "assert_called", "assertIsNot"}
 
 
 def _of_call(call: ast.Call) -> Assertion | None:
     name = ast.unparse(call.func).rsplit(".", 1)[-1]
-    if name in ("assertRaises", "raises", "assertRaisesRegex"):
+    if name in ("assertRaises", "raises", "assertRaisesRegex", "assert_raises"):
         return _of_raises(call)
     if name == "assertTrue" and call.args:
         return _of_test(call.args[0], call.lineno)

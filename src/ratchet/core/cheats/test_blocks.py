@@ -93,13 +93,13 @@ def _braced(pattern: re.Pattern[str], masked: str, off: Callable[[re.Match[str]]
     for found in pattern.finditer(masked):
         groups = found.groupdict()
         name = groups.get("name") or groups.get("swift") or groups.get("marked") or ""
-        said = off(found)
+        reason = off(found)
         yield (
             f"{groups.get('suite') or ''}{name.removeprefix('DISABLED_')}",
             found.start(),
             found.end(),
             closing(masked, found.end() - 1),
-            said,
+            reason,
         )
 
 

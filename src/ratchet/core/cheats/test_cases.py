@@ -7,6 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
+from http import HTTPStatus
 
 import msgspec
 
@@ -58,12 +59,13 @@ class TestCase(msgspec.Struct, frozen=True, kw_only=True):
 
 class TestContext(msgspec.Struct, frozen=True, kw_only=True):
     """What else changed. `words` and `names` are on added lines of test files; `vanished` are names that the sources no
-    longer define; `helpers` are functions that assert for tests; `asserted` are new subjects and expected values."""
+    longer define; `helpers` are functions that assert for tests, `silent` those that do not; `asserted` are new subjects and expected values."""
 
     words: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()
     vanished: frozenset[str] = frozenset()
     helpers: frozenset[str] = frozenset()
+    silent: frozenset[str] = frozenset()
     asserted: frozenset[tuple[str, str]] = frozenset()
     spec: str = ""
 
@@ -178,7 +180,8 @@ def _values(case: TestCase) -> list[tuple[list[str], AssertionStrength]]:
 
 def _covered_elsewhere(gone: TestCase, after: Sequence[TestCase], around: TestContext) -> bool:
     """Return whether all literals of a test are now checked elsewhere: tests were merged or split."""
-    values = gone.words - {repr(gone.name), f'"{gone.name}"'}
+    formats = {word for word in gone.words if re.search(r"%[-+#]?[vqsdxTf]", word)}  # a message, not a value
+    values = gone.words - {repr(gone.name), f'"{gone.name}"'} - formats
     alive = any(
         not case.disabled and any(a.strength is AssertionStrength.EXACTLY for a in case.asserts) for case in after
     )
@@ -189,9 +192,18 @@ def _covered_elsewhere(gone: TestCase, after: Sequence[TestCase], around: TestCo
 _WRITTEN = re.compile(r"""(?<![\w.])-?\d+(?:\.\d+)?|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'""")
 
 
+_STATUSES = {status.name.lower().replace("_", ""): str(status.value) for status in HTTPStatus}
+# `http.StatusNotFound`, `HttpStatus.NOT_FOUND`, `StatusCode::NOT_FOUND` are written as 404 elsewhere.
+_STATUS = re.compile(
+    rf"\b(?:Http)?Status(?:Code)?s?(?:\.|::)?_?({'|'.join(status.name.replace('_', '_?') for status in HTTPStatus)})\b",
+    re.IGNORECASE,
+)
+
+
 def written(text: str) -> list[str]:
     """Return the literals of a test, independent of their quotes."""
-    return [f"'{word[1:-1]}'" if word[0] in "\"'" else word for word in _WRITTEN.findall(text)]
+    named = (_STATUSES[found[1].lower().replace("_", "")] for found in _STATUS.finditer(text))
+    return [*(f"'{word[1:-1]}'" if word[0] in "\"'" else word for word in _WRITTEN.findall(text)), *named]
 
 
 def _called(subject: str) -> list[str]:
@@ -212,7 +224,20 @@ def _weakened(was: TestCase, now: TestCase, around: TestContext) -> list[Cheat]:
             )
         ]
     found = [*_assertions(was, now, around), *_rows(was, now, around)]
-    return [msgspec.structs.replace(cheat, doubt=True) for cheat in found] if _asks_of_other(was, now) else found
+    doubtful = _asks_of_other(was, now) or _asks_helper(was, now, around)
+    return [msgspec.structs.replace(cheat, doubt=True) for cheat in found] if doubtful else found
+
+
+# A function that asserts by its name, and is none of an assertion library.
+_HELPER = re.compile(
+    r"(?:assert|check|verify|expect)_(?!(?:eq|ne|equals?|not|called|any|has|true|false|is|in|raises|warns|all|array|frame|series|match\w*)(?:_|$))\w+$"
+)
+
+
+def _asks_helper(was: TestCase, now: TestCase, around: TestContext) -> bool:
+    """Return whether the test calls a helper that it did not call before: what that checks is not compared."""
+    fresh = now.names - was.names - around.silent
+    return bool(fresh & around.helpers) or (now.file.endswith(".py") and any(map(_HELPER.match, fresh)))
 
 
 def _asks_of_other(was: TestCase, now: TestCase) -> bool:
@@ -236,8 +261,8 @@ def _assertions(was: TestCase, now: TestCase, around: TestContext) -> list[Cheat
             continue
         left_now.remove(match)
         found += _one(now, old, match, around)
-    said_anew = _rewritten(was, now, around, left_now)
-    left_was = [old for old in left_was if not said_anew(old)]
+    is_rewritten = _rewritten(was, now, around, left_now)
+    left_was = [old for old in left_was if not is_rewritten(old)]
     return [*found, *_leftover(now, left_was, left_now, around)]
 
 
@@ -245,7 +270,10 @@ def _rewritten(was: TestCase, now: TestCase, around: TestContext, new: list[Asse
     """Return a check whether a missing assertion exists in another form: in a helper, in a row, or combined with others."""
     helped = bool((now.names - was.names) & around.helpers)
     looped = len(now.rows) > len(was.rows)
-    strongest = max((a.strength for a in (now.asserts if looped else new)), default=AssertionStrength.NOTHING)
+    errors = [a for a in now.asserts if a.subject == "raises"]  # an error may be checked together with its message
+    strongest = max(
+        (a.strength for a in (now.asserts if looped else [*new, *errors])), default=AssertionStrength.NOTHING
+    )
     values = set(now.words) | {word for row in now.rows for word in row}
     plain = {word for value in values for word in written(value)} | values | (around.words if helped else set())
     plain |= {"".join(word.split()) for word in plain}  # subjects and expected values have no spaces
@@ -306,6 +334,10 @@ def _like(assertion: Assertion) -> str:
 def _leftover(case: TestCase, old: list[Assertion], new: list[Assertion], around: TestContext) -> list[Cheat]:
     """Find assertions whose subject is gone: fewer or weaker ones in their place are a loss."""
     missing = sum(a.strength for a in old) - sum(a.strength for a in new)
+    raised = [a for a in old if a.subject == "raises" and a.strength > AssertionStrength.NOTHING]
+    if len(raised) > sum(a.subject == "raises" for a in new):
+        detail = f"{case.name} no longer expects the error {raised[0].expected}"
+        return [_cheat(case, "assertion-removed", detail, doubt=missing <= 0)]
     if missing > 0:
         fewer = len(new) < len(old)
         rule = "assertion-removed" if fewer else "assertion-weakened"

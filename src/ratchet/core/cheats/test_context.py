@@ -29,12 +29,14 @@ def around(
 ) -> TestContext:
     added = "\n".join(line for change in inside for _, line in change.added() if not _COMMENT.match(line))
     texts = [*(change.after or "" for change in inside), *(text for _, text in tests)]
+    helpers = frozenset(name for text in texts for name in _helpers(text))
     return TestContext(
         words=frozenset([*written(added), *_words_as_read(added), *_words_in_rows(added)]),
         names=frozenset(_NAME.findall(added)),
         vanished=frozenset(_vanished(inside, outside)),
         spec=spec,
-        helpers=frozenset(name for text in texts for name in _helpers(text)),
+        helpers=helpers,
+        silent=frozenset(name for text in texts for name in defined(text)) - helpers,
     )
 
 

@@ -1,4 +1,4 @@
-"""The `prove` workflow: the tests and the gates on the untouched base, and nothing else. Nobody is asked."""
+"""The `prove` workflow: the tests and the gates on the untouched base, and nothing else. No agent is called."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def _budget_limit(state: RunState) -> ev.Event | None:
 def _disclosure_limit(state: RunState) -> ev.Event | None:
     if state.disclosures < state.policy.disclosures:
         return None
-    return run_failed(Reason.NO_PROGRESS, f"the verdict of the sealed tests was told {state.disclosures} times")
+    return run_failed(Reason.NO_PROGRESS, f"the verdict of the sealed tests was disclosed {state.disclosures} times")
 
 
 def run_failed(reason: Reason, detail: str) -> ev.RunFailed:

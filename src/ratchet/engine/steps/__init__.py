@@ -17,7 +17,17 @@ from ratchet.engine.parked import Parked
 from ratchet.engine.steps.context import RunContext, StepContext, StepResult, truncate
 from ratchet.errors import BranchMoved, UsageError
 
-__all__ = ["Parked", "RunContext", "StepContext", "StepFunction", "StepResult", "open_step", "run_blocking", "run_step"]
+__all__ = [
+    "Parked",
+    "RunContext",
+    "StepContext",
+    "StepFunction",
+    "StepResult",
+    "branch_moved",
+    "open_step",
+    "run_blocking",
+    "run_step",
+]
 
 StepFunction = Callable[[RunContext, StepContext], Awaitable[StepResult]]
 
@@ -27,8 +37,11 @@ async def run_step(context: RunContext, step: StepContext) -> StepResult:
     try:
         return await open_step(step.plan.act.does)(context, step)
     except BranchMoved as moved:
-        detail = truncate(f"{moved.message}; {moved.hint}")
-        raise Parked(ev.RunParked(reason=ParkReason.QUESTION, detail=detail), []) from moved
+        raise Parked(branch_moved(moved), []) from moved
+
+
+def branch_moved(moved: BranchMoved) -> ev.RunParked:
+    return ev.RunParked(reason=ParkReason.QUESTION, detail=truncate(f"{moved.message}; {moved.hint}"))
 
 
 @lru_cache(maxsize=64)

@@ -140,7 +140,7 @@ async def ask_role(context: RunContext, step: StepContext, variant: Variant | No
         tree = await run_blocking(context.workspace.checkpoint)
         paths = [path for path in paths if path not in left]
     answer = await _save_answer(context, step, outcome, name)
-    # An author of sealed tests may tell too much.
+    # An author of sealed tests may reveal too much.
     if isinstance(outcome, TurnFinished) and not variant.sealing and (noted := noted_learning(outcome.text)):
         facts.append(ev.LearningNoted(step=step.number, role=role, content=noted))
     return AskResult(outcome=outcome, tree=tree, paths=paths, undone=undone, facts=facts, artifacts=[prompt, answer])

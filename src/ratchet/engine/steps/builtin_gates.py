@@ -29,7 +29,7 @@ from ratchet.engine.steps.context import RunContext, StepContext, new_log
 from ratchet.engine.steps.run_tests import load_report
 from ratchet.process.spawn import ProgramMissing, confined
 from ratchet.process.supervise import supervise
-from ratchet.tree_files import write_inside
+from ratchet.tree_files import read_inside, write_inside
 
 MUTANTS_MAX = 8
 OUTPUT_MAX_BYTES = 200_000
@@ -199,8 +199,8 @@ async def coverage(inputs: GateInput, gate: Gate) -> GateResult:
     folder = context.workspace.path / gate.root
     try:
         how = await _commands(context, gate, log)
-        left = next((path for path in (folder / name for name in _COVERAGE_FILES) if path.is_file()), None)
-        content = left.read_bytes() if left else b""
+        contents = (read_inside(folder, name, max_bytes=_COVERAGE_BYTES) for name in _COVERAGE_FILES)
+        content = next((content for content in contents if content is not None), b"")
     finally:
         await run_blocking(context.workspace.reset, inputs.tree)
     coverage = read_coverage(content, str(folder))
@@ -212,6 +212,7 @@ async def coverage(inputs: GateInput, gate: Gate) -> GateResult:
     )
 
 
+_COVERAGE_BYTES = 256 << 20
 _COVERAGE_FILES = (
     COVERAGE_FILE,
     "coverage.json",

@@ -1,4 +1,4 @@
-"""Decide between a change and the sealed test that refuses it: the auditor sees both, and so does a judge."""
+"""Decide between a change and the sealed test that it fails: the auditor sees both, then a judge does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delivers learnings to a role: beside the failure they match, as an experiment that tells whether they help."""
+"""Delivers learnings to a role: beside the failure they match, as an experiment that measures whether they help."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def deliver(context: RunContext, step: StepContext) -> Delivery:
 
 
 def _by_title(context: RunContext, step: StepContext) -> Delivery:
-    """What is delivered without a failure is not compared: nothing tells when it should have helped."""
+    """Learnings delivered without a failure are not compared: it is unknown when they should have helped."""
     found = context.library.search(context.item.repo, context.item.title, limit=context.config.learnings.most)
     events: list[ev.Event] = [
         ev.LearningDelivered(step=step.number, learning=one.id, arm=TrialArm.PROMPT, matched=Matched.TITLE)

@@ -22,13 +22,13 @@ from ratchet.core.receipt import Artifact
 from ratchet.core.report import Report, ReportStatus
 from ratchet.core.state import RunState
 from ratchet.engine.blocking import run_blocking
-from ratchet.engine.steps.canaries import Canaries, add_canaries
+from ratchet.engine.steps.canaries import Canaries, add_canaries, add_failing_bodies, why_not_failing
 from ratchet.engine.steps.context import RunContext, StepContext, StepResult, abbreviate, ledger_paths, truncate
 from ratchet.engine.steps.run_tests import load_report, runner_changed
 from ratchet.engine.steps.user_sealed import why_not_all
 from ratchet.errors import EnvironmentCannot
 from ratchet.process.spawn import confined
-from ratchet.tree_files import write_inside
+from ratchet.tree_files import is_file_inside, write_inside
 
 
 async def finish(context: RunContext, step: StepContext) -> StepResult:
@@ -50,6 +50,8 @@ async def _verified(context: RunContext, step: StepContext) -> StepResult:
     canaries = await run_blocking(_check_out_with_canaries, context, step.state, known)
     report, new = await _run(context, step, "new", env)
     if why := canaries.why_faked(report) or _not_green(step.state, known, canaries.without_canaries(report)):
+        return _refused(step, f"with the accepted tests: {why}", [old, new])
+    if why := await _not_failing(context, step, known, env):
         return _refused(step, f"with the accepted tests: {why}", [old, new])
     if why := await why_not_all(context, step):
         return _refused(step, why, [old, new], disclosed=1)
@@ -126,8 +128,25 @@ def _check_out_with_canaries(context: RunContext, state: RunState, known: Report
         context, state, lambda path: _decides(path, state) and not _brings_fixtures(path, context, state)
     )
     new = [path for path in changed_here if state.scope.is_test(path) or path.endswith(".rs")]
-    new = [path for path in new if (context.workspace.path / path).is_file()]
+    new = [path for path in new if is_file_inside(context.workspace.path, path)]
     return add_canaries(context.workspace.path, new or {test.file for test in known.tests if test.file})
+
+
+async def _not_failing(context: RunContext, step: StepContext, known: Report, env: dict[str, str]) -> str:
+    """Run the accepted tests once more, under their own names, with bodies that must fail."""
+    failing = await run_blocking(_with_failing_bodies, context, step.state, known)
+    if not failing:
+        return ""
+    report, _ = await _run(context, step, "failing", env)
+    return why_not_failing(report, failing)
+
+
+def _with_failing_bodies(context: RunContext, state: RunState, known: Report) -> set[str]:
+    changed = _check_out(
+        context, state, lambda path: _decides(path, state) and not _brings_fixtures(path, context, state)
+    )
+    new = [path for path in changed if state.scope.is_test(path)]
+    return add_failing_bodies(context.workspace.path, new or {test.file for test in known.tests if test.file})
 
 
 def _brings_fixtures(path: str, context: RunContext, state: RunState) -> bool:

@@ -35,7 +35,7 @@ SEALED = """\
 - It tests the same behaviour with other examples: other inputs and values, the edges, a property where there is one. It
   needs nothing from the open file, and must fail now for the same reason.
 - The implementer sees the open file only. A change that passes it and fails the sealed one is reverted. So the sealed
-  examples follow from the spec and from the open test, and surprise nobody who did what is asked.
+  examples follow from the spec and from the open test, and a correct implementation passes them.
 - Your answer is passed on to the implementer: name nothing of the sealed file in it."""
 
 
@@ -68,8 +68,14 @@ async def prompt_of(context: RunContext, step: StepContext, *, hint: str = "") -
         "test_paths": bullets([f"`{glob}`" for glob in state.scope.tests[:TEST_PATHS_MAX]]),
     }
     _put_beside_failure(values, delivery.packet)
-    tokens = context.config.role(plan.role).prompt_tokens
-    return prompts.render(template, prompts.fit_to_tokens(template, values, tokens)), delivery.events
+    messages = _messages(state.messages)
+    tokens = context.config.role(plan.role).prompt_tokens - len(messages) // prompts.CHARS_A_TOKEN
+    return prompts.render(template, prompts.fit_to_tokens(template, values, tokens)) + messages, delivery.events
+
+
+def _messages(messages: list[str]) -> str:
+    """Return the last section of a prompt. It is in no template, so that a project's own templates have it too."""
+    return f"\n# Messages from a person about this run\n{bullets(messages)}\n" if messages else ""
 
 
 def _put_beside_failure(values: dict[str, str], learnings: list[str]) -> None:
@@ -84,7 +90,7 @@ def _task_text(task: Task | None) -> str:
 
 
 def bullets(texts: list[str]) -> str:
-    """Return a list. Further lines of an entry are indented: what an agent once said must not read as a heading."""
+    """Return a list. Further lines of an entry are indented: text from an agent must not become a heading."""
     return "\n".join(f"- {text}".replace("\n", "\n  ") for text in texts)
 
 

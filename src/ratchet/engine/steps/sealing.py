@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from ratchet.agents.protocol import Text, ToolCall, TurnEvent, TurnFailed, TurnFinished, TurnResult
+from ratchet.core.cheats import inline_tests
 from ratchet.core.receipt import Artifact
 from ratchet.core.report import Report
 from ratchet.core.roles import PathRules
@@ -24,14 +25,27 @@ from ratchet.engine.sealed_vault import unseal
 from ratchet.engine.steps.context import RunContext
 from ratchet.errors import EnvironmentCannot
 from ratchet.process.spawn import confined
-from ratchet.tree_files import open_inside, write_inside
+from ratchet.tree_files import open_inside, remove_inside, replace_inside, write_inside
 from ratchet.workspace.protocol import Workspace, WorkspaceRefused
 
 _FORMAL = (
-    'REQUIREMENTS_COMPLETE {"verdict": "approved" "changes_requested" "summary" "findings" "file" "line" "severity" '
-    '"issue" "suggestion" "error" "warning" "info" true false null}'
+    'the sealed open test tests spec of is REQUIREMENTS_COMPLETE {"verdict": "approved" "changes_requested" "summary" '
+    '"findings" "file" "line" "severity" "issue" "suggestion" "error" "warning" "info" true false null}'
 )
 WITHHELD = "withheld: this agent writes sealed tests"
+
+
+def _is_kept(folder: Path, path: str, before: bytes | None) -> bool:
+    """Whether a source file is as it was, or differs in its inline tests only, which an auditor may write."""
+    if before is None:
+        return False
+    try:
+        with open_inside(folder, path, os.O_RDONLY) as file:
+            after = os.read(file, max(BYTES_MAX, len(before)) + 1)
+    except OSError:
+        return False
+    old, new = before.decode(errors="replace"), after.decode(errors="replace")
+    return before == after or (inline_tests.is_possible(path) and inline_tests.same_source(path, old, new))
 
 
 @asynccontextmanager
@@ -82,12 +96,19 @@ class Sealing:
         self.refused = ""
 
     def take(self, workspace: Workspace, tree: str) -> None:
-        """Move test files with a sealed name that the tree does not have into memory; the implementer knows others."""
-        tests = [path for path in workspace.untracked() if self.scope.is_test(path)]
-        before = workspace.read_all(tree, tests)
-        for path in tests:
-            if before.get(path) is None and not self.scope.is_protected(path):
-                self._take(workspace.path, path)
+        """Move test files with a sealed name that the tree does not have into memory; the implementer knows others.
+
+        Everything else but tests is undone later. It is blanked here, because a checkpoint would store it before.
+        """
+        changed = workspace.uncommitted()
+        before = workspace.read_all(tree, changed)
+        for path in changed:
+            if self.scope.is_test(path) and not self.scope.is_protected(path):
+                if before.get(path) is None:
+                    self._take(workspace.path, path)
+            elif not _is_kept(workspace.path, path, before.get(path)):
+                with suppress(OSError):
+                    replace_inside(workspace.path, path, WITHHELD.encode())
 
     def _take(self, folder: Path, path: str) -> None:
         try:
@@ -98,8 +119,7 @@ class Sealing:
         if not has_sealed_name(path):
             self.known.append(content.decode(errors="replace"))
             return
-        with suppress(FileNotFoundError):
-            (folder / path).unlink()
+        remove_inside(folder, path)
         if len(content) > BYTES_MAX or len(self.files) >= FILES_MAX:
             self.refused = f"sealed files are at most {FILES_MAX}, of {BYTES_MAX} bytes each"
         elif content:

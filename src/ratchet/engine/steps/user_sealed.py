@@ -1,6 +1,6 @@
 """Sealed tests of people: a folder outside the repository, laid over the tree at every judgement and at the end.
 
-At a judgement, examples that passed on the base must pass; at the end all of them must. Each refusal tells the agents a
+At a judgement, examples that passed on the base must pass; at the end all of them must. Each refusal reveals a
 little about them, so refusals are counted and bounded.
 """
 

@@ -73,6 +73,7 @@ def queue_of(store: Store, loaded: config.Config, *, serves: bool) -> StoreQueue
         day=loaded.budget.day.counted,
         serves=serves,
         learnings=loaded.learnings,
+        settings=loaded,
     )
 
 

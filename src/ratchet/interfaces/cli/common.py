@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ratchet.errors import NotFound, UsageError
+from ratchet.interfaces.terminal.printable import printable
 
 if TYPE_CHECKING:
     from ratchet.app.runs import RunService
@@ -201,7 +202,7 @@ def print_error(text: str, *, level: str = "error") -> None:
         from ratchet.interfaces.cli.json_log import json_line  # noqa: PLC0415 — `--help` does not need it
 
         text = json_line(text.strip(), level=level)
-    print(text, file=sys.stderr)  # noqa: T201 — the one place that prints errors
+    print(printable(text, sys.stderr), file=sys.stderr)  # noqa: T201 — the one place that prints errors
 
 
 def print_note(text: str) -> None:
@@ -211,7 +212,7 @@ def print_note(text: str) -> None:
 
 
 def print_data(text: str) -> None:
-    print(text)  # noqa: T201 — the one place that prints results
+    print(printable(text, sys.stdout))  # noqa: T201 — the one place that prints results
 
 
 def print_json(value: object) -> None:
@@ -227,24 +228,23 @@ def open_runs(arguments: Arguments, settings: Sequence[str] = ()) -> RunService:
     from ratchet.workspace.git import repository  # noqa: PLC0415
 
     repo = repository.find_repository(arguments.repo.absolute())
-    return RunService(repo, config.load(repo.root, flags=[*settings, *arguments.set]).config)
+    server, token = _server(arguments)
+    flags = [*settings, *arguments.set, *([f"store={server}"] if server else [])]
+    return RunService(repo, config.load(repo.root, flags=flags).config, token=token)
 
 
 def open_runs_of(arguments: Arguments, name: str) -> tuple[RunService, str]:
     """Open the run service of the repository that a run belongs to, from any folder; returns the run's id too.
 
-    `last` is the last run of this repository, or of all outside of one."""
-    from ratchet import config, paths  # noqa: PLC0415 — as in `open_runs`
-    from ratchet.app.runs import repository_of_run  # noqa: PLC0415
+    `last` is the last run of this repository or of its origin, or of all outside of one."""
+    from ratchet.app.runs import repository_of_run  # noqa: PLC0415 — as in `open_runs`
     from ratchet.store.protocols import open_store  # noqa: PLC0415
 
     folder = repository_root(arguments.repo)
-    inside = (folder / ".git").exists()
-    if inside and name == "last":
-        return open_runs(arguments), name
-    address = paths.store_address(config.load(folder, flags=arguments.set).config, folder)
-    with closing(open_store(address)) as store:
-        found = repository_of_run(store, name)
+    inside = folder if (folder / ".git").exists() else None
+    address, token = run_store(arguments, folder)
+    with closing(open_store(address, token=token)) as store:
+        found = repository_of_run(store, name, inside=inside)
     if found is None:
         if inside:
             return open_runs(arguments), name
@@ -252,6 +252,22 @@ def open_runs_of(arguments: Arguments, name: str) -> tuple[RunService, str]:
         raise NotFound(what, hint="`ratchet runs --all` lists all runs")
     here = Arguments(**vars(arguments) | {"repo": found[0], "set": [*arguments.set, f"store={address}"]})
     return open_runs(here), found[1]
+
+
+def run_store(arguments: Arguments, folder: Path) -> tuple[str | Path, str]:
+    """Return the store whose runs a command reads: a server, with its token, if one is given, else the configured."""
+    from ratchet import config, paths  # noqa: PLC0415 — as in `open_runs`
+
+    server, token = _server(arguments)
+    return server or paths.store_address(config.load(folder, flags=arguments.set).config, folder), token
+
+
+def _server(arguments: Arguments) -> tuple[str, str]:
+    """Return the server to read runs from, and its token; empty if none is given or the command takes none."""
+    from ratchet.interfaces.cli.backend import server_address, server_token  # noqa: PLC0415 — it imports this module
+
+    server = server_address(arguments) if hasattr(arguments, "server") else ""
+    return server, server_token(arguments.token_file) if server else ""
 
 
 def repository_root(folder: Path) -> Path:

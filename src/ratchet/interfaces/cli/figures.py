@@ -1,4 +1,4 @@
-"""Commands that show what the factory has come to: metrics, and a report."""
+"""Commands that show figures of the factory: `metrics` and `report`."""
 
 from __future__ import annotations
 

@@ -29,10 +29,10 @@ def json_line(text: str, ids: Mapping[str, str | int] | None = None, *, level: s
 
 def event_json(entry: Entry, event: ev.Event, *, run: str, item: str) -> str:
     """Return a ledger event as a log line: its kind, and the step and role it is about."""
-    told = event_line(event)
+    line = event_line(event)
     ids: dict[str, str | int] = {"run": run, "item": item, "event": ev.kind_of(event), "seq": entry.seq}
     ids |= {name: value for name in ("step", "role") if (value := getattr(event, name, None))}
-    return json_line(f"{told.actor}: {told.text}" if told else ev.kind_of(event), ids)
+    return json_line(f"{line.actor}: {line.text}" if line else ev.kind_of(event), ids)
 
 
 class _JsonHandler(logging.Handler):

@@ -62,6 +62,8 @@ def add(arguments: Arguments) -> int:
 
 
 def search(arguments: Arguments) -> int:
+    if not " ".join(arguments.query).strip():
+        raise UsageError("the search is empty", hint="give words or an error message; `ratchet learn list` lists all")
     request = _request(
         api.LearningsQuery,
         repo="" if arguments.all else _repo(arguments),
@@ -244,7 +246,7 @@ def _request(kind: type[T], /, **given: object) -> T:
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
-        raise UsageError(f"invalid learning: {error}", hint="write one fact in plain text") from error
+        raise UsageError(f"cannot take this: {error}", hint="shorten the text, and leave out NUL characters") from error
 
 
 def _repo(arguments: Arguments) -> str:
@@ -303,7 +305,7 @@ VERBS = (
         argument("content", metavar="TEXT", help="one fact; - reads it from stdin"),
         option("--tag", multiple=True, metavar="TAG", help="a word to find it by (repeatable)"),
         option("--spec", default="", metavar="NAME", help="the spec it belongs to"),
-        flag("--dead-end", help="it tells what does not work"),
+        flag("--dead-end", help="the lesson names something that does not work"),
         flag("--everywhere", help="it applies to all repositories"),
         *server_options(),
     ),

@@ -1,4 +1,4 @@
-"""Queue commands: add, queue, cancel, requeue, workers, kill; on a server or on the local store."""
+"""Queue commands: add, queue, cancel, requeue, nudge, workers, kill; on a server or on the local store."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def add(arguments: Arguments) -> int:
 
 
 def _check(work: api.NewItem, arguments: Arguments) -> None:
-    """Refuse what no worker could begin, where it can be told here: an item of a repository of this machine."""
+    """Reject an item that no worker could start. Only items of repositories on this machine can be checked."""
     if is_remote(arguments) or repo_kind(work.repo) is not RepoKind.PATH:
         return
     from ratchet import config  # noqa: PLC0415 — slow to import; listing does not need it
@@ -89,7 +89,7 @@ def _is_served(status: api.Status) -> bool:
 
 def _note_if_unserved(served: bool) -> None:
     if not served:
-        print_note("note: nobody is serving the queue; start workers with: ratchet serve")
+        print_note("note: no workers are running; start them with: ratchet serve")
 
 
 def _work(arguments: Arguments) -> api.NewItem:
@@ -202,6 +202,17 @@ def cancel(arguments: Arguments) -> int:
     return 0
 
 
+def nudge(arguments: Arguments) -> int:
+    if not 0 < len(arguments.message.strip()) <= api.NUDGE_MAX_CHARS:
+        raise UsageError(f"a message has 1 to {api.NUDGE_MAX_CHARS:,} characters")
+    with open_queue(arguments) as queue_service:
+        row = queue_service.nudge(arguments.item, api.Nudge(by=current_user().by, message=arguments.message.strip()))
+    print_json(row) if arguments.json else print_data(
+        f"{row.item.id} nudged: the next prompt of its run has the message"
+    )
+    return 0
+
+
 def requeue(arguments: Arguments) -> int:
     with open_queue(arguments) as queue_service:
         row = queue_service.requeue(arguments.item)
@@ -282,6 +293,14 @@ COMMANDS = (
     CliCommand("status", "show the queue, its workers, and what is left of today's limits", status, *server_options()),
     CliCommand("cancel", "cancel an item, even one in progress", cancel, argument("item"), *server_options()),
     CliCommand("requeue", "requeue a failed, cancelled or parked item", requeue, argument("item"), *server_options()),
+    CliCommand(
+        "nudge",
+        "send a message to the agents of an open run",
+        nudge,
+        argument("item"),
+        argument("message", help="what the next prompt is to say"),
+        *server_options(),
+    ),
     CliCommand(
         "workers",
         "list workers, newest first",

@@ -126,7 +126,7 @@ def drive_run(service: RunService, lease: Lease, arguments: Arguments) -> int:
     if arguments.json:
         print_json(_result(state))
     else:
-        _say_next(state)
+        _print_next(state)
     return _exit_code(state)
 
 
@@ -152,7 +152,7 @@ def _exit_code(state: RunState) -> int:
     return 0 if state.status is RunStatus.COMPLETED else 1
 
 
-def _say_next(state: RunState) -> None:
+def _print_next(state: RunState) -> None:
     if state.parked:
         print_data(f"\n{how_to_go_on(state)}")
     elif state.started:
@@ -232,6 +232,7 @@ def _demo_on_the_web(arguments: Arguments, place: Path) -> int:
     arguments.set = [*demo.settings(place), f"store={place.parent / 'ratchet.db'}", *arguments.set]
     arguments.repo, arguments.host, arguments.port = place, "127.0.0.1", 0
     arguments.workers, arguments.token_file = 1, None
+    arguments.launcher = arguments.engine = arguments.image = arguments.ray_address = None
     repo = repository.find_repository(place)
     with RunService(repo, config.load(repo.root, flags=arguments.set).config) as service:
         service.add(place / demo.SPEC)

@@ -8,13 +8,13 @@ from contextlib import closing
 
 import msgspec
 
-from ratchet import config, paths
 from ratchet.app.retention import collect_garbage
-from ratchet.app.runs import RunService
+from ratchet.app.runs import RunService, names_of
 from ratchet.core import events as ev
 from ratchet.core.item import ItemStatus
 from ratchet.core.ledger import Entry
 from ratchet.core.state import RunStatus
+from ratchet.interfaces.cli.backend import server_options
 from ratchet.interfaces.cli.common import (
     Arguments,
     CliCommand,
@@ -27,6 +27,7 @@ from ratchet.interfaces.cli.common import (
     repository_root,
     run_argument,
     run_async,
+    run_store,
 )
 from ratchet.interfaces.terminal.colour import Paint, Tone, painter
 from ratchet.interfaces.terminal.layout import table, terminal_width
@@ -39,10 +40,11 @@ _FOLLOW_S = 0.3
 
 def runs(arguments: Arguments) -> int:
     folder = repository_root(arguments.repo)
-    repo = str(folder.resolve()) if (folder / ".git").exists() and not arguments.all else ""
-    address = paths.store_address(config.load(folder, flags=arguments.set).config, folder)
-    with closing(open_store(address)) as store:
-        rows = store.runs(repo)
+    repo = folder if (folder / ".git").exists() and not arguments.all else None
+    address, token = run_store(arguments, folder)
+    with closing(open_store(address, token=token)) as store:
+        rows = [row for name in names_of(repo) for row in store.runs(name)]
+    rows.sort(key=lambda row: row.created_at, reverse=True)
     if arguments.json:
         print_json(rows)
     elif not rows:
@@ -173,16 +175,18 @@ COMMANDS = (
         "list runs of this repository, newest first",
         runs,
         flag("--all", help="list the runs of all repositories (the default outside of one)"),
+        *server_options(),
     ),
-    CliCommand("show", "show a run's timeline, commits, reverts and cost", show_run, run_argument()),
+    CliCommand("show", "show a run's timeline, commits, reverts and cost", show_run, run_argument(), *server_options()),
     CliCommand(
         "logs",
         "print a run's ledger",
         logs,
         run_argument(),
         flag("-f", "--follow", help="keep printing until the run ends"),
+        *server_options(),
     ),
-    CliCommand("diff", "print the changes of a run", diff, run_argument()),
+    CliCommand("diff", "print the changes of a run", diff, run_argument(), *server_options()),
     CliCommand(
         "verify",
         "re-run the proof of a commit, or check a whole run",
@@ -194,12 +198,14 @@ COMMANDS = (
             metavar="[COMMIT|RUN]",
             help="commit made by a run, or run id (default: the last run)",
         ),
+        *server_options(),
     ),
-    CliCommand("export", "write a run's ledger and receipts to files", export, run_argument()),
+    CliCommand("export", "write a run's ledger and receipts to files", export, run_argument(), *server_options()),
     CliCommand(
         "gc",
         "remove logs and prompts of old runs, and archive older ones",
         gc,
         flag("--dry-run", help="only print what would be removed"),
+        *server_options(),
     ),
 )

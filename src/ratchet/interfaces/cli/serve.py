@@ -73,10 +73,10 @@ def serve(arguments: Arguments) -> int:
         host = arguments.host.strip("[]")
         address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
 
-        async def until_told() -> None:
+        async def until_stopped() -> None:
             sessions = Sessions(token)
             where = _shown(paths.store_address(settings, folder))
-            ready = partial(_say_ready, arguments, address, kept, where, sessions)
+            ready = partial(_print_ready, arguments, address, kept, where, sessions)
             stop = server.stop_on_signals()
             await server.serve(
                 queue_service,
@@ -91,7 +91,7 @@ def serve(arguments: Arguments) -> int:
             )
 
         with _announced(address):
-            runner.run(until_told())
+            runner.run(until_stopped())
     return 0
 
 
@@ -125,16 +125,15 @@ def _open_service_and_workers(
     )
 
 
-def _say_ready(arguments: Arguments, address: str, kept: str, where: str, sessions: Sessions) -> None:
+def _print_ready(arguments: Arguments, address: str, kept: str, where: str, sessions: Sessions) -> None:
     if arguments.json:
         print_json({"server": address, "token_file": kept, "workers": arguments.workers})
         sys.stdout.flush()
     else:
         print_note(f"ratchet: serving {address}, {arguments.workers} workers{f'; token: {kept}' if kept else ''}")
+        another = "ratchet open" if address.endswith(f":{PORT}") else f"ratchet open --server {address}"
         print_note(f"ratchet: store {where}; add work with: ratchet add SPEC.md")
-        print_note(
-            f"  open {address}{sessions.make_link()}  (works once, for 10 minutes; `ratchet open` makes another)"
-        )
+        print_note(f"  open {address}{sessions.make_link()}  (works once, for 10 minutes; `{another}` makes another)")
 
 
 def open_pages(arguments: Arguments) -> int:

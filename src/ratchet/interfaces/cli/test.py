@@ -35,6 +35,7 @@ from ratchet.interfaces.cli.common import (
 )
 from ratchet.interfaces.terminal.progress_line import progress_line
 from ratchet.process.spawn import ProcessResult, run_process
+from ratchet.tree_files import links_may_lead
 
 if TYPE_CHECKING:
     from ratchet.core.compare import Delta
@@ -45,6 +46,11 @@ _EXIT = """Exit codes: 0 all tests passed, or --failed/--affected selected none;
 
 
 def test(arguments: Arguments) -> int:
+    with links_may_lead(Path("/")):  # a person's own tree, and tests that run as that person
+        return _test(arguments)
+
+
+def _test(arguments: Arguments) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # CI systems cancel jobs with SIGTERM
     suite = open_suite(arguments)
     if arguments.detect:
@@ -241,9 +247,9 @@ def _note_set_up(outcome: TestOutcome, folder: Path) -> None:
     from ratchet.checks.detect.set_up import is_not_set_up, set_up_advice  # noqa: PLC0415 — only for failures
 
     if is_not_set_up(outcome.report):
-        said = "\n".join([outcome.report.output, *outcome.report.notes])
+        text = "\n".join([outcome.report.output, *outcome.report.notes])
         for line in set_up_advice(outcome.targets, folder).splitlines():
-            if line.removeprefix("set up the project: ") not in said:
+            if line.removeprefix("set up the project: ") not in text:
                 print_note(f"hint: {line}")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import closing
 from datetime import datetime
 
 from ratchet import config
@@ -14,6 +16,7 @@ from ratchet.core.lease import Lease
 from ratchet.core.ledger import Entry
 from ratchet.core.state import RunState
 from ratchet.engine.run_ledger import EventCallback
+from ratchet.engine.sealed_vault import KEY_VARIABLE
 from ratchet.errors import UsageError
 from ratchet.interfaces.cli.backend import server_address, server_options, server_token
 from ratchet.interfaces.cli.common import (
@@ -60,9 +63,19 @@ def worker(arguments: Arguments) -> int:
         labels=sorted({*loaded.worker.labels, *arguments.label}),
         item=arguments.item or "",
     )
-    open_store(post.store, token=post.token).close()  # report a store that cannot be opened once, not in every worker
+    _check_store(post)
     count = 1 if arguments.once else arguments.count or loaded.worker.count
     return launch(post, count=count)
+
+
+def _check_store(post: WorkerSettings) -> None:
+    """Report once, and not in every worker, a store that cannot be opened and a key that other hosts do not have."""
+    with closing(open_store(post.store, token=post.token)) as store:
+        if store.is_shared and KEY_VARIABLE not in os.environ:
+            print_note(
+                f"note: {KEY_VARIABLE} is not set, so no other host can continue a run with sealed tests that began"
+                " here: set it to the same value on every host"
+            )
 
 
 def _until(arguments: Arguments) -> Until:

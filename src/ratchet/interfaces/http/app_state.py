@@ -173,7 +173,7 @@ class HeartbeatBatcher:
         self._together = 0
 
     async def beat(self, beat: LeaseRenewal, *, ttl_s: float = 0.0) -> str | None:
-        """Renew a lease. Return who requested a stop (empty: nobody), or None when the lease is lost."""
+        """Renew a lease. Return who requested a stop, an empty string if none, or None when the lease is lost."""
         answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(_WaitingBeat(beat, ttl_s or self._app_state.queue_service.lease_s, answer))
         if self._writer is None:

@@ -92,6 +92,12 @@ class HttpClient:
     def requeue(self, item: str) -> ItemRow:
         return self._post(f"/api/work/{_name(item)}/requeue", ItemRow)
 
+    def nudge(self, item: str, request: api.Nudge) -> ItemRow:
+        return self._post(f"/api/work/{_name(item)}/nudge", ItemRow, request)
+
+    def inbox(self) -> api.Inbox:
+        return self._get("/api/inbox", api.Inbox)
+
     # --- workers ---------------------------------------------------------------------------------------------
 
     def workers(self, request: api.WorkersQuery) -> api.WorkerList:
@@ -171,7 +177,7 @@ class HttpClient:
             if response.status != 200:
                 raise _error(response.status, response.read())
             with suppress(OSError, HTTPException):
-                yield from _heard(response)
+                yield from _parse_events(response)
         finally:
             link.close()
 
@@ -244,7 +250,7 @@ class WorkerClient:
         return self._client._post(f"{self._path}/{verb}", kind, body, token=self.assignment.token)
 
 
-def _heard(response: HTTPResponse) -> Iterator[tuple[str, api.LedgerEntry | None]]:
+def _parse_events(response: HTTPResponse) -> Iterator[tuple[str, api.LedgerEntry | None]]:
     """Parse server-sent events; ignore an incomplete last event."""
     fields: dict[str, str] = {}
     for raw in response:

@@ -81,7 +81,7 @@ class Guard:
         return None
 
     def _is_known(self, name: str) -> bool:
-        """An address is no name: nobody can make it lead here."""
+        """Whether the server answers to this name. IP addresses always count: DNS cannot redirect them."""
         return "*" in self._names or name in self._names or _is_address(name)
 
     def _is_own(self, origin: str, host: str) -> bool:

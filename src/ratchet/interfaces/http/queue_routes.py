@@ -1,4 +1,4 @@
-"""Queue routes: add, get, list, cancel, requeue."""
+"""Queue routes: add, get, list, cancel, requeue, nudge."""
 
 from __future__ import annotations
 
@@ -28,6 +28,14 @@ def requeue(call: RouteCall) -> ItemRow:
     return call.state.queue_service.requeue(call.id)
 
 
+def inbox(call: RouteCall) -> api.Inbox:
+    return call.state.queue_service.inbox()
+
+
+def nudge(call: RouteCall) -> ItemRow:
+    return call.state.queue_service.nudge(call.id, call.body)
+
+
 ROUTES = (
     Route(method="POST", path="/api/work", summary="Add an item; idempotent with an Idempotency-Key", handler=add,
           body=api.NewItem, answer=ItemRow, status=201, keyed=True, refuses=(409,)),
@@ -36,6 +44,9 @@ ROUTES = (
           handler=cancel, body=api.Requester, answer=api.CancelResponse),
     Route(method="POST", path="/api/work/{id}/requeue", summary="Requeue a failed, cancelled or parked item",
           handler=requeue, answer=ItemRow, refuses=(409,)),
+    Route(method="POST", path="/api/work/{id}/nudge", summary="Send a message to the agents of an open run",
+          handler=nudge, body=api.Nudge, answer=ItemRow, refuses=(409,)),
+    Route(method="GET", path="/api/inbox", summary="List what needs a person", handler=inbox, answer=api.Inbox),
     Route(method="GET", path="/api/queue", summary="List items, next first (paged)", handler=queue,
           query=api.QueueQuery, answer=ItemPage),
 )  # fmt: skip

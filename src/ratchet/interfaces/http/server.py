@@ -7,18 +7,24 @@ import contextlib
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from ratchet.app.inbox import read_inbox
+from ratchet.app.notifications import open_notifier
 from ratchet.app.queue import StoreQueueService
 from ratchet.config import Config
+from ratchet.core.inbox import InboxEntry
 from ratchet.errors import EnvironmentCannot
 from ratchet.interfaces.http.app import error_response, make_app
 from ratchet.interfaces.http.app_state import AppState
 from ratchet.interfaces.http.guard import Guard
 from ratchet.interfaces.http.sessions import Sessions
+from ratchet.paths import store_address
+from ratchet.store.protocols import Store
 
 HEAD_MAX_BYTES = 32_768
 REQUEST_S = 30.0
@@ -52,6 +58,7 @@ async def serve(
             answering.add_done_callback(lambda _: stop.set())
             tasks.create_task(_end(server, app_state, stop))
             tasks.create_task(_sweep(app_state, stop))
+            tasks.create_task(_notify(queue_service, settings or Config(), app_state.folder, listening, stop))
             if workers:
                 working = tasks.create_task(_working(workers, stop))
                 working.add_done_callback(lambda _: stop.set())  # stop the server too when its workers have failed
@@ -64,11 +71,11 @@ def stop_on_signals() -> asyncio.Event:
     stop, task = asyncio.Event(), asyncio.current_task()
     assert task
 
-    def hear() -> None:
+    def on_signal() -> None:
         task.cancel() if stop.is_set() else stop.set()
 
     for name in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(name, hear)
+        asyncio.get_running_loop().add_signal_handler(name, on_signal)
     return stop
 
 
@@ -116,6 +123,23 @@ async def _sweep(app_state: AppState, stop: asyncio.Event) -> None:
     sweeping = asyncio.create_task(app_state.workspaces.sweep_forever())
     await stop.wait()
     sweeping.cancel()
+
+
+async def _notify(
+    queue_service: StoreQueueService, settings: Config, folder: Path, listening: socket.socket, stop: asyncio.Event
+) -> None:
+    host, port = listening.getsockname()[:2]
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    read = partial(_visible_entries, queue_service.store, settings, folder)
+    notifier = open_notifier(settings.notify, read, address=address, store=str(store_address(settings, folder)))
+    if notifier:
+        telling = asyncio.create_task(notifier.run())
+        await stop.wait()
+        telling.cancel()
+
+
+def _visible_entries(store: Store, settings: Config, folder: Path) -> list[InboxEntry]:
+    return read_inbox(store, settings, folder).entries
 
 
 async def _end(server: uvicorn.Server, app_state: AppState, stop: asyncio.Event) -> None:

@@ -36,7 +36,7 @@ class SignalStreams:
             while not self._app_state.stopping.is_set():
                 if await _is_set(signal):
                     signal.clear()
-                    yield b"data: signal\n\n"
+                    yield sse.encode_line(b"signal")
                 else:
                     yield sse.KEEP_ALIVE
         finally:

@@ -16,5 +16,11 @@ def encode_start(position: str = "") -> bytes:
 
 
 def encode_event(*, id: str, event: str, data: object) -> bytes:
-    """Return one event. Encoded JSON contains no newlines, so it fits into one `data:` line."""
-    return b"id: %s\nevent: %s\ndata: %s\n\n" % (id.encode(), event.encode(), msgspec.json.encode(data))
+    """Return one event with JSON data, which contains no newlines and so fits into one `data:` line."""
+    return encode_line(msgspec.json.encode(data), id=id, event=event)
+
+
+def encode_line(data: bytes, *, id: str = "", event: str = "") -> bytes:
+    """Return one event with a line of data."""
+    head = (f"id: {id}\n" if id else "") + (f"event: {event}\n" if event else "")
+    return b"%sdata: %s\n\n" % (head.encode(), data)

@@ -241,7 +241,7 @@ async def status(services: McpServices, request: StatusIn) -> StatusResult:
 
 
 async def metrics(services: McpServices, request: api.MetricsQuery) -> api.Metrics:
-    """Show what the factory has come to: completed and failed runs, cost, reverts per commit, attempts to green. Give
+    """Show figures of the factory: completed and failed runs, cost, reverts per commit, attempts to green. Give
     `since` (7d, 24h, a date) for a window, and `by` (agent,model or day or repo …) to compare groups."""
     return await run_blocking(services.queue_service.metrics, request)
 

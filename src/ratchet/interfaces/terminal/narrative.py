@@ -54,6 +54,11 @@ def _(event: ev.QuestionAnswered) -> NarrativeLine:
 
 
 @event_line.register
+def _(event: ev.RunNudged) -> NarrativeLine:
+    return NarrativeLine("person", f"nudged: {event.message}")
+
+
+@event_line.register
 def _(event: ev.RunCompleted) -> NarrativeLine:
     kept = f"{_count(event.commits, 'commit')} kept" if event.commits else "nothing was changed"
     return NarrativeLine("run", f"completed: {kept}", Tone.GOOD)

@@ -61,7 +61,7 @@ def load(found: api.Metrics) -> str:
 
 
 def status(found: api.Status) -> str:
-    """Render the queue, who serves it, and what is left of the limits."""
+    """Render the queue, its workers, and the rest of the limits."""
     sums = {status: n for status, n in _sums(found.queue).items() if n}
     limits, today = found.limits, found.today
     rows = [

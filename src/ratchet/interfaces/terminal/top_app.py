@@ -1,4 +1,5 @@
-"""`ratchet top` on a terminal: inbox, board and runs, with keys to stop, cancel and requeue, and to read a diff."""
+"""`ratchet top` on a terminal: inbox, board and runs, with keys to stop, cancel, requeue and nudge, and to read a diff
+or a log."""
 
 from __future__ import annotations
 
@@ -13,15 +14,14 @@ from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
-from textual.screen import Screen
-from textual.widgets import DataTable, Footer, Static, TabbedContent, TabPane
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen, Screen
+from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, TabPane
 
 from ratchet.core import api
 from ratchet.core import events as ev
-from ratchet.core.board import BoardColumn, BoardRow
 from ratchet.core.card import RunCard, advance
-from ratchet.core.inbox import InboxEntry, inbox_entries
+from ratchet.core.inbox import InboxEntry
 from ratchet.core.item import ItemStatus
 from ratchet.core.queue import ItemRow
 from ratchet.errors import RatchetError
@@ -30,8 +30,9 @@ from ratchet.interfaces.terminal.live_view import small_picture
 from ratchet.interfaces.terminal.narrative import event_line
 
 T = TypeVar("T")
+PERSON = "a person (top)"
 PAGE = 200
-TAIL = 400
+TAIL, LINES_MAX = 400, 5_000
 _STATUSES = (ItemStatus.IN_PROGRESS, ItemStatus.ASSIGNED, ItemStatus.QUEUED, ItemStatus.PARKED, ItemStatus.FAILED)
 _STYLES = {Tone.GOOD: "green", Tone.BAD: "red", Tone.WARN: "yellow", Tone.DIM: "dim", Tone.PLAIN: ""}
 
@@ -44,8 +45,6 @@ class TopState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunLines(msgspec.Struct, frozen=True, kw_only=True):
-    title: str
-    item: str
     picture: str
     lines: list[tuple[str, str]]
     length: int
@@ -53,39 +52,19 @@ class RunLines(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_state(service: api.QueueService) -> TopState:
     rows = [row for status in _STATUSES for row in service.queue(api.QueueQuery(status=status, limit=PAGE)).rows]
-    workers = service.workers(api.WorkersQuery(live=True)).workers
-    found = [made for row in rows if (made := _as_board_row(row))]
-    return TopState(
-        status=service.status(), metrics=service.metrics(), rows=rows, entries=inbox_entries(found, workers=workers)
-    )
+    return TopState(status=service.status(), metrics=service.metrics(), rows=rows, entries=service.inbox().entries)
 
 
-def _as_board_row(row: ItemRow) -> BoardRow | None:
-    column = {ItemStatus.PARKED: BoardColumn.PARKED, ItemStatus.FAILED: BoardColumn.FAILED}.get(row.status)
-    if column is None:
-        return None
-    item = row.item
-    return BoardRow(
-        column=column,
-        id=item.id,
-        title=item.title,
-        repo=item.repo,
-        workflow=item.workflow,
-        status=row.status,
-        priority=item.priority,
-        run=row.run,
-        created_at=item.created_at,
-        attempts=row.attempts,
-        not_before=row.not_before,
-        park_reason=row.park_reason,
-        detail=row.detail,
-        card=RunCard(),
-    )
+def read_log(service: api.QueueService, run: str) -> str:
+    """Return the ends of the logs of the last worker of a run, the newest last."""
+    workers = service.workers(api.WorkersQuery(limit=PAGE)).workers
+    worker = next((one.id for one in workers if one.run == run), "")
+    files = service.logs(worker).files if worker else []
+    return "\n".join(f"--- {file.name}\n{file.tail}" for file in files) or "no log of this run is on this machine"
 
 
 def read_run(service: api.QueueService, run: str) -> RunLines:
     """Return the timeline of a run, newest part of it, with its small picture."""
-    answer = service.run(run)
     card, lines, after = RunCard(), [], 0
     while page := service.ledger(run, api.LedgerQuery(after=after, limit=500)).entries:
         for entry in page:
@@ -95,8 +74,6 @@ def read_run(service: api.QueueService, run: str) -> RunLines:
                 lines.append((f"{entry.at[11:19]}  {line.actor:<11} {line.text}", _STYLES[line.tone]))
         after = page[-1].seq
     return RunLines(
-        title=answer.row.title,
-        item=answer.row.item,
         picture=small_picture(card.shape, 60),
         lines=lines[-TAIL:],
         length=after,
@@ -113,8 +90,13 @@ class TopApp(App[None]):
 
     CSS = """
     #head { height: 1; padding: 0 1; background: $panel; }
+    Screen { overflow: hidden; }
+    TabbedContent { height: 1fr; }
+    TabPane { padding: 0; }
     DataTable { height: 1fr; }
     RunScreen Static { padding: 0 1; }
+    NudgeScreen { align: center middle; }
+    #nudge { width: 76; max-width: 100%; height: auto; padding: 1 2; border: round $primary; background: $panel; }
     """
     TITLE = "ratchet"
     ENABLE_COMMAND_PALETTE = False
@@ -124,6 +106,7 @@ class TopApp(App[None]):
         Binding("2", "show('board')", "board"),
         Binding("c", "cancel_item", "cancel"),
         Binding("r", "requeue_item", "requeue"),
+        Binding("n", "nudge_item", "nudge"),
         Binding("enter", "open_run", "open", show=False),
     ]
 
@@ -131,7 +114,7 @@ class TopApp(App[None]):
         super().__init__()
         self.service, self.every_s = service, every_s
         self._calls = threading.Lock()
-        self._runs: dict[str, str] = {}
+        self._runs: dict[str, tuple[str, str]] = {}  # run and title by item
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head")
@@ -143,7 +126,7 @@ class TopApp(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        self.query_one("#inbox-rows", DataTable).add_columns("kind", "what", "since")
+        self.query_one("#inbox-rows", DataTable).add_columns("kind", "since", "what")
         self.query_one("#board-rows", DataTable).add_columns("status", "priority", "repository", "title")
         self.query_one("#inbox-rows", DataTable).focus()
         self.refresh_rows()
@@ -151,7 +134,12 @@ class TopApp(App[None]):
 
     def call_service(self, verb: Callable[..., T], *args: object) -> T:
         with self._calls:
-            return verb(*args)
+            try:
+                return verb(*args)
+            except RatchetError:
+                raise
+            except Exception as error:  # one ledger that cannot be read must not end the screen
+                raise RatchetError(f"{type(error).__name__}: {error}") from error
 
     @work(thread=True, exclusive=True, group="rows")
     def refresh_rows(self) -> None:
@@ -170,9 +158,10 @@ class TopApp(App[None]):
         )
         self.query_one("#head", Static).update(escape(head))
         now = datetime.now(UTC)
-        self._runs = {row.item.id: row.run for row in state.rows}
+        self._runs = {one.item: (one.run, one.title) for one in state.entries}
+        self._runs |= {row.item.id: (row.run, row.item.title or row.item.id) for row in state.rows}
         inbox = [
-            (one.item or one.key, (str(one.kind), plain(one.title), _ago(one.since, now))) for one in state.entries
+            (one.item or one.key, (str(one.kind), _ago(one.since, now), plain(one.title))) for one in state.entries
         ]
         board = [
             (
@@ -202,20 +191,38 @@ class TopApp(App[None]):
         return table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value or ""
 
     def on_data_table_row_selected(self) -> None:
-        if run := self._runs.get(self.selected(), ""):
-            self.push_screen(RunScreen(run))
+        item = self.selected()
+        run, title = self._runs.get(item, ("", ""))
+        if run:
+            self.push_screen(RunScreen(run, item, title))
         else:
             self.notify("no run yet")
 
     def action_cancel_item(self) -> None:
-        self.act(lambda item: self.service.cancel(item, api.Requester(by="a person (top)")).cancelled)
+        self.act(lambda item: self.service.cancel(item, api.Requester(by=PERSON)).cancelled)
 
     def action_requeue_item(self) -> None:
         self.act(lambda item: str(self.service.requeue(item).status))
 
-    @work(thread=True)
+    def action_nudge_item(self) -> None:
+        if item := self.selected():
+            self.ask_nudge(item)
+
+    def ask_nudge(self, item: str) -> None:
+        """Ask for a message, and send it to the agents of the item's run."""
+
+        def send(message: str | None) -> None:
+            if message:
+                request = api.Nudge(by=PERSON, message=message)
+                self.act_on(item, lambda one: "sent" if self.service.nudge(one, request) else "")
+
+        self.push_screen(NudgeScreen(), send)
+
     def act(self, verb: Callable[[str], str]) -> None:
-        item = self.selected()
+        self.act_on(self.selected(), verb)
+
+    @work(thread=True)
+    def act_on(self, item: str, verb: Callable[[str], str]) -> None:
         try:
             done = self.call_service(verb, item) if item else "nothing is selected"
         except RatchetError as error:
@@ -230,13 +237,16 @@ class RunScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "app.pop_screen", "back"),
         Binding("s", "stop", "stop"),
+        Binding("n", "nudge", "nudge"),
+        Binding("t", "timeline", "timeline"),
         Binding("d", "diff", "diff"),
-        Binding("l", "timeline", "timeline"),
+        Binding("l", "log", "log"),
     ]
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, item: str, title: str) -> None:
         super().__init__()
-        self.run_id, self.item, self.length, self.shows_diff = run, "", -1, False
+        self.run_id, self.item, self.run_title = run, item, title
+        self.length, self.shows = -1, "timeline"
 
     def compose(self) -> ComposeResult:
         yield Static("", id="run-head", markup=False)
@@ -264,9 +274,8 @@ class RunScreen(Screen[None]):
         self.top.call_from_thread(self.show_run, found)
 
     def show_run(self, found: RunLines) -> None:
-        self.item = found.item
-        self.query_one("#run-head", Static).update(f"{found.picture}  {plain(found.title, 120)}")
-        if self.shows_diff or found.length == self.length:
+        self.query_one("#run-head", Static).update(f"{found.picture}  {plain(self.run_title, 120)}")
+        if self.shows != "timeline" or found.length == self.length:
             return
         self.length = found.length
         text = Text()
@@ -276,33 +285,57 @@ class RunScreen(Screen[None]):
         self.query_one(VerticalScroll).scroll_end(animate=False)
 
     def action_timeline(self) -> None:
-        self.shows_diff, self.length = False, -1
+        self.shows, self.length = "timeline", -1
         self.load()
 
-    @work(thread=True)
-    def action_diff(self) -> None:
-        try:
-            diff = self.top.call_service(self.top.service.diff, self.run_id).diff or "nothing is kept yet"
-        except RatchetError as error:
-            diff = error.message
-        self.top.call_from_thread(self.show_diff, diff)
+    def action_nudge(self) -> None:
+        self.top.ask_nudge(self.item)
 
-    def show_diff(self, diff: str) -> None:
-        self.shows_diff, text = True, Text()
-        for line in diff.splitlines()[:5_000]:
-            style = {"+": "green", "-": "red", "@": "dim"}.get(line[:1], "")
-            text.append(f"{plain(line)}\n", style)
-        self.query_one("#run-body", Static).update(text)
-        self.query_one(VerticalScroll).scroll_home(animate=False)
+    def action_diff(self) -> None:
+        self.open("diff", lambda service, run: service.diff(run).diff or "nothing is kept yet")
+
+    def action_log(self) -> None:
+        self.open("log", read_log)
+
+    @work(thread=True)
+    def open(self, name: str, read: Callable[[api.QueueService, str], str]) -> None:
+        try:
+            text = self.top.call_service(read, self.top.service, self.run_id)
+        except RatchetError as error:
+            text = error.message
+        self.top.call_from_thread(self.show_text, name, text)
+
+    def show_text(self, name: str, text: str) -> None:
+        self.shows, shown = name, Text()
+        styles = {"+": "green", "-": "red", "@": "dim"} if name == "diff" else {}
+        for line in text.splitlines()[-LINES_MAX:]:
+            shown.append(f"{plain(line)}\n", styles.get(line[:1], ""))
+        self.query_one("#run-body", Static).update(shown)
+        place = self.query_one(VerticalScroll)
+        place.scroll_home(animate=False) if name == "diff" else place.scroll_end(animate=False)
 
     @work(thread=True)
     def action_stop(self) -> None:
-        requester = api.Requester(by="a person (top)")
+        requester = api.Requester(by=PERSON)
         try:
             done: str = self.top.call_service(self.top.service.cancel, self.item, requester).cancelled
         except RatchetError as error:
             done = error.message
         self.top.call_from_thread(self.notify, plain(str(done)))
+
+
+class NudgeScreen(ModalScreen[str]):
+    """One line for a message; Enter sends it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "back")]
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="nudge"):
+            yield Static("Message to the agents of this run: in every prompt until the next commit")
+            yield Input(max_length=api.NUDGE_MAX_CHARS, placeholder="Enter sends, Escape goes back")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value.strip())
 
 
 def _fill(table: DataTable[str], rows: Sequence[tuple[str, Sequence[str]]]) -> None:

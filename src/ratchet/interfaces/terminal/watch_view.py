@@ -8,6 +8,7 @@ from typing import TextIO
 from ratchet.core.report import TestResult, expected_text
 from ratchet.core.watch import Colour, WatchStage, WatchState
 from ratchet.interfaces.terminal.colour import Tone, painter
+from ratchet.interfaces.terminal.printable import printable
 
 _TONES = {Colour.GREEN: Tone.GOOD, Colour.RED: Tone.BAD, Colour.PENDING: Tone.PLAIN}
 _WORDS = {
@@ -31,14 +32,14 @@ class WatchView:
         self.stream, self.root, self.keys = stream, root, keys
         self.terminal = stream.isatty()
         self.paint = painter(colour=self.terminal)
-        self._told, self._last = "", WatchState()
+        self._printed, self._last = "", WatchState()
 
     def __call__(self, state: WatchState) -> None:
         self._last = state
         if self.terminal:
             self.redraw()
-        elif (head := self.head(state)) != self._told:
-            self._told = head
+        elif (head := self.head(state)) != self._printed:
+            self._printed = head
             self._write("\n".join([head, *(text for _, text in self._news(state))]))
 
     def redraw(self) -> None:
@@ -57,7 +58,7 @@ class WatchView:
         console.print(Text("\n").join([*rows[:most], *below]))
 
     def _write(self, text: str) -> None:
-        self.stream.write(f"{text}\n")
+        self.stream.write(f"{printable(text, self.stream)}\n")
         self.stream.flush()
 
     def lines(self, state: WatchState) -> list[Line]:

@@ -61,11 +61,20 @@ def _answer(site: Site, item: str, form: Form) -> str:
     return "answered"
 
 
+def _nudge(site: Site, item: str, form: Form) -> str:
+    message = form.get("message").strip()
+    if not message:
+        raise UsageError("the message is empty", hint="go back and write one")
+    site.service.nudge(item, api.Nudge(by=PERSON, message=message[: api.NUDGE_MAX_CHARS]))
+    return "nudged"
+
+
 _VERBS: dict[str, Callable[[Site, str, Form], str]] = {
     "cancel": _cancel,
     "requeue": _requeue,
     "priority": _prioritise,
     "answer": _answer,
+    "nudge": _nudge,
 }
 
 

@@ -28,7 +28,7 @@ COLUMNS = (
     BoardColumn.COMPLETED,
 )
 TITLES = {column: column.replace("_", " ").capitalize() for column in BoardColumn}
-SHOWN, SHOWN_ALONE = 12, 200
+SHOWN, SHOWN_ALONE, AGENT_ROWS = 12, 200, 500
 WORKFLOWS = ("tdd", "build", "fix", "swarm", "loop")
 
 
@@ -49,17 +49,19 @@ def board_values(site: Site, request: Request) -> dict[str, Any]:
     only = BoardColumn(given["state"]) if given.get("state") in list(BoardColumn) else None
     columns = (only,) if only else COLUMNS
     most = SHOWN_ALONE if only else SHOWN
-    rows = site.store.board(columns, repo=repo, priority=priority, limit=most + 1)
-    if agent:
-        rows = [row for row in rows if words.agent_name(row.card.agent) == agent]
+    # The agent is in the card, which no index knows: the newest of each column are looked through.
+    found = site.store.board(columns, repo=repo, priority=priority, limit=AGENT_ROWS if agent else most + 1)
+    rows = [row for row in found if not agent or words.agent_name(row.card.agent) == agent]
     by_column: dict[BoardColumn, list[BoardRow]] = {column: [] for column in columns}
     for row in rows:
-        by_column[row.column].append(row)
+        if len(by_column[row.column]) <= most:
+            by_column[row.column].append(row)
+    site.remember_filters(found)
     chosen = {"repo": repo, "priority": str(priority or ""), "agent": agent, "state": str(only or "")}
     limit = site.settings.limits.workers
     return {
-        "columns": [_column(column, found, most, chosen, limit) for column, found in by_column.items()],
-        "chips": _chips(rows, chosen),
+        "columns": [_column(column, shown, most, chosen, limit) for column, shown in by_column.items()],
+        "chips": _chips(site, chosen),
         "filtered": any(chosen.values()),
         "address": _address(chosen),
         "priorities": list(Priority),
@@ -92,7 +94,7 @@ def _column(
 
 def _card(row: BoardRow, place: int, now: Any) -> Card:
     tone, icon, state = _state(row, now)
-    cost = words.money(row.card.cost_usd) if row.run else ""
+    cost = words.money(row.card.cost_usd) if row.card.cost_usd else ""
     waits = "after another item" if row.needs else {1: "1st in the queue", 2: "2nd", 3: "3rd"}.get(place, f"{place}th")
     agent = words.agent_name(row.card.agent)
     return Card(
@@ -125,6 +127,8 @@ def _state(row: BoardRow, now: Any) -> tuple[str, str, str]:
             tries = f" after {row.attempts} tries" if row.attempts > 1 else ""
             icon = "wrench" if card.reason in ("misconfigured", "no_test_command") else "failed"
             return "red", icon, f"{reason}{tries}"
+        case ItemStatus.COMPLETED if row.park_reason is ParkReason.REVIEW:
+            return "brass", "doubt", f"completed, {words.count(card.kept, 'commit')}, doubts to review"
         case ItemStatus.COMPLETED:
             return "green", "kept", f"completed, {words.count(card.kept, 'commit')}"
         case ItemStatus.CANCELLED:
@@ -158,14 +162,15 @@ def _address(chosen: dict[str, str]) -> str:
     return f"/board?{urlencode(kept)}" if kept else "/board"
 
 
-def _chips(rows: Sequence[BoardRow], chosen: dict[str, str]) -> list[dict[str, Any]]:
+def _chips(site: Site, chosen: dict[str, str]) -> list[dict[str, Any]]:
     """Return the filters as links; the one that is on leads back."""
-    repos = sorted({row.repo for row in rows} | {chosen["repo"]} - {""})[:12]
-    agents = sorted({words.agent_name(row.card.agent) for row in rows} | {chosen["agent"]} - {""})[:8]
-    found = [("repo", repo, words.repo_name(repo)) for repo in repos if repo]
-    found += [("agent", agent, agent) for agent in agents if agent]
+    repos = sorted(site.repos | {chosen["repo"]} - {""}, key=words.repo_name)[:12]
+    agents = sorted(site.agents | {chosen["agent"]} - {""})[:8]
+    found = [("repo", repo, words.repo_name(repo)) for repo in repos]
+    found += [("agent", agent, agent) for agent in agents]
     found += [("priority", str(priority), str(priority)) for priority in Priority]
-    found += [("state", str(BoardColumn.CANCELLED), "cancelled")]
+    states = [str(BoardColumn.CANCELLED), str(BoardColumn.TO_REVIEW)]
+    found += [("state", one, one.replace("_", " ")) for one in dict.fromkeys([*states, chosen["state"]]) if one]
     return [
         {
             "text": text,

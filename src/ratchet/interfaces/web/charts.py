@@ -9,11 +9,11 @@ from markupsafe import Markup, escape
 from ratchet.interfaces.web.ratchet_svg import n
 
 WIDE, NARROW = ("wide", 568), ("narrow", 302)
-LEFT, TOP, BOTTOM, HEIGHT = 40, 22, 184, 210
+LEFT, TOP, BOTTOM, HEIGHT = 48, 22, 184, 210
 
 
 def nice(most: float) -> float:
-    """Return a step for at most four grid lines: 1, 2 or 5 times a power of ten."""
+    """Return the distance between grid lines, of which there are at most four: 1, 2 or 5 times a power of ten."""
     step = 0.01
     while True:
         for factor in (1, 2, 5):

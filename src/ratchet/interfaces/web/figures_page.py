@@ -17,11 +17,12 @@ from ratchet.interfaces.web import charts, words
 from ratchet.interfaces.web.site import Site
 
 DAYS = (7, 14, 90)
+REPOS_MAX = 20
 _NONE = Figures.of(Tally())
 
 
 class DayFigures(msgspec.Struct, frozen=True):
-    """What one day (`YYYY-MM-DD`) came to."""
+    """The figures of one day (`YYYY-MM-DD`)."""
 
     day: str
     figures: Figures
@@ -36,10 +37,13 @@ def figures_values(site: Site, request: Request) -> dict[str, Any]:
     found = {one.group["day"]: one.figures for one in both.groups}
     now = [DayFigures(day, found.get(day) or _NONE) for day in days]
     before = site.service.metrics(api.MetricsQuery(since=f"{chosen * 2}d", until=days[0])).figures
+    totals = site.service.metrics(api.MetricsQuery(since=days[0])).figures
     return {
         "chosen": chosen,
+        "anything": bool(totals.runs or totals.steps or totals.calls),
         "span": f"{_named(days[0])} to {_named(days[-1])}",
-        "kpis": _kpis(site.service.metrics(api.MetricsQuery(since=days[0])).figures, before, chosen),
+        "kpis": _kpis(totals, before, chosen),
+        "repos": _repositories(site.service.metrics(api.MetricsQuery(since=days[0], by="repo")).groups),
         "charts": [_throughput(now), _cost(now), _teeth(now), _spent(now)],
     }
 
@@ -69,8 +73,27 @@ def _kpis(now: Figures, before: Figures, days: int) -> list[tuple[str, str, str]
             f"{now.reverts:,} reverted, {now.accepted:,} accepted",
         ),
         ("Spent", cost(now), f"in {days} days"),
-        ("Attempts to green", number(now.attempts_to_green), f"{now.overfitted_caught:,} overfitted changes caught"),
+        (
+            "Attempts to green",
+            number(now.attempts_to_green) if now.attempts_to_green is not None else "none yet",
+            f"{now.overfitted_caught:,} overfitted changes caught",
+        ),
         ("Time lost to quota", span(now.quota_s), f"{now.recoveries:,} crash recoveries"),
+    ]
+
+
+def _repositories(groups: Sequence[api.FiguresGroup]) -> list[dict[str, Any]]:
+    """Return what says how far the factory can be trusted with each repository, the busiest first."""
+    busiest = sorted(groups, key=lambda one: -(one.figures.completed + one.figures.failed))[:REPOS_MAX]
+    return [
+        {
+            "name": words.repo_name(one.group["repo"]),
+            "figures": one.figures,
+            "rate": f"{one.figures.success_rate:.0%}" if one.figures.success_rate is not None else "none ended",
+            "reverts": number(one.figures.reverts_per_commit),
+            "cost": cost_per_accepted(one.figures) if one.figures.accepted else "none yet",
+        }
+        for one in busiest
     ]
 
 

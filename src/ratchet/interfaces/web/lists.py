@@ -1,19 +1,24 @@
-"""The lists of runs and workers, and the budgets."""
+"""The lists of runs and workers, the budgets, and what `ratchet watch` sees."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
 
+from ratchet.app.watch import read_state
 from ratchet.core.board import BoardColumn
 from ratchet.core.budget import BudgetScope
-from ratchet.core.item import ParkReason
+from ratchet.core.item import ItemStatus, ParkReason
 from ratchet.core.state import RunStatus
+from ratchet.core.watch import Colour, WatchStage
 from ratchet.errors import RatchetError
 from ratchet.interfaces.web import words
 from ratchet.interfaces.web.site import Site
+from ratchet.store.protocols import RunRow
 
+REPOS_MAX = 20
 TONES = {
     RunStatus.COMPLETED: ("green", "kept"),
     RunStatus.FAILED: ("red", "failed"),
@@ -35,8 +40,8 @@ def runs_values(site: Site, request: Request) -> dict[str, Any]:
             {
                 "row": row,
                 "age": words.age(row.created_at, now),
-                "tone": TONES[row.status][0],
-                "icon": TONES[row.status][1],
+                "tone": _tone(row)[0],
+                "icon": _tone(row)[1],
             }
             for row in rows
         ],
@@ -44,6 +49,11 @@ def runs_values(site: Site, request: Request) -> dict[str, Any]:
         "wanted": status,
         "statuses": list(RunStatus),
     }
+
+
+def _tone(row: RunRow) -> tuple[str, str]:
+    moves = row.item_status in (ItemStatus.IN_PROGRESS, ItemStatus.ASSIGNED)
+    return TONES[row.status] if row.status is not RunStatus.RUNNING or moves else ("muted", "wait")
 
 
 def workers_values(site: Site) -> dict[str, Any]:
@@ -71,24 +81,33 @@ def workers_values(site: Site) -> dict[str, Any]:
 def budgets_values(site: Site) -> dict[str, Any]:
     store, budget = site.store, site.settings.budget
     rows = store.board((BoardColumn.IN_PROGRESS, BoardColumn.PARKED, BoardColumn.QUEUED), limit=100)
-    repos = sorted({row.repo for row in rows})[:20]
-    gauges = [_gauge("Today", store, BudgetScope.DAY, "", budget.day.cost_usd)]
-    gauges += [_gauge(words.repo_name(repo), store, BudgetScope.REPO, repo, budget.repo.cost_usd) for repo in repos]
+    working = [row for row in rows if row.column is BoardColumn.IN_PROGRESS]
+    spending = {(one.scope, one.name): one for one in store.spending([row.id for row in working])}
+    today = [one for one in spending.values() if one.scope is BudgetScope.REPO]
+    repos = sorted({row.repo for row in rows} | {one.name for one in today})[:REPOS_MAX]
+
+    def gauge(name: str, scope: BudgetScope, of: str, cap: float) -> dict[str, Any]:
+        found = spending.get((scope, of))
+        return _gauge(name, found.spent_usd if found else 0.0, found.used_usd if found else 0.0, cap)
+
+    day = _gauge("Today", sum(one.spent_usd for one in today), sum(one.used_usd for one in today), budget.day.cost_usd)
     now = words.utc_now()
     waits = [
         {"row": row, "wakes": words.wakes(row.not_before, now) if row.not_before else "", "detail": row.detail}
         for row in rows
         if row.column is BoardColumn.PARKED and row.park_reason is ParkReason.QUOTA
     ]
-    working = [row for row in rows if row.column is BoardColumn.IN_PROGRESS]
-    items = [
-        _gauge(row.title, store, BudgetScope.ITEM, row.id, budget.item.cost_usd) | {"run": row.run} for row in working
-    ]
-    return {"gauges": gauges, "items": items, "waits": waits}
+    cap = budget.repo.cost_usd
+    return {
+        "gauges": [day, *(gauge(words.repo_name(repo), BudgetScope.REPO, repo, cap) for repo in repos)],
+        "items": [
+            gauge(row.title, BudgetScope.ITEM, row.id, budget.item.cost_usd) | {"run": row.run} for row in working
+        ],
+        "waits": waits,
+    }
 
 
-def _gauge(name: str, store: Any, scope: BudgetScope, of: str, cap: float) -> dict[str, Any]:
-    spent, used = store.spent(scope, of).cost_usd, store.used(scope, of).cost_usd
+def _gauge(name: str, spent: float, used: float, cap: float) -> dict[str, Any]:
     share = (lambda usd: min(100.0, 100 * usd / cap)) if cap else (lambda _usd: 0.0)
     return {
         "name": name,
@@ -100,3 +119,43 @@ def _gauge(name: str, store: Any, scope: BudgetScope, of: str, cap: float) -> di
         "full": bool(cap) and used >= cap * 0.999,
         "run": "",
     }
+
+
+_COLOURS = {
+    Colour.GREEN: ("green", "ok", "green"),
+    Colour.RED: ("red", "failed", "red"),
+    Colour.PENDING: ("blue", "now", "not known yet"),
+}
+_STAGES = {
+    WatchStage.STARTING: "starting",
+    WatchStage.AFFECTED: "runs the tests that the change affects",
+    WatchStage.EVERYTHING: "runs all tests",
+    WatchStage.IDLE: "waits for a change",
+    WatchStage.GONE: "the folder was removed",
+}
+FAILING_MAX = 50
+
+
+def watch_values(site: Site) -> dict[str, Any]:
+    """Return the last state of each watched tree: of the server's folder, and of the repositories of items here."""
+    here = [str(site.folder), *sorted({row.repo for row in site.store.board(limit=50)})]
+    folders = dict.fromkeys(path for path in here if Path(path).is_absolute())
+    now = words.utc_now()
+    trees = []
+    for folder in folders:
+        if state := read_state(Path(folder)):
+            tone, icon, colour = _COLOURS[state.colour]
+            trees.append(
+                {
+                    "name": words.repo_name(folder),
+                    "state": state,
+                    "tone": tone,
+                    "icon": icon,
+                    "colour": colour,
+                    "stage": _STAGES[state.stage],
+                    "age": words.age(state.at, now),
+                    "failing": state.failing[:FAILING_MAX],
+                    "more": len(state.failing) - FAILING_MAX,
+                }
+            )
+    return {"trees": trees}

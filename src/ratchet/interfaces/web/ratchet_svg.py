@@ -1,4 +1,4 @@
-"""Draws the ratchet: teeth are kept commits, slips reverted changes, lanes say who worked. Colour comes from classes.
+"""Draws the ratchet: teeth are kept commits, slips reverted changes, lanes show the roles. Colour comes from classes.
 
 The geometry is explained in `docs/decisions`; every text is escaped here, since subjects and reasons are hostile.
 """
@@ -30,7 +30,7 @@ FOOT = 14
 LANE_PX = 18
 LABELS_PX = 120
 NUMBERS_PX = 14
-_CHAR_PX = 5.8
+_CHAR_PX = 6.6  # of the widest of the fonts: a label may not leave the picture
 
 
 def n(value: float) -> str:
@@ -96,7 +96,7 @@ def window(picture: Picture, first: int, last: int, *, selected: int | None = No
 
 
 def sentence(picture: Picture) -> str:
-    """Describe the picture in words, for those who do not see it."""
+    """Describe the picture in words, for screen readers."""
     parts = [f"{words.count(picture.kept, 'commit')} kept", f"{words.count(picture.slips, 'change')} reverted"]
     if picture.sealed:
         parts.append(f"{picture.sealed} of them caught by a sealed test")
@@ -201,7 +201,7 @@ class Drawing:
             f'<path class="slip{sealed}" d="M{n(left)} {n(low)}L{n(right)} {n(peak)}V{n(low)}Z"/>'
             f'<path class="fall{sealed}" d="M{n(right)} {n(peak)}V{n(low - 1)}"/>'
         )
-        return self._link(step, drawn, f"reverted: {says(step)}") + self._cross(right, peak, sealed)
+        return self._link(step, drawn, f"reverted: {step_result(step)}") + self._cross(right, peak, sealed)
 
     def _cross(self, x: float, peak: float, sealed: str) -> str:
         if self.pitch < NUMBERS_PX:
@@ -240,7 +240,7 @@ class Drawing:
                 low = self.y(self._level_at(index))
                 y = low - 9 if self.size.name == "big" else low + 11
                 mark = f'<path class="mark" d="M{n(x)} {n(y - 6)}l6 6l-6 6l-6 -6zM{n(x - 2.5)} {n(y + 2.5)}l5 -5"/>'
-                yield self._link(step, mark, f"refused: {says(step)}")
+                yield self._link(step, mark, f"refused: {step_result(step)}")
             if step.undone:
                 yield self._undone(index, x)
 
@@ -353,8 +353,8 @@ class Drawing:
             f'<rect class="bar{_bar_class(step, self.picture)}" x="{n(left)}" y="{n(y)}" width="{n(width)}"'
             f' height="12" rx="2"/>{name}'
         )
-        told = [words.phase(step.action), who, words.duration(step.active_s)]
-        return self._link(step, drawn, " · ".join(filter(None, told)))
+        parts = [words.phase(step.action), who, words.duration(step.active_s)]
+        return self._link(step, drawn, " · ".join(filter(None, parts)))
 
     def _gaps(self) -> Iterator[str]:
         for span, (left, right) in zip(self.scene.spans, self.axis.edges, strict=True):
@@ -393,8 +393,8 @@ class Drawing:
         )
 
 
-def says(step: PictureStep) -> str:
-    """Return what a step came to, in the words of the timeline in the terminal."""
+def step_result(step: PictureStep) -> str:
+    """Return the result of a step, in the words of the timeline in the terminal."""
     line = event_line(step.result) if step.result else None
     return line.text if line else ""
 

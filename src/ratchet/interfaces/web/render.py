@@ -10,7 +10,7 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
 from ratchet.interfaces.web import words
-from ratchet.interfaces.web.ratchet_svg import card, says
+from ratchet.interfaces.web.ratchet_svg import card, step_result
 
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self';"
@@ -43,8 +43,15 @@ def _environment() -> Environment:
         "repo": words.repo_name,
         "phase": words.phase,
         "cut": words.cut,
+        "coded": coded,
     }
-    made.globals |= {"icon": icon, "count": words.count, "card_picture": card, "says": says, "age": words.age}
+    made.globals |= {
+        "icon": icon,
+        "count": words.count,
+        "card_picture": card,
+        "step_result": step_result,
+        "age": words.age,
+    }
     made.globals |= {"wakes": words.wakes}
     return made
 
@@ -54,6 +61,12 @@ def icon(name: str, tone: str = "") -> Markup:
     return Markup('<svg class="i{}" aria-hidden="true"><use href="#{}"/></svg>').format(
         f" {tone}" if tone else "", name
     )
+
+
+def coded(text: str) -> Markup:
+    """Mark what stands between backticks as code."""
+    parts = enumerate(text.split("`"))
+    return Markup("").join(Markup("<code>{}</code>" if place % 2 else "{}").format(part) for place, part in parts)
 
 
 def page(template: str, *, status: int = 200, **values: object) -> Response:

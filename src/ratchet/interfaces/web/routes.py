@@ -51,6 +51,7 @@ def web_routes(state: AppState) -> list[Route | Mount]:
         ("GET", "/workers", workers),
         ("POST", "/workers/{worker}/kill", actions.kill),
         ("GET", "/budgets", budgets),
+        ("GET", "/watch", watch),
         ("GET", "/events", events),
         ("POST", "/sign-out", sign_out),
     ]
@@ -115,7 +116,7 @@ class Page:
 
 
 def signed_out(request: Request) -> Response:
-    """Send a person to the sign-in page, and tell a script that it is signed out."""
+    """Redirect a page to the sign-in page; answer a script with an error."""
     if request.url.path == "/events" or request.headers.get("x-ratchet-live"):
         return Response("signed out", 401, render.HEADERS)
     return RedirectResponse("/sign-in", 303, render.HEADERS)
@@ -226,6 +227,10 @@ def workers(site: Site, request: Request) -> Response:
 
 def budgets(site: Site, request: Request) -> Response:
     return site.page(request, "budgets.html", "budgets", **lists.budgets_values(site))
+
+
+def watch(site: Site, request: Request) -> Response:
+    return site.page(request, "watch.html", "watch", **lists.watch_values(site))
 
 
 async def events(site: Site, request: Request) -> Response:

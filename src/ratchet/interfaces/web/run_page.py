@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from ratchet.app.run_view import RunReader, RunView
+from ratchet.core import api
 from ratchet.core import events as ev
-from ratchet.core.item import ItemStatus, ParkReason
+from ratchet.core.item import OPEN, ItemStatus, ParkReason
 from ratchet.core.picture import AttemptEnd, Part, PartKind, Picture, PictureStep, StepOutcome
 from ratchet.core.receipt import Artifact, Receipt
 from ratchet.core.report import GREEN, RED, Report, TestStatus
@@ -21,7 +22,8 @@ WINDOW_ATTEMPTS = 27
 EVENTS_SHOWN = 200
 COLUMNS_MAX = 14
 ROWS_MAX = 60
-PROOFS_MAX = 30
+PROOFS_MAX, PROOFS_OPEN = 200, 10
+FOLDED_MAX = 6
 STORY_MAX = 8
 TREES = ev.TestWritten | ev.ChangeProposed
 
@@ -72,12 +74,16 @@ def values(reader: RunReader, run: str, query: RunQuery) -> dict[str, Any]:
         "detail": _detail(reader, view, step, receipts) if step else None,
         "matrix": _matrix(reader, view, receipts, first, last),
         "proofs": list(_proofs(picture))[-PROOFS_MAX:],
+        "proofs_open": PROOFS_OPEN,
+        "branch": picture.started.branch if picture.started and picture.kept else "",
         "costs": _costs(picture),
         "story": list(_story(picture)),
         "logs": reader.logs(view, picture.steps[-1].number) if picture.steps else [],
         "cap_usd": (picture.started.policy.get("cents", 0) / 100) if picture.started else 0,
         "spent_usd": sum(one.cost_usd for one in picture.steps),
         "running": picture.ended is None and view.item.status in (ItemStatus.ASSIGNED, ItemStatus.IN_PROGRESS),
+        "open": view.item.status in OPEN,
+        "nudged_chars": api.NUDGE_MAX_CHARS,
         "question": view.item.park_reason is ParkReason.QUESTION,
     }
 
@@ -195,10 +201,10 @@ def _part_end(steps: list[PictureStep]) -> str:
     kept = sum(step.outcome is StepOutcome.KEPT for step in steps)
     slips = sum(step.outcome is StepOutcome.REVERTED for step in steps)
     cost = sum(step.cost_usd for step in steps)
-    said = ["kept"] if kept else []
-    said += [words.count(slips, "slip")] if slips else []
+    counts = ["kept"] if kept else []
+    counts += [words.count(slips, "slip")] if slips else []
     time = words.clock(sum(step.active_s for step in steps))
-    return " · ".join(filter(None, [", ".join(said), time, words.money(cost) if cost else ""]))
+    return " · ".join(filter(None, [", ".join(counts), time, words.money(cost) if cost else ""]))
 
 
 _ICONS = {
@@ -223,17 +229,17 @@ def _row(picture: Picture, step: PictureStep) -> dict[str, Any]:
         "icon": name,
         "tone": tone,
         "phase": words.phase(step.action),
-        "text": _says(picture, step),
+        "text": _result_text(picture, step),
         "time": f"{words.clock(step.active_s)}{cost}",
         "bad": step.is_bad,
     }
 
 
-def _says(picture: Picture, step: PictureStep) -> str:
+def _result_text(picture: Picture, step: PictureStep) -> str:
     if step.outcome is StepOutcome.RUNNING:
         text = "working" if step is picture.running else "interrupted"
     else:
-        text = ratchet_svg.says(step)
+        text = ratchet_svg.step_result(step)
     if isinstance(step.result, ev.StepCommitted):
         text = f"kept {step.result.commit[:7]} {step.result.subject}"
     if isinstance(step.result, ev.StepVerified | ev.RevisionVerified) and not step.result.warnings:
@@ -296,7 +302,7 @@ def _explained(step: PictureStep) -> str:
             "The open tests pass and a sealed test fails: the change answers the examples and not the rule. It was"
             " reverted; the next attempt learns that it was overfitted, and no input or value."
         )
-    return ratchet_svg.says(step)
+    return ratchet_svg.step_result(step)
 
 
 def _change_of(picture: Picture, step: PictureStep) -> PictureStep | None:
@@ -364,20 +370,57 @@ def _matrix(
             cells = by_test.setdefault(test.id, [""] * len(columns))
             cells[index] = _cell(test.status, test.attempts)
     refused = {i for i, (step, _) in enumerate(columns) if step.outcome is StepOutcome.REFUSED}
-    changing = {name: cells for name, cells in by_test.items() if len(set(cells)) > 1 or "fail" in cells}
-    for name, cells in changing.items():
-        changing[name] = [_refused(cell, i in refused, cells) for i, cell in enumerate(cells)]
+    by_test = {
+        name: [_refused(cell, i in refused, cells) for i, cell in enumerate(cells)] for name, cells in by_test.items()
+    }
+    changing = {name: cells for name, cells in by_test.items() if not _NOTABLE.isdisjoint(cells)}
     rows = [{"file": file, "name": name, "cells": cells} for (file, name), cells in _named(changing)][:ROWS_MAX]
     folded = _folded({name: cells for name, cells in by_test.items() if name not in changing})
     heads = [
         {
             "number": step.number,
-            "phase": {"verify_red": "red"}.get(step.action, words.phase(step.action).split()[0]),
+            "phase": _head(step),
             "tone": "kept" if step.outcome is StepOutcome.KEPT else "slipped" if step.is_bad else "",
         }
         for step, _ in columns
     ]
-    return {"heads": heads, "folded": folded, "rows": rows, "tests": len(by_test), "more": len(changing) - len(rows)}
+    sealed = _sealed_rows(picture, [step for step, _ in columns], first, last)
+    return {
+        "heads": heads,
+        "folded": folded,
+        "rows": rows,
+        "sealed": sealed,
+        "examples": sum(row["count"] for row in sealed),
+        "tests": len(by_test),
+        "more": len(changing) - len(rows),
+    }
+
+
+def _head(step: PictureStep) -> str:
+    if step.outcome in (StepOutcome.KEPT, StepOutcome.REVERTED):
+        return "kept" if step.outcome is StepOutcome.KEPT else "slip"
+    return {"verify_red": "red", "baseline": "base"}.get(step.action, words.phase(step.action).split()[0])
+
+
+def _sealed_rows(picture: Picture, columns: list[PictureStep], first: int, last: int) -> list[dict[str, Any]]:
+    """Return the sealed examples of each requirement, and how they judged its changes. Their names stay sealed."""
+    found = []
+    for index in range(first, last + 1):
+        steps = [picture.steps[one] for one in picture.parts[index].steps]
+        count = next((step.result.sealed for step in steps if isinstance(step.result, ev.RedConfirmed)), 0)
+        cells = [_sealed_cell(step) if step in steps else "" for step in columns]
+        if count and any(cells):
+            found.append({"name": picture.parts[index].title, "count": count, "cells": cells})
+    return found
+
+
+def _sealed_cell(step: PictureStep) -> str:
+    if step.sealed:
+        return "seal"
+    return "seal-ok" if step.outcome is StepOutcome.KEPT else ""
+
+
+_NOTABLE = frozenset({"fail", "flaky", "refused"})
 
 
 def _cell(status: TestStatus, attempts: int) -> str:
@@ -398,12 +441,20 @@ def _named(tests: dict[str, list[str]]) -> Iterator[tuple[tuple[str, str], list[
 
 
 def _folded(tests: dict[str, list[str]]) -> list[dict[str, Any]]:
-    """Fold tests that never changed into one row for each file."""
-    files: dict[str, list[list[str]]] = {}
+    """Fold tests that always passed, or never ran, into one row for each file."""
+    files: dict[tuple[str, tuple[str, ...]], int] = {}
     for test, cells in tests.items():
-        files.setdefault(test.partition("::")[0].rpartition("/")[2], []).append(cells)
-    shown = sorted(files.items(), key=lambda one: -len(one[1]))
-    return [{"name": file, "count": len(cells), "cells": cells[0]} for file, cells in shown[:20]]
+        key = (test.partition("::")[0].rpartition("/")[2], tuple(cells))
+        files[key] = files.get(key, 0) + 1
+    largest = sorted(files.items(), key=lambda one: -one[1])
+    shown = [{"name": file, "count": count, "cells": cells} for (file, cells), count in largest[:FOLDED_MAX]]
+    others: dict[tuple[str, ...], list[int]] = {}
+    for (_, alike), count in largest[FOLDED_MAX:]:
+        others.setdefault(alike, []).append(count)
+    return shown + [
+        {"name": words.count(len(counts), "more file"), "count": sum(counts), "cells": alike}
+        for alike, counts in others.items()
+    ]
 
 
 # --- proofs, cost, story ----------------------------------------------------------------------------------------------
@@ -450,11 +501,11 @@ def _costs(picture: Picture) -> list[dict[str, Any]]:
 
 
 def _story(picture: Picture) -> Iterator[dict[str, Any]]:
-    found = 0
-    for step in reversed(picture.steps):
-        text = getattr(step.result, "summary", "")
-        if text and step.role and found < STORY_MAX:
-            found += 1
-            part = picture.parts[step.part]
-            at = f"iteration {part.number}" if part.kind is PartKind.ITERATION else _label(part).lower()
-            yield {"role": step.role, "text": words.cut(text, 400), "end": at}
+    """Return the summaries of roles and the messages of people, newest first."""
+    texts: list[tuple[float, str, str]] = [(note.steps - 0.5, note.by, note.text) for note in picture.notes]
+    texts += [(index, step.role, getattr(step.result, "summary", "")) for index, step in enumerate(picture.steps)]
+    newest = sorted(texts, key=lambda one: -one[0])
+    for place, who, text in [one for one in newest if one[1] and one[2]][:STORY_MAX]:
+        part = picture.parts[picture.steps[max(0, int(place))].part] if picture.steps else Part(kind=PartKind.BEFORE)
+        at = f"iteration {part.number}" if part.kind is PartKind.ITERATION else _label(part).lower()
+        yield {"role": who, "text": words.cut(text, 400), "end": at}

@@ -1,4 +1,4 @@
-"""What the handlers of the pages share."""
+"""State shared by the handlers of the pages, and their responses."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from ratchet.app.run_view import RunReader
+from ratchet.core.board import BoardRow
 from ratchet.core.ledger import FeedEntry
 from ratchet.interfaces.http.app_state import AppState
-from ratchet.interfaces.web import render
+from ratchet.interfaces.http.sse import encode_line
+from ratchet.interfaces.web import render, words
 from ratchet.interfaces.web.shell import Shell, Vitals
 from ratchet.store.protocols import Store
 
 PERSON = "a person (web)"
+FILTERS_MAX = 200
 
 
 class Form:
@@ -38,7 +41,8 @@ class Site:
         self.reader = RunReader(self.store)
         self.sessions = state.sessions
         self.vitals = Vitals(self.service, self.settings, self.folder)
-        self._place = ""
+        self.repos: set[str] = set()
+        self.agents: set[str] = set()
 
     @property
     def store(self) -> Store:
@@ -56,6 +60,13 @@ class Site:
         notice = NOTICES.get(request.query_params.get("done", ""), "")
         return render.page(template, shell=self.shell(request), page_name=name, notice=notice, **values)
 
+    def remember_filters(self, rows: Sequence[BoardRow]) -> None:
+        """Keep what the board can be filtered by: a filter leaves no row of the others."""
+        if len(self.repos) < FILTERS_MAX:
+            self.repos |= {row.repo for row in rows if row.repo}
+        if len(self.agents) < FILTERS_MAX:
+            self.agents |= {words.agent_name(row.card.agent) for row in rows if row.card.agent}
+
     def done(self, to: str, what: str = "") -> Response:
         """Answer a form: go back to a page, which says what was done."""
         self.vitals.forget()
@@ -65,7 +76,7 @@ class Site:
     @staticmethod
     def encode_event(found: FeedEntry) -> bytes:
         entry = found.entry
-        return f"id: {found.place}\nevent: ledger\ndata: {entry.run} {entry.seq} {entry.kind}\n\n".encode()
+        return encode_line(f"{entry.run} {entry.seq} {entry.kind}".encode(), id=found.place, event="ledger")
 
 
 NOTICES = {
@@ -77,6 +88,7 @@ NOTICES = {
     "requeued": "Back in the queue.",
     "prioritised": "Priority changed.",
     "answered": "Answered. The run goes on.",
+    "nudged": "Sent. The next prompt of this run has it.",
     "snoozed": "Snoozed for 4 hours.",
     "acknowledged": "Acknowledged.",
     "woken": "Back in the inbox.",

@@ -27,16 +27,14 @@ def clock(seconds: float) -> str:
 
 
 def tick(seconds: float) -> str:
+    """Return a round time of an axis; `1:15` where it is no whole minute."""
     if not seconds:
         return "0"
-    for unit, word in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= unit and seconds % unit == 0:
-            return f"{int(seconds // unit)} {word}"
-    return duration(seconds) if seconds >= 60 else f"{int(seconds)} s"
+    return clock(seconds) if seconds > 60 and seconds % 60 else duration(seconds)
 
 
 def money(usd: float | None) -> str:
-    """Return `$0.48`. An unknown cost is `unknown`, and less than a cent is said so."""
+    """Return `$0.48`, `under $0.01`, or `unknown` without a known cost."""
     if usd is None:
         return "unknown"
     return "under $0.01" if 0 < usd < 0.005 else f"${usd:,.2f}"

@@ -190,7 +190,7 @@ class BatchedWorkers(SqlWorkers):
 
 ADD = f"""
 WITH added AS ({ADD_ITEM} RETURNING id)
-SELECT id, pg_notify('ratchet_work', '') AS told FROM added
+SELECT id, pg_notify('ratchet_work', '') AS notified FROM added
 """  # noqa: S608 — ours
 CLAIM = f"""
 WITH due AS MATERIALIZED ({DUE}),
@@ -231,18 +231,18 @@ SELECT {FALLBACK}, '', '', 0 FROM due WHERE due.due OR EXISTS (SELECT 1 FROM nex
 # The checksum is that of `core.ledger`, which verifies it on reading. Rows are locked in the global order: items by id,
 # then runs, then workers.
 COMPLETE = f"""
-WITH said AS MATERIALIZED (
-  SELECT * FROM json_to_recordset(CAST(? AS JSON)) AS said (
+WITH given AS MATERIALIZED (
+  SELECT * FROM json_to_recordset(CAST(? AS JSON)) AS given (
     item TEXT, run TEXT, epoch BIGINT, kind TEXT, data TEXT, at TEXT)),
-mine AS MATERIALIZED (SELECT id FROM items WHERE id = ANY (ARRAY (SELECT item FROM said)) ORDER BY id FOR UPDATE),
+mine AS MATERIALIZED (SELECT id FROM items WHERE id = ANY (ARRAY (SELECT item FROM given)) ORDER BY id FOR UPDATE),
 was AS MATERIALIZED (
   SELECT id, item, epoch, length, head FROM runs
-  WHERE id = ANY (ARRAY (SELECT run FROM said)) AND item = ANY (ARRAY (SELECT id FROM mine)) AND status = 'running'
+  WHERE id = ANY (ARRAY (SELECT run FROM given)) AND item = ANY (ARRAY (SELECT id FROM mine)) AND status = 'running'
   FOR UPDATE),
 sealed AS MATERIALIZED (
-  SELECT was.length + 1 AS seq, was.head AS prev, said.*, encode(sha256(convert_to(
-    concat_ws(chr(10), was.head, said.run, was.length + 1, said.at, said.epoch, said.kind, said.data), 'UTF8'
-  )), 'hex') AS sum FROM was JOIN said ON said.run = was.id AND said.item = was.item AND said.epoch = was.epoch),
+  SELECT was.length + 1 AS seq, was.head AS prev, given.*, encode(sha256(convert_to(
+    concat_ws(chr(10), was.head, given.run, was.length + 1, given.at, given.epoch, given.kind, given.data), 'UTF8'
+  )), 'hex') AS sum FROM was JOIN given ON given.run = was.id AND given.item = was.item AND given.epoch = was.epoch),
 ended AS (
   UPDATE runs SET length = seq, head = sum, status = 'completed' FROM sealed
   WHERE runs.id = sealed.run AND runs.id = ANY (ARRAY (SELECT run FROM sealed))),
@@ -261,6 +261,6 @@ unlocked AS (DELETE FROM locks WHERE run = ANY (ARRAY (SELECT run FROM sealed)))
 settled AS (
   UPDATE reservations SET status = 'settled' WHERE run = ANY (ARRAY (SELECT run FROM sealed)) AND status = 'held')
 SELECT run, epoch,
-  (SELECT pg_notify('ratchet_work', '') WHERE EXISTS (SELECT 1 FROM needs WHERE need = sealed.item)) AS told
+  (SELECT pg_notify('ratchet_work', '') WHERE EXISTS (SELECT 1 FROM needs WHERE need = sealed.item)) AS notified
 FROM sealed
 """  # noqa: S608 — ours

@@ -32,7 +32,7 @@ def feed_horizon(db: Transaction) -> int:
     if oldest == end:
         return base + end
     open_here = db.fetch_all(_OPEN_HERE)
-    if any(one["hidden"] for one in open_here):  # sessions of another role: their transactions cannot be told apart
+    if any(one["hidden"] for one in open_here):  # sessions of another role: which of them write is not visible
         return base + oldest
     ages = [(end - int(one["xid"])) % 2**32 for one in open_here if one["xid"]]
     return base + min([end, *(end - age for age in ages if age < 2**31)])

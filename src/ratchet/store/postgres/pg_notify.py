@@ -88,7 +88,7 @@ class PgNotifications:
         with self._guard:
             self._bells.add(bell)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._hear_all, name="ratchet-notices", daemon=True)
+                self._thread = threading.Thread(target=self._receive_all, name="ratchet-notices", daemon=True)
                 self._thread.start()
         self._ready.wait(READY_S)  # after the timeout continue as if the server were away: listeners poll anyway
         return bell
@@ -112,14 +112,14 @@ class PgNotifications:
         for bell in bells:
             bell.wake()
 
-    def _hear_all(self) -> None:
+    def _receive_all(self) -> None:
         while not self._over(0):
             with suppress(psycopg.Error, OSError):
-                self._hear()
+                self._receive()
             self._over(POLL_S)
             self._ring()
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         """Dispatch notifications until the store is closed or the connection is lost."""
         with self._connect() as db:
             for topic in Topic:

@@ -27,7 +27,8 @@ _IMPATIENT = {"renew", "renew_all"}
 class RemoteStore:
     """All verbs of `Store`, executed by the server. Any thread may call any verb.
 
-    A verb is one repeatable transaction, so a request whose response was lost is sent again.
+    A request whose response was lost is sent again. Verbs that would then take effect twice take a key, or the place
+    in the ledger behind which they append.
     """
 
     is_shared = True

@@ -13,6 +13,7 @@ from pathlib import Path
 from ratchet.errors import DiskFull, GitFailed, UntrustedRepository
 from ratchet.files import is_full
 from ratchet.process.spawn import run_command
+from ratchet.workspace.protocol import RECORD, TREE
 
 # Loose objects and refs are not synced by default: a commit we announced must survive a power cut.
 _ALWAYS = [
@@ -45,7 +46,12 @@ def git(
     ok: tuple[int, ...] = (0,),
     as_committed: bool = True,
 ) -> bytes:
-    """Run git and return what it printed. Exit codes not in `ok` raise GitFailed."""
+    """Run git and return what it printed. Exit codes not in `ok` raise GitFailed.
+
+    Never with the settings of a workspace: its `.git` may be an agent's, and settings name programs.
+    """
+    if cwd and "GIT_DIR" not in (env or {}) and _is_in_workspace(cwd):
+        raise GitFailed(f"{cwd} is in a workspace of ratchet, whose .git is not trusted", exit_code=128)
     wanted = [*_ALWAYS, *(_AS_COMMITTED if as_committed else [])]
     settings = [word for setting in wanted for word in ("-c", setting)]
     answer = run_command([*_ends_with_us(), "git", *settings, *args], cwd=cwd, env=_environment(env or {}), stdin=stdin)
@@ -64,6 +70,10 @@ def git(
             )
         raise GitFailed(f"git {args[0]} failed: {message}", exit_code=answer.exit_code)
     return answer.stdout
+
+
+def _is_in_workspace(folder: Path) -> bool:
+    return any(place.name == TREE and (place.parent / RECORD).exists() for place in (folder, *folder.parents))
 
 
 @lru_cache(maxsize=1)

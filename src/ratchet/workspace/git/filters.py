@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 from ratchet import tree_files
 from ratchet.errors import GitFailed
+from ratchet.process.spawn import path_in_namespace
 from ratchet.workspace.git.command import git
 from ratchet.workspace.sandbox import run_contained
 
@@ -88,6 +89,7 @@ def _clean(
         out = _run(argv, cwd=folder, env=env, writable=[place], visible=[str(git_dir)], programs=programs)
         oids = out.decode().split()
         tree_files.remove_special_files(store, outgoing_links=True)
+        tree_files.remove_inside(store, "objects/info")  # it could name other repositories to read from
         if keep:
             _import(store, oids, git_dir)
         return dict(zip((path for path, _ in contents), oids, strict=True))
@@ -108,12 +110,13 @@ def _quoted(text: str) -> str:
 
 def _run(
     argv: list[str], *, cwd: Path, env: Mapping[str, str], writable: list[str], visible: list[str],
-    programs: Mapping[str, str], stdin: bytes = b"",
+    programs: Mapping[str, str], read_only: Sequence[str] = (), stdin: bytes = b"",
 ) -> bytes:  # fmt: skip
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL") if name in os.environ}
     done = run_contained(
-        argv, cwd=cwd, env=kept | dict(env), writable=writable, visible=visible, stdin=stdin, timeout_s=_TIMEOUT_S
-    )
+        argv, cwd=cwd, env=kept | dict(env), writable=writable, read_only=read_only, visible=visible, stdin=stdin,
+        timeout_s=_TIMEOUT_S,
+    )  # fmt: skip
     if done.exit_code:
         why = done.stderr.decode(errors="replace").strip()[-500:]
         named = ", ".join(sorted({key.rpartition(".")[0] for key in programs}))
@@ -154,6 +157,28 @@ def check_out_filtered(tree: Path, root: Path, commit: str) -> None:
             git("lfs", "fetch", "origin", commit, cwd=root)
     git_dir = git("rev-parse", "--path-format=absolute", "--git-common-dir", cwd=tree).decode().strip()
     script = _with_settings("git checkout-index -f -q -z --stdin", programs, git_dir)
-    _run(["sh", "-c", script], cwd=tree, env={}, writable=[str(tree)], visible=[git_dir], programs=programs,
-         stdin=paths)  # fmt: skip
+    # Git runs here again, outside: a filter must not change its settings.
+    _run(["sh", "-c", script], cwd=tree, env={}, writable=[str(tree)], read_only=[f"{tree}/.git"], visible=[git_dir],
+         programs=programs, stdin=paths)  # fmt: skip
     tree_files.remove_special_files(tree)
+
+
+_LAY_OVER = 'export GIT_INDEX_FILE="$TMPDIR/index"; git read-tree "$1" && git checkout-index -f -q -z --stdin'
+
+
+def lay_over(folder: Path, git_dir: Path, commit: str, paths: Sequence[str]) -> None:
+    """Put files of a commit into a folder, through their filters, or remove those that the commit does not have."""
+    listed = git("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit, env={"GIT_DIR": str(git_dir)}).split(
+        b"\0"
+    )
+    there = set(listed)
+    for path in paths:
+        if os.fsencode(path) not in there:
+            tree_files.remove_inside(folder, path)
+    if not (wanted := [os.fsencode(path) for path in paths if os.fsencode(path) in there]):
+        return
+    programs, inside = filter_programs({"GIT_DIR": str(git_dir)}), path_in_namespace(str(folder))
+    _run(["sh", "-c", _with_settings(_LAY_OVER, programs, str(git_dir)), "sh", commit], cwd=folder,
+         env={"GIT_DIR": str(git_dir), "GIT_WORK_TREE": "."}, writable=[inside], read_only=[f"{inside}/.git"],
+         visible=[str(git_dir)], programs=programs, stdin=b"".join(path + b"\0" for path in wanted))  # fmt: skip
+    tree_files.remove_special_files(folder)

@@ -1,4 +1,4 @@
-"""The fsmonitor hook of overlay workspaces: tells git from the layer which files may have changed.
+"""The fsmonitor hook of overlay workspaces: reports to git, from the layer, which files may have changed.
 
 Run by git as `python -I -S -E fsmonitor.py 2 TOKEN` in the workspace (`githooks(5)`, fsmonitor-watchman, version 2). It
 never omits a change: it reports everything uncertain as changed, and fails when it cannot see the layer, so that git

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import msgspec
 
-from ratchet.core.repo import RepoKind, clone_url, repo_kind
+from ratchet.core import trailers
+from ratchet.core.repo import RepoKind, canonical_name, clone_url, repo_kind
 from ratchet.errors import EnvironmentCannot, GitFailed, UntrustedRepository, UsageError
 from ratchet.files import make_private_dir, make_state_dir
-from ratchet.workspace.git.command import git, git_read_only, git_text
+from ratchet.workspace.git.command import IDENTITY, git, git_read_only, git_text
 
 
 class Repository(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +133,14 @@ def _fetch(place: Path) -> None:
     git("reset", "--quiet", "--hard", "refs/remotes/origin/HEAD", cwd=place)
 
 
+def origin_of(root: Path) -> str:
+    """Return the name by which items name the origin of a checkout; empty if it has none."""
+    try:
+        return canonical_name(git_text("config", "--get", "remote.origin.url", cwd=root).strip())
+    except (GitFailed, ValueError):
+        return ""
+
+
 def remote_branch(root: Path, branch: str) -> str:
     """Return the commit that a branch of the origin has now; empty if there is no such branch."""
     return git(*_SAFE, "ls-remote", "--refs", "origin", f"refs/heads/{branch}", cwd=root).decode().partition("\t")[0]
@@ -148,6 +157,18 @@ def publish_branch(root: Path, branch: str, commit: str, *, instead_of: str) -> 
             raise
         return False
     return True
+
+
+def is_made_by_ratchet(commit: str, git_dir: Path) -> bool:
+    """Whether a worker of ours has made a commit of a run, and not a person."""
+    shown = git("show", "-s", "--format=%ce%n%B", commit, env={"GIT_DIR": str(git_dir)})
+    email, _, body = shown.decode(errors="replace").partition("\n")
+    return email == IDENTITY["EMAIL"] and bool(trailers.run_of(body))
+
+
+def fetch_branch(root: Path, branch: str) -> None:
+    """Fetch a branch of the origin, without a reference to it."""
+    git(*_SAFE, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "origin", f"refs/heads/{branch}", cwd=root)
 
 
 # `ext::` addresses run commands: never allowed for an address from the queue.
@@ -168,11 +189,20 @@ def message_of(repo: Path, commit: str) -> str:
 
 
 def messages_with(repo: Path, line: str, *, since: str) -> dict[str, str]:
-    """Return the messages of commits on local branches that contain a line, by commit; not of `since` and earlier."""
-    how = ["--branches", "--not", since, "--"] if since and commit_of(repo, since) else ["--branches", "--"]
+    """Return the messages of commits on branches that contain a line, by commit; not of `since` and earlier.
+
+    Branches of remotes count: a run of another host is on its origin's branch only.
+    """
+    branches = ["--branches", "--remotes"]
+    how = [*branches, "--not", since, "--"] if since and commit_of(repo, since) else [*branches, "--"]
     out = git("log", "-z", "--format=%H%n%B", "--fixed-strings", f"--grep={line}", *how, cwd=repo)
     rows = (row.partition("\n") for row in out.decode(errors="replace").split("\0") if row)
     return {commit: message for commit, _, message in rows}
+
+
+def git_dir_of(repo: Path) -> Path:
+    """Return the directory with the repository's objects and branches."""
+    return Path(git_text("rev-parse", "--path-format=absolute", "--git-common-dir", cwd=repo))
 
 
 def parent_of(repo: Path, commit: str) -> str | None:
@@ -190,4 +220,4 @@ def mentions(repo: Path, commit: str, words: str) -> bool:
 
 
 def diff(repo: Path, before: str, after: str) -> str:
-    return git("diff", "--no-ext-diff", f"{before}..{after}", cwd=repo).decode(errors="replace")
+    return git("diff", "--no-ext-diff", "--no-textconv", f"{before}..{after}", cwd=repo).decode(errors="replace")

@@ -150,10 +150,10 @@ class TreeStore:
         rows = self._git("ls-files", "--stage", "-z").split(b"\0")
         return [row.split(b"\t", 1)[1] for row in rows if row and not row.startswith(SUBMODULE.encode())]
 
-    def untracked(self) -> list[str]:
-        """Return the files that are neither in the index nor ignored."""
-        rows = self._git("ls-files", "--others", "--exclude-standard", "-z").split(b"\0")
-        return sorted(os.fsdecode(row) for row in rows if row)
+    def uncommitted(self) -> list[str]:
+        """Return the files that may differ from the index and are not ignored."""
+        rows = self._git("ls-files", "--others", "--modified", "--exclude-standard", "-z").split(b"\0")
+        return sorted({os.fsdecode(row) for row in rows if row})
 
     def track(self, paths: Iterable[bytes]) -> None:
         """Track these files, even if ignored."""
@@ -380,7 +380,7 @@ def _make_store(store: Path, borrow: Path | None) -> None:
 
 
 def repack(store: Path, *, more_than: int, dry_run: bool = False) -> int:
-    """Pack the loose objects if there are more than so many; return how many were packed.
+    """Pack the loose objects if there are more than `more_than`; return how many were packed.
 
     All are kept, reachable or not: the trees that ledgers announce have no refs.
     """

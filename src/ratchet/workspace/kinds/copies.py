@@ -38,8 +38,8 @@ class Worktree(GitWorkspace):
         locked = ["--lock", "--force", "--force"]
         plain = without_programs(filter_programs({"GIT_DIR": self.record.git_dir}))
         self._source(*plain, "worktree", "add", "--quiet", *locked, str(self.path), branch)
+        write_durably(self.home / "dot-git", (self.path / ".git").read_bytes())  # before anything else runs there
         check_out_filtered(self.path, Path(self.record.repo), self.record.base_commit)
-        write_durably(self.home / "dot-git", (self.path / ".git").read_bytes())
         check_out_submodules(
             self.path, self.record.base_commit, root=Path(self.record.repo), git_dir=Path(self.record.git_dir)
         )

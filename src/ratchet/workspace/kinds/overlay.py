@@ -20,7 +20,7 @@ from ratchet.workspace.overlay_layers import (
     move_built_folders,
     remove_tree,
 )
-from ratchet.workspace.protocol import WorkspaceRecord
+from ratchet.workspace.protocol import RECORD, WorkspaceRecord
 from ratchet.workspace.syscalls import (
     is_mounted,
     mount_overlay,
@@ -234,8 +234,8 @@ class UserNamespaceOverlay(Overlay):
         held_by = start_namespace_holder(HOLDER, *words)
         self.record = msgspec.structs.replace(self.record, held_by=held_by)
         self.__dict__.pop("trees", None)  # it caches the path through the old holder
-        finished = (self.home / directories.RECORD).exists()
-        directories.write_record(self._home, self.record, directories.RECORD if finished else directories.MAKING)
+        finished = (self.home / RECORD).exists()
+        directories.write_record(self._home, self.record, RECORD if finished else directories.MAKING)
         detach_namespace_holder(held_by)
 
     def unmount(self) -> None:

@@ -44,7 +44,7 @@ class _Lane:
         self.known = fast_path.SeenBodies()
         self.chunk = fast_path.Chunk(b"", self.known)
         self.run: fast_path.Run | None = None
-        self.heard = 0
+        self.cases_before = 0
 
     def find(self, data: bytes, begin: int, /) -> tuple[int, int, int] | None:
         if self.chunk.data is not data:
@@ -54,14 +54,14 @@ class _Lane:
 
     def enter(self) -> bool:
         self.handler.settle()
-        self.heard = self.handler.cases
+        self.cases_before = self.handler.cases
         return True
 
     def take(self) -> bool:
         handler, run = self.handler, self.run
-        heard = handler.cases + len(handler.plain) - self.heard
+        arrived = handler.cases + len(handler.plain) - self.cases_before
         # Exactly one more case, nothing left open, inside a suite: the cases that follow are in the same suite.
-        if run is None or heard != 1 or handler.case or handler.child or not handler.open:
+        if run is None or arrived != 1 or handler.case or handler.child or not handler.open:
             return False
         if run.alike and run.alike.suites and not handler.is_among_suites(*run.alike.levels()):
             return False

@@ -13,7 +13,7 @@ from ratchet.checks.formats.recover.failure_templates import FailureTemplates
 from ratchet.core.report import Failure, TestResult, TestStatus
 
 Columns = dict[str, list[str]]
-Told = dict[int, list[Child]]  # the child elements of cases, by case number
+ChildrenByCase = dict[int, list[Child]]  # the child elements of cases, by case number
 
 
 def size_of(columns: Columns) -> int:
@@ -56,11 +56,11 @@ def silent_verdicts(columns: Columns) -> list[int]:
     return [at for at, pair in enumerate(words) if pair in doubtful] if doubtful else []
 
 
-def skip(results: list[TestResult], told: Told) -> Told:
+def skip(results: list[TestResult], children_by_case: ChildrenByCase) -> ChildrenByCase:
     """Mark skipped tests; return the children of all other cases."""
-    known = {id(children): verdicts.skipped_of(children) for children in told.values()}
-    loud: Told = {}
-    for at, children in told.items():
+    known = {id(children): verdicts.skipped_of(children) for children in children_by_case.values()}
+    loud: ChildrenByCase = {}
+    for at, children in children_by_case.items():
         if skipped := known[id(children)]:
             test = results[at]
             results[at] = TestResult(
@@ -71,13 +71,19 @@ def skip(results: list[TestResult], told: Told) -> Told:
     return loud
 
 
-def fail(results: list[TestResult], told: Told, columns: Columns, writer: str, failures: FailureTemplates) -> Told:
+def fail(
+    results: list[TestResult],
+    children_by_case: ChildrenByCase,
+    columns: Columns,
+    writer: str,
+    failures: FailureTemplates,
+) -> ChildrenByCase:
     """Set the failure of cases whose only child is a failure; return the children of all other cases, and of files
     listed as cases."""
     names, groups = (columns.get(key) or [""] * len(results) for key in ("name", "classname"))
     alone = {
         at: children[0]
-        for at, children in told.items()
+        for at, children in children_by_case.items()
         if len(children) == 1
         and children[0].name in verdicts.BAD
         and not verdicts.broken_of(writer, names[at], groups[at], children[0])
@@ -96,7 +102,7 @@ def fail(results: list[TestResult], told: Told, columns: Columns, writer: str, f
             "",
             failure,
         )
-    return {at: children for at, children in told.items() if at not in alone}
+    return {at: children for at, children in children_by_case.items() if at not in alone}
 
 
 def _read(alone: dict[int, Child], names: list[str], failures: FailureTemplates) -> list[Failure]:
@@ -104,7 +110,7 @@ def _read(alone: dict[int, Child], names: list[str], failures: FailureTemplates)
     keys = [(id(bad), names[at] if "::" in bad.text else "") for at, bad in alone.items()]
     distinct = dict(zip(keys, alone.values(), strict=True))
     read = failures.read_all([verdicts.failure_texts(name, bad) for (_, name), bad in distinct.items()])
-    known = dict(zip(distinct, read, strict=True))
+    known = dict(zip(distinct, map(verdicts.placed, read, distinct.values()), strict=True))
     return [known[key] for key in keys]
 
 
@@ -136,8 +142,8 @@ class CaseBatch:
         """ExUnit's formatter writes `test/a_test.exs:7`."""
         found = [_EX_PLACE.match(file) for file in self.files]
         self.files = [match[1] if match else file for match, file in zip(found, self.files, strict=True)]
-        said = self.columns.get("line") or [""] * len(self.files)
-        lines = [line or (match[2] if match else "") for match, line in zip(found, said, strict=True)]
+        line_column = self.columns.get("line") or [""] * len(self.files)
+        lines = [line or (match[2] if match else "") for match, line in zip(found, line_column, strict=True)]
         self.columns = {**self.columns, "file": self.files, "line": lines}
 
     def _heads(self) -> dict[str, str]:
@@ -192,10 +198,10 @@ class CaseBatch:
         ]
 
     def _lines(self) -> Iterable[int]:
-        said = self.columns.get("line") or self.columns.get("lineno")
-        if not said:
+        line_column = self.columns.get("line") or self.columns.get("lineno")
+        if not line_column:
             return repeat(0)
         if "line" in self.columns and "lineno" in self.columns:
-            said = [first or other for first, other in zip(said, self.columns["lineno"], strict=True)]
-        known = {digits: writers.line_number(digits, self.writer) for digits in set(said)}
-        return list(map(known.__getitem__, said))
+            line_column = [first or other for first, other in zip(line_column, self.columns["lineno"], strict=True)]
+        known = {digits: writers.line_number(digits, self.writer) for digits in set(line_column)}
+        return list(map(known.__getitem__, line_column))

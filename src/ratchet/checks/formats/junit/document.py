@@ -54,6 +54,7 @@ class JUnitDocument:
         self.open: list[_Level] = []
         self.closed = False
         self.inner_red = False  # whether an inner suite counts failures
+        self.listed = False  # GoogleTest's `--gtest_list_tests`, where no test has run
         self.foreign = False  # a GLib report, whose cases have another format
         self.path: list[str] = []
         self.file = ""
@@ -111,12 +112,12 @@ class JUnitDocument:
                 self.case, self.children, self.telling = self.around.pop()
         elif self.child is not None and (name == self.child.name or verdicts.canonical_name(name) == self.child.name):
             self.reader.listen(False)
-            heard, self.child = self.child.build(), None
+            element, self.child = self.child.build(), None
             if self.case is not None:
-                self.children.append(heard)
+                self.children.append(element)
             else:
                 # Ant reports a class that cannot be loaded in the suite itself.
-                self.broken.append(verdicts.load_error("".join(self.path[-1:]), heard, "junit"))
+                self.broken.append(verdicts.load_error("".join(self.path[-1:]), element, "junit"))
         elif name in _SUITE:
             self._close(name)
 
@@ -157,6 +158,7 @@ class JUnitDocument:
         around = self.open[-1] if self.open else _OUTSIDE
         is_counted = around.is_counted
         self.closed = False
+        self.listed = self.listed or (attributes.get("name") == "AllTests" and attributes.keys() == {"tests", "name"})
         if "tests" in attributes and not is_counted:
             self._count(attributes)
             is_counted = True
@@ -196,9 +198,9 @@ class JUnitDocument:
         """Add the totals of the outermost element that has any; several roots or suites add up."""
         reported = self.reported
         for key, word in _COUNTS.items():
-            said = attributes.get(key)
-            if said and (said != "0" or word not in reported) and said.isdecimal():
-                reported[word] = min(reported.get(word, 0) + int(said[:9]), 1 << 40)
+            count = attributes.get(key)
+            if count and (count != "0" or word not in reported) and count.isdecimal():
+                reported[word] = min(reported.get(word, 0) + int(count[:9]), 1 << 40)
 
     def _close(self, name: str) -> None:
         self.settle()
@@ -239,7 +241,7 @@ class JUnitDocument:
     def together(self, cases: fast_path.SimilarCases) -> None:
         """Convert cases in columns, with the children of some and the suites that begin between them."""
         self.settle()
-        columns, told = cases.columns, cases.told
+        columns, children_by_case = cases.columns, cases.children_by_case
         size, done = batch.size_of(columns), 0
         paths: list[list[str]] = []
         files: list[str] = []
@@ -249,31 +251,43 @@ class JUnitDocument:
             if suite is not None:
                 self.next_suite(suite)
             if is_unknown and not self.writer:
-                done = begin = self._before_recognised(columns, told, begin, end)  # noqa: PLW2901
+                done = begin = self._before_recognised(columns, children_by_case, begin, end)  # noqa: PLW2901
             paths += [self.path] * (end - begin)
             files += [self.file] * (end - begin)
         if done < size:
-            self._make(batch.part_of(columns, done, size), _part(told, done, size) if done else told, paths, files)
+            self._make(
+                batch.part_of(columns, done, size),
+                _part(children_by_case, done, size) if done else children_by_case,
+                paths,
+                files,
+            )
 
     def _shows_a_writer(self, cases: fast_path.SimilarCases) -> bool:
-        is_told = any(suite.is_java or writers.of_suite(suite.attributes) for suite in cases.suites)
-        return is_told or bool(batch.recognised(cases.columns)[1])
+        is_known = any(suite.is_java or writers.of_suite(suite.attributes) for suite in cases.suites)
+        return is_known or bool(batch.recognised(cases.columns)[1])
 
-    def _before_recognised(self, columns: batch.Columns, told: fast_path.Inside, begin: int, end: int) -> int:
+    def _before_recognised(
+        self, columns: batch.Columns, children_by_case: fast_path.Inside, begin: int, end: int
+    ) -> int:
         """Convert the cases before the one that identifies the tool; return the number of that case."""
         known, writer = batch.recognised(batch.part_of(columns, begin, end))
         if known:
             part = batch.part_of(columns, begin, begin + known)
-            self._make(part, _part(told, begin, begin + known), [self.path] * known, [self.file] * known)
+            self._make(part, _part(children_by_case, begin, begin + known), [self.path] * known, [self.file] * known)
         self._written_by(writer)
         return begin + known
 
-    def _make(self, columns: batch.Columns, told: fast_path.Inside, paths: list[list[str]], files: list[str]) -> None:
+    def _make(
+        self, columns: batch.Columns, children_by_case: fast_path.Inside, paths: list[list[str]], files: list[str]
+    ) -> None:
         results = self._results(columns, paths, files)
         self.cases += len(results)
         none: list[int] = []
-        loud = batch.fail(results, batch.skip(results, told), columns, self.writer, self.failures)
-        for at, children in [*loud.items(), *((at, []) for at in batch.silent_verdicts(columns) if at not in told)]:
+        loud = batch.fail(results, batch.skip(results, children_by_case), columns, self.writer, self.failures)
+        for at, children in [
+            *loud.items(),
+            *((at, []) for at in batch.silent_verdicts(columns) if at not in children_by_case),
+        ]:
             result = self._judged(batch.row_of(columns, at), children, results[at])
             if result:
                 results[at] = result
@@ -356,8 +370,11 @@ class JUnitDocument:
         self.settle()
         self._count_reruns_once()
         ended = self.closed and self.case is None
+        tests = self._distinct()
         return Parsed(
-            tests=self._distinct(),
+            tests=[msgspec.structs.replace(test, status=TestStatus.SKIPPED) for test in tests]
+            if self.listed
+            else tests,
             collection_errors=self.broken,
             compile_errors=self.compile,
             reported=self.reported,
@@ -397,8 +414,8 @@ class JUnitDocument:
         return any(test.status in RED or test.status is TestStatus.XFAILED for test in self.tests)
 
 
-def _part(told: fast_path.Inside, begin: int, end: int) -> fast_path.Inside:
-    return {at - begin: told[at] for at in range(begin, end) if at in told}
+def _part(children_by_case: fast_path.Inside, begin: int, end: int) -> fast_path.Inside:
+    return {at - begin: children_by_case[at] for at in range(begin, end) if at in children_by_case}
 
 
 def _without_teardowns(tests: list[TestResult]) -> list[TestResult]:

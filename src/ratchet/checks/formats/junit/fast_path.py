@@ -36,7 +36,7 @@ _IDLE = rb"(?:%b|%b)*</testcase>(\s*+)" % (_TALK, _PROPERTIES % rb"(?!java\.)")
 _IDLING = re.compile(_IDLE)
 # The same for content of CDATA only, or of text only (which has yet to be checked): several times as fast.
 _SECTIONS, _TEXTS = (
-    re.compile(rb"(?:%b)+</testcase>(\s*+)" % (_SAYING % (said, said))) for said in (_SECTION, rb"[^<]*+")
+    re.compile(rb"(?:%b)+</testcase>(\s*+)" % (_SAYING % (content, content))) for content in (_SECTION, rb"[^<]*+")
 )
 # A case followed by another one or by the end of the suite is closed; any other is open or incomplete.
 _FIRST = re.compile(rb"<testcase [^<]*+(?:(?=<testcase |</testsuite>)|%b)" % _IDLE)
@@ -87,11 +87,11 @@ class SuiteChange(msgspec.Struct, frozen=True):
 
 
 class SimilarCases(msgspec.Struct, frozen=True):
-    """Cases with the same attributes, one column for each attribute. `told` are the children of some cases, without
-    output."""
+    """Cases with the same attributes, one column for each attribute. `children_by_case` are the children of some cases,
+    without output."""
 
     columns: dict[str, list[str]]
-    told: Inside
+    children_by_case: Inside
     suites: list[SuiteChange]
 
     def levels(self) -> tuple[int, int]:
@@ -197,15 +197,15 @@ class _Gathered:
         self.pieces: list[bytes] = []
         self.close, self.space = b"/>", b""  # end tag and space of the first cases
         self.is_cut = False  # whether content was removed from a case
-        self.told: list[tuple[int, list[_Raw]]] = []  # children, by the piece whose last case has them
+        self.children_by_case: list[tuple[int, list[_Raw]]] = []  # children, by the piece whose last case has them
         self.suites: list[tuple[int, int, bytes, bool]] = []  # by piece: ended suites, next one
         self.level = 0  # depth of suites, relative to the beginning
         self.level_end = (0, 0, 0, begin)  # lengths of the lists when the depth last changed
         while self._more(data, across):
             pass
         if self.level:
-            pieces, told, suites, self.end = self.level_end
-            del self.pieces[pieces:], self.told[told:], self.suites[suites:]
+            pieces, children_by_case, suites, self.end = self.level_end
+            del self.pieces[pieces:], self.children_by_case[children_by_case:], self.suites[suites:]
 
     def _more(self, data: bytes, across: bool) -> bool:
         """Collect the cases up to the next tag of another kind, and what that tag belongs to."""
@@ -240,7 +240,7 @@ class _Gathered:
             self._take(cases[:begin], self.end + begin)
             return False
         if children:
-            self.told.append((len(self.pieces), children))
+            self.children_by_case.append((len(self.pieces), children))
         if not self.pieces:
             closed = _CLOSE.search(cases)
             self.close, self.space = closed.groups() if closed else (self.close, space)
@@ -253,7 +253,7 @@ class _Gathered:
         if found:
             closings, values, properties = found.groups()
             if not self.level:
-                self.level_end = len(self.pieces), len(self.told), len(self.suites), self.end
+                self.level_end = len(self.pieces), len(self.children_by_case), len(self.suites), self.end
             closed = closings.count(b"<")
             # There is less space after the last case of a suite than between two cases.
             if self.pieces and not self.pieces[-1].endswith(b">" + self.space):
@@ -268,7 +268,7 @@ class _Gathered:
         way."""
         if self.end - self.begin < _SHORTEST_BYTES:
             return None
-        children = _each({id(raws): raws for _, raws in self.told})
+        children = _each({id(raws): raws for _, raws in self.children_by_case})
         suites = _tags([values for _, _, values, _ in self.suites])
         if children is None or suites is None:
             return None
@@ -288,7 +288,7 @@ class _Gathered:
         before = [0, *accumulate([count // each for count in tags])]
         return SimilarCases(
             columns,
-            {before[at + 1] - 1: children[id(raws)] for at, raws in self.told},
+            {before[at + 1] - 1: children[id(raws)] for at, raws in self.children_by_case},
             [
                 SuiteChange(before[at], closed, attributes, is_java)
                 for (at, closed, _, is_java), attributes in zip(self.suites, suites, strict=True)
@@ -396,7 +396,7 @@ def _inside(data: bytes, at: int) -> tuple[list[_Raw], bytes, int]:
                 return children, space_behind, step.end()
             step = _NEXT.match(data, step.end())
         else:
-            text, section, end = _said(data, step.end())
+            text, section, end = _text_of(data, step.end())
             children.append((name, values, text, section))
             step = _CLOSING[name].match(data, end) if end >= 0 else None
     return children, b"", -1
@@ -414,7 +414,7 @@ def _idle(data: bytes, at: int) -> re.Match[bytes] | None:
     return _IDLING.match(data, at)
 
 
-def _said(data: bytes, begin: int) -> tuple[bytes, bytes, int]:
+def _text_of(data: bytes, begin: int) -> tuple[bytes, bytes, int]:
     """Return the text or the only CDATA section between two tags, and its end; -1 if there is anything else."""
     end = data.find(b"<", begin)
     if not data.startswith(_OPENING, end):
@@ -457,8 +457,8 @@ def _children(raws: list[_Raw]) -> list[Child] | None:
     """Return the decoded children; None if a parser would reject any of them."""
     if not raws:
         return []
-    names, values, said, sections = zip(*raws, strict=True)
-    attributes, texts = _tags(values), _texts(said)
+    names, values, bodies, sections = zip(*raws, strict=True)
+    attributes, texts = _tags(values), _texts(bodies)
     if attributes is None or texts is None:
         return None
     if any(sections):
@@ -521,8 +521,8 @@ def _values(values: list[str]) -> list[str] | None:
     return None if known is None else _apart(known)
 
 
-def _texts(said: Sequence[bytes]) -> list[str] | None:
-    text = _lines(said)
+def _texts(bodies: Sequence[bytes]) -> list[str] | None:
+    text = _lines(bodies)
     known = None if "]" in text and "]]>" in text else unescape_strictly(text)
     return None if known is None else _apart(known)
 

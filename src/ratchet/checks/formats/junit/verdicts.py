@@ -9,6 +9,8 @@ from functools import lru_cache
 from itertools import dropwhile
 from textwrap import dedent
 
+from msgspec.structs import replace
+
 from ratchet.checks.formats import compiler, recover
 from ratchet.checks.formats.junit import writers
 from ratchet.checks.formats.junit.elements import Child
@@ -94,6 +96,13 @@ _BY_ATTRIBUTE = {
     "aborted": TestStatus.ERROR,
     "timeout": TestStatus.ERROR,
     "timedout": TestStatus.ERROR,
+    "undefined": TestStatus.ERROR,
+    "ambiguous": TestStatus.ERROR,
+    "interrupted": TestStatus.ERROR,
+    "unknown": TestStatus.ERROR,
+    "inconclusive": TestStatus.SKIPPED,
+    "cancelled": TestStatus.SKIPPED,
+    "canceled": TestStatus.SKIPPED,
 }
 
 
@@ -128,15 +137,23 @@ def failure_of(name: str, bad: Child, children: list[Child], read: Read) -> Fail
     message, kind, body = failure_texts(name, bad)
     if not body and len(message) < 12 and (output := output_of(children, "system-out")):
         return _from_output(output)
-    return read(message, kind, body)
+    return placed(read(message, kind, body), bad)
+
+
+def placed(failure: Failure, bad: Child) -> Failure:
+    """Add the place that attributes of the element name, if the text names none."""
+    file, line = (bad.attributes.get(key, "") for key in ("file", "line"))
+    if failure.file or not file:
+        return failure
+    return replace(failure, file=file, line=int(line) if line.isdecimal() and len(line) < 10 else 0)
 
 
 def failure_texts(name: str, bad: Child) -> Texts:
     """Return message, type and text of a failure."""
-    said = bad.attributes.get
+    get = bad.attributes.get
     return (
-        strip_control_characters(said("message", "")),
-        said("type", ""),
+        strip_control_characters(get("message", "")),
+        get("type", ""),
         _headless(strip_control_characters(bad.text).strip("\n"), name),
     )
 
@@ -177,14 +194,14 @@ def _before_stack(body: str) -> str:
     return _PLACE_LINE.sub("", (body[: found.start()] if found else body).removeprefix("FAILED:\n")).strip()
 
 
-_BOOST = re.compile(r"^(?:- message: |EXCEPTION STACK TRACE: -+\n)(?P<said>.+?)(?=\n-{9}|\Z)", re.S | re.M)
+_BOOST = re.compile(r"^(?:- message: |EXCEPTION STACK TRACE: -+\n)(?P<text>.+?)(?=\n-{9}|\Z)", re.S | re.M)
 
 
 def _last_word(body: str) -> str:
     """Return the exception at the end of a Python traceback, or the last message in Boost's list."""
     if not body.startswith("Traceback"):
         found = _BOOST.search(body)
-        return found["said"].strip() if found else ""
+        return found["text"].strip() if found else ""
     # nose appends the captured output.
     rows = body.partition("\n-------------------- >> begin captured ")[0].split("\n")
     last = max((at for at, row in enumerate(rows) if row.lstrip().startswith('File "')), default=len(rows))

@@ -92,8 +92,8 @@ def _prose(text: str, message: str) -> str:
         return text[:begin]
     if begin >= 0 or "\nE   " not in text:
         return text
-    _, *told = text.split("\nE   ")
-    return "\n".join([message, *["E   " + row.partition("\n")[0] for row in told]])
+    _, *error_lines = text.split("\nE   ")
+    return "\n".join([message, *["E   " + row.partition("\n")[0] for row in error_lines]])
 
 
 _TYPE = re.compile(

@@ -41,19 +41,19 @@ class FailureTemplates:
     def read(self, message: str, kind: str, body: str) -> Failure:
         return self.read_all([(message, kind, body)])[0]
 
-    def read_all(self, told: Sequence[Texts]) -> list[Failure]:
+    def read_all(self, failures: Sequence[Texts]) -> list[Failure]:
         """Parse many failures: the common parts of a shape once, the others in columns."""
-        if not told or self._in_vain > _MOST_VAIN:
-            return [self._read(*texts) for texts in told]
-        found: list[Failure | None] = [None] * len(told)
-        for key, places in _parse_similar(told).items():
+        if not failures or self._in_vain > _MOST_VAIN:
+            return [self._read(*texts) for texts in failures]
+        found: list[Failure | None] = [None] * len(failures)
+        for key, places in _parse_similar(failures).items():
             self._in_vain += len(places)
             shape = self._known.get(key) or self._new(key)
-            if plan := shape.plan_for(self._alone, [told[at] for at in places]):
+            if plan := shape.plan_for(self._alone, [failures[at] for at in places]):
                 self._in_vain = 0
-                for at, failure in zip(places, plan.failures([_END.join(told[at]) for at in places]), strict=True):
+                for at, failure in zip(places, plan.failures([_END.join(failures[at]) for at in places]), strict=True):
                     found[at] = failure
-        return [failure or self._read(*texts) for failure, texts in zip(found, told, strict=True)]
+        return [failure or self._read(*texts) for failure, texts in zip(found, failures, strict=True)]
 
     def _read(self, message: str, kind: str, body: str) -> Failure:
         # Group by the beginning: comparing texts is much faster than hashing them.
@@ -72,11 +72,11 @@ class FailureTemplates:
         return shape
 
 
-def _parse_similar(told: Sequence[Texts]) -> dict[tuple[bytes, int], list[int]]:
+def _parse_similar(failures: Sequence[Texts]) -> dict[tuple[bytes, int], list[int]]:
     """Group texts by shape, and by whether and where the text repeats the message."""
     alike: dict[tuple[bytes, int], list[int]] = {}
-    shapes = _shapes(_NEXT.join([_END.join(texts) for texts in told])).split(_NEXT.encode())
-    for at, (shape, (message, _, body)) in enumerate(zip(shapes, told, strict=True)):
+    shapes = _shapes(_NEXT.join([_END.join(texts) for texts in failures])).split(_NEXT.encode())
+    for at, (shape, (message, _, body)) in enumerate(zip(shapes, failures, strict=True)):
         if len(shape) <= _LONGEST:
             alike.setdefault((shape, body.find(message)), []).append(at)
     return alike
@@ -99,11 +99,11 @@ class _Template:
         self.times = 0
         self.plan: _Plan | None = None
 
-    def plan_for(self, read: Read, told: list[Texts]) -> _Plan | None:
+    def plan_for(self, read: Read, failures: list[Texts]) -> _Plan | None:
         # Only once: a shape without a plan must not cost more than without templates.
-        if self.times < _OFTEN <= self.times + len(told):
-            self.plan = _plan(read, _END.join(told[0]), self.repeated_at)
-        self.times += len(told)
+        if self.times < _OFTEN <= self.times + len(failures):
+            self.plan = _plan(read, _END.join(failures[0]), self.repeated_at)
+        self.times += len(failures)
         return self.plan
 
 
@@ -134,11 +134,11 @@ class _Plan:
         stacks: Iterable[list[Frame]] = (
             repeat(self.same.frames, len(texts)) if self.is_same_stack else self._stacks(texts)
         )
-        told = list(map(Failure, *_columns(self.same, _FAILURE, self.taken, texts), stacks))
+        parsed = list(map(Failure, *_columns(self.same, _FAILURE, self.taken, texts), stacks))
         if self.is_same_stack or len(self.frames) == 1:
-            return cast(list[Failure | None], told)
+            return cast(list[Failure | None], parsed)
         # Equal rows are one frame.
-        return [failure if len(set(failure.frames)) == len(self.frames) else None for failure in told]
+        return [failure if len(set(failure.frames)) == len(self.frames) else None for failure in parsed]
 
     def _stacks(self, texts: list[str]) -> Iterable[list[Frame]]:
         frames = [
@@ -222,8 +222,8 @@ def _traced(texts: _Texts, failures: list[Failure]) -> _Plan:
     )
 
 
-def _taken(fields: tuple[str, ...], told: list[Failure] | list[Frame], texts: _Texts) -> _Taken:
-    leaves = {field: [getattr(each, field) for each in told] for field in fields}
+def _taken(fields: tuple[str, ...], parsed: list[Failure] | list[Frame], texts: _Texts) -> _Taken:
+    leaves = {field: [getattr(each, field) for each in parsed] for field in fields}
     return {
         field: _number(values, texts) if isinstance(values[0], int) else _copied(values, texts)
         for field, values in leaves.items()
@@ -249,10 +249,10 @@ def _copied(values: list[str], texts: _Texts) -> _Take:
         pieces += values[0][done:begin], place
         done = end
     pieces.append(values[0][done:])
-    told = [piece for piece in pieces if piece]
-    if len(told) == 1:
-        return lambda texts: _each(told[0], texts)
-    return lambda texts: map("".join, zip(*[_each(piece, texts) for piece in told], strict=True))
+    copied = [piece for piece in pieces if piece]
+    if len(copied) == 1:
+        return lambda texts: _each(copied[0], texts)
+    return lambda texts: map("".join, zip(*[_each(piece, texts) for piece in copied], strict=True))
 
 
 def _each(piece: str | slice, texts: list[str]) -> Iterable[str]:

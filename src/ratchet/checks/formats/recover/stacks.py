@@ -237,8 +237,8 @@ def frames(text: str) -> list[Frame]:
     for sign, needle, reader, inner_first in _SIGNED:
         if sign in text and needle in text:
             rows = rows or (_first_stack(text.split("\n")) if " 0x" in text else text.split("\n"))
-            told = [row for row in rows if needle in row]
-            found = _distinct(told, reader, most=_MOST_FRAMES if inner_first else _ALL)
+            matching = [row for row in rows if needle in row]
+            found = _distinct(matching, reader, most=_MOST_FRAMES if inner_first else _ALL)
             if found:
                 return found[::-1] if inner_first else found[-_MOST_FRAMES:]
     return []

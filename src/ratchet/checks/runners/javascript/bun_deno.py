@@ -53,12 +53,12 @@ class _ByJUnit(ScriptRunner):
         row, column = (int(at["line"]), int(at["column"])) if at else (0, 0)
         kind = (line["type"] if line else "") or "Error"
         file = file or (at["file"] if at else "")
-        message = line["said"] if line else first(text)
+        message = line["message"] if line else first(text)
         return Diagnostic(file=file, line=row, column=column, type=kind, message=message, tool=self.name)
 
 
 _ERROR = re.compile(
-    r"(?m)^(?:error: )?(?:\(in promise\) )?(?:(?P<type>\w+Error|TS\d+)(?: \[ERROR\])?: |(?<=error: ))(?P<said>.+)$"
+    r"(?m)^(?:error: )?(?:\(in promise\) )?(?:(?P<type>\w+Error|TS\d+)(?: \[ERROR\])?: |(?<=error: ))(?P<message>.+)$"
 )
 _PLACE = re.compile(r"(?m)^ +at (?:.*\()?(?:file://)?(?P<file>/[^\n:]+):(?P<line>\d{1,9}):(?P<column>\d{1,9})\)?$")
 
@@ -99,13 +99,13 @@ class Bun(_ByJUnit):
         """Return files that fail to load, which are only in the output: the file's name, then its error, and no
         test."""
         blocks = re.finditer(
-            r"(?m)^(?P<file>\S+\.[cm]?[jt]sx?):\n+# Unhandled error between tests\n-+\n(?P<said>(?:.*\n)*?)-+$", text
+            r"(?m)^(?P<file>\S+\.[cm]?[jt]sx?):\n+# Unhandled error between tests\n-+\n(?P<message>(?:.*\n)*?)-+$", text
         )
-        return [self.error(block["file"], block["said"]) for block in blocks]
+        return [self.error(block["file"], block["message"]) for block in blocks]
 
     def printed(self, text: str) -> tuple[list[TestResult], list[str]]:
         file, found = "", []
-        for match in _TOLD.finditer(text):
+        for match in _RESULT.finditer(text):
             file = match["file"] or file
             if match["how"]:
                 *suite, name = match["name"].split(" > ")
@@ -118,7 +118,7 @@ class Bun(_ByJUnit):
         return ["bun", "test", test.file, *by_name("-t", test)]
 
 
-_TOLD = re.compile(
+_RESULT = re.compile(
     r"(?m)^(?:(?P<file>\S+\.[cm]?[jt]sx?):|\((?P<how>pass|fail|skip|todo)\) (?P<name>.+?)(?: \[[\d.]+m?s\])?)$"
 )
 _ENDS = {
@@ -160,8 +160,8 @@ class Deno(_ByJUnit):
 
     def broken(self, text: str) -> list[Diagnostic]:
         """Return files that do not compile; one of them keeps all others from running."""
-        raised = re.finditer(r"(?m)^\./(?P<file>\S+) \(uncaught error\)\n(?P<said>(?:.+\n)+)", text)
-        found = [self.error(match["file"], match["said"]) for match in raised]
+        raised = re.finditer(r"(?m)^\./(?P<file>\S+) \(uncaught error\)\n(?P<message>(?:.+\n)+)", text)
+        found = [self.error(match["file"], match["message"]) for match in raised]
         unread = re.finditer(r"(?m)^(?:TS\d+ \[ERROR\]|error: SyntaxError): .+\n(?:.+\n)*? +at file://.+$", text)
         return found or [self.error("", match.group()) for match in unread]
 

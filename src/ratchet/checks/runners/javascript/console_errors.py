@@ -37,13 +37,13 @@ def text_of(results: RunOutput) -> str:
 
 # For a missing module only the importing file is named: the stack consists of node's own frames.
 _NOT_THERE = re.compile(
-    r"(?m)(?P<type>\w*Error) \[(?P<code>ERR_\w+)\]: (?P<said>Cannot find .+ imported from (?:file://)?(?P<file>\S+))$"
+    r"(?m)(?P<type>\w*Error) \[(?P<code>ERR_\w+)\]: (?P<message>Cannot find .+ imported from (?:file://)?(?P<file>\S+))$"
 )
 
 
 # Jasmine and mocha name the file where node does not.
 _LOADING = re.compile(
-    r"^(?:Error: While loading (?P<file>\S+): (?P<type>\w*Error)|(?P<kind>\w*Error)\[ @(?P<at>\S+) \]): (?P<said>.*)"
+    r"^(?:Error: While loading (?P<file>\S+): (?P<type>\w*Error)|(?P<kind>\w*Error)\[ @(?P<at>\S+) \]): (?P<message>.*)"
 )
 _BEFORE = re.compile(r"(?m)^\s*(?:Exception during run: |Error requiring file: (?P<file>\S+)\n)")
 
@@ -56,15 +56,15 @@ def load_error_in(text: str, tool: str) -> Diagnostic | None:
     text = _BEFORE.sub("", text)
     found, absent, loading = recover.failure(text), _NOT_THERE.search(text), _LOADING.match(first(text))
     if absent and not found.file:
-        kind, code, said, file = absent.group("type", "code", "said", "file")
-        return Diagnostic(file=file, type=kind, code=code, message=said, tool=tool)
+        kind, code, message, file = absent.group("type", "code", "message", "file")
+        return Diagnostic(file=file, type=kind, code=code, message=message, tool=tool)
     if loading and not found.file:
         file, kind = loading["file"] or loading["at"], loading["type"] or loading["kind"]
-        return Diagnostic(file=file, type=kind, message=loading["said"], tool=tool)
-    kind, said = _parts(first(text))
+        return Diagnostic(file=file, type=kind, message=loading["message"], tool=tool)
+    kind, message = _parts(first(text))
     if kind or found.type or found.file:
         file, line = (found.file, found.line) if found.file else (named, 0)
-        return Diagnostic(file=file, line=line, type=found.type or kind, message=said, tool=tool)
+        return Diagnostic(file=file, line=line, type=found.type or kind, message=message, tool=tool)
     return None
 
 

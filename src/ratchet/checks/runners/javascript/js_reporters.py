@@ -132,9 +132,9 @@ def _without_specs(given: list[str], session: Session) -> tuple[list[str], dict[
         return given, {}
     rest, config = _taken_out(given, "--config")
     rest, package = _taken_out(rest, "--package")
-    told = msgspec.json.encode({"options": str(options), "config": config, "pkg": package}).decode()
+    settings = msgspec.json.encode({"options": str(options), "config": config, "pkg": package}).decode()
     ours = ["--config", str(REPORTERS / "_ratchet_mocharc.cjs"), "--no-package"]
-    return [*rest, *ours], {"_RATCHET_MOCHARC": told}
+    return [*rest, *ours], {"_RATCHET_MOCHARC": settings}
 
 
 def _taken_out(words: list[str], option: str) -> tuple[list[str], str]:

@@ -12,6 +12,7 @@ from ratchet.checks.runners import find_upward, parse_file, parser
 from ratchet.checks.runners.javascript import ScriptRunner, ci_env
 from ratchet.checks.runners.javascript.selection import files_of
 from ratchet.core.report import TestResult
+from ratchet.tree_files import read_anywhere
 
 _tap, _titled = parser("tap"), parser("tap", "parse_titled")
 _CHANNEL = "tests.tap"
@@ -64,7 +65,7 @@ class Tap(Tape):
 def _unmeasured(session: Session) -> str:
     """Return the option that disables coverage; tap 18 renamed it."""
     found = find_upward(session.folder, "node_modules/tap/package.json")
-    version = re.search(r'"version":\s*"(\d+)', found.read_text("utf-8", "replace")) if found else None
+    version = re.search(r'"version":\s*"(\d+)', read_anywhere(found).decode(errors="replace")) if found else None
     return "--no-coverage" if version and int(version[1]) < 18 else "--disable-coverage"
 
 

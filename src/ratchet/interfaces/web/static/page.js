@@ -100,6 +100,10 @@ function listen() {
 }
 if (body.dataset.place) { listen(); setInterval(() => { if (!document.hidden && connected) soon(0); }, page === "run" ? 5000 : 10000); followed(); }
 
+// On a phone the pages scroll sideways: show which one this is.
+const here = document.querySelector(".nav [aria-current]");
+if (here && here.parentElement.scrollWidth > here.parentElement.clientWidth) here.parentElement.scrollLeft = here.offsetLeft - 48;
+
 // --- notifications on request -----------------------------------------------------------------------------------------
 let counted = null;
 function needed() { const el = document.querySelector(".nav .count"); return el ? parseInt(el.textContent, 10) : 0; }
