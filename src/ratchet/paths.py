@@ -41,6 +41,11 @@ def token_file() -> Path:
     return user_state() / "server-token"
 
 
+def server_address_file() -> Path:
+    """Return the file in which a running server stores its address for commands of the same user."""
+    return user_state() / "server-address"
+
+
 def sealing_key_file() -> Path:
     """Return the file of the key that encrypts sealed tests."""
     return user_state() / "sealing-key"

@@ -96,6 +96,18 @@ def test_more_files_that_lack_a_package_than_tests_that_pass_are_refused_and_few
     assert "1 file not loaded: tests/test_0.py" in done.stdout
 
 
+def test_init_writes_no_agent_that_a_run_would_refuse(tmp_path: Path) -> None:
+    place = small_project(tmp_path)
+    done = ratchet("init", "--agent", "goos", cwd=place)
+    assert done.returncode == 2 and "did you mean 'goose'" in done.stderr and not (place / "ratchet.toml").exists()
+
+
+def test_a_dry_run_names_one_limit_of_money_and_counts_only_what_is_counted(tmp_path: Path) -> None:
+    place = small_project(tmp_path)
+    done = ratchet("run", "SPEC.md", *settings(place), "--dry-run", "--set", "tdd.cents=700", cwd=place)
+    assert "at most $7" in done.stdout and "cents" not in done.stdout and "True" not in done.stdout
+
+
 def test_a_test_that_needs_a_package_is_not_rightly_red(tmp_path: Path) -> None:
     red = {
         "say": "s",

@@ -64,9 +64,13 @@ def test_a_server_is_noticed_as_long_as_it_lives_and_logs_what_it_does(tmp_path:
             lines = iter(server.stderr.readline, "")
             assert any("claimed: Subtract" in line for line in lines) and "completed" in next(lines)
             assert UNSERVED not in ratchet("status", cwd=place).stderr
+            opened = ratchet("open", "--json", cwd=elsewhere)
+            assert opened.returncode == 0 and "/sign-in?key=" in opened.stdout, "whatever its port is"
         finally:
             server.terminate()
             server.wait(60)
+    opened = ratchet("open", cwd=elsewhere)
+    assert opened.returncode == 2 and "ratchet serve" in opened.stderr
     assert UNSERVED in ratchet("status", cwd=place).stderr
 
 

@@ -71,3 +71,9 @@ def test_words_that_only_sealed_files_have_are_withheld() -> None:
     assert words.clean("total kiwi KIWI 3.50 42 is 3, not 420") == (
         "total [sealed] [sealed] [sealed] [sealed] is 3, not 420"
     )
+
+
+def test_a_sealed_test_is_found_by_its_program_where_the_runner_names_neither_file_nor_class() -> None:
+    suites = {"shouts": "strsim::shout", "shouts_others": "strsim::shout_sealed"}
+    tests = [TestResult(id=name, suite=[suite], status=TestStatus.PASSED) for name, suite in suites.items()]
+    assert sealed_result(report(*tests), ["tests/shout_sealed.rs"]) == SealedResult(passed=1, tests=1)

@@ -201,6 +201,13 @@ def test_only_a_valid_verdict_of_the_judge_passes(tmp_path: Path, answer: str, s
     assert bool(state.commits) == (status is GateStatus.PASSED)
 
 
+def test_a_judge_without_a_verdict_is_asked_once_more_before_a_good_change_is_lost(tmp_path: Path) -> None:
+    script = GOOD_SCRIPT | {"gate.judge": [{"say": "looks fine to me!"}, {"say": YES}]}
+    state, events, _ = carry_script(tmp_path, script, gates({"name": "judge"}), "tdd.attempts=1")
+    assert [one.status for one in ran(events, "judge")] == [GateStatus.PASSED]
+    assert state.commits and state.status is RunStatus.COMPLETED
+
+
 def test_architecture_is_judged_only_when_the_change_is_large(tmp_path: Path) -> None:
     state, events, _ = carry_script(tmp_path, GOOD_SCRIPT, gates({"name": "architecture"}))
     assert [one.status for one in ran(events, "architecture")] == [GateStatus.SKIPPED]

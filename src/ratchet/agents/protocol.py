@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -183,9 +184,10 @@ def open_agent(spec: str) -> Agent:
     kind, _, rest = spec.partition(":")
     known = plugins.entry_points("agents")
     if kind not in known:
+        near = [f"did you mean {name!r}? " for name in difflib.get_close_matches(kind, known, n=1)]
         raise UsageError(
             f"no such agent: {kind!r}" if kind else "no agent is configured",
-            hint=f"use --agent KIND or KIND:…, where KIND is one of {', '.join(sorted(known))}",
+            hint=f"{''.join(near)}use --agent KIND or KIND:…, where KIND is one of {', '.join(sorted(known))}",
         )
     agent: Agent = known[kind].load()(rest)
     return agent

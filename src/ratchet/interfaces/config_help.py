@@ -23,6 +23,8 @@ _BOUNDS = {
     "steps": "Steps of any kind.",
     "cents": "What all agents of the run may cost together, in US cents.",
     "agent_s": "Seconds that all agents of the run may take together.",
+    "disclosures": "Times that agents may be told a verdict of people's sealed tests.",
+    "sealed": "Whether the auditor writes a sealed test beside each open one, which no implementing agent sees.",
     "agents": "Agents that the attempts use in turn; empty: the fixer's.",
     "hints": "Lines that the prompts of the attempts get in turn.",
 }
@@ -99,6 +101,50 @@ _KEYS = {
     "worker.stop_s": "Seconds that a worker has to finish its step when it is asked to stop.",
     "workspace.bases": "Folder of prepared checkouts; empty: the user's cache.",
     "workspace.carry": "Ignored folders and files that workspaces get from the developer's tree.",
+    "containers.cpus": "Processors that a container may use; 0 is no limit.",
+    "containers.engine":
+    "Address of the container engine, as `unix:///path`; empty: `DOCKER_HOST` or the usual sockets.",
+    "containers.env": "Variables that workers in containers get from here, such as keys of agents.",
+    "containers.image":
+    "Image with `ratchet`, git, the agents and what tests need; `ratchet image --build` makes one.",
+    "containers.max_processes": "Processes that a container may have; 0 is no limit.",
+    "containers.memory_mb": "Memory of a container in megabytes, with its `/tmp`; 0 is no limit.",
+    "containers.mounts": "Folders that a container sees, as `SOURCE:TARGET[:ro]`.",
+    "containers.network": "Network of the containers; empty: the engine's default.",
+    "containers.tmp_mb": "Size of a container's `/tmp` in megabytes; 0 is no limit.",
+    "containers.user": "User in the container; empty: you, or 1000:1000 if you are root.",
+    "example_keys": "Files whose keys and tokens are made up; a commit with one in another file is refused.",
+    "learnings.embedder":
+    "How learnings are found by meaning: the local model if installed, off, or the address of an endpoint.",
+    "learnings.held_out": "Share of learnings that is not delivered, so that the effect of the others is known.",
+    "learnings.key_env": "Variable that has the key of the embedder's endpoint.",
+    "learnings.model": "Model of the embedder's endpoint.",
+    "learnings.most": "Learnings that are delivered with one failure.",
+    "learnings.on": "Whether agents get learnings.",
+    "learnings.placebo": "Share of learnings that is replaced by an unrelated one, so that their effect is known.",
+    "learnings.prompt": "Share of learnings that goes into the role's prompt instead.",
+    "learnings.timeout_s": "Seconds that the embedder's endpoint may take.",
+    "learnings.trials": "Deliveries after which a learning without effect retires.",
+    "ray.address": "Address of the Ray cluster, as `HOST:6379`; empty: the cluster to which this machine belongs.",
+    "ray.cpus": "Processors that a run needs of a node.",
+    "ray.env": "Variables that workers on the cluster get from here, such as keys of agents.",
+    "ray.memory_mb": "Memory that a run needs of a node, in megabytes.",
+    "ray.resources": "Other resources that a run needs of a node, as `NAME=AMOUNT`.",
+    "redis": "Address of a Redis beside a PostgreSQL store; it keeps waiting workers from asking the database.",
+    "sandbox.tmp_mb":
+    "Size of each temporary folder in megabytes; -1: an eighth of the machine's memory, 0: no limit.",
+    "sealed.dir":
+    "Folder outside the repository with tests that no agent sees, laid over the tree at every judgement.",
+    "sealed.land": "Whether the tests of `sealed.dir` are added to the result.",
+    "server.connections_per_address": "Open connections without a token that one address may have.",
+    "server.failed_token_delay_s": "Longest delay in seconds of answers to wrong tokens.",
+    "server.hosts": "Names that the server is known by, besides localhost, this machine's name and all addresses.",
+    "server.origins": "Web pages of other sites that may call the server.",
+    "telemetry.endpoint":
+    "Where traces and metrics are sent by OTLP; empty: `OTEL_EXPORTER_OTLP_ENDPOINT`, else nowhere.",
+    "worker.labels": "What this worker offers; items that require other labels are left to other workers.",
+    "worker.launcher": "Where workers run: `process` is this machine, `docker` containers, `ray` a Ray cluster.",
+    "worker.stall_s": "Seconds without progress after which a worker is killed and replaced.",
     "workspace.keep_s": "Seconds that the workspace of a failed run is kept.",
     "workspace.kind": "Kind of workspace; `ratchet doctor` lists those that work here. `container` runs steps in "
     "`containers.image`.",
@@ -133,7 +179,7 @@ class KeyHelp(msgspec.Struct, frozen=True, kw_only=True):
 def explain(key: str) -> KeyHelp:
     """Describe a key. Raises ConfigError for an unknown one, with the nearest name."""
     config.check_known(key)
-    text = _sentence(key) or "See the meaning of its section below."
+    text = _sentence(key)
     hint, default = config.key_types()[key], config.default_of(key)
     return KeyHelp(key=key, text=text, type=_type(hint), default=_toml(default), example=_example(key, hint, default))
 

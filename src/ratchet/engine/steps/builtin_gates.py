@@ -284,7 +284,9 @@ async def judge(inputs: GateInput, gate: Gate) -> GateResult:
     made = GateResult(output=asked.text, facts=asked.facts, artifacts=asked.artifacts)
     if isinstance(verdict, str):
         hint = f"{inputs.doubts}\nYour last answer was not valid: {verdict}.".strip()
-        asked = await ask_role(context, asking, msgspec.structs.replace(variant, label=f"{label}-again", hint=hint))
+        asked = await ask_role(
+            context, asking, msgspec.structs.replace(variant, turn=turn + 1, label=f"{label}-again", hint=hint)
+        )
         verdict = parse_review(asked.text)
         facts, artifacts = [*made.facts, *asked.facts], [*made.artifacts, *asked.artifacts]
         made = GateResult(output=asked.text, facts=facts, artifacts=artifacts)

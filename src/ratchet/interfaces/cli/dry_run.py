@@ -38,7 +38,7 @@ def plan_run(service: RunService, title: str, workflow: str) -> RunPlan:
         agents={role: config.agent_for(role) for role in found.roles},
         tests=[f"{target.name}: {' '.join(target.command)}" for target in targets],
         gates=[f"{gate.name} ({gate.on_fail})" for gate in service.gates(targets)],
-        bounds={name: value for name, value in bounds.items() if isinstance(value, int)},
+        bounds={name: value for name, value in bounds.items() if type(value) is int},
         budget=config.budget.item,
         unpriced=unpriced_agents(found, config),
     )
@@ -49,7 +49,8 @@ def show_plan(plan: RunPlan, arguments: Arguments) -> int:
         print_json(plan)
         return 0
     agents = ", ".join(f"{role}: {agent}" for role, agent in plan.agents.items())
-    bounds = ", ".join(f"{value} {name.replace('_', ' ')}" for name, value in plan.bounds.items())
+    counted = {name: value for name, value in plan.bounds.items() if name not in ("cents", "agent_s")}  # see _cost
+    bounds = ", ".join(f"{value} {name.replace('_', ' ')}" for name, value in counted.items())
     rows = {
         "run": f"{plan.title} ({plan.workflow})",
         "from": f"{plan.repo} at {plan.base_commit[:10]}",
@@ -66,8 +67,9 @@ def show_plan(plan: RunPlan, arguments: Arguments) -> int:
 
 
 def _cost(plan: RunPlan) -> str:
-    cap = plan.budget
-    most = f"at most ${cap.cost_usd:g}" if cap.cost_usd else "no money limit"
+    cap, own_usd = plan.budget, plan.bounds.get("cents", 0) / 100
+    limits = [limit for limit in (cap.cost_usd, own_usd) if limit]
+    most = f"at most ${min(limits):g}" if limits else "no money limit"
     tokens = f", {cap.tokens:,} tokens" if cap.tokens else ""
     hours = f", {cap.seconds / 3600:g} h of agent time" if cap.seconds else ""
     unknown = f"; the cost of {', '.join(plan.unpriced)} is not known: tokens count" if plan.unpriced else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import textwrap
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ import msgspec
 
 from ratchet import config
 from ratchet.agents.installed_agents import NATIVE, AgentStatus, find_agents
+from ratchet.agents.protocol import open_agent
 from ratchet.app import doctor
 from ratchet.checks.detect.project_gates import detect_gates
 from ratchet.checks.detect.targets import detect
@@ -29,6 +31,7 @@ from ratchet.interfaces.cli.common import (
     print_note,
     run_async,
 )
+from ratchet.interfaces.terminal.layout import terminal_width
 from ratchet.workspace.git import repository
 
 
@@ -38,6 +41,8 @@ def init(arguments: Arguments) -> int:
     path = repo.root / config.FILE
     if path.exists():
         raise UsageError(f"{path} already exists", hint="edit it; `ratchet config show` lists every key")
+    if arguments.agent:
+        open_agent(arguments.agent)  # a name that no run could use is refused before it is written
     targets = detect(repo.root)
     gates, absent = detect_gates(repo.root, targets)
     installed = run_async(find_agents())
@@ -114,8 +119,18 @@ def run_doctor(arguments: Arguments) -> int:
         print_json(findings)
     for finding in findings if not arguments.json else []:
         mark = "ok  " if finding.ok else "no  " if finding.needed else "-   "
-        print_data(f"{mark} {finding.what:<24} {finding.detail}")
+        print_data(_wrapped(f"{mark} {finding.what:<24} {finding.detail}", indent=5))
     return 0 if all(finding.ok or not finding.needed for finding in findings) else 3
+
+
+def _wrapped(text: str, *, indent: int) -> str:
+    """Break lines between words on a terminal; commands in a pipe stay whole."""
+    if not sys.stdout.isatty():
+        return text
+    return textwrap.fill(
+        text, terminal_width(sys.stdout) or 80, subsequent_indent=" " * indent,
+        break_long_words=False, break_on_hyphens=False, drop_whitespace=True,
+    )  # fmt: skip
 
 
 def config_show(arguments: Arguments) -> int:

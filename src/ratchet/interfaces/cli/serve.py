@@ -9,8 +9,8 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
@@ -90,8 +90,23 @@ def serve(arguments: Arguments) -> int:
                 ready=ready,
             )
 
-        runner.run(until_stopped())
+        with _announced(address):
+            runner.run(until_stopped())
     return 0
+
+
+@contextmanager
+def _announced(address: str) -> Iterator[None]:
+    """Store the address while the server runs, for commands on this machine that need it."""
+    file = paths.server_address_file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(address)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            if file.read_text() == address:
+                file.unlink()
 
 
 def _open_service_and_workers(
@@ -125,7 +140,7 @@ def open_pages(arguments: Arguments) -> int:
     """Open the web pages of a running server, signed in by a link that works once."""
     import webbrowser  # noqa: PLC0415 — only this command needs it
 
-    server = (arguments.server or os.environ.get(VARIABLE, "") or f"http://127.0.0.1:{PORT}").rstrip("/")
+    server = (arguments.server or os.environ.get(VARIABLE, "") or _local_server()).rstrip("/")
     with open_server(server, arguments.token_file) as client:
         address = f"{server}{client.sign_in_link().path}"
     if arguments.json:
@@ -135,6 +150,16 @@ def open_pages(arguments: Arguments) -> int:
     else:
         print_note(f"ratchet: opened {server} in the browser")
     return 0
+
+
+def _local_server() -> str:
+    """Return the address of this user's server on this machine."""
+    try:
+        return paths.server_address_file().read_text()
+    except OSError as error:
+        raise UsageError(
+            "no server of yours is running on this machine", hint="start one: ratchet serve; or name one with --server"
+        ) from error
 
 
 def _shown(where: str | Path) -> str:
