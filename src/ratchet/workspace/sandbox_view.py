@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -257,11 +258,19 @@ def private_files(repo: str) -> list[str]:
     except OSError:
         return []
     top = [f"{repo}/{name}" for name in names if name == ".ratchet" or name.startswith(".env")]
-    return [*dict.fromkeys([*top, *(f"{repo}/{name}" for name in _uncommitted_secrets(repo))])]
+    below = _uncommitted_secrets(repo, int(time.monotonic() / _KNOWN_S))
+    return list(dict.fromkeys([*top, *(f"{repo}/{name}" for name in below)]))
 
 
-def _uncommitted_secrets(repo: str) -> list[str]:
-    """Return files and folders of a checkout that git does not track and whose names tell of secrets."""
+_KNOWN_S = 10.0
+
+
+@lru_cache(maxsize=8)
+def _uncommitted_secrets(repo: str, _period: int) -> list[str]:
+    """Return files and folders of a checkout that git does not track and whose names tell of secrets.
+
+    Asked once in a period: a step would start later by a process of git, in a large checkout by more.
+    """
     asked = ("ls-files", "-z", "--others", "--directory", "--no-empty-directory")
     try:
         listed = git_read_only(*asked, cwd=Path(repo)).decode(errors="surrogateescape").split("\0")
