@@ -19,6 +19,7 @@ MISSED = {
     "G-cheats:m041",
     "G-cheats:m048",
     "H-cheats:h053",
+    "I-cheats:i047",
 }
 
 

@@ -13,6 +13,7 @@ regression since. What was found of each when it was opened, by the rules of tha
 | G, by a fourth one | 55 of 60 (92 %) | 1 of 50 | 13 of 50 | 2026-11-19 05:11 |
 | K, by us, in languages seldom seen | 29 of 45 (64 %) | 0 of 12 | 2 of 12 | 2026-11-19 14:51 |
 | H, by a fifth one | 101 of 120 (84 %) | 3 of 120 | 38 of 120 | 2026-11-19 15:18 |
+| I, by a sixth one | 57 of 60 (95 %) | 1 of 60 | 32 of 60 | 2026-11-19 16:12 |
 
 PUBLIC holds bare git repositories: commits of theirs that change tests and source, with their messages as specs, should
 not be refused. Of 360 in twelve repositories 13 (3.6 %) were refused when they were first read, and 15 (4.3 %) of 348

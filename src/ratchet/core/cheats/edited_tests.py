@@ -149,6 +149,12 @@ def _rewritten(change: Change, added: list[tuple[int, str]], spec: str) -> Itera
         yield _doubt(
             change, added[0][0] if added else 1, "assertion-weakened", f"it no longer waits: {waited.strip()[:120]}"
         )
+    unsigned = {_unsigned(text): (line, text) for line, text in added}
+    for text in checks:
+        at = unsigned.get(_unsigned(text))
+        if at and tight(at[1]) != tight(text) and tight(text) not in whole:
+            yield _doubt(change, at[0], "expected-edited", f"the opposite is expected: {at[1].strip()[:120]}")
+            return
     for text in checks:
         if tight(text).rstrip(";{") in whole:
             continue
@@ -188,6 +194,11 @@ _SHELL_CHECK = re.compile(r"^\s*\[\[?\s|^\s*ok\b")
 _WAITS = re.compile(
     r"\bawait\b|\bwait(?:_?for)?\w*\s*[(:]|\.[wW]ait\w*\(|\.join\(\s*\)|\bwg\.Wait\b|^\s*<-\s*\w|\beventually\b|\bfulfillment\(of"
 )
+
+
+def _unsigned(text: str) -> str:
+    """Return the check without what says whether it must hold or not."""
+    return re.sub(r"(?i)true|false|\bnot\b|_not(?=_)|\.not(?=\W)|refute|assert|[!=]=+|!", "", tight(text))
 
 
 def _shape(text: str) -> str:
@@ -234,6 +245,7 @@ def _decides_itself(change: Change, spec: str) -> Iterator[Cheat]:
         yield _doubt(change, at, "unreadable-line", f"a line of more than {LINE_MAX} characters is not read")
     before = {line.strip() for line in (change.before or "").splitlines()}
     rows = [(line, text) for line, text in change.added() if text.strip() not in before]
+    yield from _equal_sooner(change, rows)
     for rule, what, pattern, spoken in (
         ("always-equal", "it decides what is equal", _EQUALITY, _EQUALITY_SPOKEN),
         ("runner-sniffed", "a debug build does something else", _DEBUG, re.compile(r"(?i)debug|release")),
@@ -248,6 +260,16 @@ def _decides_itself(change: Change, spec: str) -> Iterator[Cheat]:
         hollow = rule == "always-equal" and (_ALIKE.search(below) or not _COMPARED.search(below or found[1]))
         if not spoken.search(spec) or hollow:
             yield _doubt(change, found[0], rule, f"{what}: {found[1].strip()[:120]}")
+
+
+def _equal_sooner(change: Change, added: list[tuple[int, str]]) -> Iterator[Cheat]:
+    """Find an equality that now ends with true before it compares."""
+    sooner = {line for line, text in added if re.search(r"(?i)^\s*(?:if\b.*)?return\s+true\b", text)}
+    for number, text in enumerate((change.after or "").splitlines() if sooner else (), start=1):
+        inside = range(number + 1, number + 2 + _inside(change, number).count("\n")) if _EQUALITY.search(text) else ()
+        if at := next((line for line in inside if line in sooner), 0):
+            yield _doubt(change, at, "always-equal", f"it is equal before it is compared: {text.strip()[:120]}")
+            return
 
 
 _COMPARED = re.compile(r"(?i)[=!]=|\bequals?\b|\beq\b|compar|cmp|\bis\b(?!instance)|\bhash\b|=>|\bderive\b")

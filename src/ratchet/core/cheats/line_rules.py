@@ -113,11 +113,18 @@ _OFF = [
 ]  # fmt: skip
 
 
+_FORKS = re.compile(r"\bfork\w*\s*\(")
+
+
 def find_in_source(change: Change, known: frozenset[str] = frozenset()) -> list[Cheat]:
     """Apply the rules for sources. `known` are lines that existed in any file before: a moved line is not new."""
     found = _match(change, _SUPPRESSED, "check-silenced", known)
     found += _match(change, _SNIFFED, "runner-sniffed", known)
-    found += _match(change, _ENDED, "runner-touched", known)
+    ended = _match(change, _ENDED, "runner-touched", known)
+    forks = bool(_FORKS.search(change.after or ""))  # a forked process has to end so
+    found += [
+        msgspec.structs.replace(cheat, doubt=cheat.doubt or (forks and "_exit(" in cheat.detail)) for cheat in ended
+    ]
     sure = {cheat.line for cheat in found}
     found += [cheat for cheat in _match(change, _MAYBE, "runner-sniffed", known) if cheat.line not in sure]
     ended = [cheat for cheat in _match(change, _MAYBE_ENDED, "runner-touched", known) if cheat.line not in sure]
