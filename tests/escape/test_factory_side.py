@@ -21,8 +21,10 @@ from ratchet.checks.runners import c_subtests, meson_log
 from ratchet.config import Config
 from ratchet.core.report import Failure, TestResult, TestStatus
 from ratchet.engine.steps.canaries import add_canaries
-from ratchet.errors import GitFailed
+from ratchet.errors import EnvironmentCannot, GitFailed
 from ratchet.process import spawn, supervise
+from ratchet.process.cgroups import ControlGroup, ResourceLimits
+from ratchet.workspace import sandbox
 from ratchet.workspace.base_cache import Recipe
 from ratchet.workspace.git.command import git
 from ratchet.workspace.git.filters import lay_over
@@ -278,6 +280,31 @@ def test_settings_that_a_setup_command_leaves_are_not_obeyed(spaces: Workspaces,
     one = workspace(spaces, repo, recipe)
     assert sh("git", "status", "--porcelain", "--untracked-files=no", cwd=one.path) == ""
     assert not (outside / "escaped").exists()
+
+
+def setup_fails(spaces: Workspaces, repo: Path, command: str, bounds: ResourceLimits | None = None) -> str:
+    if why := why_no_sandbox():
+        pytest.skip(why)
+    with pytest.raises(EnvironmentCannot) as failed:
+        workspace(spaces, repo, Recipe(setup=(command,), bounds=bounds))
+    return failed.value.message
+
+
+def test_a_setup_command_that_floods_its_output_is_stopped(
+    spaces: Workspaces, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "OUTPUT_MAX_BYTES", 1 << 20)
+    assert "printed more than 1 MiB" in setup_fails(spaces, repo, "cat /dev/zero")
+
+
+def test_a_setup_command_may_not_start_processes_without_end(spaces: Workspaces, repo: Path) -> None:
+    group = ControlGroup("ratchet-test-setup", bounds := ResourceLimits(processes=30))
+    group.prefix()
+    group.close()
+    if group.missing:
+        pytest.skip("no control group for pids")
+    start = "import subprocess; started = [subprocess.Popen(['sleep', '9']) for _ in range(60)]"
+    assert "temporarily unavailable" in setup_fails(spaces, repo, f'python3 -c "{start}"', bounds)
 
 
 def test_files_of_a_commit_are_laid_over_without_running_its_filters_outside(
