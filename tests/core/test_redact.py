@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 
 import msgspec
 import pytest
@@ -61,3 +63,31 @@ def test_a_key_behind_an_escaped_line_break_is_redacted_in_a_document_and_in_a_l
 def test_a_key_of_several_lines_is_redacted_in_a_document_and_numbers_are_not_touched() -> None:
     document = msgspec.json.encode({"pem": f"{HEAD}\nMIIB\n{FOOT}", "size": 1234567890})
     assert msgspec.json.decode(Redactor(["1234567890"]).document(document)) == {"pem": MARK, "size": 1234567890}
+
+
+VALUE = "hunter2-hunter2-and-more-of-it"
+RAW = VALUE.encode()
+WRITTEN_DOWN = {
+    "plain": RAW,
+    "reversed": RAW[::-1],
+    "spaced": " ".join(VALUE).encode(),
+    "base64 within a file": base64.b64encode(b"export KEY=" + RAW + b"\n"),
+    "base64 in lines": base64.encodebytes(b"x" * 50 + RAW + b"x" * 50),
+    "hexadecimal in lines": b"\n".join(re.findall(b".{1,20}", RAW.hex().encode())),
+    "base64 in strings": b'["' + base64.b64encode(RAW)[:20] + b'",\n "' + base64.b64encode(RAW)[20:] + b'"]',
+    "percent signs": "".join(f"%{byte:02X}" for byte in RAW).encode(),
+}
+
+
+@pytest.mark.parametrize("how", WRITTEN_DOWN)
+def test_a_commit_may_not_hold_a_secret_however_it_is_written_down(how: str) -> None:
+    redact, content = Redactor([VALUE]), WRITTEN_DOWN[how]
+    assert redact.new_secrets(content) == ["the value of a secret variable"]
+    assert redact.new_secrets(content + b"\nmore", before=content) == []
+    assert redact.new_secrets(content[:15]) == []
+
+
+def test_a_value_is_found_in_what_is_too_large_to_be_searched_for_patterns() -> None:
+    redact = Redactor([VALUE])
+    assert redact.holds_value(b"\0" * 100 + RAW) and redact.holds_value(base64.b64encode(RAW))
+    assert not redact.holds_value(b"\0" * 100 + RAW[:10])
