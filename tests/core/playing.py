@@ -47,6 +47,7 @@ def outcome(kind: type[ev.Event], state: RunState) -> ev.Event:
         "tests": 1 if kind is ev.BaselineTaken else ["t::a"],
         "clusters": 1,
         "failing": [],
+        "unloaded": [],
         "tools": {"pytest": "d1"},
         "canaries": 1,
         "without": [],
