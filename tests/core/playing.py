@@ -66,6 +66,7 @@ def outcome(kind: type[ev.Event], state: RunState) -> ev.Event:
         "findings": ["{}"],
         "outcome": RevertOutcome.OVERFITTED if state.sealed and not undone else RevertOutcome.GATE,
         "disclosed": 0,
+        "met": False,
         "sealed": 1 if kind is ev.RedConfirmed else REPORT,
         "unsealed": "",
         "sealed_report": REPORT if state.sealed else None,
