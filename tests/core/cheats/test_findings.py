@@ -1,0 +1,72 @@
+"""What is found in each change of the corpora: file, line, rule, and whether it is a doubt, as `findings.txt` records it.
+
+A change of the rules shows here what else it changes. Write the record anew and read its diff:
+`python -m tests.core.cheats.test_findings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ratchet.core.cheats import Change, find_cheats
+from ratchet.core.roles import PathRules
+from tests.core.cheats import trust
+from tests.core.cheats.test_cheats import CORPUS
+from tests.core.cheats.test_cheats import SCOPE as CORPUS_SCOPE
+from tests.core.cheats.test_cheats import read as read_corpus
+
+RECORD = Path(__file__).with_name("findings.txt")
+SETS = [path.relative_to(CORPUS.parent).with_suffix("").as_posix()
+        for folder in (CORPUS / "cheats", CORPUS / "honest", trust.OPENED)
+        for path in sorted(folder.glob("*.txt"))]  # fmt: skip
+
+
+class Sample(msgspec.Struct, frozen=True):
+    name: str
+    changes: list[Change]
+    scope: PathRules
+    tests: list[tuple[str, str]] = []
+    spec: str = ""
+
+
+def samples(of: str) -> Iterator[Sample]:
+    path = CORPUS.parent / f"{of}.txt"
+    if path.parent != trust.OPENED:
+        yield from (Sample(one.name, one.changes, CORPUS_SCOPE) for one in read_corpus(path))
+        return
+    for one in trust.read(path):
+        changes = [Change(path=name, before=old, after=new) for name, old, new in one.files if old != new]
+        same = [(name, new) for name, old, new in one.files if old == new and new and trust.SCOPE.is_test(name)]
+        yield Sample(one.name, changes, trust.SCOPE, same, one.spec)
+
+
+def findings(of: str) -> list[str]:
+    """Return a line for each change, and one for each finding in it."""
+    lines = []
+    for one in samples(of):
+        found = find_cheats(one.changes, one.scope, tests=one.tests, spec=one.spec)
+        texts = [f"  {cheat.file}:{cheat.line} {cheat.rule}{' (doubt)' if cheat.doubt else ''}" for cheat in found]
+        lines += [one.name, *sorted(texts)]
+    return lines
+
+
+def recorded() -> dict[str, list[str]]:
+    parts = f"\n{RECORD.read_text()}".split("\n# ")[1:]
+    return {name: lines for name, *lines in (part.splitlines() for part in parts)}
+
+
+@pytest.mark.parametrize("of", SETS)
+def test_each_change_has_the_findings_that_are_recorded(of: str) -> None:
+    assert findings(of) == recorded().get(of), "see the docstring if this was intended"
+
+
+def test_every_recorded_set_is_there() -> None:
+    assert sorted(recorded()) == sorted(SETS)
+
+
+if __name__ == "__main__":
+    RECORD.write_text("".join(f"# {of}\n" + "".join(f"{line}\n" for line in findings(of)) for of in SETS))
