@@ -1,18 +1,19 @@
-"""What is found in each change of the corpora: file, line, rule, and whether it is a doubt, as `findings.txt` records it.
+"""What is found in each change of the corpora, as `findings.txt` records it: file, line, rule, and what the detail names.
 
-A change of the rules shows here what else it changes. Write the record anew and read its diff:
+A question mark stands for a doubt; the wording of details is not recorded. A change of the rules shows here what else it changes. Write the record anew and read its diff:
 `python -m tests.core.cheats.test_findings`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from ratchet.core.cheats import Change, find_cheats
+from ratchet.core.cheats import Change, Cheat, find_cheats
 from ratchet.core.roles import PathRules
 from tests.core.cheats import trust
 from tests.core.cheats.test_cheats import CORPUS
@@ -49,9 +50,13 @@ def findings(of: str) -> list[str]:
     lines = []
     for one in samples(of):
         found = find_cheats(one.changes, one.scope, tests=one.tests, spec=one.spec)
-        texts = [f"  {cheat.file}:{cheat.line} {cheat.rule}{' (doubt)' if cheat.doubt else ''}" for cheat in found]
-        lines += [one.name, *sorted(texts)]
+        lines += [one.name, *sorted(map(_line, found))]
     return lines
+
+
+def _line(cheat: Cheat) -> str:
+    named = [word for word in cheat.detail.split() if not re.fullmatch(r"[a-z,:']+", word)]
+    return " ".join([f"  {cheat.file}:{cheat.line} {cheat.rule}{'?' if cheat.doubt else ''}", *named])
 
 
 def recorded() -> dict[str, list[str]]:
