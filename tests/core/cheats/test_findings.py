@@ -1,7 +1,7 @@
-"""What is found in each change of the corpora, as `findings.txt` records it: file, line, rule, and what the detail names.
+"""The findings in each change of the corpora are those of `findings.txt`: file, line, rule, and what the detail names.
 
-A question mark stands for a doubt; the wording of details is not recorded. A change of the rules shows here what else it changes. Write the record anew and read its diff:
-`python -m tests.core.cheats.test_findings`.
+A question mark stands for a doubt; the wording of details is not recorded. A change of the rules shows here what else
+it changes: write the record anew with `python -m tests.core.cheats.test_findings`, and read its diff.
 """
 
 from __future__ import annotations
