@@ -51,7 +51,6 @@ def outcome(kind: type[ev.Event], state: RunState) -> ev.Event:
         "tools": {"pytest": "d1"},
         "canaries": 1,
         "without": [],
-        "unloaded": [],
         "tree": _tree(kind, state),
         "paths": ["a.py"],
         "summary": "did it",

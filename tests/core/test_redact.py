@@ -102,7 +102,8 @@ KEY = "sk-ant-" + "a1" * 20
 def test_a_value_is_redacted_in_every_usual_encoding() -> None:
     raw = PHRASE.encode()
     forms = [
-        PHRASE, PHRASE[::-1], raw.hex(), raw.hex().upper(), raw.hex(":"), raw.hex(" "), "-".join(PHRASE), ", ".join(PHRASE),
+        PHRASE, PHRASE[::-1], raw.hex(), raw.hex().upper(), raw.hex(":"), raw.hex(" "), "-".join(PHRASE),
+        ", ".join(PHRASE),
         "".join(f"%{byte:02x}" for byte in raw), "".join(f"\\x{byte:02X}" for byte in raw),
         "correct%20horse%2Bbattery/staple", "correct%20horse%2Bbattery%2Fstaple",
     ]  # fmt: skip
