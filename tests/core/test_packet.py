@@ -24,8 +24,9 @@ test_title.__test__ = False  # type: ignore[attr-defined] # it is no test
 
 
 def red(name: str, **fields: Any) -> TestResult:
+    usual: dict[str, Any] = {"id": name, "status": TestStatus.FAILED}
     failure = Failure(**{"type": "E", "message": "no", "file": "a.py", "line": 1} | fields.pop("failure", {}))
-    return TestResult(**{"id": name, "status": TestStatus.FAILED, "failure": failure} | fields)
+    return TestResult(**usual | {"failure": failure} | fields)
 
 
 def report(*tests: TestResult, **fields: Any) -> Report:
@@ -35,7 +36,7 @@ def report(*tests: TestResult, **fields: Any) -> Report:
 
 def delta(**fields: list[Any]) -> Delta:
     names = ("new_failures", "still_failing", "fixed", "added", "missing", "silenced", "broken")
-    return Delta(**{name: [] for name in names} | fields)  # type: ignore[arg-type] # lists of ids
+    return Delta(**{name: [] for name in names} | fields)
 
 
 def test_a_packet_is_head_errors_of_files_clusters_and_what_to_do_next() -> None:
@@ -56,7 +57,7 @@ def test_a_packet_is_head_errors_of_files_clusters_and_what_to_do_next() -> None
         notes=["the runner says so"],
         compile_errors=[Diagnostic(file="x.py", line=3, column=7, type="SyntaxError", message="bad")],
     )
-    moved = {"fixed": ["t::d"], "missing": ["u", "v"], "renamed": [("o", "n")]}
+    moved: dict[str, list[Any]] = {"fixed": ["t::d"], "missing": ["u", "v"], "renamed": [("o", "n")]}
     changes = delta(new_failures=["t::a"], still_failing=["t::b"], **moved)
     text = packet(
         whole, delta=changes, flaky=["t::c"], known=["t::b"], changed={"shop.py": [(2, 2)], "new.py": []},
