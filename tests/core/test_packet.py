@@ -16,11 +16,9 @@ from ratchet.core.packet import (
     output_beyond_failure,
     packet,
     same_error_in,
-    test_title,
 )
+from ratchet.core.packet import test_title as title_of
 from ratchet.core.report import Diagnostic, Failure, Frame, Report, ReportStatus, TestResult, TestStatus, count_totals
-
-test_title.__test__ = False  # type: ignore[attr-defined] # it is no test
 
 
 def red(name: str, **fields: Any) -> TestResult:
@@ -180,7 +178,7 @@ def test_long_names_and_messages_keep_their_beginning_and_their_end() -> None:
 
 def test_a_title_has_the_name_of_the_test_unless_the_id_says_it() -> None:
     for name, title in (("adds two", "spec[1:2] (adds two)"), ("spec_1", "spec[1:2]"), ("--", "spec[1:2]")):
-        assert test_title(TestResult(id="spec[1:2]", name=name, status=TestStatus.FAILED)) == title
+        assert title_of(TestResult(id="spec[1:2]", name=name, status=TestStatus.FAILED)) == title
 
 
 @pytest.mark.parametrize("line", ["no", "  no  ", "x: no", "left: 3", "right: 4", "thread 'a' (7) panicked at x.rs:1"])
