@@ -185,7 +185,7 @@ def test_an_earlier_escalation_asks_an_agent_that_was_never_asked() -> None:
 
 
 def test_moves_name_the_steps_with_their_outcomes_and_the_decisions_between_them() -> None:
-    answers = (ev.BaselineTaken, ev.TestWritten, ev.RedConfirmed, *[ev.AttemptFailed] * 3, *END)
+    answers: tuple[type[ev.Event], ...] = (ev.BaselineTaken, *ITERATION[:2], *[ev.AttemptFailed] * 3, *END)
     recorded, replayed = replay_one(TDD, record(TDD, *answers))
     found = [(move.step, move.phase, str(move)) for move in recorded.moves]
     assert found[:4] == [
