@@ -19,6 +19,7 @@ COMPUTED = {
     "checks/runners/rust.py": "_EVENTS.format('*')",
     "checks/runners/go.py": "_CHANNEL.format('*')",
     "checks/run/path_redirect.py": "_INSTALLED",
+    "workspace/sandbox_view.py": "pattern",
 }
 NORMALISES = "checks/globs.py"
 

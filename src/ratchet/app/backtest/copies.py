@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from ratchet.checks.globs import find
 from ratchet.checks.run.path_redirect import installed_files
 
 # Where Python packages are installed, below a prefix and below the home.
@@ -38,13 +39,13 @@ def _prefixes(home: Path, below: Iterable[str]) -> Iterator[Path]:
     on_path = [str(Path(place).parent) for place in os.environ.get("PATH", "").split(os.pathsep) if place]
     yield from map(Path, dict.fromkeys((*_PREFIXES, *on_path)))
     for pattern in below:
-        yield from home.glob(pattern)
+        yield from find(home, pattern)
 
 
 def _of_python(root: Path, home: Path) -> Iterator[Path]:
     for prefix in _prefixes(home, _PYTHON_HOMES):
         for pattern in _PYTHON:
-            for place in prefix.glob(pattern):
+            for place in find(prefix, pattern):
                 yield from installed_files(place, root)
 
 

@@ -163,7 +163,11 @@ def check_out_filtered(tree: Path, root: Path, commit: str) -> None:
     tree_files.remove_special_files(tree)
 
 
-_LAY_OVER = 'export GIT_INDEX_FILE="$TMPDIR/index"; git read-tree "$1" && git checkout-index -f -q -z --stdin'
+# With an index of its own, also where there is no sandbox with a temporary folder of its own.
+_LAY_OVER = (
+    """made=$(mktemp -d) && trap 'rm -rf "$made"' EXIT && export GIT_INDEX_FILE="$made/index" && """
+    'git read-tree "$1" && git checkout-index -f -q -z --stdin'
+)
 
 
 def lay_over(folder: Path, git_dir: Path, commit: str, paths: Sequence[str]) -> None:
