@@ -47,6 +47,25 @@ def test_nothing_proposes_to_add_a_whole_home_folder_to_git(tmp_path: Path, comm
     assert "git add" not in done.stderr
 
 
+def test_a_folder_that_holds_several_projects_is_not_tested_as_one_without_a_manifest(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "pytest.ini").write_text("[pytest]\n")
+        (tmp_path / name / "test_it.py").write_text("def test_it():\n    pass\n")
+    refused(ratchet("test", cwd=tmp_path), "is not a project; 2 below it have tests: one, two", "ratchet test -C one")
+    assert ratchet("test", "-C", "two", cwd=tmp_path).returncode == 0
+    (tmp_path / "ratchet.toml").touch()
+    assert "2 passed" in ratchet("test", cwd=tmp_path).stdout
+
+
+def test_a_home_folder_is_not_tested_as_a_project_unless_it_is_one(tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "scratch" / "test_it.py").write_text("def test_it():\n    pass\n")
+    refused(ratchet("test", cwd=tmp_path, HOME=str(tmp_path)), "is not a project", "ratchet test -C")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    assert "1 passed" in ratchet("test", cwd=tmp_path, HOME=str(tmp_path)).stdout
+
+
 def test_a_dirty_tree_is_left_alone_and_the_commit_is_named(tmp_path: Path) -> None:
     place = small_project(tmp_path)
     (place / "calc.py").write_text("broken (")

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 from pathlib import Path
 
+import jsonschema_rs
 import pytest
 
 from ratchet.paths import user_state
@@ -179,6 +180,15 @@ def test_a_torn_mirror_is_rebuilt_by_export(tmp_path: Path) -> None:
     (ledger.parent / "run.json").unlink()
     assert ratchet("export", "last", cwd=place).returncode == 0
     assert ledger.read_bytes() == whole and (ledger.parent / "run.json").exists()
+
+
+def test_every_line_of_a_ledger_is_valid_by_its_schema(finished: Path) -> None:
+    valid = jsonschema_rs.validator_for(json.loads(ratchet("schema", "ledger-line", cwd=finished).stdout))
+    lines = [line for path in finished.glob(".ratchet/runs/*/ledger.ndjson") for line in path.read_text().splitlines()]
+    assert [line for line in lines if not valid.is_valid(json.loads(line))] == [] and len(lines) > 10
+    changed = json.loads(lines[0])
+    changed["data"].pop("item")
+    assert not valid.is_valid(changed)
 
 
 def test_the_runs_files_are_for_their_owner_only(finished: Path) -> None:

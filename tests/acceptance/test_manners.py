@@ -42,6 +42,14 @@ def test_a_dry_run_prints_agents_gates_and_costs_and_starts_nothing(tmp_path: Pa
     assert json.loads(ratchet("runs", "--json", cwd=place).stdout) == []
 
 
+def test_a_quiet_run_prints_only_how_it_ended(tmp_path: Path) -> None:
+    place = small_project(tmp_path)
+    done = ratchet("run", "SPEC.md", "-q", *settings(place), cwd=place)
+    assert (done.returncode, done.stderr) == (0, "")
+    (line,) = done.stdout.splitlines()
+    assert "completed" in line and "1 commit kept" in line
+
+
 def test_setting_one_limit_leaves_the_others(tmp_path: Path) -> None:
     budget = load(tmp_path, environ={}, flags=["budget.item.cost_usd=1"]).config.budget
     assert (budget.item.cost_usd, budget.item.tokens, budget.day.cost_usd) == (1.0, 100_000_000, 200.0)

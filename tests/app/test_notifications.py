@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ratchet.app import notifications
 from ratchet.app.notifications import InboxNotifier, Message, NotSent, message_of, open_notifier, post, run_command
 from ratchet.config import NotifyConfig
 from ratchet.core.inbox import InboxEntry, InboxKind
@@ -92,9 +93,41 @@ def test_a_command_gets_the_message_as_json_and_its_text(tmp_path: Path) -> None
 
 
 def test_what_an_agent_wrote_calls_nobody_in_a_chat() -> None:
-    hostile = msgspec.structs.replace(QUESTION, title="<!channel> @here\n<http://evil|click>")
+    hostile = msgspec.structs.replace(QUESTION, title="<!channel> @here\n<http://evil|click> [x](http://evil)")
     line = message_of([hostile], "http://here").text.splitlines()[0]
-    assert "<" not in line and "@here" not in line
+    assert "<" not in line and "@here" not in line and "](" not in line
+
+
+def test_control_characters_that_an_agent_wrote_do_not_stop_notifications(tmp_path: Path) -> None:
+    hostile = msgspec.structs.replace(QUESTION, title="May it\0 be \x1b[31mred?")
+    told = tmp_path / "told"
+    asyncio.run(run_command(f'printf "%s" "$RATCHET_TEXT" >{told}', message_of([hostile], "http://here")))
+    assert told.read_text().startswith("Question: May it  be  [31mred?")
+
+
+def test_a_channel_that_fails_in_an_unforeseen_way_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifications, "EVERY_S", 0.01)
+    tries: list[Message] = []
+
+    async def until_the_second_try() -> None:
+        done = asyncio.Event()
+
+        async def send(message: Message) -> None:
+            tries.append(message)
+            if len(tries) == 1:
+                raise ValueError("embedded null byte")
+            done.set()
+
+        notifier = InboxNotifier(lambda: [QUESTION], "http://here", {"chat": send}, tmp_path / "told.json")
+        running = asyncio.ensure_future(notifier.run())
+        waiting = asyncio.ensure_future(done.wait())
+        await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        assert not running.done()
+        running.cancel()
+
+    asyncio.run(until_the_second_try())
 
 
 def test_nothing_is_told_without_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:

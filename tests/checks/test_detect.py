@@ -12,8 +12,9 @@ import pytest
 
 from ratchet.checks.detect import registry
 from ratchet.checks.detect.project import Project
+from ratchet.checks.detect.set_up import build_advice
 from ratchet.checks.detect.targets import detect, excluded_folders
-from ratchet.core.report import ReportStatus
+from ratchet.core.report import Failure, Report, ReportStatus, TestResult, TestStatus
 from ratchet.core.roles import PathRules, Role, matches_glob
 from ratchet.errors import ConfigError
 from tests.checks.support import run, statuses
@@ -152,6 +153,25 @@ def test_scripts_that_call_scripts_lead_to_the_runner(
     (tmp_path / "package.json").write_text(json.dumps({"scripts": scripts}))
     (target,) = detect(tmp_path)
     assert (target.runner, target.command) == (runner, command)
+
+
+def test_what_the_test_script_builds_first_belongs_to_the_set_up(tmp_path: Path) -> None:
+    scripts = {
+        "build:es": "babel src -d es",
+        "build:node": "babel src -d .",
+        "build": "run-p build:*",
+        "pretest": "npm run build && npm run lint",
+        "lint": "eslint .",
+        "test": "nyc mocha --recursive",
+    }
+    files = {"package.json": package(main="index.js", scripts=scripts), "package-lock.json": "{}"}
+    targets = detect(lay(tmp_path, files | {"test/a.test.js": "require('../index')\n"}))
+    assert [target.setup for target in targets] == [["npm ci", "npm run build"]]
+    failure = Failure(type="Error", message="Cannot find module '../index'")
+    test = TestResult(id="test/a.test.js::it", status=TestStatus.FAILED, failure=failure)
+    unbuilt = Report(runner="mocha", status=ReportStatus.FAILED, tests=[test])
+    assert build_advice(unbuilt, targets, tmp_path) == "build the project first: npm run build"
+    assert build_advice(Report(runner="mocha", status=ReportStatus.FAILED), targets, tmp_path) == ""
 
 
 _GLOBS = ["**/*.py", "*.py", "**/test_*.py", "**/test.py", "test.py", "t*t.py", "**/*", "*", "a/*.py", "a/**", "?.py"]

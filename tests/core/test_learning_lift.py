@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ratchet.core import events as ev
 from ratchet.core.learning import MEASURES, LearningSource, LearningTrial, Matched, TrialArm, TrialSums, assign_arm
-from ratchet.core.learning_lift import LiftReport, discoveries, lift_of, lift_report
+from ratchet.core.learning_lift import CONTROLS_MIN, Lift, LiftReport, discoveries, lift_of, lift_report
 from ratchet.core.learning_sources import derive
 from tests.core.playing import REPORT, started
 
@@ -161,3 +161,126 @@ def test_arms_follow_the_shares_and_are_the_same_each_time() -> None:
         assert abs(drawn.count(arm) / len(drawn) - share) < 0.02
     everything = {assign_arm(f"r{n}", "f", "l", held_out=0, placebo=0, prompt=0) for n in range(50)}
     assert everything == {TrialArm.PACKET}
+
+
+def sums(values: list[float], arm: TrialArm, *, green: int = 0, name: str = "l", retired: bool = False) -> TrialSums:
+    return TrialSums(
+        learning=name,
+        source=LearningSource.FACTORY,
+        content=f"content of {name}",
+        arm=arm,
+        retired=retired,
+        trials=len(values),
+        green=green,
+        sums=dict.fromkeys(MEASURES, sum(values)),
+        squares=dict.fromkeys(MEASURES, sum(value**2 for value in values)),
+    )
+
+
+def lift(delivered: list[float], held_out: list[float], **green: int) -> Lift:
+    one = sums(delivered, TrialArm.PACKET, green=green.get("green", 0))
+    other = sums(held_out, TrialArm.HELD_OUT, green=green.get("held_out_green", 0))
+    return lift_of("l", [{TrialArm.PACKET: one, TrialArm.HELD_OUT: other}], TrialArm.PACKET)
+
+
+def test_a_difference_of_means_has_welchs_interval() -> None:
+    first, second = [3.0, 4.0, 5.0, 4.0, 4.0, 4.0], [6.0, 8.0, 7.0, 5.0, 9.0, 7.0]
+    found = lift(first, second)
+    effect = found.attempts
+    # By the books: error sqrt(0.4/6 + 2/6) = 0.63246, 6.9 degrees of freedom, whose quantile is 2.371.
+    assert effect and (effect.delivered, effect.held_out, effect.difference) == (4.0, 7.0, -3.0)
+    assert (effect.low, effect.high) == pytest.approx((-4.4998, -1.5002), abs=0.01)
+    assert effect.p == pytest.approx(0.0010, abs=0.0005)
+    assert (found.delivered, found.held_out, found.saved) == (6, 6, pytest.approx(3 / 7))
+    worse = lift(second, first).attempts
+    assert worse and worse.difference == 3.0 and worse.p == pytest.approx(1 - effect.p)
+
+
+def test_equal_means_are_as_likely_better_as_worse() -> None:
+    effect = lift([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]).attempts
+    assert effect and effect.p == pytest.approx(0.5) and effect.low == pytest.approx(-effect.high)
+
+
+@pytest.mark.parametrize(("delivered", "p"), [(1.0, 0.0), (2.0, 1.0), (3.0, 1.0)])
+def test_without_any_spread_a_difference_is_certain(delivered: float, p: float) -> None:
+    effect = lift([delivered] * 3, [2.0] * 3).attempts
+    assert effect and (effect.low, effect.high, effect.p) == (delivered - 2.0, delivered - 2.0, p)
+
+
+def test_a_mean_of_one_trial_has_no_interval() -> None:
+    assert lift([1.0], [2.0, 3.0]).attempts is None
+    assert lift([2.0, 3.0], [1.0]).attempts is None
+    assert lift([1.0, 1.0], [2.0, 3.0]).attempts
+
+
+def test_a_difference_of_shares_has_newcombes_interval() -> None:
+    green = lift([0.0] * 70, [0.0] * 80, green=56, held_out_green=48).green  # the example of his paper
+    assert green and (green.delivered, green.held_out) == (0.8, 0.6)
+    assert (green.difference, green.low, green.high) == pytest.approx((0.2, 0.0524, 0.3339), abs=1e-4)
+    assert green.p == pytest.approx(0.00408, abs=1e-4)  # z = 0.2 / sqrt(0.6933 * 0.3067 * (1/70 + 1/80))
+    alike = lift([0.0] * 5, [0.0] * 5).green
+    assert alike and (alike.difference, alike.p) == (0.0, 1.0) and alike.low == -alike.high
+
+
+def test_learnings_are_pooled_by_the_weight_of_their_trials() -> None:
+    def arms(delivered: list[float], held_out: list[float], *green: int) -> dict[TrialArm, TrialSums]:
+        one, other = sums(delivered, TrialArm.PACKET, green=green[0]), sums(held_out, TrialArm.HELD_OUT, green=green[1])
+        return {TrialArm.PACKET: one, TrialArm.HELD_OUT: other}
+
+    small, large = arms([1.0, 3.0], [5.0, 7.0], 1, 2), arms([3.0, 5.0] * 3, [4.0, 6.0] * 3, 3, 6)
+    alone = {TrialArm.PACKET: sums([9.0, 9.0], TrialArm.PACKET)}
+    found = lift_of("all", [small, large, alone], TrialArm.PACKET)
+    assert (found.delivered, found.held_out) == (10, 8)
+    effect = found.attempts  # weights 1 and 3
+    assert effect and (effect.delivered, effect.held_out) == pytest.approx((3.5, 5.25))
+    # Variances 2/2 + 2/2 and 1.2/6 + 1.2/6: error sqrt(0.0625 * 2 + 0.5625 * 0.4) = 0.5916.
+    assert effect.high - effect.low == pytest.approx(2 * 0.5916 * 2.36, abs=0.15)
+    assert found.green and (found.green.delivered, found.green.held_out) == pytest.approx((0.5, 1.0))
+
+
+def test_each_arm_is_compared_with_what_was_held_out() -> None:
+    held = sums([4.0, 6.0], TrialArm.HELD_OUT)
+    rows = [held, sums([1.0, 3.0], TrialArm.PACKET), sums([5.0, 7.0], TrialArm.PLACEBO)]
+    packet, prompt, placebo = lift_report(rows, trials=1).totals
+    assert packet.attempts and packet.attempts.difference == -3 and packet.name == TrialArm.PACKET
+    assert placebo.attempts and placebo.attempts.difference == 1
+    assert (prompt.delivered, prompt.held_out, prompt.attempts) == (0, 2, None)
+
+
+def test_a_learning_is_due_at_the_limit_of_deliveries_and_controls() -> None:
+    def due(delivered: int, held_out: int) -> bool:
+        rows = [sums([1.0] * delivered, TrialArm.PACKET), sums([2.0] * held_out, TrialArm.HELD_OUT)]
+        return lift_report(rows, trials=20).learnings[0].due
+
+    assert due(20, CONTROLS_MIN) and not due(19, CONTROLS_MIN) and not due(20, CONTROLS_MIN - 1)
+
+
+def test_the_report_lists_due_learnings_first_and_those_that_save_most() -> None:
+    def rows(name: str, mean: float, count: int = 20, **more: bool) -> list[TrialSums]:
+        one = sums([mean - 1, mean + 1] * (count // 2), TrialArm.PACKET, name=name, **more)
+        return [one, sums([4.0, 6.0] * 10, TrialArm.HELD_OUT, name=name, **more)]
+
+    every = [
+        *rows("few", 1.0, count=10),
+        *rows("none", 5.0),
+        *rows("most", 2.0),
+        *rows("some", 3.0),
+        *rows("old", 2.0, retired=True),
+    ]
+    found = lift_report(every, trials=20)
+    assert [(one.lift.name, one.verdict) for one in found.learnings] == [
+        ("most", "helps"),
+        ("old", "retired"),
+        ("some", "helps"),
+        ("none", "no effect"),
+        ("few", "too few trials"),
+    ]
+    assert found.learnings[0].content == "content of most"
+    assert (found.false_discovery_rate, found.false_discoveries) == (0.05, pytest.approx(0.05 * 3))
+
+
+def test_discoveries_are_those_of_benjamini_and_hochberg() -> None:
+    p = {"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.2, "e": 0.025}
+    assert discoveries(p, 0.05) == {"a", "b", "c", "e"}  # 0.04 <= 0.05 * 4/5, which takes 0.025 and 0.03 along
+    assert discoveries(p, 0.04) == set()  # the smallest would have to be at most 0.008
+    assert discoveries({"a": 0.05}, 0.05) == {"a"} and discoveries({}, 0.05) == set()

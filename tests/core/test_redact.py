@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ratchet.core.redact import MARK, Redactor, secrets_in
+from ratchet.core.redact import MARK, SECRET_MIN_CHARS, Redactor, secrets_in
 
 
 def test_registered_values_go_also_as_json_writes_them_and_one_within_another() -> None:
@@ -61,3 +65,99 @@ def test_a_key_behind_an_escaped_line_break_is_redacted_in_a_document_and_in_a_l
 def test_a_key_of_several_lines_is_redacted_in_a_document_and_numbers_are_not_touched() -> None:
     document = msgspec.json.encode({"pem": f"{HEAD}\nMIIB\n{FOOT}", "size": 1234567890})
     assert msgspec.json.decode(Redactor(["1234567890"]).document(document)) == {"pem": MARK, "size": 1234567890}
+
+
+VALUE = "hunter2-hunter2-and-more-of-it"
+RAW = VALUE.encode()
+WRITTEN_DOWN = {
+    "plain": RAW,
+    "reversed": RAW[::-1],
+    "spaced": " ".join(VALUE).encode(),
+    "base64 within a file": base64.b64encode(b"export KEY=" + RAW + b"\n"),
+    "base64 in lines": base64.encodebytes(b"x" * 50 + RAW + b"x" * 50),
+    "hexadecimal in lines": b"\n".join(re.findall(b".{1,20}", RAW.hex().encode())),
+    "base64 in strings": b'["' + base64.b64encode(RAW)[:20] + b'",\n "' + base64.b64encode(RAW)[20:] + b'"]',
+    "percent signs": "".join(f"%{byte:02X}" for byte in RAW).encode(),
+}
+
+
+@pytest.mark.parametrize("how", WRITTEN_DOWN)
+def test_a_commit_may_not_hold_a_secret_however_it_is_written_down(how: str) -> None:
+    redact, content = Redactor([VALUE]), WRITTEN_DOWN[how]
+    assert redact.new_secrets(content) == ["the value of a secret variable"]
+    assert redact.new_secrets(content + b"\nmore", before=content) == []
+    assert redact.new_secrets(content[:15]) == []
+
+
+def test_a_value_is_found_in_what_is_too_large_to_be_searched_for_patterns() -> None:
+    redact = Redactor([VALUE])
+    assert redact.holds_value(b"\0" * 100 + RAW) and redact.holds_value(base64.b64encode(RAW))
+    assert not redact.holds_value(b"\0" * 100 + RAW[:10])
+
+
+PHRASE = "correct horse+battery/staple"
+KEY = "sk-ant-" + "a1" * 20
+
+
+def test_a_value_is_redacted_in_every_usual_encoding() -> None:
+    raw = PHRASE.encode()
+    forms = [
+        PHRASE, PHRASE[::-1], raw.hex(), raw.hex().upper(), raw.hex(":"), raw.hex(" "), "-".join(PHRASE),
+        ", ".join(PHRASE),
+        "".join(f"%{byte:02x}" for byte in raw), "".join(f"\\x{byte:02X}" for byte in raw),
+        "correct%20horse%2Bbattery/staple", "correct%20horse%2Bbattery%2Fstaple",
+    ]  # fmt: skip
+    for form in forms:
+        assert Redactor([PHRASE]).text(f"<{form}>") == f"<{MARK}>"
+    assert MARK in Redactor([PHRASE]).text(base64.b32encode(raw).decode())
+
+
+@given(st.binary(max_size=9), st.text(min_size=12, max_size=40), st.binary(max_size=9), st.booleans())
+def test_a_value_is_redacted_in_base64_whatever_stands_around_it(
+    before: bytes, value: str, after: bytes, urlsafe: bool
+) -> None:
+    try:
+        whole = before + value.encode() + after
+    except UnicodeEncodeError:
+        return
+    encoded = (base64.urlsafe_b64encode if urlsafe else base64.b64encode)(whole).decode()
+    assert MARK in Redactor([value]).text(encoded)
+
+
+def test_values_that_are_too_short_are_not_redacted() -> None:
+    short, long = "s" * (SECRET_MIN_CHARS - 1), "l" * SECRET_MIN_CHARS
+    assert Redactor([short, long]).text(f"{short} {long}") == f"{short} {MARK}"
+
+
+def test_new_secrets_are_named_by_kind() -> None:
+    redact = Redactor([PHRASE])
+    assert redact.new_secrets(b"nothing") == []
+    assert redact.new_secrets(f"a = {PHRASE}".encode()) == ["the value of a secret variable"]
+    assert redact.new_secrets(KEY.encode()) == ["a key or token"]
+    assert redact.new_secrets(f"{KEY} {PHRASE}".encode()) == ["the value of a secret variable", "a key or token"]
+    assert Redactor().new_secrets(KEY.encode()) == ["a key or token"]
+
+
+def test_a_secret_that_was_there_before_is_not_new_and_another_one_is() -> None:
+    before = f"{KEY} {PHRASE}".encode()
+    assert Redactor([PHRASE]).new_secrets(before + before, before) == []
+    other = f"sk-ant-{'b2' * 20}".encode()
+    assert Redactor([PHRASE]).new_secrets(before + b" " + other, before) == ["a key or token"]
+
+
+def test_a_made_up_key_is_no_secret_and_with_examples_none_is_but_registered_values_are() -> None:
+    assert Redactor().new_secrets(f"{KEY}example".encode()) == []
+    assert Redactor().new_secrets(f"{KEY}example sk-{'b2' * 12}".encode()) == ["a key or token"]
+    redact = Redactor([PHRASE])
+    assert redact.new_secrets(f"{KEY} {PHRASE}".encode(), examples=True) == ["the value of a secret variable"]
+
+
+def test_content_without_secrets_is_returned_as_it_is() -> None:
+    for content in (b'{"a": [1, "b"]}', b"{broken", b"plain \xff", b'{"a":1}\n[2, 3]\n{broken'):
+        assert Redactor([PHRASE]).document(content) == Redactor([PHRASE]).log(content) == content
+
+
+def test_a_document_that_is_no_json_is_redacted_as_a_log() -> None:
+    text = f'{{"a": "{PHRASE}"}}\n{{broken {PHRASE}\n["{PHRASE}", 1]\n'.encode()
+    expected = f'{{"a":"{MARK}"}}\n{{broken {MARK}\n["{MARK}",1]\n'.encode()
+    assert Redactor([PHRASE]).document(text) == Redactor([PHRASE]).log(text) == expected

@@ -11,7 +11,7 @@ from ratchet.core import events as ev
 from ratchet.core.failure import FAULT, FaultOwner, Reason, counts_as_attempt
 from ratchet.core.state import advance, fold
 from ratchet.core.workflows.tdd import NEXT, TDD, TddPhase, bounds
-from tests.core.playing import started
+from tests.core.playing import REPORT, started
 
 
 def test_an_event_that_does_not_belong_in_a_phase_is_refused() -> None:
@@ -109,3 +109,13 @@ def test_the_inputs_of_each_step_distinguish_it_from_others() -> None:
     for phase, wanted in expected.items():
         found = TDD.inputs(msgspec.structs.replace(state, phase=phase))
         assert found == found | wanted, phase
+
+
+def test_a_claim_of_completeness_is_judged_by_the_refused_and_given_up_tests_of_the_ledger() -> None:
+    state = msgspec.structs.replace(fold("run-1", NEXT, [started()]), phase=TddPhase.VERIFY_RED)
+    refused = advance(state, NEXT, ev.RedRefused(step=1, why="t is broken", tree="g"))
+    assert "the last test was refused (t is broken)" in refused.unmet
+    again = msgspec.structs.replace(refused, phase=TddPhase.VERIFY_RED)
+    assert advance(again, NEXT, ev.RedRefused(step=2, why="already passes", tree="g", met=True)).unmet == ""
+    red = ev.RedConfirmed(step=2, tests=["t::a"], fingerprint="f", report=REPORT)
+    assert advance(again, NEXT, red).unmet == ""

@@ -255,6 +255,28 @@ def test_completion_is_not_accepted_while_a_test_is_given_up_and_unsolved(tmp_pa
     assert "review_approved" not in kinds(events)
 
 
+def test_a_run_that_kept_nothing_is_not_completed_after_its_only_test_was_refused(tmp_path: Path) -> None:
+    broken = {"say": "sub subtracts", "write": {"tests/test_sub.py": "def test_sub(:\n"}}
+    state, events, _ = carry_script(tmp_path, script(audit=[broken, COMPLETE, COMPLETE], implement=[]))
+    assert (state.status, state.failure) == (RunStatus.FAILED, Reason.NO_PROGRESS)
+    assert "nothing has been kept, and the last test was refused (tests/test_sub.py:1 is broken" in state.detail
+    assert "requirements_met" not in kinds(events)
+
+
+def test_a_run_whose_refused_test_already_passes_completes_without_a_change(tmp_path: Path) -> None:
+    there = {"say": "add adds", "write": {"tests/test_more.py": RED_TEST.replace("sub", "add").replace("== 1", "== 5")}}
+    state, events, _ = carry_script(tmp_path, script(audit=[there, COMPLETE], implement=[]))
+    assert first(events, ev.RedRefused).met
+    assert (state.status, state.commits) == (RunStatus.COMPLETED, [])
+
+
+def test_after_a_refused_test_the_auditor_may_show_that_the_requirements_are_met(tmp_path: Path) -> None:
+    broken = {"say": "t", "write": {"tests/test_more.py": "def test_add(:\n"}}
+    there = {"say": "t", "write": {"tests/test_more.py": RED_TEST.replace("sub", "add").replace("== 1", "== 5")}}
+    state, _, _ = carry_script(tmp_path, script(audit=[broken, there, COMPLETE], implement=[]))
+    assert state.status is RunStatus.COMPLETED
+
+
 def test_after_three_attempts_the_auditor_may_replace_the_test(tmp_path: Path) -> None:
     wrong = {"say": "guess", "append": {"calc.py": WRONG}}
     other = {"say": "other test", "write": {"tests/test_sub.py": RED_TEST.replace("3, 2) == 1", "5, 2) == 3")}}

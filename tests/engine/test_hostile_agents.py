@@ -225,3 +225,13 @@ def test_a_receipt_that_was_removed_or_edited_is_named(tmp_path: Path) -> None:
         )
         checked = factory._verify_ledger(factory.find_run(state.run))
     assert not checked.holds and "steps [2, 3]" in next(claim.detail for claim in checked.claims if not claim.holds)
+
+
+def test_a_secret_is_in_no_content_and_no_name_of_a_commit(tmp_path: Path) -> None:
+    key = "AKIA" + "Q7" * 8
+    leaks = f"right()\npathlib.Path('{key}').write_text('named')\npathlib.Path('note.txt').write_text('{key}')"
+    state, place = run(tmp_path, leaks)
+    branches = git("for-each-ref", "--format=%(refname)", cwd=place).split()
+    assert key not in "".join(git("ls-tree", "-r", "--name-only", branch, cwd=place) for branch in branches)
+    assert "note.txt" not in "".join(git("ls-tree", "-r", "--name-only", branch, cwd=place) for branch in branches)
+    assert state.status is RunStatus.COMPLETED

@@ -21,8 +21,10 @@ from ratchet.checks.runners import c_subtests, meson_log
 from ratchet.config import Config
 from ratchet.core.report import Failure, TestResult, TestStatus
 from ratchet.engine.steps.canaries import add_canaries
-from ratchet.errors import GitFailed
+from ratchet.errors import EnvironmentCannot, GitFailed
 from ratchet.process import spawn, supervise
+from ratchet.process.cgroups import ControlGroup, ResourceLimits
+from ratchet.workspace import sandbox
 from ratchet.workspace.base_cache import Recipe
 from ratchet.workspace.git.command import git
 from ratchet.workspace.git.filters import lay_over
@@ -219,6 +221,58 @@ def test_git_is_never_run_with_the_settings_of_a_workspace(spaces: Workspaces, r
     assert not (outside / "escaped").exists()
 
 
+def test_git_is_not_run_in_a_workspace_to_which_a_link_leads(
+    spaces: Workspaces, repo: Path, outside: Path, tmp_path: Path
+) -> None:
+    one = workspace(spaces, repo)
+    sh("env", f"CANARY={outside}", "sh", "-c", FETCHES_BY_A_PROGRAM, cwd=one.path)
+    (tmp_path / "link").symlink_to(one.path)
+    with pytest.raises(GitFailed, match="is in a workspace"):
+        git("rev-parse", "HEAD^{commit}", cwd=tmp_path / "link")
+    with pytest.raises(GitFailed, match="is in a workspace"):
+        git("rev-parse", "HEAD^{commit}", env={"GIT_DIR": str(one.path / ".git")})
+    assert not (outside / "escaped").exists()
+
+
+@pytest.mark.parametrize("name", ["../../store", "{repo}/store"])
+def test_a_commit_does_not_choose_from_where_a_submodule_is_checked_out(
+    spaces: Workspaces, repo: Path, outside: Path, name: str
+) -> None:
+    commit = with_submodule_store(repo, outside)
+    (repo / ".git" / "modules").mkdir()  # as a real submodule leaves it
+    named = name.format(repo=repo)
+    (repo / ".gitmodules").write_text(f'[submodule "{named}"]\n\tpath = sub\n\turl = nowhere\n')
+    sh("git", "add", "-A", cwd=repo)
+    sh("git", "update-index", "--add", "--cacheinfo", f"160000,{commit},sub", cwd=repo)
+    sh("git", "-c", "user.name=t", "-c", "user.email=t@localhost", "commit", "-qm", "hostile", cwd=repo)
+    one = workspace(spaces, repo)
+    assert not (one.path / "sub" / "file").exists()
+    assert not (outside / "escaped").exists()
+
+
+def with_submodule_store(repo: Path, outside: Path) -> str:
+    """Commit a bare repository as plain files, whose settings name a program; returns its commit."""
+    (inner := repo.parent / "inner").mkdir()
+    sh("git", "init", "-q", "-b", "main", cwd=inner)
+    (inner / ".gitattributes").write_text("* filter=evil\n")
+    (inner / "file").write_text("content\n")
+    commit = commit_all(inner)
+    sh("git", "config", "core.bare", "true", cwd=inner)
+    sh("git", "config", "filter.evil.smudge", f"touch {outside}/escaped; cat", cwd=inner)
+    (inner / ".git").rename(repo / "store")
+    return commit
+
+
+def test_a_submodule_is_not_looked_for_behind_a_link(spaces: Workspaces, repo: Path, outside: Path) -> None:
+    commit = with_submodule_store(repo, outside)
+    (repo / "store").rename(outside / ".git")
+    sh("git", "update-index", "--add", "--cacheinfo", f"160000,{commit},sub", cwd=repo)
+    sh("git", "-c", "user.name=t", "-c", "user.email=t@localhost", "commit", "-qm", "hostile", cwd=repo)
+    (repo / "sub").symlink_to(outside)
+    assert not (workspace(spaces, repo).path / "sub" / "file").exists()
+    assert not (outside / "escaped").exists()
+
+
 def test_settings_that_a_setup_command_leaves_are_not_obeyed(spaces: Workspaces, repo: Path, outside: Path) -> None:
     (repo / "setup.sh").write_text(FETCHES_BY_A_PROGRAM)
     commit_all(repo)
@@ -226,6 +280,31 @@ def test_settings_that_a_setup_command_leaves_are_not_obeyed(spaces: Workspaces,
     one = workspace(spaces, repo, recipe)
     assert sh("git", "status", "--porcelain", "--untracked-files=no", cwd=one.path) == ""
     assert not (outside / "escaped").exists()
+
+
+def setup_fails(spaces: Workspaces, repo: Path, command: str, bounds: ResourceLimits | None = None) -> str:
+    if why := why_no_sandbox():
+        pytest.skip(why)
+    with pytest.raises(EnvironmentCannot) as failed:
+        workspace(spaces, repo, Recipe(setup=(command,), bounds=bounds))
+    return failed.value.message
+
+
+def test_a_setup_command_that_floods_its_output_is_stopped(
+    spaces: Workspaces, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "OUTPUT_MAX_BYTES", 1 << 20)
+    assert "printed more than 1 MiB" in setup_fails(spaces, repo, "cat /dev/zero")
+
+
+def test_a_setup_command_may_not_start_processes_without_end(spaces: Workspaces, repo: Path) -> None:
+    group = ControlGroup("ratchet-test-setup", bounds := ResourceLimits(processes=30))
+    group.prefix()
+    group.close()
+    if group.missing:
+        pytest.skip("no control group for pids")
+    start = "import subprocess; started = [subprocess.Popen(['sleep', '9']) for _ in range(60)]"
+    assert "temporarily unavailable" in setup_fails(spaces, repo, f'python3 -c "{start}"', bounds)
 
 
 def test_files_of_a_commit_are_laid_over_without_running_its_filters_outside(

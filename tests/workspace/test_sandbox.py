@@ -305,6 +305,56 @@ def test_the_number_of_processes_is_limited(one: GitWorkspace) -> None:
         group.close()
 
 
+# Goes on when it may start no more: only the limit of processes holds it, and nothing ends it.
+BOMB = """
+import os, time
+while True:
+    try:
+        if os.fork() == 0:
+            time.sleep(60)
+            os._exit(0)
+    except OSError:
+        time.sleep(0.1)
+"""
+
+
+def test_a_step_that_reaches_the_limit_of_processes_is_ended(one: GitWorkspace) -> None:
+    made = Sandboxes(one, SandboxSettings(mode="auto", bounds=ResourceLimits(processes=30)))
+    try:
+        by = made.for_tests()
+        if "pids" in made.group.missing:
+            pytest.skip("no control group for pids")
+        ended, printed = run(by, one.path, "python3", "-c", BOMB)
+        assert ended.stopped and not ended.timed_out
+        assert "reached the limit of processes" in printed
+        assert "still fine" in run(made.for_tests(), one.path, "echo", "still fine")[1]
+    finally:
+        made.close()
+
+
+def test_a_command_that_cannot_enter_its_group_is_not_run_without_limits() -> None:
+    group = ControlGroup("ratchet-test-gone", ResourceLimits(processes=30))
+    try:
+        prefix = group.prefix()
+        if not group.folders:
+            pytest.skip("no control group can be made here")
+    finally:
+        group.close()
+    assert subprocess.run([*prefix, "echo", "ran"], capture_output=True, check=False).stdout == b""
+
+
+def test_steps_in_one_workspace_do_not_remove_the_limits_of_each_other(one: GitWorkspace) -> None:
+    first, second = (Sandboxes(one, SandboxSettings(bounds=ResourceLimits(processes=30))) for _ in range(2))
+    by = second.for_tests()
+    first.for_tests()
+    first.close()
+    try:
+        assert all(folder.exists() for folder in second.group.folders)
+        assert run(by, one.path, "true")[0].exit_code == 0
+    finally:
+        second.close()
+
+
 def test_the_group_of_a_killed_worker_is_removed_and_that_of_a_living_one_stays() -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()

@@ -89,6 +89,33 @@ ratchet workspace destroy w
     assert done.stdout.split() == ["one", "refused", "+two"]
 
 
+STARTS_SIXTY = """
+import subprocess
+started = []
+try:
+    for _ in range(60):
+        started.append(subprocess.Popen(["sleep", "60"]))
+except OSError:
+    pass
+print(len(started))
+for each in started:
+    each.kill()
+"""
+
+
+def test_the_number_of_processes_is_limited_without_control_groups(python: str) -> None:
+    code = f"""
+import subprocess, sys
+from pathlib import Path
+from ratchet.process.cgroups import ControlGroup, ResourceLimits
+group = ControlGroup("nowhere", ResourceLimits(processes=20), mounts=Path("/nowhere"))
+done = subprocess.run([*group.prefix(), sys.executable, "-c", {STARTS_SIXTY!r}], capture_output=True, text=True)
+print(done.stdout + done.stderr)
+"""
+    done = as_nobody([python, "-c", code], PYTHONPATH=packages())
+    assert 0 < int(done.stdout) <= 20, done.stderr
+
+
 def test_a_source_that_cannot_be_read_is_named(python: str) -> None:
     closed = Path("/tmp") / f"ratchet-closed-{os.getpid()}"
     closed.mkdir(mode=0o700)

@@ -89,8 +89,9 @@ def _limits() -> DoctorCheck:
     group.prefix()
     missing = ", ".join(group.missing)
     group.close()
+    unbounded = "; root has no other limit of processes" if "pids" in group.missing and os.geteuid() == 0 else ""
     detail = (
-        f"no control group for {missing}: using rlimits where possible"
+        f"no control group for {missing}: using rlimits where possible{unbounded}"
         if missing
         else "control groups: memory, cpu, pids"
     )

@@ -20,6 +20,7 @@ import msgspec
 from ratchet.checks.run.test_history import write_atomically
 from ratchet.config import NotifyConfig
 from ratchet.core.inbox import InboxEntry
+from ratchet.core.learning import CONTROL_CHARACTERS
 from ratchet.engine.blocking import run_blocking
 from ratchet.errors import RatchetError
 from ratchet.files import make_private_dir
@@ -60,8 +61,9 @@ def _line(entry: InboxEntry) -> str:
     line = (
         f"{str(entry.kind).capitalize()}: {' '.join(entry.title.split())[:CHARS_MAX]}{f' ({where})' if where else ''}"
     )
+    line = CONTROL_CHARACTERS.sub(" ", line)  # a variable cannot hold a NUL
     # Text of agents must not mention or link: `<!channel>` and `@here` are commands to chat systems.
-    for sign, plain in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("@", "@\u200b")):
+    for sign, plain in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("@", "@\u200b"), ("](", "]\u200b(")):
         line = line.replace(sign, plain)
     return line
 
@@ -79,7 +81,7 @@ class InboxNotifier:
             try:
                 await self.send_new()
                 self._pause_s = EVERY_S
-            except RatchetError as error:
+            except (RatchetError, OSError, ValueError) as error:
                 log.warning("cannot notify: %s", error)
                 self._pause_s = min(PAUSE_MAX_S, 2 * self._pause_s)
             await asyncio.sleep(self._pause_s)

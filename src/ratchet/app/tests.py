@@ -18,7 +18,7 @@ import msgspec
 from ratchet import config
 from ratchet.checks.detect.project import Project
 from ratchet.checks.detect.targets import detect, excluded_folders
-from ratchet.checks.protocol import Target
+from ratchet.checks.protocol import Confidence, Target
 from ratchet.checks.run import test_history
 from ratchet.checks.run.environment import full_environment
 from ratchet.checks.run.executor import RunCommand, TestRun, run_supervised
@@ -152,6 +152,7 @@ class Suite:
                 f"no tests found in {self.folder}{''.join(others[:1])}",
                 hint=NO_TESTS_HINT,
             )
+        self._check_project(targets)
         last = self.last() if choice.ids or choice.failed else None
         only = self._selected_tests(choice, targets, last)
         log = test_history.new_log(self.state)
@@ -189,6 +190,23 @@ class Suite:
         asked = choice.ids or ([test.id for test in _failures(last)] if choice.failed else [])
         whole = not only and not choice.has_options and report.status not in _INCOMPLETE
         return self.compare_and_store(report, whole=whole, log=log, asked=asked)
+
+    def _check_project(self, targets: list[Target]) -> None:
+        """Refuse a folder that is no project itself, such as a home folder: it would run what lies below it."""
+        tests = self.config.test
+        if self.repo or tests.command or tests.runner or tests.paths or (self.folder / config.FILE).exists():
+            return
+        found = sorted({target.root for target in targets if target.root != "."})
+        home = Path(os.environ.get("HOME") or "/").resolve()
+        own = any(target.root == "." and target.strength > Confidence.PATTERN for target in targets)
+        if self.folder in (home, *home.parents) and not own:
+            raise UsageError(f"{self.folder} is not a project", hint=f"ratchet test -C {found[0] if found else 'DIR'}")
+        if len(found) > 1 and not _has_manifest(self.folder):
+            names = f"{', '.join(found[:3])}{' and others' if len(found) > 3 else ''}"
+            raise UsageError(
+                f"{self.folder} is not a project; {len(found)} below it have tests: {names}",
+                hint=f"ratchet test -C {found[0]}; to test them as one, create a {config.FILE} here",
+            )
 
     def environment(self) -> dict[str, str]:
         """Return the environment for the test processes."""
@@ -474,6 +492,13 @@ def _repository(folder: Path) -> Path | None:
     except (GitFailed, ProgramMissing):
         return None
     return root
+
+
+def _has_manifest(folder: Path) -> bool:
+    """Whether the folder is the top of a project: it has a manifest, or git's folder."""
+    from ratchet.workspace.base_cache import DECIDING  # noqa: PLC0415 — needed only without a repository
+
+    return any((folder / name).exists() for name in (*DECIDING, ".git", "Makefile"))
 
 
 def _no_repository(folder: Path) -> str:

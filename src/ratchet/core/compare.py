@@ -129,12 +129,13 @@ def _by_id(report: Report) -> dict[str, TestResult]:
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """The result of judging a step. `tests` are the accepted red tests or the tests that turned green; `why` is the
-    reason for a rejection, `outcome` its class."""
+    reason for a rejection, `outcome` its class; `met` is set if the new tests are refused because they already pass."""
 
     ok: bool
     tests: list[str] = []
     why: str = ""
     outcome: RevertOutcome = RevertOutcome.BROKE_OTHERS
+    met: bool = False
 
 
 # Report statuses that allow no conclusion about single tests.
@@ -207,7 +208,7 @@ def judge_red(
     if red := [*red, *delta.broken]:
         return Judgement(ok=True, tests=red)
     if delta.added:
-        return Judgement(ok=False, why=f"the new test already passes: {abbreviate(delta.added)}")
+        return Judgement(ok=False, why=f"the new test already passes: {abbreviate(delta.added)}", met=True)
     return Judgement(ok=False, why="no new test was found in the suite")
 
 

@@ -292,9 +292,12 @@ class RedConfirmed(Event, frozen=True, kw_only=True):
 
 
 class RedRefused(Event, frozen=True, kw_only=True):
+    """The new test was not accepted; `met` if it already passes, so what it asks for is there."""
+
     step: int
     why: str
     tree: str
+    met: bool = False
 
 
 class ChangeProposed(Event, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ratchet.core.foreign_json import MALFORMED
-from ratchet.core.secret_forms import secret_patterns
+from ratchet.core.secret_forms import encoded_forms, secret_patterns, without_layout
 
 MARK = "[redacted]"
 SECRET_MIN_CHARS = 8  # shorter values occur in ordinary text
@@ -49,6 +49,8 @@ class Redactor:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         kept = sorted({value for value in values if len(value) >= SECRET_MIN_CHARS}, key=len, reverse=True)
+        self._values = kept
+        self._encoded = [form for value in kept for form in encoded_forms(value)]
         self._patterns = [pattern for value in kept for pattern in secret_patterns(value)]
 
     @cached_property
@@ -103,9 +105,21 @@ class Redactor:
 
         With `examples`, keys of known formats are taken for made-up ones; registered values never are.
         """
-        registered = self._own and _new(self._own, content, before)
+        registered = (self._own and _new(self._own, content, before)) or self._laid_out(content, before)
         key = not examples and any(not _EXAMPLE.search(found) for found in _new(_known(), content, before))
         return [*(["the value of a secret variable"] if registered else []), *(["a key or token"] if key else [])]
+
+    def holds_value(self, content: bytes) -> bool:
+        """Whether the content holds a value as it is, or encoded in one piece: quick, for what is very large."""
+        plain = [form for value in self._values for form in (value, value[::-1])]
+        return any(form.encode(errors="surrogateescape") in content for form in (*plain, *self._encoded))
+
+    def _laid_out(self, content: bytes, before: bytes) -> bool:
+        """Whether the content holds a value in an encoding that is broken into lines or strings."""
+        if not self._encoded:
+            return False
+        now, old = (without_layout(each.decode("latin-1")) for each in (content, before))
+        return any(form in now and form not in old for form in self._encoded)
 
 
 def _new(pattern: re.Pattern[bytes], content: bytes, before: bytes) -> set[bytes]:

@@ -17,6 +17,21 @@ from ratchet.core.snapshot import Manifest
 from ratchet.core.state import RunState
 from ratchet.core.watch import WatchState
 
+
+class LedgerLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of `ledger.ndjson`: an entry of a run's ledger with its event. `sum` is the digest of the line and of
+    `prev`, the digest of the line before."""
+
+    run: str
+    seq: int
+    at: str
+    epoch: int
+    kind: str
+    data: AnyEvent
+    prev: str
+    sum: str
+
+
 _TYPES: dict[str, Any] = {
     "command": line_protocol.Command,
     "event": line_protocol.AgentEvent,
@@ -26,6 +41,7 @@ _TYPES: dict[str, Any] = {
     "receipt": Receipt,
     "run-state": RunState,
     "ledger-event": AnyEvent,
+    "ledger-line": LedgerLine,
     "item": Item,
     "report": Report,
     "compared-report": ComparedReport,

@@ -19,6 +19,20 @@ def secret_patterns(value: str) -> list[str]:
     return [*plain, _GAP.join(map(re.escape, value))]
 
 
+_LAID_OUT = str.maketrans("", "", " \t\r\n\"'`,\\")
+
+
+def encoded_forms(value: str) -> list[str]:
+    """Return the base64 and hexadecimal forms, which tools break into lines and programs into strings."""
+    raw = value.encode(errors="surrogateescape")
+    return sorted({raw.hex(), raw.hex().upper(), *(form for offset in range(3) for form in _base64(raw, offset))})
+
+
+def without_layout(text: str) -> str:
+    """Return a text without white space, quotes and commas."""
+    return text.translate(_LAID_OUT)
+
+
 def _encodings(raw: bytes) -> Iterator[str]:
     yield from (raw.hex(), raw.hex().upper(), raw.hex(":"), raw.hex(" "))
     yield from ("".join(f"{sign}{byte:02x}" for byte in raw) for sign in ("%", "\\x"))

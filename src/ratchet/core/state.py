@@ -73,6 +73,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     red_report: Artifact | None = None
     red: list[str] = []
     given_back: list[str] = []  # failed for the right reason and were given up; cleared by the next green step
+    refused: str = ""  # why the last test was refused, unless it already passes; cleared by an accepted test
     fingerprint: str = ""
     failures: list[str] = []  # fingerprints of the failing tests
     reverted_failures: list[str] = []  # of the last reverted attempt
@@ -128,6 +129,21 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def final(self) -> bool:
         return self.status is not RunStatus.RUNNING
+
+    @property
+    def unmet(self) -> str:
+        """Why the claim that the requirements are met is not accepted, or an empty string."""
+        if self.given_back:
+            return (
+                f"{', '.join(self.given_back)} failed for the right reason but was given up, and no step has been "
+                "committed since: write another test for it"
+            )
+        if self.refused and not self.commits:
+            return (
+                f"nothing has been kept, and the last test was refused ({self.refused}): write a test that can be "
+                "accepted, or, if the requirements are met already, one that passes and shows it"
+            )
+        return ""
 
     @property
     def scope(self) -> PathRules:
@@ -395,6 +411,7 @@ def _(event: ev.RedConfirmed, state: RunState) -> RunState:
         red=event.tests,
         fingerprint=event.fingerprint,
         failures=event.failures,
+        refused="",
         reverted_failures=[],
         red_report=event.report,
         audit_tries=0,
@@ -410,6 +427,7 @@ def _(event: ev.RedRefused, state: RunState) -> RunState:
         tree=event.tree,
         audit_tries=state.audit_tries + 1,
         refusals=state.refusals + 1,
+        refused="" if event.met else event.why,
         sealed=None,
         feedback=[*state.feedback, event.why],
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+import subprocess
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +14,8 @@ import msgspec
 CGROUPS = Path("/sys/fs/cgroup")
 _PERIOD_US = 100_000
 # When memory runs out, the kernel should kill a step first, not the developer's editor or the worker.
+_ENTER = 'echo 0 > "$1/cgroup.procs"'  # writing 0 moves the writer
+_COUNT = itertools.count(1)
 _KILL_FIRST = "{ echo 1000 > /proc/self/oom_score_adj; } 2>/dev/null"
 
 
@@ -34,6 +38,11 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
         }
         asked = {"memory": self.memory_mb, "cpu": self.cpus, "pids": self.processes}
         return {name: files for name, files in wanted.items() if asked[name]}
+
+
+def group_name(slug: str) -> str:
+    """Return a name that no other user of the workspace has: the first to end would remove the group of the others."""
+    return f"ratchet-{slug}-{next(_COUNT)}-{os.getpid()}"
 
 
 def memory_bytes() -> int:
@@ -60,8 +69,8 @@ class ControlGroup:
             return []
         if not self._made:
             self._make()
-        # Writing 0 moves the writer: the shell moves itself, then becomes the command.
-        moves = [f"echo 0 > '{folder}/cgroup.procs'" for folder in self.folders]
+        # The shell moves itself, then becomes the command; never without the limits.
+        moves = [f"echo 0 > '{folder}/cgroup.procs' || exit 1" for folder in self.folders]
         return ["sh", "-c", "; ".join([_KILL_FIRST, *moves, *self._rlimits(), 'exec "$@"']), "sh"]
 
     def _make(self) -> None:
@@ -80,7 +89,9 @@ class ControlGroup:
                 if not (folder / name).exists():
                     raise FileNotFoundError(name)
                 (folder / name).write_text(value)
-        except OSError:
+            if folder not in self.folders:
+                subprocess.run(["sh", "-c", _ENTER, "sh", str(folder)], stderr=subprocess.DEVNULL, check=True)
+        except (OSError, subprocess.CalledProcessError):
             if folder not in self.folders:
                 with suppress(OSError):
                     folder.rmdir()
@@ -97,8 +108,18 @@ class ControlGroup:
             kind = "-v" if self.bounds.strict else "-d"
             words.append(f"ulimit {kind} {self.bounds.memory_mb << 10}")
         if "pids" in self.missing and os.geteuid() != 0:
-            words.append(f"ulimit -u {self.bounds.processes} 2>/dev/null || true")
+            # The option has another name in dash, which is `sh` on Debian, and in BusyBox.
+            most = self.bounds.processes + _tasks_of_this_user()
+            words.append(f"ulimit -u {most} 2>/dev/null || ulimit -p {most} 2>/dev/null || true")
         return words
+
+    def refused_forks(self) -> int:
+        """Return how often a process was not started because of the limit, as far as the kernel counts that."""
+        counted = 0
+        for folder in self.folders:
+            with suppress(OSError, ValueError, IndexError):
+                counted += int((folder / "pids.events").read_text().split()[1])
+        return counted
 
     def close(self) -> None:
         for folder in self.folders:
@@ -106,6 +127,16 @@ class ControlGroup:
                 folder.rmdir()
         self.folders = []
         self._made = False
+
+
+def _tasks_of_this_user() -> int:
+    """Return the number of threads that count towards this user's limit of processes already."""
+    tasks, ours = 0, os.geteuid()
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError, IndexError):
+            if place.stat().st_uid == ours:
+                tasks += int((place / "stat").read_bytes().rsplit(b")", 1)[1].split()[17])
+    return tasks
 
 
 def _parents(mounts: Path, controller: str) -> list[tuple[Path, int]]:

@@ -77,6 +77,10 @@ class Confinement(Protocol):
         """Whether programs are looked up inside, not on this machine."""
         ...
 
+    def refused_forks(self) -> int:
+        """Return how often a process was not started because of the limit; 0 where nothing counts that."""
+        ...
+
     def tidy(self) -> None:
         """Remove pipes, sockets and devices that its processes left: opening one may block."""
         ...
@@ -114,6 +118,11 @@ def is_sandboxed() -> bool:
 
 class ProgramMissing(EnvironmentCannot):
     """The program is not installed: install it or correct the command."""
+
+
+def refused_forks() -> int:
+    confinement = _confinement.get()
+    return confinement.refused_forks() if confinement else 0
 
 
 def missing_program_hint(program: str) -> str:
@@ -335,11 +344,14 @@ def run_command(
     env: Mapping[str, str] | None = None,
     stdin: bytes = b"",
     timeout_s: float = 300.0,
+    output_max_bytes: int = 0,
 ) -> CommandOutput:
-    """Run a short helper program and return its output."""
+    """Run a short helper program and return its output. With more output than `output_max_bytes`, it is killed."""
     prefix = namespace_prefix(cwd) if cwd else []
     argv, place = [*prefix, *argv], None if prefix else cwd
     try:
+        if output_max_bytes:
+            return _run_bounded(argv, place, env, stdin, timeout_s=timeout_s, most=output_max_bytes)
         done = subprocess.run(
             argv, cwd=place, env=env, input=stdin, capture_output=True, timeout=timeout_s, check=False
         )
@@ -350,6 +362,40 @@ def run_command(
     except subprocess.TimeoutExpired as error:
         raise EnvironmentCannot(f"{argv[0]} did not answer within {timeout_s:.0f} s") from error
     return CommandOutput(exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+
+_LOOK_S = 0.2
+
+
+def _run_bounded(
+    argv: Sequence[str],
+    cwd: Path | None,
+    env: Mapping[str, str] | None,
+    stdin: bytes,
+    *,
+    timeout_s: float,
+    most: int,
+) -> CommandOutput:
+    import tempfile  # noqa: PLC0415 — few commands need it
+
+    deadline = time.monotonic() + timeout_s
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, stdin_file(stdin) as feed:
+        process = subprocess.Popen(argv, cwd=cwd, env=env, stdin=feed, stdout=out, stderr=err)
+        try:
+            while True:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_LOOK_S)
+                    break
+                if os.fstat(out.fileno()).st_size + os.fstat(err.fileno()).st_size > most:
+                    raise EnvironmentCannot(f"{argv[0]} was stopped: it printed more than {most >> 20} MiB")
+                if time.monotonic() > deadline:
+                    raise subprocess.TimeoutExpired(argv, timeout_s)
+        finally:
+            process.kill()
+            process.wait()
+        out.seek(0)
+        err.seek(0)
+        return CommandOutput(exit_code=process.returncode, stdout=out.read(most), stderr=err.read(most))
 
 
 def attach(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> int:

@@ -23,6 +23,7 @@ from ratchet.process.spawn import (
     bytes_written,
     confine,
     process_result,
+    refused_forks,
     stdin_file,
 )
 
@@ -51,7 +52,8 @@ async def supervise(
     `writable` are paths besides its folder that it must be able to write when confined.
     `on_line` receives every line of stdout, and of stderr without `errors`; it stops the program by returning True.
     With it, at most OUTPUT_MAX_BYTES of output are kept. `on_start` receives the pid of the reaper. A program that
-    writes more than WRITTEN_MAX_BYTES to its output and the `activity` paths is stopped.
+    writes more than WRITTEN_MAX_BYTES to its output and the `activity` paths is stopped; so is one that has reached
+    the limit of processes, which would otherwise use up the processor until its deadline.
     """
     began, written = time.monotonic(), [output, *([errors] if errors else []), *activity]
     with (
@@ -70,7 +72,10 @@ async def supervise(
         reader = asyncio.ensure_future(_read_lines(process, out, on_line)) if on_line else None
         try:
             deadlines = Deadlines(written, timeout_s=timeout_s, silence_s=silence_s)
-            why = await _watch(process, deadlines, grace_s=grace_s, reader=reader, size=OutputSize(written))
+            use = ResourceUse(written)
+            why = await _watch(process, deadlines, grace_s=grace_s, reader=reader, use=use)
+            if use.exceeded:
+                os.write((err if errors else out).fileno(), f"\nratchet: stopped: it {use.exceeded}\n".encode())
             await _drain(reader)
             return process_result(*link.result(), began, why)
         finally:
@@ -81,7 +86,7 @@ async def supervise(
 LINE_MAX_BYTES = 16 * 1024 * 1024
 OUTPUT_MAX_BYTES = 64 * 1024 * 1024
 WRITTEN_MAX_BYTES = 1 << 30
-_SIZE_S = 1.0
+_LOOK_S = 1.0
 _CHUNK_BYTES = 65_536
 _DRAIN_S = 2.0
 
@@ -140,14 +145,20 @@ async def interactive_process(
             await asyncio.shield(_stop(process, asyncio.ensure_future(process.wait()), grace_s))
 
 
-class OutputSize:
-    """What a program has added to the files that it writes outside of its workspace: no sandbox bounds that."""
+class ResourceUse:
+    """What a program uses that its sandbox does not end: space outside of its workspace, and attempts to start
+    processes beyond their limit."""
 
     def __init__(self, places: Sequence[Path]) -> None:
-        self._places, self._before = places, bytes_written(places)
+        self._places, self._before, self._forks = places, bytes_written(places), refused_forks()
+        self.exceeded = ""
 
     def is_exceeded(self) -> bool:
-        return bytes_written(self._places) - self._before > WRITTEN_MAX_BYTES
+        if refused_forks() > self._forks:
+            self.exceeded = "reached the limit of processes (sandbox.max_processes)"
+        elif bytes_written(self._places) - self._before > WRITTEN_MAX_BYTES:
+            self.exceeded = f"wrote more than {WRITTEN_MAX_BYTES >> 20} MiB of output"
+        return bool(self.exceeded)
 
 
 async def _start(
@@ -184,7 +195,7 @@ async def _watch(
     *,
     grace_s: float,
     reader: asyncio.Future[bool] | None = None,
-    size: OutputSize | None = None,
+    use: ResourceUse | None = None,
 ) -> str:
     """Wait for the end; returns what stopped the program: a limit, the line callback, or an empty string."""
     ended = asyncio.ensure_future(reaper.wait())
@@ -198,11 +209,11 @@ async def _watch(
             if reader and reader.done() and (reader.cancelled() or reader.exception() or reader.result()):
                 why = "stopped"
                 break
-            if size and size.is_exceeded():
+            if use and use.is_exceeded():
                 why = "stopped"
                 break
             waited: set[asyncio.Future[Any]] = {ended, reader} if reader and not reader.done() else {ended}
-            await asyncio.wait(waited, timeout=min(left, _SIZE_S), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waited, timeout=min(left, _LOOK_S), return_when=asyncio.FIRST_COMPLETED)
         if why:
             await _stop(reaper, ended, grace_s)
     finally:

@@ -24,6 +24,7 @@ from ratchet import tree_files
 from ratchet.core.redact import SECRET_NAME
 from ratchet.errors import EnvironmentCannot
 from ratchet.files import disk_full_errors, make_private_dir
+from ratchet.process.cgroups import ResourceLimits
 from ratchet.process.spawn import CommandOutput, missing_python_hint, run_command
 from ratchet.workspace import directories
 from ratchet.workspace.directories import read_small
@@ -67,12 +68,13 @@ _EXCLUDED = frozenset(EXCLUDED)
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     """How to prepare a base: commands to run in it, with an image in a container, and ignored folders to copy from the
-    developer's tree."""
+    developer's tree. `bounds` are those of set-up commands in a sandbox."""
 
     setup: tuple[str, ...] = ()
     carry: tuple[str, ...] = ()
     sandbox: bool = True
     container: ContainerSettings | None = None
+    bounds: ResourceLimits | None = None
 
     @property
     def images(self) -> list[str]:
@@ -446,7 +448,7 @@ def _run_command(
         return run_command(argv, cwd=tree, timeout_s=_SETUP_TIMEOUT_S)
     return run_contained(
         argv, cwd=tree, env=env, writable=[str(tree)], visible=[source.git_dir], lent=lent, network=True,
-        timeout_s=_SETUP_TIMEOUT_S,
+        bounds=recipe.bounds, timeout_s=_SETUP_TIMEOUT_S,
     )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ from ratchet.process.containers import (
 )
 from ratchet.process.spawn import CommandOutput, run_command
 from ratchet.workspace.protocol import Workspace
-from ratchet.workspace.sandbox import ContainerSettings
+from ratchet.workspace.sandbox import OUTPUT_MAX_BYTES, ContainerSettings
 from ratchet.workspace.sandbox_view import HOME, git_settings, is_below
 
 _PACKAGE = str(Path(__file__).parents[1])  # reporters that are loaded into the project's test runner
@@ -104,6 +104,9 @@ class ContainerSandbox:
 
     contains = True
     has_own_programs = True
+
+    def refused_forks(self) -> int:
+        return 0
 
     def __init__(
         self,
@@ -179,7 +182,9 @@ def run_in_container(
             argv, folder=Path(folder), cwd=cwd, env=env, mounts=mounts, owned=[str(cwd)], network=True
         )
         try:
-            return run_command(command, cwd=Path("/"), env=_host_environment(), timeout_s=timeout_s)
+            return run_command(
+                command, cwd=Path("/"), env=_host_environment(), timeout_s=timeout_s, output_max_bytes=OUTPUT_MAX_BYTES
+            )
         finally:
             give(str(cwd), f"{os.getuid()}:{os.getgid()}")
             remove_abandoned(image.engine)

@@ -38,6 +38,7 @@ def recipe_of(config: Config, root: Path) -> Recipe:
         carry=tuple(paths_to_carry(root, wanted.carry)),
         sandbox=config.sandbox.mode != "off",
         container=container_settings(config) if wanted.kind == CONTAINER else None,
+        bounds=step_bounds(config),
     )
 
 

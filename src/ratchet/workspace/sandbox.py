@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ import msgspec
 from ratchet.core.roles import PathRules, Writes, default_writes
 from ratchet.errors import EnvironmentCannot, RatchetError
 from ratchet.files import make_private_dir
-from ratchet.process.cgroups import ControlGroup, ResourceLimits
+from ratchet.process.cgroups import ControlGroup, ResourceLimits, group_name, memory_bytes
 from ratchet.process.spawn import (
     START_TRIES,
     CommandOutput,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _NAMESPACES = ["--unshare-pid", "--unshare-ipc", "--unshare-uts"]
 # Capabilities that root keeps inside: change users and file owners. No mounts, devices, tracing or modules.
 _ROOT_KEEPS = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
+OUTPUT_MAX_BYTES = 256 << 20  # of a command of the factory's own
 _FILTER_FD = "8"
 # Opens the filter before any namespace is entered, where its file need not be visible.
 _WITH_FILTER = ["sh", "-c", f'exec {_FILTER_FD}<"$1"; shift; exec "$@"', "sh"]
@@ -121,6 +122,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     tmp_bytes: int = 0
     home: AgentHome | None = None
     workspace: Workspace
+    group: ControlGroup
 
     def wrap(
         self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], writable: Sequence[Path]
@@ -144,6 +146,9 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_own_programs(self) -> bool:
         return False
+
+    def refused_forks(self) -> int:
+        return self.group.refused_forks()
 
     def tidy(self) -> None:
         with suppress(OSError):  # the workspace may be gone with its step
@@ -194,15 +199,43 @@ def run_contained(
     lent: Sequence[str] = (),
     network: bool = False,
     stdin: bytes = b"",
+    bounds: ResourceLimits | None = None,
     timeout_s: float,
 ) -> CommandOutput:
     """Run a command of the factory's own that may call what an agent wrote: git's filters, set-up commands.
 
-    `read_only` are paths inside what is `writable`. Where there are no sandboxes, it runs as it is.
+    `read_only` are paths inside what is `writable`. Where there are no sandboxes, it runs as it is, within `bounds`.
     """
+    with closing(ControlGroup(group_name("contained"), bounds or _default_bounds())) as group:
+        return _run_contained(
+            [*group.prefix()], argv, cwd=cwd, env=env, writable=writable, read_only=read_only, visible=visible,
+            lent=lent, network=network, stdin=stdin, timeout_s=timeout_s,
+        )  # fmt: skip
+
+
+def _default_bounds() -> ResourceLimits:
+    return ResourceLimits(memory_mb=max(512, (memory_bytes() // 2) >> 20), processes=4096, strict=False)
+
+
+def _run_contained(
+    limits: list[str],
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    writable: Sequence[str],
+    read_only: Sequence[str],
+    visible: Sequence[str],
+    lent: Sequence[str],
+    network: bool,
+    stdin: bytes,
+    timeout_s: float,
+) -> CommandOutput:
     program = shutil.which("bwrap")
     if why_no_sandbox() or not program:
-        return run_command(argv, cwd=cwd, env=env, stdin=stdin, timeout_s=timeout_s)
+        return run_command(
+            [*limits, *argv], cwd=cwd, env=env, stdin=stdin, timeout_s=timeout_s, output_max_bytes=OUTPUT_MAX_BYTES
+        )
     inside, door = path_in_namespace(str(cwd)), namespace_prefix(cwd)
     options = [
         *("--die-with-parent", *_NAMESPACES, *([] if network else ["--unshare-net"]), *_capabilities()),
@@ -215,9 +248,12 @@ def run_contained(
         *view.covered_settings(*visible),
         *view.closed(),
     ]
-    command = [*_filtered(door, program), *options, "--chdir", inside, "--", *argv]
+    command = [*limits, *_filtered(door, program), *options, "--chdir", inside, "--", *argv]
     for _ in range(START_TRIES):
-        done = run_command(command, cwd=Path("/"), env=_own_home(env), stdin=stdin, timeout_s=timeout_s)
+        done = run_command(
+            command, cwd=Path("/"), env=_own_home(env), stdin=stdin, timeout_s=timeout_s,
+            output_max_bytes=OUTPUT_MAX_BYTES,
+        )  # fmt: skip
         if not (done.exit_code and done.stderr.startswith(b"bwrap: ")):
             break
     return done
@@ -287,7 +323,7 @@ class Sandboxes:
         elif missing and settings.mode == "on":
             raise EnvironmentCannot(f"no sandbox: {missing}", hint='install it, or set sandbox.mode = "auto"')
         self.bwrap = "" if missing else shutil.which("bwrap") or ""
-        self.group = ControlGroup(f"ratchet-{workspace.record.slug}-{os.getpid()}", settings.bounds)
+        self.group = ControlGroup(group_name(workspace.record.slug), settings.bounds)
 
     def for_role(
         self,
@@ -355,6 +391,7 @@ class Sandboxes:
             secret=self.settings.secret,
             network=network,
             limits=limits,
+            group=self.group,
             tmp_bytes=self.settings.tmp_bytes,
             home=home,
         )

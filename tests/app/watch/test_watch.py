@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import venv
 from pathlib import Path
 
 import pytest
@@ -358,3 +359,17 @@ def test_without_a_repository_there_is_nothing_to_mirror(tmp_path: Path) -> None
     done = ratchet("watch", "--once", cwd=tmp_path, GIT_CEILING_DIRECTORIES=str(tmp_path.parent))
     assert done.returncode == 2
     assert "git init" in done.stderr
+
+
+def test_a_project_without_its_test_tool_is_answered_with_one_sentence_and_the_set_up_command(tmp_path: Path) -> None:
+    repo = small(tmp_path)
+    (repo / ".gitignore").write_text(".venv/\n")
+    venv.create(repo / ".venv", symlinks=True, with_pip=False)
+
+    async def story() -> None:
+        async with watched(repo) as (_, reported):
+            note = (await reported.idle()).note
+            assert note.startswith("No module named pytest; install what is missing, or set up the project first: ")
+            assert ".venv/bin/python -m pip install" in note and "\n" not in note
+
+    asyncio.run(story())

@@ -20,6 +20,8 @@ not be refused. Of 360 in twelve repositories 13 (3.6 %) were refused when they 
 in twelve others; 8 (2.2 %) and 10 (2.9 %) after the rules about rows, examples, build tags and equality were mended.
 Of 657 in a third set of 28, 31 (4.7 %) at first, 16 (2.4 %) after those about generated lines, helpers, negated
 comparisons, strategies and literals that the source had; of these 16, most do remove a test or an assertion.
+Of 319 in a fourth set of twelve, 13 (4.1 %) at first, 10 (3.1 %) after words of the spec were added; most of the 13 do
+remove tests or assertions that their messages do not mention.
 Nothing of PUBLIC is written anywhere.
 """
 

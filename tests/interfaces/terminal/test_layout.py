@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
@@ -10,7 +11,7 @@ from contextlib import suppress
 from typing import TextIO
 
 from ratchet.interfaces.terminal.colour import Tone, painter
-from ratchet.interfaces.terminal.layout import live_area, print_above, show, table
+from ratchet.interfaces.terminal.layout import hanging, live_area, print_above, show, table
 
 HEADS = ("ITEM", ">AGE", "TITLE")
 ROWS = [[(Tone.PLAIN, "item-1"), (Tone.GOOD, "5s"), (Tone.PLAIN, "x" * 200)]]
@@ -45,3 +46,20 @@ def test_a_live_area_shows_one_line_below_what_is_printed_and_leaves_nothing() -
     printed = _on_terminal(draw)
     assert "working" in printed and re.search(r"done: \x1b\[32mone\x1b\[0m", printed)
     assert "y" * 81 not in printed and printed.endswith("\x1b[?25h\r\x1b[1A\x1b[2K")
+
+
+def test_a_row_that_has_no_room_on_a_terminal_becomes_a_block_whose_ids_and_paths_are_whole() -> None:
+    heads = ("WORKER", "STATUS", "RUN", ">ITER", ">AGE", "PATH")
+    words = ("build-machine-17.example.org-48231-2", "running", f"run-{'z' * 60}", "12", "43m", f"/home/{'p' * 90}")
+    drawn = table(heads, [[(Tone.PLAIN, word) for word in words]], painter(colour=True), width=80)
+    plain = re.sub(r"\x1b\[[\d;]*m", "", drawn)
+    assert "…" not in plain and all(word in plain for word in words)
+    *short, path = plain.splitlines()
+    assert all(len(line) <= 80 for line in short) and path.split() == ["path", words[-1]]
+
+
+def test_a_long_line_breaks_between_words_on_a_terminal_and_stays_whole_in_a_pipe() -> None:
+    text = f"kept         branch     {'b' * 40}  (a completed run, 3 commits that are not merged into HEAD yet)"
+    printed = _on_terminal(lambda stream: print(hanging(text, stream, indent=13), file=stream, end=""))
+    assert len(printed.splitlines()) == 2 and all(len(line) <= 80 for line in printed.splitlines())
+    assert text.split() == printed.split() and hanging(text, io.StringIO(), indent=13) == text

@@ -244,11 +244,16 @@ class WorkspaceService:
             stdout=shown[0],
             stderr=shown[1],
             duration_s=ended.duration_s,
-            stopped="timeout" if ended.timed_out else "output" if ended.stopped else "",
+            stopped=self._why_stopped(ended, out, err),
             cut=any(path.stat().st_size > most for path in (out, err)),
             stdout_artifact=out.name,
             stderr_artifact=err.name,
         )
+
+    def _why_stopped(self, ended: ProcessResult, *outputs: Path) -> str:
+        if ended.timed_out or not ended.stopped:
+            return "timeout" if ended.timed_out else ""
+        return "output" if sum(path.stat().st_size for path in outputs) > self.allowance.output_bytes else "limit"
 
     async def _limit_output(self, work: Awaitable[ProcessResult], *outputs: Path) -> ProcessResult:
         """Stop a command whose output exceeds the limit, before it fills the disk."""

@@ -26,8 +26,14 @@ def build_commands(
 ) -> list[list[str]]:
     """Return the commands that build before the runner starts, if the tests use what they build."""
     table = project.json(*join_root(root, "package.json"))
-    found = commands_before(table, is_runner, lambda words: _is_build(project, root, words))
+    found = scripted_builds(project, root, is_runner)
     return found if found and _is_used(project, root, table, command, tests) else []
+
+
+def scripted_builds(project: Project, root: str, is_runner: Judge) -> list[list[str]]:
+    """Return the commands of the test script and its `pretest` that build before the runner starts."""
+    table = project.json(*join_root(root, "package.json"))
+    return commands_before(table, is_runner, lambda words: _is_build(project, root, words))
 
 
 def _is_build(project: Project, root: str, words: list[str]) -> bool:

@@ -29,6 +29,21 @@ def is_not_set_up(report: Report) -> bool:
     return not report.tests and _NOT_FOUND.search(report.output[-4_000:]) is not None
 
 
+def build_advice(report: Report, targets: Iterable[Target], root: Path) -> str:
+    """Return the commands that build what a test imports by its path and does not find; empty if none are known."""
+    messages = [error.message for error in load_errors(report)]
+    messages += [test.failure.message for test in report.tests if test.failure]
+    if not any(_NO_FILE.search(message) for message in messages):
+        return ""
+    commands = [command for target in targets for command in set_up_commands(target, root)]
+    builds = [command for command in dict.fromkeys(commands) if command.startswith(_BUILDS)]
+    return f"build the project first: {' && '.join(builds)}" if builds else ""
+
+
+_NO_FILE = re.compile(r"Cannot find (?:module|package) '[./]")
+_BUILDS = ("npm run ", "npx ")
+
+
 def set_up_advice(targets: Iterable[Target], root: Path) -> str:
     """Return which interpreter ran the tests and the commands that set the project up; empty if none are known."""
     lines = []

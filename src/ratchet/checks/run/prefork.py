@@ -89,7 +89,7 @@ class PreforkServer:
     def __init__(self, directory: Path, root: str) -> None:
         self.place, self.root = directory, root
         self.modules: list[str] = []
-        self.cold: set[str] = set()  # interpreters that could not be prepared; not tried again
+        self.cold: dict[str, object] = {}  # the install stamps of interpreters that could not be prepared
         self._prepared: _Interpreter | None = None
         self._loads: list[str] = []  # modules that the current interpreter was asked to import
         self._asked: tuple[Sequence[str], Path, Mapping[str, str]] | None = None
@@ -198,10 +198,10 @@ class PreforkServer:
             await self._prepare(*self._asked)
 
     async def _prepare(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> _Interpreter | None:
-        if list(argv[1:3]) != _PYTEST or argv[0] in self.cold:
-            return None
-        self._asked = argv, cwd, env
         stamp = _install_stamp(argv[0])
+        if list(argv[1:3]) != _PYTEST or self.cold.get(argv[0]) == stamp:
+            return None  # not tried again until something is installed
+        self._asked = argv, cwd, env
         key = repr((argv[0], str(cwd), sorted(_stable_env(env).items())))
         current = self._prepared
         if current and current.key == key and current.stamp == stamp and current.life and not current.life.done():
@@ -230,7 +230,7 @@ class PreforkServer:
                 raise
         if not good:
             await made.end()
-            self.cold.add(python)
+            self.cold[python] = stamp
             return None
         self._prepared = made
         return made

@@ -123,7 +123,8 @@ class TestWorkspaceList(msgspec.Struct, frozen=True, kw_only=True):
 
 class ExecResponse(msgspec.Struct, frozen=True, kw_only=True):
     """How a command ended. `exit_code` is negative for a signal, 127 if the program does not exist. `cut`: the texts
-    are the ends of the output, and the named artifacts have all of it. `stopped`: a timeout, or too much output."""
+    are the ends of the output, and the named artifacts have all of it. `stopped`: a timeout, too much output,
+    or another limit."""
 
     exit_code: int
     stdout: str

@@ -12,12 +12,12 @@ _MACHINES = r"windows|win32|macos|darwin|linux|freebsd|jruby|pypy|musl|wasm|arm6
 _SPOKEN_OF = {
     "test-disabled": rf"\b(?:skip\w*|xfail\w*|disabl\w*|flak\w*|ignor\w*|pending|quarantin\w*|expected to fail|{_MACHINES})\b",
     "test-removed": r"\b(?:remov\w*|drop\w*|delet\w*|deprecat\w*|obsolete|redundant|duplicat\w*|no longer|replac\w*|rewr\w*|mov\w*|split\w*"
-    r"|merg\w*|consolidat\w*|clean\w*|simplif\w*|renam\w*|refactor\w*|revert\w*|unused|strip\w*|extract\w*|reorgani[sz]\w*|migrat\w*|convert\w*)\b",
+    r"|merg\w*|consolidat\w*|clean\w*|simplif\w*|renam\w*|refactor\w*|revert\w*|unused|strip\w*|extract\w*|reorgani[sz]\w*|migrat\w*|convert\w*|turn\w*|instead)\b",
     "check-silenced": r"\b(?:suppress\w*|ignor\w*|allow\w*|lint\w*|noqa|warning\w*|clippy|mypy|eslint|rubocop|ruff|typ(?:es?|ing)|untyped|nolint|E\d{3})\b",
     "runner-configuration": r"\b(?:config\w*|coverage|thresholds?|ci|workflows?|actions?|jest|vitest|mocha|pytest|tox|nox|rspec|bump\w*"
     r"|upgrad\w*|updat\w*|timeouts?|mov\w*|make\w*|matrix|scripts?|exclud\w*|tag(?:s|ged)?)\b",
     "threshold-lowered": r"\b(?:coverage|thresholds?|fail_under)\b",
-    "runner-sniffed": r"\b(?:tests?|testing|ci|environment|caller|stack|frames?|trace\w*)\b",
+    "runner-sniffed": r"\b(?:tests?|testing|ci|environment|caller|called from|stack|frames?|trace\w*)\b",
     "error-swallowed": r"\b(?:swallow\w*|ignor\w*|suppress\w*|silenc\w*|silent\w*|best.effort|fall(?:s|ing)? ?back)\b",
     "runner-touched": r"\b(?:exit\w*|pytest|hooks?|plugins?|excepthook|trac\w*)\b",
     "always-equal": r"\b(?:equal\w*|wildcard|any)\b",

@@ -88,14 +88,10 @@ def _result(
         )
         result = asked.result(written)
         return replace(result, artifacts=[*result.artifacts, *([sealed] if sealed else [])])
-    # The auditor's claim is not accepted while one of its tests, which failed for the right reason, is unsolved.
-    given_back = ", ".join(step.state.given_back)
-    if requirements_complete(asked.text) and not given_back:
+    # The auditor's claim is not accepted while its own tests say otherwise.
+    claimed = requirements_complete(asked.text)
+    if claimed and not step.state.unmet:
         return asked.result(ev.RequirementsMet(step=number, summary=summary))
-    why = no_change(asked, "wrote no test and did not answer REQUIREMENTS_COMPLETE", context, step)
-    if given_back:
-        why = (
-            f"{given_back} failed for the right reason but was given up, and no step has been committed since: "
-            "write another test for it"
-        )
+    why = step.state.unmet if claimed or step.state.given_back else ""
+    why = why or no_change(asked, "wrote no test and did not answer REQUIREMENTS_COMPLETE", context, step)
     return asked.result(ev.AuditFailed(step=number, reason=Reason.NO_PROGRESS, why=why))

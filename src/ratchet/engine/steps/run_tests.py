@@ -129,7 +129,7 @@ async def verify_red(context: RunContext, step: StepContext) -> StepResult:
     report, kept = await run_tests(context, step.started)
     verdict = await _judge_red(context, state, report)
     if not verdict.ok:
-        return await _refuse(context, step, verdict.why, kept)
+        return await _refuse(context, step, verdict.why, kept, met=verdict.met)
     sealed = await _sealed_red(context, step)
     if not sealed.ok:
         return await _refuse(context, step, f"the sealed test is not accepted: {sealed.why}", kept)
@@ -150,10 +150,11 @@ async def _judge_red(context: RunContext, state: RunState, report: Report) -> Ju
     return judge_red(reference, report, state.scope, is_ours=lambda name: _may_be_ours(name, context))
 
 
-async def _refuse(context: RunContext, step: StepContext, why: str, kept: Artifact) -> StepResult:
+async def _refuse(context: RunContext, step: StepContext, why: str, kept: Artifact, *, met: bool = False) -> StepResult:
     tree = step.state.green_tree
     await run_blocking(context.workspace.reset, tree)
-    return StepResult(events=[ev.RedRefused(step=step.number, why=truncate(why), tree=tree)], artifacts=[kept])
+    refused = ev.RedRefused(step=step.number, why=truncate(why), tree=tree, met=met)
+    return StepResult(events=[refused], artifacts=[kept])
 
 
 async def _sealed_red(context: RunContext, step: StepContext) -> Judgement:

@@ -90,7 +90,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
 }
 MODULES = {name: module for rows in SECTIONS.values() for name, (module, _) in rows.items()}
 _BEGIN = """Begin with:
-  ratchet demo                 watch it work; needs no agent and costs nothing
+  ratchet demo                 watch it work; needs pytest but no agent
   ratchet init                 set up the repository you are in
   ratchet run -d "what to do"  let an agent do it, test by test"""
 

@@ -30,6 +30,7 @@ from ratchet.interfaces.cli.common import (
     print_note,
     run_async,
 )
+from ratchet.interfaces.terminal.layout import hanging
 
 
 def agents(arguments: Arguments) -> int:
@@ -41,9 +42,9 @@ def agents(arguments: Arguments) -> int:
     if arguments.json:
         print_json([msgspec.to_builtins(one) | {"installed": one.installed} for one in found])
     for one in found if not arguments.json else []:
-        print_data(_line(one))
+        print_data(hanging(_line(one), sys.stdout, indent=5))
         if one.warning:
-            print_note(f"  {one.warning}")
+            print_note(hanging(f"     {one.warning}", sys.stderr, indent=5))
     return 0 if any(one.installed for one in found) else 1
 
 
@@ -73,7 +74,7 @@ def _try(arguments: Arguments) -> int:
         print_json(findings)
     for finding in findings if not arguments.json else []:
         mark = "ok  " if finding.ok else "no  " if finding.needed else "-   "
-        print_data(f"{mark} {finding.what:<20} {finding.detail}")
+        print_data(hanging(f"{mark} {finding.what:<20} {finding.detail}", sys.stdout, indent=5))
     return 0 if all(finding.ok or not finding.needed for finding in findings) else 1
 
 

@@ -28,7 +28,7 @@ from ratchet.interfaces.cli.common import (
     run_async,
 )
 from ratchet.interfaces.terminal.colour import Paint, Tone, painter
-from ratchet.interfaces.terminal.layout import Cell, table
+from ratchet.interfaces.terminal.layout import Cell, table, terminal_width
 from ratchet.workspace.git import repository
 
 _MORE = """Each --agent is tried with each --workflow and each --variant, on each task:
@@ -114,7 +114,7 @@ def _show_mined(mined: Sequence[Mined], *, as_json: bool) -> None:
         ]
         for task in tasks
     ]
-    print_data(table(("COMMIT", ">RED", ">GREEN", "TITLE"), rows, paint))
+    print_data(table(("COMMIT", ">RED", ">GREEN", "TITLE"), rows, paint, width=terminal_width(sys.stdout)))
     reasons = "".join(f"\n  {count:4} {reason}" for reason, count in left_out.most_common())
     print_data(f"\n{len(tasks)} tasks in {len(mined)} commits; left out:{reasons or ' none'}")
 
@@ -148,7 +148,7 @@ def _result_table(results: Sequence[ArmResult], paint: Paint) -> str:
         "AGENT", "MODEL", "WORKFLOW", "VARIANT", ">TASKS", ">SOLVED", "95 % INTERVAL", ">PARTLY", ">BROKE", ">CHEATED",
         ">FAILED", ">ATTEMPTS", ">TIME", ">TOKENS", "COST",
     )  # fmt: skip
-    return table(heads, [_result_row(found) for found in results], paint)
+    return table(heads, [_result_row(found) for found in results], paint, width=terminal_width(sys.stdout))
 
 
 def _result_row(found: ArmResult) -> list[Cell]:
@@ -184,7 +184,7 @@ def _pair_table(pairs: Sequence[Pair], paint: Paint) -> str:
             f"{pair.p:.3f}",
         ]
         rows.append([(Tone.PLAIN, text) for text in texts])
-    return table(heads, rows, paint)
+    return table(heads, rows, paint, width=terminal_width(sys.stdout))
 
 
 COMMANDS = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from contextlib import closing
 
 from ratchet import config, paths
@@ -18,6 +19,7 @@ from ratchet.interfaces.cli.common import (
     print_note,
     repository_root,
 )
+from ratchet.interfaces.terminal.layout import hanging
 from ratchet.process.spawn import is_gone
 from ratchet.store.protocols import open_store
 
@@ -41,12 +43,15 @@ def clean(arguments: Arguments) -> int:
         return 0
     gone = {(one.kind, one.where, one.name) for one in removed}
     for one in found:
-        print_data(_line(one, removed=(one.kind, one.where, one.name) in gone, dry=arguments.dry_run))
+        line = _line(one, removed=(one.kind, one.where, one.name) in gone, dry=arguments.dry_run)
+        print_data(hanging(line, sys.stdout, indent=13))
     freed = sum(one.size_bytes for one in removed)
-    if arguments.dry_run:
+    if arguments.dry_run and found:
         print_note(f"would remove {sum(not one.kept for one in found)} of {len(found)}; nothing was removed")
         return 0
-    print_note(f"removed {len(removed)}{f', {freed / 1e6:,.0f} MB' if freed else ''}; kept {len(found) - len(removed)}")
+    kept = len(found) - len(removed)
+    size = f", {freed / 1e6:,.0f} MB" if freed else ""
+    print_note(f"removed {len(removed)}{size}; kept {kept}" if found else "nothing to remove")
     return 0
 
 

@@ -23,7 +23,7 @@ SPEC, SCRIPT = "SPEC.md", "script.toml"
 def create_project(folder: Path | None) -> Path:
     """Create a git repository with the example project; workspaces are created next to it."""
     if find_spec("pytest") is None:
-        raise EnvironmentCannot("the demo needs pytest", hint=install_extra("demo"))
+        raise EnvironmentCannot("the demo needs pytest, which is not installed", hint=install_extra("demo"))
     base = folder.absolute() if folder else Path(tempfile.mkdtemp(prefix="ratchet-demo-"))
     place = base / "project"
     shutil.copytree(_example(), place, ignore=shutil.ignore_patterns("__pycache__", ".*"))

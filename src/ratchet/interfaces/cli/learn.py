@@ -35,6 +35,7 @@ from ratchet.interfaces.cli.common import (
     print_note,
     repository_root,
 )
+from ratchet.interfaces.terminal.layout import hanging
 
 if TYPE_CHECKING:
     from ratchet.app.queue import StoreQueueService
@@ -283,7 +284,7 @@ def _print_one(one: Learning, arguments: Arguments) -> None:
     first = " ".join(one.content.split())
     text = first if len(first) <= _SHOWN_CHARS else f"{first[:_SHOWN_CHARS]}…"
     effect = f", saves {one.lift:.0%}" if one.lift is not None else ""
-    print_data(f"{one.id}  {one.kind}, seen {one.seen}{effect}: {text}")
+    print_data(hanging(f"{one.id}  {one.kind}, seen {one.seen}{effect}: {text}", sys.stdout, indent=4))
 
 
 def _filters(*, limit: int) -> list[click.Parameter]:

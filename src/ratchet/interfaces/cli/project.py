@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-import textwrap
 from pathlib import Path
 
 import click
@@ -31,7 +30,7 @@ from ratchet.interfaces.cli.common import (
     print_note,
     run_async,
 )
-from ratchet.interfaces.terminal.layout import terminal_width
+from ratchet.interfaces.terminal.layout import hanging
 from ratchet.workspace.git import repository
 
 
@@ -119,18 +118,8 @@ def run_doctor(arguments: Arguments) -> int:
         print_json(findings)
     for finding in findings if not arguments.json else []:
         mark = "ok  " if finding.ok else "no  " if finding.needed else "-   "
-        print_data(_wrapped(f"{mark} {finding.what:<24} {finding.detail}", indent=5))
+        print_data(hanging(f"{mark} {finding.what:<24} {finding.detail}", sys.stdout, indent=5))
     return 0 if all(finding.ok or not finding.needed for finding in findings) else 3
-
-
-def _wrapped(text: str, *, indent: int) -> str:
-    """Break lines between words on a terminal; commands in a pipe stay whole."""
-    if not sys.stdout.isatty():
-        return text
-    return textwrap.fill(
-        text, terminal_width(sys.stdout) or 80, subsequent_indent=" " * indent,
-        break_long_words=False, break_on_hyphens=False, drop_whitespace=True,
-    )  # fmt: skip
 
 
 def config_show(arguments: Arguments) -> int:

@@ -19,7 +19,7 @@ from ratchet.interfaces.cli.common import (
     run_argument,
 )
 from ratchet.interfaces.terminal.colour import Tone, painter
-from ratchet.interfaces.terminal.layout import Cell, table
+from ratchet.interfaces.terminal.layout import Cell, table, terminal_width
 
 _MORE = """Settings of a policy:
   attempts=1, tdd.iterations=5           a bound of the workflow
@@ -62,8 +62,8 @@ def _render(report: ReplayReport) -> str:
     paint = painter(colour=sys.stdout.isatty())
     heads = ("POLICY", "END", ">STEPS", ">COMMITS", ">REVERTS", ">AGENTS", "COST")
     rows = [_cells(each) for each in (report.recorded, *report.replayed)]
-    parts = [report.run, table(heads, rows, paint), *(_differs(each) for each in report.replayed)]
-    return "\n\n".join(parts)
+    drawn = table(heads, rows, paint, width=terminal_width(sys.stdout))
+    return "\n\n".join([report.run, drawn, *(_differs(each) for each in report.replayed)])
 
 
 def _cells(each: Replayed) -> list[Cell]:

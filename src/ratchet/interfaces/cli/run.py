@@ -39,6 +39,7 @@ from ratchet.interfaces.cli.common import (
     spec_file,
     spec_params,
     spec_text,
+    verbosity,
 )
 from ratchet.interfaces.cli.dry_run import plan_run, show_plan
 from ratchet.interfaces.terminal.colour import painter
@@ -114,7 +115,7 @@ def drive_new_run(service: RunService, item: str, arguments: Arguments) -> int:
 
 
 def drive_run(service: RunService, lease: Lease, arguments: Arguments) -> int:
-    live = LiveView(stderr_or_stdout(as_json=arguments.json))
+    live = LiveView(stderr_or_stdout(as_json=arguments.json), quiet=verbosity.quiet)
     try:
         state = run_async(_drive_with_retries(service, lease, live, again=arguments.retry))
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -125,7 +126,7 @@ def drive_run(service: RunService, lease: Lease, arguments: Arguments) -> int:
         live.close()
     if arguments.json:
         print_json(_result(state))
-    else:
+    elif state.parked or not verbosity.quiet:
         _print_next(state)
     return _exit_code(state)
 
@@ -211,7 +212,7 @@ def run_demo(arguments: Arguments) -> int:
             print_data("\n".join(f"  {line}" for line in (place / demo.SPEC).read_text().splitlines()) + "\n")
         item = service.add(place / demo.SPEC)
         lease = service.claim(item.id)
-        live = LiveView(stderr_or_stdout(as_json=arguments.json))
+        live = LiveView(stderr_or_stdout(as_json=arguments.json), quiet=verbosity.quiet)
         state = run_async(service.work(lease, watch=live, on_agent_event=live.on_agent_event))
         live.close()
         if arguments.json:

@@ -244,13 +244,28 @@ def _print(outcome: TestOutcome, arguments: Arguments, *, forgiven: bool, folder
 def _note_set_up(outcome: TestOutcome, folder: Path) -> None:
     if outcome.report.status is ReportStatus.PASSED:
         return
-    from ratchet.checks.detect.set_up import is_not_set_up, set_up_advice  # noqa: PLC0415 — only for failures
+    from ratchet.checks.detect.set_up import build_advice, is_not_set_up, set_up_advice  # noqa: PLC0415 — only for failures
 
+    targets = _failed_targets(outcome)
     if is_not_set_up(outcome.report):
         text = "\n".join([outcome.report.output, *outcome.report.notes])
-        for line in set_up_advice(outcome.targets, folder).splitlines():
+        for line in set_up_advice(targets, folder).splitlines():
             if line.removeprefix("set up the project: ") not in text:
                 print_note(f"hint: {line}")
+    elif advice := build_advice(outcome.report, targets, folder):
+        print_note(f"hint: {advice}")
+
+
+def _failed_targets(outcome: TestOutcome) -> list[Target]:
+    """Return the targets whose files failed or did not load; all of them if no file is named."""
+    report = outcome.report
+    files = [error.file for error in load_errors(report)] + [test.file for test in report.tests if test.status in RED]
+    named = [target for target in outcome.targets if any(_is_below(file, target.root) for file in files if file)]
+    return named or outcome.targets
+
+
+def _is_below(file: str, root: str) -> bool:
+    return root == "." or file.startswith(f"{root}/")
 
 
 def _show_report(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
@@ -13,13 +14,19 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 Cell = tuple[Tone, str]
+_LAST_CHARS = 16  # the least that the last column shows
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[Cell]], paint: Paint, *, width: int | None = None) -> str:
-    """Render a table. Heads that begin with `>` are right-aligned. `width` cuts the last column to fit a terminal."""
+    """Render a table. Heads that begin with `>` are right-aligned.
+
+    `width` fits it to a terminal: the last column is cut, and where the others leave it no room, each row becomes a
+    block of lines, so that ids and paths stay whole."""
     grid = [[(Tone.DIM, head.lstrip(">")) for head in heads], *rows]
     if width is not None:
-        return _drawn(heads, grid, paint, width)
+        sizes = [max(len(row[at][1]) for row in grid) + 2 for at in range(len(heads))]
+        fits = sum(sizes[:-1]) + min(sizes[-1] - 2, _LAST_CHARS) <= width
+        return _drawn(heads, grid, paint, width) if fits else _blocks(heads, rows, paint, width)
     widths = [max(len(row[at][1]) for row in grid) for at in range(len(heads) - 1)]
     return "\n".join(
         "  ".join(
@@ -31,6 +38,23 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Cell]], paint: Paint, *,
         ).rstrip()
         for row in grid
     )
+
+
+def _blocks(heads: Sequence[str], rows: Sequence[Sequence[Cell]], paint: Paint, width: int) -> str:
+    """Render each row as its first cell, and the others below it with their heads."""
+    lines = []
+    for first, *others in rows:
+        lines.append(paint(*first))
+        left = 0
+        for head, (tone, text) in zip(heads[1:], others, strict=True):
+            name = head.lstrip(">").lower()
+            size = len(name) + len(text) + 4
+            if text and size > left:
+                lines.append(" ")
+                left = width - 1
+            lines[-1] += f" {paint(Tone.DIM, name)} {paint(tone, text)}  " if text else ""
+            left -= size if text else 0
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _drawn(heads: Sequence[str], grid: Sequence[Sequence[Cell]], paint: Paint, width: int) -> str:
@@ -54,6 +78,16 @@ def _drawn(heads: Sequence[str], grid: Sequence[Sequence[Cell]], paint: Paint, w
     with console.capture() as captured:
         console.print(made)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def hanging(text: str, stream: TextIO, *, indent: int) -> str:
+    """Break a long line between words on a terminal; in a pipe it stays whole."""
+    width = terminal_width(stream)
+    if width is None:
+        return text
+    return textwrap.fill(
+        text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    )  # fmt: skip
 
 
 def terminal_width(stream: TextIO) -> int | None:

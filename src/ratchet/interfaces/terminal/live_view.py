@@ -20,11 +20,16 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 
-class LiveView:
-    """Prints each event of a run, on a terminal above a status line. Implements the engine's `Watcher`."""
+_ENDS = (ev.RunCompleted, ev.RunFailed, ev.RunParked, ev.RunReturned, ev.RunAborted)
 
-    def __init__(self, stream: TextIO) -> None:
-        self.stream = stream
+
+class LiveView:
+    """Prints each event of a run, on a terminal above a status line. Implements the engine's `Watcher`.
+
+    With `quiet` it prints only how the run ends."""
+
+    def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
+        self.stream, self.quiet = stream, quiet
         self.terminal = stream.isatty()
         self.paint = painter(colour=self.terminal)
         self.began = time.monotonic()
@@ -35,6 +40,8 @@ class LiveView:
         self._live: Live | None = None
 
     def __call__(self, entry: Entry, event: ev.Event, state: RunState) -> None:
+        if self.quiet and type(event) not in _ENDS:
+            return
         self.state, self.note = state, ""
         self.card = advance(self.card, entry.at, event)
         if line := event_line(event):
@@ -44,7 +51,7 @@ class LiveView:
 
     def on_agent_event(self, event: TurnEvent) -> None:
         """Show the agent's latest text or tool call in the status line; the full output is in the log."""
-        if not self.terminal:
+        if not self.terminal or self.quiet:
             return
         match event:
             case Text(text):
@@ -66,7 +73,7 @@ class LiveView:
             self.stream.flush()
 
     def _show_status(self) -> None:
-        if not self.terminal or self.state is None:
+        if not self.terminal or self.quiet or self.state is None:
             return
         status = f"{small_picture(self.card.shape)} {status_line(self.state, time.monotonic() - self.began)}".strip()
         text = "" if self.state.final else f"{status} · {self.note}".rstrip(" ·")

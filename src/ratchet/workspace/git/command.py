@@ -50,8 +50,9 @@ def git(
 
     Never with the settings of a workspace: its `.git` may be an agent's, and settings name programs.
     """
-    if cwd and "GIT_DIR" not in (env or {}) and _is_in_workspace(cwd):
-        raise GitFailed(f"{cwd} is in a workspace of ratchet, whose .git is not trusted", exit_code=128)
+    named = Path((env or {}).get("GIT_DIR") or cwd or "/")
+    if _is_in_workspace(named) or _is_in_workspace(named.resolve()):  # a link may lead there
+        raise GitFailed(f"{named} is in a workspace of ratchet, whose .git is not trusted", exit_code=128)
     wanted = [*_ALWAYS, *(_AS_COMMITTED if as_committed else [])]
     settings = [word for setting in wanted for word in ("-c", setting)]
     answer = run_command([*_ends_with_us(), "git", *settings, *args], cwd=cwd, env=_environment(env or {}), stdin=stdin)

@@ -7,11 +7,13 @@ unchanged: changes in it belong to another repository.
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from ratchet import tree_files
 from ratchet.core.snapshot import SUBMODULE
 from ratchet.errors import GitFailed
 from ratchet.workspace.git.command import git, git_text
@@ -33,7 +35,7 @@ def check_out_submodules(folder: Path, commit: str, *, root: Path, git_dir: Path
     pinned = submodule_commits(git_dir, commit)
     names = _names(git_dir, commit) if pinned else {}
     for path, wanted in pinned.items():
-        module = _module(git_dir / "modules" / names.get(path, path), root / path)
+        module = _module(git_dir / "modules", names.get(path, path), root, path)
         if module and _has(module, wanted):
             _check_out(module, wanted, folder / path)
             below = check_out_submodules(folder / path, wanted, root=root / path, git_dir=module)
@@ -65,13 +67,20 @@ def _names(git_dir: Path, commit: str) -> dict[str, str]:
     return {}
 
 
-def _module(kept: Path, checked_out: Path) -> Path | None:
-    if (kept / "HEAD").is_file():
-        return kept
+def _module(kept: Path, name: str, root: Path, path: str) -> Path | None:
+    """Return the submodule's repository. Only one that git itself made there: git obeys its settings, which may name
+    programs, and an agent or the author of a commit chooses names in `.gitmodules` and links in the tree."""
+    if _is_plain(name) and (kept / name / "HEAD").is_file():
+        return kept / name
     with suppress(GitFailed, OSError):
-        if os.path.lexists(checked_out / ".git"):
-            return Path(git_text("rev-parse", "--absolute-git-dir", cwd=checked_out))
+        if tree_files.is_source_folder(root, path) and os.path.lexists(root / path / ".git"):
+            return Path(git_text("rev-parse", "--absolute-git-dir", cwd=root / path))
     return None
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a submodule's name leads to no other place; git refuses the same names."""
+    return not name.startswith("/") and not {"", ".", ".."} & set(re.split(r"[/\\]", name))
 
 
 def _has(module: Path, commit: str) -> bool:

@@ -8,8 +8,9 @@ import shlex
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from ratchet.checks.detect.build_scripts import build_commands
+from ratchet.checks.detect.build_scripts import build_commands, scripted_builds
 from ratchet.checks.detect.package_scripts import (
+    Judge,
     Matches,
     index_of_program,
     matches_word,
@@ -95,7 +96,7 @@ class ScriptRunner(BaseRunner):
             tests=tests,
             sources=join_root(root, *SOURCES),
             protected=join_root(root, *self.configs),
-            setup=_setup(project, root),
+            setup=_setup(project, root, self.recognises),
             builds=build_commands(project, root, command, tests, self.recognises),
             why=why,
             strength=strength,
@@ -184,11 +185,23 @@ def _table(table: dict[str, Any], name: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _setup(project: Project, root: str) -> list[str]:
+def _setup(project: Project, root: str, is_runner: Judge) -> list[str]:
+    """Return the commands that install the dependencies, and those of the test script that build."""
+    if not (install := _install(project, root)):
+        return []
+    builds = [[word for word in words if word != "--silent"] for words in scripted_builds(project, root, is_runner)]
+    return [install, *(shlex.join([*_starter(words), *words]) for words in builds)]
+
+
+def _starter(words: list[str]) -> list[str]:
+    return [] if words[0] in ("npm", "npx") else ["npx"]
+
+
+def _install(project: Project, root: str) -> str:
     for name, command in _LOCKS.items():
         if any(project.has(path) for place in {root, "."} for path in join_root(place, name)):
-            return [command]
-    return ["npm install"] if project.has(*join_root(root, "package.json")) else []
+            return command
+    return "npm install" if project.has(*join_root(root, "package.json")) else ""
 
 
 def packages_importing(project: Project, module: str) -> dict[str, str]:
