@@ -41,6 +41,9 @@ class Free:
     contains = True
     has_own_programs = False
 
+    def refused_forks(self) -> int:
+        return 0
+
     def tidy(self) -> None:
         pass
 

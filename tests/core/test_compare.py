@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from ratchet.core.compare import (
@@ -13,8 +16,10 @@ from ratchet.core.compare import (
     judge_fix,
     judge_green,
     judge_red,
+    missing_package,
     why_inconclusive,
 )
+from ratchet.core.failure import RevertOutcome
 from ratchet.core.report import (
     Diagnostic,
     Failure,
@@ -388,3 +393,141 @@ def test_no_rejection_is_an_acceptance() -> None:
         assert not judge_green(BASE, after, ["tests/b.py::new"]).ok
         assert not judge_fix(BASE, after, ["tests/b.py::new"]).ok
     assert judge_green(BASE, passes, ["tests/b.py::new"]).tests == ["tests/b.py::new"]
+
+
+NEW = "tests/b.py::new"
+
+
+def red_with(failure: Failure, status: TestStatus = S.FAILED, name: str = NEW) -> Report:
+    after = report({"tests/a.py::one": S.PASSED, "tests/a.py::old_red": S.FAILED})
+    test = TestResult(id=name, status=status, file=name.partition("::")[0], failure=failure)
+    return Report(runner="pytest", status=ReportStatus.FAILED, tests=[*after.tests, test])
+
+
+@pytest.mark.parametrize(
+    ("failure", "status", "why"),
+    [
+        (Failure(type="IndentationError", message="odd"), S.FAILED, "the test is broken: IndentationError: odd"),
+        (Failure(type="TabError", message="odd"), S.ERROR, "the test is broken: TabError: odd"),
+        (Failure(type="NameError", message="x", file="tests/b.py"), S.FAILED,
+         "the test names something it never defined or imported: x"),
+        (Failure(type="OSError", message="no port"), S.ERROR, "it fails outside the test itself (call): no port"),
+    ],
+)  # fmt: skip
+def test_a_test_that_fails_for_the_wrong_reason_is_refused_with_it(
+    failure: Failure, status: TestStatus, why: str
+) -> None:
+    assert judge_red(BASE, red_with(failure, status), SCOPE) == Judgement(ok=False, why=f"{NEW}: {why}")
+
+
+@pytest.mark.parametrize(
+    ("failure", "status"),
+    [
+        (Failure(type="OSError", message="no port"), S.FAILED),
+        (Failure(type="TypeError", message="unexpected keyword"), S.ERROR),
+        (Failure(type="NotImplementedError"), S.ERROR),
+        (Failure(type="Error", message="total is not a function"), S.ERROR),
+        (Failure(type="NameError", message="x", file="src/a.py"), S.FAILED),
+    ],
+)
+def test_a_test_that_fails_by_itself_or_for_want_of_code_is_red(failure: Failure, status: TestStatus) -> None:
+    assert judge_red(BASE, red_with(failure, status), SCOPE) == Judgement(ok=True, tests=[NEW])
+
+
+def test_a_package_that_is_not_the_projects_own_is_no_missing_behaviour() -> None:
+    def verdict(message: str, *, ours: bool = False, kind: str = "ModuleNotFoundError") -> str:
+        after = red_with(Failure(type=kind, message=message))
+        return judge_red(BASE, after, SCOPE, is_ours=lambda name: ours or name == "mine").why
+
+    refused = f"{NEW} fails because the package 'numpy.linalg' cannot be imported, not because of missing behaviour"
+    assert verdict("No module named 'numpy.linalg'") == refused
+    assert verdict("No module named numpy.linalg", kind="ImportError") == refused
+    assert verdict("No module named 'mine'") == verdict("Cannot find module './sum'") == ""
+    assert verdict("No module named 'numpy'", kind="AssertionError") == "", "it says so by itself"
+    assert "'left-pad'" in verdict("cannot find package 'left-pad' imported from a.mjs")
+    assert "'x'" in verdict("No module named 'x' (src/app.py:1)", ours=True), "the source imports it, not the test"
+    assert verdict("No module named 'x' (tests/b.py:1)", ours=True) == ""
+
+
+def test_a_file_that_cannot_import_another_package_is_refused() -> None:
+    lacking = Diagnostic(file="tests/b.py", type="ModuleNotFoundError", message="No module named 'numpy'")
+    after = report({"tests/a.py::one": S.PASSED}, broken=[lacking])
+    assert judge_red(BASE, after, SCOPE, is_ours=lambda _: False).why.startswith("tests/b.py fails because the package")
+    assert judge_red(BASE, after, SCOPE).tests == ["tests/b.py"]
+    before = report({"tests/a.py::one": S.PASSED}, broken=[lacking])
+    assert judge_red(before, after, SCOPE, is_ours=lambda _: False).why == "no new test was found in the suite"
+
+
+@pytest.mark.parametrize(
+    ("message", "package"),
+    [
+        ("No module named 'a.b'", "a.b"), ("No module named a.b", "a.b"), ("Cannot find module '@x/y' from z", "@x/y"),
+        ("Cannot find package 'p' imported", "p"), ("Cannot find module './a'", ""), ("Cannot find module '/a'", ""),
+        ("cannot import name 'x'", ""), ("", ""),
+    ],
+)  # fmt: skip
+def test_the_package_that_is_missing_is_named_by_the_failure(message: str, package: str) -> None:
+    assert missing_package(message) == package
+
+
+def test_what_does_not_load_is_refused_with_its_place() -> None:
+    torn = Diagnostic(file="tests/b.py", line=3, type="SyntaxError", message="bad")
+    after = report({"tests/a.py::one": S.PASSED}, broken=[torn])
+    assert judge_red(BASE, after, SCOPE).why == "tests/b.py:3 is broken: SyntaxError: bad"
+    torn = Diagnostic(file="tests/b.go", type="", message="bad")
+    assert judge_red(BASE, report({}, broken=[torn]), SCOPE).why == "tests/b.go does not compile: bad"
+    assert judge_red(BASE, report({"tests/b.py::x": S.PASSED}), SCOPE).why == (
+        "tests that passed before no longer do: tests/a.py::one"
+    )
+
+
+def test_what_is_not_new_is_not_red() -> None:
+    assert judge_red(BASE, BASE, SCOPE).why == "no new test was found in the suite"
+    passes = report({"tests/a.py::one": S.PASSED, **{f"tests/b.py::n{n}": S.PASSED for n in range(6)}})
+    shown = ", ".join(f"tests/b.py::n{n}" for n in range(5))
+    assert judge_red(BASE, passes, SCOPE).why == f"the new test already passes: {shown} and 1 more"
+
+
+def test_a_rejected_green_says_of_which_kind_it_is() -> None:
+    still = judge_green(BASE, report({"tests/a.py::one": S.PASSED, NEW: S.FAILED}), [NEW, "tests/c.py::x"])
+    assert (still.why, still.outcome) == (f"still red: {NEW}, tests/c.py::x", RevertOutcome.STILL_RED)
+    lost = judge_green(BASE, report({NEW: S.PASSED}), [NEW])
+    assert (lost.why, lost.outcome) == (
+        "tests that passed before no longer do: tests/a.py::one", RevertOutcome.BROKE_OTHERS,
+    )  # fmt: skip
+    fix = judge_fix(BASE, BASE, ["tests/a.py::old_red"])
+    assert fix.outcome is RevertOutcome.STILL_RED
+
+
+def test_a_red_file_that_did_not_compile_is_green_when_the_tests_called_as_it_pass() -> None:
+    def green(*tests: TestResult, name: str = "pkg/sum_test.go") -> bool:
+        before = of(named("one"))
+        return judge_green(before, of(named("one"), *tests), [name]).ok
+
+    assert green(named("added")) and green(named("x", suite=["sum_test"]))  # type: ignore[arg-type] # a list
+    assert not green() and not green(named("added", S.SKIPPED))
+    assert not green(named("added"), name="pkg/sum_test.py"), "where nothing is compiled a file has its own tests"
+    assert not green(named("x", S.SKIPPED, suite=["sum_test"]), named("added"))  # type: ignore[arg-type] # a list
+
+
+def test_renames_are_found_by_source_first_and_by_failure_only_without_it() -> None:
+    same = Failure(type="E", message="m", expected="1", actual="2")
+
+    def one(name: str, **more: Any) -> TestResult:
+        usual: dict[str, Any] = {"id": name, "name": name, "status": S.FAILED, "failure": same}
+        return TestResult(**usual | more)
+
+    def renamed(before: TestResult, after: TestResult) -> bool:
+        return compare(of(before), of(after)).renamed == [(before.id, after.id)]
+
+    assert renamed(one("a"), one("b"))
+    for other in ({"actual": "3"}, {"expected": "3"}, {"type": "F"}, {"message": "n"}):
+        assert not renamed(one("a"), one("b", failure=msgspec.structs.replace(same, **other)))
+    silent = msgspec.structs.replace(same, message="")
+    assert not renamed(one("a", failure=silent), one("b", failure=silent))
+    assert not renamed(one("a", failure=None), one("b", failure=None))
+    assert not renamed(one("a", target="x"), one("b", target="y"))
+    assert renamed(one("a", body="s"), one("b", body="s", failure=None, status=S.PASSED))
+    assert not renamed(one("a", body="s"), one("b", body="t")), "their failures are alike, their sources are not"
+    assert not renamed(one("a", body="s", target="x"), one("b", body="s", target="y"))
+    assert not renamed(one("a[1]", body="s"), one("b[2]", body="s"))

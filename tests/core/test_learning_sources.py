@@ -123,3 +123,112 @@ def test_a_failure_has_the_same_fingerprint_in_another_run_and_an_error_in_anoth
     assert not set(fingerprints("a.py", "assert 1 == 2", "AssertionError")) & set(
         fingerprints("b.py", "assert 1 == 2", "AssertionError")
     )
+
+
+def test_a_lesson_names_tests_paths_and_the_last_tries_within_bounds() -> None:
+    red = replace(RED, tests=[f"t{n}" for n in range(5)])
+    tries = [
+        (replace(GUESS, summary=f"try {n}", tree=f"x{n}"), replace(REVERTED, why=f"why {n}", failures=[]))
+        for n in range(5)
+    ]
+    fixed = replace(SUM, paths=[f"p{n}" for n in range(7)])
+    (one,) = taught(red, *(event for pair in tries for event in pair), fixed, KEPT, VERIFIED)
+    assert one.content.split("\n") == [
+        "t0, t1, t2 and 2 more: what worked is “Sum the lines” in p0, p1, p2, p3, p4.",
+        "What did not work: “try 2”: why 2.",
+        "What did not work: “try 3”: why 3.",
+        "What did not work: “try 4”: why 4.",
+    ]
+    assert one.repo == "/r" and one.spec == "SPEC.md" and one.created_at.endswith(":15Z")
+
+
+def test_a_repeated_try_is_told_once_and_long_texts_are_cut() -> None:
+    long = replace(REVERTED, why="w  \n" + "x" * 400)
+    (one,) = taught(RED, GUESS, long, GUESS, long, SUM, KEPT, VERIFIED)
+    assert one.content.count("What did not work") == 1
+    assert f"“Guess the total”: w {'x' * 298}…." in one.content
+
+
+def test_without_a_red_test_the_commits_tests_or_the_title_are_named() -> None:
+    task = ev.TaskBegun(task="T1", title="t")
+    (one,) = taught(task, GUESS, REVERTED, SUM, KEPT, VERIFIED)
+    assert one.content.startswith("test_a: what worked")
+    (titled,) = taught(task, GUESS, REVERTED, SUM, replace(KEPT, tests=[]), VERIFIED)
+    assert titled.content.startswith("t: what worked")
+    (given_up,) = taught(task, GUESS, REVERTED, ev.TaskUnfinished(step=9, task="T1", why="w"))
+    assert given_up.content.startswith("t was given up.\nWhat did not work: “Guess the total”")
+
+
+def test_the_commit_of_a_lesson_is_the_one_with_its_sealed_tests() -> None:
+    completed = replace(VERIFIED, completion=ev.Completion(commit="c2", tree="t3", report=REPORT, sealed=1, doubts=[]))
+    assert taught(RED, GUESS, REVERTED, SUM, KEPT, completed)[0].commit == "c2"
+
+
+def test_tries_of_one_test_are_no_tries_of_the_next() -> None:
+    assert taught(RED, GUESS, REVERTED, RED, SUM, KEPT, VERIFIED) == []
+    assert taught(RED, GUESS, REVERTED, SUM, KEPT, VERIFIED, SUM, KEPT, VERIFIED)[1:] == []
+    assert taught(RED, ev.TestAbandoned(why="w")) == []
+
+
+def test_a_refusal_by_a_gate_and_a_missed_sealed_test_say_what_was_tried() -> None:
+    gate = replace(
+        REVERTED, outcome=RevertOutcome.GATE, why="lint fails", paths=["a.py", "b.py"], commit="c1", failures=["x"]
+    )
+    (refused,) = taught(RED, GUESS, gate)
+    assert refused.content == "Refused after the tests had passed: “Guess the total” in a.py, b.py: lint fails"
+    assert (refused.commit, refused.fingerprints, refused.seq) == ("c1", ["x"], 4)
+    assert "in no file: lint fails" in taught(RED, GUESS, replace(gate, paths=[]))[0].content
+    sealed = replace(REVERTED, outcome=RevertOutcome.OVERFITTED, why="totals", failures=["x", "red"])
+    (missed,) = taught(RED, GUESS, sealed)
+    assert missed.content == "“Guess the total” passed the visible test of test_a and missed the sealed one: totals"
+    assert missed.fingerprints == ["x", "red"]
+
+
+def test_a_reverted_refactoring_is_no_try_at_a_failure() -> None:
+    refactoring = ev.RefactorReverted(step=4, why="red", paths=["a.py"], tree="t0")
+    assert taught(RED, GUESS, refactoring, SUM, KEPT, VERIFIED) == []
+
+
+def test_a_run_that_failed_for_want_of_progress_teaches_a_dead_end_and_others_do_not() -> None:
+    def end(reason: Reason) -> list[Learning]:
+        return taught(RED, GUESS, REVERTED, ev.RunFailed(reason=reason, detail="d"))
+
+    for reason in (Reason.NO_PROGRESS, Reason.BUDGET_SPENT, Reason.AGENT_REFUSED):
+        assert [one.tags for one in end(reason)] == [["given-up"]]
+    assert end(Reason.AUTH) == end(Reason.MISCONFIGURED) == []
+
+
+def test_a_set_up_that_came_before_the_base_is_learnt_once() -> None:
+    lost = ev.RunReturned(reason=Reason.WORKSPACE, detail="no space")
+    base = ev.BaselineTaken(step=1, report=REPORT, tests=1, failing=[], tree="t")
+    (one,) = taught(lost, base, base)
+    assert one.content == "The tests of this project run only after a set-up. Without it: no space"
+    assert taught(ev.RunReturned(reason=Reason.AUTH, detail="d"), base) == []
+
+
+def test_a_learning_of_a_run_is_bounded_in_number() -> None:
+    notes = [ev.LearningNoted(step=1, role="fixer", content=f"note {n}") for n in range(60)]
+    assert [one.content for one in taught(*notes)] == [f"note {n}" for n in range(50)]
+    assert taught(ev.LearningNoted(step=1, role="fixer", content=" \0 ")) == []
+
+
+def test_what_an_agent_notes_ends_at_the_next_heading() -> None:
+    for heading in ("# Learning", "## lessons:", "### LEARNINGS"):
+        assert noted_learning(f"x\n{heading}\n\n a\nb \n# More\nc") == "a\nb"
+    assert noted_learning("# Learnings of today\na") == noted_learning("") == ""
+    assert len(noted_learning("# Lesson\n" + "x" * 2_000)) == 1_000
+
+
+def test_a_trial_counts_failed_attempts_and_repeats_of_its_own_failure_only() -> None:
+    other = replace(REVERTED, failures=["other"])
+    failed = ev.AttemptFailed(step=4, reason=Reason.NO_PROGRESS, why="w")
+    events = [RED, DELIVERED, GUESS, other, failed, GUESS, REVERTED, SUM, KEPT, VERIFIED]
+    (one,) = derived(started(), *events).trials
+    assert (one.attempts, one.reverts, one.repeats) == (4, 2, 1)
+    assert (one.learning, one.run, one.arm, one.at) == ("l1", "run-1", TrialArm.PACKET, "2026-01-01T00:00:03Z")
+    unnamed = derived(
+        started(), RED, replace(DELIVERED, fingerprint=""), GUESS, replace(REVERTED, failures=[""]), SUM, KEPT, VERIFIED
+    )
+    assert unnamed.trials[0].repeats == 0
+    (untried,) = derived(started(), RED, DELIVERED, KEPT, VERIFIED).trials
+    assert (untried.attempts, untried.green) == (1, True)

@@ -16,16 +16,15 @@ from ratchet.core.packet import (
     output_beyond_failure,
     packet,
     same_error_in,
-    test_title,
 )
+from ratchet.core.packet import test_title as title_of
 from ratchet.core.report import Diagnostic, Failure, Frame, Report, ReportStatus, TestResult, TestStatus, count_totals
-
-test_title.__test__ = False  # type: ignore[attr-defined] # it is no test
 
 
 def red(name: str, **fields: Any) -> TestResult:
+    usual: dict[str, Any] = {"id": name, "status": TestStatus.FAILED}
     failure = Failure(**{"type": "E", "message": "no", "file": "a.py", "line": 1} | fields.pop("failure", {}))
-    return TestResult(**{"id": name, "status": TestStatus.FAILED, "failure": failure} | fields)
+    return TestResult(**usual | {"failure": failure} | fields)
 
 
 def report(*tests: TestResult, **fields: Any) -> Report:
@@ -35,7 +34,7 @@ def report(*tests: TestResult, **fields: Any) -> Report:
 
 def delta(**fields: list[Any]) -> Delta:
     names = ("new_failures", "still_failing", "fixed", "added", "missing", "silenced", "broken")
-    return Delta(**{name: [] for name in names} | fields)  # type: ignore[arg-type] # lists of ids
+    return Delta(**{name: [] for name in names} | fields)
 
 
 def test_a_packet_is_head_errors_of_files_clusters_and_what_to_do_next() -> None:
@@ -56,7 +55,7 @@ def test_a_packet_is_head_errors_of_files_clusters_and_what_to_do_next() -> None
         notes=["the runner says so"],
         compile_errors=[Diagnostic(file="x.py", line=3, column=7, type="SyntaxError", message="bad")],
     )
-    moved = {"fixed": ["t::d"], "missing": ["u", "v"], "renamed": [("o", "n")]}
+    moved: dict[str, list[Any]] = {"fixed": ["t::d"], "missing": ["u", "v"], "renamed": [("o", "n")]}
     changes = delta(new_failures=["t::a"], still_failing=["t::b"], **moved)
     text = packet(
         whole, delta=changes, flaky=["t::c"], known=["t::b"], changed={"shop.py": [(2, 2)], "new.py": []},
@@ -179,7 +178,7 @@ def test_long_names_and_messages_keep_their_beginning_and_their_end() -> None:
 
 def test_a_title_has_the_name_of_the_test_unless_the_id_says_it() -> None:
     for name, title in (("adds two", "spec[1:2] (adds two)"), ("spec_1", "spec[1:2]"), ("--", "spec[1:2]")):
-        assert test_title(TestResult(id="spec[1:2]", name=name, status=TestStatus.FAILED)) == title
+        assert title_of(TestResult(id="spec[1:2]", name=name, status=TestStatus.FAILED)) == title
 
 
 @pytest.mark.parametrize("line", ["no", "  no  ", "x: no", "left: 3", "right: 4", "thread 'a' (7) panicked at x.rs:1"])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ratchet.core import events as ev
 from ratchet.core.card import RunCard, advance, decode_card, encode_card
-from ratchet.core.picture import AttemptEnd, Lane, Picture, StepOutcome, fold_picture, lane_of
+from ratchet.core.picture import AttemptEnd, Lane, PartKind, Picture, StepOutcome, fold_picture, lane_of
 from ratchet.core.receipt import Artifact
 from ratchet.core.state import fold
 from ratchet.core.workflows.build import BUILD
@@ -146,3 +146,87 @@ def test_a_step_of_an_unknown_workflow_is_placed_by_its_name_and_role() -> None:
 
 def fold_report() -> Artifact:
     return Artifact(path="reports/step-2.json", sha256="0" * 64, size=1)
+
+
+def test_a_watched_picture_grows_with_the_clock_while_its_step_runs_and_not_after_its_end() -> None:
+    picture = fold_picture([(1, 100.0, started()), (2, 110.0, step(1, "implement", "implementer"))])
+    picture.watch(125.0)
+    assert (picture.at, picture.steps[0].end, picture.spans[-1].end, picture.steps[0].active_s) == (
+        25.0,
+        25.0,
+        25.0,
+        15.0,
+    )
+    picture.watch(120.0)
+    assert picture.at == 25.0, "a clock that goes back moves nothing"
+    picture.add(3, 130.0, ev.RunAborted(by="me"))
+    picture.watch(500.0)
+    assert picture.at == 30.0
+    empty = Picture()
+    empty.watch(5.0)
+    assert (empty.at, empty.spans) == (0.0, [])
+
+
+def test_a_watched_gap_grows_and_its_step_does_not() -> None:
+    parked = ev.RunParked(reason="question", detail="question: which?", until="later")  # type: ignore[arg-type]  # as decoded
+    picture = fold_picture([(1, 0.0, started()), (2, 0.0, step(1, "audit", "auditor")), (3, 10.0, parked)])
+    picture.watch(70.0)
+    assert picture.gap and (picture.gap.seconds, picture.gap.until, picture.running) == (60.0, "later", None)
+    assert picture.gap.waits_for_person and picture.steps[0].end == 0.0
+
+
+def test_what_people_said_is_noted_with_the_steps_before_it() -> None:
+    history = [
+        started(), step(1, "audit", "auditor"), ev.RunNudged(by="ann", message="smaller"), step(2, "verify_red"),
+        ev.QuestionAnswered(by="bob", answer="yes"),
+    ]  # fmt: skip
+    notes = fold_picture(timed(history)).notes
+    assert [(note.steps, note.by, note.text) for note in notes] == [(1, "ann", "smaller"), (2, "bob", "yes")]
+
+
+@pytest.mark.parametrize(
+    ("action", "role", "lane"),
+    [
+        ("audit", "auditor", Lane.TEST),
+        ("analyse", "", Lane.TEST),
+        ("verify_red", "", Lane.RED_CHECK),
+        ("judge", "", Lane.JUDGE),
+        ("baseline", "", Lane.GATES),
+        ("implement", "implementer", Lane.CHANGE),
+        ("fix", "fixer", Lane.CHANGE),
+        ("swarm", "fixer", Lane.CHANGE),
+        ("update_spec", "scribe", Lane.CHANGE),
+        ("audit.contest", "auditor", Lane.TEST),
+        ("review", "reviewer", Lane.REVIEW),
+        ("second_opinion", "reviewer", Lane.REVIEW),
+        ("land", "", Lane.REVIEW),
+    ],
+)
+def test_each_step_has_its_lane(action: str, role: str, lane: Lane) -> None:
+    assert lane_of(action, role) is lane
+
+
+def test_a_tdd_run_is_told_in_parts_with_titles() -> None:
+    report = fold_report()
+    history: list[ev.Event] = [
+        started(),
+        step(1, "baseline"), ev.BaselineTaken(step=1, report=report, tests=1, failing=[], tree="t"),
+        step(2, "audit", "auditor"), ev.TestWritten(step=2, paths=["t.py"], tree="t", summary="adds two"),
+        step(3, "implement", "implementer"), ev.ChangeProposed(step=3, paths=["a.py"], tree="t", summary="sum them"),
+        step(4, "judge"),
+        ev.StepCommitted(step=4, commit="c1", parent="c0", subject="s", tests=[], tree="t", report=report),
+        step(5, "refactor", "architect"), ev.ChangeProposed(step=5, paths=["a.py"], tree="t", summary="tidy"),
+        step(6, "audit", "auditor"), ev.RequirementsMet(step=6, summary="all there"),
+        step(7, "review", "reviewer"), ev.ReviewApproved(step=7, summary="fine"),
+        step(8, "final"), step(9, "land"),
+    ]  # fmt: skip
+    picture = fold_picture(timed(history))
+    assert [(part.kind, part.number, part.title, part.steps) for part in picture.parts] == [
+        (PartKind.BEFORE, 0, "", [0]),
+        (PartKind.ITERATION, 1, "adds two", [1, 2, 3]),
+        (PartKind.REFACTOR, 0, "tidy", [4]),
+        (PartKind.END, 0, "", [5, 6, 7, 8]),
+    ]
+    assert [part.closed for part in picture.parts] == [False, True, False, False]
+    kept = picture.attempts[0]
+    assert (kept.change, kept.judge, kept.level, kept.commit, kept.subject) == (2, 3, 0, "c1", "s")

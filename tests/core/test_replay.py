@@ -182,3 +182,83 @@ def test_an_earlier_escalation_asks_an_agent_that_was_never_asked() -> None:
     assert replayed.difference
     assert replayed.difference.replayed == "escalated"
     assert "step 5 (implement)" in replayed.unknown
+
+
+def test_moves_name_the_steps_with_their_outcomes_and_the_decisions_between_them() -> None:
+    answers: tuple[type[ev.Event], ...] = (ev.BaselineTaken, *ITERATION[:2], *[ev.AttemptFailed] * 3, *END)
+    recorded, replayed = replay_one(TDD, record(TDD, *answers))
+    found = [(move.step, move.phase, str(move)) for move in recorded.moves]
+    assert found[:4] == [
+        (1, "baseline", "baseline → baseline_taken"),
+        (2, "audit", "audit → test_written"),
+        (3, "verify_red", "verify_red → red_confirmed"),
+        (4, "implement", "implement → attempt_failed (because)"),
+    ]
+    assert found[6][:2] == (6, "implement") and found[6][2] == "test_abandoned"
+    assert found[-1] == (10, "done", "run_completed")
+    assert replayed.moves == recorded.moves and (recorded.name, replayed.name) == ("recorded", "other")
+    assert (recorded.steps, recorded.commits, recorded.reverts, recorded.detail) == (10, 0, 0, "")
+    assert recorded.usage.cost_usd == 0.5 * 6 and recorded.priced
+
+
+def test_a_run_that_failed_says_why_in_its_last_move() -> None:
+    recorded, _ = replay_one(BUILD, record(BUILD, ev.BaselineTaken, *[ev.AttemptFailed] * 3))
+    assert str(recorded.moves[-1]) == "run_failed (no_progress)" and "3 attempts in vain" in recorded.detail
+
+
+def test_what_is_not_recorded_is_a_move_without_an_outcome() -> None:
+    _, replayed = replay_one(TDD, record(TDD, *TWO_ITERATIONS), bounds={"refactor_interval": 1})
+    assert [(move.step, move.phase, str(move)) for move in replayed.moves[-2:]] == [
+        (6, "audit", "refactor_fell_due"),
+        (7, "refactor", "refactor → ? (no recorded answer)"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ran", "change"),
+    [
+        (GateStatus.PASSED, GateChange(on=False)),
+        (GateStatus.WARNED, GateChange(on=False, other=["threshold"])),
+        (GateStatus.PASSED, GateChange(on_fail=OnFail.WARN)),
+        (GateStatus.PASSED, GateChange(on_fail=OnFail.REVERT)),
+        (GateStatus.WARNED, GateChange(on_fail=OnFail.WARN)),
+        (GateStatus.PASSED, GateChange(on=True)),
+    ],
+)
+def test_a_gate_that_would_have_decided_the_same_is_no_difference(ran: GateStatus, change: GateChange) -> None:
+    judged = (ev.StepVerified, refused("lint", ran))
+    events = record(TDD, ev.BaselineTaken, *ITERATION[:-1], judged, *END)
+    _, replayed = replay_one(TDD, events, gates={"lint": msgspec.to_builtins(change)})
+    assert (replayed.unknown, replayed.difference, replayed.status) == ("", None, RunStatus.COMPLETED)
+
+
+def test_a_gate_that_never_ran_could_have_decided_otherwise() -> None:
+    events = record(TDD, ev.BaselineTaken, *ITERATION[:-1], (ev.StepVerified, refused("lint", GateStatus.PASSED)), *END)
+    _, replayed = replay_one(TDD, events, gates={"mutation": {"on": True}, "judge": {"on": False}})
+    assert replayed.unknown == "step 6 (verify): gate mutation never ran in the recording"
+    _, planned = replay_one(TDD, events, gates={"judge": {"on": True}})
+    assert planned.status is RunStatus.COMPLETED, "it was planned, and nothing called for it"
+
+
+def test_a_gate_that_is_off_leaves_out_its_own_judges_only() -> None:
+    facts = [*refused("lint", GateStatus.PASSED), *refused("judge", GateStatus.PASSED)]
+    events = record(TDD, ev.BaselineTaken, *ITERATION[:-1], (ev.StepVerified, facts), *END)
+    recorded, replayed = replay_one(TDD, events, gates={"lint": {"on": False}})
+    assert replayed.usage.cost_usd == recorded.usage.cost_usd - 0.25
+
+
+def test_a_misconfigured_gate_that_is_off_would_not_have_stopped_the_run() -> None:
+    judged = (ev.StepReverted, refused("lint", GateStatus.MISCONFIGURED))
+    events = record(TDD, ev.BaselineTaken, *ITERATION[:-1], judged)
+    _, replayed = replay_one(TDD, events, gates={"lint": {"on": False}})
+    assert "gate lint refused the change, and is off here" in replayed.unknown
+
+
+def test_a_role_is_priced_by_its_own_model_before_that_of_all_others() -> None:
+    events = record(TDD, *TWO_ITERATIONS)
+    routes = {
+        "auditor": {"agent": "a", "price": {"in_usd": 1e6}}, "": {"agent": "b", "price": {"out_usd": 1e6}},
+    }  # fmt: skip
+    _, replayed = replay_one(TDD, events, agents=routes)
+    assert replayed.usage.cost_usd == 3 * 10 + 3 * 5 and replayed.priced
+    assert replayed.usage.tokens_in == 60 and replayed.usage.seconds == 12

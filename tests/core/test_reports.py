@@ -25,10 +25,14 @@ from ratchet.core.report import (
     ReportStatus,
     TestResult,
     TestStatus,
+    Totals,
     add_running_tests,
     conclude,
     count_totals,
+    disagreements,
+    error_summary,
     expected_text,
+    has_results,
     merge_commands,
     merge_targets,
     reported_totals,
@@ -420,3 +424,291 @@ def test_commands_of_a_target_are_merged_into_one_report() -> None:
     assert (merged.collection_errors, merged.compile_errors) == ([error], [error])
     assert merge_commands([idle, idle]).exit_code == 5
     assert merge_commands([second]) is second
+
+
+def test_an_end_that_contradicts_the_results_is_explained() -> None:
+    assert concluded(exit_code=3).notes == ["nothing failed, yet the command ended with 3"]
+    assert concluded(tests=[FAILED, FAILED]).notes == ["2 tests failed, yet the command ended with 0"]
+    broken = concluded(collection_errors=[Diagnostic(file="a")], compile_errors=[Diagnostic(file="b")])
+    assert broken.notes == ["2 files did not load, yet the command ended with 0"]
+    assert concluded(partial=True).notes == ["the runner's results are damaged: only a part could be read"]
+    counted = concluded(tests=[], reported={"passed": 3, "errors": 1})
+    assert counted.notes == ["1 tests failed, yet the command ended with 0"]
+    assert (counted.totals.tests, counted.totals.errors, counted.status) == (4, 1, ReportStatus.INCONSISTENT)
+
+
+@pytest.mark.parametrize(
+    ("timed_out", "running", "note", "status"),
+    [
+        ("timeout", [], "stopped: out of time", ReportStatus.TIMEOUT),
+        ("silence", ["a"], "stopped: no output for too long", ReportStatus.TIMEOUT),
+        ("interrupt", [], "interrupted: these are the results up to then", ReportStatus.INTERRUPTED),
+        ("interrupt", ["a", "b"], "interrupted in a, b: these are the results up to then", ReportStatus.INTERRUPTED),
+    ],
+)
+def test_a_run_that_was_stopped_says_why_and_its_totals_are_not_compared(
+    timed_out: str, running: list[str], note: str, status: ReportStatus
+) -> None:
+    report = concluded(timed_out=timed_out, running=running, reported={"passed": 9}, notes=["before"])
+    assert (report.status, report.notes) == (status, [note, "before"])
+    assert concluded(timed_out=timed_out, ended=False, partial=True).notes == [concluded(timed_out=timed_out).notes[0]]
+
+
+def test_a_conclusion_keeps_what_it_is_given_and_names_the_signal() -> None:
+    report = concluded(runner="pytest", root="x", command=["p", "q"], exit_code=-6, duration_s=2.5, running=["z"],
+                       compile_errors=[Diagnostic(file="c")], reported={"tests": 1}, ended=False)  # fmt: skip
+    assert (report.runner, report.root, report.command) == ("pytest", "x", ["p", "q"])
+    assert (report.exit_code, report.signal) == (-6, 6)
+    assert (report.duration_s, report.running, report.reported, report.totals.passed) == (2.5, ["z"], {"tests": 1}, 1)
+    assert concluded(exit_code=0).signal is None and concluded(exit_code=None).signal is None
+
+
+@pytest.mark.parametrize(
+    ("statuses", "reported", "broken"),
+    [
+        ("pp", {"tests": 2, "passed": 2}, 0),
+        ("psxt", {"tests": 4, "passed": 1, "skipped": 3}, 0),
+        ("psxt", {"tests": 3, "passed": 3, "skipped": 1}, 0),
+        ("pfe", {"tests": 3, "failed": 2, "errors": 0}, 0),
+        ("pfe", {"failed": 1, "errors": 1}, 0),
+        ("pf", {"tests": 3, "failed": 2}, 1),
+        ("pf", {"errors": 1}, 1),
+        ("pP", {"passed": 2}, 0),
+        ("p", {"files": 9}, 0),
+    ],
+)
+def test_a_runner_may_count_in_any_usual_way(statuses: str, reported: dict[str, int], broken: int) -> None:
+    assert disagreements(totals_of(statuses), reported, broken) == []
+
+
+@pytest.mark.parametrize(
+    ("statuses", "reported", "broken"),
+    [
+        ("pp", {"tests": 3}, 0),
+        ("pp", {"passed": 1}, 0),
+        ("pf", {"failed": 2}, 0),
+        ("pf", {"failed": 0}, 1),
+        ("pe", {"errors": 2}, 0),
+        ("ps", {"skipped": 0}, 0),
+        ("pf", {"tests": 4}, 1),
+    ],
+)
+def test_a_count_that_no_way_of_counting_explains_is_a_contradiction(
+    statuses: str, reported: dict[str, int], broken: int
+) -> None:
+    [why] = disagreements(totals_of(statuses), reported, broken)
+    [(name, claimed)] = reported.items()
+    known = msgspec.structs.asdict(totals_of(statuses))[name]
+    assert why == f"the runner says {claimed} {name}, its records say {known}"
+
+
+def totals_of(statuses: str) -> Totals:
+    order = ["passed", "failed", "error", "skipped", "xfailed", "xpassed", "todo"]
+    kinds = {letter: TestStatus(name) for letter, name in zip("pfesxPt", order, strict=True)}
+    return count_totals(TestResult(id=str(n), status=kinds[letter]) for n, letter in enumerate(statuses))
+
+
+def test_contradictions_are_listed_by_name() -> None:
+    found = disagreements(totals_of("p"), {"tests": 9, "failed": 1, "passed": 5}, 0)
+    assert [text.split()[4].rstrip(",") for text in found] == ["failed", "passed", "tests"]
+
+
+def test_a_test_that_hung_or_was_running_at_the_death_of_the_runner_is_located() -> None:
+    hung = add_running_tests(
+        concluded(timed_out="timeout", running=["a::one", "t.py::three"]), {"t.py::three": ("x.py", 7)}
+    )
+    assert [test.id for test in hung.tests] == ["a::one", "t.py::three"], "what has a result is not added again"
+    last = hung.tests[-1]
+    assert last.failure and (last.failure.type, last.file, last.line, last.name) == ("Hung", "x.py", 7, "three")
+    assert last.failure.message == "t.py::three was still running when the time ran out"
+    assert (hung.totals.tests, hung.totals.errors) == (2, 1)
+    for code, how in (
+        (-9, "was killed by SIGKILL"),
+        (-99, "was killed by 99"),
+        (None, "died"),
+        (3, "died (exit code 3)"),
+    ):
+        lost = add_running_tests(concluded(ended=False, running=["three"], exit_code=code)).tests[-1]
+        assert lost.failure and lost.failure.message == f"three was running when the runner {how}"
+        assert (lost.failure.type, lost.name, lost.file, lost.line) == ("Crashed", "", "", 0)
+
+
+def test_a_run_that_ended_has_no_running_tests_to_add() -> None:
+    for report in (concluded(running=["z"]), concluded(ended=False), concluded(timed_out="interrupt", running=["z"])):
+        assert add_running_tests(report) is report
+
+
+def test_targets_are_merged_with_their_notes_errors_and_outputs() -> None:
+    error = Diagnostic(file="b", message="no")
+    one = concluded(root="x", runner="pytest", duration_s=1.25, exit_code=0)
+    two = msgspec.structs.replace(
+        concluded(root=".", runner="go", tests=[FAILED], exit_code=2, collection_errors=[error], duration_s=0.5),
+        output="boom\n", notes=["noted"], running=["r"],
+    )  # fmt: skip
+    three = msgspec.structs.replace(
+        concluded(root="z", runner="go", exit_code=1, tests=[FAILED], compile_errors=[error], running=["r"]),
+        output="b\n",
+    )
+    whole = merge_targets([msgspec.structs.replace(one, output="fine\n"), two, three])
+    assert (whole.runner, whole.exit_code, whole.duration_s, whole.output) == ("pytest+go", 2, 2.75, "boom\nb\n")
+    assert (whole.notes, whole.running) == (["go: noted"], ["r", "z/r"])
+    assert [found.file for found in (*whole.collection_errors, *whole.compile_errors)] == ["b", "z/b"]
+    assert [test.target for test in whole.tests] == ["pytest@x", "go", "go@z"]
+    assert whole.totals == count_totals(whole.tests)
+    assert [(part.runner, part.exit_code) for part in whole.parts] == [("pytest", 0), ("go", 2), ("go", 1)]
+    assert (merge_targets([]).runner, merge_targets([]).exit_code) == ("none", None)
+    assert merge_targets([one, one]).exit_code == 0
+
+
+def test_one_target_below_the_repository_is_moved_and_absolute_paths_stay() -> None:
+    frames = [Frame(file="src", line=1), Frame(file="/usr/lib/x", line=2)]
+    failure = Failure(type="E", file="", frames=frames)
+    test = TestResult(id="a::b", status=TestStatus.FAILED, file="a", failure=failure, target="given")
+    moved = merge_targets([concluded(root="x", tests=[test, PASSED], exit_code=1)]).tests
+    assert (moved[0].id, moved[0].file, moved[0].target, moved[1].failure) == ("x/a::b", "x/a", "given", None)
+    assert moved[0].failure and [frame.file for frame in moved[0].failure.frames] == ["x/src", "/usr/lib/x"]
+    assert moved[0].failure.file == ""
+
+
+@pytest.mark.parametrize("grave", list(ReportStatus))
+def test_the_gravest_status_of_parts_is_that_of_the_whole(grave: ReportStatus) -> None:
+    order = ["interrupted", "timeout", "crashed", "error", "inconsistent", "unknown", "failed", "passed", "no_tests"]
+    reports = [Report(runner="r", status=ReportStatus(name)) for name in order[order.index(grave) :]]
+    assert merge_targets([*reports[::-1], reports[0]]).status is grave
+    if grave is not ReportStatus.NO_TESTS:
+        assert merge_commands([*reports[::-1], reports[0]]).status is grave
+
+
+def test_an_error_of_a_file_with_results_happened_outside_of_its_tests() -> None:
+    report = Report(
+        runner="r", status=ReportStatus.FAILED, tests=[TestResult(id="a", status=TestStatus.PASSED, file="p/a.go")]
+    )
+    for file in ("p/a.go", "p", ""):
+        assert error_summary(Diagnostic(file=file), report) == "went wrong outside of its tests"
+    for file in ("p/b.go", "."):
+        assert error_summary(Diagnostic(file=file), report) == "does not load"
+    top = Report(
+        runner="r", status=ReportStatus.FAILED, tests=[TestResult(id="a", status=TestStatus.PASSED, file="a.go")]
+    )
+    assert has_results(Diagnostic(file="."), top)
+
+
+def test_a_report_in_junit_counts_and_keeps_everything() -> None:
+    frames = [Frame(file="s.py", line=2, function="f"), Frame(file="t.py", line=9)]
+    failed = Failure(type="E", message="no", expected="4", actual="3", frames=frames)
+    tests = [
+        TestResult(id="a.py::one", name="one", file="a.py", status=TestStatus.PASSED, duration_s=0.5),
+        TestResult(id="a.py::two", name="two", file="a.py", status=TestStatus.FAILED, duration_s=0.25, failure=failed),
+        TestResult(id="three", status=TestStatus.SKIPPED, reason="slow & old"),
+        TestResult(id="four", status=TestStatus.XFAILED, reason="known"),
+        TestResult(id="five", status=TestStatus.TODO),
+        TestResult(id="six", status=TestStatus.ERROR),
+    ]
+    broken = [Diagnostic(file="c.py", type="SyntaxError", message="a < b")]
+    report = Report(runner="py", status=ReportStatus.FAILED, tests=tests, totals=count_totals(tests), duration_s=1.5,
+                    collection_errors=broken)  # fmt: skip
+    assert exports.junit(report).split("\n") == [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        '<testsuites name="py" tests="7" failures="1" errors="2" skipped="3" time="1.500">',
+        '  <testsuite name="a.py" tests="2" failures="1" errors="0" skipped="0" time="0.750">',
+        '    <testcase classname="a.py" name="one" file="a.py" time="0.500"/>',
+        '    <testcase classname="a.py" name="two" file="a.py" time="0.250">',
+        '      <failure type="E" message="no">E: no',
+        "expected: 4",
+        "actual: 3",
+        "  at f (s.py:2)",
+        "  at t.py:9</failure>",
+        "    </testcase>",
+        "  </testsuite>",
+        '  <testsuite name="py" tests="4" failures="0" errors="1" skipped="3" time="0.000">',
+        '    <testcase classname="" name="three" time="0.000">',
+        '      <skipped message="slow &amp; old"/>',
+        "    </testcase>",
+        '    <testcase classname="" name="four" time="0.000">',
+        '      <skipped type="pytest.xfail" message="known"/>',
+        "    </testcase>",
+        '    <testcase classname="" name="five" time="0.000">',
+        '      <skipped type="todo" message=""/>',
+        "    </testcase>",
+        '    <testcase classname="" name="six" time="0.000">',
+        '      <error type="" message=""></error>',
+        "    </testcase>",
+        "  </testsuite>",
+        '  <testsuite name="files that did not load" tests="1" failures="0" errors="1">',
+        '    <testcase classname="c.py" name="c.py">',
+        '      <error type="SyntaxError" message="a &lt; b"/>',
+        "    </testcase>",
+        "  </testsuite>",
+        "</testsuites>",
+        "",
+    ]
+
+
+def test_what_xml_cannot_hold_is_replaced() -> None:
+    test = TestResult(id="a\0b", status=TestStatus.PASSED, stdout="x\x1b[31m\ud800\ufffe y\t")
+    text = exports.junit(Report(runner="r", status=ReportStatus.PASSED, tests=[test]))
+    assert 'name="a�b"' in text and "<system-out>x�[31m�� y\t</system-out>" in text
+
+
+def test_a_report_in_ctrf_counts_and_keeps_everything() -> None:
+    failure = Failure(type="E", message="no", expected="4", actual="3", file="a.py", line=2)
+    tests = [
+        TestResult(
+            id="a::one", status=TestStatus.PASSED, file="a.py", line=3, suite=["S"], duration_s=0.0016, attempts=3
+        ),
+        TestResult(id="a::two", status=TestStatus.ERROR, failure=failure, attempts=2),
+        TestResult(id="a::three", status=TestStatus.XFAILED),
+        TestResult(id="a::four", status=TestStatus.TODO),
+    ]
+    report = Report(runner="py", status=ReportStatus.FAILED, tests=tests, notes=["noted"],
+                    compile_errors=[Diagnostic(file="c", type="T", message="m")])  # fmt: skip
+    assert exports.ctrf(report, start_ms=5, stop_ms=9) == {
+        "reportFormat": "CTRF",
+        "specVersion": "0.0.0",
+        "results": {
+            "tool": {"name": "py"},
+            "summary": {
+                "tests": 5, "passed": 1, "failed": 2, "skipped": 1, "pending": 1, "other": 0, "start": 5, "stop": 9,
+            },
+            "tests": [
+                {"name": "a::one", "status": "passed", "duration": 2, "rawStatus": "passed", "filePath": "a.py",
+                 "line": 3, "suite": ["S"], "retries": 2, "flaky": True},
+                {"name": "a::two", "status": "failed", "duration": 0, "rawStatus": "error", "retries": 1,
+                 "flaky": False, "message": "no", "trace": "E: no\nexpected: 4\nactual: 3\n  at a.py:2",
+                 "extra": {"type": "E", "expected": "4", "actual": "3"}},
+                {"name": "a::three", "status": "skipped", "duration": 0, "rawStatus": "xfailed"},
+                {"name": "a::four", "status": "pending", "duration": 0, "rawStatus": "todo"},
+                {"name": "c", "status": "failed", "duration": 0, "message": "T: m"},
+            ],
+            "extra": {"status": "failed", "notes": ["noted"]},
+        },
+    }  # fmt: skip
+
+
+def test_annotations_stand_at_the_line_of_the_failure_else_of_the_test() -> None:
+    tests = [
+        TestResult(
+            id="one", status=TestStatus.FAILED, file="t.py", line=2, failure=Failure(message="no", file="s.py", line=7)
+        ),
+        TestResult(id="two", status=TestStatus.ERROR, file="t.py", line=2),
+        TestResult(id="three", status=TestStatus.FAILED, file="/abs/t.py"),
+        TestResult(id="four", status=TestStatus.PASSED, file="t.py"),
+    ]
+    errors = [Diagnostic(file="c.py", line=3, column=4, type="SyntaxError", message="bad"), Diagnostic(file="d.py")]
+    report = Report(runner="r", status=ReportStatus.FAILED, tests=tests, collection_errors=errors)
+    assert list(exports.github(report, inside="x")) == [
+        "::error file=x/c.py,line=3,col=4,title=SyntaxError::bad",
+        "::error file=x/d.py,title=does not load::",
+        "::error file=x/s.py,line=7,title=one::no%0A  at s.py:7",
+        "::error file=x/t.py,line=2,title=two::",
+        "::error file=/abs/t.py,title=three::",
+    ]
+    assert next(iter(exports.github(report))).startswith("::error file=c.py,")
+
+
+def test_exports_show_the_stack_of_a_failure_whose_own_line_is_unknown() -> None:
+    failure = Failure(message="no", frames=[Frame(file="s.py", line=2, function="f")])
+    test = TestResult(id="a", status=TestStatus.FAILED, failure=failure)
+    report = Report(runner="r", status=ReportStatus.FAILED, tests=[test])
+    assert "no\n  at f (s.py:2)" in exports.junit(report)
+    assert exports.ctrf(report, start_ms=0, stop_ms=1)["results"]["tests"][0]["trace"] == "no\n  at f (s.py:2)"

@@ -13,6 +13,7 @@ from ratchet.core import events as ev
 from ratchet.core.failure import Reason
 from ratchet.core.gates import GateStatus
 from ratchet.core.state import RunStatus
+from ratchet.interfaces.terminal.narrative import event_line
 from tests.support import (
     APPROVED,
     COMPLETE,
@@ -385,6 +386,10 @@ def test_a_patched_node_runner_that_spares_canaries_does_not_land_and_an_honest_
     if honest:
         [final] = [event for event in events if isinstance(event, ev.FinalVerified)]
         assert (final.canaries, final.failing, final.unchecked) == (1, 1, 0)
+        line = event_line(msgspec.structs.replace(final, unchecked=2))
+        assert line and line.text.endswith(
+            "; body check passed: 1 test failed with a failing body; no body check for 2 tests"
+        )
     else:
         [refused] = [event for event in events if isinstance(event, ev.FinalRefused)]
         assert "tests passed whose bodies fail" in refused.why

@@ -24,7 +24,7 @@ from ratchet.engine.steps.canaries import add_canaries
 from ratchet.errors import EnvironmentCannot, GitFailed
 from ratchet.process import spawn, supervise
 from ratchet.process.cgroups import ControlGroup, ResourceLimits
-from ratchet.workspace import sandbox
+from ratchet.workspace import sandbox, sandbox_view
 from ratchet.workspace.base_cache import Recipe
 from ratchet.workspace.git.command import git
 from ratchet.workspace.git.filters import lay_over
@@ -231,6 +231,9 @@ def test_git_is_not_run_in_a_workspace_to_which_a_link_leads(
         git("rev-parse", "HEAD^{commit}", cwd=tmp_path / "link")
     with pytest.raises(GitFailed, match="is in a workspace"):
         git("rev-parse", "HEAD^{commit}", env={"GIT_DIR": str(one.path / ".git")})
+    (home := Sandboxes(one, SandboxSettings()).agent_home("implementer") / "project").mkdir()
+    with pytest.raises(GitFailed, match="is in a workspace"):
+        git("rev-parse", "HEAD^{commit}", cwd=home)
     assert not (outside / "escaped").exists()
 
 
@@ -341,6 +344,68 @@ def test_dependencies_that_were_installed_for_a_commit_of_agents_are_not_taken_o
     (repo / "by").write_text("people\n")
     commit_all(repo)
     assert (workspace(spaces, repo, recipe).path / "node_modules" / "by").read_text() == "people\n"
+
+
+# --- programs of the workspace ----------------------------------------------------------------------------------------
+
+
+def start_step(one: GitWorkspace, script: str, **env: str) -> str:
+    """Run a script as a test, with programs of the workspace first on the PATH."""
+    log = one.path.parent / "log"
+    made = Sandboxes(one, SandboxSettings(mode="on", bounds=ResourceLimits(processes=200)))
+    path = {"PATH": f"{one.path}/node_modules/.bin:{os.environ['PATH']}", **env}
+    try:
+        with spawn.confined(made.for_tests()):
+            asyncio.run(supervise.supervise(["sh", "-c", script], cwd=one.path, env=path, output=log, timeout_s=50))
+    finally:
+        made.close()
+    return log.read_text()
+
+
+@pytest.mark.parametrize("name", ["sh", "bwrap", "nsenter", "setpriv"])
+def test_programs_of_the_workspace_do_not_start_its_sandbox(
+    spaces: Workspaces, repo: Path, outside: Path, name: str
+) -> None:
+    if why := why_no_sandbox():
+        pytest.skip(why)
+    one = workspace(spaces, repo)
+    (bins := one.path / "node_modules" / ".bin").mkdir(parents=True)
+    (bins / name).write_text(f'#!/bin/sh\n/usr/bin/touch {outside}/escaped\nexec /bin/{name} "$@"\n')
+    (bins / name).chmod(0o755)
+    assert "ran" in start_step(one, "echo ran")
+    assert not (outside / "escaped").exists()
+
+
+def test_libraries_that_a_variable_names_are_loaded_only_inside(spaces: Workspaces, repo: Path, outside: Path) -> None:
+    if why := why_no_sandbox():
+        pytest.skip(why)
+    one = workspace(spaces, repo)
+    (one.path / "not-a-library.so").write_text("no library\n")
+    printed = start_step(one, 'echo "loads $LD_PRELOAD"', LD_PRELOAD=f"{one.path}/not-a-library.so")
+    assert f"loads {one.path}/not-a-library.so" in printed
+    assert "cannot be preloaded" in printed  # by the programs inside
+    own = Sandboxes(one, SandboxSettings(mode="on")).for_tests()
+    assert own
+    _, env = own.wrap(
+        ["true"], cwd=one.path, env={"LD_PRELOAD": "x", "LD_LIBRARY_PATH": "y", "PATH": "/bin"}, writable=[]
+    )
+    assert not any(variable.startswith("LD_") for variable in env)
+
+
+@pytest.mark.parametrize("link", ["node_modules/.bin/python3", "node_modules/.bin/jest"])
+def test_a_link_in_the_workspace_shows_nothing_of_the_machine(
+    spaces: Workspaces, repo: Path, outside: Path, link: str
+) -> None:
+    if why := why_no_sandbox():
+        pytest.skip(why)
+    (outside / "id_ed25519").write_text("the-secret-of-somebody-else")
+    (outside / "id_ed25519").chmod(0o755)
+    one = workspace(spaces, repo)
+    (one.path / link).parent.mkdir(parents=True)
+    (one.path / link).symlink_to(outside / "id_ed25519")
+    printed = start_step(one, f"cat {outside}/id_ed25519; echo $0")
+    words = sandbox_view.named([str(one.path / link)], (), (str(one.path),))
+    assert "the-secret" not in printed and str(outside) not in words
 
 
 # --- secrets of the checkout -----------------------------------------------------------------------------------------

@@ -118,6 +118,9 @@ class Fickle:
     contains = False
     has_own_programs = False
 
+    def refused_forks(self) -> int:
+        return 0
+
     def tidy(self) -> None:
         pass
 

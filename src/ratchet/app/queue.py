@@ -31,10 +31,10 @@ from ratchet.core.queue import ClaimLimits, ItemPage, ItemRow, NoWork
 from ratchet.core.redact import Redactor, secrets_in
 from ratchet.core.repo import RepoKind, canonical_name, repo_kind
 from ratchet.core.retry import DELAYS_S
-from ratchet.core.state import RunState, advance, fold
+from ratchet.core.state import DONE, RunState, advance, fold
 from ratchet.core.timestamps import format_timestamp
 from ratchet.engine.workflow_registry import open_workflow
-from ratchet.errors import Conflict, EnvironmentCannot, GitFailed, UsageError
+from ratchet.errors import Conflict, EnvironmentCannot, GitFailed, LeaseLost, UsageError
 from ratchet.store.database import claim_key
 from ratchet.store.protocols import RunRow, Store
 
@@ -172,8 +172,22 @@ class StoreQueueService:
         )
 
     def complete(self, lease: Lease, request: api.CompleteRequest) -> api.Acknowledgement:
+        """Complete a run whose ledger shows its verified end. Raises Conflict."""
+        if self._holds(lease):  # else the store answers a repeated request, or says that the lease is lost
+            _require_end(self._folded(lease, self.store.entries(lease.run)))
         self.store.complete(lease, commits=request.commits, head=request.head)
         return api.Acknowledgement()
+
+    def _holds(self, lease: Lease) -> bool:
+        try:
+            self.store.renew(lease, ttl_s=self.lease_s)
+        except LeaseLost:
+            return False
+        return True
+
+    def _folded(self, lease: Lease, entries: Sequence[Entry]) -> RunState:
+        table = open_workflow(self.store.item(lease.item).workflow).table
+        return fold(lease.run, table, [ev.decode(entry.kind, entry.data) for entry in entries])
 
     def fail(self, lease: Lease, request: api.FailRequest) -> api.RetryResponse:
         return api.RetryResponse(retry=self.store.fail(lease, request.reason, request.detail, delays_s=self.retry_s))
@@ -199,11 +213,14 @@ class StoreQueueService:
         The length `after` is checked by the write itself, so the ledger cannot change in between.
         """
         table = open_workflow(self.store.item(lease.item).workflow).table
-        before = [ev.decode(entry.kind, entry.data) for entry in self.store.entries(lease.run)[:after]]
-        state = fold(lease.run, table, before)
+        state = self._folded(lease, self.store.entries(lease.run)[:after])
         try:
             for event in () if state.final else events:  # the store rejects writes to a finished run
+                if isinstance(event, ev.RunCompleted) and self._holds(lease):
+                    _require_end(state)
                 state = advance(state, table, event)
+        except Conflict:
+            raise
         except Exception as error:  # whatever it is, every later fold would raise it too
             raise UsageError(f"cannot follow entry {after}: {error}", hint="see docs/reference/events.md") from error
 
@@ -448,6 +465,16 @@ def _name(repo: str) -> str:
         return repo
     except (UsageError, GitFailed):
         return str(Path(repo))
+
+
+def _require_end(state: RunState) -> None:
+    """Refuse to complete a run whose workflow has not come to its end: its commits are not verified."""
+    if state.phase != DONE:
+        raise Conflict(
+            f"the ledger of {state.run} shows no verified end: it is in {state.phase}",
+            hint="append the events of its steps first, or report a failure",
+            run=state.run,
+        )
 
 
 def _event(given: dict[str, object]) -> ev.Event:

@@ -98,7 +98,7 @@ def _detail(failure: Failure) -> Iterator[str]:
         yield f"expected: {failure.expected}"
     if failure.actual is not None:
         yield f"actual: {failure.actual}"
-    for frame in failure.frames or [Frame(file=failure.file, line=failure.line)] if failure.line else []:
+    for frame in failure.frames or ([Frame(file=failure.file, line=failure.line)] if failure.line else []):
         place = f"{frame.file}:{frame.line}"
         yield f"  at {frame.function} ({place})" if frame.function else f"  at {place}"
 

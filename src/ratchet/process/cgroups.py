@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shutil
 import subprocess
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -40,6 +42,12 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
         return {name: files for name, files in wanted.items() if asked[name]}
 
 
+@cache
+def own_program(name: str) -> str:
+    """Return the path of a program that starts a sandbox: the PATH of a step may begin with what an agent wrote."""
+    return shutil.which(name) or name
+
+
 def group_name(slug: str) -> str:
     """Return a name that no other user of the workspace has: the first to end would remove the group of the others."""
     return f"ratchet-{slug}-{next(_COUNT)}-{os.getpid()}"
@@ -71,7 +79,7 @@ class ControlGroup:
             self._make()
         # The shell moves itself, then becomes the command; never without the limits.
         moves = [f"echo 0 > '{folder}/cgroup.procs' || exit 1" for folder in self.folders]
-        return ["sh", "-c", "; ".join([_KILL_FIRST, *moves, *self._rlimits(), 'exec "$@"']), "sh"]
+        return [own_program("sh"), "-c", "; ".join([_KILL_FIRST, *moves, *self._rlimits(), 'exec "$@"']), "sh"]
 
     def _make(self) -> None:
         self._made = True

@@ -32,6 +32,7 @@ import msgspec
 from ratchet.core.lease import Holder
 from ratchet.errors import EnvironmentCannot
 from ratchet.files import open_private
+from ratchet.process.cgroups import own_program
 from ratchet.process.reaper import STARTED, TRUE_STDERR, descendants
 from ratchet.tree_files import remove_huge_files, remove_special_files
 
@@ -183,8 +184,9 @@ def namespace_prefix(folder: Path) -> list[str]:
     held = _HELD.fullmatch(str(folder))
     if not held:
         return []
-    join = ["nsenter", "--preserve-credentials", "--user", "--mount", f"--target={held[1]}", "--"]
-    return [*join, "sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", held[2]]
+    enter = own_program("nsenter")
+    join = [enter, "--preserve-credentials", "--user", "--mount", f"--target={held[1]}", "--"]
+    return [*join, own_program("sh"), "-c", 'cd "$1" && shift && exec "$@"', "sh", held[2]]
 
 
 def path_in_namespace(path: str) -> str:

@@ -20,7 +20,7 @@ import msgspec
 from ratchet.core.roles import PathRules, Writes, default_writes
 from ratchet.errors import EnvironmentCannot, RatchetError
 from ratchet.files import make_private_dir
-from ratchet.process.cgroups import ControlGroup, ResourceLimits, group_name, memory_bytes
+from ratchet.process.cgroups import ControlGroup, ResourceLimits, group_name, memory_bytes, own_program
 from ratchet.process.spawn import (
     START_TRIES,
     CommandOutput,
@@ -30,7 +30,7 @@ from ratchet.process.spawn import (
     run_command,
 )
 from ratchet.workspace import sandbox_view as view
-from ratchet.workspace.protocol import CONTAINER, Workspace, WorkspaceRecord
+from ratchet.workspace.protocol import AGENT_HOME, CONTAINER, Workspace, WorkspaceRecord
 from ratchet.workspace.seccomp import filter_file
 
 if TYPE_CHECKING:
@@ -41,8 +41,9 @@ _NAMESPACES = ["--unshare-pid", "--unshare-ipc", "--unshare-uts"]
 _ROOT_KEEPS = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
 OUTPUT_MAX_BYTES = 256 << 20  # of a command of the factory's own
 _FILTER_FD = "8"
+_LOADER = ("LD_", "GCONV_PATH", "LOCPATH", "BASH_", "ENV", "SHELLOPTS")
 # Opens the filter before any namespace is entered, where its file need not be visible.
-_WITH_FILTER = ["sh", "-c", f'exec {_FILTER_FD}<"$1"; shift; exec "$@"', "sh"]
+_WITH_FILTER = [own_program("sh"), "-c", f'exec {_FILTER_FD}<"$1"; shift; exec "$@"', "sh"]
 
 
 class ContainerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +138,11 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             *_filtered(door, self.bwrap),
             *self._options([str(path) for path in writable], argv, env.get("PATH", "")),
         ]
-        return [*command, "--chdir", inside, "--", *argv], _own_home(env)
+        # What changes how programs are loaded may name an agent's files: it is set inside only.
+        later = [name for name in env if name.startswith(_LOADER)]
+        settings = [word for name in later for word in ("--setenv", name, env[name])]
+        outer = {name: value for name, value in _own_home(env).items() if name not in later}
+        return [*command, *settings, "--chdir", inside, "--", *argv], outer
 
     @property
     def contains(self) -> bool:
@@ -158,10 +163,11 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         network = [] if self.network else ["--unshare-net"]
         record = self.record
         covers, seals = view.sealed(view.hidden(view.private_files(record.repo)))
-        named = view.named(argv, self.hide)
+        own = (record.path, path_in_namespace(record.path))
+        named = view.named(argv, self.hide, own)
         around = [folder for folder in named if view.is_below(record.repo, [folder])]  # else it would uncover the repo
         shown = [
-            *view.lent_tools(self.hide, path),
+            *view.lent_tools(self.hide, path, own),
             *view.bind("--ro-bind-try", self._masked([*around, record.repo, *view.interpreter()])),
             *covers,
             *view.bind("--ro-bind-try", self._masked([record.git_dir, record.base, f"{record.layer}/upper"])),
@@ -347,7 +353,7 @@ class Sandboxes:
 
     def agent_home(self, role: str) -> Path:
         """Return the folder that is a role's home: one for each, so that none prepares another's settings."""
-        return make_private_dir(self.workspace.home / "agent-home" / role)
+        return make_private_dir(self.workspace.home / AGENT_HOME / role)
 
     def for_tests(self) -> Confinement | None:
         return self._make(network=self.settings.test_network)

@@ -184,25 +184,29 @@ def _accounts() -> Path:
 # --- what is lent ----------------------------------------------------------------------------------------------------
 
 
-def lent_tools(kept_away: Sequence[str], path: str) -> list[str]:
-    """Return the options that show tools of the real home and on the PATH, and package caches in the private one."""
+def lent_tools(kept_away: Sequence[str], path: str, own: Sequence[str] = ()) -> list[str]:
+    """Return the options that show tools of the real home and on the PATH, and package caches in the private one.
+
+    `own` are names of the workspace: a link there, which an agent may have made, shows an interpreter at most.
+    """
     real, away = _real_home(), [str(Path(name).expanduser()) for name in kept_away]
     tools = [str(real / name) for name in _TOOLS]
     fetched = [name for name in _FETCHED if not is_below(str(real / name), away)]
-    shown = [path for path in [*tools, *_on_path(path)] if not is_below(path, away)]
+    shown = [path for path in [*tools, *_on_path(path, own)] if not is_below(path, away)]
     shown += [str(real / name) for name in fetched]  # for the JVM: its home is what /etc/passwd says
     there = [name for name in fetched if os.access(real / name, os.R_OK)]
     private = [word for name in there for word in ("--ro-bind", str(real / name), f"{HOME}/{name}")]
     return [*bind("--ro-bind-try", dict.fromkeys(shown)), *private]
 
 
-def _on_path(path: str) -> list[str]:
+def _on_path(path: str, own: Sequence[str]) -> list[str]:
     """Return the folders of the PATH that are hidden otherwise; of an installation all of it.
 
     The interpreter of a virtual environment is a link to another installation.
     """
     places = [os.path.normpath(place) for place in path.split(":") if place.startswith("/")]
-    linked = [os.path.realpath(f"{place}/python3") for place in places]
+    linked = [target for place in places if (target := _target(f"{place}/python3", own))]
+    places = [place for place in places if not is_below(place, own)]
     places += [os.path.dirname(program) for program in linked if os.path.isfile(program)]
     folders = [place for place in dict.fromkeys(places) if is_below(place, masks()) and place not in _NEVER_LENT]
     return [_installation(place) or place for place in folders]
@@ -217,14 +221,27 @@ def _installation(folder: str) -> str:
     return up if is_one and any(os.path.exists(f"{up}/{mark}") for mark in marks) else ""
 
 
+_PYTHON = re.compile(r"python[\d.]*")
+
+
+def _target(file: str, own: Sequence[str]) -> str:
+    """Return where a link leads that may be shown; from the workspace only one to its own files or an interpreter."""
+    real = os.path.realpath(file)
+    if not is_below(os.path.normpath(file), own) or is_below(real, own):
+        return real
+    is_program = _PYTHON.fullmatch(os.path.basename(real)) and os.access(real, os.X_OK)
+    return real if is_program and _installation(os.path.dirname(real)) else ""
+
+
 def interpreter() -> list[str]:
     """Return where Ratchet itself and its interpreter are: agents and reporters of ours run in the sandbox."""
     return list(dict.fromkeys((sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]))))
 
 
-def named(argv: Sequence[str], hide: Sequence[str] = ()) -> list[str]:
+def named(argv: Sequence[str], hide: Sequence[str] = (), own: Sequence[str] = ()) -> list[str]:
     """Return the folders of programs and scripts that the command names by path: they must be visible."""
-    files = [place for word in argv if os.path.isfile(word) for place in (word, os.path.realpath(word))]
+    words = [(word, _target(word, own)) for word in argv if os.path.isfile(word)]
+    files = [place for word, target in words for place in (word, target) if place]
     hidden = [*masks(), *(str(Path(name).expanduser()) for name in hide)]
     return list(dict.fromkeys(str(_program_folder(Path(file))) for file in files if is_below(file, hidden)))
 

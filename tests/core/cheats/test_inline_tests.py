@@ -9,6 +9,7 @@ import pytest
 from ratchet.core.cheats import Change, find_cheats
 from ratchet.core.cheats.inline_tests import keeps_tests, same_source, split, units, with_tests_of
 from ratchet.core.roles import PathRules
+from tests.core.cheats.test_cheats import CHEATS, HONEST
 
 SCOPE = PathRules(tests=("tests/**",))
 RUST = """pub fn area(w: u32, h: u32) -> u32 {
@@ -90,3 +91,43 @@ def test_a_test_module_that_was_dropped_is_put_back() -> None:
     bare = RUST[: RUST.index("#[cfg")].replace("    w\n", "    w * h\n")
     restored = with_tests_of("src/lib.rs", bare, RUST)
     assert "w * h" in restored and "assert_eq!(area(3, 4), 12);" in restored
+
+
+SIDES = sorted(
+    {(change.path, text) for sample in [*CHEATS, *HONEST] for change in sample.changes
+     for text in (change.before, change.after) if text}
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "text"), [*INLINE.items()])
+def test_each_line_is_source_or_test_at_its_own_place(path: str, text: str) -> None:
+    source, tests = split(path, text)
+    assert source and tests
+    for line, *sides in zip(text.split("\n"), source.split("\n"), tests.split("\n"), strict=False):
+        assert sorted(sides) == ["", line] if line else sides == ["", ""]
+
+
+def test_whatever_a_file_holds_it_keeps_its_own_tests_and_differs_from_itself_in_nothing() -> None:
+    assert len(SIDES) > 300
+    for path, text in [*SIDES, *INLINE.items()]:
+        assert keeps_tests(path, text, text, Counter()) and same_source(path, text, text)
+        assert with_tests_of(path, text, text) == text
+        source, tests = split(path, text)
+        if tests:
+            assert split(path, source)[1] is None, "what is left has no tests"
+
+
+def test_a_test_that_moved_down_its_file_or_was_indented_is_kept() -> None:
+    moved = RUST.replace("    #[test]", "    fn helper() {}\n\n    #[test]").replace(
+        "        assert", "          assert"
+    )
+    assert keeps_tests("src/lib.rs", RUST, moved, Counter())
+    twice = RUST.replace(
+        "#[test]", "#[test]\n    fn again() {\n        assert_eq!(area(1, 4), 4);\n    }\n\n    #[test]"
+    )
+    assert keeps_tests("src/lib.rs", RUST, twice, Counter()) and not keeps_tests("src/lib.rs", twice, RUST, Counter())
+    assert keeps_tests("src/lib.rs", None, RUST, Counter()) and keeps_tests(
+        "src/lib.rs", "fn a() {}\n", None, Counter()
+    )
+    unhelped = RUST.replace("    use super::*;\n", "")
+    assert not keeps_tests("src/lib.rs", RUST, unhelped, Counter()), "a line around the tests is gone"

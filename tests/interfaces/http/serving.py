@@ -15,9 +15,13 @@ import uvloop
 
 from ratchet.app.queue import StoreQueueService
 from ratchet.config import Config
+from ratchet.core import events as ev
+from ratchet.core.state import advance, fold
+from ratchet.core.workflows.tdd import TDD
 from ratchet.interfaces.http import server
 from ratchet.interfaces.http.client import HttpClient
 from ratchet.store.protocols import Store
+from tests.core.playing import outcome
 from tests.support import make_repository
 
 TOKEN = "a-token-for-tests-only"
@@ -121,6 +125,21 @@ def register(served: Served) -> dict[str, Any]:
     answer = served.ask("POST", "/api/worker/register", {"holder": holder})
     found: dict[str, Any] = answer.json["assignment"]
     return found
+
+
+def ending() -> list[dict[str, Any]]:
+    """The events of a run of `tdd` that found nothing to do, up to its verified end."""
+    state, events = fold("run-1", TDD.table, []), []
+    for kind in (ev.BaselineTaken, ev.RequirementsMet, ev.ReviewApproved, ev.FinalVerified, ev.Landed):
+        events.append(outcome(kind, state))
+        state = advance(state, TDD.table, events[-1])
+    return [msgspec.to_builtins(event) for event in events]
+
+
+def end_run(served: Served, mine: dict[str, Any]) -> None:
+    path = f"/api/worker/{mine['worker']}/events"
+    answer = served.ask("POST", path, {"after": 0, "events": ending()}, token=mine["token"])
+    assert answer.status == 200, answer.body
 
 
 def repo_path(folder: Path) -> str:

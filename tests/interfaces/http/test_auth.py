@@ -12,7 +12,7 @@ from ratchet.core.lease import Holder, Lease
 from ratchet.errors import EnvironmentCannot, UsageError
 from ratchet.interfaces.http import auth
 from ratchet.interfaces.http.routes import Auth, Route, table
-from tests.interfaces.http.serving import TOKEN, Served, add, register
+from tests.interfaces.http.serving import TOKEN, Served, add, end_run, register
 from tests.support import ratchet
 
 HOLDER = Holder(worker="other", machine="m", pid=1, born="1")
@@ -77,12 +77,34 @@ def test_a_worker_that_lost_its_lease_hears_so_and_writes_nothing(served: Served
 
 def test_a_completion_whose_response_was_lost_can_be_repeated(served: Served) -> None:
     mine = register(served)
+    end_run(served, mine)
     for _ in range(2):
         done = served.ask(
             "POST", f"/api/worker/{mine['worker']}/complete", {"commits": 1, "head": "h"}, token=mine["token"]
         )
         assert done.json == {"changed": True}
     assert served.store.item_row(mine["item"]["id"]).status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("verb", "body"),
+    [
+        ("complete", {"commits": 1, "head": "h"}),
+        ("events", {"after": 0, "events": [{"kind": "run_completed", "commits": 1, "head": "h"}]}),
+    ],
+)
+def test_a_run_whose_ledger_shows_no_verified_end_cannot_be_completed(
+    any_served: Served, verb: str, body: dict[str, object]
+) -> None:
+    mine = register(any_served)
+    refused = any_served.ask("POST", f"/api/worker/{mine['worker']}/{verb}", body, token=mine["token"])
+    assert (refused.status, refused.code) == (409, "conflict") and "no verified end" in refused.json["error"]
+    assert any_served.store.item_row(mine["item"]["id"]).status == "assigned"
+    end_run(any_served, mine)
+    body = {"commits": 1, "head": "h"}
+    done = any_served.ask("POST", f"/api/worker/{mine['worker']}/complete", body, token=mine["token"])
+    assert done.json == {"changed": True}
+    assert any_served.store.item_row(mine["item"]["id"]).status == "completed"
 
 
 def test_a_failure_whose_response_was_lost_can_be_repeated(any_served: Served) -> None:

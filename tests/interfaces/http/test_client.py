@@ -32,7 +32,7 @@ from ratchet.paths import user_state
 from ratchet.store.protocols import open_store
 from ratchet.store.remote.store import open_remote_store
 from ratchet.store.run_directory import RunDirectory
-from tests.interfaces.http.serving import TOKEN, Served, add, repo_path, serving
+from tests.interfaces.http.serving import TOKEN, Served, add, ending, repo_path, serving
 from tests.support import RATCHET, quick_environment, ratchet
 
 HOLDER = Holder(worker="w", machine="m", pid=1, born="1")
@@ -86,6 +86,7 @@ def test_a_server_that_is_killed_and_started_again_loses_nothing_and_doubles_not
             assert worker.heartbeat().stop == ""
             assert next(hearing).entry.seq == 2
             hearing.close()
+            worker.append(ending(), after=2)
             assert worker.complete(commits=1, head="h").changed
             for thread in adding:
                 thread.join()

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import pytest
 
 from ratchet.interfaces.http import event_stream, server
-from tests.interfaces.http.serving import TOKEN, Served, add, register, repo_path
+from tests.interfaces.http.serving import TOKEN, Served, add, end_run, register, repo_path
 
 OK = {"repo": "owner/name", "spec": "# Do it"}
 
@@ -310,6 +310,7 @@ def test_metrics_are_served_as_prometheus_and_json(any_served: Served) -> None:
     """[16], [32], [33]: what is shown is counted from what is there."""
     mine = register(any_served)
     add(any_served, priority="low")
+    end_run(any_served, mine)
     any_served.ask("POST", f"/api/worker/{mine['worker']}/complete", {"commits": 1, "head": "h"}, token=mine["token"])
     found = any_served.ask("GET", "/api/metrics").json
     assert (found["completed_today"], found["failed_today"], found["success_rate"]) == (1, 0, 1.0)

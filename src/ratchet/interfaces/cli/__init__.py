@@ -48,7 +48,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "queue": ("queue", "list open items, next first"),
         "status": ("queue", "show the queue, its workers, and what is left of today's limits"),
         "cancel": ("queue", "cancel an item, even one in progress"),
-        "requeue": ("queue", "requeue a failed, cancelled or parked item"),
+        "requeue": ("queue", "requeue a finished or parked item"),
         "nudge": ("queue", "send a message to the agents of an open run"),
         "serve": ("serve", "serve the HTTP API and run workers"),
         "open": ("serve", "open the web pages, signed in by a link that works once"),

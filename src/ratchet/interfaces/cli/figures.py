@@ -14,6 +14,7 @@ from ratchet.interfaces.plots import save_plot
 from ratchet.interfaces.report import FORMS, as_markdown, write_report
 from ratchet.interfaces.terminal import figures, tables
 from ratchet.interfaces.terminal.colour import painter
+from ratchet.interfaces.terminal.layout import terminal_width
 
 
 def metrics(arguments: Arguments) -> int:
@@ -25,7 +26,8 @@ def metrics(arguments: Arguments) -> int:
     if arguments.json:
         print_json(found)
     elif arguments.by:
-        print_data(f"{figures.period(found)}\n\n{figures.groups(found.groups, painter(colour=sys.stdout.isatty()))}")
+        paint, width = painter(colour=sys.stdout.isatty()), terminal_width(sys.stdout)
+        print_data(f"{figures.period(found)}\n\n{figures.groups(found.groups, paint, width=width)}")
     else:
         print_data(f"{tables.load(found)}\n\n{figures.period(found)}\n{figures.summary(found.figures)}".lstrip())
     return 0

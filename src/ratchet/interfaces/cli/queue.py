@@ -292,7 +292,7 @@ COMMANDS = (
     ),
     CliCommand("status", "show the queue, its workers, and what is left of today's limits", status, *server_options()),
     CliCommand("cancel", "cancel an item, even one in progress", cancel, argument("item"), *server_options()),
-    CliCommand("requeue", "requeue a failed, cancelled or parked item", requeue, argument("item"), *server_options()),
+    CliCommand("requeue", "requeue a finished or parked item", requeue, argument("item"), *server_options()),
     CliCommand(
         "nudge",
         "send a message to the agents of an open run",

@@ -42,7 +42,7 @@ ROUTES = (
     Route(method="GET", path="/api/work/{id}", summary="Get an item and its status", handler=get, answer=ItemRow),
     Route(method="POST", path="/api/work/{id}/cancel", summary="Cancel an item, even one in progress",
           handler=cancel, body=api.Requester, answer=api.CancelResponse),
-    Route(method="POST", path="/api/work/{id}/requeue", summary="Requeue a failed, cancelled or parked item",
+    Route(method="POST", path="/api/work/{id}/requeue", summary="Requeue a finished or parked item",
           handler=requeue, answer=ItemRow, refuses=(409,)),
     Route(method="POST", path="/api/work/{id}/nudge", summary="Send a message to the agents of an open run",
           handler=nudge, body=api.Nudge, answer=ItemRow, refuses=(409,)),

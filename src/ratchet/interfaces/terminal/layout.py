@@ -52,9 +52,18 @@ def _blocks(heads: Sequence[str], rows: Sequence[Sequence[Cell]], paint: Paint, 
             if text and size > left:
                 lines.append(" ")
                 left = width - 1
-            lines[-1] += f" {paint(Tone.DIM, name)} {paint(tone, text)}  " if text else ""
+            shown = _wrapped(text, width, indent=len(name) + 3) if size > width else text
+            lines[-1] += f" {paint(Tone.DIM, name)} {paint(tone, shown)}  " if text else ""
             left -= size if text else 0
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _wrapped(text: str, width: int, *, indent: int) -> str:
+    """Continue a sentence on the next lines; an id or a path stays whole. The first line begins at `indent`."""
+    start = " " * indent
+    return textwrap.fill(
+        text, width, initial_indent=start, subsequent_indent=" " * 4, break_long_words=False, break_on_hyphens=False
+    ).removeprefix(start)
 
 
 def _drawn(heads: Sequence[str], grid: Sequence[Sequence[Cell]], paint: Paint, width: int) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from ratchet.errors import DiskFull, GitFailed, UntrustedRepository
 from ratchet.files import is_full
 from ratchet.process.spawn import run_command
-from ratchet.workspace.protocol import RECORD, TREE
+from ratchet.workspace.protocol import AGENT_HOME, RECORD, TREE
 
 # Loose objects and refs are not synced by default: a commit we announced must survive a power cut.
 _ALWAYS = [
@@ -50,8 +50,8 @@ def git(
 
     Never with the settings of a workspace: its `.git` may be an agent's, and settings name programs.
     """
-    named = Path((env or {}).get("GIT_DIR") or cwd or "/")
-    if _is_in_workspace(named) or _is_in_workspace(named.resolve()):  # a link may lead there
+    named = Path(cwd or "/", (env or {}).get("GIT_DIR", ""))
+    if _is_in_workspace(named) or _is_in_workspace(Path(os.path.realpath(named))):  # a link may lead there
         raise GitFailed(f"{named} is in a workspace of ratchet, whose .git is not trusted", exit_code=128)
     wanted = [*_ALWAYS, *(_AS_COMMITTED if as_committed else [])]
     settings = [word for setting in wanted for word in ("-c", setting)]
@@ -74,7 +74,8 @@ def git(
 
 
 def _is_in_workspace(folder: Path) -> bool:
-    return any(place.name == TREE and (place.parent / RECORD).exists() for place in (folder, *folder.parents))
+    places = (place for place in (folder, *folder.parents) if place.name in (TREE, AGENT_HOME))
+    return any((place.parent / RECORD).exists() for place in places)
 
 
 @lru_cache(maxsize=1)
