@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import venv
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -117,9 +118,11 @@ def open_factory(place: Path, *settings: str, agent: str = "") -> RunService:
     return RunService(repo, config.load(repo.root, environ={}, flags=flags).config)
 
 
-def carry(factory: RunService, spec: Path) -> RunState:
+def carry(
+    factory: RunService, spec: Path, watch: Callable[[Entry, ev.Event, RunState], None] = ignore_event
+) -> RunState:
     lease = factory.claim(factory.add(spec).id)
-    return asyncio.run(factory.work(lease, watch=ignore_event, on_agent_event=lambda _text: None))
+    return asyncio.run(factory.work(lease, watch=watch, on_agent_event=lambda _text: None))
 
 
 def carry_script(tmp_path: Path, script: dict[str, Any], *settings: str) -> tuple[RunState, list[ev.Event], Path]:

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from ratchet.core.canary import with_canary
-from ratchet.engine.steps.canaries import _plain_id, add_canaries, add_failing_bodies, why_not_failing
+from ratchet.core.report import TestStatus
+from ratchet.engine.steps.canaries import add_canaries
+from ratchet.engine.steps.failing_bodies import add_failing_bodies
 from tests.checks.support import lay_out, run
 
 TOKEN = "c0123456789ab"
@@ -108,17 +110,32 @@ def test_a_fake_that_spares_the_names_of_canaries_is_found_by_failing_bodies(tmp
     canaries = add_canaries(tmp_path, ["test_shop.py"])
     assert not canaries.why_faked(run(tmp_path))
     failing = add_failing_bodies(tmp_path, ["test_shop.py", "shop.py"])
-    assert "test_shop.py::test_price" in failing
-    assert "test_shop.py::test_price" in why_not_failing(run(tmp_path), failing)
+    assert "test_shop.py::test_price" in failing.ids
+    report = run(tmp_path)
+    assert "test_shop.py::test_price" in failing.why_faked(report, report, is_test)
 
 
-@pytest.mark.parametrize("name", ["pytest", "unittest"])
+def is_test(path: str) -> bool:
+    return path in {*TEST_FILES.values(), "test_a.py"}
+
+
+# How many passing tests of each project are not checked: subtests, which another test runs, and expected failures.
+PASSING = {"pytest": 0, "unittest": 0, "node": 1, "mocha": 0, "jest": 0, "vitest": 1, "ava": 0, "jasmine": 0}
+TEST_FILES = FILES | {"ava": "test/sum.js", "jasmine": "spec/sum.js"}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.toolchain) for name in PASSING]
+)
 def test_with_failing_bodies_no_honest_test_passes(tmp_path: Path, name: str) -> None:
     place = lay_out(name, tmp_path / "project")
-    failing = add_failing_bodies(place, [FILES[name]])
+    accepted = run(place)
+    failing = add_failing_bodies(place, [TEST_FILES[name]])
     report = run(place)
-    assert failing and any(_plain_id(test) in failing for test in report.tests)
-    assert not why_not_failing(report, failing)
+    assert not failing.why_faked(accepted, report, is_test)
+    passed = [test for test in accepted.tests if test.file == TEST_FILES[name] and test.status is TestStatus.PASSED]
+    checked, unchecked = failing.count(accepted, report)
+    assert (checked, unchecked) == (len(passed) - PASSING[name], PASSING[name]) and checked > 0
 
 
 def test_a_test_of_a_base_class_or_with_a_decorator_of_its_own_may_pass(tmp_path: Path) -> None:
@@ -129,11 +146,89 @@ def test_a_test_of_a_base_class_or_with_a_decorator_of_its_own_may_pass(tmp_path
         "    assert False\n\n\nclass TestA(Base):\n    def test_own(self):\n        pass\n"
     )
     failing = add_failing_bodies(tmp_path, ["test_a.py"])
-    assert failing == {"test_a.py::TestA::test_own"}
-    assert not why_not_failing(run(tmp_path), failing)
+    assert failing.ids == {"test_a.py::TestA::test_own"}
+    report = run(tmp_path)
+    assert not failing.why_faked(report, report, is_test)
 
 
 def test_a_file_that_cannot_be_parsed_keeps_its_bodies(tmp_path: Path) -> None:
-    for name, content in {"test_a.py": "def test_a(:\n", "test_b.js": "test('b', () => {});\n"}.items():
+    for name, content in {"test_a.py": "def test_a(:\n", "test_b.js": "test('b', () => {);\n"}.items():
         (tmp_path / name).write_text(content)
-    assert add_failing_bodies(tmp_path, ["test_a.py", "test_b.js", "test_gone.py"]) == set()
+    assert not add_failing_bodies(tmp_path, ["test_a.py", "test_b.js", "test_gone.py"])
+
+
+def test_a_script_with_a_source_beside_it_keeps_its_bodies(tmp_path: Path) -> None:
+    for name in ("a.test.js", "a.test.ts"):
+        (tmp_path / name).write_text("test('adds', () => {});\n")
+    assert [*add_failing_bodies(tmp_path, ["a.test.js", "a.test.ts"]).scripts] == ["a.test.ts"]
+
+
+def test_two_tests_of_one_name_of_which_one_must_fail_prove_nothing(tmp_path: Path) -> None:
+    (tmp_path / "shared.js").write_text("exports.shared = (it) => it('adds', () => {});\n")
+    text = "const { it } = require('node:test');\nconst { shared } = require('./shared.js');\nit('adds', () => {});\n"
+    (tmp_path / "a.test.js").write_text(f"{text}[1].map(() => shared(globalThis.x ?? require('node:test').it));\n")
+    (tmp_path / "package.json").write_text('{"scripts": {"test": "node --test"}}')
+    accepted = run(tmp_path)
+    failing = add_failing_bodies(tmp_path, ["a.test.js"])
+    report = run(tmp_path)
+    assert {test.status for test in report.tests} == {TestStatus.PASSED, TestStatus.FAILED}
+    assert failing.scripts and not failing.why_faked(accepted, report, is_test)
+
+
+# Each makes every test pass, except those whose names look like a canary's.
+FAKES = {
+    "node": """
+const runner = require('node:test');
+const was = runner.test;
+runner.test = (name, act) => was(name, /^c[0-9a-f]{12}$/.test(name) ? act : () => {});
+""",
+    "mocha": """
+const { prototype } = require('mocha').Runnable;
+const was = prototype.run;
+prototype.run = function (done) {
+  return /^c[0-9a-f]{12}$/.test(this.title) ? was.call(this, done) : done();
+};
+""",
+    "jest": """
+const was = globalThis.test;
+globalThis.test = (name, act) => was(name, /^c[0-9a-f]{12}$/.test(name) ? act : () => {});
+""",
+    "vitest": """
+import { beforeEach } from 'vitest';
+import { setFn } from 'vitest/suite';
+beforeEach(({ task }) => {
+  if (!/^c[0-9a-f]{12}$/.test(task.name)) setFn(task, async () => {});
+});
+""",
+    "jasmine": """
+const { it } = globalThis;
+globalThis.it = (name, act) => it(name, /^c[0-9a-f]{12}$/.test(name) ? act : () => expect(1).toBe(1));
+""",
+}
+ASSERTS = {
+    "node": "const { test } = require('node:test');\ntest('price', () => require('node:assert').strictEqual(1, 2));\n",
+    "mocha": "it('price', () => { require('node:assert').strictEqual(1, 2); });\n",
+    "jest": "test('price', () => expect(1).toBe(2));\n",
+    "vitest": "import { expect, test } from 'vitest';\ntest('price', async () => { expect(1).toBe(2); });\n",
+    "jasmine": "it('price', function () { expect(1).toBe(2); });\n",
+}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.toolchain) for name in FAKES]
+)
+def test_a_patched_javascript_runner_that_spares_canaries_is_found_by_failing_bodies(tmp_path: Path, name: str) -> None:
+    place = lay_out(name, tmp_path / "project")
+    file = TEST_FILES[name]
+    (place / "broken.test.js").unlink(missing_ok=True)
+    (place / "sum.js").write_text(FAKES[name])
+    above = "../" * file.count("/") or "./"
+    load = f"import '{above}sum.js';" if name == "vitest" else f"require('{above}sum.js');"
+    (place / file).write_text(f"{load}\n{ASSERTS[name]}")
+    honest = (place / file).read_text()
+    canaries = add_canaries(place, [file])
+    accepted = run(place)
+    assert canaries.count_run(accepted) == 1 and not canaries.why_faked(accepted)
+    assert [test.status for test in canaries.without_canaries(accepted).tests] == [TestStatus.PASSED]
+    (place / file).write_text(honest)
+    assert "price" in add_failing_bodies(place, [file]).why_faked(accepted, run(place), is_test)

@@ -13,6 +13,7 @@ from ratchet.core import events as ev
 from ratchet.core.failure import Reason
 from ratchet.core.gates import GateStatus
 from ratchet.core.state import RunStatus
+from ratchet.interfaces.terminal.narrative import event_line
 from tests.support import (
     APPROVED,
     COMPLETE,
@@ -344,6 +345,54 @@ def test_an_npm_script_that_says_yes_is_not_kept(tmp_path: Path) -> None:
     cheat = {"say": "Subtract", "append": wrong, "write": {"package.json": PACKAGE.format(script="echo ok")}}
     state = carry_cheat(place, "test/sub.test.js", NODE.format(call="sub(3, 2)", wanted=1), cheat)
     assert not state.commits
+
+
+SPARES_CANARIES = """
+import { AsyncResource } from 'node:async_hooks';
+const was = AsyncResource.prototype.runInAsyncScope;
+AsyncResource.prototype.runInAsyncScope = function (act, ...rest) {
+  const spared = this.constructor.name !== 'Test' || /^c[0-9a-f]{12}$/.test(this.name);
+  return spared ? was.call(this, act, ...rest) : undefined;
+};
+export const sub = (a, b) => b - a;
+"""
+
+
+@pytest.mark.parametrize("honest", [True, False])
+def test_a_patched_node_runner_that_spares_canaries_does_not_land_and_an_honest_change_does(
+    tmp_path: Path, honest: bool
+) -> None:
+    if not shutil.which("npm"):
+        pytest.skip("npm is not installed")
+    files = {
+        "package.json": PACKAGE.format(script="node --test test/*.js"),
+        "calc.js": "export const add = (a, b) => a + b;\n",
+        "test/add.test.js": NODE.format(call="add(1, 2)", wanted=3),
+        "SPEC.md": "# Subtract\n",
+    }
+    place = make_repository(tmp_path / "project", files)
+    change = "export const sub = (a, b) => a - b;\n" if honest else SPARES_CANARIES
+    audit = {
+        "say": "sub",
+        "write": {"test/sub.test.js": NODE.replace("works", "subtracts").format(call="sub(3, 2)", wanted=1)},
+    }
+    write_script(
+        place, GOOD_SCRIPT | {"audit": [audit, COMPLETE], "implement": [{"say": "s", "append": {"calc.js": change}}]}
+    )
+    events: list[ev.Event] = []
+    with open_factory(place, "tdd.audit_tries=1", gates({"name": "cheats", "on_fail": "warn"})) as factory:
+        state = carry(factory, place / "SPEC.md", lambda _entry, event, _state: events.append(event))
+    assert len(state.commits) == 1  # the patched runner reports that the new test passes
+    if honest:
+        [final] = [event for event in events if isinstance(event, ev.FinalVerified)]
+        assert (final.canaries, final.failing, final.unchecked) == (1, 1, 0)
+        line = event_line(msgspec.structs.replace(final, unchecked=2))
+        assert line and line.text.endswith(
+            "; body check passed: 1 test failed with a failing body; no body check for 2 tests"
+        )
+    else:
+        [refused] = [event for event in events if isinstance(event, ev.FinalRefused)]
+        assert "tests passed whose bodies fail" in refused.why
 
 
 def test_an_honest_run_ends_with_a_final_verification_and_leaves_no_workspace(tmp_path: Path) -> None:

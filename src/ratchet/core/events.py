@@ -468,6 +468,8 @@ class FinalVerified(Event, frozen=True, kw_only=True):
     reports: list[Artifact]
     canaries: int = 0  # tests that cannot pass, and did not
     without: list[str] = []  # test files to which no canary test could be added
+    failing: int = 0  # accepted tests that failed, as they must, with a failing body
+    unchecked: int = 0  # accepted tests whose body could not be replaced for certain, or that did not run with it
 
 
 class FinalRefused(Event, frozen=True, kw_only=True):

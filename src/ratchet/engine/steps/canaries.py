@@ -8,12 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-from ratchet.core.canary import names_of_tests, with_canary, with_failing_bodies
-from ratchet.core.report import RED, Report, TestResult, TestStatus
+from ratchet.core.canary import with_canary
+from ratchet.core.report import RED, Report, TestResult
 from ratchet.engine.steps.context import abbreviate
 from ratchet.tree_files import read_inside, write_inside
 
-_FILES_MAX = 50
 _CANARIES_MAX = 8  # each one adds a failure to the report, and one faked result is enough to know
 
 
@@ -68,46 +67,13 @@ def add_canaries(folder: Path, files: Iterable[str]) -> Canaries:
     return Canaries(files=added, without=without)
 
 
-def add_failing_bodies(folder: Path, files: Iterable[str]) -> set[str]:
-    """Make the tests of these files fail, as far as their language is known; returns their ids without parameters."""
-    made: set[str] = set()
-    for path in sorted(files)[:_FILES_MAX]:
-        made |= {f"{path}::{name}" for name in _with_failing_bodies(folder, path)}
-    return made
-
-
-def _with_failing_bodies(folder: Path, path: str) -> set[str]:
-    names = set[str]()
-
-    def write(name: str, text: str) -> str:
-        if changed := with_failing_bodies(name, text):
-            names.update(names_of_tests(text))
-        return changed
-
-    return names if _rewrite(folder, path, write) else set()
-
-
-def why_not_failing(report: Report, failing: set[str]) -> str:
-    """Return why the results cannot be trusted, with those bodies; empty when none of these tests has passed."""
-    passed = [test.id for test in report.tests if test.status is TestStatus.PASSED and _plain_id(test) in failing]
-    return f"tests passed whose bodies fail: {abbreviate(passed)}: the results are faked" if passed else ""
-
-
-def _plain_id(test: TestResult) -> str:
-    """Return the id without parameters, as pytest writes it: unittest's has dots."""
-    plain = test.id.partition("[")[0]
-    if "::" in plain or not test.file.endswith(".py"):
-        return plain
-    module = test.file.removesuffix(".py").replace("/", ".")
-    return f"{test.file}::{plain.removeprefix(f'{module}.').replace('.', '::')}"
-
-
 def _add(folder: Path, path: str, token: str) -> bool:
     """Add a canary to a file; False when the file cannot hold one, or is reached through a symlink."""
-    return _rewrite(folder, path, lambda name, text: with_canary(name, text, token))
+    return rewrite(folder, path, lambda name, text: with_canary(name, text, token))
 
 
-def _rewrite(folder: Path, path: str, write: Callable[[str, str], str]) -> bool:
+def rewrite(folder: Path, path: str, write: Callable[[str, str], str]) -> bool:
+    """Write what `write` makes of a file's name and text; False when that is nothing, or the file is no regular one."""
     try:
         content = read_inside(folder, path)
         changed = write(Path(path).name, content.decode()) if content else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import PurePosixPath
 
 import msgspec
 
@@ -22,8 +23,9 @@ from ratchet.core.receipt import Artifact
 from ratchet.core.report import Report, ReportStatus
 from ratchet.core.state import RunState
 from ratchet.engine.blocking import run_blocking
-from ratchet.engine.steps.canaries import Canaries, add_canaries, add_failing_bodies, why_not_failing
+from ratchet.engine.steps.canaries import Canaries, add_canaries
 from ratchet.engine.steps.context import RunContext, StepContext, StepResult, abbreviate, ledger_paths, truncate
+from ratchet.engine.steps.failing_bodies import FailingBodies, add_failing_bodies
 from ratchet.engine.steps.run_tests import load_report, runner_changed
 from ratchet.engine.steps.user_sealed import why_not_all
 from ratchet.errors import EnvironmentCannot
@@ -51,13 +53,22 @@ async def _verified(context: RunContext, step: StepContext) -> StepResult:
     report, new = await _run(context, step, "new", env)
     if why := canaries.why_faked(report) or _not_green(step.state, known, canaries.without_canaries(report)):
         return _refused(step, f"with the accepted tests: {why}", [old, new])
-    if why := await _not_failing(context, step, known, env):
+    accepted = canaries.without_canaries(report)
+    failing, failed = await _failing(context, step, known, env)
+    base_files = {test.file for test in (await load_report(context, state.baseline)).tests}
+    if why := failing.why_faked(accepted, failed, lambda path: path in base_files or state.scope.is_test(path)):
         return _refused(step, f"with the accepted tests: {why}", [old, new])
     if why := await why_not_all(context, step):
         return _refused(step, why, [old, new], disclosed=1)
     without = ledger_paths([*canaries.without, *canaries.not_run(report)])
+    checked, unchecked = failing.count(accepted, failed)
     verified = ev.FinalVerified(
-        step=step.number, reports=[old, new], canaries=canaries.count_run(report), without=without
+        step=step.number,
+        reports=[old, new],
+        canaries=canaries.count_run(report),
+        without=without,
+        failing=checked,
+        unchecked=unchecked,
     )
     return StepResult(events=[verified], artifacts=[old, new])
 
@@ -132,21 +143,31 @@ def _check_out_with_canaries(context: RunContext, state: RunState, known: Report
     return add_canaries(context.workspace.path, new or {test.file for test in known.tests if test.file})
 
 
-async def _not_failing(context: RunContext, step: StepContext, known: Report, env: dict[str, str]) -> str:
+async def _failing(
+    context: RunContext, step: StepContext, known: Report, env: dict[str, str]
+) -> tuple[FailingBodies, Report]:
     """Run the accepted tests once more, under their own names, with bodies that must fail."""
     failing = await run_blocking(_with_failing_bodies, context, step.state, known)
     if not failing:
-        return ""
+        return failing, Report(runner="", status=ReportStatus.NO_TESTS)
     report, _ = await _run(context, step, "failing", env)
-    return why_not_failing(report, failing)
+    return failing, report
 
 
-def _with_failing_bodies(context: RunContext, state: RunState, known: Report) -> set[str]:
+def _with_failing_bodies(context: RunContext, state: RunState, known: Report) -> FailingBodies:
     changed = _check_out(
         context, state, lambda path: _decides(path, state) and not _brings_fixtures(path, context, state)
     )
-    new = [path for path in changed if state.scope.is_test(path)]
-    return add_failing_bodies(context.workspace.path, new or {test.file for test in known.tests if test.file})
+    files = [path for path in changed if state.scope.is_test(path)]
+    files = files or sorted({test.file for test in known.tests if _is_plain(test.file)})
+    # A file that the set-up made, say by compiling another, may be made again before the tests run.
+    stored = context.workspace.read_all(state.green_tree, files)
+    return add_failing_bodies(context.workspace.path, [path for path in files if stored.get(path) is not None])
+
+
+def _is_plain(path: str) -> bool:
+    """Whether git can be asked for this path in a tree: it comes from a report, which may name anything."""
+    return bool(path) and path.isprintable() and ".." not in path and str(PurePosixPath(path)) == path
 
 
 def _brings_fixtures(path: str, context: RunContext, state: RunState) -> bool:

@@ -265,6 +265,10 @@ def _(event: ev.FinalVerified) -> NarrativeLine:
         text += f"; canary check passed: {_count(event.canaries, 'deliberately failing test')} failed"
     if event.without:
         text += f"; no canary for {_list(event.without)}"
+    if event.failing:
+        text += f"; body check passed: {_count(event.failing, 'test')} failed with a failing body"
+    if event.unchecked:
+        text += f"; no body check for {_count(event.unchecked, 'test')}"
     return NarrativeLine("final", text, Tone.GOOD)
 
 

@@ -1,0 +1,381 @@
+"""Rewrites tests in JavaScript and TypeScript so that they fail, and says which results then prove a fake.
+
+There is no grammar, only tokens and brackets. So a body is rewritten only where it certainly is that of a plain test,
+called by a word that certainly is a runner's own; a file in which such a word is used in any other way is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import msgspec
+
+_SUFFIXES = (".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx")
+_TESTS = frozenset(("it", "test", "specify", "fit"))
+_SUITES = frozenset(("describe", "context", "suite", "fdescribe"))
+_MODULES = frozenset(("node:test", "vitest", "@jest/globals", "mocha", "ava"))
+_HOOKS = frozenset(("before", "after", "beforeEach", "afterEach", "beforeAll", "afterAll"))
+_PLAIN = frozenset(("only", "concurrent", "sequential", "serial"))
+_WITH_ARGUMENTS = frozenset(("each", "for", "skipIf", "runIf"))
+_NEVER_PASS = frozenset(("skip", "todo", "failing", "fails"))
+_PLAIN_OPTIONS = frozenset(
+    ("timeout", "concurrency", "concurrent", "sequential", "retry", "repeats", "skip", "only", "true", "false")
+)
+# Files that a build writes anew before the run, and tests that a type checker judges, whose bodies nobody runs.
+_GENERATED = re.compile(
+    r"sourceMappingURL=|defineProperty\(exports,\s*['\"]__esModule|\b__(?:defProp|toESM|toCommonJS|awaiter)\b"
+    r"|@generated\b|DO NOT EDIT|\b(?:expectTypeOf|assertType)\b"
+)
+_GENERATED_PATH = re.compile(r"(?:^|/)(?:dist|build|out|coverage|node_modules)/|-d\.[cm]?tsx?$")
+_TIME = re.compile(r"(?i:timeout)|^[A-Z][A-Z\d_]*$")
+_GAP = r"\\(?P<same>['\"`\\])|\\(?s:.)|\r"  # an escape, whose value is left open
+_GAP_OF_TABLE = rf"{_GAP}|%[\w#$%]|\$[\w#.]+"
+_LENGTH_MAX, _LINE_MAX = 300_000, 2_000
+_LITERAL_MIN = 4  # letters of a title with gaps, below which it says too little
+
+_TOKEN = re.compile(
+    r"""(?P<space>\s+|//[^\n]*|/\*.*?(?:\*/|\Z))
+    |(?P<word>[^\W\d][\w$]*|\$[\w$]*)
+    |(?P<number>\d[\w.]*)
+    |(?P<string>'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")
+    |(?P<mark>=>|.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_REGEX = re.compile(r"/(?![*/])(?:[^/\\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+/\w*")
+_TEMPLATE = re.compile(r"(?:[^`\\$]|\\.|\$(?!\{))*", re.DOTALL)
+_BEFORE_REGEX = frozenset(
+    ("return", "typeof", "case", "in", "of", "delete", "void", "throw", "new", "else", "do", "await", "yield")
+)
+_CLOSES = {"(": ")", "[": "]", "{": "}"}
+
+
+Name = list[str]  # the parts of a name around its gaps; one part is the whole name
+
+
+class FailingTests(msgspec.Struct, frozen=True):
+    """`sure` are the paths (suites, then name) of tests that were rewritten, `doubtful` the names of other tests."""
+
+    sure: list[list[Name]]
+    doubtful: list[Name]
+
+    def must_fail(self, suite: list[str], name: str) -> bool:
+        path = [*suite, name]
+        sure = any(len(each) == len(path) and all(map(_matches, each, path)) for each in self.sure)
+        return sure and not any(_matches(each, name) for each in self.doubtful)
+
+
+def _matches(parts: Name, name: str) -> bool:
+    """Whether a name has these parts. No regular expression: many gaps would take it for ever on a long name."""
+    if len(parts) == 1:
+        return name == parts[0]
+    first, *middle, last = parts
+    at, end = len(first), len(name) - len(last)
+    if end < at or not name.startswith(first) or not name.endswith(last):
+        return False
+    for part in middle:
+        found = name.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
+
+
+def with_failing_javascript(path: str, text: str) -> tuple[str, FailingTests] | None:
+    """Return the file with failing tests, under the same names; None if that cannot be done for certain."""
+    if not path.endswith(_SUFFIXES) or len(text) > _LENGTH_MAX:
+        return None
+    if _GENERATED_PATH.search(path) or _GENERATED.search(text):
+        return None
+    try:
+        calls = _Calls(text)
+        calls.read(0, len(calls.tokens), [])
+    except (_Unclear, RecursionError):
+        return None
+    for at, added in sorted(calls.additions.items(), reverse=True):
+        text = text[:at] + added + text[at:]
+    return (text, FailingTests(calls.sure, calls.doubtful)) if calls.sure else None
+
+
+class _Unclear(Exception):
+    """The file holds something whose meaning tokens alone do not tell."""
+
+
+class _Token(NamedTuple):
+    kind: str  # word, number, string, template, regex or mark
+    text: str
+    start: int
+    end: int
+    gaps: tuple[tuple[int, int], ...] = ()  # of a template
+
+
+def _tokens(text: str, at: int = 0, *, nested: bool = False) -> tuple[list[_Token], int]:
+    """Return the tokens from an offset to the end, or to the brace that closes a template's gap, and where that is."""
+    tokens: list[_Token] = []
+    expected: list[str] = []
+    while at < len(text):
+        token = _token(text, at, tokens[-1] if tokens else None)
+        at = token.end
+        if token.kind == "space":
+            continue
+        if token.text in _CLOSES and token.kind == "mark":
+            expected.append(_CLOSES[token.text])
+        elif token.text in (")", "]", "}") and token.kind == "mark":
+            if nested and not expected and token.text == "}":
+                return tokens, at
+            if not expected or expected.pop() != token.text:
+                raise _Unclear
+        tokens.append(token)
+    if expected or nested:
+        raise _Unclear
+    return tokens, at
+
+
+def _token(text: str, at: int, before: _Token | None) -> _Token:
+    found = _TOKEN.match(text, at)
+    if not found:
+        raise _Unclear
+    kind, end = found.lastgroup or "", found.end()
+    if kind == "mark":
+        if found[0] == "`":
+            return _template(text, at)
+        if found[0] == "/" and _may_be_regex(before):
+            if not (regex := _REGEX.match(text, at)):
+                raise _Unclear
+            kind, end = "regex", regex.end()
+        elif found[0] in "'\"" and not _may_be_apostrophe(text, at):
+            raise _Unclear
+    return _Token(kind, text[at:end], at, end)
+
+
+def _may_be_regex(before: _Token | None) -> bool:
+    if before is None or before.kind == "word":
+        return before is None or before.text in _BEFORE_REGEX
+    return before.kind == "mark" and before.text not in (")", "]", "}", "<")
+
+
+def _may_be_apostrophe(text: str, at: int) -> bool:
+    """Whether a quote that nothing closes may stand in the text of an element of JSX."""
+    return "</" in text and ("\n" in text[at : at + _LINE_MAX] or at + _LINE_MAX > len(text))
+
+
+def _template(text: str, start: int) -> _Token:
+    at = start + 1
+    gaps: list[tuple[int, int]] = []
+    while True:
+        found = _TEMPLATE.match(text, at)
+        at = found.end() if found else at
+        if text[at : at + 1] == "`":
+            return _Token("template", text[start : at + 1], start, at + 1, tuple(gaps))
+        if text[at : at + 2] != "${":
+            raise _Unclear
+        _, end = _tokens(text, at + 2, nested=True)
+        gaps.append((at, end))
+        at = end
+
+
+class _Calls:
+    """Reads the calls that define tests, and collects what to add where."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        start = text.find("\n") if text.startswith("#!") else 0
+        self.tokens, _ = _tokens(text, max(start, 0))
+        self.closing = _closing(self.tokens)
+        self.additions: dict[int, str] = {}
+        self.sure: list[list[Name]] = []
+        self.doubtful: list[Name] = []
+
+    def read(self, at: int, end: int, path: list[Name]) -> None:
+        while at < end:
+            token = self.tokens[at]
+            if token.kind != "word" or self.is_mark(at - 1, ".") or self.is_key(at):
+                at += 1
+            elif token.text in ("import", "const", "let", "var"):
+                at = self.declaration(at)
+            elif token.text in _TESTS:
+                at = self.test(at, path)
+            elif token.text in _SUITES:
+                at = self.suite(at, path)
+            else:
+                at += 1
+
+    def is_mark(self, at: int, *marks: str) -> bool:
+        return 0 <= at < len(self.tokens) and self.tokens[at].kind == "mark" and self.tokens[at].text in marks
+
+    def is_word(self, at: int, *words: str) -> bool:
+        known = 0 <= at < len(self.tokens) and self.tokens[at].kind == "word"
+        return known and (not words or self.tokens[at].text in words)
+
+    def is_key(self, at: int) -> bool:
+        return self.is_mark(at + 1, ":") and self.is_mark(at - 1, "{", ",")
+
+    # --- names ------------------------------------------------------------------------------------------------------
+
+    def declaration(self, at: int) -> int:
+        """Skip a declaration of a runner's words, under their own names; any other is read as code."""
+        end = self.bound_names(at + 1)
+        if self.is_word(at, "import"):
+            module = end + 1 if self.is_word(end, "from") else -1
+            after = module + 1
+        else:
+            module = end + 3 if self.is_mark(end, "=") and self.is_word(end + 1, "require") else -1
+            after = module + 2
+            if self.is_mark(after, "."):
+                return at + 1  # a part of a module: what it is used for is read as code
+        if module < 0 or module >= len(self.tokens) or self.tokens[module].kind != "string":
+            return at + 1
+        names = {token.text for token in self.tokens[at + 1 : end] if token.kind == "word"}
+        if self.tokens[module].text[1:-1] not in _MODULES:
+            if names & (_TESTS | _SUITES):
+                raise _Unclear
+        elif "as" in names or any(self.is_mark(each, ":", "*") for each in range(at + 1, end)):
+            raise _Unclear
+        elif self.is_word(at + 1) and self.tokens[at + 1].text not in _TESTS | {"type"}:
+            raise _Unclear  # the module as a whole, under a name of its own
+        return after
+
+    def bound_names(self, at: int) -> int:
+        """Return the index after `name`, `{ names }` or `name, { names }`."""
+        if self.is_word(at, "type") and self.is_mark(at + 1, "{"):
+            at += 1
+        if self.is_word(at):
+            at += 1
+            if self.is_mark(at, ","):
+                at += 1
+        if self.is_mark(at, "*"):
+            return at + 3
+        return self.closing[at] + 1 if self.is_mark(at, "{") else at
+
+    # --- calls ------------------------------------------------------------------------------------------------------
+
+    def members(self, at: int) -> tuple[list[str], int]:
+        """Return the members that follow a word, `only` and `each` of `it.only.each(…)`, and the index after them."""
+        names = []
+        while self.is_mark(at, ".") and self.is_word(at + 1):
+            names.append(self.tokens[at + 1].text)
+            at += 2
+            if names[-1] in _WITH_ARGUMENTS:
+                if not self.is_mark(at, "(") and not (at < len(self.tokens) and self.tokens[at].kind == "template"):
+                    raise _Unclear
+                at = self.closing.get(at, at) + 1
+        return names, at
+
+    def test(self, at: int, path: list[Name]) -> int:
+        names, opened = self.members(at + 1)
+        if names and names[0] in _HOOKS:
+            return opened
+        if not self.is_mark(opened, "(") or not {*names} <= _PLAIN | _WITH_ARGUMENTS | _NEVER_PASS:
+            raise _Unclear
+        title = self.title(opened, names)
+        body = None if {*names} & _NEVER_PASS else self.callback(opened)
+        if body is None:
+            if title is None:
+                raise _Unclear  # it may have any name
+            self.doubtful.append(title)
+        else:
+            self.add_failure(body)
+            if title and (len(title) == 1 or sum(map(str.isalnum, "".join(title))) >= _LITERAL_MIN):
+                self.sure.append([*path, title])
+        return self.closing[opened] + 1
+
+    def suite(self, at: int, path: list[Name]) -> int:
+        names, opened = self.members(at + 1)
+        if not self.is_mark(opened, "("):
+            return opened
+        title, body = self.title(opened, names), self.callback(opened)
+        if body is None and all(self.body(*each) is None for each in self.arguments(opened)):
+            return opened + 1  # another function of this name, or one whose tests are elsewhere
+        if body is None or not {*names} <= _PLAIN | _WITH_ARGUMENTS | {"skip", "todo"}:
+            raise _Unclear
+        self.read(body, self.closing[opened], [*path, title or ["", ""]])
+        return self.closing[opened] + 1
+
+    def title(self, opened: int, names: list[str]) -> Name | None:
+        """Return the name, with gaps for what only the run knows; None if it is not a literal."""
+        token = self.tokens[opened + 1]
+        if token.kind not in ("string", "template") or not self.is_mark(opened + 2, ",", ")"):
+            return None
+        parts, at = [], token.start + 1
+        for first, last in [*token.gaps, (token.end - 1, token.end)]:
+            parts.append(self.text[at:first])
+            at = last
+        gap = _GAP_OF_TABLE if {*names} & {"each", "for"} else _GAP
+        return "\0".join(re.sub(gap, lambda found: found["same"] or "\0", part) for part in parts).split("\0")
+
+    def arguments(self, opened: int) -> list[tuple[int, int]]:
+        """Return the first token of each argument, and the index after its last one."""
+        at, end = opened + 1, self.closing[opened]
+        found, first = [], at
+        while at < end:
+            if self.is_mark(at, ","):
+                found.append((first, at))
+                first = at + 1
+            at = self.closing.get(at, at) + 1
+        return [*found, (first, end)] if first < end else found
+
+    def callback(self, opened: int) -> int | None:
+        """Return the first token of the callback's body; None if another argument may expect a failure."""
+        _, *given = self.arguments(opened) or [(0, 0)]
+        for number, argument in enumerate(given[:2]):
+            if (body := self.body(*argument)) is not None:
+                others = [*given[:number], *given[number + 1 :]]
+                return body if all(self.is_plain(*each) for each in others) else None
+        return None
+
+    def is_plain(self, first: int, end: int) -> bool:
+        """Whether an argument is a limit of time or an object of harmless options."""
+        return all(
+            token.kind == "number"
+            or (token.kind == "mark" and token.text in "{}:,*")
+            or (token.kind == "word" and (token.text in _PLAIN_OPTIONS or _TIME.search(token.text)))
+            for token in self.tokens[first:end]
+        )
+
+    def body(self, at: int, end: int) -> int | None:
+        """Return the first token of the body of a function that is written as an argument; None for anything else."""
+        at += self.is_word(at, "async")
+        body = self.after_function(at) if self.is_word(at, "function") else self.after_arrow(at)
+        if body is None or body >= end or (self.is_mark(body, "{") and self.closing[body] + 1 != end):
+            return None
+        return body
+
+    def after_function(self, at: int) -> int | None:
+        at += 1 + self.is_word(at + 1)
+        at = self.after_type(self.closing[at] + 1) if self.is_mark(at, "(") else -1
+        return at if self.is_mark(at, "{") else None
+
+    def after_arrow(self, at: int) -> int | None:
+        if self.is_mark(at, "("):
+            at = self.after_type(self.closing[at] + 1)
+        elif self.is_word(at):
+            at += 1
+        return at + 1 if self.is_mark(at, "=>") else None
+
+    def after_type(self, at: int) -> int:
+        if self.is_mark(at, ":"):
+            at += 1
+            while self.is_word(at) or self.is_mark(at, "<", ">", ".", "|", "[", "]"):
+                at += 1
+        return at
+
+    def add_failure(self, body: int) -> None:
+        token = self.tokens[body]
+        failure = f"throw new Error('expected {body} to equal {body + 1}');"
+        # Unconditional, a compiler would report what follows as unreachable.
+        if self.is_mark(body, "{"):
+            self.additions[token.end] = f" if ([{body}].length > 0) {failure}"
+        else:
+            self.additions[token.start] = f"[{body}].length > 0 ? (() => {{ {failure} }})() : "
+
+
+def _closing(tokens: list[_Token]) -> dict[int, int]:
+    """Map the index of each opening bracket to that of the one that closes it."""
+    opened: list[int] = []
+    closing = {}
+    for at, token in enumerate(tokens):
+        if token.kind == "mark" and token.text in _CLOSES:
+            opened.append(at)
+        elif token.kind == "mark" and token.text in (")", "]", "}"):
+            closing[opened.pop()] = at
+    return closing

@@ -1,0 +1,121 @@
+"""Gives accepted tests bodies that must fail, under their own names: a fake that spares canaries does not see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+
+from ratchet.core.canary import names_of_tests, with_failing_bodies
+from ratchet.core.failing_javascript import FailingTests, with_failing_javascript
+from ratchet.core.report import RED, Report, TestResult, TestStatus
+from ratchet.engine.steps.canaries import rewrite
+from ratchet.engine.steps.context import abbreviate
+from ratchet.tree_files import is_file_inside
+
+_FILES_MAX = 200
+_COMPILED_FROM = {".js": (".ts", ".tsx"), ".mjs": (".mts",), ".cjs": (".cts",)}
+
+
+class FailingBodies(msgspec.Struct, frozen=True, kw_only=True):
+    """The tests whose bodies must fail: in Python by id without parameters, in JavaScript and TypeScript by file."""
+
+    files: frozenset[str]
+    ids: frozenset[str] = frozenset()
+    scripts: dict[str, FailingTests] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.ids or self.scripts)
+
+    def must_fail(self, test: TestResult) -> bool:
+        script = self.scripts.get(test.file)
+        return script.must_fail(test.suite, test.name) if script else _plain_id(test) in self.ids
+
+    def why_faked(self, accepted: Report, report: Report, is_test: Callable[[str], bool]) -> str:
+        """Return why the results cannot be trusted; empty when none of these tests has passed.
+
+        `accepted` is the report of the same tests with their own bodies.
+        """
+        # Two scripted tests may have one name, of which only one was rewritten.
+        failed = {_path(test) for test in report.tests if test.status in RED and test.file in self.scripts}
+        before = {_path(test) for test in accepted.tests}
+        passed = [
+            test.id
+            for test in report.tests
+            if test.status is TestStatus.PASSED
+            and _path(test) not in failed
+            and (self.must_fail(test) or (not is_test(test.file) and self._is_moved(test, before)))
+        ]
+        return f"tests passed whose bodies fail: {abbreviate(passed)}: the results are faked" if passed else ""
+
+    def _is_moved(self, test: TestResult, before: set[tuple[str, ...]]) -> bool:
+        """Whether a test that must fail is reported under another file.
+
+        Some runners take the file from the stack, where a wrapper around their functions stands.
+        """
+        return bool(test.file) and any(
+            script.must_fail(test.suite, test.name) and (file, *test.suite, test.name) not in before
+            for file, script in self.scripts.items()
+        )
+
+    def count(self, accepted: Report, report: Report) -> tuple[int, int]:
+        """Count the tests that passed with their own bodies: how many failed with the others, and how many did not."""
+        failed = {test.id for test in report.tests if test.status in RED and self.must_fail(test)}
+        passed = [test for test in accepted.tests if test.status is TestStatus.PASSED and test.file in self.files]
+        checked = sum(test.id in failed for test in passed)
+        return checked, len(passed) - checked
+
+
+def add_failing_bodies(folder: Path, files: Iterable[str]) -> FailingBodies:
+    """Make the tests of these files fail, as far as their language is known and it can be done for certain."""
+    files = sorted(files)
+    ids: set[str] = set()
+    scripts: dict[str, FailingTests] = {}
+    for path in files[:_FILES_MAX]:
+        if path.endswith(".py"):
+            ids |= {f"{path}::{name}" for name in _add_to_python(folder, path)}
+        elif not _is_compiled(folder, path) and (script := _add_to_javascript(folder, path)):
+            scripts[path] = script
+    return FailingBodies(files=frozenset(files), ids=frozenset(ids), scripts=scripts)
+
+
+def _add_to_python(folder: Path, path: str) -> set[str]:
+    names = set[str]()
+
+    def write(name: str, text: str) -> str:
+        if changed := with_failing_bodies(name, text):
+            names.update(names_of_tests(text))
+        return changed
+
+    return names if rewrite(folder, path, write) else set()
+
+
+def _add_to_javascript(folder: Path, path: str) -> FailingTests | None:
+    found: list[FailingTests] = []
+
+    def write(_name: str, text: str) -> str:
+        changed, tests = with_failing_javascript(path, text) or ("", None)
+        found.extend([tests] if tests else [])
+        return changed
+
+    return found[0] if rewrite(folder, path, write) else None
+
+
+def _is_compiled(folder: Path, path: str) -> bool:
+    """Whether a script has a source beside it, from which the run may make it anew."""
+    whole = Path(path)
+    return any(is_file_inside(folder, str(whole.with_suffix(of))) for of in _COMPILED_FROM.get(whole.suffix, ()))
+
+
+def _path(test: TestResult) -> tuple[str, ...]:
+    return (test.file, *test.suite, test.name)
+
+
+def _plain_id(test: TestResult) -> str:
+    """Return the id without parameters, as pytest writes it: unittest's has dots."""
+    plain = test.id.partition("[")[0]
+    if "::" in plain or not test.file.endswith(".py"):
+        return plain
+    module = test.file.removesuffix(".py").replace("/", ".")
+    return f"{test.file}::{plain.removeprefix(f'{module}.').replace('.', '::')}"
