@@ -47,12 +47,16 @@ def test_nothing_proposes_to_add_a_whole_home_folder_to_git(tmp_path: Path, comm
     assert "git add" not in done.stderr
 
 
-def test_a_folder_that_holds_several_projects_is_not_tested_as_one_without_a_manifest(tmp_path: Path) -> None:
+def test_a_folder_that_holds_several_repositories_is_not_tested_as_one_without_a_manifest(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        (tmp_path / name).mkdir()
+        (tmp_path / name / ".git").mkdir(parents=True)
         (tmp_path / name / "pytest.ini").write_text("[pytest]\n")
         (tmp_path / name / "test_it.py").write_text("def test_it():\n    pass\n")
-    refused(ratchet("test", cwd=tmp_path), "is not a project; 2 below it have tests: one, two", "ratchet test -C one")
+    refused(
+        ratchet("test", cwd=tmp_path),
+        "is not a project; 2 repositories below it have tests: one, two",
+        "ratchet test -C one",
+    )
     assert ratchet("test", "-C", "two", cwd=tmp_path).returncode == 0
     (tmp_path / "ratchet.toml").touch()
     assert "2 passed" in ratchet("test", cwd=tmp_path).stdout

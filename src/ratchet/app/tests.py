@@ -201,11 +201,12 @@ class Suite:
         own = any(target.root == "." and target.strength > Confidence.PATTERN for target in targets)
         if self.folder in (home, *home.parents) and not own:
             raise UsageError(f"{self.folder} is not a project", hint=f"ratchet test -C {found[0] if found else 'DIR'}")
-        if len(found) > 1 and not _has_manifest(self.folder):
-            names = f"{', '.join(found[:3])}{' and others' if len(found) > 3 else ''}"
+        apart = [name for name in found if (self.folder / name / ".git").exists()]
+        if len(apart) > 1 and not _has_manifest(self.folder):
             raise UsageError(
-                f"{self.folder} is not a project; {len(found)} below it have tests: {names}",
-                hint=f"ratchet test -C {found[0]}; to test them as one, create a {config.FILE} here",
+                f"{self.folder} is not a project; {len(apart)} repositories below it have tests: "
+                f"{', '.join(apart[:3])}{' and others' if len(apart) > 3 else ''}",
+                hint=f"ratchet test -C {apart[0]}; to test them as one, create a {config.FILE} here",
             )
 
     def environment(self) -> dict[str, str]:
