@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 from ratchet.core import events as ev
@@ -20,14 +21,18 @@ from ratchet.core.ledger import Entry
 from ratchet.core.state import RunState
 from ratchet.errors import LeaseLost
 from ratchet.process import former_owner, spawn
+from ratchet.store.protocols import Store
+from ratchet.store.sqlite.store import SqliteStore
 from tests.support import open_factory
 
 LEASE_S = 2.0
 
 
-def _stop(after_s: float) -> None:
+def _stop(store: Store, after_s: float) -> None:
+    """Stop between two writes: SQLite's lock, held by a stopped process, keeps everybody else from writing."""
     time.sleep(after_s)
-    os.kill(os.getpid(), signal.SIGSTOP)
+    stop = partial(os.kill, os.getpid(), signal.SIGSTOP)
+    store._writes.drain(stop) if isinstance(store, SqliteStore) else stop()
 
 
 def main(place: Path, item: str, action: str, when: str) -> int:
@@ -37,9 +42,9 @@ def main(place: Path, item: str, action: str, when: str) -> int:
         if isinstance(event, ev.StepStarted) and event.action == action and not stopped:
             stopped.append(action)
             if when == "announced":
-                _stop(0)
+                _stop(service.store, 0)
             else:
-                threading.Thread(target=_stop, args=(float(when),)).start()
+                threading.Thread(target=_stop, args=(service.store, float(when))).start()
 
     with open_factory(place, "sandbox.mode=off", f"lease_s={LEASE_S}", "tdd.refactor_interval=1") as service:
         lease = service.claim(item)

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -50,7 +51,7 @@ def own_program(name: str) -> str:
 
 def group_name(slug: str) -> str:
     """Return a name that no other user of the workspace has: the first to end would remove the group of the others."""
-    return f"ratchet-{slug}-{next(_COUNT)}-{os.getpid()}"
+    return f"ratchet-{slug}-{next(_COUNT)}-{_pid_namespace()}-{os.getpid()}"
 
 
 def memory_bytes() -> int:
@@ -161,21 +162,41 @@ def _parents(mounts: Path, controller: str) -> list[tuple[Path, int]]:
     return found
 
 
-_OF_A_RUN = re.compile(r"ratchet-.+-(\d+)")  # as `workspace.sandbox` names them, with the pid of the worker
+_OF_A_RUN = re.compile(r"ratchet-.+-(\d+)-(\d+)")  # as `group_name` makes them
+_FOREIGN_S = 86_400.0
 
 
 def remove_stale_groups(*, mounts: Path = CGROUPS) -> list[str]:
-    """Remove the groups that killed workers have left; returns their names. One with processes in it stays."""
+    """Remove the groups that killed workers have left; returns their names. One with processes in it stays.
+
+    In another pid namespace (a container that shares the control groups) the number of a worker means another process:
+    such a group goes when it is a day old.
+    """
     removed = []
     places = {place for controller in ("memory", "cpu", "pids") for place, _ in _parents(mounts, controller)}
     for place in sorted(places):
         for folder in sorted(place.glob("ratchet-*-*")) if place.is_dir() else ():
-            named = _OF_A_RUN.fullmatch(folder.name)
-            if named and not Path(f"/proc/{named[1]}").exists():
-                with suppress(OSError):
+            with suppress(OSError):
+                if _is_stale(folder):
                     folder.rmdir()
                     removed.append(folder.name)
     return sorted(set(removed))
+
+
+def _is_stale(group: Path) -> bool:
+    if not (named := _OF_A_RUN.fullmatch(group.name)):
+        return False
+    if named[1] != _pid_namespace():
+        return time.time() - group.stat().st_ctime > _FOREIGN_S
+    return not Path(f"/proc/{named[2]}").exists()
+
+
+def _pid_namespace() -> str:
+    """Return what says which pids can be compared with ours."""
+    try:
+        return str(Path("/proc/self/ns/pid").stat().st_ino)
+    except OSError:
+        return "0"
 
 
 def _own_groups() -> list[str]:
