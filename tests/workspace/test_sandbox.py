@@ -358,7 +358,7 @@ def test_steps_in_one_workspace_do_not_remove_the_limits_of_each_other(one: GitW
 def test_the_group_of_a_killed_worker_is_removed_and_that_of_a_living_one_stays() -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
-    space = os.stat("/proc/self/ns/pid").st_ino
+    space = Path("/proc/self/ns/pid").stat().st_ino
     owners = [(space, ended.pid), (space, os.getpid()), (space + 1, ended.pid)]
     stale, own, elsewhere = groups = [
         ControlGroup(f"ratchet-x-{space}-{pid}", ResourceLimits(processes=64)) for space, pid in owners

@@ -85,7 +85,8 @@ def _findings(folder: Path) -> Iterator[DoctorCheck]:
 
 
 def _limits() -> DoctorCheck:
-    group = cgroups.ControlGroup(cgroups.group_name("doctor"), cgroups.ResourceLimits(memory_mb=64, cpus=1.0, processes=64))
+    bounds = cgroups.ResourceLimits(memory_mb=64, cpus=1.0, processes=64)
+    group = cgroups.ControlGroup(cgroups.group_name("doctor"), bounds)
     group.prefix()
     missing = ", ".join(group.missing)
     group.close()
