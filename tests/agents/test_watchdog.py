@@ -61,6 +61,7 @@ class Player:
     """Says its lines of each turn, then waits to be ended; the last turn finishes."""
 
     name = "player"
+    reports_as_it_works = False
 
     def __init__(self, *turns: list[TurnEvent]) -> None:
         self.turns, self.asked = list(turns), list[AgentRequest]()
@@ -110,6 +111,21 @@ def test_a_resumed_session_that_reports_nothing_new_is_silent_a_second_time() ->
     """The event of a session with the same id is not repeated: silence counts from the start of the turn."""
     limits = WatchdogLimits(idle_s=0.05, repeats=3)
     outcome, nudges = play(Player([SessionStarted("s-1"), Text("hm")], [], []), limits)
+    assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.AGENT_TIMED_OUT and len(nudges) == 1
+
+
+def test_an_agent_that_never_reports_its_first_event_is_silent_from_the_start_and_again_after_the_nudge() -> None:
+    """The provider accepts the request and never answers: opencode prints nothing, and has no session to resume."""
+    limits = WatchdogLimits(idle_s=0.05, repeats=3)
+    player = Player([], [], [])
+    player.reports_as_it_works = True
+    outcome, nudges = play(player, limits)
+    assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.AGENT_TIMED_OUT and len(nudges) == 1
+
+
+def test_a_nudged_agent_without_a_session_is_silent_a_second_time() -> None:
+    limits = WatchdogLimits(idle_s=0.05, repeats=3)
+    outcome, nudges = play(Player([Text("hm")], [], []), limits)
     assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.AGENT_TIMED_OUT and len(nudges) == 1
 
 

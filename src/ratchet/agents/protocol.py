@@ -167,6 +167,12 @@ def lent_files(agent: Agent) -> tuple[str, ...]:
     return lent
 
 
+def reports_as_it_works(agent: Agent) -> bool:
+    """Whether the agent prints events while it works, so that silence means that nothing happens."""
+    reports: bool = getattr(agent, "reports_as_it_works", False)
+    return reports
+
+
 _COMMANDS = ("command", "acp", "line")
 
 

@@ -29,6 +29,7 @@ from ratchet.agents.protocol import (
     TurnOutcome,
     TurnResult,
     UsageReported,
+    reports_as_it_works,
 )
 from ratchet.agents.provider_errors import classify_error, with_retry_time
 from ratchet.core.failure import FAULT, FaultOwner, Reason
@@ -127,8 +128,10 @@ async def ask_with_watchdog(
     deadline, nudges, answers = loop.time() + request.timeout_s, 0, 0
     prompt = request.prompt
     while True:
-        # A resumed session has reported before, and may report nothing new: its silence counts from the start.
-        watch = ProgressMonitor(limits, last_event_at=loop.time() if request.session else None)
+        # Some programs report their first event only when the model answers, and a resumed session may report nothing
+        # new: if the agent is known to report, its silence counts from the start.
+        reports = reports_as_it_works(agent) or bool(request.session) or nudges + answers > 0
+        watch = ProgressMonitor(limits, last_event_at=loop.time() if reports else None)
         turn = _Turn(agent, request, on_event, watch)
         outcome = await turn.end(deadline + UNRESPONSIVE_S)
         if outcome is None:

@@ -118,6 +118,7 @@ PROGRAM = CliProgram(
     prepare=prepare,
     tested=VersionRange(first="0.86", before="0.87"),
     reports_cost=True,
+    reports_as_it_works=False,
     variables=("OPENAI_API_KEY", "OPENAI_API_BASE", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "DEEPSEEK_API_KEY",
                "OPENROUTER_API_KEY", "AIDER_MODEL"),
     login_command="export OPENAI_API_KEY=… (or the key of your provider)",

@@ -129,6 +129,7 @@ PROGRAM = CliProgram(
     read_results=read_results,
     tested=VersionRange(first="2.4", before="2.5"),
     reports_cost=True,
+    reports_as_it_works=False,
     variables=("OPENAI_API_KEY", "OPENAI_API_BASE", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "GEMINI_API_KEY",
                "OPENROUTER_API_KEY", "MSWEA_MODEL_NAME"),
     login_command="mini-extra config setup",

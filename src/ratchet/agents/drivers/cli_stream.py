@@ -72,7 +72,8 @@ class CliProgram(msgspec.Struct, frozen=True, kw_only=True):
     `logs`: patterns of log files in the home; `turn_logs`: log files in the scratch directory. `cumulative`: usage
     counters that continue when a session is resumed. `limitable`: it has an option to run no commands; if not, it runs
     only in a sandbox. `prepare`: prepares the workspace and returns extra variables. `leftovers`: files it leaves in
-    the workspace. `reports_calls_late`: it reports a tool call only when the call has ended.
+    the workspace. `reports_calls_late`: it reports a tool call only when the call has ended. `reports_as_it_works`: it
+    prints events during the turn, not only at its end.
     """
 
     name: str
@@ -94,6 +95,7 @@ class CliProgram(msgspec.Struct, frozen=True, kw_only=True):
     resumes: bool = True
     reports_cost: bool = False
     reports_calls_late: bool = False
+    reports_as_it_works: bool = True
     leftovers: tuple[str, ...] = ()
     default_model: str = ""
 
@@ -112,6 +114,7 @@ class CliAgent:
         self.lent = lent_by(program)
         self.warned = False
         self.login_command = program.login_command
+        self.reports_as_it_works = program.reports_as_it_works
 
     def is_priced(self, prices: Mapping[str, Price]) -> bool:
         """Whether the cost of a turn will be known."""
