@@ -163,6 +163,16 @@ def _read(file: int, max_bytes: int) -> bytes:
     return b"".join(parts)
 
 
+def read_link_inside(folder: Path, path: str) -> bytes | None:
+    """Return the target of a symbolic link below a folder; None if there is no link."""
+    *names, last = _inner_parts(path)
+    try:
+        target = _link_at(folder, names, last)
+    except OSError:
+        return None
+    return None if target is None else os.fsencode(target)
+
+
 def is_file_inside(folder: Path, path: str) -> bool:
     """Whether the path names a regular file below the folder, also by way of links that stay in it."""
     try:

@@ -231,6 +231,21 @@ def test_without_a_sealed_file_the_run_goes_on_and_says_so(tmp_path: Path) -> No
     assert "Ratchet-Sealed" not in git("log", "-1", "--format=%B", state.head, cwd=place)
 
 
+def test_an_auditor_is_not_accused_of_changing_the_links_of_the_project(tmp_path: Path) -> None:
+    """A fork has links with times of their own: git lists them as files that may differ."""
+    place = small_project(tmp_path)
+    (place / "docs").mkdir()
+    (place / "docs" / "index.md").write_text("# Documentation\n")
+    (place / "README.md").symlink_to("docs/index.md")
+    git("add", "-A", cwd=place)
+    git("commit", "-qm", "a link", cwd=place)
+    write_script(place, SCRIPT)
+    heard: list[ev.Event] = []
+    state = run_watched(place, lambda _entry, event, _state: heard.append(event))
+    assert state.status is RunStatus.COMPLETED, state.detail
+    assert not of_kind(heard, ev.WritesUndone)
+
+
 @pytest.mark.parametrize(
     ("sealed", "why"),
     [

@@ -25,7 +25,7 @@ from ratchet.engine.sealed_vault import unseal
 from ratchet.engine.steps.context import RunContext
 from ratchet.errors import EnvironmentCannot
 from ratchet.process.spawn import confined
-from ratchet.tree_files import open_inside, remove_inside, replace_inside, write_inside
+from ratchet.tree_files import open_inside, read_link_inside, remove_inside, replace_inside, write_inside
 from ratchet.workspace.protocol import Workspace, WorkspaceRefused
 
 _FORMAL = (
@@ -39,6 +39,8 @@ def _is_kept(folder: Path, path: str, before: bytes | None) -> bool:
     """Whether a source file is as it was, or differs in its inline tests only, which an auditor may write."""
     if before is None:
         return False
+    if read_link_inside(folder, path) == before:  # git lists a link whose stat it does not know yet
+        return True
     try:
         with open_inside(folder, path, os.O_RDONLY) as file:
             after = os.read(file, max(BYTES_MAX, len(before)) + 1)
