@@ -18,6 +18,7 @@ from ratchet.agents.protocol import (
     Notice,
     SessionStarted,
     Text,
+    ToolCall,
     TurnEvent,
     TurnFailed,
     TurnFinished,
@@ -160,16 +161,23 @@ def test_a_silent_turn_that_is_stopped_reports_the_provider_error_it_waited_for(
     assert isinstance(outcome, TurnFailed) and outcome.reason is Reason.RATE_LIMITED and outcome.until
 
 
-@pytest.mark.parametrize(("at_work", "reason"), [(True, Reason.AGENT_TIMED_OUT), (False, Reason.NO_PROGRESS)])
+@pytest.mark.parametrize(
+    ("works", "reason"),
+    [
+        ("subprocess.run(['sleep', '600'])", Reason.AGENT_TIMED_OUT),
+        ("time.sleep(600)", Reason.NO_PROGRESS),
+        ("subprocess.run(['sleep', '1']); time.sleep(600)", Reason.NO_PROGRESS),
+    ],
+    ids=["a command runs", "nothing runs", "a command has run"],
+)
 def test_a_long_command_reported_only_at_its_end_is_no_stall(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_work: bool, reason: Reason
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, works: str, reason: Reason
 ) -> None:
     """With a command under way only the deadline ends it; without one its silence does, after a nudge."""
     monkeypatch.setattr(cli_stream, "LOOK_EVERY_S", 0.1)
     begun = b'{"type":"step_start","sessionID":"s"}'
-    works = "subprocess.run(['sleep', '600'])\n" if at_work else "time.sleep(600)\n"
     starts = f"import subprocess\ntime.sleep({cli_stream.AT_ONCE_S + 1})\n"  # none of them begins at once
-    install(tmp_path, "opencode", starts + printing([begun]) + works)
+    install(tmp_path, "opencode", starts + printing([begun]) + f"{works}\n")
 
     class Nudged(Exception):
         pass
@@ -177,13 +185,27 @@ def test_a_long_command_reported_only_at_its_end_is_no_stall(
     async def nudged(wrong: Intervention) -> None:
         raise Nudged
 
-    words = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]}, timeout_s=6.0)
-    agent, limits = CliAgent(program("opencode")), WatchdogLimits(idle_s=1.5, repeats=3)
+    words = make_ask(tmp_path / "work", env={"PATH": os.environ["PATH"]}, timeout_s=8.0)
+    agent, limits = CliAgent(program("opencode")), WatchdogLimits(idle_s=cli_stream.AT_ONCE_S + 2, repeats=3)
     try:
         outcome: TurnOutcome = asyncio.run(ask_with_watchdog(agent, words, lambda _text: None, limits, nudged))
     except Nudged:
         outcome = TurnFailed(reason=Reason.NO_PROGRESS, detail="nudged")
     assert isinstance(outcome, TurnFailed) and outcome.reason is reason
+
+
+def test_a_process_that_starts_after_the_answer_does_not_take_it_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """opencode runs git after its last words: that is no tool call."""
+    monkeypatch.setattr(cli_stream, "LOOK_EVERY_S", 0.05)
+    answer = printing(lines_of("opencode", "success"))
+    # The child ends when it has been seen.
+    tidies = f"import subprocess\ntime.sleep({cli_stream.AT_ONCE_S + 0.5})\n{answer}\nsubprocess.run(['sleep', '1'])\n"
+    install(tmp_path, "opencode", tidies)
+    reported, outcome = ask(tmp_path, "opencode")
+    assert any(isinstance(event, ToolCall) and event.name == "command" for event in reported), "it was seen"
+    assert isinstance(outcome, TurnFinished) and outcome.text
 
 
 LEAVES_A_CHILD = """

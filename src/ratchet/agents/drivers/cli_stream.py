@@ -21,6 +21,7 @@ from ratchet.agents.protocol import (
     Notice,
     OnEvent,
     SessionStarted,
+    Thought,
     ToolCall,
     TurnEvent,
     TurnFailed,
@@ -210,15 +211,20 @@ class _Turn:
         """Report a tool call when a child process starts after the last output: the program reports it at its end."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
-            if not self.last_output_at or self.calling:
+            if not self.last_output_at:
                 continue
             youngest_s = await asyncio.to_thread(seconds_since_last_child, self.pid)
             now = time.monotonic()
             quiet_s, running_s = now - self.last_output_at, now - self.begun_at
             # Processes that started with the program belong to the program itself.
-            if youngest_s < min(quiet_s + AT_ONCE_S, running_s - AT_ONCE_S) and not self.calling:
+            at_work = youngest_s < min(quiet_s + AT_ONCE_S, running_s - AT_ONCE_S)
+            if self.calling and not at_work:
+                self.calling = False
+                self._forward(Thought(""))  # it ended, and silence counts again
+            elif at_work and not self.calling:
                 self.calling = True
-                self.add(ToolCall("command", f"started in the {quiet_s:.0f} s since the last output"))
+                # Not recorded: it may be a process of the program's own, and a recorded call ends the answer before it.
+                self._forward(ToolCall("command", f"started in the {quiet_s:.0f} s since the last output"))
 
     def add(self, *events: StreamEvent) -> None:
         for each in events:
