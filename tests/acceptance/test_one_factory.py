@@ -74,6 +74,23 @@ def test_a_server_is_noticed_as_long_as_it_lives_and_logs_what_it_does(tmp_path:
     assert UNSERVED in ratchet("status", cwd=place).stderr
 
 
+def test_an_idle_worker_does_not_take_the_run_of_a_command(tmp_path: Path) -> None:
+    place = small_project(tmp_path)
+    argv = [*RATCHET, "serve", "--port", "0", "--workers", "1"]
+    with subprocess.Popen(argv, cwd=tmp_path, env=quick_environment(), stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stderr and "serving http://" in server.stderr.readline()
+            while ratchet("status", "--json", cwd=place).stderr:
+                pass  # until its worker waits
+            for number in range(3):
+                (place / "SPEC.md").write_text(f"# Subtract, take {number}\n\n`sub(a, b)` in calc.py.\n")
+                run = ratchet("run", "SPEC.md", *agent_of(place), cwd=place)
+                assert run.returncode == 0 and "landed" in run.stdout, run.stderr
+        finally:
+            server.terminate()
+            server.wait(60)
+
+
 def test_what_only_a_person_can_mend_is_not_tried_again(tmp_path: Path) -> None:
     place = small_project(tmp_path)
     assert ratchet("add", "SPEC.md", *agent_of(place), cwd=place).returncode == 0

@@ -18,7 +18,7 @@ from ratchet.core.queue import ClaimLimits, NoWork, NoWorkReason
 from ratchet.core.receipt import Artifact
 from ratchet.core.retry import RetryAction
 from ratchet.core.timestamps import format_timestamp
-from ratchet.errors import Conflict, LeaseLost, NotFound, UsageError
+from ratchet.errors import Conflict, LeaseHeld, LeaseLost, NotFound, UsageError
 from ratchet.store.protocols import CancelOutcome, Store
 from tests.contract.servers import World
 from tests.contract.test_store import item
@@ -535,3 +535,28 @@ def test_a_dependant_that_is_parked_until_a_time_is_blocked_when_its_need_is_can
         store.park("b", ParkReason.QUOTA, until=until)
     store.requeue("a")
     assert store.item_row("b").status is ItemStatus.QUEUED
+
+
+# --- adding and claiming at once -------------------------------------------------------------------------------------
+
+
+def test_an_item_that_is_added_claimed_is_never_offered_to_a_waiting_worker(store: Store) -> None:
+    lease = store.add_claimed(named("a"), run="run-a", holder=holder("cli"), ttl_s=60)
+    assert lease.item == "a" and store.item_row("a").status is ItemStatus.ASSIGNED
+    assert nothing(store) is NoWorkReason.EMPTY
+
+
+def test_the_same_open_source_is_added_claimed_once(store: Store) -> None:
+    store.add(named("a", source_ref="SPEC.md:1"))
+    assert store.add_claimed(named("b", source_ref="SPEC.md:1"), run="run-b", holder=holder("cli"), ttl_s=60).item == "a"
+    with pytest.raises(LeaseHeld):
+        store.add_claimed(named("c", source_ref="SPEC.md:1"), run="run-c", holder=holder("late"), ttl_s=60)
+
+
+def test_an_item_that_cannot_be_claimed_is_not_added(store: Store) -> None:
+    store.add(named("a", footprint=["src"]))
+    take(store)
+    with pytest.raises(LeaseHeld):
+        store.add_claimed(named("b", footprint=["src/x.py"]), run="run-b", holder=holder("cli"), ttl_s=60)
+    with pytest.raises(NotFound):
+        store.item_row("b")

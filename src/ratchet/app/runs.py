@@ -121,10 +121,13 @@ class RunService:
 
         `settings` are the `--set` overrides; they apply whenever the item is continued.
         """
-        metadata = {"spec_path": _inside(self.repo.root, spec_path)}
         return self.add_text(
-            read_spec(spec_path), name=spec_path.name, workflow=workflow, settings=settings, metadata=metadata
-        )
+            read_spec(spec_path), name=spec_path.name, workflow=workflow, settings=settings,
+            metadata=self.spec_metadata(spec_path),
+        )  # fmt: skip
+
+    def spec_metadata(self, spec_path: Path) -> dict[str, str]:
+        return {"spec_path": _inside(self.repo.root, spec_path)}
 
     def add_text(
         self,
@@ -137,12 +140,32 @@ class RunService:
         base: str = "",
     ) -> Item:
         """Queue a spec given as text; `name` says where it comes from. `base` is the start commit, else HEAD."""
+        item = self._new_item(spec, name=name, workflow=workflow, settings=settings, metadata=metadata, base=base)
+        return self.store.add(item)
+
+    def start_text(
+        self,
+        spec: str,
+        *,
+        name: str,
+        workflow: str,
+        settings: Iterable[str] = (),
+        metadata: dict[str, str],
+        base: str = "",
+    ) -> Lease:
+        """Queue a spec and claim it at once, before a waiting worker can. Raises LeaseHeld if its run is in progress."""
+        item = self._new_item(spec, name=name, workflow=workflow, settings=settings, metadata=metadata, base=base)
+        return self.store.add_claimed(item, run=_new_run(), holder=this_process(), ttl_s=self.config.lease_s)
+
+    def _new_item(
+        self, spec: str, *, name: str, workflow: str, settings: Iterable[str], metadata: dict[str, str], base: str
+    ) -> Item:
         self.check(workflow, part=metadata.get("part", ""))
         labels, spec = front_matter_labels(spec)
         title, now = spec_title(spec), datetime.now(UTC)
         unique = secrets.token_hex(4)
         identity = f"{workflow}\n{self.config.agent}\n{spec}".encode()
-        item = Item(
+        return Item(
             id=new_id("item", now, unique),
             repo=str(self.repo.root),
             spec=spec,
@@ -156,7 +179,6 @@ class RunService:
             created_at=format_timestamp(now),
             require_labels=labels,
         )
-        return self.store.add(item)
 
     def check(self, workflow: str, *, part: str = "", needs_agent: bool = True) -> None:
         """Raise what would stop a run before its first step, so that nothing is queued that cannot be done: an unknown
@@ -173,8 +195,7 @@ class RunService:
             self.store.cancel(item, by="refused")
 
     def claim(self, item: str) -> Lease:
-        run = new_id("run", datetime.now(UTC), secrets.token_hex(4))
-        return self.store.claim(item, run=run, holder=this_process(), ttl_s=self.config.lease_s)
+        return self.store.claim(item, run=_new_run(), holder=this_process(), ttl_s=self.config.lease_s)
 
     async def work(
         self,
@@ -459,6 +480,10 @@ def names_of(root: Path | None) -> list[str]:
     if root is None:
         return [""]
     return list(filter(None, [str(root.resolve()), repository.origin_of(root)]))
+
+
+def _new_run() -> str:
+    return new_id("run", datetime.now(UTC), secrets.token_hex(4))
 
 
 def _inside(root: Path, path: Path) -> str:

@@ -33,6 +33,9 @@ class SqlLedger(Database):
 
     @writes
     def claim(self, db: Transaction, item: str, *, run: str, holder: Holder, ttl_s: float, key: str = "") -> Lease:
+        return self._claim(db, item, run=run, holder=holder, ttl_s=ttl_s, key=key)
+
+    def _claim(self, db: Transaction, item: str, *, run: str, holder: Holder, ttl_s: float, key: str = "") -> Lease:
         now = self._clock()
         row = db.fetch_one(_CLAIM_ITEM, item)
         if row is None:
@@ -56,7 +59,7 @@ class SqlLedger(Database):
         if row["expires_at"] > format_timestamp(now) and not self._is_dead(held_by):
             raise LeaseHeld(
                 f"{run} is in progress: held by {held_by.worker} (process {held_by.pid})",
-                hint=f"wait, or stop it with `ratchet abort {run}`",
+                hint=f"follow it with `ratchet logs -f {run}`, or stop it with `ratchet abort {run}`",
                 run=run,
                 holder=held_by.worker,
             )

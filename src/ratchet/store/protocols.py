@@ -208,6 +208,11 @@ class Leases(Protocol):
         earlier one returns its lease again. Raises LeaseHeld, LeaseLost if that lease ended."""
         ...
 
+    def add_claimed(self, item: Item, *, run: str, holder: Holder, ttl_s: float, key: str = "") -> Lease:
+        """Add an item as `add` does and lease it as `claim` does, or neither: no waiting worker can take it first.
+        Raises UsageError, LeaseHeld."""
+        ...
+
     def cooldown_until(self, cooldown_s: float) -> str:
         """Return when the next claim is possible after a cooldown; empty for now."""
         ...

@@ -108,6 +108,15 @@ class SqlQueue(SqlLedger):
 
     # --- claiming --------------------------------------------------------------------------------------------
 
+    def add_claimed(self, item: Item, *, run: str, holder: Holder, ttl_s: float, key: str = "") -> Lease:
+        return self._add_claimed(_checked(item), run=run, holder=holder, ttl_s=ttl_s, key=key)
+
+    @writes
+    def _add_claimed(
+        self, db: Transaction, item: Item, *, run: str, holder: Holder, ttl_s: float, key: str = ""
+    ) -> Lease:
+        return self._claim(db, self._add(db, item).id, run=run, holder=holder, ttl_s=ttl_s, key=key)
+
     @writes
     def claim_next(
         self,

@@ -63,15 +63,14 @@ def run(arguments: Arguments) -> int:
         if unknown := unpriced_agents(open_workflow(arguments.workflow), service.config):
             print_note(f"note: the cost of {', '.join(unknown)} is not known, so budgets count its tokens; "
                        'with a price for its model they count money: `ratchet config explain prices`')  # fmt: skip
-        if arguments.spec and str(arguments.spec) != "-":
-            item = service.add(arguments.spec, workflow=arguments.workflow, settings=settings)
-        else:
-            item = service.add_text(
-                text, name="description", workflow=arguments.workflow, settings=settings, metadata={}
-            )
-        if repo.dirty and item.base_commit == repo.head:
+        file = arguments.spec if arguments.spec and str(arguments.spec) != "-" else None
+        lease = service.start_text(
+            text, name=file.name if file else "description", workflow=arguments.workflow, settings=settings,
+            metadata=service.spec_metadata(file) if file else {},
+        )  # fmt: skip
+        if repo.dirty and service.store.item(lease.item).base_commit == repo.head:
             print_note(f"note: uncommitted changes are not included; the run starts from commit {repo.head[:10]}")
-        return drive_new_run(service, item.id, arguments)
+        return drive_new_run(service, lease, arguments)
 
 
 def resume(arguments: Arguments) -> int:
@@ -104,13 +103,12 @@ def cost_settings(max_cost: float | None) -> list[str]:
     )
 
 
-def drive_new_run(service: RunService, item: str, arguments: Arguments) -> int:
+def drive_new_run(service: RunService, lease: Lease, arguments: Arguments) -> int:
     """Drive the run of an item that this command added; a run that is refused before its first step is withdrawn."""
-    lease = service.claim(item)
     try:
         return drive_run(service, lease, arguments)
     except RatchetError:
-        service.withdraw(item)
+        service.withdraw(lease.item)
         raise
 
 
