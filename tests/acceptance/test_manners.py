@@ -71,6 +71,19 @@ def test_a_key_is_explained_and_a_wrong_one_is_answered_with_the_nearest(tmp_pat
     assert wrong.returncode == 2 and "did you mean 'test.command'" in wrong.stderr
 
 
+def test_the_set_up_names_the_requirements_of_the_tests_and_the_environment_of_the_project(tmp_path: Path) -> None:
+    place = make_repository(
+        tmp_path / "p",
+        {"setup.py": "", "pytest.ini": "[pytest]\n", "requirements.txt": "", "requirements_test.txt": "", ".venv/x": ""},
+    )
+    detected = ratchet("test", "--detect", cwd=place)
+    set_up = next(line for line in detected.stdout.splitlines() if "set-up:" in line)
+    pip = ".venv/bin/python -m pip install"
+    assert set_up.split(maxsplit=1)[1] == (
+        f"{pip} -r requirements.txt && {pip} -r requirements_test.txt && {pip} -e . pytest"
+    )
+
+
 def test_init_writes_the_agent_and_the_gates_that_it_found(tmp_path: Path) -> None:
     scripts = {"scripts": {"test": "xo && node --test"}, "devDependencies": {"xo": "1"}}
     place = make_repository(tmp_path / "js", {"package.json": json.dumps(scripts), "test/a.test.js": ""})

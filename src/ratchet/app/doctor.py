@@ -253,10 +253,18 @@ def _collection(target: Target, root: Path) -> DoctorCheck:
     if not done.exit_code:
         return DoctorCheck(what=what, ok=True, detail="all test files load")
     printed = (done.stdout + done.stderr).decode(errors="replace")
-    why = next((line.strip() for line in printed.splitlines() if _ERROR.search(line)), f"exit code {done.exit_code}")
+    why = load_error(printed) or f"exit code {done.exit_code}"
     return DoctorCheck(
         what=what, ok=False, needed=False, detail=f"not all test files load: {why[:200]}; {_advice(target, root)}"
     )
+
+
+def load_error(printed: str) -> str:
+    """Return the line of a runner's output that says why tests do not load: the last one if none looks like it."""
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    marked = [line.removeprefix("E").strip() for line in lines if line.startswith("E  ")]
+    errors = [line for line in lines if _ERROR.search(line) and "::" not in line]  # no test whose name has "error"
+    return next(iter([*marked, *errors, *lines[-1:]]), "")
 
 
 # The words after a runner's command that load the tests without running them.
@@ -264,7 +272,7 @@ _COLLECT = {
     "pytest": ["--collect-only", "-q", "-p", "no:cacheprovider"], "jest": ["--listTests"], "vitest": ["list"],
     "mocha": ["--dry-run"], "go": ["-list", "."], "cargo": ["--no-run"], "playwright": ["--list"],
 }  # fmt: skip
-_ERROR = re.compile(r"^E  |Error\b|error\[|cannot find|No module named|unrecognized arguments", re.IGNORECASE)
+_ERROR = re.compile(r"Error\b|error\[|cannot find|No module named|unrecognized arguments", re.IGNORECASE)
 COLLECT_S = 60
 
 

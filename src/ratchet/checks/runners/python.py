@@ -152,9 +152,11 @@ class PythonRunner(BaseRunner):
 
 # Usual names of test dependencies, likeliest first.
 _FOR_TESTS = ("test", "tests", "testing", "dev", "development")
-_REQUIREMENTS = ("requirements.txt", "requirements-dev.txt", "requirements_dev.txt", "requirements-test.txt",
-                 "test-requirements.txt", "requirements/dev.txt", "requirements/test.txt",
-                 "requirements/tests.txt")  # fmt: skip
+_REQUIREMENTS = (
+    "requirements.txt",
+    *(f"requirements{sign}{what}.txt" for what in _FOR_TESTS for sign in "-_/"),
+    *(f"{what}{sign}requirements.txt" for what in _FOR_TESTS for sign in "-_"),
+)
 
 
 def _setup(project: Project, root: str) -> Iterator[str]:

@@ -146,7 +146,7 @@ def _detect(suite: Suite, *, as_json: bool) -> int:
 
 
 def _rows(target: Target, folder: Path) -> Iterator[tuple[str, str]]:
-    from ratchet.checks.detect.set_up import python_reason  # noqa: PLC0415 — only for --detect
+    from ratchet.checks.detect.set_up import python_reason, set_up_commands  # noqa: PLC0415 — only for --detect
 
     if target.root != ".":
         yield "in", target.root
@@ -159,7 +159,7 @@ def _rows(target: Target, folder: Path) -> Iterator[tuple[str, str]]:
     yield "tests", " ".join(target.tests)
     yield "source", " ".join(target.sources)
     if target.setup:
-        yield "set-up", " && ".join(target.setup)
+        yield "set-up", " && ".join(set_up_commands(target, folder))
 
 
 def _annotate(outcome: TestOutcome, inside: str, *, as_json: bool) -> None:
