@@ -118,6 +118,14 @@ def test_a_test_that_needs_a_package_is_not_rightly_red(tmp_path: Path) -> None:
     assert done.returncode == 0 and "the package 'freezegun' cannot be imported" in done.stdout
 
 
+def test_the_baseline_does_not_call_skipped_tests_passing(tmp_path: Path) -> None:
+    skipped = "import pytest\n\n\n@pytest.mark.skip\ndef test_skipped():\n    pass\n"
+    place = make_repository(tmp_path / "project", SMALL | {"tests/test_skipped.py": skipped})
+    write_script(place, {"audit": [COMPLETE], "review": [REVIEW]})
+    ran = ratchet("run", "SPEC.md", *settings(place), cwd=place)
+    assert "2 tests, 1 skipped, all others passing" in ran.stdout, ran.stdout + ran.stderr
+
+
 def test_fix_takes_uncommitted_changes_along(tmp_path: Path) -> None:
     place = project(tmp_path, {"fix": [{"say": "Add", "write": {"calc.py": SMALL["calc.py"]}}]})
     (place / "calc.py").write_text("def add(a, b):\n    return a - b\n")
@@ -142,6 +150,11 @@ def test_an_unknown_cost_is_unknown(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "Ratchet-Cost: unknown (" in git("log", "-1", "--format=%B", "--all", cwd=place)
     assert "Cost: unknown" in ratchet("show", cwd=place).stdout
+    found = json.loads(ratchet("metrics", "--json", cwd=place).stdout)
+    calls = found["figures"]["calls"]
+    assert f"the cost of {calls} agent calls is not known" in ratchet("status", cwd=place).stdout
+    counted = found["figures"]["iterations"], found["iterations_today"], found["today"]["spent"]["iterations"]
+    assert counted == (2, 2, 2), "one number has one value everywhere"
 
 
 def test_the_last_words_of_an_agent_are_quoted_and_a_question_parks(tmp_path: Path) -> None:

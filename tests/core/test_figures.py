@@ -68,6 +68,13 @@ def test_a_change_belongs_to_the_agent_that_made_it_and_time_to_its_step() -> No
     assert {key.worker for key in found} == {"", "w1"} and {key.model for key in found} == {"", "m1"}
 
 
+def test_an_iteration_counts_from_its_first_call_also_if_it_finds_nothing_left_to_do() -> None:
+    """As the budget counts it: the figures beside it say the same."""
+    first = [asked("auditor", "a"), RED, asked("implementer", "a"), CHANGED, KEPT, VERIFIED]
+    assert total(started(), CLAIMED, *first).iterations == 1
+    assert total(started(), CLAIMED, *first, asked("auditor", "a")).iterations == 2
+
+
 def test_an_unknown_cost_stays_unknown() -> None:
     known, unknown = asked("r", "a", cost_usd=1.0), asked("r", "a", tokens_in=5, priced=False)
     assert Figures.of(total(started(), unknown)).cost_usd is None

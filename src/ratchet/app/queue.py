@@ -341,8 +341,9 @@ class StoreQueueService:
             if cap is not None
         }
         return api.DailyBudget(
-            cap=self._day, spent=figures.spent_today, reserved=used, left=msgspec.convert(left, Cap, strict=False)
-        )
+            cap=self._day, spent=figures.spent_today, reserved=used, left=msgspec.convert(left, Cap, strict=False),
+            unpriced_calls=figures.today.unpriced_calls,
+        )  # fmt: skip
 
     def _live(self) -> list[WorkerRow]:
         """Return all live workers, not only a page, for counting."""

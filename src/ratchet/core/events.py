@@ -247,7 +247,7 @@ class FlakyTestsFound(Event, frozen=True, kw_only=True):
 
 
 class BaselineTaken(Event, frozen=True, kw_only=True):
-    """`unloaded` are files whose tests are missing because they do not load."""
+    """`unloaded` are files whose tests are missing because they do not load; `skipped` of the tests did not run."""
 
     step: int
     report: Artifact
@@ -256,6 +256,7 @@ class BaselineTaken(Event, frozen=True, kw_only=True):
     tree: str
     tools: dict[str, str] = {}  # digests of the tools that ran the tests
     unloaded: list[str] = []
+    skipped: int = 0
 
 
 class TestWritten(Event, frozen=True, kw_only=True):

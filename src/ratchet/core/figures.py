@@ -23,7 +23,7 @@ from ratchet.core.state import OUTCOMES
 NAME_MAX_CHARS = 200
 SLOT_MINUTES = 15  # every time zone is a multiple of it away from UTC: a local day is a sum of slots
 EVER, FOREVER = "0001-01-01T00:00", "9999-12-31T23:45"
-VERSION = 2  # raise it when the fold counts differently: stored tallies are then counted again
+VERSION = 3  # raise it when the fold counts differently: stored tallies are then counted again
 # What figures can be grouped by. A day or an hour, in local time, is a sum of slots.
 STORED = ("repo", "workflow", "worker", "iteration", "action", "role", "agent", "model", "run")
 GROUPINGS = ("day", "hour", *STORED)
@@ -91,6 +91,7 @@ class RunPast(msgspec.Struct, kw_only=True, omit_defaults=True):
     workflow: str = ""
     worker: str = ""
     iteration: int = 1
+    counted: int = 0  # iterations that are counted
     action: str = ""  # of the step in progress
     role: str = ""
     since: str = ""
@@ -219,10 +220,14 @@ class RunTallies:
 
     @_count.register
     def _(self, event: ev.UsageMetered, at: str) -> None:
-        self.past.asked = (_name(event.role), _name(event.agent), _name(event.model))
+        past = self.past
+        past.asked = (_name(event.role), _name(event.agent), _name(event.model))
+        # As the budget counts them: an iteration begins with its first call, also one that finds nothing left to do.
+        begun, past.counted = max(0, past.iteration - past.counted), max(past.iteration, past.counted)
         self._tally(
             at,
-            self.past.asked,
+            past.asked,
+            iterations=begun,
             calls=1,
             unpriced_calls=int(not event.priced),
             tokens_in=_whole(event.tokens_in),
@@ -244,13 +249,9 @@ class RunTallies:
     def _(self, _event: ev.AttemptFailed, _at: str) -> None:
         self.past.tries += 1
 
-    @_count.register
-    def _(self, _event: ev.RedConfirmed, at: str) -> None:
-        self._tally(at, self.past.author, iterations=1)
-        self._aim("red")
-
-    @_count.register
-    def _(self, _event: ev.FailuresAnalysed, _at: str) -> None:
+    @_count.register(ev.RedConfirmed)
+    @_count.register(ev.FailuresAnalysed)
+    def _(self, _event: ev.RedConfirmed | ev.FailuresAnalysed, _at: str) -> None:
         self._aim("red")
 
     @_count.register

@@ -354,12 +354,14 @@ class Limits(ClaimLimits, frozen=True, kw_only=True):
 
 
 class DailyBudget(msgspec.Struct, frozen=True, kw_only=True):
-    """The budget of this day: `cap` (null for no cap), what was spent, what is reserved, and what is `left`."""
+    """The budget of this day: `cap` (null for no cap), what was spent, what is `reserved` with what was spent, and what
+    is `left`. The cost of `unpriced_calls` is not known and not part of it."""
 
     cap: Cap
     spent: Amount
     reserved: Amount
     left: Cap
+    unpriced_calls: int = 0
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

@@ -78,6 +78,7 @@ async def _taken(context: RunContext, step: StepContext, report: Report, kept: A
         step=step.number,
         report=kept,
         tests=report.totals.tests,
+        skipped=report.totals.skipped,
         unloaded=bounded_names(sorted({error.file for error in load_errors(report) if error.file})[:100]),
         failing=bounded_names([test.id for test in report.tests if test.status in RED][:1000]),
         tree=step.started.tree,

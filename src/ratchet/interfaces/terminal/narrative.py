@@ -91,7 +91,10 @@ def _(event: ev.FilesLeftOut) -> NarrativeLine:
 
 @event_line.register
 def _(event: ev.BaselineTaken) -> NarrativeLine:
-    red = f", {len(event.failing)} already failing" if event.failing else ", all passing"
+    skipped = f"{event.skipped} skipped"
+    green = f", {skipped}, all others passing" if event.skipped else ", all passing"
+    red = f", {len(event.failing)} already failing" + (f", {skipped}" if event.skipped else "")
+    red = red if event.failing else green
     text = f"{_count(event.tests, 'test')}{red if event.tests else ' so far'}"
     if not event.unloaded:
         return NarrativeLine("baseline", text, Tone.DIM)

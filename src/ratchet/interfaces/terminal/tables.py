@@ -89,7 +89,15 @@ def _left(today: api.DailyBudget, kind: str) -> str:
     cap = getattr(today.cap, kind)
     if cap is None:
         return ""
-    return f"{getattr(today.spent, kind):g} of {cap:g} spent, {getattr(today.left, kind):g} left"
+    spent, left = getattr(today.spent, kind), getattr(today.left, kind)
+    held = getattr(today.reserved, kind) - spent
+    reserved = f", {held:g} reserved" if held > 0 else ""
+    unknown = f"; the cost of {_calls(today.unpriced_calls)} is not known" if kind == "cost_usd" else ""
+    return f"{spent:g} of {cap:g} spent{reserved}, {left:g} left{unknown if today.unpriced_calls else ''}"
+
+
+def _calls(number: int) -> str:
+    return f"{number} agent call{'' if number == 1 else 's'}"
 
 
 _KINDS = ("cost_usd", "tokens", "seconds", "iterations")
@@ -123,13 +131,15 @@ def _numbers(overview: Overview, paint: Paint) -> list[str]:
         else paint(Tone.DIM, "·" * _BAR)
     )
     stuck = paint(Tone.WARN, f" ({overview.status.stuck} stuck)") if overview.status.stuck else ""
+    unpriced = overview.status.today.unpriced_calls
+    unknown = f" and the unknown cost of {_calls(unpriced)}" if unpriced else ""
     up = f"up {_age(overview.status.uptime_s)}" if overview.status.uptime_s else "local store"
     return [
-        f"Ratchet {overview.status.version}   {up}   {overview.status.workers} workers{stuck}",
+        f"Ratchet {overview.status.version}   {up}   {overview.status.workers} at work{stuck}",
         f"today    {bar}  {paint(Tone.GOOD, f'{done} completed')}, {paint(Tone.BAD, f'{failed} failed')}",
         f"steps    {paint(Tone.GOOD, f'{day.commits_today} kept')}, {day.reverts_today} reverted, "
         f"{day.iterations_today} iterations, {day.recoveries_today} recovered",
-        f"spent    ${day.spent_today.cost_usd:.2f}, {day.spent_today.tokens:,.0f} tokens",
+        f"spent    ${day.spent_today.cost_usd:.2f}{unknown}, {day.spent_today.tokens:,.0f} tokens",
         f"queue    {sums[ItemStatus.QUEUED]} waiting, {sums[ItemStatus.PARKED]} parked",
     ]
 
