@@ -49,6 +49,7 @@ def outcome(kind: type[ev.Event], state: RunState) -> ev.Event:
         "failing": 1 if kind is ev.FinalVerified else [],
         "unchecked": 0,
         "unloaded": [],
+        "skipped": 0,
         "tools": {"pytest": "d1"},
         "canaries": 1,
         "without": [],
