@@ -489,6 +489,10 @@ def default_of(key: str) -> Any:
 def _check_known(key: str, source: str) -> str:
     if key in _LEAVES:
         return key
+    if below := [leaf for leaf in _LEAVES if leaf.startswith(f"{key}.")]:
+        raise ConfigError(
+            f"{key!r} in {source} is a section", hint=f"name one of its keys: {', '.join(below)}", key=key
+        )
     near = _nearest(key, [*_LEAVES, *{leaf.rsplit(".", 1)[0] for leaf in _LEAVES}])
     raise ConfigError(
         f"unknown key {key!r} in {source}",

@@ -69,6 +69,8 @@ def test_a_key_is_explained_and_a_wrong_one_is_answered_with_the_nearest(tmp_pat
     assert "number over 0 to 86400" in done.stdout and "RATCHET_ROLES_AUDITOR_IDLE_S" in done.stdout
     wrong = ratchet("config", "explain", "test.comand", cwd=tmp_path)
     assert wrong.returncode == 2 and "did you mean 'test.command'" in wrong.stderr
+    section = ratchet("config", "explain", "budget.day", cwd=tmp_path)
+    assert section.returncode == 2 and "budget.day.cost_usd" in section.stderr and "did you mean" not in section.stderr
 
 
 def test_the_set_up_names_the_requirements_of_the_tests_and_the_environment_of_the_project(tmp_path: Path) -> None:
@@ -115,7 +117,9 @@ def test_commits_that_are_not_merged_stay(tmp_path: Path) -> None:
     place = small_project(tmp_path)
     assert ratchet("run", "SPEC.md", *settings(place), cwd=place).returncode == 0
     done = ratchet("clean", "--older-than", "0s", "--set", f"workspace.root={tmp_path}/ws", cwd=place)
-    assert "commits that are not merged" in done.stdout and git("branch", "--list", "ratchet/*", cwd=place)
+    assert "commits that are not merged" in done.stdout
+    assert f"git -C {place} branch -D" in " ".join(done.stdout.split()), "it can be typed anywhere"
+    assert git("branch", "--list", "ratchet/*", cwd=place)
     git("merge", "-q", git("branch", "--list", "ratchet/*", "--format=%(refname:short)", cwd=place), cwd=place)
     assert "removed" in ratchet("clean", cwd=place).stdout and not git("branch", "--list", "ratchet/*", cwd=place)
     assert IMPLEMENT["append"]["calc.py"] in (place / "calc.py").read_text()  # type: ignore[index]

@@ -5,6 +5,7 @@ Branches with commits that are not merged are kept: they are the results. Runs a
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -115,14 +116,14 @@ class Cleaner:
 
     def _why_branch_kept(self, repo: Path, name: str, row: RunRow | None) -> str:
         if row is None:
-            return f"unknown to this store: git branch -D {name}"
+            return f"unknown to this store: {_remove_branch(repo, name)}"
         if row.item_status in OPEN:
             return f"until its run ends ({row.item_status})"
         if _merged(repo, name):
             return ""
         if row.status is not RunStatus.COMPLETED and self.older_s is not None:
             return self._too_young(datetime.fromisoformat(row.created_at))
-        return f"it has commits that are not merged: git branch -D {name}"
+        return f"it has commits that are not merged: {_remove_branch(repo, name)}"
 
     def _bases(self) -> Iterator[Leftover]:
         for base in self.spaces.bases.list():
@@ -151,6 +152,11 @@ class Cleaner:
                 if not kept:
                     kept = self._too_young(used) if self.older_s is not None else "a cache (--older-than removes it)"
                 yield Leftover(kind="clone", name=place.name, where=str(place), why=f"used {used:%Y-%m-%d}", kept=kept)
+
+
+def _remove_branch(repo: Path, name: str) -> str:
+    """Return what a person types anywhere: `clean` lists the branches of all repositories."""
+    return shlex.join(["git", "-C", str(repo), "branch", "-D", name])
 
 
 def _merged(repo: Path, name: str) -> bool:

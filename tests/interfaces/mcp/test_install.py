@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -82,3 +83,12 @@ def test_it_can_be_printed_instead(repo: Path, capsys: pytest.CaptureFixture[str
     assert "ratchet" in tomllib.loads(capsys.readouterr().out)["mcp_servers"]
     assert not (repo / FILES["codex"]).exists()
     assert main(["mcp", "install", "-C", str(repo)]) == 2
+
+
+def test_a_start_command_that_cannot_work_is_not_written(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ratchet.interfaces.mcp.server", None)  # as without the `mcp` extra
+    assert install(repo, "claude") == 3 and "ratchet-factory[mcp]" in capsys.readouterr().err
+    assert not (repo / ".mcp.json").exists()
+    assert install(repo, "claude", "--server", "http://127.0.0.1:8484") == 0

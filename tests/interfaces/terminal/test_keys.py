@@ -88,3 +88,10 @@ def test_a_wait_for_a_key_ends_with_that_key_or_its_time() -> None:
         keyboard.write(b"xQ")
         assert wait_for_key(stream, "q", timeout_s=PATIENCE_S)
         assert not wait_for_key(stream, "q", timeout_s=0.01)
+
+
+def test_a_terminal_that_does_not_control_the_session_is_shown_without_keys(tmp_path: Path) -> None:
+    """As under `su -c`: its foreground group cannot be asked for."""
+    terminal = Terminal("setsid", "--wait", *RATCHET, "top", "--once", cwd=tmp_path)
+    terminal.until("The queue is empty")
+    assert terminal.exit_code() == 0

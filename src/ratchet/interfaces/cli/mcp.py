@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from contextlib import closing
+from importlib import import_module
 
 import click
 
@@ -31,11 +32,9 @@ from ratchet.plugins import install_extra
 def mcp(arguments: Arguments) -> int:
     if arguments.verb == "install":
         return _install(arguments)
-    try:
-        from ratchet.interfaces.mcp.server import serve_stdio  # noqa: PLC0415 — the protocol's library is optional
-    except ImportError as error:
-        raise EnvironmentCannot(f"`ratchet mcp` needs the `mcp` extra: {error}", hint=install_extra("mcp")) from error
+    _require_extra()
     from ratchet.app.test_workspaces import WorkspaceService  # noqa: PLC0415
+    from ratchet.interfaces.mcp.server import serve_stdio  # noqa: PLC0415
     from ratchet.interfaces.mcp.tools import McpServices  # noqa: PLC0415
 
     settings = config.load(repository_root(arguments.repo), flags=arguments.set).config
@@ -50,6 +49,13 @@ def mcp(arguments: Arguments) -> int:
     return 0
 
 
+def _require_extra() -> None:
+    try:
+        import_module("ratchet.interfaces.mcp.server")
+    except ImportError as error:
+        raise EnvironmentCannot(f"`ratchet mcp` needs the `mcp` extra: {error}", hint=install_extra("mcp")) from error
+
+
 def _install(arguments: Arguments) -> int:
     if not arguments.client:
         raise UsageError("no client given", hint=f"ratchet mcp install {'|'.join(CLIENTS)}")
@@ -60,6 +66,8 @@ def _install(arguments: Arguments) -> int:
     if arguments.print:
         print_data(client.alone(entry).rstrip())
     else:
+        if entry.command:
+            _require_extra()  # the client would start a server that ends at once
         _write(client, entry, arguments)
     return 0
 

@@ -16,9 +16,9 @@ ENTER = "\n"
 
 @contextmanager
 def single_keys(stream: TextIO) -> Iterator[bool]:
-    """Make each key readable as it is pressed. Yields False where that cannot be: a pipe, or a job in the background,
-    which the terminal would stop."""
-    if not stream.isatty() or os.tcgetpgrp(stream.fileno()) != os.getpgrp():
+    """Make each key readable as it is pressed. Yields False where that cannot be: a pipe, a terminal of another session
+    (`su -c`), or a job in the background, which the terminal would stop."""
+    if not (stream.isatty() and _is_in_foreground(stream)):
         yield False
         return
     before = termios.tcgetattr(stream.fileno())
@@ -27,6 +27,13 @@ def single_keys(stream: TextIO) -> Iterator[bool]:
         yield True
     finally:
         termios.tcsetattr(stream.fileno(), termios.TCSADRAIN, before)
+
+
+def _is_in_foreground(stream: TextIO) -> bool:
+    try:
+        return os.tcgetpgrp(stream.fileno()) == os.getpgrp()
+    except OSError:  # it does not control this session
+        return False
 
 
 def read_key(stream: TextIO) -> str:
