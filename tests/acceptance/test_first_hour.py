@@ -126,6 +126,35 @@ def test_the_baseline_does_not_call_skipped_tests_passing(tmp_path: Path) -> Non
     assert "2 tests, 1 skipped, all others passing" in ran.stdout, ran.stdout + ran.stderr
 
 
+FLAKY = """import pathlib
+
+
+def test_flaky():
+    if not pathlib.Path("tests/test_sub.py").exists():
+        return
+    runs = pathlib.Path({place!r})
+    runs.write_text(runs.read_text() + "." if runs.exists() else ".")
+    assert {condition}
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "accepted"), [("len(runs.read_text()) != 1", True), ("False", False)], ids=["flaky", "broken"]
+)
+def test_a_flaky_test_of_the_project_does_not_refuse_the_auditors_test(
+    tmp_path: Path, condition: str, accepted: bool
+) -> None:
+    """A test that really fails beside the new one still does."""
+    flaky = FLAKY.format(place=str(tmp_path / "runs"), condition=condition)
+    place = make_repository(tmp_path / "project", SMALL | {"tests/test_flaky.py": flaky})
+    write_script(place, {"audit": [AUDIT, COMPLETE], "implement": [IMPLEMENT], "review": [REVIEW]})
+    off = ["--set", "sandbox.mode=off", "--set", "tdd.audit_tries=1"]  # it counts its runs outside of the workspace
+    ran = ratchet("run", "SPEC.md", *settings(place), *off, cwd=place)
+    assert ("flaky, failed and then passed" in ran.stdout) == accepted, ran.stdout + ran.stderr
+    assert ("new test fails as expected" in ran.stdout) == accepted
+    assert ("test rejected: tests that passed before no longer do" in ran.stdout) == (not accepted)
+
+
 def test_fix_takes_uncommitted_changes_along(tmp_path: Path) -> None:
     place = project(tmp_path, {"fix": [{"say": "Add", "write": {"calc.py": SMALL["calc.py"]}}]})
     (place / "calc.py").write_text("def add(a, b):\n    return a - b\n")

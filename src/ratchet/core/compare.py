@@ -212,6 +212,12 @@ def judge_red(
     return Judgement(ok=False, why="no new test was found in the suite")
 
 
+def failed_beside_a_new_test(reference: Report, report: Report) -> bool:
+    """Whether all that is wrong with a red step may be flaky tests: some that passed fail now, and nothing is missing."""
+    delta = compare(reference, report)
+    return bool(delta.new_failures) and not (why_inconclusive(report) or delta.missing or delta.silenced)
+
+
 def _lacks_code(report: Report, delta: Delta, scope: PathRules) -> bool:
     """Whether all new compile errors are in tests and say that code is missing."""
     new = [error for error in load_errors(report) if error.file in delta.broken]
@@ -220,7 +226,7 @@ def _lacks_code(report: Report, delta: Delta, scope: PathRules) -> bool:
 
 def _why_lost(lost: list[str], report: Report, delta: Delta) -> str:
     new = [error for error in load_errors(report) if error.file in delta.broken]
-    if not new:
+    if not (new and delta.missing):  # tests that ran and failed were not lost to a file that does not load
         return f"tests that passed before no longer do: {abbreviate(lost)}"
     return f"{_location(new[0])} does not compile: {new[0].message}"
 

@@ -237,7 +237,7 @@ class LearningNoted(Event, frozen=True, kw_only=True):
 
 
 class FlakyTestsFound(Event, frozen=True, kw_only=True):
-    """Tests failed and passed on the same tree, in one test run."""
+    """Tests failed and passed on the same tree, in one test run or in the one after it."""
 
     step: int
     tests: list[str]

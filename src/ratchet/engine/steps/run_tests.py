@@ -10,11 +10,12 @@ from ratchet.checks.detect.set_up import is_not_set_up, set_up_advice
 from ratchet.checks.protocol import Target
 from ratchet.checks.run.tool_digests import changed_tools
 from ratchet.core import events as ev
-from ratchet.core.compare import Judgement, judge_red
+from ratchet.core.compare import Judgement, failed_beside_a_new_test, judge_red
 from ratchet.core.failure import Reason
+from ratchet.core.flaky import merge_rerun
 from ratchet.core.learning import FINGERPRINTS_MAX, report_fingerprints
 from ratchet.core.receipt import Artifact
-from ratchet.core.report import RED, Diagnostic, Report, ReportStatus, TestStatus, fingerprint, load_errors
+from ratchet.core.report import GREEN, RED, Diagnostic, Report, ReportStatus, TestStatus, fingerprint, load_errors
 from ratchet.core.sealed import withheld
 from ratchet.core.state import RunState
 from ratchet.engine.blocking import run_blocking
@@ -128,12 +129,20 @@ _OUTPUT_CHARS = 400
 async def verify_red(context: RunContext, step: StepContext) -> StepResult:
     state = step.state
     report, kept = await run_tests(context, step.started)
-    verdict = await _judge_red(context, state, report)
+    verdict, flaky = await _judge_red(context, state, report), list[ev.Event]()
+    if not verdict.ok and failed_beside_a_new_test(await load_report(context, state.reference), report):
+        # A new test seldom breaks others: asking the auditor again because one of them is flaky would cost more.
+        again, _ = await run_tests(context, step.started, label="-again")
+        report, flaky = merge_rerun(report, again), _found_flaky(step, report, again)
+        kept = await run_blocking(
+            context.directory.put, f"reports/step-{step.number}-merged.json", msgspec.json.encode(report)
+        )
+        verdict = await _judge_red(context, state, report)
     if not verdict.ok:
-        return await _refuse(context, step, verdict.why, kept, met=verdict.met)
+        return await _refuse(context, step, verdict.why, kept, flaky, met=verdict.met)
     sealed = await _sealed_red(context, step)
     if not sealed.ok:
-        return await _refuse(context, step, f"the sealed test is not accepted: {sealed.why}", kept)
+        return await _refuse(context, step, f"the sealed test is not accepted: {sealed.why}", kept, flaky)
     seen = fingerprint(report, verdict.tests)
     red = ev.RedConfirmed(
         step=step.number,
@@ -143,7 +152,13 @@ async def verify_red(context: RunContext, step: StepContext) -> StepResult:
         sealed=len(sealed.tests),
         failures=report_fingerprints(report, verdict.tests)[:FINGERPRINTS_MAX],
     )
-    return StepResult(events=[red], artifacts=[kept])
+    return StepResult(events=[*flaky, red], artifacts=[kept])
+
+
+def _found_flaky(step: StepContext, first: Report, again: Report) -> list[ev.Event]:
+    failed = {test.id for test in first.tests if test.status in RED}
+    flaky = bounded_names([test.id for test in again.tests if test.id in failed and test.status in GREEN])
+    return [ev.FlakyTestsFound(step=step.number, tests=flaky)] if flaky else []
 
 
 async def _judge_red(context: RunContext, state: RunState, report: Report) -> Judgement:
@@ -151,11 +166,13 @@ async def _judge_red(context: RunContext, state: RunState, report: Report) -> Ju
     return judge_red(reference, report, state.scope, is_ours=lambda name: _may_be_ours(name, context))
 
 
-async def _refuse(context: RunContext, step: StepContext, why: str, kept: Artifact, *, met: bool = False) -> StepResult:
+async def _refuse(
+    context: RunContext, step: StepContext, why: str, kept: Artifact, flaky: list[ev.Event], *, met: bool = False
+) -> StepResult:
     tree = step.state.green_tree
     await run_blocking(context.workspace.reset, tree)
     refused = ev.RedRefused(step=step.number, why=truncate(why), tree=tree, met=met)
-    return StepResult(events=[refused], artifacts=[kept])
+    return StepResult(events=[*flaky, refused], artifacts=[kept])
 
 
 async def _sealed_red(context: RunContext, step: StepContext) -> Judgement:

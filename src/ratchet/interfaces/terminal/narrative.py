@@ -90,6 +90,11 @@ def _(event: ev.FilesLeftOut) -> NarrativeLine:
 
 
 @event_line.register
+def _(event: ev.FlakyTestsFound) -> NarrativeLine:
+    return NarrativeLine("tests", f"flaky, failed and then passed on the same content: {_list(event.tests)}", Tone.WARN)
+
+
+@event_line.register
 def _(event: ev.BaselineTaken) -> NarrativeLine:
     skipped = f"{event.skipped} skipped"
     green = f", {skipped}, all others passing" if event.skipped else ", all passing"
