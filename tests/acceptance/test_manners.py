@@ -76,7 +76,13 @@ def test_a_key_is_explained_and_a_wrong_one_is_answered_with_the_nearest(tmp_pat
 def test_the_set_up_names_the_requirements_of_the_tests_and_the_environment_of_the_project(tmp_path: Path) -> None:
     place = make_repository(
         tmp_path / "p",
-        {"setup.py": "", "pytest.ini": "[pytest]\n", "requirements.txt": "", "requirements_test.txt": "", ".venv/x": ""},
+        {
+            "setup.py": "",
+            "pytest.ini": "[pytest]\n",
+            "requirements.txt": "",
+            "requirements_test.txt": "",
+            ".venv/x": "",
+        },
     )
     detected = ratchet("test", "--detect", cwd=place)
     set_up = next(line for line in detected.stdout.splitlines() if "set-up:" in line)

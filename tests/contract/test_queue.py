@@ -548,7 +548,9 @@ def test_an_item_that_is_added_claimed_is_never_offered_to_a_waiting_worker(stor
 
 def test_the_same_open_source_is_added_claimed_once(store: Store) -> None:
     store.add(named("a", source_ref="SPEC.md:1"))
-    assert store.add_claimed(named("b", source_ref="SPEC.md:1"), run="run-b", holder=holder("cli"), ttl_s=60).item == "a"
+    assert (
+        store.add_claimed(named("b", source_ref="SPEC.md:1"), run="run-b", holder=holder("cli"), ttl_s=60).item == "a"
+    )
     with pytest.raises(LeaseHeld):
         store.add_claimed(named("c", source_ref="SPEC.md:1"), run="run-c", holder=holder("late"), ttl_s=60)
 

@@ -153,7 +153,7 @@ class RunService:
         metadata: dict[str, str],
         base: str = "",
     ) -> Lease:
-        """Queue a spec and claim it at once, before a waiting worker can. Raises LeaseHeld if its run is in progress."""
+        """Queue a spec and claim it at once, before a waiting worker can. Raises LeaseHeld."""
         item = self._new_item(spec, name=name, workflow=workflow, settings=settings, metadata=metadata, base=base)
         return self.store.add_claimed(item, run=_new_run(), holder=this_process(), ttl_s=self.config.lease_s)
 

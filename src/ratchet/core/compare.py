@@ -213,7 +213,7 @@ def judge_red(
 
 
 def failed_beside_a_new_test(reference: Report, report: Report) -> bool:
-    """Whether all that is wrong with a red step may be flaky tests: some that passed fail now, and nothing is missing."""
+    """Whether all that is wrong with a red step may be flaky tests: some that passed now fail, none is missing."""
     delta = compare(reference, report)
     return bool(delta.new_failures) and not (why_inconclusive(report) or delta.missing or delta.silenced)
 
