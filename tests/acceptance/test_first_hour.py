@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,12 @@ from tests.support import (
     AUDIT,
     COMPLETE,
     IMPLEMENT,
+    RATCHET,
     REVIEW,
     SMALL,
     git,
     make_repository,
+    quick_environment,
     ratchet,
     small_project,
     write_script,
@@ -184,6 +188,22 @@ def test_an_unknown_cost_is_unknown(tmp_path: Path) -> None:
     assert f"the cost of {calls} agent calls is not known" in ratchet("status", cwd=place).stdout
     counted = found["figures"]["iterations"], found["iterations_today"], found["today"]["spent"]["iterations"]
     assert counted == (2, 2, 2), "one number has one value everywhere"
+
+
+def test_what_an_aborted_call_has_spent_is_in_the_figures_as_in_the_budget(tmp_path: Path) -> None:
+    os.mkfifo(begun := tmp_path / "begun")
+    place = project(tmp_path, {})
+    agent = program(tmp_path, f"echo begun > {begun}; exec sleep 600")
+    off = ["--set", f"workspace.root={tmp_path}/ws", "--set", "sandbox.mode=off"]
+    words = [*RATCHET, "run", "SPEC.md", "--agent", f"command:{agent}", *off]
+    with subprocess.Popen(words, cwd=place, env=quick_environment(), stdout=subprocess.PIPE) as run:
+        assert begun.read_text() == "begun\n"
+        assert ratchet("abort", cwd=place).returncode == 0
+        assert b"aborted" in run.communicate(timeout=120)[0]
+    found = json.loads(ratchet("metrics", "--json", cwd=place).stdout)
+    spent, figures = found["today"]["spent"], found["figures"]
+    assert figures["iterations"] == spent["iterations"] == 1
+    assert figures["agent_s"] == pytest.approx(spent["seconds"], abs=0.01) and spent["seconds"] > 0
 
 
 def test_the_last_words_of_an_agent_are_quoted_and_a_question_parks(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ class BudgetMeter:
         more = from_units(*units)
         return ev.UsageMetered(
             step=state.step, role="", agent=LOST, tokens_out=int(more.tokens), cost_usd=more.cost_usd,
-            seconds=more.seconds,
+            seconds=more.seconds, priced=more.cost_usd > 0 or not more.tokens,
         )  # fmt: skip
 
     # --- reserving -------------------------------------------------------------------------------------------

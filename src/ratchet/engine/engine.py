@@ -29,7 +29,7 @@ from ratchet.engine.run_owner import RunOwner
 from ratchet.engine.run_setup import RunSetup
 from ratchet.engine.steps import Parked, RunContext, StepContext, StepResult, branch_moved, run_step
 from ratchet.engine.travel import RunTravel
-from ratchet.errors import BranchMoved, LeaseLost
+from ratchet.errors import BranchMoved, LeaseLost, RatchetError
 
 BLOCKED_S = 10.0
 MANIFESTS_KEPT = 4
@@ -76,6 +76,11 @@ class Engine:
         try:
             if await self._has_locks():
                 await self._steps()
+        except asyncio.CancelledError:
+            # Aborted or interrupted: what the call that was cut off has spent is in the budget already.
+            with suppress(RatchetError):
+                await self._record_lost_spending()
+            raise
         except LeaseLost:
             ledger.lease_handle.lost = True
             raise
