@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from ratchet.core.canary import names_of_tests, with_failing_bodies
-from ratchet.core.failing_javascript import FailingTests, with_failing_javascript
+from ratchet.core.failing_tests import FailingTests, with_failing_tests
 from ratchet.core.report import RED, Report, TestResult, TestStatus
 from ratchet.engine.steps.canaries import rewrite
 from ratchet.engine.steps.context import abbreviate
@@ -75,7 +75,7 @@ def add_failing_bodies(folder: Path, files: Iterable[str]) -> FailingBodies:
     for path in files[:_FILES_MAX]:
         if path.endswith(".py"):
             ids |= {f"{path}::{name}" for name in _add_to_python(folder, path)}
-        elif not _is_compiled(folder, path) and (script := _add_to_javascript(folder, path)):
+        elif not _is_compiled(folder, path) and (script := _add_to_script(folder, path)):
             scripts[path] = script
     return FailingBodies(files=frozenset(files), ids=frozenset(ids), scripts=scripts)
 
@@ -91,11 +91,11 @@ def _add_to_python(folder: Path, path: str) -> set[str]:
     return names if rewrite(folder, path, write) else set()
 
 
-def _add_to_javascript(folder: Path, path: str) -> FailingTests | None:
+def _add_to_script(folder: Path, path: str) -> FailingTests | None:
     found: list[FailingTests] = []
 
     def write(_name: str, text: str) -> str:
-        changed, tests = with_failing_javascript(path, text) or ("", None)
+        changed, tests = with_failing_tests(path, text) or ("", None)
         found.extend([tests] if tests else [])
         return changed
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.core.failing_javascript import FailingTests, with_failing_javascript
+from ratchet.core.failing_tests import FailingTests, with_failing_tests
 
 MARK = ".length > 0"
 
 
 def rewritten(text: str, path: str = "a.test.ts") -> tuple[str, FailingTests]:
-    found = with_failing_javascript(path, text)
+    found = with_failing_tests(path, text)
     assert found, f"left alone: {text}"
     return found
 
@@ -68,7 +68,7 @@ def test_a_name_with_gaps_is_known_by_the_rest(text: str, name: str) -> None:
 
 
 def test_a_name_that_is_all_gaps_proves_nothing() -> None:
-    assert with_failing_javascript("a.js", "it.each([1])('%s', () => {});\nit(name, () => {});") is None
+    assert with_failing_tests("a.js", "it.each([1])('%s', () => {});\nit(name, () => {});") is None
 
 
 @pytest.mark.parametrize(
@@ -99,12 +99,12 @@ def test_a_test_that_is_not_plain_keeps_its_body_and_proves_nothing(other: str) 
     ],
 )  # fmt: skip
 def test_a_file_in_which_tests_may_be_something_else_is_left_alone(text: str) -> None:
-    assert with_failing_javascript("a.test.ts", f"{text}\nit('adds', () => {{}});\n") is None
+    assert with_failing_tests("a.test.ts", f"{text}\nit('adds', () => {{}});\n") is None
 
 
 @pytest.mark.parametrize("path", ["dist/a.test.js", "a.test-d.ts", "a.py", "a.rb", "node_modules/x/test.js"])
 def test_what_is_built_or_of_another_language_is_left_alone(path: str) -> None:
-    assert with_failing_javascript(path, "it('adds', () => {});") is None
+    assert with_failing_tests(path, "it('adds', () => {});") is None
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_what_only_looks_like_a_test_is_none(text: str) -> None:
 )
 def test_text_made_to_stall_its_reader_takes_time_by_length_only(piece: str) -> None:
     start = process_time()
-    with_failing_javascript("a.js", "</" + piece * (250_000 // len(piece)))
+    with_failing_tests("a.js", "</" + piece * (250_000 // len(piece)))
     assert process_time() - start < 10
 
 
@@ -145,7 +145,7 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES, max_size=40).map("".join))
 def test_any_text_is_rewritten_by_additions_only_or_left_alone(text: str) -> None:
-    found = with_failing_javascript("a.js", text)
+    found = with_failing_tests("a.js", text)
     left = iter(found[0] if found else text)
     assert all(letter in left for letter in text)
 
