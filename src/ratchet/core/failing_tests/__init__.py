@@ -1,4 +1,4 @@
-"""Rewrites accepted tests so that they must fail, under their own names: one module per language or family of languages.
+"""Rewrites accepted tests so that they must fail, under their own names: one module per language or family.
 
 Python's are in `core.canary`. A body that cannot be rewritten for certain is left as it is, and its test not checked.
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ratchet.core.failing_tests import javascript
+from ratchet.core.failing_tests import go, javascript
 from ratchet.core.failing_tests.result import FailingTests, Rewriting, Unclear
 
 __all__ = ["FailingTests", "with_failing_tests"]
 
 _LENGTH_MAX = 300_000
 _LANGUAGES: dict[str, Callable[[str, str], Rewriting]] = {
+    "go": go.rewrite,
     **dict.fromkeys(("js", "mjs", "cjs", "jsx", "ts", "mts", "cts", "tsx"), javascript.rewrite),
 }
 

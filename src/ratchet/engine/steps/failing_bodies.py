@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
 from ratchet.core.canary import names_of_tests, with_failing_bodies
-from ratchet.core.failing_tests import FailingTests, with_failing_tests
+from ratchet.core.failing_tests import FailingTests, go, with_failing_tests
 from ratchet.core.report import RED, Report, TestResult, TestStatus
 from ratchet.engine.steps.canaries import rewrite
 from ratchet.engine.steps.context import abbreviate
-from ratchet.tree_files import is_file_inside
+from ratchet.tree_files import find_inside, is_file_inside, read_inside
 
 _FILES_MAX = 200
 _COMPILED_FROM = {".js": (".ts", ".tsx"), ".mjs": (".mts",), ".cjs": (".cts",)}
 
 
 class FailingBodies(msgspec.Struct, frozen=True, kw_only=True):
-    """The tests whose bodies must fail: in Python by id without parameters, in JavaScript and TypeScript by file."""
+    """The tests whose bodies must fail: in Python by id without parameters, in other languages by file."""
 
     files: frozenset[str]
     ids: frozenset[str] = frozenset()
@@ -63,7 +63,7 @@ class FailingBodies(msgspec.Struct, frozen=True, kw_only=True):
         """Count the tests that passed with their own bodies: how many failed with the others, and how many did not."""
         failed = {test.id for test in report.tests if test.status in RED and self.must_fail(test)}
         passed = [test for test in accepted.tests if test.status is TestStatus.PASSED and test.file in self.files]
-        checked = sum(test.id in failed for test in passed)
+        checked = sum(test.id in failed or _outer_id(test) in failed for test in passed)
         return checked, len(passed) - checked
 
 
@@ -77,6 +77,7 @@ def add_failing_bodies(folder: Path, files: Iterable[str]) -> FailingBodies:
             ids |= {f"{path}::{name}" for name in _add_to_python(folder, path)}
         elif not _is_compiled(folder, path) and (script := _add_to_script(folder, path)):
             scripts[path] = script
+    _doubt_namesakes(folder, scripts)
     return FailingBodies(files=frozenset(files), ids=frozenset(ids), scripts=scripts)
 
 
@@ -102,6 +103,17 @@ def _add_to_script(folder: Path, path: str) -> FailingTests | None:
     return found[0] if rewrite(folder, path, write) else None
 
 
+def _doubt_namesakes(folder: Path, scripts: dict[str, FailingTests]) -> None:
+    """Leave Go tests out whose name another file of the folder has too: only the build knows which of them runs."""
+    for inside in {PurePosixPath(path).parent for path in scripts if path.endswith(".go")}:
+        beside = [str(inside / name) for name in find_inside(folder, inside.name and str(inside)) if "/" not in name]
+        texts = [read_inside(folder, path) or b"" for path in beside if path.endswith(".go") and path not in scripts]
+        doubtful = [name for text in texts for name in go.names_of_tests(text.decode(errors="replace"))]
+        for path, tests in scripts.items():
+            if path.endswith(".go") and PurePosixPath(path).parent == inside:
+                scripts[path] = msgspec.structs.replace(tests, doubtful=doubtful)
+
+
 def _is_compiled(folder: Path, path: str) -> bool:
     """Whether a script has a source beside it, from which the run may make it anew."""
     whole = Path(path)
@@ -110,6 +122,12 @@ def _is_compiled(folder: Path, path: str) -> bool:
 
 def _path(test: TestResult) -> tuple[str, ...]:
     return (test.file, *test.suite, test.name)
+
+
+def _outer_id(test: TestResult) -> str:
+    """Return the id of the Go test that runs a subtest: a test that fails at once runs none."""
+    inner = test.name.partition("/")[2]
+    return test.id.removesuffix(f"/{inner}") if inner and test.file.endswith(".go") else test.id
 
 
 def _plain_id(test: TestResult) -> str:
