@@ -52,7 +52,8 @@ def test_a_parameter_without_a_name_gets_one(given: str, wanted: str) -> None:
     "text",
     [
         "func Testify(t *testing.T) {\n}\n", "func TestMain(m *testing.M) {\n}\n", "func ExampleX() {\n}\n",
-        "func (s *Suite) TestX() {\n}\n", "/*\nfunc TestX(t *testing.T) {\n}\n*/\n", "func BenchmarkX(b *testing.B) {\n}\n",
+        "func (s *Suite) TestX() {\n}\n", "/*\nfunc TestX(t *testing.T) {\n}\n*/\n",
+        "func BenchmarkX(b *testing.B) {\n}\n",
         "var s = `\nfunc TestX(t *testing.T) {\n}\n`\n", "func helper(t *testing.T) {\n}\n",
         "func TestX(t *testing.T, n int) {\n}\n", "func TestX[T any](t *testing.T) {\n}\n",
     ],

@@ -30,7 +30,7 @@ class FailingBodies(msgspec.Struct, frozen=True, kw_only=True):
 
     def must_fail(self, test: TestResult) -> bool:
         script = self.scripts.get(test.file)
-        return script.must_fail(test.suite, test.name) if script else _plain_id(test) in self.ids
+        return script.must_fail(test.suite, _own_name(test)) if script else _plain_id(test) in self.ids
 
     def why_faked(self, accepted: Report, report: Report, is_test: Callable[[str], bool]) -> str:
         """Return why the results cannot be trusted; empty when none of these tests has passed.
@@ -55,7 +55,7 @@ class FailingBodies(msgspec.Struct, frozen=True, kw_only=True):
         Some runners take the file from the stack, where a wrapper around their functions stands.
         """
         return bool(test.file) and any(
-            script.must_fail(test.suite, test.name) and (file, *test.suite, test.name) not in before
+            script.must_fail(test.suite, _own_name(test)) and (file, *test.suite, test.name) not in before
             for file, script in self.scripts.items()
         )
 
@@ -122,6 +122,14 @@ def _is_compiled(folder: Path, path: str) -> bool:
 
 def _path(test: TestResult) -> tuple[str, ...]:
     return (test.file, *test.suite, test.name)
+
+
+def _own_name(test: TestResult) -> str:
+    """Return the name without those of the suites, with which RSpec's begin."""
+    name = test.name
+    for suite in test.suite if test.file.endswith(".rb") else ():
+        name = name.removeprefix(suite).lstrip()
+    return name
 
 
 def _outer_id(test: TestResult) -> str:

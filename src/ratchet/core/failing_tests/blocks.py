@@ -1,0 +1,147 @@
+"""Rewrites tests in Ruby, Elixir and Lua: blocks that end in a line of their own, indented like their first one.
+
+Indentation tells in which suites a test stands. A test whose body may catch the failure keeps its body.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ratchet.core.failing_tests.literals import LITERAL, blank_elixir, blank_lua, blank_ruby
+from ratchet.core.failing_tests.result import FailingTests, Name, Rewriting, Unclear
+
+_ANY: Name = ["", ""]
+_LETTERS_MIN = 4  # of a name with gaps, below which it says too little
+_GAP = re.compile(r"\\(?P<same>['\"\\#])|\\.|#\{.*\}", re.DOTALL)
+_TITLE = rf"(?P<title>{LITERAL}*)(?P<rest>(?:[^{{}}\n]|,[ \t]*\n){{0,400}}?)"
+_RUBY = re.compile(
+    rf"""^(?P<indent>[ \t]*)(?:(?P<end>end\b|\}})
+    |def[ \t]+(?P<name>test\w*[?!]?)(?:[ \t]*\([ \t]*\))?(?=[ \t]*$)
+    |(?:RSpec\.)?(?P<word>f?it|specify|example|scenario|test|should|f?describe|f?context|feature|shared_\w+)
+     (?:[ \t]*\(|[ \t])[ \t]*{_TITLE}(?:\bdo\b|(?<=\))[ \t]*\{{)(?:[ \t]*\|[^|\n]*\|)?)""",
+    re.MULTILINE | re.VERBOSE,
+)
+_ELIXIR = re.compile(
+    rf"""^(?P<indent>[ \t]*)(?:(?P<end>end\b)
+    |(?P<word>test|property|describe)[ \t(]+{_TITLE.replace("{}", "")}\bdo(?=[ \t]*$))""",
+    re.MULTILINE | re.VERBOSE,
+)
+_LUA = re.compile(
+    rf"""^(?P<indent>[ \t]*)(?:(?P<end>end\b)
+    |(?P<word>it|test|spec|describe|context|insulate|expose)[ \t]*\([ \t]*{_TITLE}
+     ,[ \t]*(?:async[ \t]*\([ \t]*)?function[ \t]*\([^()\n]*\))""",
+    re.MULTILINE | re.VERBOSE,
+)
+
+
+class Language(NamedTuple):
+    blank: Callable[[str], str]
+    block: re.Pattern[str]  # the beginning of a test or suite, up to its body, or the end of one
+    own_words: re.Pattern[str]  # a definition of such words in the file itself
+    failure: str
+    paths: Callable[[str, Sequence[Name], Name], list[list[Name]]]
+
+
+def rewrite(language: Language, text: str) -> Rewriting:
+    """Put a failure first into the body of each test."""
+    code = language.blank(text)
+    if language.own_words.search(code):
+        raise Unclear
+    additions = dict[int, str]()
+    sure, doubtful = list[list[Name]](), list[Name]()
+    above: list[tuple[int, str, Name]] = []  # the suites around: indentation, word, name
+    for found in language.block.finditer(code):
+        depth = len(found["indent"].expandtabs())
+        above = [suite for suite in above if suite[0] < depth]
+        if found["end"]:
+            continue
+        word = found["word"] or "def"
+        name = [found["name"]] if word == "def" else _title(text, found)
+        if word in _SUITES or word.startswith("shared_"):
+            above.append((depth, word, name or _ANY))
+            continue
+        is_shared = any(word.startswith("shared_") for _, word, _ in above)
+        paths = language.paths(word, [name for _, _, name in above], name) if name and not is_shared else []
+        if _may_catch(code, found):
+            doubtful += [path[-1] for path in paths]
+        else:
+            additions[found.end()] = language.failure.format(given=found.end(), wanted=found.end() + 1)
+            sure += paths
+    return Rewriting(additions, FailingTests(sure, doubtful))
+
+
+_SUITES = frozenset(("describe", "fdescribe", "context", "fcontext", "feature", "insulate", "expose"))
+
+
+def _title(text: str, found: re.Match[str]) -> Name | None:
+    """Return the name, with gaps for what only the run knows; None if it is not a literal, or says too little."""
+    title, rest = text[found.start("title") : found.end("title")], found["rest"].strip()
+    if title[:1] not in ("'", '"') or rest[:1] not in ("", ",", ")") or rest[1:].lstrip()[:1] == LITERAL:
+        return None
+    name = _GAP.sub(lambda gap: gap["same"] or "\0", title[1:-1]).split("\0")
+    return name if len(name) == 1 or sum(map(str.isalnum, "".join(name))) >= _LETTERS_MIN else None
+
+
+def _may_catch(code: str, found: re.Match[str]) -> bool:
+    """Whether a body may go on after a failure, or does not end where its indentation says."""
+    if code[found.end() :].partition("\n")[0].strip():
+        return False  # it ends in the same line
+    next_line = re.compile(rf"^{found['indent']}(?P<word>\w+|[^\s{LITERAL}])", re.MULTILINE).search(code, found.end())
+    return not next_line or next_line["word"] not in ("end", "}")
+
+
+def _joined(*names: Name) -> Name:
+    parts = [""]
+    for first, *rest in names:
+        parts = [*parts[:-1], parts[-1] + first, *rest]
+    return parts
+
+
+def _ruby_paths(word: str, suites: Sequence[Name], name: Name) -> list[list[Name]]:
+    """Return the names of a test in RSpec and, one class around it, in Minitest, test-unit, Rails and Shoulda."""
+    if word == "def":
+        return [[_ANY, name], [_ANY, [f"{name[0]}[", "]"]]]  # the second with data
+    paths = [[*suites, name], [_ANY, _joined(["test_", "_"], name)]]
+    if word == "test":
+        paths += [
+            [_ANY, _joined(["test_"], [re.sub(r"\s+", "_", part) for part in name])],
+            [_ANY, _joined(["test: "], name)],
+        ]
+    if word == "should":
+        paths += [[_ANY, _joined(["test: ", "should "], name, [". "])]]
+    return paths
+
+
+def _elixir_paths(word: str, suites: Sequence[Name], name: Name) -> list[list[Name]]:
+    return [[_ANY, _joined([f"{word} "], *(_joined(suite, [" "]) for suite in suites), name)]]
+
+
+def _lua_paths(_word: str, suites: Sequence[Name], name: Name) -> list[list[Name]]:
+    return [[_joined(*(_joined(suite, [" "]) for suite in suites), name)]]
+
+
+RUBY = Language(
+    blank=blank_ruby,
+    block=_RUBY,
+    own_words=re.compile(r"\bdef[ ]+(?:self\.)?(?:it|specify|example|scenario|test|should)\b(?![?!=])"),
+    failure="; raise Exception, 'expected {given}, got {wanted}' if [{given}].length > 0;",
+    paths=_ruby_paths,
+)
+ELIXIR = Language(
+    blank=blank_elixir,
+    block=_ELIXIR,
+    own_words=re.compile(r"\bdefmacrop?\s+(?:test|property|describe)\b|\bexcept:\s*\[[^\]]*\b(?:test|describe)\b"),
+    failure=' if length([{given}]) > 0, do: raise("expected {given}, got {wanted}")',
+    paths=_elixir_paths,
+)
+LUA = Language(
+    blank=blank_lua,
+    block=_LUA,
+    own_words=re.compile(
+        r"\b(?:local|function)\b[^=\n]*\b(?:it|test|spec|describe|context)\b\s*(?:[=,(]|$)", re.MULTILINE
+    ),
+    failure=" if #'{given}' > 0 then error('expected {given}, got {wanted}') end",
+    paths=_lua_paths,
+)
