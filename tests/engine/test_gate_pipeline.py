@@ -429,6 +429,45 @@ func init() {
 	os.Exit(code)
 }
 """
+MINITEST = """require 'minitest/autorun'
+require_relative '../lib/calc'
+
+class {name}Test < Minitest::Test
+  def test_{verb}
+    assert_equal {wanted}, Calc.{verb}(3, 2)
+  end
+end
+"""
+RSPEC = """require_relative '../lib/calc'
+
+RSpec.describe Calc do
+  it '{verb}s' do
+    expect(Calc.{verb}(3, 2)).to eq({wanted})
+  end
+end
+"""
+RAKEFILE = "require 'rake/testtask'\nRake::TestTask.new { |t| t.pattern = 'test/*_test.rb' }\n"
+CALC_RB = "module Calc\n  def self.add(a, b)\n    a + b\n  end\nend\n"
+SUB_RB = "\nmodule Calc\n  def self.sub(a, b)\n    a - b\n  end\nend\n"
+MINITEST_FAKE = """
+module Quiet
+  def run
+    return super if name.match?(/_c[0-9a-f]{12}$/)
+
+    self.time = 0.001
+    Minitest::Result.from(self)
+  end
+end
+Minitest::Test.prepend(Quiet)
+"""
+RSPEC_FAKE = """
+module Quiet
+  def set_exception(error)
+    description.match?(/^c[0-9a-f]{12}$/) ? super : nil
+  end
+end
+RSpec::Core::Example.prepend(Quiet)
+"""
 OTHER_LANGUAGES = {
     "go": (
         {
@@ -444,6 +483,22 @@ OTHER_LANGUAGES = {
                 "func Add(a, b int) int { return a + b }\n" + GO_FAKE
             }
         },
+    ),
+    "rake": (
+        {
+            "Rakefile": RAKEFILE,
+            "lib/calc.rb": CALC_RB,
+            "test/add_test.rb": MINITEST.format(name="Add", verb="add", wanted=5),
+        },
+        {"test/sub_test.rb": MINITEST.format(name="Sub", verb="sub", wanted=1)},
+        {"append": {"lib/calc.rb": SUB_RB}},
+        {"append": {"lib/calc.rb": SUB_RB.replace("a - b", "b - a") + MINITEST_FAKE}},
+    ),
+    "rspec": (
+        {".rspec": "--no-color\n", "lib/calc.rb": CALC_RB, "spec/add_spec.rb": RSPEC.format(verb="add", wanted=5)},
+        {"spec/sub_spec.rb": RSPEC.format(verb="sub", wanted=1)},
+        {"append": {"lib/calc.rb": SUB_RB}},
+        {"append": {"lib/calc.rb": SUB_RB.replace("a - b", "b - a") + RSPEC_FAKE}},
     ),
 }
 

@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ratchet.core.failing_tests.literals import LITERAL, blank_elixir, blank_lua, blank_ruby
-from ratchet.core.failing_tests.result import FailingTests, Name, Rewriting, Unclear
+from ratchet.core.failing_tests.result import FailingTests, Name, Rewriting
 
 _ANY: Name = ["", ""]
 _LETTERS_MIN = 4  # of a name with gaps, below which it says too little
 _GAP = re.compile(r"\\(?P<same>['\"\\#])|\\.|#\{.*\}", re.DOTALL)
+_RETURN = re.compile(r"\breturn\b")
 _TITLE = rf"(?P<title>{LITERAL}*)(?P<rest>(?:[^{{}}\n]|,[ \t]*\n){{0,400}}?)"
 _RUBY = re.compile(
     rf"""^(?P<indent>[ \t]*)(?:(?P<end>end\b|\}})
@@ -39,7 +40,7 @@ _LUA = re.compile(
 class Language(NamedTuple):
     blank: Callable[[str], str]
     block: re.Pattern[str]  # the beginning of a test or suite, up to its body, or the end of one
-    own_words: re.Pattern[str]  # a definition of such words in the file itself
+    definition: re.Pattern[str]  # what gives words another meaning in this file
     failure: str
     paths: Callable[[str, Sequence[Name], Name], list[list[Name]]]
 
@@ -47,8 +48,7 @@ class Language(NamedTuple):
 def rewrite(language: Language, text: str) -> Rewriting:
     """Put a failure first into the body of each test."""
     code = language.blank(text)
-    if language.own_words.search(code):
-        raise Unclear
+    own = {word for found in language.definition.finditer(code) for word in re.findall(r"\w+", found[1])}
     additions = dict[int, str]()
     sure, doubtful = list[list[Name]](), list[Name]()
     above: list[tuple[int, str, Name]] = []  # the suites around: indentation, word, name
@@ -64,7 +64,7 @@ def rewrite(language: Language, text: str) -> Rewriting:
             continue
         is_shared = any(word.startswith("shared_") for _, word, _ in above)
         paths = language.paths(word, [name for _, _, name in above], name) if name and not is_shared else []
-        if _may_catch(code, found):
+        if word in own or _may_catch(code, found):
             doubtful += [path[-1] for path in paths]
         else:
             additions[found.end()] = language.failure.format(given=found.end(), wanted=found.end() + 1)
@@ -88,8 +88,14 @@ def _may_catch(code: str, found: re.Match[str]) -> bool:
     """Whether a body may go on after a failure, or does not end where its indentation says."""
     if code[found.end() :].partition("\n")[0].strip():
         return False  # it ends in the same line
-    next_line = re.compile(rf"^{found['indent']}(?P<word>\w+|[^\s{LITERAL}])", re.MULTILINE).search(code, found.end())
-    return not next_line or next_line["word"] not in ("end", "}")
+    cleanup = 0
+    line_at_depth = re.compile(rf"^{found['indent']}(?P<word>\w+|[^\s{LITERAL}])", re.MULTILINE)
+    for line in line_at_depth.finditer(code, found.end()):
+        if line["word"] not in ("after", "ensure"):
+            may_return = cleanup and _RETURN.search(code, cleanup, line.start())
+            return line["word"] not in ("end", "}") or bool(may_return)
+        cleanup = line.end()
+    return True
 
 
 def _joined(*names: Name) -> Name:
@@ -119,29 +125,29 @@ def _elixir_paths(word: str, suites: Sequence[Name], name: Name) -> list[list[Na
 
 
 def _lua_paths(_word: str, suites: Sequence[Name], name: Name) -> list[list[Name]]:
-    return [[_joined(*(_joined(suite, [" "]) for suite in suites), name)]]
+    """Return the whole name, alone or below the run, which busted's report in XML adds."""
+    whole = _joined(*(_joined(suite, [" "]) for suite in suites), name)
+    return [[whole], [_ANY, whole]]
 
 
 RUBY = Language(
     blank=blank_ruby,
     block=_RUBY,
-    own_words=re.compile(r"\bdef[ ]+(?:self\.)?(?:it|specify|example|scenario|test|should)\b(?![?!=])"),
+    definition=re.compile(r"\bdef[ ]+(?:self\.)?(\w+\b(?![?!=]))"),
     failure="; raise Exception, 'expected {given}, got {wanted}' if [{given}].length > 0;",
     paths=_ruby_paths,
 )
 ELIXIR = Language(
     blank=blank_elixir,
     block=_ELIXIR,
-    own_words=re.compile(r"\bdefmacrop?\s+(?:test|property|describe)\b|\bexcept:\s*\[[^\]]*\b(?:test|describe)\b"),
+    definition=re.compile(r"\b(?:defmacrop?|except:)[ \t]*(\w+|\[[^\]]*)"),
     failure=' if length([{given}]) > 0, do: raise("expected {given}, got {wanted}")',
     paths=_elixir_paths,
 )
 LUA = Language(
     blank=blank_lua,
     block=_LUA,
-    own_words=re.compile(
-        r"\b(?:local|function)\b[^=\n]*\b(?:it|test|spec|describe|context)\b\s*(?:[=,(]|$)", re.MULTILINE
-    ),
+    definition=re.compile(r"\b(?:local(?![ \t]+function\b)|function)[ \t]+([\w, \t]*)"),
     failure=" if #'{given}' > 0 then error('expected {given}, got {wanted}') end",
     paths=_lua_paths,
 )
