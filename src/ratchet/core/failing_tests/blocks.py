@@ -14,9 +14,9 @@ from ratchet.core.failing_tests.result import FailingTests, Name, Rewriting
 
 _ANY: Name = ["", ""]
 _LETTERS_MIN = 4  # of a name with gaps, below which it says too little
-_GAP = re.compile(r"\\(?P<same>['\"\\#])|\\.|#\{.*\}", re.DOTALL)
+_GAP = re.compile(r"\\(?P<same>['\"\\#])|\\.|#\{(?:.*\}|.*)", re.DOTALL)
 _RETURN = re.compile(r"\breturn\b")
-_TITLE = rf"(?P<title>{LITERAL}*)(?P<rest>(?:[^{{}}\n]|,[ \t]*\n){{0,400}}?)"
+_TITLE = rf"(?P<title>{LITERAL}*+)(?P<rest>(?:[^{{}}\n]|,[ \t]*\n){{0,400}}?)"
 _RUBY = re.compile(
     rf"""^(?P<indent>[ \t]*)(?:(?P<end>end\b|\}})
     |def[ \t]+(?P<name>test\w*[?!]?)(?:[ \t]*\([ \t]*\))?(?=[ \t]*$)

@@ -80,7 +80,8 @@ class _Blanker:
         self.gaps = 0  # around the current token
 
     def blanked(self) -> str:
-        parts, at = list[str](), 0
+        at = self.start()
+        parts = [LITERAL * at]
         while at < len(self.text):
             found = self.match(at)
             end = self.end_of_token(found)
@@ -90,6 +91,9 @@ class _Blanker:
             parts += [code, LITERAL * (end - at - len(code))]
             at = end
         return "".join(parts)
+
+    def start(self) -> int:
+        return 0
 
     def match(self, at: int) -> re.Match[str]:
         if not (found := self.token.match(self.text, at)):
@@ -136,6 +140,9 @@ class _Ruby(_Blanker):
         self.before = ""  # the last token
         self.is_apart = True  # whether space follows it
         self.documents: list[tuple[str, str]] = []  # that begin on the next line
+
+    def start(self) -> int:
+        return self.end_of_line(0)
 
     def end_of_token(self, found: re.Match[str]) -> int:
         kind, end = found.lastgroup or "", found.end()
