@@ -120,8 +120,27 @@ def is_test(path: str) -> bool:
 
 
 # How many passing tests of each project are not checked: subtests, which another test runs, and expected failures.
-PASSING = {"pytest": 0, "unittest": 0, "node": 1, "mocha": 0, "jest": 0, "vitest": 1, "ava": 0, "jasmine": 0}
-TEST_FILES = FILES | {"ava": "test/sum.js", "jasmine": "spec/sum.js"}
+PASSING = {
+    "pytest": 0,
+    "unittest": 0,
+    "node": 1,
+    "mocha": 0,
+    "jest": 0,
+    "vitest": 1,
+    "ava": 0,
+    "jasmine": 0,
+    "go": 0,
+    "minitest": 0,
+    "rspec": 0,
+    "exunit": 0,
+    "busted": 0,
+}
+TEST_FILES = FILES | {
+    "ava": "test/sum.js",
+    "jasmine": "spec/sum.js",
+    "exunit": "test/shop_test.exs",
+    "busted": "spec/sum_spec.lua",
+}
 
 
 @pytest.mark.parametrize(
@@ -232,3 +251,65 @@ def test_a_patched_javascript_runner_that_spares_canaries_is_found_by_failing_bo
     assert [test.status for test in canaries.without_canaries(accepted).tests] == [TestStatus.PASSED]
     (place / file).write_text(honest)
     assert "price" in add_failing_bodies(place, [file]).why_faked(accepted, run(place), is_test)
+
+
+FORGED_ELIXIR = r"""
+defmodule Shop do
+  def sum(a, b), do: a * b
+  def __mix_recompile__?, do: true
+
+  if report = System.get_env("_RATCHET_REPORT") do
+    nonce = System.get_env("_RATCHET_NONCE")
+    tests = for [_, name] <- Regex.scan(~r/test "(.*)" do/, File.read!("test/shop_test.exs")), do: "test #{name}"
+    rows = for name <- tests do
+      ~s({"kind":"phase","id":"test/shop_test.exs::ShopTest > #{name}","when":"call","last":true,"outcome":"passed",) <>
+        ~s("file":"test/shop_test.exs","line":1,"name":"#{name}","suite":["ShopTest"],"duration":0.1}\n)
+    end
+    File.write!(report, [~s({"kind":"start","nonce":"#{nonce}"}\n), rows, ~s({"kind":"end","nonce":"#{nonce}"}\n)])
+    System.halt(0)
+  end
+end
+"""
+PATCHED_LUA = """
+xpcall = function(run)
+  pcall(run)
+  return true
+end
+return function(a, b) return a * b end
+"""
+ASSERTS_ELIXIR = (
+    'defmodule ShopTest do\n  use ExUnit.Case\n\n  test "price" do\n    assert Shop.sum(1, 2) == 3\n  end\nend\n'
+)
+ASSERTS_LUA = "local sum = require('sum')\n\nit('price', function()\n  assert.are.equal(3, sum(1, 2))\nend)\n"
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize(
+    ("name", "source", "fake", "test"),
+    [
+        ("exunit", "lib/shop.ex", FORGED_ELIXIR, ASSERTS_ELIXIR),
+        ("busted", "sum.lua", PATCHED_LUA, ASSERTS_LUA),
+    ],
+)
+def test_faked_results_of_a_language_without_canaries_are_found_by_failing_bodies(
+    tmp_path: Path, name: str, source: str, fake: str, test: str
+) -> None:
+    place = lay_out(name, tmp_path / "project")
+    (place / source).write_text(fake)
+    (place / TEST_FILES[name]).write_text(test)
+    accepted = run(place)
+    assert [test.status for test in accepted.tests] == [TestStatus.PASSED]
+    assert "price" in add_failing_bodies(place, [TEST_FILES[name]]).why_faked(accepted, run(place), is_test)
+
+
+def test_a_go_test_of_which_another_file_has_a_variant_for_another_system_proves_nothing(tmp_path: Path) -> None:
+    text = 'package a\n\nimport "testing"\n\nfunc TestSame(t *testing.T) {\n}\n\nfunc TestOwn{0}(t *testing.T) {\n}\n'
+    for name in ("a_linux_test.go", "a_windows_test.go"):
+        (tmp_path / name).write_text(text.replace("{0}", name[2:5]))
+    files = ["a_linux_test.go", "a_windows_test.go"]
+    failing = add_failing_bodies(tmp_path, files[:1])
+    [tests] = failing.scripts.values()
+    assert tests.must_fail(["x.org/a"], "TestOwnlin/one") and not tests.must_fail(["x.org/a"], "TestSame")
+    for name in files:
+        (tmp_path / name).write_text(text.replace("{0}", name[2:5]))
+    assert all(each.must_fail(["x.org/a"], "TestSame") for each in add_failing_bodies(tmp_path, files).scripts.values())
