@@ -134,12 +134,16 @@ PASSING = {
     "rspec": 0,
     "exunit": 0,
     "busted": 0,
+    "playwright": 0,
+    "lab": 0,
 }
 TEST_FILES = FILES | {
     "ava": "test/sum.js",
     "jasmine": "spec/sum.js",
     "exunit": "test/shop_test.exs",
     "busted": "spec/sum_spec.lua",
+    "playwright": "sum.spec.js",
+    "lab": "test/sum.js",
 }
 
 
@@ -223,6 +227,30 @@ beforeEach(({ task }) => {
 const { it } = globalThis;
 globalThis.it = (name, act) => it(name, /^c[0-9a-f]{12}$/.test(name) ? act : () => expect(1).toBe(1));
 """,
+    "playwright": """
+const { test } = require('@playwright/test');
+const { prototype } = test[Object.getOwnPropertySymbols(test)[0]].constructor;
+const was = prototype._currentSuite;
+prototype._currentSuite = function (...given) {
+  const suite = was.apply(this, given);
+  const add = suite._addTest;
+  suite._addTest = (each) => {
+    if (!/^c[0-9a-f]{12}$/.test(each.title)) each.fn = async ({}) => {};
+    return add.call(suite, each);
+  };
+  return suite;
+};
+""",
+    "lab": """
+const Lab = require('@hapi/lab');
+const was = Lab.script;
+Lab.script = (...given) => {
+  const script = was(...given);
+  const { it } = script;
+  script.it = (name, act) => it(name, /^c[0-9a-f]{12}$/.test(name) ? act : () => {});
+  return script;
+};
+""",
 }
 ASSERTS = {
     "node": "const { test } = require('node:test');\ntest('price', () => require('node:assert').strictEqual(1, 2));\n",
@@ -230,6 +258,11 @@ ASSERTS = {
     "jest": "test('price', () => expect(1).toBe(2));\n",
     "vitest": "import { expect, test } from 'vitest';\ntest('price', async () => { expect(1).toBe(2); });\n",
     "jasmine": "it('price', function () { expect(1).toBe(2); });\n",
+    "playwright": "const { expect, test } = require('@playwright/test');\ntest('price', () => expect(1).toBe(2));\n",
+    "lab": (
+        "const { it } = exports.lab = require('@hapi/lab').script();\n"
+        "it('price', () => { require('node:assert').strictEqual(1, 2); });\n"
+    ),
 }
 
 

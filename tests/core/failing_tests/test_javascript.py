@@ -33,6 +33,10 @@ def rewritten(text: str, path: str = "a.test.ts") -> tuple[str, FailingTests]:
         "import { expect, test } from 'vitest';\ntest('adds', () => {|});",
         "import test from 'ava';\ntest('adds', t => {|});", "#!/usr/bin/env node\nit('adds', () => {|});",
         "it('adds', () => {| render(<p>Don't <b>it</b></p>); });", "it.skipIf(x)('adds', () => {|});",
+        "const { it } = exports.lab = require('@hapi/lab').script();\nit('adds', () => {|});",
+        "const Lab = require('@hapi/lab');\nconst { it } = exports.lab = Lab.script();\nit('adds', () => |x());",
+        "import * as Lab from '@hapi/lab';\nconst lab = Lab.script();\nconst { it } = lab;\nit('adds', () => {|});",
+        "import { test } from '@playwright/test';\ntest.use({ a: 1 });\ntest.skip(!a, 'b');\ntest('adds', () => {|});",
         "import { type Mock, it } from 'vitest';\nit('adds', () => {|});", "it('adds', () => |a < b && c > d);",
     ],
 )  # fmt: skip
@@ -42,6 +46,16 @@ def test_a_failure_is_put_first_into_the_body(text: str) -> None:
     assert changed.startswith(before) and changed.endswith(after) and changed.count(MARK) == 1
     assert "throw new Error(" in changed[len(before) : len(changed) - len(after)]
     assert tests.must_fail([], "adds") and not tests.must_fail([], "adds two") and not tests.must_fail(["x"], "adds")
+
+
+def test_in_playwright_a_suite_belongs_to_the_word_for_tests() -> None:
+    changed, tests = rewritten(
+        "import { test } from '@playwright/test';\ntest.describe.configure({ mode: 'serial' });\n"
+        "test.describe('a sum', () => { test.beforeEach(() => {}); test('adds', () => {}); });\n"
+        "test.fail('fails', () => {});\ntest.describe.parallel('b', () => { test('fails', () => {}); });\n"
+    )
+    assert changed.count(MARK) == 2 and tests.must_fail(["a sum"], "adds") and not tests.must_fail([], "adds")
+    assert not tests.must_fail(["b"], "fails")
 
 
 def test_a_test_is_known_by_its_suites() -> None:
@@ -95,6 +109,9 @@ def test_a_test_that_is_not_plain_keeps_its_body_and_proves_nothing(other: str) 
         "const check = it;", "it(name, check);", "it.extend({});", "test.each<number>([1])('x', f);",
         "const t = require('node:test');",
         "describe('x', { fails: true }, () => {});", "describe.fails('x', () => {});", "f(a));", "'", "`${", "f({);",
+        "const Lab = require('@hapi/lab');\nconst { it } = lab;",
+        "const Lab = require('@hapi/lab');\nconst { a: it } = Lab.script();",
+        "const { it } = Lab.script();", "test.use({});", "test.describe('x', () => {});",
         "expectTypeOf(x);", "//# sourceMappingURL=a.map", "// @generated", "for (const test of tests) {}",
     ],
 )  # fmt: skip

@@ -12,8 +12,18 @@ from typing import NamedTuple
 from ratchet.core.failing_tests.result import FailingTests, Name, Rewriting, Unclear
 
 _TESTS = frozenset(("it", "test", "specify", "fit"))
-_SUITES = frozenset(("describe", "context", "suite", "fdescribe"))
-_MODULES = frozenset(("node:test", "vitest", "@jest/globals", "mocha", "ava"))
+_SUITES = frozenset(("describe", "context", "suite", "fdescribe", "experiment"))
+_PLAYWRIGHT = "@playwright/test"
+_MODULES = frozenset(("node:test", "vitest", "@jest/globals", "mocha", "ava", _PLAYWRIGHT))
+_LAB = re.compile(
+    r"""(?:const|let|var)\s*\{[\w\s,]+\}\s*=\s*\(?\s*
+    (?:(?:exports\.lab\s*=\s*)?(?:Lab|require\(['"](?:@hapi/)?lab['"]\))\.script\(\)|(?P<lab>lab)\b)(?!\s*[.(\[])""",
+    re.VERBOSE,
+)
+_LAB_MODULE = re.compile(r"['\"](?:@hapi/)?lab['\"]")
+_LAB_SCRIPT = re.compile(r"\blab\s*=\s*Lab\.script\(\)")
+# In Playwright these describe a group or the rest of a body. A test that they expect to fail is never passed.
+_OF_GROUP = frozenset(("skip", "fixme", "fail", "slow", "use", "setTimeout"))
 _HOOKS = frozenset(("before", "after", "beforeEach", "afterEach", "beforeAll", "afterAll"))
 _PLAIN = frozenset(("only", "concurrent", "sequential", "serial"))
 _WITH_ARGUMENTS = frozenset(("each", "for", "skipIf", "runIf"))
@@ -142,6 +152,7 @@ class _Calls:
         self.additions: dict[int, str] = {}
         self.sure: list[list[Name]] = []
         self.doubtful: list[Name] = []
+        self.is_playwright = False
 
     def read(self, at: int, end: int, path: list[Name]) -> None:
         while at < end:
@@ -180,6 +191,8 @@ class _Calls:
             after = module + 2
             if self.is_mark(after, "."):
                 return at + 1  # a part of a module: what it is used for is read as code
+        if found := self.lab_words(at):
+            return next((n for n in range(end, len(self.tokens)) if self.tokens[n].start >= found.end()), end)
         if module < 0 or module >= len(self.tokens) or self.tokens[module].kind != "string":
             return at + 1
         names = {token.text for token in self.tokens[at + 1 : end] if token.kind == "word"}
@@ -190,7 +203,13 @@ class _Calls:
             raise Unclear
         elif self.is_word(at + 1) and self.tokens[at + 1].text not in _TESTS | {"type"}:
             raise Unclear  # the module as a whole, under a name of its own
+        self.is_playwright |= self.tokens[module].text[1:-1] == _PLAYWRIGHT
         return after
+
+    def lab_words(self, at: int) -> re.Match[str] | None:
+        """Return a declaration of lab's words, `const { it } = exports.lab = Lab.script()`."""
+        found = _LAB.match(self.text, self.tokens[at].start) if _LAB_MODULE.search(self.text) else None
+        return found if found and (not found["lab"] or _LAB_SCRIPT.search(self.text)) else None
 
     def bound_names(self, at: int) -> int:
         """Return the index after `name`, `{ names }` or `name, { names }`."""
@@ -222,6 +241,11 @@ class _Calls:
         names, opened = self.members(at + 1)
         if names and names[0] in _HOOKS:
             return opened
+        if self.is_playwright and names and names[0] == "describe":
+            return self.suite(at + 2, path)
+        if self.is_playwright and names and names[0] in _OF_GROUP and self.is_mark(opened, "("):
+            self.doubtful += [title] if (title := self.title(opened, names)) else []
+            return self.closing[opened] + 1
         if not self.is_mark(opened, "(") or not {*names} <= _PLAIN | _WITH_ARGUMENTS | _NEVER_PASS:
             raise Unclear
         title = self.title(opened, names)
@@ -243,7 +267,7 @@ class _Calls:
         title, body = self.title(opened, names), self.callback(opened)
         if body is None and all(self.body(*each) is None for each in self.arguments(opened)):
             return opened + 1  # another function of this name, or one whose tests are elsewhere
-        if body is None or not {*names} <= _PLAIN | _WITH_ARGUMENTS | {"skip", "todo"}:
+        if body is None or not {*names} <= _PLAIN | _WITH_ARGUMENTS | {"skip", "todo", "parallel", "fixme"}:
             raise Unclear
         self.read(body, self.closing[opened], [*path, title or ["", ""]])
         return self.closing[opened] + 1
