@@ -136,6 +136,8 @@ PASSING = {
     "busted": 0,
     "playwright": 0,
     "lab": 0,
+    "eunit": 1,
+    "testthat": 0,
 }
 TEST_FILES = FILES | {
     "ava": "test/sum.js",
@@ -144,6 +146,8 @@ TEST_FILES = FILES | {
     "busted": "spec/sum_spec.lua",
     "playwright": "sum.spec.js",
     "lab": "test/sum.js",
+    "eunit": "test/shop_tests.erl",
+    "testthat": "tests/testthat/test-shop.R",
 }
 
 

@@ -1,4 +1,4 @@
-"""Failing bodies in Ruby, Elixir and Lua: blocks found by their first line, suites by indentation."""
+"""Failing bodies in Ruby, Elixir, Lua and R: blocks found by their first line, suites by indentation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ratchet.core.failing_tests import FailingTests, with_failing_tests
 
-MARKS = {".rb": "; raise Exception, 'expected", ".exs": " if length([", ".lua": " if #'"}
+MARKS = {".rb": "; raise Exception, 'expected", ".exs": " if length([", ".lua": " if #'", ".R": " if (length("}
 
 
 def rewritten(path: str, text: str) -> tuple[str, FailingTests]:
@@ -55,6 +55,8 @@ def rewritten(path: str, text: str) -> tuple[str, FailingTests]:
         ),
         ("a.exs", 'property "adds #{@x}" do|\nend\n', "ATest", "property adds 1"),
         ("a.exs", 'x = """\n\'\n"""\ny = ~s(") <> ?" # "\ntest "adds" do|\nend\n', "ATest", "test adds"),
+        ("a.R", 'x <- r"-(")-" # \'\ntest_that("adds", {|\n  x\n})\n', "", "adds"),
+        ("a.R", "describe('a sum', {\n  it('adds', {| x })\n})\n", "", "a sum: adds"),
         ("a.lua", "describe('a sum', function()\n  it('adds', function()|\n  end)\nend)\n", "", "a sum adds"),
         ("a.lua", "x = [[ ' ]] -- '\n--[==[\n' ]==]\nit('adds', function()| x() end)\n", "Run 1 of 1", "adds"),
         ("a.lua", 'it("adds", async(function(done)|\n  return x\nend))\n', "", "adds"),
@@ -134,6 +136,10 @@ def test_a_test_that_may_pass_all_the_same_keeps_its_body_and_proves_nothing(pat
         ("a.exs", 'x = """\ntest "adds" do\nend\n"""\n'),
         ("a.exs", 'test "adds" do\nend\nx = "\n'),
         ("a.ex", 'test "adds" do\nend\n'),
+        ("a.R", "test_that('adds', x)\n"),
+        ("a.R", "it <- function() 1\nit('adds', {\n})\n"),
+        ("a.R", "it('adds', {\n})\nx <- '\n"),
+        ("a.R", "it('adds', {\n})\nx <- r'(\n"),
         ("a.lua", "it('adds')\n"),
         ("a.lua", "it('a' .. x, function()\nend)\n"),
         ("a.lua", "x = [[\nit('adds', function()\nend)\n]]\n"),
@@ -186,7 +192,7 @@ PIECES = [
 ]
 
 
-@pytest.mark.parametrize("path", ["a.rb", "a.exs", "a.lua"])
+@pytest.mark.parametrize("path", ["a.rb", "a.exs", "a.lua", "a.R"])
 @pytest.mark.parametrize("piece", [*PIECES, "\nit 'a' do", "\nit '#{", "\n<<A", '"#{', "\n it(''", "\nit('#{#{#{"])
 def test_text_made_to_stall_its_reader_takes_time_by_length_only(path: str, piece: str) -> None:
     start = process_time()
@@ -195,7 +201,7 @@ def test_text_made_to_stall_its_reader_takes_time_by_length_only(path: str, piec
     assert process_time() - start < 20
 
 
-@pytest.mark.parametrize("path", ["a.rb", "a.exs", "a.lua"])
+@pytest.mark.parametrize("path", ["a.rb", "a.exs", "a.lua", "a.R"])
 @given(text=st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
 def test_any_text_is_rewritten_by_additions_only_or_left_alone(path: str, text: str) -> None:
     found = with_failing_tests(path, text)

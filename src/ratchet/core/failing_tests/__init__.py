@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ratchet.core.failing_tests import blocks, go, javascript
+from ratchet.core.failing_tests import blocks, erlang, go, javascript
 from ratchet.core.failing_tests.result import FailingTests, Rewriting, Unclear
 
 __all__ = ["FailingTests", "with_failing_tests"]
@@ -15,8 +15,10 @@ __all__ = ["FailingTests", "with_failing_tests"]
 _LENGTH_MAX = 300_000
 _LANGUAGES: dict[str, Callable[[str, str], Rewriting]] = {
     "go": go.rewrite,
+    "erl": erlang.rewrite,
     "rb": lambda _path, text: blocks.rewrite(blocks.RUBY, text),
     "exs": lambda _path, text: blocks.rewrite(blocks.ELIXIR, text),
+    **dict.fromkeys(("R", "r"), lambda _path, text: blocks.rewrite(blocks.R, text)),
     "lua": lambda _path, text: blocks.rewrite(blocks.LUA, text),
     **dict.fromkeys(("js", "mjs", "cjs", "jsx", "ts", "mts", "cts", "tsx"), javascript.rewrite),
 }

@@ -1,4 +1,4 @@
-"""Rewrites tests in Ruby, Elixir and Lua: blocks that end in a line of their own, indented like their first one.
+"""Rewrites tests in Ruby, Elixir, Lua and R: blocks that end in a line of their own, indented like their first one.
 
 Indentation tells in which suites a test stands. A test whose body may catch the failure keeps its body.
 """
@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ratchet.core.failing_tests.literals import LITERAL, blank_elixir, blank_lua, blank_ruby
+from ratchet.core.failing_tests.literals import LITERAL, blank_elixir, blank_lua, blank_r, blank_ruby
 from ratchet.core.failing_tests.result import FailingTests, Name, Rewriting
 
 _ANY: Name = ["", ""]
@@ -33,6 +33,11 @@ _LUA = re.compile(
     rf"""^(?P<indent>[ \t]*)(?:(?P<end>end\b)
     |(?P<word>it|test|spec|describe|context|insulate|expose)[ \t]*\([ \t]*{_TITLE}
      ,[ \t]*(?:async[ \t]*\([ \t]*)?function[ \t]*\([^()\n]*\))""",
+    re.MULTILINE | re.VERBOSE,
+)
+_R = re.compile(
+    rf"""^(?P<indent>[ \t]*)(?:(?P<end>\}})
+    |(?:testthat::)?(?P<word>test_that|it|describe)[ \t]*\([ \t]*{_TITLE},[ \t]*\{{)""",
     re.MULTILINE | re.VERBOSE,
 )
 
@@ -130,6 +135,10 @@ def _lua_paths(_word: str, suites: Sequence[Name], name: Name) -> list[list[Name
     return [[whole], [_ANY, whole]]
 
 
+def _r_paths(_word: str, suites: Sequence[Name], name: Name) -> list[list[Name]]:
+    return [[_joined(*(_joined(suite, [": "]) for suite in suites), name)]]
+
+
 RUBY = Language(
     blank=blank_ruby,
     block=_RUBY,
@@ -150,4 +159,11 @@ LUA = Language(
     definition=re.compile(r"\b(?:local(?![ \t]+function\b)|function)[ \t]+([\w, \t]*)"),
     failure=" if #'{given}' > 0 then error('expected {given}, got {wanted}') end",
     paths=_lua_paths,
+)
+R = Language(
+    blank=blank_r,
+    block=_R,
+    definition=re.compile(r"\b(test_that|it|describe)[ \t]*(?:<-|=[ \t]*function)"),
+    failure=' if (length("{given}") > 0) stop("expected {given}, got {wanted}");',
+    paths=_r_paths,
 )

@@ -14,7 +14,7 @@ from ratchet.core.failing_tests.result import FailingTests, Name, Rewriting, Unc
 _TESTS = frozenset(("it", "test", "specify", "fit"))
 _SUITES = frozenset(("describe", "context", "suite", "fdescribe", "experiment"))
 _PLAYWRIGHT = "@playwright/test"
-_MODULES = frozenset(("node:test", "vitest", "@jest/globals", "mocha", "ava", _PLAYWRIGHT))
+_MODULES = frozenset(("node:test", "vitest", "@jest/globals", "mocha", "ava", "uvu", _PLAYWRIGHT))
 _LAB = re.compile(
     r"""(?:const|let|var)\s*\{[\w\s,]+\}\s*=\s*\(?\s*
     (?:(?:exports\.lab\s*=\s*)?(?:Lab|require\(['"](?:@hapi/)?lab['"]\))\.script\(\)|(?P<lab>lab)\b)(?!\s*[.(\[])""",
@@ -239,7 +239,7 @@ class _Calls:
 
     def test(self, at: int, path: list[Name]) -> int:
         names, opened = self.members(at + 1)
-        if names and names[0] in _HOOKS:
+        if names and (names[0] in _HOOKS or names == ["run"]):
             return opened
         if self.is_playwright and names and names[0] == "describe":
             return self.suite(at + 2, path)

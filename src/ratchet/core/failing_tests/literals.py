@@ -1,4 +1,4 @@
-"""Blanks the literals and comments of Ruby, Elixir and Lua, so that the rest of a file can be read line by line."""
+"""Blanks the literals and comments of Ruby, Elixir, Lua and R, so that the rest of a file can be read line by line."""
 
 from __future__ import annotations
 
@@ -49,17 +49,30 @@ _LUA = re.compile(
     |"(?:[^"\\\n]|\\.)*(?:"|(?P<double>))|'(?:[^'\\\n]|\\.)*(?:'|(?P<single>))""",
     re.VERBOSE | re.DOTALL,
 )
+_R = re.compile(
+    r"""(?P<comment>\#[^\n]*)|[rR](?P<quote>["'])(?P<dashes>-*)\((?:.*?\)(?P=dashes)(?P=quote)|(?P<raw>.*))
+    |"(?:[^"\\]|\\.)*+(?:"|(?P<double>))|'(?:[^'\\]|\\.)*+(?:'|(?P<single>))|`[^`\n]*`?""",
+    re.VERBOSE | re.DOTALL,
+)
 _CLOSES = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 
 def blank_lua(text: str) -> str:
+    return _blanked(_LUA, ("open", "double", "single"), text)
+
+
+def blank_r(text: str) -> str:
+    return _blanked(_R, ("raw", "double", "single"), text)
+
+
+def _blanked(literal: re.Pattern[str], unclosed: tuple[str, ...], text: str) -> str:
     def blank(found: re.Match[str]) -> str:
-        if any(found[each] is not None for each in ("open", "double", "single")):
+        if any(found[each] is not None for each in unclosed):
             raise Unclear
-        is_comment = found[0].startswith("--")
+        is_comment = found[0].startswith(("--", "#"))
         return re.sub(r"[^\n]", " ", found[0]) if is_comment else LITERAL * len(found[0])
 
-    return _LUA.sub(blank, text)
+    return literal.sub(blank, text)
 
 
 def blank_ruby(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 
@@ -12,7 +14,7 @@ from ratchet.core.failing_tests import FailingTests, go, with_failing_tests
 from ratchet.core.report import RED, Report, TestResult, TestStatus
 from ratchet.engine.steps.canaries import rewrite
 from ratchet.engine.steps.context import abbreviate
-from ratchet.tree_files import find_inside, is_file_inside, read_inside
+from ratchet.tree_files import find_inside, is_file_inside, open_inside, read_inside
 
 _FILES_MAX = 200
 _COMPILED_FROM = {".js": (".ts", ".tsx"), ".mjs": (".mts",), ".cjs": (".cts",)}
@@ -100,7 +102,17 @@ def _add_to_script(folder: Path, path: str) -> FailingTests | None:
         found.extend([tests] if tests else [])
         return changed
 
-    return found[0] if rewrite(folder, path, write) else None
+    if not rewrite(folder, path, write):
+        return None
+    _date_later(folder, path)
+    return found[0]
+
+
+def _date_later(folder: Path, path: str) -> None:
+    """Have build tools see the change: some compare the times of files to the second."""
+    later = time.time() + 2
+    with open_inside(folder, path, os.O_WRONLY) as file:
+        os.utime(file, (later, later))
 
 
 def _doubt_namesakes(folder: Path, scripts: dict[str, FailingTests]) -> None:
