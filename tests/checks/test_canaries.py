@@ -190,6 +190,14 @@ def test_a_script_with_a_source_beside_it_keeps_its_bodies(tmp_path: Path) -> No
     assert [*add_failing_bodies(tmp_path, ["a.test.js", "a.test.ts"]).scripts] == ["a.test.ts"]
 
 
+def test_a_rewritten_file_is_newer_than_what_was_built_from_it(tmp_path: Path) -> None:
+    path = tmp_path / "a_tests.erl"
+    path.write_text("a_test() -> ok.\n")
+    built = int(path.stat().st_mtime)  # to the second, as some build tools compare it
+    assert add_failing_bodies(tmp_path, ["a_tests.erl"])
+    assert int(path.stat().st_mtime) > built
+
+
 def test_two_tests_of_one_name_of_which_one_must_fail_prove_nothing(tmp_path: Path) -> None:
     (tmp_path / "shared.js").write_text("exports.shared = (it) => it('adds', () => {});\n")
     text = "const { it } = require('node:test');\nconst { shared } = require('./shared.js');\nit('adds', () => {});\n"
