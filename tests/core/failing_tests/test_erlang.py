@@ -15,7 +15,6 @@ MARK = " andalso error("
     ("text", "names"),
     [
         ("adds_test() ->| ok.\n", ["adds_test", "adds_test#2"]),
-        ("adds_test_() ->|\n    [?_assert(true)].\n", ["adds_test_#1", "adds_test_/named#1"]),
         ('x() -> $". % "\nadds_test() ->| ok.\n', ["adds_test"]),
         ('x() -> "\nother_test() -> \\" ".\ny() -> \'a"\'.\nadds_test() ->| ok.\n', ["adds_test"]),
     ],
@@ -31,7 +30,14 @@ def test_a_failure_is_put_first_into_the_body(text: str, names: list[str]) -> No
 
 
 @pytest.mark.parametrize(
-    "text", ["adds() -> ok.\n", "adds_test(X) -> X.\n", "% adds_test() -> ok.\n", 'adds_test() -> ok.\nx() -> ".\n']
+    "text",
+    [
+        "adds() -> ok.\n",
+        "adds_test(X) -> X.\n",
+        "adds_test_() -> [?_assert(true)].\n",
+        "% adds_test() -> ok.\n",
+        'adds_test() -> ok.\nx() -> ".\n',
+    ],
 )
 def test_what_is_no_test_or_unclear_is_left_alone(text: str) -> None:
     assert with_failing_tests("test/a_tests.erl", text) is None

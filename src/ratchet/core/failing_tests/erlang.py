@@ -1,4 +1,7 @@
-"""Rewrites tests of EUnit: functions without parameters that are named as it wants them."""
+"""Rewrites tests of EUnit: functions without parameters that are named as it wants them.
+
+Generators keep their bodies: one that fails ends the tests of other modules too.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,19 @@ import re
 
 from ratchet.core.failing_tests.result import FailingTests, Name, Rewriting, Unclear
 
-_TEST = re.compile(r"^(?P<name>[a-z]\w*_test_?)[ \t]*\([ \t]*\)[ \t]*->", re.MULTILINE)
+_TEST = re.compile(r"^(?P<name>[a-z]\w*_test)[ \t]*\([ \t]*\)[ \t]*->", re.MULTILINE)
 _LITERAL = re.compile(r"""%[^\n]*|\$(?:\\.|.)|"(?:[^"\\]|\\.)*+("?)|'(?:[^'\\\n]|\\.)*+('?)""", re.DOTALL)
 
 
 def rewrite(_path: str, text: str) -> Rewriting:
-    """Put a failure first into the body of each test; a generator that fails makes no tests."""
+    """Put a failure first into the body of each test."""
     additions = dict[int, str]()
     sure = list[list[Name]]()
     for found in _TEST.finditer(_LITERAL.sub(_blank, text)):
         at = found.end()
         additions[at] = f" _ = length([{at}]) > 0 andalso error({{expected, {at}, got, {at + 1}}}),"
-        # After the module, a colon; before a number, where several have one name; before a description.
-        own = f":{found['name']}"
-        sure += [[["", own]], [["", f"{own}#", ""]], [["", f"{own}/", ""]]]
+        own = f":{found['name']}"  # after the module
+        sure += [[["", own]], [["", f"{own}#", ""]]]  # a number tells those of one name apart
     return Rewriting(additions, FailingTests(sure, []))
 
 
