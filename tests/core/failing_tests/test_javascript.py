@@ -58,6 +58,15 @@ def test_in_playwright_a_suite_belongs_to_the_word_for_tests() -> None:
     assert not tests.must_fail(["b"], "fails")
 
 
+def test_in_uvu_a_suite_is_the_word_for_its_tests() -> None:
+    changed, tests = rewritten(
+        "import { suite, test } from 'uvu';\nconst Sum = suite('a sum');\nSum.before.each(() => {});\n"
+        "Sum('adds', () => {});\nSum.skip('later', () => {});\nSum.run();\ntest('adds', () => {});\ntest.run();\n"
+    )
+    assert changed.count(MARK) == 2 and tests.must_fail(["a sum"], "adds") and tests.must_fail([], "adds")
+    assert with_failing_tests("a.js", f"{changed}\nwrap(Sum);\n") is None
+
+
 def test_a_test_is_known_by_its_suites() -> None:
     _, tests = rewritten(
         "describe('a \\'sum\\'', () => { describe.only(Sum.name, function () { it('adds', () => {}); }); });\n"

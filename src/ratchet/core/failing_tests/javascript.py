@@ -152,7 +152,8 @@ class _Calls:
         self.additions: dict[int, str] = {}
         self.sure: list[list[Name]] = []
         self.doubtful: list[Name] = []
-        self.is_playwright = False
+        self.is_playwright = self.is_uvu = False
+        self.uvu_suites: dict[str, Name] = {}  # by the word that defines their tests
 
     def read(self, at: int, end: int, path: list[Name]) -> None:
         while at < end:
@@ -163,6 +164,8 @@ class _Calls:
                 at = self.declaration(at)
             elif token.text in _TESTS:
                 at = self.test(at, path)
+            elif token.text in self.uvu_suites:
+                at = self.test(at, [self.uvu_suites[token.text]])
             elif token.text in _SUITES:
                 at = self.suite(at, path)
             else:
@@ -191,6 +194,9 @@ class _Calls:
             after = module + 2
             if self.is_mark(after, "."):
                 return at + 1  # a part of a module: what it is used for is read as code
+        if self.is_uvu and self.is_mark(end, "=") and self.is_word(end + 1, "suite") and self.is_mark(end + 2, "("):
+            self.uvu_suites[self.tokens[at + 1].text] = self.title(end + 2, []) or ["", ""]
+            return self.closing[end + 2] + 1
         if found := self.lab_words(at):
             return next((n for n in range(end, len(self.tokens)) if self.tokens[n].start >= found.end()), end)
         if module < 0 or module >= len(self.tokens) or self.tokens[module].kind != "string":
@@ -204,6 +210,7 @@ class _Calls:
         elif self.is_word(at + 1) and self.tokens[at + 1].text not in _TESTS | {"type"}:
             raise Unclear  # the module as a whole, under a name of its own
         self.is_playwright |= self.tokens[module].text[1:-1] == _PLAYWRIGHT
+        self.is_uvu |= self.tokens[module].text[1:-1] == "uvu"
         return after
 
     def lab_words(self, at: int) -> re.Match[str] | None:
