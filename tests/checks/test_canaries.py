@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.core.canary import with_canary
-from ratchet.core.report import TestStatus
+from ratchet.core.report import Report, ReportStatus, TestResult, TestStatus
 from ratchet.engine.steps.canaries import add_canaries
 from ratchet.engine.steps.failing_bodies import add_failing_bodies
 from tests.checks.support import lay_out, run
@@ -188,6 +188,22 @@ def test_a_script_with_a_source_beside_it_keeps_its_bodies(tmp_path: Path) -> No
     for name in ("a.test.js", "a.test.ts"):
         (tmp_path / name).write_text("test('adds', () => {});\n")
     assert [*add_failing_bodies(tmp_path, ["a.test.js", "a.test.ts"]).scripts] == ["a.test.ts"]
+
+
+@pytest.mark.parametrize("file", ["test/base_test.rb", "", "test/sub_test.rb", "test/other_test.rb"])
+def test_a_new_test_that_is_reported_under_another_file_still_has_to_fail(tmp_path: Path, file: str) -> None:
+    (tmp_path / "test").mkdir()
+    for name in ("sub", "other"):  # the second could not be rewritten
+        (tmp_path / f"test/{name}_test.rb").write_text(f"def test_sub\n{'end' if name == 'sub' else ''}\n")
+    failing = add_failing_bodies(tmp_path, ["test/sub_test.rb", "test/other_test.rb"])
+    test = TestResult(id="SubTest#test_sub", status=TestStatus.PASSED, name="test_sub", suite=["SubTest"], file=file)
+    report = Report(runner="minitest", status=ReportStatus.PASSED, tests=[test])
+
+    def is_any_test(_path: str) -> bool:
+        return True
+
+    assert bool(failing.why_faked(report, report, is_any_test, {test.id})) is (file != "test/other_test.rb")
+    assert bool(failing.why_faked(report, report, is_any_test)) is (file == "test/sub_test.rb")
 
 
 def test_a_rewritten_file_is_newer_than_what_was_built_from_it(tmp_path: Path) -> None:

@@ -494,6 +494,23 @@ OTHER_LANGUAGES = {
         {"append": {"lib/calc.rb": SUB_RB}},
         {"append": {"lib/calc.rb": SUB_RB.replace("a - b", "b - a") + MINITEST_FAKE}},
     ),
+    "rake.elsewhere": (
+        {
+            "Rakefile": RAKEFILE,
+            "lib/calc.rb": CALC_RB,
+            "test/add_test.rb": MINITEST.format(name="Add", verb="add", wanted=5),
+        },
+        {"test/sub_test.rb": MINITEST.format(name="Sub", verb="sub", wanted=1)},
+        {"append": {"lib/calc.rb": SUB_RB}},
+        {
+            "append": {
+                "lib/calc.rb": SUB_RB.replace("a - b", "b - a")
+                + MINITEST_FAKE.replace(
+                    "from(self)", "from(self).tap { |one| one.source_location = ['test/add_test.rb', 6] }"
+                )
+            }
+        },
+    ),
     "rspec": (
         {".rspec": "--no-color\n", "lib/calc.rb": CALC_RB, "spec/add_spec.rb": RSPEC.format(verb="add", wanted=5)},
         {"spec/sub_spec.rb": RSPEC.format(verb="sub", wanted=1)},
@@ -503,14 +520,17 @@ OTHER_LANGUAGES = {
 }
 
 
-@pytest.mark.parametrize("honest", [True, False])
-@pytest.mark.parametrize("program", OTHER_LANGUAGES)
+@pytest.mark.parametrize(
+    ("name", "honest"),
+    [*((name, False) for name in OTHER_LANGUAGES), *((name, True) for name in ("go", "rake", "rspec"))],
+)
 def test_a_runner_faked_by_the_source_that_spares_canaries_does_not_land_and_an_honest_change_does(
-    tmp_path: Path, program: str, honest: bool
+    tmp_path: Path, name: str, honest: bool
 ) -> None:
+    program = name.partition(".")[0]
     if not shutil.which(program):
         pytest.skip(f"{program} is not installed")
-    base, test, change, fake = OTHER_LANGUAGES[program]
+    base, test, change, fake = OTHER_LANGUAGES[name]
     place = make_repository(tmp_path / "project", base | {"SPEC.md": "# Subtract\n"})
     audit = {"say": "sub", "write": test}
     write_script(

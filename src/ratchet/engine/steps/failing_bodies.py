@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -34,10 +34,12 @@ class FailingBodies(msgspec.Struct, frozen=True, kw_only=True):
         script = self.scripts.get(test.file)
         return script.must_fail(test.suite, _own_name(test)) if script else _plain_id(test) in self.ids
 
-    def why_faked(self, accepted: Report, report: Report, is_test: Callable[[str], bool]) -> str:
+    def why_faked(
+        self, accepted: Report, report: Report, is_test: Callable[[str], bool], new: Collection[str] = ()
+    ) -> str:
         """Return why the results cannot be trusted; empty when none of these tests has passed.
 
-        `accepted` is the report of the same tests with their own bodies.
+        `accepted` is the report of the same tests with their own bodies, `new` the ids of those that the run has added.
         """
         # Two scripted tests may have one name, of which only one was rewritten.
         failed = {_path(test) for test in report.tests if test.status in RED and test.file in self.scripts}
@@ -47,16 +49,20 @@ class FailingBodies(msgspec.Struct, frozen=True, kw_only=True):
             for test in report.tests
             if test.status is TestStatus.PASSED
             and _path(test) not in failed
-            and (self.must_fail(test) or (not is_test(test.file) and self._is_moved(test, before)))
+            and (self.must_fail(test) or (self._is_elsewhere(test, is_test, new) and self._is_moved(test, before)))
         ]
         return f"tests passed whose bodies fail: {abbreviate(passed)}: the results are faked" if passed else ""
 
-    def _is_moved(self, test: TestResult, before: set[tuple[str, ...]]) -> bool:
-        """Whether a test that must fail is reported under another file.
+    def _is_elsewhere(self, test: TestResult, is_test: Callable[[str], bool], new: Collection[str]) -> bool:
+        """Whether a test is reported under a file that cannot hold it.
 
-        Some runners take the file from the stack, where a wrapper around their functions stands.
+        Some runners take the file from the stack, where a wrapper around their functions stands; a fake may name any.
         """
-        return bool(test.file) and any(
+        return test.file not in self.files if test.id in new else bool(test.file) and not is_test(test.file)
+
+    def _is_moved(self, test: TestResult, before: set[tuple[str, ...]]) -> bool:
+        """Whether this is a test that must fail, which its own file has not reported."""
+        return any(
             script.must_fail(test.suite, _own_name(test)) and (file, *test.suite, test.name) not in before
             for file, script in self.scripts.items()
         )
