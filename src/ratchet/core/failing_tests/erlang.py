@@ -10,7 +10,7 @@ import re
 from ratchet.core.failing_tests.result import FailingTests, Name, Rewriting, Unclear
 
 _TEST = re.compile(r"^(?P<name>[a-z]\w*_test)[ \t]*\([ \t]*\)[ \t]*->", re.MULTILINE)
-_LITERAL = re.compile(r"""%[^\n]*|\$(?:\\.|.)|"(?:[^"\\]|\\.)*+("?)|'(?:[^'\\\n]|\\.)*+('?)""", re.DOTALL)
+_LITERAL = re.compile(r"""%[^\n]*|\$(?:\\.|.)|"(?:[^"\\]|\\.)*("?)|'(?:[^'\\\n]|\\.)*('?)""", re.DOTALL)
 
 
 def rewrite(_path: str, text: str) -> Rewriting:

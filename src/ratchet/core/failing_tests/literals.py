@@ -51,7 +51,7 @@ _LUA = re.compile(
 )
 _R = re.compile(
     r"""(?P<comment>\#[^\n]*)|[rR](?P<quote>["'])(?P<dashes>-*)\((?:.*?\)(?P=dashes)(?P=quote)|(?P<raw>.*))
-    |"(?:[^"\\]|\\.)*+(?:"|(?P<double>))|'(?:[^'\\]|\\.)*+(?:'|(?P<single>))|`[^`\n]*`?""",
+    |"(?:[^"\\]|\\.)*(?:"|(?P<double>))|'(?:[^'\\]|\\.)*(?:'|(?P<single>))|`[^`\n]*`?""",
     re.VERBOSE | re.DOTALL,
 )
 _CLOSES = {"(": ")", "[": "]", "{": "}", "<": ">"}
