@@ -206,6 +206,16 @@ def test_a_new_test_that_is_reported_under_another_file_still_has_to_fail(tmp_pa
     assert bool(failing.why_faked(report, report, is_any_test)) is (file == "test/sub_test.rb")
 
 
+def test_a_ruby_test_that_a_library_brings_along_proves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "user_test.rb").write_text("class UserTest\n  def test_key\n  end\nend\n")
+    failing = add_failing_bodies(tmp_path, ["user_test.rb"])
+    test = TestResult(
+        id="AdminTest#test_key", status=TestStatus.PASSED, name="test_key", suite=["AdminTest"], file="/usr/lib/lint.rb"
+    )
+    report = Report(runner="minitest", status=ReportStatus.PASSED, tests=[test])
+    assert failing.scripts and not failing.why_faked(report, report, is_test)
+
+
 def test_a_rewritten_file_is_newer_than_what_was_built_from_it(tmp_path: Path) -> None:
     path = tmp_path / "a_tests.erl"
     path.write_text("a_test() -> ok.\n")

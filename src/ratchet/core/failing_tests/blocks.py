@@ -13,6 +13,7 @@ from ratchet.core.failing_tests.literals import LITERAL, blank_elixir, blank_lua
 from ratchet.core.failing_tests.result import FailingTests, Name, Rewriting
 
 _ANY: Name = ["", ""]
+_SUITES = frozenset(("describe", "fdescribe", "context", "fcontext", "feature", "insulate", "expose"))
 _LETTERS_MIN = 4  # of a name with gaps, below which it says too little
 _GAP = re.compile(r"\\(?P<same>['\"\\#])|\\.|#\{(?:.*\}|.*)", re.DOTALL)
 _RETURN = re.compile(r"\breturn\b")
@@ -67,17 +68,14 @@ def rewrite(language: Language, text: str) -> Rewriting:
         if word in _SUITES or word.startswith("shared_"):
             above.append((depth, word, name or _ANY))
             continue
-        is_shared = any(word.startswith("shared_") for _, word, _ in above)
-        paths = language.paths(word, [name for _, _, name in above], name) if name and not is_shared else []
+        is_shared = any(suite.startswith("shared_") for _, suite, _ in above)  # where it runs is not said here
+        paths = language.paths(word, [each for _, _, each in above], name) if name and not is_shared else []
         if word in own or _may_catch(code, found):
             doubtful += [path[-1] for path in paths]
         else:
             additions[found.end()] = language.failure.format(given=found.end(), wanted=found.end() + 1)
             sure += paths
     return Rewriting(additions, FailingTests(sure, doubtful))
-
-
-_SUITES = frozenset(("describe", "fdescribe", "context", "fcontext", "feature", "insulate", "expose"))
 
 
 def _title(text: str, found: re.Match[str]) -> Name | None:

@@ -17,6 +17,7 @@ from ratchet.engine.steps.context import abbreviate
 from ratchet.tree_files import find_inside, is_file_inside, open_inside, read_inside
 
 _FILES_MAX = 200
+_JAVASCRIPT = (".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx")
 _COMPILED_FROM = {".js": (".ts", ".tsx"), ".mjs": (".mts",), ".cjs": (".cts",)}
 
 
@@ -56,9 +57,12 @@ class FailingBodies(msgspec.Struct, frozen=True, kw_only=True):
     def _is_elsewhere(self, test: TestResult, is_test: Callable[[str], bool], new: Collection[str]) -> bool:
         """Whether a test is reported under a file that cannot hold it.
 
-        Some runners take the file from the stack, where a wrapper around their functions stands; a fake may name any.
+        Some runners of JavaScript take the file from the stack, where a wrapper around their functions stands; a fake
+        may name any.
         """
-        return test.file not in self.files if test.id in new else bool(test.file) and not is_test(test.file)
+        if test.id in new:
+            return test.file not in self.files
+        return test.file.endswith(_JAVASCRIPT) and not is_test(test.file)
 
     def _is_moved(self, test: TestResult, before: set[tuple[str, ...]]) -> bool:
         """Whether this is a test that must fail, which its own file has not reported."""
