@@ -78,9 +78,9 @@ def test_in_ruby_a_test_is_known_by_its_suites() -> None:
         "describe 'a' do\n  context \"b #{1}\" do\n    it 'adds' do\n    end\n  end\n"
         "  [1].each do\n      it 'loops' do\n      end\n  end\nend\nit 'stands alone' do\nend\n",
     )
-    assert tests.must_fail(["a", "b 1"], "adds") and tests.must_fail(["a"], "loops")
+    assert tests.must_fail(["a", "b 1"], "a b 1 adds") and tests.must_fail(["a"], "a loops")
     assert tests.must_fail([], "stands alone")
-    assert not tests.must_fail(["a"], "adds") and not tests.must_fail(["a", "b 1"], "loops")
+    assert not tests.must_fail(["a"], "a adds") and not tests.must_fail(["a", "b 1"], "a b 1 loops")
 
 
 def test_shared_examples_of_rspec_fail_but_prove_nothing() -> None:
@@ -149,6 +149,27 @@ def test_a_test_that_may_pass_all_the_same_keeps_its_body_and_proves_nothing(pat
 )
 def test_what_is_unclear_or_only_looks_like_a_test_is_left_alone(path: str, text: str) -> None:
     assert with_failing_tests(path, text) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "test"),
+    [
+        ("a.rb", "it 'a{0}' do\nend\n"),
+        ("a.rb", "it 'same' do\nend\n"),
+        ("a.rb", 'it "adds {0}#{1}" do\nend\n'),
+        ("a.rb", "describe '{0}' do\n  it 'same' do\n  end\nend\n"),
+        ("a.exs", 'test "a{0}" do\nend\n'),
+        ("a.js", "it('a{0}', () => {});\n"),
+        ("a.js", "describe('{0}', () => { it('same', () => {}); });\n"),
+    ],
+)
+def test_a_test_is_found_at_once_among_thousands(path: str, test: str) -> None:
+    _, tests = rewritten(path, "".join(test.replace("{0}", str(n)) for n in range(4_000)))
+    start = process_time()
+    for n in range(2_000):
+        tests.must_fail(["x"], f"adds {n}")
+        tests.must_fail(["x"], "x same")
+    assert process_time() - start < 5
 
 
 PIECES = [

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from ratchet.core.failing_tests import blocks, erlang, go, javascript
 from ratchet.core.failing_tests.result import FailingTests, Rewriting, Unclear
 
@@ -26,7 +28,8 @@ _LANGUAGES: dict[str, Callable[[str, str], Rewriting]] = {
 
 def with_failing_tests(path: str, text: str) -> tuple[str, FailingTests] | None:
     """Return the file with failing tests, under the same names; None if that cannot be done for certain."""
-    rewrite = _LANGUAGES.get(path.rsplit(".", 1)[-1])
+    suffix = path.rsplit(".", 1)[-1]
+    rewrite = _LANGUAGES.get(suffix)
     if not rewrite or len(text) > _LENGTH_MAX:
         return None
     try:
@@ -35,4 +38,4 @@ def with_failing_tests(path: str, text: str) -> tuple[str, FailingTests] | None:
         return None
     for at, added in sorted(additions.items(), reverse=True):
         text = text[:at] + added + text[at:]
-    return (text, tests) if tests.sure else None
+    return (text, msgspec.structs.replace(tests, suffix=suffix)) if tests.sure else None

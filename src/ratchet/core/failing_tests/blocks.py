@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ratchet.core.failing_tests.literals import LITERAL, blank_elixir, blank_lua, blank_r, blank_ruby
-from ratchet.core.failing_tests.result import FailingTests, Name, Rewriting
+from ratchet.core.failing_tests.result import Name, Rewriting, failing_tests
 
 _ANY: Name = ["", ""]
 _SUITES = frozenset(("describe", "fdescribe", "context", "fcontext", "feature", "insulate", "expose"))
@@ -75,7 +75,7 @@ def rewrite(language: Language, text: str) -> Rewriting:
         else:
             additions[found.end()] = language.failure.format(given=found.end(), wanted=found.end() + 1)
             sure += paths
-    return Rewriting(additions, FailingTests(sure, doubtful))
+    return Rewriting(additions, failing_tests(sure, doubtful))
 
 
 def _title(text: str, found: re.Match[str]) -> Name | None:
@@ -111,8 +111,8 @@ def _joined(*names: Name) -> Name:
 def _ruby_paths(word: str, suites: Sequence[Name], name: Name) -> list[list[Name]]:
     """Return the names of a test in RSpec and, one class around it, in Minitest, test-unit, Rails and Shoulda."""
     if word == "def":
-        return [[_ANY, name], [_ANY, [f"{name[0]}[", "]"]]]  # the second with data
-    paths = [[*suites, name], [_ANY, _joined(["test_", "_"], name)]]
+        return [[_ANY, name]]
+    paths = [[*suites, name], [_ANY, _joined(["test_0_"], name)]]
     if word == "test":
         paths += [
             [_ANY, _joined(["test_"], [re.sub(r"\s+", "_", part) for part in name])],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ratchet.core.failing_tests.result import FailingTests, Name, Rewriting, Unclear
+from ratchet.core.failing_tests.result import Name, Rewriting, Unclear, failing_tests
 
 _TEST = re.compile(r"^(?P<name>[a-z]\w*_test)[ \t]*\([ \t]*\)[ \t]*->", re.MULTILINE)
 _LITERAL = re.compile(r"""%[^\n]*|\$(?:\\.|.)|"(?:[^"\\]|\\.)*("?)|'(?:[^'\\\n]|\\.)*('?)""", re.DOTALL)
@@ -20,9 +20,8 @@ def rewrite(_path: str, text: str) -> Rewriting:
     for found in _TEST.finditer(_LITERAL.sub(_blank, text)):
         at = found.end()
         additions[at] = f" _ = length([{at}]) > 0 andalso error({{expected, {at}, got, {at + 1}}}),"
-        own = f":{found['name']}"  # after the module
-        sure += [[["", own]], [["", f"{own}#", ""]]]  # a number tells those of one name apart
-    return Rewriting(additions, FailingTests(sure, []))
+        sure.append([[found["name"]]])
+    return Rewriting(additions, failing_tests(sure, []))
 
 
 def _blank(literal: re.Match[str]) -> str:

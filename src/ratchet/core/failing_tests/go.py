@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import count
 
-from ratchet.core.failing_tests.result import FailingTests, Name, Rewriting, Unclear
+from ratchet.core.failing_tests.result import Rewriting, Unclear, failing_tests
 
 _TESTING = re.compile(r"^\s*(?:import\s+)?\"testing\"", re.MULTILINE)
 _GENERATED = re.compile(r"^// Code generated .* DO NOT EDIT\.$", re.MULTILINE)
@@ -40,17 +40,13 @@ def rewrite(path: str, text: str) -> Rewriting:
             parameter += added
         at = found.end()
         additions[at] = f' {parameter}.Fatal("expected {at}, got {at + 1}");'
-        sure += [[_ANY, each] for each in _with_subtests(name)]
-    return Rewriting(additions, FailingTests(sure, []))
+        sure.append([_ANY, [name]])
+    return Rewriting(additions, failing_tests(sure, []))
 
 
-def names_of_tests(text: str) -> list[Name]:
-    """Return the functions of any file that may be tests, and their subtests."""
-    return [each for found in _FUNCTION.finditer(text) for each in _with_subtests(found["name"])]
-
-
-def _with_subtests(name: str) -> list[Name]:
-    return [[name], [f"{name}/", ""]]
+def names_of_tests(text: str) -> list[str]:
+    """Return the functions of any file that may be tests."""
+    return [found["name"] for found in _FUNCTION.finditer(text)]
 
 
 def _blank(literal: re.Match[str]) -> str:

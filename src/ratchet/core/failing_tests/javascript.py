@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ratchet.core.failing_tests.result import FailingTests, Name, Rewriting, Unclear
+from ratchet.core.failing_tests.result import Name, Rewriting, Unclear, failing_tests
 
 _TESTS = frozenset(("it", "test", "specify", "fit"))
 _SUITES = frozenset(("describe", "context", "suite", "fdescribe", "experiment"))
@@ -65,7 +65,7 @@ def rewrite(path: str, text: str) -> Rewriting:
         raise Unclear
     calls = _Calls(text)
     calls.read(0, len(calls.tokens), [])
-    return Rewriting(calls.additions, FailingTests(calls.sure, calls.doubtful))
+    return Rewriting(calls.additions, failing_tests(calls.sure, calls.doubtful))
 
 
 class _Token(NamedTuple):

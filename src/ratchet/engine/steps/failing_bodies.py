@@ -33,7 +33,7 @@ class FailingBodies(msgspec.Struct, frozen=True, kw_only=True):
 
     def must_fail(self, test: TestResult) -> bool:
         script = self.scripts.get(test.file)
-        return script.must_fail(test.suite, _own_name(test)) if script else _plain_id(test) in self.ids
+        return script.must_fail(test.suite, test.name) if script else _plain_id(test) in self.ids
 
     def why_faked(
         self, accepted: Report, report: Report, is_test: Callable[[str], bool], new: Collection[str] = ()
@@ -67,7 +67,7 @@ class FailingBodies(msgspec.Struct, frozen=True, kw_only=True):
     def _is_moved(self, test: TestResult, before: set[tuple[str, ...]]) -> bool:
         """Whether this is a test that must fail, which its own file has not reported."""
         return any(
-            script.must_fail(test.suite, _own_name(test)) and (file, *test.suite, test.name) not in before
+            script.must_fail(test.suite, test.name) and (file, *test.suite, test.name) not in before
             for file, script in self.scripts.items()
         )
 
@@ -130,7 +130,7 @@ def _doubt_namesakes(folder: Path, scripts: dict[str, FailingTests]) -> None:
     for inside in {PurePosixPath(path).parent for path in scripts if path.endswith(".go")}:
         beside = [str(inside / name) for name in find_inside(folder, inside.name and str(inside)) if "/" not in name]
         texts = [read_inside(folder, path) or b"" for path in beside if path.endswith(".go") and path not in scripts]
-        doubtful = [name for text in texts for name in go.names_of_tests(text.decode(errors="replace"))]
+        doubtful = {name: [[[name]]] for text in texts for name in go.names_of_tests(text.decode(errors="replace"))}
         for path, tests in scripts.items():
             if path.endswith(".go") and PurePosixPath(path).parent == inside:
                 scripts[path] = msgspec.structs.replace(tests, doubtful=doubtful)
@@ -144,14 +144,6 @@ def _is_compiled(folder: Path, path: str) -> bool:
 
 def _path(test: TestResult) -> tuple[str, ...]:
     return (test.file, *test.suite, test.name)
-
-
-def _own_name(test: TestResult) -> str:
-    """Return the name without those of the suites, with which RSpec's begin."""
-    name = test.name
-    for suite in test.suite if test.file.endswith(".rb") else ():
-        name = name.removeprefix(suite).lstrip()
-    return name
 
 
 def _outer_id(test: TestResult) -> str:

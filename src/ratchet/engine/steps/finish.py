@@ -56,9 +56,11 @@ async def _verified(context: RunContext, step: StepContext) -> StepResult:
     accepted = canaries.without_canaries(report)
     failing, failed = await _failing(context, step, known, env)
     base_files = {test.file for test in (await load_report(context, state.baseline)).tests}
-    if why := failing.why_faked(
-        accepted, failed, lambda path: path in base_files or state.scope.is_test(path), _new_tests(state)
-    ):
+
+    def is_test(path: str) -> bool:
+        return path in base_files or state.scope.is_test(path)
+
+    if why := await run_blocking(failing.why_faked, accepted, failed, is_test, _new_tests(state)):
         return _refused(step, f"with the accepted tests: {why}", [old, new])
     if why := await why_not_all(context, step):
         return _refused(step, why, [old, new], disclosed=1)
