@@ -15,7 +15,8 @@ from ratchet.errors import DiskFull
 FILE_MODE, DIR_MODE = 0o600, 0o700
 STATE_DIR = ".ratchet"
 # Never through a link, and never waiting for the reader of a pipe: programs of others may have written the folder.
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+_APPEND = _WRITE | os.O_APPEND
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -67,6 +68,15 @@ def write_durably(path: Path, content: bytes) -> None:
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file atomically but not durably, for content that can be regenerated."""
     _replace(path, content, durable=False)
+
+
+def write_from(path: Path, place: int, content: bytes) -> None:
+    """Replace what follows `place` in a file of ours that can be regenerated."""
+    make_private_dir(path.parent)
+    with disk_full_errors(path), os.fdopen(os.open(path, _WRITE, FILE_MODE), "wb") as file:
+        file.seek(place)
+        file.write(content)
+        file.truncate()
 
 
 def _replace(path: Path, content: bytes, *, durable: bool) -> None:

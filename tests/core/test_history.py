@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ratchet.core import events as ev
 from ratchet.core.failure import Reason
-from ratchet.core.history import history_document
+from ratchet.core.history import HistoryMark, find_mark, history_document
 from ratchet.core.item import ParkReason
 from ratchet.core.receipt import Artifact
 from tests.core.playing import started
@@ -37,7 +37,9 @@ def test_iterations_and_attempts_are_counted_and_answers_quoted() -> None:
         ev.RunFailed(reason=Reason.NO_PROGRESS, detail="no more"),
         ev.RunCompleted(commits=1, head="h"),
     ]
-    assert history_document(history, {2: "  I found none.\n", 4: "  ", 6: "Done."}) == "\n".join(
+    answers = {2: "  I found none.\n", 4: "  ", 6: "Done."}
+    whole, iteration, attempt = history_document(history, answers)
+    assert whole.splitlines() == (
         [
             f"# {first.title}", "",
             f"{first.workflow} from {first.base_commit[:10]} on {first.branch}", "",
@@ -58,6 +60,16 @@ def test_iterations_and_attempts_are_counted_and_answers_quoted() -> None:
             "**COMPLETED** with 1 commits", "",
         ]
     )  # fmt: skip
+    first_part, *counts = history_document(history[:8], answers)
+    second_part, *ends = history_document(history[8:], answers, *counts)
+    assert (first_part + second_part, *ends) == (whole, iteration, attempt)
+
+
+def test_a_mark_is_read_from_the_end_of_a_file_and_nothing_else_is_one() -> None:
+    mark = HistoryMark(seq=12, sum="a" * 64, size=345, iteration=3, attempt=2)
+    assert find_mark(b"**KEPT** abc\n\n" + mark.line()) == mark
+    for torn in (b"", b"\n", mark.line()[:-9], mark.line() + b"## more\n", b"<!-- ratchet history [] -->\n", b"\xff"):
+        assert find_mark(torn) == HistoryMark()
 
 
 _ARTIFACT = Artifact(path="reports/1", sha256="0" * 64, size=1)

@@ -8,11 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ratchet import files
 from ratchet.core import events as ev
 from ratchet.core.state import fold
 from ratchet.engine import run_ledger
 from ratchet.engine.run_ledger import Checkpoint, fold_version
 from ratchet.engine.workflow_registry import open_workflow
+from ratchet.store import run_directory
 from ratchet.store.protocols import LedgerCheckpoint
 from ratchet.store.sqlite.store import SqliteStore
 from tests.support import GOOD_SCRIPT, carry, carry_script, open_factory, write_script
@@ -61,9 +63,10 @@ def test_a_run_that_is_continued_from_a_checkpoint_ends_as_one_from_its_whole_le
         history = factory.history("last")
         assert history.state == state
         directory = factory.directory(state.run)
-        mirrored = (directory.path / "ledger.ndjson").read_bytes()
+        files = [directory.path / name for name in ("ledger.ndjson", "history.md")]
+        mirrored = [file.read_bytes() for file in files]
         directory.export(history.entries, history.receipts, history.state)
-        assert (directory.path / "ledger.ndjson").read_bytes() == mirrored
+        assert [file.read_bytes() for file in files] == mirrored
 
 
 def test_a_mirror_that_lost_entries_or_differs_is_written_anew(tmp_path: Path) -> None:
@@ -78,3 +81,28 @@ def test_a_mirror_that_lost_entries_or_differs_is_written_anew(tmp_path: Path) -
             state = carry(factory, place / "SPEC.md")
             sums = [msgspec.json.decode(line)["sum"] for line in mirror.read_text().splitlines()]
             assert sums == [entry.sum for entry in factory.history("last").entries]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_history_grows_by_its_last_steps_only_and_one_that_is_torn_is_written_anew(
+    tmp_path: Path, damage: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = GOOD_SCRIPT | {"audit": [{"fail": "rate_limit"}, *GOOD_SCRIPT["audit"]]}
+    state, _, place = carry_script(tmp_path, script)
+    write_script(place, GOOD_SCRIPT)
+    with open_factory(place) as factory:
+        file = factory.directory(state.run).path / "history.md"
+        file.write_text(damage(file.read_text()))
+        written: list[int] = []
+        write_from = files.write_from
+
+        def counted(path: Path, place: int, content: bytes) -> None:
+            written.append(place)
+            write_from(path, place, content)
+
+        monkeypatch.setattr(run_directory, "write_from", counted)
+        carry(factory, place / "SPEC.md")
+        grown, history = file.read_text(), factory.history("last")
+        assert written == sorted(written) and written[-2] > 0
+        factory.directory(state.run).export(history.entries, history.receipts, history.state)
+        assert file.read_text() == grown

@@ -6,13 +6,47 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from ratchet.core import events as ev
+from ratchet.core.ledger import GENESIS
+
+_MARK = "<!-- ratchet history "
 
 
-def history_document(events: Iterable[ev.AnyEvent | ev.UnknownEvent], answers: Mapping[int, str]) -> str:
-    """Render the history of a run. `answers` are the agents' answers by step."""
+class HistoryMark(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the finished part of a `history.md` ends: its last entry, its size, and what the next section counts from.
+
+    It is the last line of the file, so that the next step adds to the file and does not read the whole ledger.
+    """
+
+    seq: int = 0
+    sum: str = GENESIS
+    size: int = 0
+    iteration: int = 1
+    attempt: int = 1
+
+    def line(self) -> bytes:
+        return f"{_MARK}{msgspec.json.encode(self).decode()} -->\n".encode()
+
+
+def find_mark(end: bytes) -> HistoryMark:
+    """Return the mark at the end of a file; one of an empty file if there is none."""
+    line = end.removesuffix(b"\n").rpartition(b"\n")[2].decode(errors="replace")
+    try:
+        return msgspec.json.decode(line.removeprefix(_MARK).removesuffix(" -->"), type=HistoryMark, strict=True)
+    except msgspec.MsgspecError:
+        return HistoryMark()
+
+
+def history_document(
+    events: Iterable[ev.AnyEvent | ev.UnknownEvent], answers: Mapping[int, str], iteration: int = 1, attempt: int = 1
+) -> tuple[str, int, int]:
+    """Render a part of a run's history; returns iteration and attempt that follow it, too.
+
+    `answers` are the agents' answers by step.
+    """
     lines: list[str] = []
-    iteration, attempt = 1, 1
     for event in events:
         match event:
             case ev.RunStarted():
@@ -51,4 +85,4 @@ def history_document(events: Iterable[ev.AnyEvent | ev.UnknownEvent], answers: M
                 lines += [f"**{'FAILED' if isinstance(event, ev.RunFailed) else 'RETURNED'}** {event.detail}", ""]
             case ev.RunCompleted():
                 lines += [f"**COMPLETED** with {event.commits} commits", ""]
-    return "\n".join(lines)
+    return "".join(f"{line}\n" for line in lines), iteration, attempt

@@ -37,7 +37,6 @@ from ratchet.store.run_directory import RunDirectory
 
 CHECKPOINT_ENTRIES = 256
 RELOADED_MAX = 1_000
-EVERY = 2**31
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +83,6 @@ class RunLedger:
         self.state = RunState(run=lease.run)
         self.receipts: list[Receipt] = []
         self.length, self.head = 0, GENESIS
-        self._entries: list[Entry] = []
         self.announced_at = ""  # when the step in progress was announced
         self._locked_paths: list[str] = []
         self._history, self._answered = "", 0  # the answers in receipts never change
@@ -100,7 +98,6 @@ class RunLedger:
         """Fold the ledger, from its last checkpoint on, and bring the run directory up to date."""
         tail = await run_blocking(self.store.ledger_tail, self.lease.run, version=self._version)
         self.receipts = await run_blocking(self.store.receipts, self.lease.run)
-        self._entries = await run_blocking(self.store.entries_after, self.lease.run, after=0, limit=EVERY)
         self._start_from(tail.checkpoint)
         for entry in tail.entries:
             self._apply(entry, ev.decode(entry.kind, entry.data))
@@ -241,15 +238,23 @@ class RunLedger:
         while missing := self.store.entries_after(self.lease.run, after=seq, limit=RELOADED_MAX):
             self.directory.mirror_entries(missing)
             seq = missing[-1].seq
-        self.directory.mirror_missing(self._entries, self.receipts, self.state)
+        self.directory.mirror_missing(self._entries_after, self.receipts, self.state)
+
+    def _entries_after(self, seq: int) -> list[Entry]:
+        found: list[Entry] = []
+        while True:
+            page = self.store.entries_after(self.lease.run, after=seq, limit=RELOADED_MAX)
+            found += page
+            if len(page) < RELOADED_MAX:
+                return found
+            seq = page[-1].seq
 
     def _mirror(self, entries: list[Entry], receipt: Receipt | None) -> None:
         self.directory.mirror_entries(entries)
-        self._entries += entries
         if receipt:
             self.directory.mirror_receipt(receipt)
         if receipt or self.state.final or self.state.parked:
-            self.directory.mirror_history(self._entries, self.receipts)
+            self.directory.mirror_history(self._entries_after, self.receipts)
         self.directory.mirror_state(self.state)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from glob import escape as glob_escape
 from pathlib import Path
 from typing import Any
@@ -17,20 +17,32 @@ import msgspec
 
 from ratchet.core import events as ev
 from ratchet.core import prompts
-from ratchet.core.history import history_document
+from ratchet.core.history import HistoryMark, find_mark, history_document
 from ratchet.core.ledger import MESSAGE_MAX_BYTES, Entry
 from ratchet.core.receipt import Artifact, Receipt
 from ratchet.core.redact import Redactor
 from ratchet.core.snapshot import Manifest
 from ratchet.core.state import RunState
 from ratchet.errors import ArtifactBroken, UsageError
-from ratchet.files import disk_full_errors, make_private_dir, open_private, sync_dir, write_durably, write_whole
+from ratchet.files import (
+    disk_full_errors,
+    make_private_dir,
+    open_private,
+    sync_dir,
+    write_durably,
+    write_from,
+    write_whole,
+)
 from ratchet.store.protocols import ARTIFACT_MAX_BYTES, Artifacts
 
 ANSWERS = "answers/"
 PRUNED = "pruned"  # marks a directory whose logs and prompts were removed by `ratchet gc`
 PRUNED_FOLDERS = ("logs", "prompts")
 LOG_MAX_BYTES = 64 * 1024 * 1024
+_MARK_MAX_BYTES = 512
+
+EntriesAfter = Callable[[int], Sequence[Entry]]
+"""Returns the entries of a ledger whose numbers are greater."""
 
 
 class RunDirectory:
@@ -131,7 +143,7 @@ class RunDirectory:
         write_whole(self.path / "ledger.ndjson", b"".join(_line(entry) for entry in entries))
         for receipt in receipts:
             self.mirror_receipt(receipt)
-        self.mirror_history(entries, receipts)
+        self._add_history(HistoryMark(), entries, receipts)
         self.mirror_state(state)
 
     def last_mirrored(self) -> tuple[int, str]:
@@ -145,11 +157,11 @@ class RunDirectory:
             return 0, ""
         return row.seq, row.sum
 
-    def mirror_missing(self, entries: Sequence[Entry], receipts: Sequence[Receipt], state: RunState) -> None:
+    def mirror_missing(self, entries_after: EntriesAfter, receipts: Sequence[Receipt], state: RunState) -> None:
         for receipt in receipts:
             if not self._receipt_path(receipt).exists():
                 self.mirror_receipt(receipt)
-        self.mirror_history(entries, receipts)
+        self.mirror_history(entries_after, receipts)
         self.mirror_state(state)
 
     def mirror_entries(self, entries: Sequence[Entry]) -> None:
@@ -163,14 +175,41 @@ class RunDirectory:
     def _receipt_path(self, receipt: Receipt) -> Path:
         return self.path / "receipts" / receipt.item / f"step-{receipt.step}.json"
 
-    def mirror_history(self, entries: Sequence[Entry], receipts: Sequence[Receipt]) -> None:
-        """Rewrite `history.md`, one section for each iteration, attempt and role."""
-        answers: dict[int, str] = {}
-        for receipt in receipts:
-            texts = [self.get(one).decode() for one in receipt.artifacts if one.path.startswith(ANSWERS)]
-            answers[receipt.step] = "\n\n".join(prompts.answer_of(text) for text in texts)
+    def mirror_history(self, entries_after: EntriesAfter, receipts: Sequence[Receipt]) -> None:
+        """Add what is new to `history.md`, one section for each iteration, attempt and role."""
+        mark = self._history_mark()
+        entries = entries_after(max(0, mark.seq - 1))
+        if mark.seq and [entry.sum for entry in entries[:1]] != [mark.sum]:  # of another ledger
+            mark, entries = HistoryMark(), entries_after(0)
+        self._add_history(mark, entries[1:] if mark.seq else entries, receipts)
+
+    def _history_mark(self) -> HistoryMark:
+        try:
+            with (self.path / "history.md").open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - _MARK_MAX_BYTES))
+                return find_mark(file.read())
+        except OSError:
+            return HistoryMark()
+
+    def _add_history(self, mark: HistoryMark, entries: Sequence[Entry], receipts: Sequence[Receipt]) -> None:
+        """Replace what follows the mark. The sections from the first unanswered step on are written anew next time."""
         events = [ev.decode(entry.kind, entry.data) for entry in entries]
-        write_whole(self.path / "history.md", self.redact.text(history_document(events, answers)).encode())
+        answered = {receipt.step: receipt for receipt in receipts}
+        asked = [event.step if isinstance(event, ev.StepStarted) and event.role else 0 for event in events]
+        finished = next((n for n, step in enumerate(asked) if step and step not in answered), len(events))
+        answers = {step: self._answer(answered[step]) for step in asked if step in answered}
+        text, iteration, attempt = history_document(events[:finished], answers, mark.iteration, mark.attempt)
+        rest, _, _ = history_document(events[finished:], answers, iteration, attempt)
+        done, more = (self.redact.text(part).encode() for part in (text, rest))
+        size = mark.size + len(done)
+        if finished:
+            last = entries[finished - 1]
+            mark = HistoryMark(seq=last.seq, sum=last.sum, size=size, iteration=iteration, attempt=attempt)
+        write_from(self.path / "history.md", size - len(done), done + more + mark.line())
+
+    def _answer(self, receipt: Receipt) -> str:
+        texts = [self.get(one).decode() for one in receipt.artifacts if one.path.startswith(ANSWERS)]
+        return "\n\n".join(prompts.answer_of(text) for text in texts)
 
     def mirror_state(self, state: RunState) -> None:
         write_whole(self.path / "run.json", _pretty(state))
