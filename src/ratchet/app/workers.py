@@ -13,7 +13,6 @@ import os
 import secrets
 import signal
 import struct
-import sys
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -42,7 +41,7 @@ from ratchet.engine.run_ledger import EventCallback
 from ratchet.errors import LeaseLost, UsageError
 from ratchet.files import make_private_dir
 from ratchet.paths import clones, user_state
-from ratchet.process.spawn import ForkedWorkers, is_gone, this_process
+from ratchet.process.spawn import ForkedWorkers, is_gone, python_program, this_process
 from ratchet.process.supervise import supervise
 from ratchet.store.protocols import Store, open_store
 from ratchet.workspace.git import repository
@@ -218,7 +217,7 @@ async def _dispatcher(
 
     flags = [word for setting in settings for word in ("--set", setting)]
     await supervise(
-        [sys.executable, "-m", "ratchet", "worker", "--count", str(count), "-C", str(folder), *flags],
+        [*python_program("ratchet"), "worker", "--count", str(count), "-C", str(folder), *flags],
         cwd=folder,
         env=os.environ,
         output=make_private_dir(user_state()) / "workers.log",
