@@ -410,14 +410,31 @@ class ConfigValue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoadedConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """`ignored` are keys in the file of a fetched repository that only this machine decides."""
+
     config: Config
     settings: list[ConfigValue]
+    ignored: list[str] = []
+
+
+# Ratchet makes this file in the git directory of each clone of its own.
+FETCHED = "ratchet-fetched"
+# What a repository that Ratchet fetched may not decide: whose author is anybody, but the machine and its secrets are not.
+_OF_THIS_MACHINE = re.compile(
+    r"(?:sandbox|containers|ray|watch|notify|sealed|server|telemetry|worker|limits|budget|quota|prices|retention)(?:\..+)?"
+    r"|env|store|redis|test\.env|roles\.\w+\.(?:env|network)|workspace\.(?:root|bases|max_\w+|min_\w+)"
+    r"|learnings\.(?:embedder|model|key_env)"
+)
 
 
 def load(folder: Path, *, environ: Mapping[str, str] | None = None, flags: Sequence[str] = ()) -> LoadedConfig:
-    """Load the configuration for a folder. `flags` are `key=value` strings. Raises ConfigError for unknown keys."""
+    """Load the configuration for a folder. `flags` are `key=value` strings. Raises ConfigError for unknown keys.
+
+    The file of a fetched repository decides nothing about this machine.
+    """
     environ = os.environ if environ is None else environ
     table, sources = _read_file(folder / FILE)
+    ignored = _leave_to_this_machine(table, sources) if is_fetched(folder) else []
     for name, value in sorted(environ.items()):
         if name.startswith("RATCHET_") and name not in _NOT_SETTINGS:
             _set_key(table, _key_of_variable(name), value, sources, name)
@@ -430,7 +447,25 @@ def load(folder: Path, *, environ: Mapping[str, str] | None = None, flags: Seque
     settings = [
         ConfigValue(key=key, value=_get(config, key), source=sources.get(key, "default")) for key in sorted(_LEAVES)
     ]
-    return LoadedConfig(config=config, settings=settings)
+    return LoadedConfig(config=config, settings=settings, ignored=ignored)
+
+
+def is_fetched(folder: Path) -> bool:
+    """Whether the folder is in a clone that Ratchet made of a repository elsewhere, and not in a person's checkout."""
+    folder = folder.absolute()
+    return any((place / ".git" / FETCHED).exists() for place in (folder, *folder.parents))
+
+
+def _leave_to_this_machine(table: dict[str, Any], sources: dict[str, str]) -> list[str]:
+    ignored = [key for key in sources if _OF_THIS_MACHINE.fullmatch(key)]
+    for key in ignored:
+        *above, last = key.split(".")
+        section = table
+        for name in above:
+            section = section.get(name, {})
+        section.pop(last, None)
+        del sources[key]
+    return sorted(ignored)
 
 
 # Variables that Ratchet sets for child processes or reads elsewhere: not configuration keys.

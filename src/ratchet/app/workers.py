@@ -315,7 +315,7 @@ class Worker:
     async def _drive_run(self, lease: Lease, item: Item, hold: LeaseHandle) -> str:
         """Drive the run and return its outcome as text. Reports errors to the store, which decides about a retry."""
         try:
-            with await run_blocking(open_for_item, item, self.store, self.post.settings) as service:
+            with await run_blocking(open_for_item, item, self.store, self.post.settings, self.post.log) as service:
                 watch = self.post.watch(item, lease)
                 state = await service.drive(
                     lease, watch=watch, on_agent_event=_ignore_event, retry_s=self.retry_s, stop=self.stop, hold=hold
@@ -352,10 +352,15 @@ def _ignore_event(_event: TurnEvent) -> None:
     """Ignore agent events: they are in the run's logs."""
 
 
-def open_for_item(item: Item, store: Store, settings: Sequence[str] = ()) -> RunService:
+def open_for_item(
+    item: Item, store: Store, settings: Sequence[str] = (), log: Callable[[str], None] = lambda _: None
+) -> RunService:
     """Open the run service for an item: clone a remote repository and apply the item's settings, then the worker's."""
     repo = _repository_of(item)
     loaded = config.load(repo.root, flags=[*item.settings, *settings])
+    if loaded.ignored:
+        names = ", ".join(loaded.ignored)
+        log(f"ratchet.toml of {item.repo} does not decide {names}: set it with --set, or for the item")
     return RunService(repo, loaded.config, store=store)
 
 

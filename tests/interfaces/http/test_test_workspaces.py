@@ -331,3 +331,20 @@ def test_a_folder_that_became_a_link_out_is_not_looked_into(served: Served, proj
     tested = post(served, name, "test")
     assert "secret" not in msgspec.json.encode(tested).decode()
     assert {test["id"] for test in tested["report"]["tests"]} == {"test_app.py::test_add", "test_app.py::test_zero"}
+
+
+def test_the_settings_of_a_fetched_repository_decide_nothing_about_this_machine(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOST_VALUE", "of-this-machine")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    settings = (
+        f'[sandbox]\nmode = "off"\nshare = ["{outside}"]\n[test]\nenv = ["HOST_VALUE"]\n'
+        f"[workspace]\nsetup = [\"sh -c 'touch {outside}/ran || true'\"]\n"
+    )
+    origin = make_repository(tmp_path / "origin", {**BROKEN, "ratchet.toml": settings})
+    answer = served.ask("POST", "/test-workspace", {"repo": origin.as_uri()})
+    assert answer.status == 201, answer.body
+    shown = post(served, answer.json["id"], "exec", argv=["env"])["stdout"]
+    assert "HOST_VALUE" not in shown and not [*outside.iterdir()]
