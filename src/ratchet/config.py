@@ -235,8 +235,8 @@ class WorkerConfig(_Section, frozen=True, kw_only=True):
 class ServerConfig(_Section, frozen=True, kw_only=True):
     """Which requests `ratchet serve` answers. `hosts` are further names of the server, besides localhost, this
     machine's name and all addresses; `origins` are other web sites whose pages may call it. `connections_per_address`
-    limits the open connections of one address that have not sent a valid token; answers to wrong tokens are delayed,
-    longer each time, up to `failed_token_delay_s`."""
+    limits the open connections of one address (on this machine: of one user) that have not sent a valid token; answers
+    to wrong tokens are delayed, longer each time, up to `failed_token_delay_s`."""
 
     hosts: list[str] = msgspec.field(default_factory=list)
     origins: list[str] = msgspec.field(default_factory=list)
@@ -419,7 +419,7 @@ class LoadedConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 # Ratchet makes this file in the git directory of each clone of its own.
 FETCHED = "ratchet-fetched"
-# What a repository that Ratchet fetched may not decide: whose author is anybody, but the machine and its secrets are not.
+# What a repository that Ratchet fetched may not decide: its author may be anybody.
 _OF_THIS_MACHINE = re.compile(
     r"(?:sandbox|containers|ray|watch|notify|sealed|server|telemetry|worker|limits|budget|quota|prices|retention)(?:\..+)?"
     r"|env|store|redis|test\.env|roles\.\w+\.(?:env|network)|workspace\.(?:root|bases|max_\w+|min_\w+)"

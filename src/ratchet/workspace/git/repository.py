@@ -61,7 +61,7 @@ def check_state_dir(root: Path) -> None:
     wrong = [path for mode, path in tracked if mode not in _FILES or not _COMMITTED.fullmatch(path)]
     if wrong:
         raise UsageError(
-            f"{wrong[0]} of {root} is part of its commits: in {STATE_DIR} are only {STATE_DIR}/prompts, the rest is state",
+            f"{wrong[0]} of {root} is part of its commits, where only {STATE_DIR}/prompts may be",
             hint=f"git rm -r --cached {STATE_DIR} && rm -r {STATE_DIR}, then commit; first see who added it",
         )
 
