@@ -15,7 +15,7 @@ _LOCAL, _UID = 1, 7  # columns
 
 
 def users_of(clients: Iterable[Client]) -> dict[Client, str]:
-    """Return the user ids of clients on this machine. Those elsewhere, and all where Linux's tables lack, are missing."""
+    """Return the user ids of clients on this machine, by Linux's tables of connections."""
     wanted = {row: client for client in clients if (row := _as_in_table(client))}
     found: dict[Client, str] = {}
     for table in _TABLES.values() if wanted else ():

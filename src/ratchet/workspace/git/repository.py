@@ -215,8 +215,8 @@ def fetch_branch(root: Path, branch: str) -> None:
     git(*_SAFE, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "origin", f"refs/heads/{branch}", cwd=root)
 
 
-# `ext::` addresses run commands: never allowed for an address from the queue.
-_SAFE = ("-c", "protocol.allow=never", *(
+# `ext::` addresses run commands: never allowed for an address from the queue. A server that sends nothing is given up.
+_SAFE = ("-c", "protocol.allow=never", "-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60", *(
     word for name in ("https", "http", "ssh", "git", "file") for word in ("-c", f"protocol.{name}.allow=always")
 ))  # fmt: skip
 
