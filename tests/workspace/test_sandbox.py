@@ -450,3 +450,14 @@ def test_settings_of_the_system_that_only_root_may_read_are_not_shown(sandboxes:
     finally:
         shutil.rmtree(closed)
         sandbox_view._closed_to_others.cache_clear()
+
+
+def test_a_program_named_by_way_of_the_repository_uncovers_nothing_in_it(
+    sandboxes: Sandboxes, one: GitWorkspace, repo: Path
+) -> None:
+    (repo / ".env").write_text("covered\n")
+    program = repo.parent / "agent.sh"
+    program.write_text(f"#!/bin/sh\necho started; cat {repo}/.env\n")
+    program.chmod(0o755)
+    _, printed = run(sandboxes.for_role("auditor", SCOPE), one.path, f"{repo}/../agent.sh")
+    assert "started" in printed and "covered" not in printed

@@ -276,7 +276,9 @@ def interpreter() -> list[str]:
 
 def named(argv: Sequence[str], hide: Sequence[str] = (), own: Sequence[str] = ()) -> list[str]:
     """Return the folders of programs and scripts that the command names by path: they must be visible."""
-    words = [(word, _target(word, own)) for word in argv if os.path.isfile(word)]
+    # Without `..`: a folder of another name would uncover what is covered in it.
+    plain = [short if os.path.isfile(short := os.path.normpath(word)) else word for word in argv]
+    words = [(word, _target(word, own)) for word in plain if os.path.isfile(word)]
     files = [place for word, target in words for place in (word, target) if place]
     hidden = [*masks(), *(str(Path(name).expanduser()) for name in hide)]
     return list(dict.fromkeys(str(_program_folder(Path(file))) for file in files if is_below(file, hidden)))
