@@ -45,7 +45,9 @@ class WorkspaceConfig(_Section, frozen=True, kw_only=True):
     container of `containers.image`. `root` is the folder of workspaces,
     `bases` that of prepared checkouts; if empty, the user's state and cache folders. `setup` lists commands that run
     once for each change of lock files and manifests. `carry` lists ignored folders and files that are copied from the
-    developer's tree, and from each part of it that has a manifest. A failed run's workspace is kept for `keep_s`."""
+    developer's tree, and from each part of it that has a manifest. `logins`: whether `setup` gets the logins of package
+    registries and this machine's variables; auto is in people's checkouts, not in repositories that Ratchet fetched. A
+    failed run's workspace is kept for `keep_s`."""
 
     kind: str = "auto"
     on: Literal["auto", "ram", "disk"] = "auto"
@@ -54,6 +56,7 @@ class WorkspaceConfig(_Section, frozen=True, kw_only=True):
     setup: list[str] = []
     # Not .venv: its programs and editable installs point to the developer's folder, and would test the wrong code.
     carry: list[str] = msgspec.field(default_factory=lambda: ["node_modules", "vendor", "deps"])
+    logins: Literal["auto", "on", "off"] = "auto"
     keep_s: Annotated[float, msgspec.Meta(ge=0)] = 86_400.0
     max_count: Annotated[int, msgspec.Meta(ge=1)] = 64
     min_free_ram_mb: Annotated[int, msgspec.Meta(ge=0)] = 512
@@ -422,7 +425,7 @@ FETCHED = "ratchet-fetched"
 # What a repository that Ratchet fetched may not decide: its author may be anybody.
 _OF_THIS_MACHINE = re.compile(
     r"(?:sandbox|containers|ray|watch|notify|sealed|server|telemetry|worker|limits|budget|quota|prices|retention)(?:\..+)?"
-    r"|env|store|redis|test\.env|roles\.\w+\.(?:env|network)|workspace\.(?:root|bases|max_\w+|min_\w+)"
+    r"|env|store|redis|test\.env|roles\.\w+\.(?:env|network)|workspace\.(?:root|bases|logins|max_\w+|min_\w+)"
     r"|learnings\.(?:embedder|model|key_env)"
 )
 

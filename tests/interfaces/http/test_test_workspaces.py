@@ -339,17 +339,27 @@ def test_the_settings_of_a_fetched_repository_decide_nothing_about_this_machine(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOST_VALUE", "of-this-machine")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://user:login@index.example")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / ".netrc").write_text("machine example login me password of-this-machine\n")
     outside = tmp_path / "outside"
     outside.mkdir()
     settings = (
         f'[sandbox]\nmode = "off"\nshare = ["{outside}"]\n[test]\nenv = ["HOST_VALUE"]\n'
-        f"[workspace]\nsetup = [\"sh -c 'touch {outside}/ran || true'\"]\n"
+        "[workspace]\nsetup = [\"sh -c 'touch OUTSIDE/ran; mkdir node_modules; env > node_modules/seen; "
+        "cat ~/.netrc >> node_modules/seen; true'\"]\n"
     )
-    origin = make_repository(tmp_path / "origin", {**BROKEN, "ratchet.toml": settings})
+    origin = make_repository(
+        tmp_path / "origin",
+        {**BROKEN, "ratchet.toml": settings.replace("OUTSIDE", str(outside)), ".gitignore": "node_modules/\n"},
+    )
     answer = served.ask("POST", "/test-workspace", {"repo": origin.as_uri()})
     assert answer.status == 201, answer.body
     shown = post(served, answer.json["id"], "exec", argv=["env"])["stdout"]
     assert "HOST_VALUE" not in shown and not [*outside.iterdir()]
+    seen = post(served, answer.json["id"], "exec", argv=["cat", "node_modules/seen"])["stdout"]
+    assert "PATH=" in seen and "of-this-machine" not in seen and "login" not in seen
 
 
 def test_servers_that_never_answer_keep_no_other_call_waiting(served: Served, project: Path) -> None:
