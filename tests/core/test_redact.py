@@ -153,6 +153,14 @@ def test_a_made_up_key_is_no_secret_and_with_examples_none_is_but_registered_val
     assert redact.new_secrets(f"{KEY} {PHRASE}".encode(), examples=True) == ["the value of a secret variable"]
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("secret", ["hunter2-hunter2", "ghp_" + "c" * 36])
+def test_a_secret_in_wide_characters_is_new(encoding: str, secret: str) -> None:
+    redact, content = Redactor(["hunter2-hunter2"]), f"key = {secret}".encode(encoding)
+    assert len(redact.new_secrets(content)) == 1
+    assert redact.new_secrets(content, content) == [] and redact.new_secrets("words".encode(encoding)) == []
+
+
 @pytest.mark.parametrize("flood", ["-eyJ", "_eyJ", "sk-a ", "-----BEGIN PRIVATE KEY-----\n", "xoxb-", "eyJ.", "ghp_"])
 def test_a_flood_of_what_begins_a_key_takes_time_by_its_length_only(flood: str) -> None:
     content = (flood * (400_000 // len(flood))).encode()

@@ -106,6 +106,8 @@ class Redactor:
 
         With `examples`, keys of known formats are taken for made-up ones; registered values never are.
         """
+        if b"\0" in content:  # as UTF-16 and UTF-32 write plain letters
+            content, before = (text + b"\n" + text.replace(b"\0", b"") for text in (content, before))
         registered = (self._own and _new(self._own, content, before)) or self._laid_out(content, before)
         key = not examples and any(not _EXAMPLE.search(found) for found in _new(_known(), content, before))
         return [*(["the value of a secret variable"] if registered else []), *(["a key or token"] if key else [])]
