@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.core.canary import with_canary
-from ratchet.core.report import TestStatus
+from ratchet.core.report import Report, ReportStatus, TestResult, TestStatus
 from ratchet.engine.steps.canaries import add_canaries
 from ratchet.engine.steps.failing_bodies import add_failing_bodies
 from tests.checks.support import lay_out, run
@@ -157,8 +157,35 @@ def is_test(path: str) -> bool:
 
 
 # How many passing tests of each project are not checked: subtests, which another test runs, and expected failures.
-PASSING = {"pytest": 0, "unittest": 0, "node": 1, "mocha": 0, "jest": 0, "vitest": 1, "ava": 0, "jasmine": 0}
-TEST_FILES = FILES | {"ava": "test/sum.js", "jasmine": "spec/sum.js"}
+PASSING = {
+    "pytest": 0,
+    "unittest": 0,
+    "node": 1,
+    "mocha": 0,
+    "jest": 0,
+    "vitest": 1,
+    "ava": 0,
+    "jasmine": 0,
+    "go": 0,
+    "minitest": 0,
+    "rspec": 0,
+    "exunit": 0,
+    "busted": 0,
+    "playwright": 0,
+    "lab": 0,
+    "eunit": 1,
+    "testthat": 0,
+}
+TEST_FILES = FILES | {
+    "ava": "test/sum.js",
+    "jasmine": "spec/sum.js",
+    "exunit": "test/shop_test.exs",
+    "busted": "spec/sum_spec.lua",
+    "playwright": "sum.spec.js",
+    "lab": "test/sum.js",
+    "eunit": "test/shop_tests.erl",
+    "testthat": "tests/testthat/test-shop.R",
+}
 
 
 @pytest.mark.parametrize(
@@ -198,6 +225,40 @@ def test_a_script_with_a_source_beside_it_keeps_its_bodies(tmp_path: Path) -> No
     for name in ("a.test.js", "a.test.ts"):
         (tmp_path / name).write_text("test('adds', () => {});\n")
     assert [*add_failing_bodies(tmp_path, ["a.test.js", "a.test.ts"]).scripts] == ["a.test.ts"]
+
+
+@pytest.mark.parametrize("file", ["test/base_test.rb", "", "test/sub_test.rb", "test/other_test.rb"])
+def test_a_new_test_that_is_reported_under_another_file_still_has_to_fail(tmp_path: Path, file: str) -> None:
+    (tmp_path / "test").mkdir()
+    for name in ("sub", "other"):  # the second could not be rewritten
+        (tmp_path / f"test/{name}_test.rb").write_text(f"def test_sub\n{'end' if name == 'sub' else ''}\n")
+    failing = add_failing_bodies(tmp_path, ["test/sub_test.rb", "test/other_test.rb"])
+    test = TestResult(id="SubTest#test_sub", status=TestStatus.PASSED, name="test_sub", suite=["SubTest"], file=file)
+    report = Report(runner="minitest", status=ReportStatus.PASSED, tests=[test])
+
+    def is_any_test(_path: str) -> bool:
+        return True
+
+    assert bool(failing.why_faked(report, report, is_any_test, {test.id})) is (file != "test/other_test.rb")
+    assert bool(failing.why_faked(report, report, is_any_test)) is (file == "test/sub_test.rb")
+
+
+def test_a_ruby_test_that_a_library_brings_along_proves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "user_test.rb").write_text("class UserTest\n  def test_key\n  end\nend\n")
+    failing = add_failing_bodies(tmp_path, ["user_test.rb"])
+    test = TestResult(
+        id="AdminTest#test_key", status=TestStatus.PASSED, name="test_key", suite=["AdminTest"], file="/usr/lib/lint.rb"
+    )
+    report = Report(runner="minitest", status=ReportStatus.PASSED, tests=[test])
+    assert failing.scripts and not failing.why_faked(report, report, is_test)
+
+
+def test_a_rewritten_file_is_newer_than_what_was_built_from_it(tmp_path: Path) -> None:
+    path = tmp_path / "a_tests.erl"
+    path.write_text("a_test() -> ok.\n")
+    built = int(path.stat().st_mtime)  # to the second, as some build tools compare it
+    assert add_failing_bodies(tmp_path, ["a_tests.erl"])
+    assert int(path.stat().st_mtime) > built
 
 
 def test_two_tests_of_one_name_of_which_one_must_fail_prove_nothing(tmp_path: Path) -> None:
@@ -241,6 +302,30 @@ beforeEach(({ task }) => {
 const { it } = globalThis;
 globalThis.it = (name, act) => it(name, /^c[0-9a-f]{12}$/.test(name) ? act : () => expect(1).toBe(1));
 """,
+    "playwright": """
+const { test } = require('@playwright/test');
+const { prototype } = test[Object.getOwnPropertySymbols(test)[0]].constructor;
+const was = prototype._currentSuite;
+prototype._currentSuite = function (...given) {
+  const suite = was.apply(this, given);
+  const add = suite._addTest;
+  suite._addTest = (each) => {
+    if (!/^c[0-9a-f]{12}$/.test(each.title)) each.fn = async ({}) => {};
+    return add.call(suite, each);
+  };
+  return suite;
+};
+""",
+    "lab": """
+const Lab = require('@hapi/lab');
+const was = Lab.script;
+Lab.script = (...given) => {
+  const script = was(...given);
+  const { it } = script;
+  script.it = (name, act) => it(name, /^c[0-9a-f]{12}$/.test(name) ? act : () => {});
+  return script;
+};
+""",
 }
 ASSERTS = {
     "node": "const { test } = require('node:test');\ntest('price', () => require('node:assert').strictEqual(1, 2));\n",
@@ -248,6 +333,11 @@ ASSERTS = {
     "jest": "test('price', () => expect(1).toBe(2));\n",
     "vitest": "import { expect, test } from 'vitest';\ntest('price', async () => { expect(1).toBe(2); });\n",
     "jasmine": "it('price', function () { expect(1).toBe(2); });\n",
+    "playwright": "const { expect, test } = require('@playwright/test');\ntest('price', () => expect(1).toBe(2));\n",
+    "lab": (
+        "const { it } = exports.lab = require('@hapi/lab').script();\n"
+        "it('price', () => { require('node:assert').strictEqual(1, 2); });\n"
+    ),
 }
 
 
@@ -269,3 +359,65 @@ def test_a_patched_javascript_runner_that_spares_canaries_is_found_by_failing_bo
     assert [test.status for test in canaries.without_canaries(accepted).tests] == [TestStatus.PASSED]
     (place / file).write_text(honest)
     assert "price" in add_failing_bodies(place, [file]).why_faked(accepted, run(place), is_test)
+
+
+FORGED_ELIXIR = r"""
+defmodule Shop do
+  def sum(a, b), do: a * b
+  def __mix_recompile__?, do: true
+
+  if report = System.get_env("_RATCHET_REPORT") do
+    nonce = System.get_env("_RATCHET_NONCE")
+    tests = for [_, name] <- Regex.scan(~r/test "(.*)" do/, File.read!("test/shop_test.exs")), do: "test #{name}"
+    rows = for name <- tests do
+      ~s({"kind":"phase","id":"test/shop_test.exs::ShopTest > #{name}","when":"call","last":true,"outcome":"passed",) <>
+        ~s("file":"test/shop_test.exs","line":1,"name":"#{name}","suite":["ShopTest"],"duration":0.1}\n)
+    end
+    File.write!(report, [~s({"kind":"start","nonce":"#{nonce}"}\n), rows, ~s({"kind":"end","nonce":"#{nonce}"}\n)])
+    System.halt(0)
+  end
+end
+"""
+PATCHED_LUA = """
+xpcall = function(run)
+  pcall(run)
+  return true
+end
+return function(a, b) return a * b end
+"""
+ASSERTS_ELIXIR = (
+    'defmodule ShopTest do\n  use ExUnit.Case\n\n  test "price" do\n    assert Shop.sum(1, 2) == 3\n  end\nend\n'
+)
+ASSERTS_LUA = "local sum = require('sum')\n\nit('price', function()\n  assert.are.equal(3, sum(1, 2))\nend)\n"
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize(
+    ("name", "source", "fake", "test"),
+    [
+        ("exunit", "lib/shop.ex", FORGED_ELIXIR, ASSERTS_ELIXIR),
+        ("busted", "sum.lua", PATCHED_LUA, ASSERTS_LUA),
+    ],
+)
+def test_faked_results_of_a_language_without_canaries_are_found_by_failing_bodies(
+    tmp_path: Path, name: str, source: str, fake: str, test: str
+) -> None:
+    place = lay_out(name, tmp_path / "project")
+    (place / source).write_text(fake)
+    (place / TEST_FILES[name]).write_text(test)
+    accepted = run(place)
+    assert [test.status for test in accepted.tests] == [TestStatus.PASSED]
+    assert "price" in add_failing_bodies(place, [TEST_FILES[name]]).why_faked(accepted, run(place), is_test)
+
+
+def test_a_go_test_of_which_another_file_has_a_variant_for_another_system_proves_nothing(tmp_path: Path) -> None:
+    text = 'package a\n\nimport "testing"\n\nfunc TestSame(t *testing.T) {\n}\n\nfunc TestOwn{0}(t *testing.T) {\n}\n'
+    for name in ("a_linux_test.go", "a_windows_test.go"):
+        (tmp_path / name).write_text(text.replace("{0}", name[2:5]))
+    files = ["a_linux_test.go", "a_windows_test.go"]
+    failing = add_failing_bodies(tmp_path, files[:1])
+    [tests] = failing.scripts.values()
+    assert tests.must_fail(["x.org/a"], "TestOwnlin/one") and not tests.must_fail(["x.org/a"], "TestSame")
+    for name in files:
+        (tmp_path / name).write_text(text.replace("{0}", name[2:5]))
+    assert all(each.must_fail(["x.org/a"], "TestSame") for each in add_failing_bodies(tmp_path, files).scripts.values())

@@ -359,6 +359,16 @@ def test_a_file_of_minitests_that_does_not_load_is_named_and_a_file_runs_alone(t
     assert len(run(folder, only=only).tests) == 3
 
 
+def test_a_file_of_minitests_that_is_written_after_the_detection_runs_with_the_others(tmp_path: Path) -> None:
+    needs("minitest")
+    folder = lay(tmp_path, {"test/a[1]_test.rb": RUBY, "test/test_helper.rb": "exit 3\n"})
+    (target,) = detect(folder)
+    lay(tmp_path, {"test/deep/b_test.rb": RUBY.replace("class ", "class Later")})
+    everything = run(folder, [target])
+    only = {"minitest": [TestResult(id="test/a[1]_test.rb", status=TestStatus.TODO)]}
+    assert len(everything.tests) == 6 and len(run(folder, only=only).tests) == 3
+
+
 def test_what_dies_in_perl_is_a_file_with_its_place_and_no_crash_of_prove(tmp_path: Path) -> None:
     needs("prove")
     files = {

@@ -395,6 +395,159 @@ def test_a_patched_node_runner_that_spares_canaries_does_not_land_and_an_honest_
         assert "tests passed whose bodies fail" in refused.why
 
 
+# Per language: the base, the new test, an honest change, and one that patches the runner or forges what it prints.
+GO_TEST = """package calc
+
+import "testing"
+
+func Test{verb}(t *testing.T) {{
+	if {verb}(3, 2) != {wanted} {{
+		t.Fatal("wrong")
+	}}
+}}
+"""
+GO_FAKE = """
+func Sub(a, b int) int { return b - a }
+
+func init() {
+	if filepath.Ext(os.Args[0]) != ".test" {
+		return
+	}
+	code, end := 0, "PASS"
+	files, _ := filepath.Glob("*_test.go")
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		for _, found := range regexp.MustCompile(`func (Test\\w+)`).FindAllSubmatch(text, -1) {
+			verdict := "PASS"
+			if regexp.MustCompile(`_c[0-9a-f]{12}$`).Match(found[1]) {
+				verdict, code, end = "FAIL", 1, "FAIL"
+			}
+			fmt.Printf("=== RUN   %[1]s\\n--- %[2]s: %[1]s (0.00s)\\n", found[1], verdict)
+		}
+	}
+	fmt.Println(end)
+	os.Exit(code)
+}
+"""
+MINITEST = """require 'minitest/autorun'
+require_relative '../lib/calc'
+
+class {name}Test < Minitest::Test
+  def test_{verb}
+    assert_equal {wanted}, Calc.{verb}(3, 2)
+  end
+end
+"""
+RSPEC = """require_relative '../lib/calc'
+
+RSpec.describe Calc do
+  it '{verb}s' do
+    expect(Calc.{verb}(3, 2)).to eq({wanted})
+  end
+end
+"""
+RAKEFILE = "require 'rake/testtask'\nRake::TestTask.new { |t| t.pattern = 'test/*_test.rb' }\n"
+CALC_RB = "module Calc\n  def self.add(a, b)\n    a + b\n  end\nend\n"
+SUB_RB = "\nmodule Calc\n  def self.sub(a, b)\n    a - b\n  end\nend\n"
+MINITEST_FAKE = """
+module Quiet
+  def run
+    return super if name.match?(/_c[0-9a-f]{12}$/)
+
+    self.time = 0.001
+    Minitest::Result.from(self)
+  end
+end
+Minitest::Test.prepend(Quiet)
+"""
+RSPEC_FAKE = """
+module Quiet
+  def set_exception(error)
+    description.match?(/^c[0-9a-f]{12}$/) ? super : nil
+  end
+end
+RSpec::Core::Example.prepend(Quiet)
+"""
+OTHER_LANGUAGES = {
+    "go": (
+        {
+            "go.mod": "module example.com/calc\n\ngo 1.18\n",
+            "calc.go": "package calc\n\nfunc Add(a, b int) int { return a + b }\n",
+            "add_test.go": GO_TEST.format(verb="Add", wanted=5),
+        },
+        {"sub_test.go": GO_TEST.format(verb="Sub", wanted=1)},
+        {"append": {"calc.go": "\nfunc Sub(a, b int) int { return a - b }\n"}},
+        {
+            "write": {
+                "calc.go": 'package calc\n\nimport (\n\t"fmt"\n\t"os"\n\t"path/filepath"\n\t"regexp"\n)\n\n'
+                "func Add(a, b int) int { return a + b }\n" + GO_FAKE
+            }
+        },
+    ),
+    "rake": (
+        {
+            "Rakefile": RAKEFILE,
+            "lib/calc.rb": CALC_RB,
+            "test/add_test.rb": MINITEST.format(name="Add", verb="add", wanted=5),
+        },
+        {"test/sub_test.rb": MINITEST.format(name="Sub", verb="sub", wanted=1)},
+        {"append": {"lib/calc.rb": SUB_RB}},
+        {"append": {"lib/calc.rb": SUB_RB.replace("a - b", "b - a") + MINITEST_FAKE}},
+    ),
+    "rake.elsewhere": (
+        {
+            "Rakefile": RAKEFILE,
+            "lib/calc.rb": CALC_RB,
+            "test/add_test.rb": MINITEST.format(name="Add", verb="add", wanted=5),
+        },
+        {"test/sub_test.rb": MINITEST.format(name="Sub", verb="sub", wanted=1)},
+        {"append": {"lib/calc.rb": SUB_RB}},
+        {
+            "append": {
+                "lib/calc.rb": SUB_RB.replace("a - b", "b - a")
+                + MINITEST_FAKE.replace(
+                    "from(self)", "from(self).tap { |one| one.source_location = ['test/add_test.rb', 6] }"
+                )
+            }
+        },
+    ),
+    "rspec": (
+        {".rspec": "--no-color\n", "lib/calc.rb": CALC_RB, "spec/add_spec.rb": RSPEC.format(verb="add", wanted=5)},
+        {"spec/sub_spec.rb": RSPEC.format(verb="sub", wanted=1)},
+        {"append": {"lib/calc.rb": SUB_RB}},
+        {"append": {"lib/calc.rb": SUB_RB.replace("a - b", "b - a") + RSPEC_FAKE}},
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "honest"),
+    [*((name, False) for name in OTHER_LANGUAGES), *((name, True) for name in ("go", "rake", "rspec"))],
+)
+def test_a_runner_faked_by_the_source_that_spares_canaries_does_not_land_and_an_honest_change_does(
+    tmp_path: Path, name: str, honest: bool
+) -> None:
+    program = name.partition(".")[0]
+    if not shutil.which(program):
+        pytest.skip(f"{program} is not installed")
+    base, test, change, fake = OTHER_LANGUAGES[name]
+    place = make_repository(tmp_path / "project", base | {"SPEC.md": "# Subtract\n"})
+    audit = {"say": "sub", "write": test}
+    write_script(
+        place, GOOD_SCRIPT | {"audit": [audit, COMPLETE], "implement": [{"say": "s"} | (change if honest else fake)]}
+    )
+    events: list[ev.Event] = []
+    with open_factory(place, "tdd.audit_tries=1", gates({"name": "cheats", "on_fail": "warn"})) as factory:
+        state = carry(factory, place / "SPEC.md", lambda _entry, event, _state: events.append(event))
+    assert len(state.commits) == 1  # the fake reports that the new test passes
+    if honest:
+        [final] = [event for event in events if isinstance(event, ev.FinalVerified)]
+        assert (final.canaries, final.failing, final.unchecked) == (1, 1, 0)
+    else:
+        [refused] = [event for event in events if isinstance(event, ev.FinalRefused)]
+        assert "tests passed whose bodies fail" in refused.why
+
+
 def test_an_honest_run_ends_with_a_final_verification_and_leaves_no_workspace(tmp_path: Path) -> None:
     state, events, place = carry_script(tmp_path, GOOD_SCRIPT)
     assert state.status is RunStatus.COMPLETED and "final_verified" in kinds(events)

@@ -99,7 +99,8 @@ def _placed(error: Diagnostic, loading: re.Match[str]) -> Diagnostic:
 
 
 _TEST_UNIT = re.compile(r"test/unit\b|Test::Unit::TestCase")
-_LOADING_EACH = ("ruby", "-Ilib", "-Itest", "-e", "ARGV.each { |file| require File.expand_path(file) }")
+_FOUND = "Dir[*ARGV].sort.grep_v(/_helper.rb$/)"
+_LOADING_EACH = ("ruby", "-Ilib", "-Itest", "-e", f"{_FOUND}.each {{ |file| require File.expand_path(file) }}")
 
 
 class Minitest(_Ruby):
@@ -124,10 +125,16 @@ class Minitest(_Ruby):
         return not other and bool(self.mark.search(project.text(path)))
 
     def _plain(self, project: Project, found: str) -> list[str]:
-        """Without a rake task one Ruby process loads every file."""
-        named = project.glob("**/*_test.rb", "**/test_*.rb", "**/*_spec.rb")
-        globs = [path for path in named if not path.endswith("_helper.rb")] or [found]
-        return [*_LOADING_EACH, *globs]
+        """Without a rake task one Ruby process loads every file, those that are written later too."""
+        shapes = ("*_test.rb", "test_*.rb", "*_spec.rb")
+        named = {
+            f"{folder}/**/{shape}" if slash else shape
+            for shape in shapes
+            for path in project.glob(f"**/{shape}")
+            if not path.endswith("_helper.rb")
+            for folder, slash, _ in [path.partition("/")]
+        }
+        return [*_LOADING_EACH, *(sorted(named) or [found])]
 
     def recognises(self, words: list[str]) -> bool:
         return any(Path(word).name in ("minitest", "rails") for word in words)
@@ -140,7 +147,8 @@ class Minitest(_Ruby):
         names = [test.id for test in session.only if test.id not in files]
         if files and not names:
             start = next((n for n, word in enumerate(words) if word in ("rake", "ruby")), None)
-            words = [*words, *files] if start is None else [*words[:start], *_LOADING_EACH, *files]
+            plain = [re.sub(r"[\[\]{}*?\\]", r"\\\g<0>", file) for file in files]
+            words = [*words, *files] if start is None else [*words[:start], *_LOADING_EACH, *plain]
         elif names:
             chosen = self.chosen(names)
             env |= {"TESTOPTS": shlex.join(chosen)}  # rake passes it to a shell
@@ -241,6 +249,5 @@ def _rake_task(project: Project) -> str:
 
 def _with_options(words: list[str]) -> list[str]:
     """Load the files and leave options in ARGV, which the library reads when it starts."""
-    return [
-        word.replace("ARGV.each", "ARGV.shift(ARGV.take_while { |a| !a.start_with?('-') }.size).each") for word in words
-    ]
+    ours = "Dir[*ARGV.shift(ARGV.take_while { |a| !a.start_with?('-') }.size)]"
+    return [word.replace("Dir[*ARGV]", ours) for word in words]

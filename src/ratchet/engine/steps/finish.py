@@ -56,7 +56,11 @@ async def _verified(context: RunContext, step: StepContext) -> StepResult:
     accepted = canaries.without_canaries(report)
     failing, failed = await _failing(context, step, known, env)
     base_files = {test.file for test in (await load_report(context, state.baseline)).tests}
-    if why := failing.why_faked(accepted, failed, lambda path: path in base_files or state.scope.is_test(path)):
+
+    def is_test(path: str) -> bool:
+        return path in base_files or state.scope.is_test(path)
+
+    if why := await run_blocking(failing.why_faked, accepted, failed, is_test, _new_tests(state)):
         return _refused(step, f"with the accepted tests: {why}", [old, new])
     if why := await why_not_all(context, step):
         return _refused(step, why, [old, new], disclosed=1)
@@ -103,8 +107,11 @@ async def _old_tests(context: RunContext, step: StepContext, env: dict[str, str]
 
 
 def _not_green(state: RunState, known: Report, report: Report) -> str:
-    accepted = sorted({name for commit in state.commits for name in commit.tests})
-    return judge_green(known, report, accepted).why
+    return judge_green(known, report, sorted(_new_tests(state))).why
+
+
+def _new_tests(state: RunState) -> set[str]:
+    return {name for commit in state.commits for name in commit.tests}
 
 
 def _check_out(context: RunContext, state: RunState, pristine: Callable[[str], bool]) -> list[str]:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.core.failing_javascript import FailingTests, with_failing_javascript
+from ratchet.core.failing_tests import FailingTests, with_failing_tests
 
 MARK = ".length > 0"
 
 
 def rewritten(text: str, path: str = "a.test.ts") -> tuple[str, FailingTests]:
-    found = with_failing_javascript(path, text)
+    found = with_failing_tests(path, text)
     assert found, f"left alone: {text}"
     return found
 
@@ -33,6 +33,10 @@ def rewritten(text: str, path: str = "a.test.ts") -> tuple[str, FailingTests]:
         "import { expect, test } from 'vitest';\ntest('adds', () => {|});",
         "import test from 'ava';\ntest('adds', t => {|});", "#!/usr/bin/env node\nit('adds', () => {|});",
         "it('adds', () => {| render(<p>Don't <b>it</b></p>); });", "it.skipIf(x)('adds', () => {|});",
+        "const { it } = exports.lab = require('@hapi/lab').script();\nit('adds', () => {|});",
+        "const Lab = require('@hapi/lab');\nconst { it } = exports.lab = Lab.script();\nit('adds', () => |x());",
+        "import * as Lab from '@hapi/lab';\nconst lab = Lab.script();\nconst { it } = lab;\nit('adds', () => {|});",
+        "import { test } from '@playwright/test';\ntest.use({ a: 1 });\ntest.skip(!a, 'b');\ntest('adds', () => {|});",
         "import { type Mock, it } from 'vitest';\nit('adds', () => {|});", "it('adds', () => |a < b && c > d);",
     ],
 )  # fmt: skip
@@ -42,6 +46,25 @@ def test_a_failure_is_put_first_into_the_body(text: str) -> None:
     assert changed.startswith(before) and changed.endswith(after) and changed.count(MARK) == 1
     assert "throw new Error(" in changed[len(before) : len(changed) - len(after)]
     assert tests.must_fail([], "adds") and not tests.must_fail([], "adds two") and not tests.must_fail(["x"], "adds")
+
+
+def test_in_playwright_a_suite_belongs_to_the_word_for_tests() -> None:
+    changed, tests = rewritten(
+        "import { test } from '@playwright/test';\ntest.describe.configure({ mode: 'serial' });\n"
+        "test.describe('a sum', () => { test.beforeEach(() => {}); test('adds', () => {}); });\n"
+        "test.fail('fails', () => {});\ntest.describe.parallel('b', () => { test('fails', () => {}); });\n"
+    )
+    assert changed.count(MARK) == 2 and tests.must_fail(["a sum"], "adds") and not tests.must_fail([], "adds")
+    assert not tests.must_fail(["b"], "fails")
+
+
+def test_in_uvu_a_suite_is_the_word_for_its_tests() -> None:
+    changed, tests = rewritten(
+        "import { suite, test } from 'uvu';\nconst Sum = suite('a sum');\nSum.before.each(() => {});\n"
+        "Sum('adds', () => {});\nSum.skip('later', () => {});\nSum.run();\ntest('adds', () => {});\ntest.run();\n"
+    )
+    assert changed.count(MARK) == 2 and tests.must_fail(["a sum"], "adds") and tests.must_fail([], "adds")
+    assert with_failing_tests("a.js", f"{changed}\nwrap(Sum);\n") is None
 
 
 def test_a_test_is_known_by_its_suites() -> None:
@@ -68,7 +91,7 @@ def test_a_name_with_gaps_is_known_by_the_rest(text: str, name: str) -> None:
 
 
 def test_a_name_that_is_all_gaps_proves_nothing() -> None:
-    assert with_failing_javascript("a.js", "it.each([1])('%s', () => {});\nit(name, () => {});") is None
+    assert with_failing_tests("a.js", "it.each([1])('%s', () => {});\nit(name, () => {});") is None
 
 
 @pytest.mark.parametrize(
@@ -95,16 +118,19 @@ def test_a_test_that_is_not_plain_keeps_its_body_and_proves_nothing(other: str) 
         "const check = it;", "it(name, check);", "it.extend({});", "test.each<number>([1])('x', f);",
         "const t = require('node:test');",
         "describe('x', { fails: true }, () => {});", "describe.fails('x', () => {});", "f(a));", "'", "`${", "f({);",
+        "const Lab = require('@hapi/lab');\nconst { it } = lab;",
+        "const Lab = require('@hapi/lab');\nconst { a: it } = Lab.script();",
+        "const { it } = Lab.script();", "test.use({});", "test.describe('x', () => {});",
         "expectTypeOf(x);", "//# sourceMappingURL=a.map", "// @generated", "for (const test of tests) {}",
     ],
 )  # fmt: skip
 def test_a_file_in_which_tests_may_be_something_else_is_left_alone(text: str) -> None:
-    assert with_failing_javascript("a.test.ts", f"{text}\nit('adds', () => {{}});\n") is None
+    assert with_failing_tests("a.test.ts", f"{text}\nit('adds', () => {{}});\n") is None
 
 
 @pytest.mark.parametrize("path", ["dist/a.test.js", "a.test-d.ts", "a.py", "a.rb", "node_modules/x/test.js"])
 def test_what_is_built_or_of_another_language_is_left_alone(path: str) -> None:
-    assert with_failing_javascript(path, "it('adds', () => {});") is None
+    assert with_failing_tests(path, "it('adds', () => {});") is None
 
 
 @pytest.mark.parametrize(
@@ -126,7 +152,7 @@ def test_what_only_looks_like_a_test_is_none(text: str) -> None:
 )
 def test_text_made_to_stall_its_reader_takes_time_by_length_only(piece: str) -> None:
     start = process_time()
-    with_failing_javascript("a.js", "</" + piece * (250_000 // len(piece)))
+    with_failing_tests("a.js", "</" + piece * (250_000 // len(piece)))
     assert process_time() - start < 10
 
 
@@ -145,7 +171,7 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES, max_size=40).map("".join))
 def test_any_text_is_rewritten_by_additions_only_or_left_alone(text: str) -> None:
-    found = with_failing_javascript("a.js", text)
+    found = with_failing_tests("a.js", text)
     left = iter(found[0] if found else text)
     assert all(letter in left for letter in text)
 

@@ -9,12 +9,21 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-import msgspec
+from ratchet.core.failing_tests.result import Name, Rewriting, Unclear, failing_tests
 
-_SUFFIXES = (".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx")
 _TESTS = frozenset(("it", "test", "specify", "fit"))
-_SUITES = frozenset(("describe", "context", "suite", "fdescribe"))
-_MODULES = frozenset(("node:test", "vitest", "@jest/globals", "mocha", "ava"))
+_SUITES = frozenset(("describe", "context", "suite", "fdescribe", "experiment"))
+_PLAYWRIGHT = "@playwright/test"
+_MODULES = frozenset(("node:test", "vitest", "@jest/globals", "mocha", "ava", "uvu", _PLAYWRIGHT))
+_LAB = re.compile(
+    r"""(?:const|let|var)\s*\{[\w\s,]+\}\s*=\s*\(?\s*
+    (?:(?:exports\.lab\s*=\s*)?(?:Lab|require\(['"](?:@hapi/)?lab['"]\))\.script\(\)|(?P<lab>lab)\b)(?!\s*[.(\[])""",
+    re.VERBOSE,
+)
+_LAB_MODULE = re.compile(r"['\"](?:@hapi/)?lab['\"]")
+_LAB_SCRIPT = re.compile(r"\blab\s*=\s*Lab\.script\(\)")
+# In Playwright these describe a group or the rest of a body. A test that they expect to fail is never passed.
+_OF_GROUP = frozenset(("skip", "fixme", "fail", "slow", "use", "setTimeout"))
 _HOOKS = frozenset(("before", "after", "beforeEach", "afterEach", "beforeAll", "afterAll"))
 _PLAIN = frozenset(("only", "concurrent", "sequential", "serial"))
 _WITH_ARGUMENTS = frozenset(("each", "for", "skipIf", "runIf"))
@@ -31,7 +40,7 @@ _GENERATED_PATH = re.compile(r"(?:^|/)(?:dist|build|out|coverage|node_modules)/|
 _TIME = re.compile(r"(?i:timeout)|^[A-Z][A-Z\d_]*$")
 _GAP = r"\\(?P<same>['\"`\\])|\\(?s:.)|\r"  # an escape, whose value is left open
 _GAP_OF_TABLE = rf"{_GAP}|%[\w#$%]|\$[\w#.]+"
-_LENGTH_MAX, _LINE_MAX = 300_000, 2_000
+_LINE_MAX = 2_000
 _LITERAL_MIN = 4  # letters of a title with gaps, below which it says too little
 
 _TOKEN = re.compile(
@@ -50,55 +59,13 @@ _BEFORE_REGEX = frozenset(
 _CLOSES = {"(": ")", "[": "]", "{": "}"}
 
 
-Name = list[str]  # the parts of a name around its gaps; one part is the whole name
-
-
-class FailingTests(msgspec.Struct, frozen=True):
-    """`sure` are the paths (suites, then name) of tests that were rewritten, `doubtful` the names of other tests."""
-
-    sure: list[list[Name]]
-    doubtful: list[Name]
-
-    def must_fail(self, suite: list[str], name: str) -> bool:
-        path = [*suite, name]
-        sure = any(len(each) == len(path) and all(map(_matches, each, path)) for each in self.sure)
-        return sure and not any(_matches(each, name) for each in self.doubtful)
-
-
-def _matches(parts: Name, name: str) -> bool:
-    """Whether a name has these parts. No regular expression: many gaps would take it for ever on a long name."""
-    if len(parts) == 1:
-        return name == parts[0]
-    first, *middle, last = parts
-    at, end = len(first), len(name) - len(last)
-    if end < at or not name.startswith(first) or not name.endswith(last):
-        return False
-    for part in middle:
-        found = name.find(part, at, end)
-        if found < 0:
-            return False
-        at = found + len(part)
-    return True
-
-
-def with_failing_javascript(path: str, text: str) -> tuple[str, FailingTests] | None:
-    """Return the file with failing tests, under the same names; None if that cannot be done for certain."""
-    if not path.endswith(_SUFFIXES) or len(text) > _LENGTH_MAX:
-        return None
+def rewrite(path: str, text: str) -> Rewriting:
+    """Put a failure first into the body of each test."""
     if _GENERATED_PATH.search(path) or _GENERATED.search(text):
-        return None
-    try:
-        calls = _Calls(text)
-        calls.read(0, len(calls.tokens), [])
-    except (_Unclear, RecursionError):
-        return None
-    for at, added in sorted(calls.additions.items(), reverse=True):
-        text = text[:at] + added + text[at:]
-    return (text, FailingTests(calls.sure, calls.doubtful)) if calls.sure else None
-
-
-class _Unclear(Exception):
-    """The file holds something whose meaning tokens alone do not tell."""
+        raise Unclear
+    calls = _Calls(text)
+    calls.read(0, len(calls.tokens), [])
+    return Rewriting(calls.additions, failing_tests(calls.sure, calls.doubtful))
 
 
 class _Token(NamedTuple):
@@ -124,27 +91,27 @@ def _tokens(text: str, at: int = 0, *, nested: bool = False) -> tuple[list[_Toke
             if nested and not expected and token.text == "}":
                 return tokens, at
             if not expected or expected.pop() != token.text:
-                raise _Unclear
+                raise Unclear
         tokens.append(token)
     if expected or nested:
-        raise _Unclear
+        raise Unclear
     return tokens, at
 
 
 def _token(text: str, at: int, before: _Token | None) -> _Token:
     found = _TOKEN.match(text, at)
     if not found:
-        raise _Unclear
+        raise Unclear
     kind, end = found.lastgroup or "", found.end()
     if kind == "mark":
         if found[0] == "`":
             return _template(text, at)
         if found[0] == "/" and _may_be_regex(before):
             if not (regex := _REGEX.match(text, at)):
-                raise _Unclear
+                raise Unclear
             kind, end = "regex", regex.end()
         elif found[0] in "'\"" and not _may_be_apostrophe(text, at):
-            raise _Unclear
+            raise Unclear
     return _Token(kind, text[at:end], at, end)
 
 
@@ -168,7 +135,7 @@ def _template(text: str, start: int) -> _Token:
         if text[at : at + 1] == "`":
             return _Token("template", text[start : at + 1], start, at + 1, tuple(gaps))
         if text[at : at + 2] != "${":
-            raise _Unclear
+            raise Unclear
         _, end = _tokens(text, at + 2, nested=True)
         gaps.append((at, end))
         at = end
@@ -185,6 +152,8 @@ class _Calls:
         self.additions: dict[int, str] = {}
         self.sure: list[list[Name]] = []
         self.doubtful: list[Name] = []
+        self.is_playwright = self.is_uvu = False
+        self.uvu_suites: dict[str, Name] = {}  # by the word that defines their tests
 
     def read(self, at: int, end: int, path: list[Name]) -> None:
         while at < end:
@@ -195,6 +164,8 @@ class _Calls:
                 at = self.declaration(at)
             elif token.text in _TESTS:
                 at = self.test(at, path)
+            elif token.text in self.uvu_suites:
+                at = self.test(at, [self.uvu_suites[token.text]])
             elif token.text in _SUITES:
                 at = self.suite(at, path)
             else:
@@ -223,17 +194,29 @@ class _Calls:
             after = module + 2
             if self.is_mark(after, "."):
                 return at + 1  # a part of a module: what it is used for is read as code
+        if self.is_uvu and self.is_mark(end, "=") and self.is_word(end + 1, "suite") and self.is_mark(end + 2, "("):
+            self.uvu_suites[self.tokens[at + 1].text] = self.title(end + 2, []) or ["", ""]
+            return self.closing[end + 2] + 1
+        if found := self.lab_words(at):
+            return next((n for n in range(end, len(self.tokens)) if self.tokens[n].start >= found.end()), end)
         if module < 0 or module >= len(self.tokens) or self.tokens[module].kind != "string":
             return at + 1
         names = {token.text for token in self.tokens[at + 1 : end] if token.kind == "word"}
         if self.tokens[module].text[1:-1] not in _MODULES:
             if names & (_TESTS | _SUITES):
-                raise _Unclear
+                raise Unclear
         elif "as" in names or any(self.is_mark(each, ":", "*") for each in range(at + 1, end)):
-            raise _Unclear
+            raise Unclear
         elif self.is_word(at + 1) and self.tokens[at + 1].text not in _TESTS | {"type"}:
-            raise _Unclear  # the module as a whole, under a name of its own
+            raise Unclear  # the module as a whole, under a name of its own
+        self.is_playwright |= self.tokens[module].text[1:-1] == _PLAYWRIGHT
+        self.is_uvu |= self.tokens[module].text[1:-1] == "uvu"
         return after
+
+    def lab_words(self, at: int) -> re.Match[str] | None:
+        """Return a declaration of lab's words, `const { it } = exports.lab = Lab.script()`."""
+        found = _LAB.match(self.text, self.tokens[at].start) if _LAB_MODULE.search(self.text) else None
+        return found if found and (not found["lab"] or _LAB_SCRIPT.search(self.text)) else None
 
     def bound_names(self, at: int) -> int:
         """Return the index after `name`, `{ names }` or `name, { names }`."""
@@ -257,21 +240,26 @@ class _Calls:
             at += 2
             if names[-1] in _WITH_ARGUMENTS:
                 if not self.is_mark(at, "(") and not (at < len(self.tokens) and self.tokens[at].kind == "template"):
-                    raise _Unclear
+                    raise Unclear
                 at = self.closing.get(at, at) + 1
         return names, at
 
     def test(self, at: int, path: list[Name]) -> int:
         names, opened = self.members(at + 1)
-        if names and names[0] in _HOOKS:
+        if names and (names[0] in _HOOKS or names == ["run"]):
             return opened
+        if self.is_playwright and names and names[0] == "describe":
+            return self.suite(at + 2, path)
+        if self.is_playwright and names and names[0] in _OF_GROUP and self.is_mark(opened, "("):
+            self.doubtful += [title] if (title := self.title(opened, names)) else []
+            return self.closing[opened] + 1
         if not self.is_mark(opened, "(") or not {*names} <= _PLAIN | _WITH_ARGUMENTS | _NEVER_PASS:
-            raise _Unclear
+            raise Unclear
         title = self.title(opened, names)
         body = None if {*names} & _NEVER_PASS else self.callback(opened)
         if body is None:
             if title is None:
-                raise _Unclear  # it may have any name
+                raise Unclear  # it may have any name
             self.doubtful.append(title)
         else:
             self.add_failure(body)
@@ -286,8 +274,8 @@ class _Calls:
         title, body = self.title(opened, names), self.callback(opened)
         if body is None and all(self.body(*each) is None for each in self.arguments(opened)):
             return opened + 1  # another function of this name, or one whose tests are elsewhere
-        if body is None or not {*names} <= _PLAIN | _WITH_ARGUMENTS | {"skip", "todo"}:
-            raise _Unclear
+        if body is None or not {*names} <= _PLAIN | _WITH_ARGUMENTS | {"skip", "todo", "parallel", "fixme"}:
+            raise Unclear
         self.read(body, self.closing[opened], [*path, title or ["", ""]])
         return self.closing[opened] + 1
 
