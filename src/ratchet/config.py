@@ -45,7 +45,9 @@ class WorkspaceConfig(_Section, frozen=True, kw_only=True):
     container of `containers.image`. `root` is the folder of workspaces,
     `bases` that of prepared checkouts; if empty, the user's state and cache folders. `setup` lists commands that run
     once for each change of lock files and manifests. `carry` lists ignored folders and files that are copied from the
-    developer's tree, and from each part of it that has a manifest. A failed run's workspace is kept for `keep_s`."""
+    developer's tree, and from each part of it that has a manifest. `logins`: whether `setup` gets the logins of package
+    registries and this machine's variables; auto is in people's checkouts, not in repositories that Ratchet fetched. A
+    failed run's workspace is kept for `keep_s`."""
 
     kind: str = "auto"
     on: Literal["auto", "ram", "disk"] = "auto"
@@ -54,6 +56,7 @@ class WorkspaceConfig(_Section, frozen=True, kw_only=True):
     setup: list[str] = []
     # Not .venv: its programs and editable installs point to the developer's folder, and would test the wrong code.
     carry: list[str] = msgspec.field(default_factory=lambda: ["node_modules", "vendor", "deps"])
+    logins: Literal["auto", "on", "off"] = "auto"
     keep_s: Annotated[float, msgspec.Meta(ge=0)] = 86_400.0
     max_count: Annotated[int, msgspec.Meta(ge=1)] = 64
     min_free_ram_mb: Annotated[int, msgspec.Meta(ge=0)] = 512
@@ -235,8 +238,8 @@ class WorkerConfig(_Section, frozen=True, kw_only=True):
 class ServerConfig(_Section, frozen=True, kw_only=True):
     """Which requests `ratchet serve` answers. `hosts` are further names of the server, besides localhost, this
     machine's name and all addresses; `origins` are other web sites whose pages may call it. `connections_per_address`
-    limits the open connections of one address that have not sent a valid token; answers to wrong tokens are delayed,
-    longer each time, up to `failed_token_delay_s`."""
+    limits the open connections of one address (on this machine: of one user) that have not sent a valid token; answers
+    to wrong tokens are delayed, longer each time, up to `failed_token_delay_s`."""
 
     hosts: list[str] = msgspec.field(default_factory=list)
     origins: list[str] = msgspec.field(default_factory=list)
@@ -410,14 +413,31 @@ class ConfigValue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoadedConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """`ignored` are keys in the file of a fetched repository that only this machine decides."""
+
     config: Config
     settings: list[ConfigValue]
+    ignored: list[str] = []
+
+
+# Ratchet makes this file in the git directory of each clone of its own.
+FETCHED = "ratchet-fetched"
+# What a repository that Ratchet fetched may not decide: its author may be anybody.
+_OF_THIS_MACHINE = re.compile(
+    r"(?:sandbox|containers|ray|watch|notify|sealed|server|telemetry|worker|limits|budget|quota|prices|retention)(?:\..+)?"
+    r"|env|store|redis|test\.env|roles\.\w+\.(?:env|network)|workspace\.(?:root|bases|logins|max_\w+|min_\w+)"
+    r"|learnings\.(?:embedder|model|key_env)"
+)
 
 
 def load(folder: Path, *, environ: Mapping[str, str] | None = None, flags: Sequence[str] = ()) -> LoadedConfig:
-    """Load the configuration for a folder. `flags` are `key=value` strings. Raises ConfigError for unknown keys."""
+    """Load the configuration for a folder. `flags` are `key=value` strings. Raises ConfigError for unknown keys.
+
+    The file of a fetched repository decides nothing about this machine.
+    """
     environ = os.environ if environ is None else environ
     table, sources = _read_file(folder / FILE)
+    ignored = _leave_to_this_machine(table, sources) if is_fetched(folder) else []
     for name, value in sorted(environ.items()):
         if name.startswith("RATCHET_") and name not in _NOT_SETTINGS:
             _set_key(table, _key_of_variable(name), value, sources, name)
@@ -430,7 +450,25 @@ def load(folder: Path, *, environ: Mapping[str, str] | None = None, flags: Seque
     settings = [
         ConfigValue(key=key, value=_get(config, key), source=sources.get(key, "default")) for key in sorted(_LEAVES)
     ]
-    return LoadedConfig(config=config, settings=settings)
+    return LoadedConfig(config=config, settings=settings, ignored=ignored)
+
+
+def is_fetched(folder: Path) -> bool:
+    """Whether the folder is in a clone that Ratchet made of a repository elsewhere, and not in a person's checkout."""
+    folder = folder.absolute()
+    return any((place / ".git" / FETCHED).exists() for place in (folder, *folder.parents))
+
+
+def _leave_to_this_machine(table: dict[str, Any], sources: dict[str, str]) -> list[str]:
+    ignored = [key for key in sources if _OF_THIS_MACHINE.fullmatch(key)]
+    for key in ignored:
+        *above, last = key.split(".")
+        section = table
+        for name in above:
+            section = section.get(name, {})
+        section.pop(last, None)
+        del sources[key]
+    return sorted(ignored)
 
 
 # Variables that Ratchet sets for child processes or reads elsewhere: not configuration keys.

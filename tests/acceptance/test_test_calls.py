@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import make_repository, ratchet
+from tests.support import git, make_repository, ratchet, small_project
 from tests.workspace.test_unprivileged import NOBODY, as_nobody, packages, python
 
 __all__ = ["python"]
@@ -195,3 +195,24 @@ def test_of_many_failures_all_are_named_and_new_ones_are_marked(tmp_path: Path) 
     since, end = done.stdout.splitlines()[-2:]
     assert (done.returncode, since) == (1, "since the last run: 1 newly failing, 25 still failing")
     assert end.startswith("FAILED  26 failed, 25 known") and "no new" not in end
+
+
+@pytest.mark.parametrize(
+    "words", [("test",), ("run", "-d", "Subtract", "--agent", "command:true"), ("watch", "--once")]
+)
+def test_a_repository_that_brings_our_state_along_is_refused_before_anything_is_written(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    place = small_project(tmp_path / "p")
+    (place / ".ratchet").symlink_to(outside)
+    done = ratchet(*words, cwd=place)
+    assert done.returncode == 2 and "is a link" in done.stderr
+    (place / ".ratchet").unlink()
+    (place / ".ratchet" / "trees.git").mkdir(parents=True)
+    (place / ".ratchet" / "trees.git" / "config").write_text('[filter "x"]\n\tclean = touch ran\n')
+    git("add", "-f", ".ratchet", cwd=place)
+    done = ratchet(*words, cwd=place)
+    assert done.returncode == 2 and "part of its commits" in done.stderr
+    assert not [*outside.iterdir()]

@@ -115,6 +115,43 @@ def test_a_fake_that_spares_the_names_of_canaries_is_found_by_failing_bodies(tmp
     assert "test_shop.py::test_price" in failing.why_faked(report, report, is_test)
 
 
+SWALLOWS_FAILURES_OF_THE_PROJECT = """
+import linecache
+
+import _pytest.python
+
+was = _pytest.python.Function.runtest
+
+
+def runtest(test):
+    try:
+        was(test)
+    except AssertionError as error:
+        trace = error.__traceback__
+        while trace.tb_next:
+            trace = trace.tb_next
+        if "price(" not in linecache.getline(trace.tb_frame.f_code.co_filename, trace.tb_lineno):
+            raise
+
+
+_pytest.python.Function.runtest = runtest
+
+
+def price():
+    return 1
+"""
+
+
+def test_a_fake_that_swallows_failures_of_the_projects_own_code_is_found_by_failing_bodies(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SWALLOWS_FAILURES_OF_THE_PROJECT)
+    (tmp_path / "test_shop.py").write_text("import shop\n\n\ndef test_price():\n    assert shop.price() == 2\n")
+    canaries = add_canaries(tmp_path, ["test_shop.py"])
+    assert not canaries.why_faked(run(tmp_path))
+    failing = add_failing_bodies(tmp_path, ["test_shop.py"])
+    report = run(tmp_path)
+    assert "test_shop.py::test_price" in failing.why_faked(report, report, is_test)
+
+
 def is_test(path: str) -> bool:
     return path in {*TEST_FILES.values(), "test_a.py"}
 

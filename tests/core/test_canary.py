@@ -122,6 +122,22 @@ def test_each_plain_test_of_a_python_file_fails_at_once_and_keeps_its_name() -> 
 
 
 @pytest.mark.parametrize(
+    ("body", "first"),
+    [
+        ("a = 1\n    assert sub(a) == 2", "assert 6 == 1002 and sub(a) == 2"),
+        ("self.assertEqual(sub(1), 2)", "assert 6 == 1001 and self.assertEqual(sub(1), 2)"),
+        ("assert await sub(1)\n    check(1)", "assert 6 == 1002 and check(1)"),
+        ("assert (b := sub(1))", "assert 6 == 1001"),
+        ("global a\n    assert a", "assert 6 == 1002"),
+    ],
+)
+def test_a_failing_body_names_what_the_test_itself_asserts(body: str, first: str) -> None:
+    failing = with_failing_bodies("test_a.py", f"async def test_a():\n    {body}\n")
+    assert failing.splitlines()[1] == f"    {first}"
+    compile(failing, "test_a.py", "exec")
+
+
+@pytest.mark.parametrize(
     ("path", "text"),
     [
         ("a.js", "def test_a(): ..."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import time
 
 import msgspec
 import pytest
@@ -150,6 +151,23 @@ def test_a_made_up_key_is_no_secret_and_with_examples_none_is_but_registered_val
     assert Redactor().new_secrets(f"{KEY}example sk-{'b2' * 12}".encode()) == ["a key or token"]
     redact = Redactor([PHRASE])
     assert redact.new_secrets(f"{KEY} {PHRASE}".encode(), examples=True) == ["the value of a secret variable"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("secret", ["hunter2-hunter2", "ghp_" + "c" * 36])
+def test_a_secret_in_wide_characters_is_new(encoding: str, secret: str) -> None:
+    redact, content = Redactor(["hunter2-hunter2"]), f"key = {secret}".encode(encoding)
+    assert len(redact.new_secrets(content)) == 1
+    assert redact.new_secrets(content, content) == [] and redact.new_secrets("words".encode(encoding)) == []
+
+
+@pytest.mark.parametrize("flood", ["-eyJ", "_eyJ", "sk-a ", "-----BEGIN PRIVATE KEY-----\n", "xoxb-", "eyJ.", "ghp_"])
+def test_a_flood_of_what_begins_a_key_takes_time_by_its_length_only(flood: str) -> None:
+    content = (flood * (400_000 // len(flood))).encode()
+    began = time.process_time()
+    Redactor(["hunter2-hunter2"]).log(content)
+    assert Redactor().new_secrets(content) is not None
+    assert time.process_time() - began < 4  # a quadratic pattern takes minutes
 
 
 def test_content_without_secrets_is_returned_as_it_is() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.core import events as ev
+from ratchet.core.item import ItemStatus
 from tests.support import AUDIT, COMPLETE, IMPLEMENT, REVIEW, SMALL, git, make_repository, open_factory, write_script
 
 SLOW = {"tests/test_slow.py": "import time\n\n\ndef test_slow():\n    time.sleep(0.6)\n"}
@@ -54,12 +55,16 @@ class Project:
         self.workers.append(worker := subprocess.Popen(words, start_new_session=True))
         return worker
 
-    def wait_until_claimable(self) -> None:
+    def wait_until_claimable(self) -> bool:
+        """Whether it is; False when the worker had completed the run before it stopped."""
         with open_factory(self.place) as service:
             deadline = time.monotonic() + WAIT_S
             while not service.store.expire():
+                if service.store.item_row(self.item).status is ItemStatus.COMPLETED:
+                    return False
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
+            return True
 
 
 @pytest.fixture
@@ -76,6 +81,10 @@ def wait_until_stopped(worker: subprocess.Popen[bytes]) -> bool:
     """Whether it was stopped; False when it ended first."""
     found = os.waitid(os.P_PID, worker.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
     return found is not None and found.si_code == os.CLD_STOPPED
+
+
+def wake(worker: subprocess.Popen[bytes]) -> None:
+    os.kill(worker.pid, signal.SIGCONT)
 
 
 def why_wrong(project: Project) -> list[str]:
@@ -102,12 +111,12 @@ def why_wrong(project: Project) -> list[str]:
 @pytest.mark.parametrize(("action", "when"), MOMENTS)
 def test_a_worker_stopped_past_its_lease_is_ended_by_its_successor(project: Project, action: str, when: str) -> None:
     first = project.start(action, when)
-    if wait_until_stopped(first):
-        project.wait_until_claimable()
+    if wait_until_stopped(first) and project.wait_until_claimable():
         second = project.start("", "")
         assert second.wait(WAIT_S) == 0
         assert first.wait(WAIT_S) == -signal.SIGKILL
     else:
+        wake(first)
         assert when != "announced" and first.wait() == 0, "the step was shorter than the pause before the stop"
     assert why_wrong(project) == []
 
@@ -117,18 +126,20 @@ def test_a_worker_that_cannot_be_ended_finds_itself_fenced_when_it_wakes(
     project: Project, action: str, when: str
 ) -> None:
     first = project.start(action, when)
-    if wait_until_stopped(first):
-        project.wait_until_claimable()
+    if wait_until_stopped(first) and project.wait_until_claimable():
         second = project.start("judge", "announced", "foreign")
         woken = False
         if wait_until_stopped(second):  # its workspace holds a change that is not judged yet
-            os.kill(first.pid, signal.SIGCONT)
+            wake(first)
             assert first.wait(WAIT_S) == 3
             woken = True
-            os.kill(second.pid, signal.SIGCONT)
+            wake(second)
         if second.wait(WAIT_S) == 3:  # its lease ran out as well while it was stopped
             assert project.start("", "", "foreign").wait(WAIT_S) == 0
         if not woken:
-            os.kill(first.pid, signal.SIGCONT)
+            wake(first)
             assert first.wait(WAIT_S) == 3
+    else:
+        wake(first)
+        assert when != "announced" and first.wait() == 0, "the step was shorter than the pause before the stop"
     assert why_wrong(project) == []

@@ -64,3 +64,30 @@ def test_a_projects_prompts_can_be_committed_and_nothing_else_of_our_folder_is_s
     (folder / "prompts").mkdir()
     (folder / "prompts" / "audit.md").touch()
     assert git("status", "--porcelain", "-uall", cwd=place) == "?? .ratchet/prompts/audit.md"
+
+
+def test_a_repository_that_brings_our_state_folder_along_is_refused(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    place = make_repository(tmp_path / "p", {"a.txt": "a\n"})
+    (place / ".ratchet").symlink_to(outside)
+    with pytest.raises(UsageError, match="is a link"):
+        repository.find_repository(place)
+    assert not [*outside.iterdir()]
+
+
+@pytest.mark.parametrize("path", [".ratchet/trees.git/config", ".ratchet/watch.json", ".Ratchet/ratchet.db"])
+def test_committed_state_is_refused(tmp_path: Path, path: str) -> None:
+    place = make_repository(tmp_path / "p", {"a.txt": "a\n", path: ""})
+    (place / ".ratchet").mkdir(exist_ok=True)
+    with pytest.raises(UsageError, match="part of its commits"):
+        repository.find_repository(place)
+
+
+def test_a_committed_link_in_our_state_folder_is_refused(tmp_path: Path) -> None:
+    place = make_repository(tmp_path / "p", {"a.txt": "a\n", ".ratchet/prompts/judge.md": "be just"})
+    assert repository.find_repository(place).root == place
+    (place / ".ratchet" / "prompts" / "implement.md").symlink_to("/etc/passwd")
+    git("add", "-f", ".ratchet", cwd=place)
+    with pytest.raises(UsageError, match="part of its commits"):
+        repository.find_repository(place)

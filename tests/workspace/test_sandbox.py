@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -16,9 +17,10 @@ from ratchet.errors import EnvironmentCannot
 from ratchet.process.cgroups import ControlGroup, ResourceLimits, remove_stale_groups
 from ratchet.process.spawn import Confinement, ProcessResult, ProgramMissing, confined
 from ratchet.process.supervise import supervise
+from ratchet.workspace import sandbox_view
 from ratchet.workspace.git_workspace import GitWorkspace
 from ratchet.workspace.registry import Workspaces
-from ratchet.workspace.sandbox import Sandboxes, SandboxSettings, role_paths, why_no_sandbox
+from ratchet.workspace.sandbox import Sandboxes, SandboxSettings, role_paths, run_contained, why_no_sandbox
 from tests.workspace.conftest import commit_all, make, sh
 
 SCOPE = PathRules(tests=("tests/**", "**/test_*.py"))
@@ -426,3 +428,36 @@ def test_only_patterns_that_name_something_there_can_be_mounted(tmp_path: Path) 
     assert role_paths(Writes.SOURCE, SCOPE, tmp_path) == (True, ["ratchet.toml", "tests"])
     assert role_paths(Writes.TESTS, SCOPE, tmp_path) == (True, ["ratchet.toml"])
     assert role_paths(Writes.NOTHING, SCOPE, tmp_path) == (False, [])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can read them, and nobody else inside")
+def test_settings_of_the_system_that_only_root_may_read_are_not_shown(sandboxes: Sandboxes, one: GitWorkspace) -> None:
+    closed = Path("/etc/ratchet-test-closed")
+    (closed / "folder").mkdir(parents=True, exist_ok=True)
+    try:
+        for name, mode in (("password", 0o640), ("public", 0o644), ("empty", 0o600), ("folder/key", 0o644)):
+            (closed / name).write_text("" if name == "empty" else f"content of {name}\n")
+            (closed / name).chmod(mode)
+        (closed / "folder").chmod(0o700)
+        sandbox_view._closed_to_others.cache_clear()
+        script = f"cat {closed}/*; cat {closed}/folder/key; ! touch {closed}/folder/new"
+        for confinement in (sandboxes.for_tests(), sandboxes.for_role("auditor", SCOPE)):
+            code, printed = shell(confinement, one.path, script)
+            assert code == 0 and "content of public" in printed
+            assert "content of password" not in printed and "content of folder" not in printed
+        ran = run_contained(["cat", str(closed / "password")], cwd=one.path, env=dict(os.environ), timeout_s=60)
+        assert ran.stdout == b""
+    finally:
+        shutil.rmtree(closed)
+        sandbox_view._closed_to_others.cache_clear()
+
+
+def test_a_program_named_by_way_of_the_repository_uncovers_nothing_in_it(
+    sandboxes: Sandboxes, one: GitWorkspace, repo: Path
+) -> None:
+    (repo / ".env").write_text("covered\n")
+    program = repo.parent / "agent.sh"
+    program.write_text(f"#!/bin/sh\necho started; cat {repo}/.env\n")
+    program.chmod(0o755)
+    _, printed = run(sandboxes.for_role("auditor", SCOPE), one.path, f"{repo}/../agent.sh")
+    assert "started" in printed and "covered" not in printed

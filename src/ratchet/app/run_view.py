@@ -102,6 +102,10 @@ class RunReader:
         if not before or not after or before == after:
             return ""
         repo = _folder(view)
+        try:
+            repository.check_state_dir(repo)
+        except (RatchetError, OSError):
+            return ""
         env = {
             "GIT_DIR": str(repo / ".ratchet" / "trees.git"),
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(repo / ".git" / "objects"),

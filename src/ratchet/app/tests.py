@@ -41,6 +41,7 @@ from ratchet.core.watch import TestRecord
 from ratchet.errors import EnvironmentCannot, GitFailed, NoTests, UsageError
 from ratchet.process.spawn import ProgramMissing
 from ratchet.workspace.git.command import git_read_only, git_text
+from ratchet.workspace.git.repository import check_state_dir
 from ratchet.workspace.git.uncommitted import copy_uncommitted, ignored_files, untracked
 
 T = TypeVar("T")
@@ -492,6 +493,7 @@ def _repository(folder: Path) -> Path | None:
         root = Path(git_text("rev-parse", "--show-toplevel", "HEAD^{commit}", cwd=folder).rpartition("\n")[0])
     except (GitFailed, ProgramMissing):
         return None
+    check_state_dir(root)
     return root
 
 

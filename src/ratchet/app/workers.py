@@ -13,7 +13,6 @@ import os
 import secrets
 import signal
 import struct
-import sys
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -42,7 +41,7 @@ from ratchet.engine.run_ledger import EventCallback
 from ratchet.errors import LeaseLost, UsageError
 from ratchet.files import make_private_dir
 from ratchet.paths import clones, user_state
-from ratchet.process.spawn import ForkedWorkers, is_gone, this_process
+from ratchet.process.spawn import ForkedWorkers, is_gone, python_program, this_process
 from ratchet.process.supervise import supervise
 from ratchet.store.protocols import Store, open_store
 from ratchet.workspace.git import repository
@@ -218,7 +217,7 @@ async def _dispatcher(
 
     flags = [word for setting in settings for word in ("--set", setting)]
     await supervise(
-        [sys.executable, "-m", "ratchet", "worker", "--count", str(count), "-C", str(folder), *flags],
+        [*python_program("ratchet"), "worker", "--count", str(count), "-C", str(folder), *flags],
         cwd=folder,
         env=os.environ,
         output=make_private_dir(user_state()) / "workers.log",
@@ -316,7 +315,7 @@ class Worker:
     async def _drive_run(self, lease: Lease, item: Item, hold: LeaseHandle) -> str:
         """Drive the run and return its outcome as text. Reports errors to the store, which decides about a retry."""
         try:
-            with await run_blocking(open_for_item, item, self.store, self.post.settings) as service:
+            with await run_blocking(open_for_item, item, self.store, self.post.settings, self.post.log) as service:
                 watch = self.post.watch(item, lease)
                 state = await service.drive(
                     lease, watch=watch, on_agent_event=_ignore_event, retry_s=self.retry_s, stop=self.stop, hold=hold
@@ -353,10 +352,15 @@ def _ignore_event(_event: TurnEvent) -> None:
     """Ignore agent events: they are in the run's logs."""
 
 
-def open_for_item(item: Item, store: Store, settings: Sequence[str] = ()) -> RunService:
+def open_for_item(
+    item: Item, store: Store, settings: Sequence[str] = (), log: Callable[[str], None] = lambda _: None
+) -> RunService:
     """Open the run service for an item: clone a remote repository and apply the item's settings, then the worker's."""
     repo = _repository_of(item)
     loaded = config.load(repo.root, flags=[*item.settings, *settings])
+    if loaded.ignored:
+        names = ", ".join(loaded.ignored)
+        log(f"ratchet.toml of {item.repo} does not decide {names}: set it with --set, or for the item")
     return RunService(repo, loaded.config, store=store)
 
 

@@ -33,8 +33,33 @@ def with_failing_bodies(path: str, text: str) -> str:
         return ""
     tests = [test for _, test in _tests(tree)]
     for test in tests:
-        test.body.insert(0, ast.parse(f"assert {len(test.name)} == {len(test.body) + 1000}").body[0])
+        test.body.insert(0, _failing(test))
     return ast.unparse(tree) if tests else ""
+
+
+def _failing(test: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.Assert:
+    """Return an assertion that fails, with what the test itself asserts first behind it, which is never evaluated.
+
+    So it names the same code in one row: a fake that looks whom a failure is about does not know it from the test's.
+    """
+    failed = ast.parse(f"{len(test.name)} == {len(test.body) + 1000}", mode="eval").body
+    declares = any(isinstance(node, ast.Global | ast.Nonlocal) for node in ast.walk(test))  # not after a name's use
+    own = [] if declares else [_asserted(statement) for statement in test.body]
+    first = next((one for one in own if one and not any(map(_pauses, ast.walk(one)))), None)
+    return ast.Assert(test=ast.BoolOp(op=ast.And(), values=[failed, first]) if first else failed)
+
+
+def _asserted(statement: ast.stmt) -> ast.expr | None:
+    """Return what an assertion tests, or the call of a test case's own assertion."""
+    if isinstance(statement, ast.Assert):
+        return statement.test
+    is_call = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+    return statement.value if is_call and isinstance(statement, ast.Expr) else None
+
+
+def _pauses(node: ast.AST) -> bool:
+    """Whether it would make another kind of function of the test, or bind a name in it."""
+    return isinstance(node, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr)
 
 
 def names_of_tests(text: str) -> set[str]:

@@ -24,7 +24,8 @@ _PATTERNS = (
     r"(?<![A-Za-z0-9])glpat-[A-Za-z0-9_-]{20,}",
     r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[0-9A-Z]{16}(?![0-9A-Z])",
     r"(?<![A-Za-z0-9])xox[abprs]-[A-Za-z0-9-]{10,}",
-    r"(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
+    # Bounded: in text that repeats its beginning, each would else be followed to the end.
+    r"(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{10,400}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
     # Only headers, base64 and white space in between: text that merely names both markers is no key. A backslash and a
     # letter is a line break as sources and .env files spell it.
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:\s*(?:Proc-Type|DEK-Info): [A-Za-z0-9,-]+)*(?:[A-Za-z0-9+/=\s]|\\[rn])*"
@@ -105,6 +106,8 @@ class Redactor:
 
         With `examples`, keys of known formats are taken for made-up ones; registered values never are.
         """
+        if b"\0" in content:  # as UTF-16 and UTF-32 write plain letters
+            content, before = (text + b"\n" + text.replace(b"\0", b"") for text in (content, before))
         registered = (self._own and _new(self._own, content, before)) or self._laid_out(content, before)
         key = not examples and any(not _EXAMPLE.search(found) for found in _new(_known(), content, before))
         return [*(["the value of a secret variable"] if registered else []), *(["a key or token"] if key else [])]

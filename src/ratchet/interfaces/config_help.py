@@ -100,6 +100,7 @@ _KEYS = {
     "worker.retry_s": "Seconds before each retry of a failed item; after the last one it has failed.",
     "worker.stop_s": "Seconds that a worker has to finish its step when it is asked to stop.",
     "workspace.bases": "Folder of prepared checkouts; empty: the user's cache.",
+    "workspace.logins": "Whether set-up commands get logins of package registries; auto: in people's checkouts only.",
     "workspace.carry": "Ignored folders and files that workspaces get from the developer's tree.",
     "containers.cpus": "Processors that a container may use; 0 is no limit.",
     "containers.engine":

@@ -121,6 +121,11 @@ class ProgramMissing(EnvironmentCannot):
     """The program is not installed: install it or correct the command."""
 
 
+def python_program(module: str) -> list[str]:
+    """Return a command that runs a module of ours: never one of that name, or of one it imports, in its folder."""
+    return [sys.executable, "-P", "-m", module]
+
+
 def refused_forks() -> int:
     confinement = _confinement.get()
     return confinement.refused_forks() if confinement else 0

@@ -68,13 +68,15 @@ _EXCLUDED = frozenset(EXCLUDED)
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     """How to prepare a base: commands to run in it, with an image in a container, and ignored folders to copy from the
-    developer's tree. `bounds` are those of set-up commands in a sandbox."""
+    developer's tree. `bounds` are those of set-up commands in a sandbox. `logins`: these get the logins of package
+    registries and this machine's variables, if people made the commit."""
 
     setup: tuple[str, ...] = ()
     carry: tuple[str, ...] = ()
     sandbox: bool = True
     container: ContainerSettings | None = None
     bounds: ResourceLimits | None = None
+    logins: bool = True
 
     @property
     def images(self) -> list[str]:
@@ -417,13 +419,22 @@ def _is_of_people(source: Source, commit: str) -> bool:
     return not _OURS.search(git_text("show", "-s", "--format=%B", commit, env={"GIT_DIR": source.git_dir}))
 
 
+# Variables for the set-up commands of anybody; a value with an `@` may hold a login.
+_USUAL = re.compile(
+    r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_\w+|TZ|TERM|TMPDIR|VIRTUAL_ENV|JAVA_HOME|SSL_CERT_\w+|GOPROXY"
+    r"|(?i:(?:https?|all|no)_proxy|(?:pip|uv|npm_config)_\w+)"
+)
+
+
 def _run_setup(tree: Path, source: Source, commit: str, recipe: Recipe) -> None:
     """Run the set-up commands, in a sandbox: an agent may have written what they install and run.
 
-    The logins of package registries are lent for commits that people made.
+    The logins of package registries are lent for commits that people of this machine's projects made.
     """
     env = {name: value for name, value in os.environ.items() if not SECRET_NAME.search(name)}
-    lent = _REGISTRIES if _is_of_people(source, commit) else ()
+    if not recipe.logins:
+        env = {name: value for name, value in env.items() if _USUAL.fullmatch(name) and "@" not in value}
+    lent = _REGISTRIES if recipe.logins and _is_of_people(source, commit) else ()
     for command in recipe.setup:
         answer = _run_command(["sh", "-c", command], tree, source, recipe, env=env, lent=lent)
         if answer.exit_code:

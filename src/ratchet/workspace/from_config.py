@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ratchet import paths
-from ratchet.config import Config
+from ratchet.config import Config, is_fetched
 from ratchet.core.timestamps import format_timestamp
 from ratchet.process.cgroups import ResourceLimits, memory_bytes
 from ratchet.workspace.base_cache import Recipe, paths_to_carry
@@ -39,6 +39,7 @@ def recipe_of(config: Config, root: Path) -> Recipe:
         sandbox=config.sandbox.mode != "off",
         container=container_settings(config) if wanted.kind == CONTAINER else None,
         bounds=step_bounds(config),
+        logins=wanted.logins == "on" or (wanted.logins == "auto" and not is_fetched(root)),
     )
 
 

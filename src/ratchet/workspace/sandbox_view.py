@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -144,6 +144,7 @@ def system(tmp_bytes: int) -> list[str]:
         *hidden(_SYSTEM_SECRETS),
         *hidden(_host_keys()),
         *_shadow(),
+        *sealed(hidden(_of_root_alone()))[0],
         *writable,
         *[word for path in _closed_masks() for word in ("--tmpfs", path)],
         *("--ro-bind-try", "/run/systemd/resolve", "/run/systemd/resolve"),
@@ -152,7 +153,8 @@ def system(tmp_bytes: int) -> list[str]:
 
 def closed() -> list[str]:
     """Return the last options: nothing can be written into the hidden folders once all is mounted there."""
-    return [word for path in _closed_masks() for word in ("--remount-ro", path)]
+    masked = [word for path in _closed_masks() for word in ("--remount-ro", path)]
+    return [*sealed(hidden(_of_root_alone()))[1], *masked]
 
 
 def _closed_masks() -> list[str]:
@@ -164,6 +166,40 @@ def _host_keys() -> list[str]:
         return [f"/etc/ssh/{name}" for name in os.listdir("/etc/ssh") if name.endswith("_key")]
     except OSError:
         return []
+
+
+def _of_root_alone() -> tuple[str, ...]:
+    """Return what of the system's settings and data other users may not read, if this is root, whom nothing stops."""
+    return _closed_to_others(int(time.monotonic() / _CLOSED_KNOWN_S)) if os.geteuid() == 0 else ()
+
+
+_CLOSED_KNOWN_S = 60.0
+_CLOSED_DEPTHS = {"/etc": 6, "/var/lib": 0, "/var/cache": 0}
+
+
+@lru_cache(maxsize=1)
+def _closed_to_others(_period: int) -> tuple[str, ...]:
+    found = [path for top, depth in _CLOSED_DEPTHS.items() for path in _closed_below(top, depth)]
+    known = {*_SYSTEM_SECRETS, *_host_keys(), _SHADOW}
+    return tuple(path for path in found if path not in known)[:_HIDDEN_MAX]
+
+
+def _closed_below(top: str, depth: int) -> Iterator[str]:
+    try:
+        entries = sorted(os.scandir(top), key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        try:
+            is_folder, found = entry.is_dir(follow_symlinks=False), entry.stat(follow_symlinks=False)
+        except OSError:
+            continue
+        if is_folder and found.st_mode & 0o005 != 0o005:
+            yield entry.path
+        elif is_folder and depth:
+            yield from _closed_below(entry.path, depth - 1)
+        elif entry.is_file(follow_symlinks=False) and found.st_size and not found.st_mode & 0o004:
+            yield entry.path
 
 
 def _shadow() -> list[str]:
@@ -240,7 +276,9 @@ def interpreter() -> list[str]:
 
 def named(argv: Sequence[str], hide: Sequence[str] = (), own: Sequence[str] = ()) -> list[str]:
     """Return the folders of programs and scripts that the command names by path: they must be visible."""
-    words = [(word, _target(word, own)) for word in argv if os.path.isfile(word)]
+    # Without `..`: a folder of another name would uncover what is covered in it.
+    plain = [short if os.path.isfile(short := os.path.normpath(word)) else word for word in argv]
+    words = [(word, _target(word, own)) for word in plain if os.path.isfile(word)]
     files = [place for word, target in words for place in (word, target) if place]
     hidden = [*masks(), *(str(Path(name).expanduser()) for name in hide)]
     return list(dict.fromkeys(str(_program_folder(Path(file))) for file in files if is_below(file, hidden)))

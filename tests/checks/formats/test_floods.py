@@ -17,6 +17,13 @@ import ratchet.checks.formats as formats
 
 LENGTH, CPU_S = 50_000, 2.0  # quadratic patterns take 5 s and more
 FLOODS = [*"\n \t#([{'\"=-a1", "a ", "\n ", "a.", "a/"]
+# Beginnings of rows that a pattern looks for everywhere in a row: each is followed to the row's end.
+ROWS = [
+    "* test a",
+    "Error: unhandled exception: a.nim(1, 1)  [a",
+    "Unhandled exception:  [a",
+    "thread 'a' panicked at a ",
+]
 SHAPES = ["{}", "{}:\n", "ok 1 {}\nnot ok 2 - {}\n"]
 
 
@@ -38,3 +45,13 @@ def test_a_flood_is_parsed_in_a_time_that_grows_with_its_length(parse: Callable[
             with suppress(Exception):  # other tests check the results
                 parse(BytesIO(text.encode()))
             assert time.process_time() - began < CPU_S, (flood, shape)
+
+
+@pytest.mark.parametrize("parse", [*parsers()])
+def test_a_long_row_is_parsed_in_a_time_that_grows_with_its_length(parse: Callable[[BytesIO], object]) -> None:
+    for row in ROWS:
+        text = row * (4 * LENGTH // len(row))
+        began = time.process_time()
+        with suppress(Exception):  # other tests check the results
+            parse(BytesIO(text.encode()))
+        assert time.process_time() - began < CPU_S, row

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -91,3 +95,56 @@ def test_answers_to_wrong_tokens_come_later_and_later_and_right_ones_at_once(gua
     began = time.monotonic()
     assert guarded.ask("GET", "/api/status").status == 200
     assert time.monotonic() - began < 0.4
+
+
+# Opens connections and sends a wrong token over each, as another user; then waits for the end of its standard input.
+GUESSES = """
+import os, socket, sys
+os.setuid(65534)
+port, text = int(sys.argv[1]), sys.argv[2].encode()
+links = [socket.create_connection(("127.0.0.1", port)) for _ in range(40)]
+for link in links:
+    link.sendall(b"GET /api/status HTTP/1.1\\r\\nhost: localhost\\r\\n" + text + b"\\r\\n")
+print("sent", flush=True)
+sys.stdin.read()
+"""
+WRONG = "authorization: Bearer a-wrong-token-of-another\r\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a second user")
+@pytest.mark.parametrize("sent", [WRONG, "x: half of a head"])
+def test_another_user_of_the_machine_locks_nobody_out(tmp_path: Path, sent: str) -> None:
+    store = open_store(tmp_path / "ratchet.db")
+    settings = ServerConfig(connections_per_address=40, failed_token_delay_s=20.0)
+    with serving(store, settings=Config(server=settings)) as made:
+        argv = [sys.executable, "-c", GUESSES, str(made.port), sent]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+            assert other.stdout and other.stdout.readline() == "sent\n"
+            assert [made.ask("GET", "/api/status").status for _ in range(3)] == [200] * 3
+            other.kill()
+    store.close()
+
+
+def test_guesses_of_one_source_are_refused_when_too_many_wait(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "ratchet.db")
+    with serving(store, settings=Config(server=ServerConfig(failed_token_delay_s=3.0))) as made:
+        codes: list[int] = []
+
+        def guess() -> None:
+            codes.append(made.ask("GET", "/api/status", token="a-wrong-token-of-anybody").status)
+
+        threads = [threading.Thread(target=guess) for _ in range(60)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert set(codes) == {401, 429}
+    store.close()
+
+
+def test_requests_without_a_token_as_any_page_can_send_are_no_guesses(guarded: Served) -> None:
+    began = time.monotonic()
+    for path in ["/events", "/api/status", "/mcp", "/sign-in?key=none"] * 10:
+        assert guarded.ask("GET", path, token=None).status == 401
+    assert guarded.ask("GET", "/api/status").status == 200
+    assert time.monotonic() - began < 4  # each delay would be 0.4 s

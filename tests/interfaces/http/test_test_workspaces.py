@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from http.client import HTTPConnection
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 
 from ratchet import paths
 from ratchet.app import test_workspaces
-from ratchet.app.test_workspaces import ServiceLimits
+from ratchet.app.test_workspaces import FETCHES_MAX, ServiceLimits
 from ratchet.core.watch import Colour, WatchState
 from ratchet.process.spawn import path_in_namespace
 from ratchet.store.protocols import open_store
@@ -331,3 +333,51 @@ def test_a_folder_that_became_a_link_out_is_not_looked_into(served: Served, proj
     tested = post(served, name, "test")
     assert "secret" not in msgspec.json.encode(tested).decode()
     assert {test["id"] for test in tested["report"]["tests"]} == {"test_app.py::test_add", "test_app.py::test_zero"}
+
+
+def test_the_settings_of_a_fetched_repository_decide_nothing_about_this_machine(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOST_VALUE", "of-this-machine")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://user:login@index.example")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / ".netrc").write_text("machine example login me password of-this-machine\n")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    settings = (
+        f'[sandbox]\nmode = "off"\nshare = ["{outside}"]\n[test]\nenv = ["HOST_VALUE"]\n'
+        "[workspace]\nsetup = [\"sh -c 'touch OUTSIDE/ran; mkdir node_modules; env > node_modules/seen; "
+        "cat ~/.netrc >> node_modules/seen; true'\"]\n"
+    )
+    origin = make_repository(
+        tmp_path / "origin",
+        {**BROKEN, "ratchet.toml": settings.replace("OUTSIDE", str(outside)), ".gitignore": "node_modules/\n"},
+    )
+    answer = served.ask("POST", "/test-workspace", {"repo": origin.as_uri()})
+    assert answer.status == 201, answer.body
+    shown = post(served, answer.json["id"], "exec", argv=["env"])["stdout"]
+    assert "HOST_VALUE" not in shown and not [*outside.iterdir()]
+    seen = post(served, answer.json["id"], "exec", argv=["cat", "node_modules/seen"])["stdout"]
+    assert "PATH=" in seen and "of-this-machine" not in seen and "login" not in seen
+
+
+def test_servers_that_never_answer_keep_no_other_call_waiting(served: Served, project: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+
+        def fetch(name: int) -> None:
+            with suppress(OSError, HTTPException):
+                served.ask("POST", "/test-workspace", {"repo": f"{address}/{name}.git"})
+
+        threads = [threading.Thread(target=fetch, args=[number]) for number in range(12)]
+        for thread in threads:
+            thread.start()
+        held = [silent.accept()[0] for _ in range(FETCHES_MAX)]
+        name = make(served, project)
+        assert post(served, name, "exec", argv=["echo", "here"])["stdout"] == "here\n"
+        silent.close()
+        for link in held:
+            link.close()
+        for thread in threads:
+            thread.join()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -31,7 +30,7 @@ from ratchet.errors import EnvironmentCannot, RatchetError
 from ratchet.files import make_private_dir
 from ratchet.paths import user_state
 from ratchet.plugins import install_extra
-from ratchet.process.spawn import this_process
+from ratchet.process.spawn import python_program, this_process
 from ratchet.process.supervise import supervise
 from ratchet.store.protocols import Listener, Store, open_store
 
@@ -231,7 +230,7 @@ def run_worker(item: str, argv: list[str], env: dict[str, str], stop_s: float) -
         return False
 
     worker = supervise(
-        [sys.executable, "-m", "ratchet", *argv],
+        [*python_program("ratchet"), *argv],
         cwd=folder,
         env={**os.environ, **env},
         output=folder / f"{item}.log",

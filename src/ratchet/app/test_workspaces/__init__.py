@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,6 +46,9 @@ T = TypeVar("T")
 StoreLearning = Callable[[api.LearningRequest], Learning]
 CANDIDATE = "candidate"
 SWEEP_S = 30.0
+FETCHES_MAX = (
+    2  # each occupies a thread for as long as a server elsewhere pleases, and all other calls need threads too
+)
 _SLACK_S = 60.0
 _LOOK_S = 0.1
 _MISSING = 127
@@ -78,6 +81,7 @@ class WorkspaceService:
         self.settings, self._learn = settings, learn
         self.allowance = allowance or ServiceLimits()
         self._seats = asyncio.Semaphore(self.allowance.running)
+        self._fetches = asyncio.Semaphore(FETCHES_MAX)
         self._asked = 0
         self._ending: set[str] = set()
         self._turns: dict[str, asyncio.Lock] = {}
@@ -95,10 +99,11 @@ class WorkspaceService:
 
     async def create(self, request: wb.CreateRequest) -> wb.TestWorkspace:
         await self.sweep()
-        return await run_blocking(self._create, request)
+        async with self._fetches if request.repo else nullcontext():
+            asked, source = await run_blocking(_source, request)
+        return await run_blocking(self._create, request, asked, source)
 
-    def _create(self, request: wb.CreateRequest) -> wb.TestWorkspace:
-        asked, source = _source(request)
+    def _create(self, request: wb.CreateRequest, asked: str, source: Path) -> wb.TestWorkspace:
         commit = repository.commit_of(source, request.ref or "HEAD")
         if commit is None:
             raise UsageError(

@@ -9,7 +9,7 @@ import re
 from typing import BinaryIO
 
 from ratchet.checks.formats import Parsed, compiler, recover
-from ratchet.checks.formats.text import HeadAndTail, lines
+from ratchet.checks.formats.text import PROSE_LIMIT, HeadAndTail, lines
 from ratchet.core.report import Failure, TestResult, TestStatus
 
 _MODULE = re.compile(r"^(?P<name>[A-Z][\w.]*) \[(?P<file>\S+)\]$")
@@ -28,7 +28,7 @@ SIGN = re.compile(rb"\* (?:test|doctest|property|feature) |\d\) [^\n]+ \([A-Z][\
 def parse(stream: BinaryIO) -> Parsed:
     """Return the tests as `Module: test name`. The summary is the end."""
     reader = _ExUnit()
-    for line in lines(stream):
+    for line in lines(stream, limit=PROSE_LIMIT):
         reader.line(line)
     return reader.parsed()
 

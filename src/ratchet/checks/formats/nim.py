@@ -10,7 +10,7 @@ import re
 from typing import BinaryIO
 
 from ratchet.checks.formats import Parsed, compiler, recover
-from ratchet.checks.formats.text import HeadAndTail, lines
+from ratchet.checks.formats.text import PROSE_LIMIT, HeadAndTail, lines
 from ratchet.core.report import Failure, TestResult, TestStatus
 
 _TEST = re.compile(r"^\s*\[(?P<word>OK|FAILED|SKIPPED)\] (?P<name>.+)$")
@@ -31,7 +31,7 @@ def parse(stream: BinaryIO) -> Parsed:
     """Return the tests as `suite::test`, as the runner accepts them. The output never shows that it is complete."""
     tests: list[TestResult] = []
     suite, file, before, body, scan = "", "", 0, HeadAndTail(), compiler.CompilerScan()
-    for line in lines(stream):
+    for line in lines(stream, limit=PROSE_LIMIT):
         if match := _FILE.match(line):
             suite, file, before, body = "", f"{match.group('file').removesuffix('.nim')}.nim", len(tests), HeadAndTail()
         elif match := _SUITE.match(line):

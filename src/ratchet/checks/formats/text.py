@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 LINE_LIMIT = 4 << 20  # one JSON event with the whole output of a test is one line
+PROSE_LIMIT = 2 << 10  # of lines that people read, for patterns whose time grows with the square of the length
 TEXT_LIMIT = 32 << 10
 TAIL_LIMIT = 8 << 10
 
@@ -19,9 +20,9 @@ _UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def lines(stream: BinaryIO, *, overwritten: bool = True) -> Iterator[str]:
+def lines(stream: BinaryIO, *, overwritten: bool = True, limit: int = LINE_LIMIT) -> Iterator[str]:
     """Yield the lines of a stream as a terminal would show them. The part of a line beyond the limit is dropped."""
-    while raw := stream.readline(LINE_LIMIT):
+    while raw := stream.readline(limit):
         # A progress line is overwritten; only its last state counts.
         line = strip_control_characters(raw.decode("utf-8", "replace")).rstrip("\r\n")
         yield line.rpartition("\r")[2] if overwritten else line

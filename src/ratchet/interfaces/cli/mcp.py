@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from contextlib import closing
 from importlib import import_module
 
@@ -27,6 +26,7 @@ from ratchet.interfaces.cli.common import (
 )
 from ratchet.interfaces.mcp.client_config import CLIENTS, ClientConfig, ServerEntry
 from ratchet.plugins import install_extra
+from ratchet.process.spawn import python_program
 
 
 def mcp(arguments: Arguments) -> int:
@@ -88,7 +88,7 @@ def _write(client: ClientConfig, entry: ServerEntry, arguments: Arguments) -> No
 
 def _started() -> list[str]:
     """Return the start command: `ratchet` if it is on PATH, so that the file can be shared, else this interpreter."""
-    return ["ratchet", "mcp"] if shutil.which("ratchet") else [sys.executable, "-m", "ratchet", "mcp"]
+    return ["ratchet", "mcp"] if shutil.which("ratchet") else [*python_program("ratchet"), "mcp"]
 
 
 COMMANDS = (

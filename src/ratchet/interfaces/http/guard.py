@@ -13,6 +13,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -20,8 +21,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ratchet.config import ServerConfig
 from ratchet.interfaces.http.errors import HttpError
+from ratchet.interfaces.http.local_users import Endpoint, source_of
 
-Client = tuple[str, int]
 ErrorResponse = Callable[[HttpError], ASGIApp]
 _FAILURES_FREE = 3
 _FORGET_S = 60.0
@@ -43,26 +44,30 @@ class Guard:
         self.settings = settings
         self._names = {"localhost", socket.gethostname().lower(), _name(host), *map(_name, settings.hosts)}
         self._origins = {origin.lower().rstrip("/") for origin in settings.origins}
-        self._strangers: dict[Client, str] = {}
-        self._by_address: Counter[str] = Counter()
+        self._strangers: dict[Endpoint, str] = {}
+        self._by_source: Counter[str] = Counter()
         self._failures = FailedTokens(settings.failed_token_delay_s)
 
     # --- connections -------------------------------------------------------------------------------------------------
 
-    def accepts(self, client: Client) -> bool:
-        """Count a new connection; False when its address has too many that have shown no token."""
-        if self._by_address[client[0]] >= self.settings.connections_per_address:
+    def accepts(self, client: Endpoint, server: tuple[str, int | None]) -> bool:
+        """Count a new connection; False when its source has too many that have shown no token.
+
+        On this machine each user is a source: what one opens is not at the expense of another.
+        """
+        source = source_of(client, server)
+        if self._by_source[source] >= self.settings.connections_per_address:
             return False
-        self._strangers[client] = client[0]
-        self._by_address[client[0]] += 1
+        self._strangers[client] = source
+        self._by_source[source] += 1
         return True
 
-    def closed(self, client: Client) -> None:
+    def closed(self, client: Endpoint) -> None:
         """Forget a connection as a stranger's: it has ended, or shown a token."""
-        if address := self._strangers.pop(client, ""):
-            self._by_address[address] -= 1
-            if not self._by_address[address]:
-                del self._by_address[address]
+        if source := self._strangers.pop(client, ""):
+            self._by_source[source] -= 1
+            if not self._by_source[source]:
+                del self._by_source[source]
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
@@ -89,53 +94,57 @@ class Guard:
 
     def wrap(self, app: ASGIApp, error_response: ErrorResponse) -> ASGIApp:
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-            client: Client = tuple(scope.get("client") or ("", 0))[:2]
-            why = self.why_refused(Headers(scope=scope)) or self._failures.why_refused(client[0])
+            client, server = (tuple(scope.get(end) or ("", 0))[:2] for end in ("client", "server"))
+            headers = Headers(scope=scope)
+            # A page of others can send requests without a token, and must not delay or lock out anybody by them.
+            is_guess = "authorization" in headers or scope.get("method") == "POST"
+            source = partial(source_of, client, server)  # asked only for guesses: it is a call of the kernel
+            why = self.why_refused(headers) or (self._failures.why_refused(source) if is_guess else None)
             if why:
                 await error_response(why)(scope, receive, send)
                 return
             _authenticated.set(lambda: self.closed(client))
-            await app(scope, receive, self._failures.slowing(client[0], send))
+            await app(scope, receive, self._failures.slowing(source, send) if is_guess else send)
 
         return guarded
 
 
 class FailedTokens:
-    """Delays the answers to wrong tokens, by address: the more there were, the longer, up to a limit."""
+    """Delays the answers to wrong tokens, by source: the more there were, the longer, up to a limit."""
 
     def __init__(self, longest_s: float) -> None:
         self._longest_s = longest_s
         self._failed: OrderedDict[str, tuple[int, float]] = OrderedDict()
         self._delayed: Counter[str] = Counter()
 
-    def why_refused(self, address: str) -> HttpError | None:
-        if self._delayed[address] < _DELAYED_MAX:
+    def why_refused(self, source: Callable[[], str]) -> HttpError | None:
+        if not self._delayed or self._delayed[source()] < _DELAYED_MAX:
             return None
         return HttpError(
             429, "too_many", "too many wrong tokens from this address", hint="retry later",
             headers={"retry-after": "1"},
         )  # fmt: skip
 
-    def slowing(self, address: str, send: Send) -> Send:
+    def slowing(self, source: Callable[[], str], send: Send) -> Send:
         async def slow(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] == 401:
-                await self._wait(address)
+                await self._wait(source())
             await send(message)
 
         return slow
 
-    async def _wait(self, address: str) -> None:
-        count, at = self._failed.pop(address, (0, 0.0))
+    async def _wait(self, source: str) -> None:
+        count, at = self._failed.pop(source, (0, 0.0))
         count = count + 1 if time.monotonic() - at < _FORGET_S else 1
-        self._failed[address] = count, time.monotonic()
+        self._failed[source] = count, time.monotonic()
         while len(self._failed) > _ADDRESSES_MAX:
             self._failed.popitem(last=False)
         if count > _FAILURES_FREE:
-            self._delayed[address] += 1
+            self._delayed[source] += 1
             try:
                 await asyncio.sleep(min(self._longest_s, 0.05 * 2.0 ** min(count - _FAILURES_FREE, 20)))
             finally:
-                self._delayed[address] -= 1
+                self._delayed[source] -= 1
                 self._delayed += Counter()  # drops what is zero
 
 

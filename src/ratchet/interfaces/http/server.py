@@ -179,7 +179,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's signature
         super().connection_made(transport)
-        if self.client and not self._guard.accepts(self.client):
+        if self.client and self.server and not self._guard.accepts(self.client, self.server):
             transport.close()
         self._due = self.loop.time() + REQUEST_S
         self._look_again()

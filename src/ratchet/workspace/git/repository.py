@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,10 +13,11 @@ from pathlib import Path
 
 import msgspec
 
+from ratchet.config import FETCHED
 from ratchet.core import trailers
 from ratchet.core.repo import RepoKind, canonical_name, clone_url, repo_kind
 from ratchet.errors import EnvironmentCannot, GitFailed, UntrustedRepository, UsageError
-from ratchet.files import make_private_dir, make_state_dir
+from ratchet.files import STATE_DIR, make_private_dir, make_state_dir
 from ratchet.workspace.git.command import IDENTITY, git, git_read_only, git_text
 
 
@@ -34,10 +36,41 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_repository(start: Path) -> Repository:
+    """Return the repository that a folder is in. Raises UsageError, also if it brought our state folder along."""
     if not start.exists():
         raise UsageError(f"{start} does not exist", hint="name a folder in a git repository")
     if not os.access(start, os.R_OK | os.X_OK):
         raise UsageError(f"{start} is not readable", hint="check its permissions")
+    found = _find(start)
+    check_state_dir(found.root)
+    return found
+
+
+def check_state_dir(root: Path) -> None:
+    """Raise UsageError if the `.ratchet` of a repository is a link, or has more in its commits than prompts.
+
+    The folder is obeyed: its tree store has settings of git, which name programs, and a link would be written through.
+    """
+    folder = root / STATE_DIR
+    if folder.is_symlink():
+        raise UsageError(f"{folder} is a link: Ratchet keeps its state in it", hint=f"remove it: rm {folder}")
+    if not folder.exists():
+        return
+    rows = git("ls-files", "-z", "--stage", "--", f":(top,icase){STATE_DIR}", cwd=root).decode(errors="replace")
+    tracked = [(row[:6], row.partition("\t")[2]) for row in rows.split("\0") if row]
+    wrong = [path for mode, path in tracked if mode not in _FILES or not _COMMITTED.fullmatch(path)]
+    if wrong:
+        raise UsageError(
+            f"{wrong[0]} of {root} is part of its commits, where only {STATE_DIR}/prompts may be",
+            hint=f"git rm -r --cached {STATE_DIR} && rm -r {STATE_DIR}, then commit; first see who added it",
+        )
+
+
+_FILES = ("100644", "100755")
+_COMMITTED = re.compile(rf"{re.escape(STATE_DIR)}/(?:\.gitignore|prompts/.+)", re.DOTALL)
+
+
+def _find(start: Path) -> Repository:
     with suppress(GitFailed, ValueError):
         root, head = git_text("rev-parse", "--show-toplevel", "HEAD^{commit}", cwd=start).splitlines()
         return Repository(root=Path(root), head=head)
@@ -93,6 +126,7 @@ def fetch_repository(repo: str, *, clones: Path) -> Path:
     try:
         with _alone(place):
             _fetch(place) if (place / ".git").is_dir() else _clone(clone_url(repo), place)
+            _mark_fetched(place)
     except GitFailed as error:
         raise EnvironmentCannot(
             f"{repo} cannot be fetched: {error.message}", hint=f"try it by hand: git ls-remote {clone_url(repo)}"
@@ -104,7 +138,17 @@ def available_repository(repo: str, *, clones: Path, commit: str = "") -> Path:
     """Return where a repository is on this machine. One of elsewhere is fetched if it, or the commit, is not here."""
     place = clone_path(repo, clones=clones)
     is_here = (place / ".git").is_dir() and (not commit or commit_of(place, commit) is not None)
-    return place if is_here or repo_kind(repo) is RepoKind.PATH else fetch_repository(repo, clones=clones)
+    if repo_kind(repo) is RepoKind.PATH:
+        return place
+    if not is_here:
+        return fetch_repository(repo, clones=clones)
+    _mark_fetched(place)
+    return place
+
+
+def _mark_fetched(place: Path) -> None:
+    """Note that a clone is not a person's checkout: its settings decide nothing about this machine."""
+    (place / ".git" / FETCHED).touch()
 
 
 @contextmanager
@@ -171,8 +215,8 @@ def fetch_branch(root: Path, branch: str) -> None:
     git(*_SAFE, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "origin", f"refs/heads/{branch}", cwd=root)
 
 
-# `ext::` addresses run commands: never allowed for an address from the queue.
-_SAFE = ("-c", "protocol.allow=never", *(
+# `ext::` addresses run commands: never allowed for an address from the queue. A server that sends nothing is given up.
+_SAFE = ("-c", "protocol.allow=never", "-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60", *(
     word for name in ("https", "http", "ssh", "git", "file") for word in ("-c", f"protocol.{name}.allow=always")
 ))  # fmt: skip
 
