@@ -123,7 +123,8 @@ async def _sealed_red_before(commit: str, proof: trailers.Proof, stage: ProofCon
 
 def _sealed_green_after(report: Report, proof: trailers.Proof) -> Claim:
     result = sealed_result(report, proof.sealed_files)
-    what = f"{proof.sealed} sealed examples pass that the author of the change never saw"
+    pass_ = "sealed example passes" if proof.sealed == "1" else "sealed examples pass"
+    what = f"{proof.sealed} {pass_} that the author of the change never saw"
     holds = result.ok and str(result.passed) == proof.sealed
     return Claim(what=what, holds=holds, detail="" if holds else f"{result.passed} of {result.tests} pass")
 
@@ -131,7 +132,7 @@ def _sealed_green_after(report: Report, proof: trailers.Proof) -> Claim:
 def _green_after(report: Report, proof: trailers.Proof) -> Claim:
     others = report.totals.tests - report.totals.passed  # of a green report: skipped, expected to fail
     passed = f"{report.totals.passed} of {report.totals.tests} tests pass"
-    what = f"green at the commit: {passed}{f', none of the other {others} fails' if others else ''}"
+    what = f"green at the commit: {passed}{f', {others} skipped or expected to fail' if others else ''}"
     if report_digest(report) != proof.green:
         return Claim(what=what, holds=False, detail=f"the report differs from the recorded one ({report.status})")
     return Claim(what=what, holds=True)

@@ -56,6 +56,8 @@ def test_a_mistyped_command_or_option_is_answered_with_what_was_meant(capsys: py
     assert "hint: did you mean `ratchet test`? see `ratchet --help`" in capsys.readouterr().err
     assert main(["run", "x.md", "--agnet", "claude"]) == 2
     assert "hint: did you mean `ratchet run --agent`? see `ratchet run --help`" in capsys.readouterr().err
+    assert main(["test", "--wrong"]) == 2
+    assert "hint: see `ratchet test --help`" in capsys.readouterr().err
 
 
 def test_quiet_prints_results_and_errors_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -89,6 +89,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 MODULES = {name: module for rows in SECTIONS.values() for name, (module, _) in rows.items()}
+_ALIKE = 0.6
 _BEGIN = """Begin with:
   ratchet demo                 watch it work; needs pytest but no agent
   ratchet init                 set up the repository you are in
@@ -215,12 +216,23 @@ def _on_broken_pipe() -> int:
 def _print_usage_error(error: click.UsageError) -> int:
     """Print click's error as ours: a message in lower case without a full stop, then a hint."""
     path = error.ctx.command_path if error.ctx else "ratchet"
-    near: list[str] = getattr(error, "possibilities", None) or []
-    message = error.message if near else error.format_message()
+    near = _near(error)
+    message = error.message if getattr(error, "possibilities", None) else error.format_message()
     print_error(f"ratchet: {message[0].lower()}{message[1:].rstrip('.')}")
     meant = f"did you mean `{path} {near[0]}`? " if near else ""
     print_error(f"  hint: {meant}see `{path} --help`")
     return error.exit_code
+
+
+def _near(error: click.UsageError) -> list[str]:
+    """Return what was probably meant. Of options click proposes any that share a letter or two."""
+    near: list[str] = getattr(error, "possibilities", None) or []
+    if not isinstance(error, click.NoSuchOption):
+        return near
+    from difflib import SequenceMatcher  # noqa: PLC0415 — seldom needed
+
+    name = error.option_name.strip("-")
+    return [one for one in near if SequenceMatcher(None, name, one.strip("-")).ratio() > _ALIKE]
 
 
 def _print_error(error: RatchetError) -> int:

@@ -130,7 +130,8 @@ def _print_ready(arguments: Arguments, address: str, kept: str, where: str, sess
         print_json({"server": address, "token_file": kept, "workers": arguments.workers})
         sys.stdout.flush()
     else:
-        print_note(f"ratchet: serving {address}, {arguments.workers} workers{f'; token: {kept}' if kept else ''}")
+        workers = f"{arguments.workers} worker{'s' * (arguments.workers != 1)}"
+        print_note(f"ratchet: serving {address}, {workers}{f'; token: {kept}' if kept else ''}")
         another = "ratchet open" if address.endswith(f":{PORT}") else f"ratchet open --server {address}"
         print_note(f"ratchet: store {where}; add work with: ratchet add SPEC.md")
         print_note(f"  open {address}{sessions.make_link()}  (works once, for 10 minutes; `{another}` makes another)")

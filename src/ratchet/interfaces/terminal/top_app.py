@@ -151,10 +151,11 @@ class TopApp(App[None]):
         self.call_from_thread(self.show_state, state)
 
     def show_state(self, state: TopState) -> None:
-        metrics = state.metrics
+        metrics, working = state.metrics, state.status.workers
         head = (
-            f"{state.status.workers} workers · {metrics.completed_today} completed, {metrics.failed_today} failed today"
-            f" · {metrics.commits_today} kept, {metrics.reverts_today} reverted · ${metrics.spent_today.cost_usd:.2f}"
+            f"{working} worker{'s' * (working != 1)} · {metrics.completed_today} completed, "
+            f"{metrics.failed_today} failed today · {metrics.commits_today} kept, {metrics.reverts_today} reverted"
+            f" · ${metrics.spent_today.cost_usd:.2f}"
         )
         self.query_one("#head", Static).update(escape(head))
         now = datetime.now(UTC)
