@@ -51,6 +51,14 @@ def test_without_a_command_help_is_printed_with_three_commands_to_begin_with(
     assert len(shown.partition("Begin with:\n")[2].partition("\n\n")[0].splitlines()) == 3
 
 
+@pytest.mark.parametrize("command", ["queue", "status", "runs", "test", "doctor"])
+def test_a_folder_that_does_not_exist_is_refused_by_every_command(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, "-C", str(tmp_path / "nowhere")]) == 2
+    assert "no such folder" in capsys.readouterr().err
+
+
 def test_a_mistyped_command_or_option_is_answered_with_what_was_meant(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tset"]) == 2
     assert "hint: did you mean `ratchet test`? see `ratchet --help`" in capsys.readouterr().err

@@ -129,6 +129,7 @@ def _common() -> list[click.Parameter]:
             type=PATH,
             default=Path(),
             metavar="DIR",
+            callback=_check_folder,
             help="repository to work on (default: current directory)",
         ),
         option("--set", multiple=True, metavar="KEY=VALUE", help="override a configuration key (repeatable)"),
@@ -141,6 +142,12 @@ def verbosity_options() -> list[click.Parameter]:
         flag("-q", "--quiet", help="print only results and errors", callback=_set_verbosity),
         flag("-v", "--verbose", help="print more detail", callback=_set_verbosity),
     ]
+
+
+def _check_folder(_ctx: click.Context, _param: click.Parameter, folder: Path) -> Path:
+    if not folder.is_dir():
+        raise UsageError(f"no such folder: {folder}", hint="check the path")
+    return folder
 
 
 def _set_verbosity(_ctx: click.Context, param: click.Parameter, value: bool) -> bool:

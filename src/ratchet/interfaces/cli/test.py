@@ -106,8 +106,6 @@ def _preload_modules() -> None:
 
 def open_suite(arguments: Arguments) -> Suite:
     folder = arguments.repo.resolve()  # resolve symlinks, as git does
-    if not folder.is_dir():
-        raise UsageError(f"no such folder: {folder}", hint="check the path")
     root = next((place for place in (folder, *folder.parents) if (place / config.FILE).exists()), folder)
     return Suite(root, config.load(root, flags=arguments.set).config)
 
