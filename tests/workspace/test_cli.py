@@ -55,7 +55,7 @@ def test_errors_end_in_a_hint_and_the_exit_code_says_whose_fault(ratchet: Any) -
     ratchet("workspace", "create", "one")
     assert "hint: ratchet workspace destroy one" in ratchet("workspace", "create", "one", code=2)
     assert "there is no workspace nine" in ratchet("workspace", "exec", "nine", "--", "true", code=2)
-    assert "/not/there does not exist" in ratchet("workspace", "create", "x", "--repo", "/not/there", code=2)
+    assert "no such folder: /not/there" in ratchet("workspace", "create", "x", "--repo", "/not/there", code=2)
     assert "would work" in ratchet("workspace", "create", "x", "--kind", "btrfs", code=3)
     assert "cannot create a workspace: there are 1 workspaces" in ratchet(
         "workspace", "create", "x", "--set", "workspace.max_count=1", code=3
