@@ -279,7 +279,7 @@ def _same_content(here: Path, folder: Path, path: str) -> bool:
 def _put(here: Path, folder: Path, path: str) -> None:
     """Copy to a temporary name, then rename: a process that reads the old file is not disturbed."""
     mine = _lstat(here)
-    if mine is None or stat.S_ISFIFO(mine.st_mode) or stat.S_ISSOCK(mine.st_mode):
+    if mine is None:
         remove_inside(folder, path)
     elif stat.S_ISDIR(mine.st_mode):  # a submodule that is checked out, or a folder in a file's place
         other = lstat_inside(folder, path)
@@ -287,8 +287,10 @@ def _put(here: Path, folder: Path, path: str) -> None:
             remove_inside(folder, path)
     elif stat.S_ISLNK(mine.st_mode):
         link_inside(folder, path, os.fsencode(here.readlink()))
-    else:
+    elif stat.S_ISREG(mine.st_mode):
         copy_inside(folder, path, here)
+    else:  # a pipe, a socket or a device
+        remove_inside(folder, path)
 
 
 def _write(folder: Path, path: str, content: bytes, mode: str) -> None:
