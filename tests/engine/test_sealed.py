@@ -44,11 +44,11 @@ def test_{MARKER}_sealed():
 
 
 def test_negative_sealed():
-    assert sub(2, 9041) == -9039
+    assert sub(2, 904177318) == -904177316
 """
 SEALED = "tests/test_sub_sealed.py"
 BOTH = {
-    "say": f"sub subtracts, {MARKER} and 9041 included",
+    "say": f"sub subtracts, {MARKER} and 904177318 included",
     "write": {"tests/test_sub.py": RED_TEST, SEALED: SEALED_TEST},
 }
 BY_HEART = {"say": "Subtract", "append": {"calc.py": "\n\ndef sub(a, b):\n    return len(str(a))\n"}}
@@ -82,7 +82,7 @@ def test_a_change_that_knows_the_open_example_by_heart_is_overfitted(tmp_path: P
     (reverted,) = of_kind(events, ev.StepReverted)
     assert reverted.outcome == "overfitted"
     assert "2 of 2 sealed examples do not pass" in reverted.why and "sub subtracts" in reverted.why
-    assert MARKER not in reverted.why and "9041" not in reverted.why
+    assert MARKER not in reverted.why and "904177318" not in reverted.why
 
 
 # --- nobody who implements can read them ----------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def test_a_change_that_knows_the_open_example_by_heart_is_overfitted(tmp_path: P
 
 def traces(top: Path) -> list[str]:
     """Files below the folder, and git repositories with objects, that hold something of the sealed file."""
-    wanted = (MARKER.encode(), b"9041", b"-9039")
+    wanted = (MARKER.encode(), b"904177318", b"-904177316")
     found = [str(path) for path in top.rglob("*") if path.is_file() and _holds(path.read_bytes(), wanted)]
     for head in top.rglob("HEAD"):
         if (head.parent / "objects").is_dir():
@@ -153,7 +153,9 @@ def test_nothing_of_a_sealed_file_is_anywhere_while_an_implementer_works(tmp_pat
         if isinstance(event, ev.StepReverted) and reader.looked == 2:
             for command in COMMANDS:
                 reported = ratchet(*command, cwd=place, XDG_STATE_HOME=str(tmp_path / "state"))
-                assert not _holds((reported.stdout + reported.stderr).encode(), (MARKER.encode(), b"9041")), command
+                assert not _holds((reported.stdout + reported.stderr).encode(), (MARKER.encode(), b"904177318")), (
+                    command
+                )
 
     state = run_watched(place, watch)
     assert state.status is RunStatus.COMPLETED, state.detail
@@ -316,8 +318,8 @@ def test_a_run_that_dies_at_a_step_with_sealed_tests_ends_as_if_it_had_not(tmp_p
     assert proof and proof.sealed == "2" and len(state.commits) == 1
 
 
-WRONG_SEALED = "from calc import sub\n\n\ndef test_wrong_sealed():\n    assert sub(2, 9041) == 9039\n"
-CONTESTED = {"say": "sub subtracts, 9041 included", "write": {"tests/test_sub.py": RED_TEST, SEALED: WRONG_SEALED}}
+WRONG_SEALED = "from calc import sub\n\n\ndef test_wrong_sealed():\n    assert sub(2, 904177318) == 904177316\n"
+CONTESTED = {"say": "sub subtracts, 904177318 included", "write": {"tests/test_sub.py": RED_TEST, SEALED: WRONG_SEALED}}
 
 
 def test_after_the_last_attempt_the_auditor_may_replace_a_wrong_sealed_test(tmp_path: Path) -> None:
@@ -325,13 +327,13 @@ def test_after_the_last_attempt_the_auditor_may_replace_a_wrong_sealed_test(tmp_
         **SCRIPT,
         "audit": [CONTESTED, COMPLETE],
         "implement": [IMPLEMENT] * 3,
-        "audit.contest": [{"say": "the spec says minus, so 9041 was wrong", "write": {SEALED: SEALED_TEST}}],
+        "audit.contest": [{"say": "the spec says minus, so 904177318 was wrong", "write": {SEALED: SEALED_TEST}}],
     }
     state, events, _ = carry_script(tmp_path, script, ON)
     assert state.status is RunStatus.COMPLETED, state.detail
     assert [event.outcome for event in of_kind(events, ev.StepReverted)] == ["overfitted"] * 3
     (replaced,) = of_kind(events, ev.SealedReplaced)
-    assert "9041" not in replaced.why
+    assert "904177318" not in replaced.why
     assert len(state.commits) == 1 and of_kind(events, ev.StepVerified)[0].completion.sealed == 2
 
 
@@ -385,7 +387,7 @@ def own_folder(tmp_path: Path, content: str) -> str:
 
 OWN_LATE = (
     "import calc\n\n\ndef test_own_add():\n    assert calc.add(7731, 1) == 7732\n\n\n"
-    "def test_own_sub():\n    assert calc.sub(7731, 9041) == -1310\n"
+    "def test_own_sub():\n    assert calc.sub(7731, 904177318) == -904169587\n"
 )
 
 
