@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,6 +25,7 @@ _HOLE_BYTES, _HOLES_MAX_BYTES = 1 << 20, 1 << 30
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _ANYWHERE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+_NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 # What is deeper, or has a longer path, git cannot store: it is removed from workspaces and never entered.
 _DEPTH_MAX, _PATH_MAX = 256, 2_000
 
@@ -87,16 +89,38 @@ def write_inside(folder: Path, path: str, content: bytes) -> None:
 
 def replace_inside(folder: Path, path: str, content: bytes, mode: int = 0o644) -> None:
     """Put a new file in the place of whatever is there. A part of the path that is no folder is replaced by one."""
+    with _replacement(folder, path, mode) as file:
+        _write(file, content)
+
+
+def copy_inside(folder: Path, path: str, source: Path) -> None:
+    """Put a copy of a regular file, with its mode and times, in the place of whatever is there."""
+    with os.fdopen(os.open(source, os.O_RDONLY | _FILE), "rb") as given:
+        found = os.fstat(given.fileno())
+        with _replacement(folder, path, 0o600) as file:
+            with open(file, "wb", closefd=False) as copy:
+                shutil.copyfileobj(given, copy, 1 << 20)
+            os.fchmod(file, stat.S_IMODE(found.st_mode))
+            os.utime(file, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+@contextmanager
+def _replacement(folder: Path, path: str, mode: int) -> Iterator[int]:
+    """Yield a new file, which then takes the place of whatever is at the path."""
     *names, last = _inner_parts(path)
     with _made_folder(folder, names) as at:
         made = f".{secrets.token_hex(6)}"
         file = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, mode, dir_fd=at)
         try:
-            _write(file, content)
+            yield file
+            _remove(at, last, folders_only=True)
+            os.rename(made, last, src_dir_fd=at, dst_dir_fd=at)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(made, dir_fd=at)
+            raise
         finally:
             os.close(file)
-        _remove(at, last, folders_only=True)
-        os.rename(made, last, src_dir_fd=at, dst_dir_fd=at)
 
 
 def link_inside(folder: Path, path: str, target: bytes) -> None:
@@ -383,6 +407,27 @@ def _walk(at: int, path: str, *, unlock: bool = False) -> Iterator[Listing]:
             os.close(below)
 
 
+def lstat_inside(folder: Path, path: str) -> os.stat_result | None:
+    """Return what is at a path, never by way of a link; None if there is nothing."""
+    *names, last = _inner_parts(path)
+    try:
+        with _opened_folder(folder, names) as at:
+            return os.lstat(last, dir_fd=at)
+    except OSError as error:
+        if error.errno not in _NOTHING:
+            raise
+        return None
+
+
+def names_inside(folder: Path, path: str) -> list[str]:
+    """Return the names in a subfolder; empty if it is none."""
+    try:
+        with _opened_folder(folder, _inner_parts(path)) as at:
+            return sorted(os.listdir(at))  # noqa: PTH208 — by its descriptor
+    except OSError:
+        return []
+
+
 def find_inside(folder: Path, path: str = "") -> list[str]:
     """Return all regular files below a subfolder, relative to it; empty if it is none."""
     try:
@@ -402,7 +447,7 @@ def remove_inside(folder: Path, path: str) -> None:
         with _opened_folder(folder, names) as at:
             _remove(at, last)
     except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+        if error.errno not in _NOTHING:
             raise
 
 

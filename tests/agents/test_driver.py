@@ -337,6 +337,16 @@ def test_aider_gets_a_git_identity_where_none_is_configured(tmp_path: Path) -> N
     assert (tmp_path / "work" / "name").read_text() == "aider\n"
 
 
+def test_a_link_in_the_place_of_git_gets_no_folder_from_aider(tmp_path: Path) -> None:
+    install(tmp_path, "aider", "")
+    (other := tmp_path / "other").mkdir()
+    (other / "commondir").write_text(str(tmp_path))
+    (tmp_path / "work").mkdir(exist_ok=True)
+    (tmp_path / "work" / ".git").symlink_to(other)
+    ask(tmp_path, "aider")
+    assert [path.name for path in other.iterdir()] == ["commondir"]
+
+
 def test_litter_does_not_stay_in_the_workspace(tmp_path: Path) -> None:
     install(
         tmp_path, "aider", "os.mkdir('.aider.tags.cache.v4'); open('.aider.input.history', 'w'); open('kept.py', 'w')"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import tarfile
 from collections.abc import Iterable
 from contextlib import suppress
@@ -18,6 +17,7 @@ from ratchet.core.timestamps import format_timestamp
 from ratchet.errors import ArtifactBroken, Conflict
 from ratchet.files import make_private_dir, write_durably
 from ratchet.store.run_directory import PRUNED, PRUNED_FOLDERS
+from ratchet.tree_files import remove_inside
 from ratchet.workspace.git.trees import repack
 
 LOOSE_MAX = 2_000
@@ -64,7 +64,7 @@ def _prune(service: RunService, run: str, report: GcReport) -> None:
     if not report.dry_run:
         write_durably(folder / PRUNED, b"")  # first: `verify` then expects no prompts
         for part in found:
-            shutil.rmtree(part)
+            remove_inside(folder, part.name)
 
 
 def _archive(service: RunService, run: str, report: GcReport) -> None:
@@ -81,7 +81,7 @@ def _archive(service: RunService, run: str, report: GcReport) -> None:
     report.archived.append(run)
     report.freed_bytes += _size([folder])
     if not report.dry_run:
-        shutil.rmtree(folder)
+        remove_inside(folder.parent, folder.name)
 
 
 def _fetch_artifacts(service: RunService, run: str) -> None:

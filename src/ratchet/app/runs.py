@@ -492,11 +492,19 @@ def _inside(root: Path, path: Path) -> str:
     return real.relative_to(root.resolve()).as_posix() if real.is_relative_to(root.resolve()) else ""
 
 
+_SPEC_MAX_BYTES = 4 * SPEC_MAX_CHARS  # in UTF-8; a file may have no end
+
+
 def read_spec(path: Path) -> str:
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(_SPEC_MAX_BYTES + 1)
     except OSError as error:
         raise UsageError(f"cannot read the spec {path}: {error.strerror}", hint="check the path") from error
+    if len(content) > _SPEC_MAX_BYTES:
+        raise UsageError(
+            f"the spec {path} has more than {SPEC_MAX_CHARS:,} characters", hint="split it into several items"
+        )
     try:
         spec = content.decode("utf-8")
     except UnicodeDecodeError as error:

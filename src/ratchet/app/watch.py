@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -36,9 +35,10 @@ from ratchet.core.timestamps import format_timestamp
 from ratchet.core.watch import Colour, WatchStage, WatchState
 from ratchet.engine.blocking import run_blocking
 from ratchet.errors import EnvironmentCannot, GitFailed, UsageError
-from ratchet.files import make_private_dir, make_state_dir
+from ratchet.files import make_state_dir
 from ratchet.process.spawn import ProgramMissing, confined, this_process
 from ratchet.process.supervise import supervise
+from ratchet.tree_files import make_folder_inside, remove_inside
 from ratchet.workspace.file_watcher import ChangeBatch, TreeWatcher
 from ratchet.workspace.from_config import open_workspaces, recipe_of, sandbox_settings
 from ratchet.workspace.git.command import git
@@ -295,7 +295,7 @@ class TestWatcher:
             silence_s=self._silence_s(),
             env=env,
             only={target.name: tests} if tests else {},
-            channel_dir=str(self._place),
+            channel_dir=str(self._warm.channel),
             origin=SourceTree(root=self.repo, inside=self.suite.inside),
             run_command=self._warm.run if self.options.warm else supervise,
         )
@@ -304,15 +304,16 @@ class TestWatcher:
         found = {QUICK: "" if traced else "1"}
         if traced:
             place = self._record_of(target)
-            shutil.rmtree(place, ignore_errors=True)
-            make_private_dir(place)
+            with suppress(OSError):  # a process of the project holds it: nothing is recorded
+                remove_inside(place.parent, place.name)
+                make_folder_inside(place.parent, place.name)
             options = f"{env.get('PYTEST_ADDOPTS', '')} -p _ratchet_impact".strip()
             top = self.mirror.workspace.record.path
             found |= {"PYTEST_ADDOPTS": options, "_RATCHET_IMPACT": str(place), "_RATCHET_ROOT": top}
         return {name: value for name, value in found.items() if value}
 
     def _record_of(self, target: Target) -> Path:
-        return self._place / f"impact-{target.name.replace('/', '-')}"
+        return self._warm.shared / f"impact-{target.name.replace('/', '-')}"
 
     def _silence_s(self) -> float:
         """Return the silence limit: a test that takes many times longer than the slowest so far is hung."""

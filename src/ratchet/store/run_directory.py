@@ -34,6 +34,7 @@ from ratchet.files import (
     write_whole,
 )
 from ratchet.store.protocols import ARTIFACT_MAX_BYTES, Artifacts
+from ratchet.tree_files import remove_special_files, walk_inside
 
 ANSWERS = "answers/"
 PRUNED = "pruned"  # marks a directory whose logs and prompts were removed by `ratchet gc`
@@ -118,7 +119,7 @@ class RunDirectory:
     def clean(self, name: str) -> None:
         """Redact a finished log and the files with the same stem, and truncate them to `LOG_MAX_BYTES`."""
         for path in (self.path / "logs").glob(f"{glob_escape(Path(name).stem)}*"):
-            for file in [path] if path.is_file() else path.rglob("*"):
+            for file in _files(path):
                 self._clean_file(file)
 
     def _clean_file(self, file: Path) -> None:
@@ -132,7 +133,7 @@ class RunDirectory:
     def withhold(self, name: str, why: str) -> None:
         """Replace a finished log and the files with the same stem by the reason why their content is not kept."""
         for path in (self.path / "logs").glob(f"{glob_escape(Path(name).stem)}*"):
-            for file in [path] if not path.is_dir() else path.rglob("*"):
+            for file in _files(path):
                 if file.is_file() and not file.is_symlink():
                     write_durably(file, f"{why}\n".encode())
 
@@ -223,6 +224,14 @@ class RunDirectory:
         """Return the answers of all roles in order: input for the next role."""
         answers = [one for receipt in receipts for one in receipt.artifacts if one.path.startswith(ANSWERS)]
         return "".join(self.get(artifact).decode() for artifact in answers)
+
+
+def _files(path: Path) -> list[Path]:
+    """Return the file, or the files in the scratch folder of an agent, which may have nested folders without end."""
+    if path.is_symlink() or not path.is_dir():
+        return [path]
+    remove_special_files(path)
+    return [path / one.path / name for one in walk_inside(path, unlock=True) for name in one.files]
 
 
 def put_shared(store: Artifacts, run: str, content: bytes, *, what: str) -> str:

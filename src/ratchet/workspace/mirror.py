@@ -1,28 +1,39 @@
 """Keep a workspace in step with a developer's working tree, index or last commit.
 
 Only changed files are copied, so a save costs the same in a small and in a huge tree. The developer's tree is only
-read; git runs there without locks.
+read; git runs there without locks. Processes of the project may change the mirror at any time, so it is read and
+written by way of `tree_files` only.
 """
 
 from __future__ import annotations
 
-import filecmp
+import errno
 import hashlib
 import os
-import shutil
 import stat
 from enum import StrEnum
 from pathlib import Path
 
 from ratchet.errors import GitFailed
+from ratchet.tree_files import (
+    copy_inside,
+    link_inside,
+    lstat_inside,
+    open_inside,
+    read_link_inside,
+    remove_inside,
+    replace_inside,
+    walk_inside,
+)
 from ratchet.workspace.file_watcher import ChangeBatch
 from ratchet.workspace.git.command import git, git_read_only, git_text
 from ratchet.workspace.git.trees import is_excluded, is_kept
 from ratchet.workspace.git_workspace import GitWorkspace
 from ratchet.workspace.kinds.overlay import Overlay
-from ratchet.workspace.overlay_layers import remove_tree
 
 _GONE = ("000000", "")
+# A file was deleted or replaced in the developer's tree or, by a process of the project, in the mirror.
+_DISTURBED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR, errno.ENXIO)
 Row = tuple[str, str]  # mode and object id
 
 
@@ -97,32 +108,22 @@ class Mirror:
         return {os.fsdecode(path) for path in output.split(b"\0") if path}
 
     def _differing(self, paths: set[str]) -> list[str]:
-        return sorted(path for path in paths if not _same(self.repo / path, self.path / path))
+        return sorted(path for path in paths if not _same(self.repo / path, self.path, path))
 
     def _copy_file(self, path: str) -> None:
         self._copy(path)
-        there = self.path / path
-        if self._lower and _same(self._lower / path, there):
+        if self._lower and _same(self._lower / path, self.path, path):
             self._copied.pop(path, None)
         else:
-            self._copied[path] = _digest(there)
+            self._copied[path] = _digest(self.path, path)
 
     def _copy(self, path: str) -> None:
-        self._clear_way(path)
         try:
-            _put(self.repo / path, self.path / path)
-        except FileNotFoundError:  # deleted meanwhile; another event will follow
-            remove_tree(self.path / path)
-
-    def _clear_way(self, path: str) -> None:
-        """Replace files and symlinks in the way by folders: a symlink made by a test could lead out of the mirror."""
-        place = self.path
-        for name in path.split("/")[:-1]:
-            place = place / name
-            if place.is_symlink() or place.is_file():
-                remove_tree(place)
-        if os.path.lexists(self.repo / path):
-            place.mkdir(parents=True, exist_ok=True)
+            _put(self.repo / path, self.path, path)
+        except OSError as error:
+            if error.errno not in _DISTURBED:
+                raise
+            remove_inside(self.path, path)  # deleted meanwhile, and another event will follow; or a test is in the way
 
     # --- the index, or a commit ------------------------------------------------------------------------------------
 
@@ -154,10 +155,10 @@ class Mirror:
 
     def _write_row(self, path: str, row: Row) -> None:
         mode, oid = row
-        self._clear_way(path)
-        remove_tree(self.path / path)
         if mode in ("100644", "100755", "120000"):
-            _write(self.path / path, git("cat-file", "blob", oid, cwd=self.repo), mode)
+            _write(self.path, path, git("cat-file", "blob", oid, cwd=self.repo), mode)
+        else:
+            remove_inside(self.path, path)
 
     def _restore(self, path: str) -> None:
         """Restore a path, file or folder, from the base; removes it when the base does not have it."""
@@ -183,11 +184,11 @@ class Mirror:
         for path in _written(self.workspace.upper):
             laid = self._copied.get(path)
             if laid is None:
-                if not (self._lower and _same(self._lower / path, self.path / path)):
+                if not (self._lower and _same(self._lower / path, self.path, path)):
                     self._restore(path)
             elif self.follows in (MirrorSource.STAGE, MirrorSource.COMMIT):
                 self._write_row(path, self._rows[path])
-            elif _digest(self.path / path) != laid:
+            elif _digest(self.path, path) != laid:
                 self._copy(path)
 
 
@@ -226,66 +227,84 @@ def _is_cache(path: str) -> bool:
 
 
 def _written(upper: Path) -> list[str]:
-    """Return the files of a layer, without caches and build output."""
+    """Return the files and links of a layer, without caches and build output."""
     found: list[str] = []
-    for top, folders, names in os.walk(upper):
-        inside = "" if Path(top) == upper else os.path.relpath(top, upper)
-        folders[:] = [
-            name for name in folders if name != ".git" and not is_excluded(inside, name) and not is_kept(inside, name)
+    for listing in walk_inside(upper):
+        inside = listing.path.rstrip("/")
+        listing.folders[:] = [
+            name
+            for name in listing.folders
+            if name != ".git" and not is_excluded(inside, name) and not is_kept(inside, name)
         ]
-        found += [f"{inside}/{name}".lstrip("/") for name in names]
+        found += [f"{listing.path}{name}" for name in (*listing.files, *listing.links, *listing.special)]
     return found
 
 
-def _same(here: Path, there: Path) -> bool:
-    try:
-        mine = here.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return not os.path.lexists(there)
-    try:
-        other = there.lstat()
-    except (FileNotFoundError, NotADirectoryError):
+def _same(here: Path, folder: Path, path: str) -> bool:
+    """Whether a path in the mirror `folder` has the content of `here`."""
+    mine, other = _lstat(here), lstat_inside(folder, path)
+    if mine is None:
+        return other is None
+    if other is None:
         return stat.S_ISSOCK(mine.st_mode) or stat.S_ISFIFO(mine.st_mode)
     if stat.S_IFMT(mine.st_mode) != stat.S_IFMT(other.st_mode):
         return False
     if stat.S_ISLNK(mine.st_mode):
-        return here.readlink() == there.readlink()
+        return os.fsencode(here.readlink()) == read_link_inside(folder, path)
     if not stat.S_ISREG(mine.st_mode):
         return True
     if mine.st_size != other.st_size or (mine.st_mode ^ other.st_mode) & 0o111:
         return False
-    return filecmp.cmp(here, there, shallow=False)
+    return _same_content(here, folder, path)
 
 
-def _put(here: Path, there: Path) -> None:
+def _lstat(here: Path) -> os.stat_result | None:
+    try:
+        return here.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _same_content(here: Path, folder: Path, path: str) -> bool:
+    try:
+        with here.open("rb") as mine, open_inside(folder, path, os.O_RDONLY) as file:
+            while part := mine.read(1 << 18):
+                if os.read(file, len(part)) != part:
+                    return False
+            return not os.read(file, 1)
+    except OSError:
+        return False
+
+
+def _put(here: Path, folder: Path, path: str) -> None:
     """Copy to a temporary name, then rename: a process that reads the old file is not disturbed."""
-    if here.is_dir() and not here.is_symlink():  # a submodule that is checked out, or a folder in a file's place
-        if there.is_file() or there.is_symlink():
-            remove_tree(there)
-        return
-    if not os.path.lexists(here):
-        remove_tree(there)
-        return
-    if there.is_dir() and not there.is_symlink():
-        remove_tree(there)
-    made = there.with_name(f".{there.name[:200]}.ratchet")
-    remove_tree(made)
-    shutil.copy2(here, made, follow_symlinks=False)
-    made.rename(there)
+    mine = _lstat(here)
+    if mine is None:
+        remove_inside(folder, path)
+    elif stat.S_ISDIR(mine.st_mode):  # a submodule that is checked out, or a folder in a file's place
+        other = lstat_inside(folder, path)
+        if other and not stat.S_ISDIR(other.st_mode):
+            remove_inside(folder, path)
+    elif stat.S_ISLNK(mine.st_mode):
+        link_inside(folder, path, os.fsencode(here.readlink()))
+    elif stat.S_ISREG(mine.st_mode):
+        copy_inside(folder, path, here)
+    else:  # a pipe, a socket or a device
+        remove_inside(folder, path)
 
 
-def _write(path: Path, content: bytes, mode: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _write(folder: Path, path: str, content: bytes, mode: str) -> None:
     if mode == "120000":
-        path.symlink_to(os.fsdecode(content))
-        return
-    path.write_bytes(content)
-    path.chmod(int(mode, 8) & 0o777)
+        link_inside(folder, path, content)
+    else:
+        replace_inside(folder, path, content, int(mode, 8) & 0o777)
 
 
-def _digest(path: Path) -> str:
-    if path.is_symlink():
-        return f"link {path.readlink()}"
-    if not path.is_file():
+def _digest(folder: Path, path: str) -> str:
+    if (target := read_link_inside(folder, path)) is not None:
+        return f"link {os.fsdecode(target)}"
+    try:
+        with open_inside(folder, path, os.O_RDONLY) as file, open(file, "rb", closefd=False) as content:
+            return f"{os.fstat(file).st_mode & 0o111:o} {hashlib.file_digest(content, 'sha256').hexdigest()}"
+    except OSError:
         return ""
-    return f"{path.stat().st_mode & 0o111:o} {hashlib.sha256(path.read_bytes()).hexdigest()}"

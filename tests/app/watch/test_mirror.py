@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import mmap
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -140,6 +143,52 @@ def test_a_link_that_a_test_left_does_not_lead_out_of_the_mirror(repo: Path, mir
     mirror.copy(mirror.compare(batch))
     assert not list(outside.iterdir())
     assert (mirror.path / "d" / "b.txt").read_text() == "mine\n"
+
+
+def test_a_folder_that_a_test_replaced_by_a_link_is_restored(mirror: Mirror, tmp_path: Path) -> None:
+    (outside := tmp_path / "outside").mkdir()
+    shutil.rmtree(mirror.path / "d")
+    (mirror.path / "d").symlink_to(outside)
+    mirror.clean()
+    assert (mirror.path / "d/e/c.txt").read_text() == "c\n"
+    assert not list(outside.iterdir())
+
+
+SWAP = """
+import os, shutil, sys
+os.chdir(sys.argv[1])
+shutil.rmtree("d")  # an overlay does not rename a folder of its base
+os.mkdir("d")
+print("begun", flush=True)
+def tried(what, *names):
+    try:
+        what(*names)
+    except OSError:
+        pass
+while True:
+    tried(os.symlink, sys.argv[2], "link")
+    tried(os.rename, "d", "old")
+    tried(os.rename, "link", "d")
+    tried(os.unlink, "d")
+    tried(os.rename, "old", "d")
+    shutil.rmtree("old", ignore_errors=True)
+"""
+
+
+def test_a_folder_that_becomes_a_link_at_any_time_leads_nothing_out(repo: Path, mirror: Mirror, tmp_path: Path) -> None:
+    """A process of the project swaps a folder and a link while the mirror copies and removes."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "gone.txt").write_text("precious")
+    with subprocess.Popen([sys.executable, "-c", SWAP, mirror.path, outside], stdout=subprocess.PIPE) as swapping:
+        assert swapping.stdout and swapping.stdout.readline() == b"begun\n"
+        try:
+            for number in range(2_000):
+                (repo / "d/new.txt").write_text(str(number))
+                mirror.copy(["d/new.txt", "d/gone.txt"])
+        finally:
+            swapping.kill()
+    assert [(path.name, path.read_text()) for path in outside.iterdir()] == [("gone.txt", "precious")]
 
 
 def test_a_single_save_is_reported_at_once_and_a_tools_batch_after_a_wait() -> None:

@@ -15,7 +15,8 @@ from ratchet.checks.detect.targets import detect
 from ratchet.checks.run.environment import allowed_environment
 from ratchet.checks.run.executor import TestRun
 from ratchet.checks.run.prefork import PreforkServer
-from ratchet.core.report import Failure, Report
+from ratchet.core.report import Failure, Report, ReportStatus
+from ratchet.process import supervise
 from tests.app.watch.support import FILES
 
 ODD = """
@@ -66,7 +67,7 @@ def run(folder: Path, story: Story) -> None:
             targets=detect(folder),
             timeout_s=60,
             env=allowed_environment(),
-            channel_dir=str(place),
+            channel_dir=str(warm.channel),
             run_command=warm.run,
         )
         try:
@@ -171,5 +172,103 @@ def test_what_is_not_pytest_runs_cold(folder: Path) -> None:
             [sys.executable, "-c", "raise SystemExit(3)"], cwd=folder, env={}, output=log, timeout_s=60
         )
         assert done.exit_code == 3
+
+    run(folder, story)
+
+
+REPLACES = """
+import os
+
+def test_replaces_what_it_is_given():
+    shared = os.path.dirname(os.environ["PROBE_REQUEST"])
+    for name in ("request.json", "modules.json", "reaper.py", "warm.log", "bytecode"):
+        place = os.path.join(shared, name)
+        if os.path.isdir(place):
+            os.rename(place, place + ".old")
+        elif os.path.lexists(place):
+            os.remove(place)
+        os.mkfifo(place) if os.environ["PROBE_PIPES"] else os.symlink(os.environ["PROBE_TARGET"], place)
+"""
+
+
+@pytest.mark.parametrize("pipes", ["", "1"])
+def test_links_and_pipes_in_the_place_of_requests_lead_nowhere(folder: Path, pipes: str) -> None:
+    (folder / "tests" / "test_odd.py").unlink()
+    (folder / "tests" / "test_links.py").write_text(REPLACES)
+    (target := folder.parent / "other" / "file").parent.mkdir()
+    target.write_text("precious")
+
+    async def story(warm: PreforkServer, tests: TestRun, log: Path) -> None:
+        more = {"PROBE_REQUEST": str(warm.shared / "request.json"), "PROBE_TARGET": str(target), "PROBE_PIPES": pipes}
+        tests = msgspec.structs.replace(tests, env=tests.env | more)
+        for _ in range(2):
+            assert (await tests.run(folder, log=log)).totals.passed == 4
+            await warm.discard()
+        (folder / "shapes.py").touch()
+        warm.discard_bytecode(["shapes.py"])
+        assert (await tests.run(folder, log=log)).totals.passed == 4
+        assert not warm.cold
+
+    run(folder, story)
+    assert target.read_text() == "precious"
+
+
+def test_byte_code_is_not_removed_by_way_of_a_link(folder: Path) -> None:
+    async def story(warm: PreforkServer, _tests: TestRun, _log: Path) -> None:
+        (kept := folder.parent / f"other{folder}" / "shapes.cpython-311.pyc").parent.mkdir(parents=True)
+        kept.touch()
+        (warm.shared / "bytecode").symlink_to(folder.parent / "other")
+        warm.discard_bytecode(["shapes.py"])
+        assert kept.exists()
+
+    run(folder, story)
+
+
+@pytest.mark.parametrize("reply", ["exit x 0", "exit 99999999999999999999 0", "exit", "0 0", "exit 0 \u0663"])
+def test_an_interpreter_that_answers_nonsense_ends_no_more_than_its_run(folder: Path, reply: str) -> None:
+    (folder / "tests" / "test_odd.py").unlink()
+    (folder / "evil.py").write_text(
+        "import __main__\nbefore = __main__._send\n"
+        f"__main__._send = lambda to, text: before(to, {reply!r} if text.startswith('exit') else text)\n"
+    )
+
+    async def story(warm: PreforkServer, tests: TestRun, log: Path) -> None:
+        warm.modules = ["evil"]
+        assert (await tests.run(folder, log=log)).status is not ReportStatus.PASSED
+        warm.modules = []
+        assert (await tests.run(folder, log=log)).totals.passed == 3
+
+    run(folder, story)
+
+
+def test_an_interpreter_whose_first_line_has_no_end_is_not_used(folder: Path) -> None:
+    (folder / "tests" / "test_odd.py").unlink()
+    (folder / "evil.py").write_text(
+        "import __main__\n"
+        "def flood(to, text):\n    while True:\n        to.sendall(b'x' * (1 << 20))\n"
+        "__main__._send = flood\n"
+    )
+
+    async def story(warm: PreforkServer, tests: TestRun, log: Path) -> None:
+        warm.modules = ["evil"]
+        assert (await tests.run(folder, log=log)).totals.passed == 3
+        assert warm.cold
+
+    run(folder, story)
+
+
+def test_a_prepared_run_that_floods_its_output_is_stopped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervise, "WRITTEN_MAX_BYTES", 1 << 20)
+    (folder / "tests" / "test_odd.py").write_text(
+        "import os, time\n\ndef test_floods(capfd):\n"
+        "    with capfd.disabled():\n        os.write(1, b'x' * (2 << 20))\n        time.sleep(50)\n"
+    )
+
+    async def story(warm: PreforkServer, tests: TestRun, log: Path) -> None:
+        report = await tests.run(folder, log=log)
+        assert report.status is not ReportStatus.PASSED
+        assert b"stopped: it wrote more than 1 MiB" in log.read_bytes()
+        assert report.duration_s < 40
+        assert not warm.cold
 
     run(folder, story)

@@ -85,6 +85,24 @@ def test_a_data_file_reaches_the_tests_that_read_it(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_a_test_that_puts_links_where_its_records_go_does_not_end_the_watch(tmp_path: Path) -> None:
+    links = (
+        "import os, shutil\n\ndef test_links():\n    place = os.environ.get('_RATCHET_IMPACT', '')\n"
+        "    if place:\n        shutil.rmtree(place)\n        os.symlink('/nowhere/at/all', place)\n"
+    )
+
+    async def story() -> None:
+        repo = small(tmp_path, **{"tests/test_links.py": links})
+        async with watched(repo) as (_, reported):
+            assert (await reported.idle()).colour is Colour.GREEN
+            edit(repo / "shapes.py", "a * b", "a + b")
+            assert (await reported.idle()).colour is Colour.RED
+            edit(repo / "shapes.py", "a + b\n\n\ndef edge", "a * b\n\n\ndef edge")
+            assert (await reported.idle()).colour is Colour.GREEN
+
+    asyncio.run(story())
+
+
 def test_a_new_change_interrupts_what_it_makes_stale(tmp_path: Path) -> None:
     slow = "import time\n\n\ndef test_slow():\n    print('slow')\n    time.sleep({})\n"
     repo = small(tmp_path, **{"tests/test_slow.py": slow.format(0)})

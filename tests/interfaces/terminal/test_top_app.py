@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("textual", reason="textual is not installed")
 
 from textual.widgets import DataTable, Static
+from textual.widgets._toast import Toast
 
 from ratchet.app.queue import StoreQueueService
 from ratchet.core import events as ev
@@ -84,4 +85,21 @@ def test_a_run_is_nudged_its_log_is_read_and_a_call_that_fails_does_not_end_the_
 
     asyncio.run(use())
     assert store.entries(lease.run)[-1].kind == "run_nudged"
+    store.close()
+
+
+def test_an_error_that_quotes_an_agent_is_shown_as_it_is_and_does_not_end_the_screen(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "ratchet.db")
+    said = "agent said [/] [link=http://x]here[/nope] \x1b]0;title\x07"
+
+    async def use() -> None:
+        app = TopApp(StoreQueueService(store), every_s=60)
+        async with app.run_test(size=(80, 24), notifications=True) as pilot:
+            await app.workers.wait_for_complete()
+            app.notify(said, severity="error")
+            await pilot.pause()
+            assert "[/] [link=http://x]here[/nope]" in str(app.screen.query_one(Toast).render())
+            assert "\x1b" not in str(app.screen.query_one(Toast).render())
+
+    asyncio.run(use())
     store.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from ratchet.agents.protocol import AgentRequest, FileChange, Notice, Text, Turn
 from ratchet.agents.provider_errors import classify_error
 from ratchet.agents.turn_result import StreamEvent, UsageSample
 from ratchet.agents.versions import VersionRange
+from ratchet.tree_files import make_folder_inside, read_inside
 
 _PROMPT, _LOG, _CHAT = "prompt.md", "analytics.jsonl", "chat.md"
+_PATH_MAX_BYTES = 4096
 _TOO_MUCH = " has hit a token limit!"
 # Without a name aider would write one into the repository's git config, which is read-only; ~/.gitconfig is hidden.
 _NAMED = {"user.name": "aider", "user.email": "aider@localhost"}
@@ -39,12 +42,12 @@ def prepare(folder: Path, scratch_dir: Path) -> dict[str, str]:
 
     The object directory is writable, since aider adds new files to the index.
     """
-    common = folder / ".git" / "commondir"
-    if not common.is_file():
+    common = read_inside(folder, ".git/commondir", max_bytes=_PATH_MAX_BYTES)
+    if common is None:
         return {}
-    (folder / ".git" / "refs").mkdir(exist_ok=True)
+    make_folder_inside(folder, ".git/refs")
     (objects := scratch_dir / "objects").mkdir()
-    kept = f"{common.read_text().strip()}/objects"
+    kept = f"{os.fsdecode(common).strip()}/objects"
     return {"GIT_OBJECT_DIRECTORY": str(objects), "GIT_ALTERNATE_OBJECT_DIRECTORIES": kept}
 
 

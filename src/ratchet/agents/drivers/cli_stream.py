@@ -271,7 +271,7 @@ def parse_session_handle(handle: str) -> tuple[str, Usage]:
 
 def make_scratch_dir(request: AgentRequest) -> Path:
     scratch_dir = scratch_dir_of(request)
-    shutil.rmtree(scratch_dir, ignore_errors=True)
+    remove_inside(scratch_dir.parent, scratch_dir.name)  # the agent may have nested folders without end
     scratch_dir.mkdir(mode=0o700, parents=True)
     return scratch_dir
 

@@ -6,7 +6,8 @@ import re
 import secrets
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -40,7 +41,7 @@ from ratchet.core.report import (
     merge_targets,
 )
 from ratchet.process.spawn import ProcessResult, ProgramMissing, path_in_namespace, tidy
-from ratchet.tree_files import is_source, is_source_folder, links_may_lead
+from ratchet.tree_files import is_source, is_source_folder, links_may_lead, remove_inside
 
 T = TypeVar("T")
 COMMAND = "command"
@@ -99,7 +100,7 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
     """Runs every target and merges the reports. Implements `SuiteRunner`.
 
     `only` maps the name of a target to the tests to run; if it is not empty, other targets are skipped. `channel_dir`
-    is the parent of the private folders (empty: the temporary directory). `origin` is the tree in which the targets
+    is used for all results in place of a new temporary folder each. `origin` is the tree in which the targets
     were detected, if another one is run.
     """
 
@@ -159,8 +160,7 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
         how = runner(target.runner)
         if not is_source_folder(folder, target.root):
             return _error_report(target, f"there is no folder {target.root}: it is gone, or a link out of the tree")
-        with tempfile.TemporaryDirectory(prefix="ratchet-channel-", dir=self.channel_dir or None) as place:
-            (private := Path(place) / "channel").mkdir(mode=0o700)
+        with self._channel() as private:
             session = Session(
                 folder=folder / target.root,
                 private=private,
@@ -207,6 +207,18 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
             if not session.only:
                 report = check_default_files(report, target, Project(session.folder))
             return msgspec.structs.replace(report, output=output) if output else report
+
+    @contextmanager
+    def _channel(self) -> Iterator[Path]:
+        """Yield an empty folder that the tests may write. They cannot replace it: they cannot write what it is in."""
+        if self.channel_dir:
+            for entry in (private := Path(self.channel_dir)).iterdir():
+                remove_inside(private, entry.name)
+            yield private
+        else:
+            with tempfile.TemporaryDirectory(prefix="ratchet-channel-") as place:
+                (private := Path(place) / "channel").mkdir(mode=0o700)
+                yield private
 
     def _only(self, target: Target, tests: list[TestResult]) -> TestRun:
         return msgspec.structs.replace(self, only=self.only | {target.name: tests})

@@ -3,11 +3,16 @@ forks.
 
 `PreforkServer.run` replaces `supervise`; a run that cannot be forked is started normally, with the same result. The
 interpreter is discarded when dependencies, configuration or an already imported project module change.
+
+The interpreter and the runs are the project's: they may replace what they are given at any time, also by links and
+pipes. What is written for them is put there by descriptors of folders, and what they say is bounded.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import socket
 import time
 from collections.abc import Mapping, Sequence
@@ -18,11 +23,14 @@ import msgspec
 
 from ratchet.checks.select.affected_by_trace import CONFIGURATION
 from ratchet.files import open_private
-from ratchet.process.spawn import REAPER, ProcessResult
-from ratchet.process.supervise import supervise
+from ratchet.process.spawn import REAPER, Deadlines, ProcessResult
+from ratchet.process.supervise import ResourceUse, supervise
+from ratchet.tree_files import names_inside, remove_inside, replace_inside
 
 _LIFE_S = 30 * 86_400.0
-_READY_S, _STOP_S = 60.0, 20.0
+_READY_S, _STOP_S, _LOOK_S = 60.0, 20.0, 1.0
+_READY_MAX_BYTES = 16 << 20
+_REPLY = re.compile(rb"exit (-?\d{1,3}) (\d{1,6})\s*")
 _PYTEST = ["-m", "pytest"]
 # Set for runs whose results are not a verdict: they may skip the final garbage collection.
 QUICK = "_RATCHET_QUICK"
@@ -44,9 +52,9 @@ class _Interpreter:
         self.life: asyncio.Task[ProcessResult] | None = None
         self.connection: socket.socket | None = None
 
-    async def start(self, argv: Sequence[str], place: Path, listener: socket.socket, **how: object) -> bool:
+    async def start(self, argv: Sequence[str], listener: socket.socket, **how: object) -> bool:
         self.life = asyncio.create_task(
-            supervise(argv, output=place / "warm.log", timeout_s=_LIFE_S, writable=[place], **how)  # type: ignore[arg-type]  # the same keywords, passed through
+            supervise(argv, timeout_s=_LIFE_S, **how)  # type: ignore[arg-type]  # the same keywords, passed through
         )
         met = asyncio.create_task(self._accept(listener))
         try:
@@ -62,13 +70,17 @@ class _Interpreter:
         loop = asyncio.get_running_loop()
         connection, _ = await loop.sock_accept(listener)
         connection.setblocking(False)
-        line = b""
-        while not line.endswith(b"\n"):
-            more = await loop.sock_recv(connection, 1 << 16)
-            if not more:
-                raise ConnectionError("the interpreter ended while it was prepared")
-            line += more
-        self.ready = msgspec.json.decode(line, type=PreforkReady)
+        line = bytearray()
+        try:
+            while not line.endswith(b"\n"):
+                more = await loop.sock_recv(connection, 1 << 16)
+                if not more or len(line) > _READY_MAX_BYTES:
+                    raise ConnectionError("the interpreter ended while it was prepared, or says too much")
+                line += more
+            self.ready = msgspec.json.decode(line, type=PreforkReady)
+        except BaseException:
+            connection.close()
+            raise
         self.connection = connection
 
     async def end(self) -> None:
@@ -83,11 +95,14 @@ class _Interpreter:
 
 
 class PreforkServer:
-    """Runs pytest by forking a prepared interpreter. `directory` is private and writable by runs; `root` is the project
-    as its processes see it."""
+    """Runs pytest by forking a prepared interpreter. `directory` is private; `root` is the project as its processes see
+    it. Runs may write `shared`, and `channel`, which is for their results."""
 
     def __init__(self, directory: Path, root: str) -> None:
         self.place, self.root = directory, root
+        self.shared, self.channel = directory / "shared", directory / "channel"
+        for folder in (self.shared, self.channel):
+            folder.mkdir(mode=0o700)
         self.modules: list[str] = []
         self.cold: dict[str, object] = {}  # the install stamps of interpreters that could not be prepared
         self._prepared: _Interpreter | None = None
@@ -120,19 +135,18 @@ class PreforkServer:
                 timeout_s=timeout_s,
                 silence_s=silence_s,
                 activity=activity,
-                writable=[*writable, self.place],
+                writable=[*writable, self.shared],
             )
-        request = self.place / "request.json"
-        wanted = {"arguments": list(argv[3:]), "env": dict(env), "bytecode": str(self.place / "bytecode")}
-        request.write_bytes(msgspec.json.encode(wanted))
+        wanted = {"arguments": list(argv[3:]), "env": dict(env), "bytecode": str(self.shared / "bytecode")}
+        replace_inside(self.shared, "request.json", msgspec.json.encode(wanted), 0o600)
         with open_private(output) as out, open_private(errors or output) as err:
+            written = [output, *([errors] if errors else []), *activity]
             return await self._ask(
                 prepared,
-                request,
+                self.shared / "request.json",
                 (out.fileno(), err.fileno()),
-                timeout_s=timeout_s,
-                silence_s=silence_s,
-                activity=activity,
+                deadlines=Deadlines(written, timeout_s=timeout_s, silence_s=silence_s),
+                use=ResourceUse(written),
             )
 
     # --- one run -----------------------------------------------------------------------------------------------------
@@ -143,9 +157,8 @@ class PreforkServer:
         request: Path,
         handles: tuple[int, int],
         *,
-        timeout_s: float,
-        silence_s: float | None,
-        activity: Sequence[Path],
+        deadlines: Deadlines,
+        use: ResourceUse,
     ) -> ProcessResult:
         began = time.monotonic()
         assert prepared.connection
@@ -156,12 +169,14 @@ class PreforkServer:
             return ProcessResult(exit_code=-9, duration_s=0.0)
         answer = asyncio.create_task(_read_reply(prepared.connection))
         try:
-            why = await _wait_for_end(answer, timeout_s, silence_s, activity)
+            why = await _wait_for_end(answer, deadlines, use)
         except asyncio.CancelledError:
             await asyncio.shield(self._stop(prepared, answer))
             raise
         if why:
             await self._stop(prepared, answer)
+        if use.exceeded:
+            os.write(handles[1], f"\nratchet: stopped: it {use.exceeded}\n".encode())
         status = _exit_status(answer)
         if status is None:
             await self.discard()
@@ -212,19 +227,28 @@ class PreforkServer:
     async def _start(
         self, python: str, key: str, stamp: object, cwd: Path, env: Mapping[str, str]
     ) -> _Interpreter | None:
-        modules, place = self.place / "modules.json", self.place / "warm.sock"
-        modules.write_bytes(msgspec.json.encode(self.modules))
+        modules, place = self.shared / "modules.json", self.shared / "warm.sock"
+        replace_inside(self.shared, modules.name, msgspec.json.encode(self.modules), 0o600)
+        # A copy: our own folder may be hidden from runs.
+        replace_inside(self.shared, REAPER.name, REAPER.read_bytes())
+        remove_inside(self.shared, place.name)
         self._loads = self.modules
-        place.unlink(missing_ok=True)
         made = _Interpreter(key, stamp)
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(place))
             listener.listen(1)
             listener.setblocking(False)
-            ours = {"_RATCHET_ROOT": self.root, "_RATCHET_REAPER": str(_copy(REAPER, self.place))}
+            ours = {"_RATCHET_ROOT": self.root, "_RATCHET_REAPER": str(self.shared / REAPER.name)}
             command = [python, "-m", "_ratchet_warm", str(place), str(modules)]
             try:
-                good = await made.start(command, self.place, listener, cwd=cwd, env=_stable_env(env) | ours)
+                good = await made.start(
+                    command,
+                    listener,
+                    cwd=cwd,
+                    env=_stable_env(env) | ours,
+                    output=self.place / "warm.log",
+                    writable=[self.shared, self.channel],
+                )
             except BaseException:
                 await made.end()
                 raise
@@ -249,9 +273,10 @@ class PreforkServer:
         """Delete the byte code of changed files: Python checks only their mtime in seconds and their size."""
         for path in paths:
             if path.endswith(".py"):
-                place = Path(f"{self.place}/bytecode{self.root}/{path}")
-                for file in place.parent.glob(f"{place.stem}.*.pyc"):
-                    file.unlink(missing_ok=True)
+                place = PurePath(f"bytecode{self.root}/{path}")
+                for name in names_inside(self.shared, str(place.parent)):
+                    if name.startswith(f"{place.stem}."):
+                        remove_inside(self.shared, f"{place.parent}/{name}")
 
 
 def _stable_env(env: Mapping[str, str]) -> dict[str, str]:
@@ -269,13 +294,6 @@ def _install_stamp(python: str) -> object:
     return found
 
 
-def _copy(program: Path, place: Path) -> Path:
-    """Copy the program to where runs can read it: our own folder may be hidden from them."""
-    copy = place / program.name
-    copy.write_bytes(program.read_bytes())
-    return copy
-
-
 async def _read_reply(connection: socket.socket) -> bytes:
     return await asyncio.get_running_loop().sock_recv(connection, 256)
 
@@ -283,29 +301,17 @@ async def _read_reply(connection: socket.socket) -> bytes:
 def _exit_status(answer: asyncio.Task[bytes]) -> tuple[int, int] | None:
     if answer.cancelled() or answer.exception() is not None:
         return None
-    match answer.result().split():
-        case [b"exit", code, survivors]:
-            return int(code), int(survivors)
-        case _:
-            return None
+    found = _REPLY.fullmatch(answer.result())
+    return (int(found[1]), int(found[2])) if found else None
 
 
-async def _wait_for_end(
-    answer: asyncio.Task[bytes], timeout_s: float, silence_s: float | None, activity: Sequence[Path]
-) -> str:
-    """Wait for the end, the deadline or the silence limit; return which limit was reached."""
-    deadline, began = time.monotonic() + timeout_s, time.time()
+async def _wait_for_end(answer: asyncio.Task[bytes], deadlines: Deadlines, use: ResourceUse) -> str:
+    """Wait for the end or a limit; return which limit was reached."""
     while not answer.done():
-        left_s = deadline - time.monotonic()
-        quiet_s = time.time() - max(began, _last_activity(activity)) if silence_s else 0.0
+        left_s, what = deadlines.left()
         if left_s <= 0:
-            return "timeout"
-        if silence_s and quiet_s >= silence_s:
-            return "silence"
-        await asyncio.wait({answer}, timeout=min(left_s, silence_s - quiet_s if silence_s else left_s))
+            return what
+        if use.is_exceeded():
+            return "stopped"
+        await asyncio.wait({answer}, timeout=min(left_s, _LOOK_S))
     return ""
-
-
-def _last_activity(places: Sequence[Path]) -> float:
-    files = [file for place in places for file in (place.iterdir() if place.is_dir() else [place])]
-    return max((file.stat().st_mtime for file in files if file.exists()), default=0.0)

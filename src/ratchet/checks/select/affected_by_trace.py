@@ -15,7 +15,7 @@ import msgspec
 from ratchet.checks.protocol import Target
 from ratchet.checks.select.affected import affected
 from ratchet.core.foreign_json import MALFORMED
-from ratchet.tree_files import READ_MAX_BYTES, is_source, open_source, read_anywhere
+from ratchet.tree_files import READ_MAX_BYTES, is_source, names_inside, open_source, read_inside
 
 # Files that affect everything without being imported, and files that a prepared interpreter has loaded.
 CONFIGURATION = frozenset({"pyproject.toml", "pytest.ini", ".pytest.ini", "pytest.toml", "tox.ini", "setup.cfg",
@@ -212,7 +212,7 @@ def is_test_file(name: str) -> bool:
 
 def read_trace(place: Path, folder: Path) -> TraceMap | None:
     """Build the map from the records of all processes of the last run; None if there are none."""
-    decoded = [_decode(file) for file in sorted(place.glob("*.json"))]
+    decoded = [_decode(place, name) for name in names_inside(place.parent, place.name) if name.endswith(".json")]
     records = [record for record in decoded if record]
     if not records:
         return None
@@ -242,10 +242,11 @@ def read_trace(place: Path, folder: Path) -> TraceMap | None:
     )
 
 
-def _decode(file: Path) -> TraceRecord | None:
+def _decode(place: Path, name: str) -> TraceRecord | None:
+    found = read_inside(place.parent, f"{place.name}/{name}", max_bytes=_RECORD_BYTES)
     try:
-        return msgspec.json.decode(read_anywhere(file, max_bytes=_RECORD_BYTES), type=TraceRecord)
-    except (OSError, *MALFORMED):
+        return msgspec.json.decode(found or b"", type=TraceRecord)
+    except MALFORMED:
         return None
 
 

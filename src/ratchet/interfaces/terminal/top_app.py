@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 from rich.markup import escape
@@ -109,6 +109,10 @@ class TopApp(App[None]):
         Binding("n", "nudge_item", "nudge"),
         Binding("enter", "open_run", "open", show=False),
     ]
+
+    def notify(self, message: str, *, markup: bool = False, **how: Any) -> None:
+        """Show a message as it is: an error may quote an agent, and markup that is malformed would end the screen."""
+        super().notify(plain(message), markup=markup, **how)
 
     def __init__(self, service: api.QueueService, *, every_s: float = 1.0) -> None:
         super().__init__()
@@ -228,7 +232,7 @@ class TopApp(App[None]):
             done = self.call_service(verb, item) if item else "nothing is selected"
         except RatchetError as error:
             done = error.message
-        self.call_from_thread(self.notify, plain(str(done)))
+        self.call_from_thread(self.notify, str(done))
         self.call_from_thread(self.refresh_rows)
 
 
@@ -322,7 +326,7 @@ class RunScreen(Screen[None]):
             done: str = self.top.call_service(self.top.service.cancel, self.item, requester).cancelled
         except RatchetError as error:
             done = error.message
-        self.top.call_from_thread(self.notify, plain(str(done)))
+        self.top.call_from_thread(self.notify, str(done))
 
 
 class NudgeScreen(ModalScreen[str]):
