@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +38,13 @@ def _nothing_stays_mounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator
         _unmount_below(f"{earlier}/")
     yield
     _unmount_below(f"{base}/")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_database_server_stays() -> Iterator[None]:
+    yield
+    if servers := sys.modules.get("tests.contract.servers"):
+        servers.end_server()
 
 
 def _dead_sessions(base: Path) -> list[Path]:

