@@ -47,6 +47,8 @@ class CliCommand(click.Command):
     ) -> None:
         def callback(**given: Any) -> int:
             gc.enable()  # switched off for the imports by `ratchet.__main__`
+            if not given["repo"].is_dir():
+                raise UsageError(f"no such folder: {given['repo']}", hint="check the path")
             return handle(Arguments(**{key: list(v) if isinstance(v, tuple) else v for key, v in given.items()}))
 
         super().__init__(
@@ -129,7 +131,6 @@ def _common() -> list[click.Parameter]:
             type=PATH,
             default=Path(),
             metavar="DIR",
-            callback=_check_folder,
             help="repository to work on (default: current directory)",
         ),
         option("--set", multiple=True, metavar="KEY=VALUE", help="override a configuration key (repeatable)"),
@@ -142,12 +143,6 @@ def verbosity_options() -> list[click.Parameter]:
         flag("-q", "--quiet", help="print only results and errors", callback=_set_verbosity),
         flag("-v", "--verbose", help="print more detail", callback=_set_verbosity),
     ]
-
-
-def _check_folder(_ctx: click.Context, _param: click.Parameter, folder: Path) -> Path:
-    if not folder.is_dir():
-        raise UsageError(f"no such folder: {folder}", hint="check the path")
-    return folder
 
 
 def _set_verbosity(_ctx: click.Context, param: click.Parameter, value: bool) -> bool:
