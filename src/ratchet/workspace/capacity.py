@@ -12,7 +12,7 @@ import msgspec
 from ratchet.errors import UsageError
 from ratchet.workspace.protocol import WorkspaceRefused
 
-RAM = Path("/dev/shm")  # noqa: S108 — the RAM disk; names below it are created exclusively
+RAM = Path("/dev/shm")  # noqa: S108 — the RAM disk; names below it are used only if they are the own user's
 _RAM_ASK_S = 0.05
 OVERLAYS = ("overlay", "overlay-userns")
 

@@ -100,6 +100,8 @@ def remove_dangling_name(name: str) -> bool:
 
 def _is_of_another(home: str, name: str) -> bool:
     try:
+        if os.lstat(home).st_uid != os.geteuid():  # names on the RAM disk can be foreseen, and taken by any user
+            return True
         back = os.readlink(f"{home}/{_BACK}")
     except FileNotFoundError:
         return False  # missing, or not marked yet
@@ -122,7 +124,7 @@ def locked(home: str, name: str = "", *, wait: bool) -> Iterator[bool]:
     name = name or home
     try:
         handle = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         yield False
         return
     try:

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import msgspec
 
@@ -340,31 +340,39 @@ def remove_tree(path: str | bytes | Path, *, empty: bool = False) -> None:
         tree_files.remove_inside(place.parent, place.name)
 
 
-def _remove(path: str | bytes, empty: bool) -> None:
-    """Remove recursively, five times faster than shutil.rmtree: no process uses the tree, so there are no races."""
+def _remove(path: str | bytes, empty: bool, at: int | None = None) -> None:
+    """Remove recursively, by descriptors: a process that still runs in the tree may put links in place of folders."""
     try:
-        os.rmdir(path)
+        os.rmdir(path, dir_fd=at)
     except NotADirectoryError:
-        os.unlink(path)
+        os.unlink(path, dir_fd=at)
     except OSError as error:
         if error.errno != errno.ENOTEMPTY:
             raise
-        with os.scandir(path) as entries:
-            inside: list[os.DirEntry[Any]] = list(entries)
-        for entry in inside:
-            if entry.is_dir(follow_symlinks=False):
-                _remove(entry.path, empty)
-                continue
-            if empty:
-                _empty(entry)
-            os.unlink(entry.path)
-        os.rmdir(path)
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+        try:
+            with os.scandir(folder) as entries:
+                inside: list[os.DirEntry[str]] = list(entries)
+            for entry in inside:
+                if entry.is_dir(follow_symlinks=False):
+                    _remove(entry.name, empty, folder)
+                    continue
+                if empty:
+                    _empty(entry.name, folder)
+                os.unlink(entry.name, dir_fd=folder)
+        finally:
+            os.close(folder)
+        os.rmdir(path, dir_fd=at)
 
 
-def _empty(entry: os.DirEntry[Any]) -> None:
-    found = entry.stat(follow_symlinks=False)
+def _empty(name: str, at: int) -> None:
+    found = os.lstat(name, dir_fd=at)
     if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_size > _PAGE:
-        os.truncate(entry.path, 0)
+        file = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
+        try:
+            os.ftruncate(file, 0)
+        finally:
+            os.close(file)
 
 
 def move_built_folders(old: Path, new: Path, base: Path) -> None:

@@ -26,7 +26,7 @@ from ratchet.errors import EnvironmentCannot, UsageError
 from ratchet.files import make_private_dir, write_whole
 from ratchet.paths import bases, user_state
 from ratchet.process.spawn import confined
-from ratchet.tree_files import write_inside
+from ratchet.tree_files import remove_inside, write_inside
 from ratchet.workspace import sandbox_view
 from ratchet.workspace.from_config import sandbox_settings
 from ratchet.workspace.git.repository import Repository
@@ -187,7 +187,7 @@ def lay_files(folder: Path, files: Mapping[str, bytes | None]) -> None:
     """Write files into a workspace; None deletes one."""
     for path, content in files.items():
         if content is None:
-            (folder / path).unlink(missing_ok=True)
+            remove_inside(folder, path)
         else:
             write_inside(folder, path, content)
 

@@ -173,7 +173,7 @@ def _clone(address: str, place: Path) -> None:
 
 def _fetch(place: Path) -> None:
     git(*_SAFE, "fetch", "--quiet", "--prune", "--tags", "--force", "origin", cwd=place)
-    git("remote", "set-head", "origin", "--auto", cwd=place)
+    git(*_SAFE, "remote", "set-head", "origin", "--auto", cwd=place)
     git("reset", "--quiet", "--hard", "refs/remotes/origin/HEAD", cwd=place)
 
 
