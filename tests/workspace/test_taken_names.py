@@ -57,7 +57,7 @@ def test_what_becomes_a_link_while_a_tree_is_removed_leads_nowhere(
                 inside.symlink_to(kept.parent)
             raise
 
-    monkeypatch.setattr(overlay_layers.os, "rmdir", swap_first)
+    monkeypatch.setattr(os, "rmdir", swap_first)
     overlay_layers.remove_tree(tmp_path / "tree", empty=True)
     assert kept.read_text() == "kept" and not (tmp_path / "tree").exists()
 
