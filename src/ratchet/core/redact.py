@@ -24,8 +24,8 @@ _PATTERNS = (
     r"(?<![A-Za-z0-9])glpat-[A-Za-z0-9_-]{20,}",
     r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[0-9A-Z]{16}(?![0-9A-Z])",
     r"(?<![A-Za-z0-9])xox[abprs]-[A-Za-z0-9-]{10,}",
-    # Bounded: in text that repeats its beginning, each would else be followed to the end.
-    r"(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{10,400}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
+    # Bounded behind a sign that tokens may hold: in text that repeats their beginning, each would be read to the end.
+    r"(?:(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{10,400}|(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,})\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
     # Only headers, base64 and white space in between: text that merely names both markers is no key. A backslash and a
     # letter is a line break as sources and .env files spell it.
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:\s*(?:Proc-Type|DEK-Info): [A-Za-z0-9,-]+)*(?:[A-Za-z0-9+/=\s]|\\[rn])*"
