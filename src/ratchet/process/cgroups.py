@@ -16,9 +16,9 @@ import msgspec
 
 CGROUPS = Path("/sys/fs/cgroup")
 _PERIOD_US = 100_000
-# When memory runs out, the kernel should kill a step first, not the developer's editor or the worker.
 _ENTER = 'echo 0 > "$1/cgroup.procs"'  # writing 0 moves the writer
 _COUNT = itertools.count(1)
+# When memory runs out, the kernel should kill a step first, not the developer's editor or the worker.
 _KILL_FIRST = "{ echo 1000 > /proc/self/oom_score_adj; } 2>/dev/null"
 
 
@@ -99,7 +99,9 @@ class ControlGroup:
                     raise FileNotFoundError(name)
                 (folder / name).write_text(value)
             if folder not in self.folders:
-                subprocess.run(["sh", "-c", _ENTER, "sh", str(folder)], stderr=subprocess.DEVNULL, check=True)
+                subprocess.run(
+                    [own_program("sh"), "-c", _ENTER, "sh", str(folder)], stderr=subprocess.DEVNULL, check=True
+                )
         except (OSError, subprocess.CalledProcessError):
             if folder not in self.folders:
                 with suppress(OSError):
