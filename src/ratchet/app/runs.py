@@ -121,15 +121,20 @@ class RunService:
 
         `settings` are the `--set` overrides; they apply whenever the item is continued.
         """
-        return self.add_text(
+        item = self.new_item(
             read_spec(spec_path), name=spec_path.name, workflow=workflow, settings=settings,
             metadata=self.spec_metadata(spec_path),
         )  # fmt: skip
+        return self.store.add(item)
+
+    def start(self, item: Item) -> Lease:
+        """Queue an item and claim it at once, before a waiting worker can. Raises LeaseHeld."""
+        return self.store.add_claimed(item, run=_new_run(), holder=this_process(), ttl_s=self.config.lease_s)
 
     def spec_metadata(self, spec_path: Path) -> dict[str, str]:
         return {"spec_path": _inside(self.repo.root, spec_path)}
 
-    def add_text(
+    def new_item(
         self,
         spec: str,
         *,
@@ -139,27 +144,7 @@ class RunService:
         metadata: dict[str, str],
         base: str = "",
     ) -> Item:
-        """Queue a spec given as text; `name` says where it comes from. `base` is the start commit, else HEAD."""
-        item = self._new_item(spec, name=name, workflow=workflow, settings=settings, metadata=metadata, base=base)
-        return self.store.add(item)
-
-    def start_text(
-        self,
-        spec: str,
-        *,
-        name: str,
-        workflow: str,
-        settings: Iterable[str] = (),
-        metadata: dict[str, str],
-        base: str = "",
-    ) -> Lease:
-        """Queue a spec and claim it at once, before a waiting worker can. Raises LeaseHeld."""
-        item = self._new_item(spec, name=name, workflow=workflow, settings=settings, metadata=metadata, base=base)
-        return self.store.add_claimed(item, run=_new_run(), holder=this_process(), ttl_s=self.config.lease_s)
-
-    def _new_item(
-        self, spec: str, *, name: str, workflow: str, settings: Iterable[str], metadata: dict[str, str], base: str
-    ) -> Item:
+        """Return an item to queue. `name` says where the spec comes from. `base` is the start commit, else HEAD."""
         self.check(workflow, part=metadata.get("part", ""))
         labels, spec = front_matter_labels(spec)
         title, now = spec_title(spec), datetime.now(UTC)

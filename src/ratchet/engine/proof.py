@@ -123,8 +123,8 @@ async def _sealed_red_before(commit: str, proof: trailers.Proof, stage: ProofCon
 
 def _sealed_green_after(report: Report, proof: trailers.Proof) -> Claim:
     result = sealed_result(report, proof.sealed_files)
-    pass_ = "sealed example passes" if proof.sealed == "1" else "sealed examples pass"
-    what = f"{proof.sealed} {pass_} that the author of the change never saw"
+    examples = "sealed example passes" if proof.sealed == "1" else "sealed examples pass"
+    what = f"{proof.sealed} {examples} that the author of the change never saw"
     holds = result.ok and str(result.passed) == proof.sealed
     return Claim(what=what, holds=holds, detail="" if holds else f"{result.passed} of {result.tests} pass")
 

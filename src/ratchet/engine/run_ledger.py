@@ -235,9 +235,7 @@ class RunLedger:
         if not there or there[0].sum != checksum:
             self.directory.export(self.store.entries(self.lease.run), self.receipts, self.state)
             return
-        while missing := self.store.entries_after(self.lease.run, after=seq, limit=RELOADED_MAX):
-            self.directory.mirror_entries(missing)
-            seq = missing[-1].seq
+        self.directory.mirror_entries(self._entries_after(seq))
         self.directory.mirror_missing(self._entries_after, self.receipts, self.state)
 
     def _entries_after(self, seq: int) -> list[Entry]:

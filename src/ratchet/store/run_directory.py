@@ -202,11 +202,11 @@ class RunDirectory:
         text, iteration, attempt = history_document(events[:finished], answers, mark.iteration, mark.attempt)
         rest, _, _ = history_document(events[finished:], answers, iteration, attempt)
         done, more = (self.redact.text(part).encode() for part in (text, rest))
-        size = mark.size + len(done)
+        place = mark.size
         if finished:
-            last = entries[finished - 1]
+            last, size = entries[finished - 1], place + len(done)
             mark = HistoryMark(seq=last.seq, sum=last.sum, size=size, iteration=iteration, attempt=attempt)
-        write_from(self.path / "history.md", size - len(done), done + more + mark.line())
+        write_from(self.path / "history.md", place, done + more + mark.line())
 
     def _answer(self, receipt: Receipt) -> str:
         texts = [self.get(one).decode() for one in receipt.artifacts if one.path.startswith(ANSWERS)]

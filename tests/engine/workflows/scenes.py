@@ -148,7 +148,8 @@ def lay_out(folder: Path, scene: Scene, script: Script | None = None) -> Path:
 
 def ask(factory: RunService, scene: Scene, place: Path) -> Item:
     if scene.workflow in ("fix", "swarm"):
-        return factory.add_text("# Fix it\n\nMake it green.\n", name="fix", workflow=scene.workflow, metadata={})
+        spec = "# Fix it\n\nMake it green.\n"
+        return factory.store.add(factory.new_item(spec, name="fix", workflow=scene.workflow, metadata={}))
     return factory.add(place / "SPEC.md", workflow=scene.workflow)
 
 

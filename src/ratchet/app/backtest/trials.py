@@ -87,8 +87,8 @@ async def _try(bench: Bench, task: MinedTask, arm: Arm, left_usd: float | None) 
             RunService(repo, bench.with_settings(_settings(bench, task, arm, left_usd))) as service,
             bench.own_environment(repo.root),
         ):
-            item = service.add_text(task.spec, name=task.id, workflow=arm.workflow, metadata={})
-            lease = service.claim(item.id)
+            item = service.new_item(task.spec, name=task.id, workflow=arm.workflow, metadata={})
+            lease = service.start(item)
             state = await service.work(lease, watch=lambda *_: None, on_agent_event=lambda _event: None)
             history = service.history(lease.run)
             why = _why_unfinished(state, capped=_is_capped(bench, arm, left_usd))

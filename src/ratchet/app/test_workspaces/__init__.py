@@ -46,9 +46,8 @@ T = TypeVar("T")
 StoreLearning = Callable[[api.LearningRequest], Learning]
 CANDIDATE = "candidate"
 SWEEP_S = 30.0
-FETCHES_MAX = (
-    2  # each occupies a thread for as long as a server elsewhere pleases, and all other calls need threads too
-)
+# Each fetch occupies a thread for as long as a server elsewhere pleases, and all other calls need threads too.
+FETCHES_MAX = 2
 _SLACK_S = 60.0
 _LOOK_S = 0.1
 _MISSING = 127

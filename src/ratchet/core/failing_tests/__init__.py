@@ -12,8 +12,9 @@ import msgspec
 from ratchet.core.failing_tests import blocks, erlang, go, javascript
 from ratchet.core.failing_tests.result import FailingTests, Rewriting, Unclear
 
-__all__ = ["FailingTests", "with_failing_tests"]
+__all__ = ["JAVASCRIPT", "FailingTests", "with_failing_tests"]
 
+JAVASCRIPT = ("js", "mjs", "cjs", "jsx", "ts", "mts", "cts", "tsx")  # suffixes of files
 _LENGTH_MAX = 300_000
 _LANGUAGES: dict[str, Callable[[str, str], Rewriting]] = {
     "go": go.rewrite,
@@ -22,7 +23,7 @@ _LANGUAGES: dict[str, Callable[[str, str], Rewriting]] = {
     "exs": lambda _path, text: blocks.rewrite(blocks.ELIXIR, text),
     **dict.fromkeys(("R", "r"), lambda _path, text: blocks.rewrite(blocks.R, text)),
     "lua": lambda _path, text: blocks.rewrite(blocks.LUA, text),
-    **dict.fromkeys(("js", "mjs", "cjs", "jsx", "ts", "mts", "cts", "tsx"), javascript.rewrite),
+    **dict.fromkeys(JAVASCRIPT, javascript.rewrite),
 }
 
 

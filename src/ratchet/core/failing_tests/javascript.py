@@ -31,7 +31,7 @@ _NEVER_PASS = frozenset(("skip", "todo", "failing", "fails"))
 _PLAIN_OPTIONS = frozenset(
     ("timeout", "concurrency", "concurrent", "sequential", "retry", "repeats", "skip", "only", "true", "false")
 )
-# Files that a build writes anew before the run, and tests that a type checker judges, whose bodies nobody runs.
+# Left alone: files that a build writes again before the run, and tests of types, whose bodies are never run.
 _GENERATED = re.compile(
     r"sourceMappingURL=|defineProperty\(exports,\s*['\"]__esModule|\b__(?:defProp|toESM|toCommonJS|awaiter)\b"
     r"|@generated\b|DO NOT EDIT|\b(?:expectTypeOf|assertType)\b"

@@ -92,4 +92,4 @@ class Rewriting(NamedTuple):
 
 
 class Unclear(Exception):
-    """The file holds something whose meaning cannot be told without a parser of its language."""
+    """The file cannot be rewritten for certain: what it says needs a parser of its language."""

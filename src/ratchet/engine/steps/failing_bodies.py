@@ -10,14 +10,13 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from ratchet.core.canary import names_of_tests, with_failing_bodies
-from ratchet.core.failing_tests import FailingTests, go, with_failing_tests
+from ratchet.core.failing_tests import JAVASCRIPT, FailingTests, go, with_failing_tests
 from ratchet.core.report import RED, Report, TestResult, TestStatus
 from ratchet.engine.steps.canaries import rewrite
 from ratchet.engine.steps.context import abbreviate
 from ratchet.tree_files import find_inside, is_file_inside, open_inside, read_inside
 
 _FILES_MAX = 200
-_JAVASCRIPT = (".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx")
 _COMPILED_FROM = {".js": (".ts", ".tsx"), ".mjs": (".mts",), ".cjs": (".cts",)}
 
 
@@ -62,7 +61,7 @@ class FailingBodies(msgspec.Struct, frozen=True, kw_only=True):
         """
         if test.id in new:
             return test.file not in self.files
-        return test.file.endswith(_JAVASCRIPT) and not is_test(test.file)
+        return test.file.rpartition(".")[2] in JAVASCRIPT and not is_test(test.file)
 
     def _is_moved(self, test: TestResult, before: set[tuple[str, ...]]) -> bool:
         """Whether this is a test that must fail, which its own file has not reported."""

@@ -54,7 +54,7 @@ def _repair(arguments: Arguments, workflow: str, more: list[str]) -> int:
             print_note(
                 f"note: your uncommitted changes are included, as commit {base[:10]}; your files are not touched"
             )
-        lease = service.start_text(
+        item = service.new_item(
             _spec(base or head, report),
             name=workflow,
             workflow=workflow,
@@ -62,7 +62,7 @@ def _repair(arguments: Arguments, workflow: str, more: list[str]) -> int:
             metadata=_metadata(service, arguments, report) | ({"snapshot_of": head} if base not in ("", head) else {}),
             base=base,
         )
-        return drive_new_run(service, lease, arguments)
+        return drive_new_run(service, service.start(item), arguments)
 
 
 def _read_failures(path: Path) -> Report:

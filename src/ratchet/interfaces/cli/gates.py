@@ -37,12 +37,13 @@ def _show(service: RunService, *, as_json: bool) -> int:
 
 def _prove(service: RunService, *, as_json: bool) -> int:
     """Start a run of the `prove` workflow: its results are the baseline of later runs with the same settings."""
-    lease = service.start_text(
+    item = service.new_item(
         "# Prove the gates\n\nThe tests and every gate, on the unchanged base.\n",
         name="gates",
         workflow="prove",
         metadata={},
     )
+    lease = service.start(item)
     state = run_async(service.work(lease, watch=ignore_event, on_agent_event=lambda _event: None))
     events = service.history(lease.run).events
     proved = [event for event in events if isinstance(event, ev.GateProved)]

@@ -64,10 +64,11 @@ def run(arguments: Arguments) -> int:
             print_note(f"note: the cost of {', '.join(unknown)} is not known, so budgets count its tokens; "
                        'with a price for its model they count money: `ratchet config explain prices`')  # fmt: skip
         file = arguments.spec if arguments.spec and str(arguments.spec) != "-" else None
-        lease = service.start_text(
+        item = service.new_item(
             text, name=file.name if file else "description", workflow=arguments.workflow, settings=settings,
             metadata=service.spec_metadata(file) if file else {},
         )  # fmt: skip
+        lease = service.start(item)  # of the item that is open already if it has the same spec
         if repo.dirty and service.store.item(lease.item).base_commit == repo.head:
             print_note(f"note: uncommitted changes are not included; the run starts from commit {repo.head[:10]}")
         return drive_new_run(service, lease, arguments)

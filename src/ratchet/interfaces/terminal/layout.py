@@ -94,9 +94,7 @@ def hanging(text: str, stream: TextIO, *, indent: int) -> str:
     width = terminal_width(stream)
     if width is None:
         return text
-    return textwrap.fill(
-        text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
-    )  # fmt: skip
+    return textwrap.fill(text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
 
 
 def terminal_width(stream: TextIO) -> int | None:
