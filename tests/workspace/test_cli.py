@@ -109,6 +109,22 @@ def _running(word: bytes) -> list[int]:
     return found
 
 
+def test_destroying_a_workspace_ends_the_command_that_runs_in_it(ratchet: Any, repo: Path, tmp_path: Path) -> None:
+    ratchet("workspace", "create", "one", "--ttl", "0")
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "ratchet", "workspace", "exec", "one", "--", "sh", "-c", "echo here; sleep 1000"]
+    with subprocess.Popen(command, cwd=repo, env=env, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout and running.stdout.readline() == "here\n"
+            ratchet("workspace", "gc")
+            assert [row["slug"] for row in json.loads(ratchet("workspace", "list", "--json"))] == ["one"]
+            ratchet("workspace", "destroy", "one")
+            assert running.wait(20) != 0 and running.stdout.read() == ""  # its end comes when `sleep` has died
+        finally:
+            running.kill()
+    assert json.loads(ratchet("workspace", "list", "--json")) == []
+
+
 def test_doctor_prints_the_ladder_with_the_reasons(ratchet: Any) -> None:
     found = {row["what"]: row for row in json.loads(ratchet("doctor", "--json"))}
     kinds = [what.split()[1] for what in found if what.startswith("workspace ")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -47,6 +48,33 @@ def test_a_failed_fetch_is_reported_with_a_hint(tmp_path: Path) -> None:
     assert "git ls-remote" in caught.value.hint
     with pytest.raises(UsageError):
         repository.fetch_repository("ext::sh -c id", clones=tmp_path)
+
+
+@pytest.mark.parametrize("scheme", ["git", "ssh", "http"])
+def test_a_server_that_sends_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+    monkeypatch.setattr(repository, "SILENCE_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(EnvironmentCannot, match=f"{port}/x cannot be fetched: git did not answer within"):
+            repository.fetch_repository(f"{scheme}://127.0.0.1:{port}/x", clones=tmp_path)
+        client, _ = server.accept()
+        with client:
+            client.settimeout(10)
+            while client.recv(4096):  # until the program that git started has ended, too
+                pass
+
+
+def test_progress_is_no_part_of_the_message_of_a_failed_fetch(tmp_path: Path) -> None:
+    origin = make_repository(tmp_path / "origin", {f"{number}.txt": f"{number}\n" for number in range(50)})
+    place = repository.fetch_repository(origin.as_uri(), clones=tmp_path / "c")
+    git("checkout", "-q", "--orphan", "other", cwd=origin)
+    git("commit", "-qm", "other", cwd=origin)
+    (place / ".git" / "refs" / "heads" / "main.lock").touch()
+    with pytest.raises(EnvironmentCannot) as caught:
+        git("update-ref", "-d", "refs/heads/main", cwd=origin)
+        (place / ".git" / "refs" / "remotes" / "origin" / "other.lock").touch()
+        repository.fetch_repository(origin.as_uri(), clones=tmp_path / "c")
+    assert "other.lock" in caught.value.message and "%" not in caught.value.message
 
 
 def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:

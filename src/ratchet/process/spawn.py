@@ -25,7 +25,7 @@ from contextvars import ContextVar
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, NamedTuple, Protocol
 
 import msgspec
 
@@ -351,58 +351,83 @@ def run_command(
     env: Mapping[str, str] | None = None,
     stdin: bytes = b"",
     timeout_s: float = 300.0,
+    silence_s: float = 0.0,
     output_max_bytes: int = 0,
+    prefix: Sequence[str] = (),
 ) -> CommandOutput:
-    """Run a short helper program and return its output. With more output than `output_max_bytes`, it is killed."""
-    prefix = namespace_prefix(cwd) if cwd else []
-    argv, place = [*prefix, *argv], None if prefix else cwd
+    """Run a short helper program and return its output. `prefix` is put before it and not named in errors.
+
+    With more output than `output_max_bytes`, or none for `silence_s`, it is killed with all that it started.
+    """
+    program, entry = argv[0], namespace_prefix(cwd) if cwd else []
+    argv, place = [*entry, *prefix, *argv], None if entry else cwd
     try:
-        if output_max_bytes:
-            return _run_bounded(argv, place, env, stdin, timeout_s=timeout_s, most=output_max_bytes)
+        if output_max_bytes or silence_s:
+            limits = _Limits(timeout_s, silence_s or timeout_s, output_max_bytes or _OUTPUT_MAX_BYTES)
+            return _run_bounded(argv, place, env, stdin, limits)
         done = subprocess.run(
             argv, cwd=place, env=env, input=stdin, capture_output=True, timeout=timeout_s, check=False
         )
     except (FileNotFoundError, PermissionError) as error:  # denied: PATH contains a folder that we may not search
         if cwd is not None and not cwd.exists():
             raise EnvironmentCannot(f"the folder {cwd} does not exist") from error
-        raise ProgramMissing(f"{argv[0]} is not installed", hint=f"install {argv[0]} and try again") from error
+        raise ProgramMissing(f"{program} is not installed", hint=f"install {program} and try again") from error
     except subprocess.TimeoutExpired as error:
-        raise EnvironmentCannot(f"{argv[0]} did not answer within {timeout_s:.0f} s") from error
+        raise EnvironmentCannot(f"{program} did not answer within {error.timeout:.0f} s") from error
     return CommandOutput(exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
 
 
 _LOOK_S = 0.2
+_OUTPUT_MAX_BYTES = 1 << 30
+
+
+class _Limits(NamedTuple):
+    timeout_s: float
+    silence_s: float
+    output_max_bytes: int
 
 
 def _run_bounded(
-    argv: Sequence[str],
-    cwd: Path | None,
-    env: Mapping[str, str] | None,
-    stdin: bytes,
-    *,
-    timeout_s: float,
-    most: int,
+    argv: Sequence[str], cwd: Path | None, env: Mapping[str, str] | None, stdin: bytes, limits: _Limits
 ) -> CommandOutput:
     import tempfile  # noqa: PLC0415 — few commands need it
 
-    deadline = time.monotonic() + timeout_s
+    most = limits.output_max_bytes
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, stdin_file(stdin) as feed:
         process = subprocess.Popen(argv, cwd=cwd, env=env, stdin=feed, stdout=out, stderr=err)
         try:
-            while True:
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(_LOOK_S)
-                    break
-                if os.fstat(out.fileno()).st_size + os.fstat(err.fileno()).st_size > most:
-                    raise EnvironmentCannot(f"{argv[0]} was stopped: it printed more than {most >> 20} MiB")
-                if time.monotonic() > deadline:
-                    raise subprocess.TimeoutExpired(argv, timeout_s)
+            _wait_within(limits, process, out, err)
         finally:
-            process.kill()
+            if process.poll() is None:
+                _kill_tree(process.pid)  # a program that it started may wait for a server
             process.wait()
         out.seek(0)
         err.seek(0)
         return CommandOutput(exit_code=process.returncode, stdout=out.read(most), stderr=err.read(most))
+
+
+def _wait_within(limits: _Limits, process: subprocess.Popen[bytes], *outputs: IO[bytes]) -> None:
+    began = spoke = time.monotonic()
+    printed = 0
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_LOOK_S)
+            return
+        now, before = time.monotonic(), printed
+        printed = sum(os.fstat(file.fileno()).st_size for file in outputs)
+        spoke = now if printed != before else spoke
+        if printed > limits.output_max_bytes:
+            raise EnvironmentCannot(f"a command was stopped: it printed more than {limits.output_max_bytes >> 20} MiB")
+        if now - began > limits.timeout_s:
+            raise subprocess.TimeoutExpired(process.args, limits.timeout_s)
+        if now - spoke > limits.silence_s:
+            raise subprocess.TimeoutExpired(process.args, limits.silence_s)
+
+
+def _kill_tree(root: int) -> None:
+    for pid in (root, *descendants(root)):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def attach(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> int:
@@ -566,6 +591,21 @@ def _die_with(parent: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # the parent died before prctl
         os._exit(1)
+
+
+def end_process(holder: Holder, *, grace_s: float = GRACE_S) -> None:
+    """End another process of this machine and all that it started, with SIGKILL after a grace period."""
+    if holder.machine != _machine() or _born(holder.pid) != holder.born:
+        return
+    tree = [process_holder(pid) for pid in (holder.pid, *descendants(holder.pid))]
+    with suppress(ProcessLookupError):
+        os.kill(holder.pid, signal.SIGTERM)
+    deadline = time.monotonic() + grace_s
+    while (alive := [one for one in tree if not is_gone(one)]) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    for one in alive:
+        with suppress(ProcessLookupError):
+            os.kill(one.pid, signal.SIGKILL)
 
 
 # --- namespaces that outlive this process --------------------------------------------------------------------------

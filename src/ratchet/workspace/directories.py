@@ -16,12 +16,13 @@ from pathlib import Path
 
 import msgspec
 
+from ratchet.core.lease import Holder
 from ratchet.workspace.overlay_layers import remove_tree
 from ratchet.workspace.protocol import RECORD, WorkspaceRecord
 
 PREFIX = "ratchet-"
 MAKING = "making.json"
-_BACK = "home"
+_BACK, _USER = "home", "user-"
 
 
 def claim(name: str, ram: str) -> str:
@@ -147,6 +148,26 @@ def _leads_to(name: str, handle: int) -> bool:
         return os.path.samestat(os.fstat(handle), os.stat(name))
     except FileNotFoundError:
         return False
+
+
+# --- commands of people ---------------------------------------------------------------------------------------------
+
+
+def add_user(home: str, holder: Holder) -> Path:
+    """Note a process that uses the workspace without owning it; returns the file to remove afterwards."""
+    mark = Path(home, f"{_USER}{holder.pid}")
+    write_file(str(mark), msgspec.json.encode(holder))
+    return mark
+
+
+def users(home: str) -> list[Holder]:
+    """Return the processes that were noted, dead ones too."""
+    found = []
+    for name in os.listdir(home):
+        if name.startswith(_USER):
+            with suppress(OSError, msgspec.DecodeError):
+                found.append(msgspec.json.decode(read_small(f"{home}/{name}"), type=Holder))
+    return found
 
 
 # --- records -------------------------------------------------------------------------------------------------------

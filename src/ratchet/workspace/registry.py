@@ -33,7 +33,7 @@ from ratchet.errors import (
 )
 from ratchet.files import NO_ROOM, is_full
 from ratchet.process.cgroups import remove_stale_groups
-from ratchet.process.spawn import this_machine
+from ratchet.process.spawn import end_process, is_gone, this_machine, this_process
 from ratchet.workspace import directories
 from ratchet.workspace.base_cache import Base, BaseCache, Recipe, Source
 from ratchet.workspace.capacity import OVERLAYS, RAM, Capacity, CapacityLimits
@@ -319,6 +319,18 @@ class Workspaces:
             workspace.repair()
         return workspace
 
+    @contextmanager
+    def in_use(self, slug: str) -> Iterator[GitWorkspace]:
+        """Open a workspace for a command of this process: `gc` keeps it meanwhile, and `destroy` ends the process."""
+        workspace = self._find(slug)
+        with directories.locked(str(workspace.home), f"{self.root}/{slug}", wait=True):
+            workspace = self.open(slug)
+            mark = directories.add_user(str(workspace.home), this_process())
+        try:
+            yield workspace
+        finally:
+            mark.unlink(missing_ok=True)
+
     def adopt(self, slug: str, *, owner: Holder) -> GitWorkspace:
         """Open a workspace and become its owner. Locked, so that `gc` never sees it without an owner."""
         with directories.locked(str(self._find(slug).home), f"{self.root}/{slug}", wait=True):
@@ -412,6 +424,8 @@ class Workspaces:
         while home := directories.find(name):
             with directories.locked(home, name, wait=True) as ours:
                 if ours:
+                    for user in directories.users(home):
+                        end_process(user)
                     self._clear(name, home)
                     return True
         return directories.remove_dangling_name(name)
@@ -461,7 +475,7 @@ class Workspaces:
             if not ours:
                 return False
             record = directories.read_record(home)
-            if record and not why_orphaned(record, now):
+            if record and (not why_orphaned(record, now) or not all(map(is_gone, directories.users(home)))):
                 return False
             self._clear(name, home)  # we hold its lock, so no process is creating it
         return True

@@ -47,7 +47,7 @@ StoreLearning = Callable[[api.LearningRequest], Learning]
 CANDIDATE = "candidate"
 SWEEP_S = 30.0
 # Each fetch occupies a thread for as long as a server elsewhere pleases, and all other calls need threads too.
-FETCHES_MAX = 2
+FETCHES_MAX, FETCH_S = 2, 300.0
 _SLACK_S = 60.0
 _LOOK_S = 0.1
 _MISSING = 127
@@ -442,7 +442,7 @@ def _source(request: wb.CreateRequest) -> tuple[str, Path]:
         found = repository.find_repository(path)
         return str(found.root), found.root
     try:
-        return request.repo, repository.fetch_repository(request.repo, clones=clones())
+        return request.repo, repository.fetch_repository(request.repo, clones=clones(), timeout_s=FETCH_S)
     except EnvironmentCannot as error:
         raise UsageError(error.message, hint=error.hint or "check the address") from error
 

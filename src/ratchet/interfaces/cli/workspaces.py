@@ -98,12 +98,15 @@ def execute(arguments: Arguments) -> int:
     argv: list[str] = arguments.argv
     if not argv:
         raise UsageError("no command given", hint=f"ratchet workspace exec {arguments.slug} -- ls")
-    workspace = spaces.open(arguments.slug)
     wanted = sandbox_settings(settings)
     network = arguments.network or wanted.gate_network
     wanted = msgspec.structs.replace(wanted, gate_network=network, **({"mode": "off"} if arguments.no_sandbox else {}))
     env = {name: os.environ[name] for name in (*_ENVIRONMENT, *settings.env) if name in os.environ}
-    with closing(Sandboxes(workspace, wanted)) as sandboxes, confined(sandboxes.for_gate()):
+    with (
+        spaces.in_use(arguments.slug) as workspace,
+        closing(Sandboxes(workspace, wanted)) as sandboxes,
+        confined(sandboxes.for_gate()),
+    ):
         if not arguments.json:
             sys.stdout.flush()
             code = attach(argv, cwd=workspace.path, env=env)

@@ -35,6 +35,7 @@ _ALWAYS = [
 _AS_COMMITTED = ["core.autocrlf=false", "core.eol=lf"]
 # The words of git 2.38 and later, and those of 2.36 and 2.37.
 _UNTRUSTED = re.compile(r"(?:dubious ownership in repository at |unsafe repository \()'(.+?)'")
+_PROGRESS = re.compile(r"^(?:[^\n]*\r)?(?:(?:remote: )?[A-Z][a-z ]+: +\d+%.*\n?)?", re.MULTILINE)
 IDENTITY = {"NAME": "Ratchet", "EMAIL": "ratchet@localhost"}
 
 
@@ -45,8 +46,12 @@ def git(
     stdin: bytes = b"",
     ok: tuple[int, ...] = (0,),
     as_committed: bool = True,
+    timeout_s: float = 300.0,
+    silence_s: float = 0.0,
 ) -> bytes:
     """Run git and return what it printed. Exit codes not in `ok` raise GitFailed.
+
+    It is killed after `timeout_s`, or when it prints nothing, not even progress, for `silence_s`.
 
     Never with the settings of a workspace: its `.git` may be an agent's, and settings name programs.
     """
@@ -55,9 +60,12 @@ def git(
         raise GitFailed(f"{named} is in a workspace of ratchet, whose .git is not trusted", exit_code=128)
     wanted = [*_ALWAYS, *(_AS_COMMITTED if as_committed else [])]
     settings = [word for setting in wanted for word in ("-c", setting)]
-    answer = run_command([*_ends_with_us(), "git", *settings, *args], cwd=cwd, env=_environment(env or {}), stdin=stdin)
+    answer = run_command(
+        ["git", *settings, *args], cwd=cwd, env=_environment(env or {}), stdin=stdin,
+        timeout_s=timeout_s, silence_s=silence_s, prefix=_ends_with_us(),
+    )  # fmt: skip
     if answer.exit_code not in ok:
-        message = (answer.stderr or answer.stdout).decode(errors="replace").strip()
+        message = _PROGRESS.sub("", (answer.stderr or answer.stdout).decode(errors="replace")).strip()
         full = next((place for place in _written(cwd, env or {}) if is_full(place)), None)
         if "No space left on device" in message or ("unable to write" in message and full):
             raise DiskFull(
@@ -69,8 +77,12 @@ def git(
                 hint=f"if you trust it: git config --global --add safe.directory {shlex.quote(untrusted[1])}",
                 root=untrusted[1],
             )
-        raise GitFailed(f"git {args[0]} failed: {message}", exit_code=answer.exit_code)
+        raise GitFailed(f"git {_verb(args)} failed: {message}", exit_code=answer.exit_code)
     return answer.stdout
+
+
+def _verb(args: tuple[str, ...]) -> str:
+    return next(word for before, word in zip(("", *args[:-1]), args, strict=True) if "-c" not in (before, word))
 
 
 def _is_in_workspace(folder: Path) -> bool:

@@ -16,9 +16,16 @@ import msgspec
 from ratchet.config import FETCHED
 from ratchet.core import trailers
 from ratchet.core.repo import RepoKind, canonical_name, clone_url, repo_kind
-from ratchet.errors import EnvironmentCannot, GitFailed, UntrustedRepository, UsageError
+from ratchet.errors import DiskFull, EnvironmentCannot, GitFailed, UntrustedRepository, UsageError
 from ratchet.files import STATE_DIR, make_private_dir, make_state_dir
 from ratchet.workspace.git.command import IDENTITY, git, git_read_only, git_text
+
+# A server that sends nothing is given up. One that sends slowly may take longer than its caller can wait.
+SILENCE_S, FETCH_S = 60.0, 1800.0
+# `ext::` addresses run commands: never allowed for an address from the queue.
+_SAFE = ("-c", "protocol.allow=never", *(
+    word for name in ("https", "http", "ssh", "git", "file") for word in ("-c", f"protocol.{name}.allow=always")
+))  # fmt: skip
 
 
 class Repository(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +122,7 @@ def clone_path(repo: str, *, clones: Path) -> Path:
     return clones / f"{name}-{hashlib.sha256(clone_url(repo).encode()).hexdigest()[:12]}"
 
 
-def fetch_repository(repo: str, *, clones: Path) -> Path:
+def fetch_repository(repo: str, *, clones: Path, timeout_s: float = FETCH_S) -> Path:
     """The repository on this machine: a path as it is, anything else cloned once and fetched from then on.
 
     A clone follows its origin: its branch stands where the origin's does. Many processes may ask at once.
@@ -125,9 +132,14 @@ def fetch_repository(repo: str, *, clones: Path) -> Path:
         return find_repository(place).root
     try:
         with _alone(place):
-            _fetch(place) if (place / ".git").is_dir() else _clone(clone_url(repo), place)
+            if (place / ".git").is_dir():
+                _fetch(place, timeout_s)
+            else:
+                _clone(clone_url(repo), place, timeout_s)
             _mark_fetched(place)
-    except GitFailed as error:
+    except DiskFull:
+        raise
+    except EnvironmentCannot as error:
         raise EnvironmentCannot(
             f"{repo} cannot be fetched: {error.message}", hint=f"try it by hand: git ls-remote {clone_url(repo)}"
         ) from error
@@ -163,17 +175,23 @@ def _alone(place: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _clone(address: str, place: Path) -> None:
+def _ask_server(*args: str, cwd: Path | None = None, timeout_s: float = FETCH_S) -> bytes:
+    """Run a git command that talks to a server."""
+    return git(*_SAFE, *args, cwd=cwd, timeout_s=timeout_s, silence_s=SILENCE_S)
+
+
+def _clone(address: str, place: Path, timeout_s: float) -> None:
     """Clone under a temporary name, then rename: an interrupted clone is never taken for a repository."""
     half = place.with_name(f".{place.name}.half")
     shutil.rmtree(half, ignore_errors=True)
-    git(*_SAFE, "clone", "--quiet", "--no-hardlinks", "--", address, str(half))
+    _ask_server("clone", "--quiet", "--progress", "--no-hardlinks", "--", address, str(half), timeout_s=timeout_s)
     half.rename(place)
 
 
-def _fetch(place: Path) -> None:
-    git(*_SAFE, "fetch", "--quiet", "--prune", "--tags", "--force", "origin", cwd=place)
-    git(*_SAFE, "remote", "set-head", "origin", "--auto", cwd=place)
+def _fetch(place: Path, timeout_s: float) -> None:
+    everything = ("--quiet", "--progress", "--prune", "--tags", "--force")
+    _ask_server("fetch", *everything, "origin", cwd=place, timeout_s=timeout_s)
+    _ask_server("remote", "set-head", "origin", "--auto", cwd=place)
     git("reset", "--quiet", "--hard", "refs/remotes/origin/HEAD", cwd=place)
 
 
@@ -187,7 +205,7 @@ def origin_of(root: Path) -> str:
 
 def remote_branch(root: Path, branch: str) -> str:
     """Return the commit that a branch of the origin has now; empty if there is no such branch."""
-    return git(*_SAFE, "ls-remote", "--refs", "origin", f"refs/heads/{branch}", cwd=root).decode().partition("\t")[0]
+    return _ask_server("ls-remote", "--refs", "origin", f"refs/heads/{branch}", cwd=root).decode().partition("\t")[0]
 
 
 def publish_branch(root: Path, branch: str, commit: str, *, instead_of: str) -> bool:
@@ -195,7 +213,7 @@ def publish_branch(root: Path, branch: str, commit: str, *, instead_of: str) -> 
     ref = f"refs/heads/{branch}"
     lease = f"--force-with-lease={ref}:{instead_of}"
     try:
-        git(*_SAFE, "push", "--quiet", lease, "origin", f"{commit}:{ref}", cwd=root)
+        _ask_server("push", "--quiet", "--progress", lease, "origin", f"{commit}:{ref}", cwd=root)
     except GitFailed:
         if remote_branch(root, branch) == instead_of:
             raise
@@ -212,13 +230,8 @@ def is_made_by_ratchet(commit: str, git_dir: Path) -> bool:
 
 def fetch_branch(root: Path, branch: str) -> None:
     """Fetch a branch of the origin, without a reference to it."""
-    git(*_SAFE, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "origin", f"refs/heads/{branch}", cwd=root)
-
-
-# `ext::` addresses run commands: never allowed for an address from the queue. A server that sends nothing is given up.
-_SAFE = ("-c", "protocol.allow=never", "-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60", *(
-    word for name in ("https", "http", "ssh", "git", "file") for word in ("-c", f"protocol.{name}.allow=always")
-))  # fmt: skip
+    how = ("--quiet", "--progress", "--no-tags", "--no-write-fetch-head")
+    _ask_server("fetch", *how, "origin", f"refs/heads/{branch}", cwd=root)
 
 
 def commit_of(repo: Path, name: str) -> str | None:
