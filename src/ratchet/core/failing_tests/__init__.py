@@ -1,6 +1,6 @@
 """Rewrites accepted tests so that they must fail, under their own names: one module per language or family.
 
-Python's are in `core.canary`. A body that cannot be rewritten for certain is left as it is, and its test not checked.
+A body that cannot be rewritten for certain is left as it is, and its test not checked.
 """
 
 from __future__ import annotations

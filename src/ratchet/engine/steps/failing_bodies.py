@@ -9,8 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from ratchet.core.canary import names_of_tests, with_failing_bodies
-from ratchet.core.failing_tests import JAVASCRIPT, FailingTests, go, with_failing_tests
+from ratchet.core.failing_tests import JAVASCRIPT, FailingTests, go, python, with_failing_tests
 from ratchet.core.report import RED, Report, TestResult, TestStatus
 from ratchet.engine.steps.canaries import rewrite
 from ratchet.engine.steps.context import abbreviate
@@ -96,8 +95,8 @@ def _add_to_python(folder: Path, path: str) -> set[str]:
     names = set[str]()
 
     def write(name: str, text: str) -> str:
-        if changed := with_failing_bodies(name, text):
-            names.update(names_of_tests(text))
+        if changed := python.with_failing_bodies(name, text):
+            names.update(python.names_of_tests(text))
         return changed
 
     return names if rewrite(folder, path, write) else set()
