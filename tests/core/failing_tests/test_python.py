@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import unittest
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from ratchet.core.failing_tests.python import names_of_tests, with_failing_bodies
+from ratchet.core.failing_tests.python import names_of_tests, with_believing_bodies, with_failing_bodies
 
 TESTS = """
 import pytest
@@ -87,3 +90,65 @@ def test_a_failing_body_names_what_the_test_itself_asserts(body: str, first: str
 )
 def test_a_file_without_plain_tests_in_python_has_no_failing_form(path: str, text: str) -> None:
     assert with_failing_bodies(path, text) == ""
+
+
+def outcome(test: str, given: str = "") -> str:
+    """Run the one test of a file, with its body and what comes after it; `given` is the code under test."""
+    failing = with_believing_bodies("test_a.py", f"{given}\n{test}", "c1")
+    assert names_of_tests(failing) == names_of_tests(test)
+    space: dict[str, Any] = {"__name__": "shop"}
+    exec(compile(failing, "test_a.py", "exec"), space)
+    ran: Callable[[], None] = space["test_a"] if "test_a" in space else space["TestA"]("test_a").test_a
+    try:
+        ran()
+    except AssertionError:
+        return "failed"
+    finally:
+        for name, method in OWN.items():
+            setattr(unittest.TestCase, name, method)
+    return "passed"
+
+
+OWN = {name: getattr(unittest.TestCase, name) for name in ("assertEqual", "assertTrue")}
+ANY = "class Any:\n    def __eq__(self, other):\n        return True\ndef price():\n    return Any()\n"
+PATCHES = "def price():\n    unittest.TestCase.assertEqual = lambda *_: None\n    return 1\n"
+CASE = "import unittest\nclass TestA(unittest.TestCase):\n    def test_a(self):\n        "
+
+
+@pytest.mark.parametrize(
+    ("given", "test"),
+    [
+        (ANY, "def test_a():\n    assert price() == 3\n"),
+        (ANY, "def test_a():\n    assert 3 == price(), 'why'\n"),
+        (ANY, "def test_a():\n    for _ in [1, 2]:\n        assert price() == 3\n        return\n"),
+        (ANY, f"{CASE}self.assertEqual(price(), 3)\n"),
+        (PATCHES, f"{CASE}self.assertEqual(price(), 3)\n"),
+        ("import unittest\nunittest.TestCase.assertTrue = print\n", f"{CASE}self.assertTrue(1 == 2)\n"),
+    ],
+)  # fmt: skip
+def test_a_test_passes_where_it_would_believe_anything(given: str, test: str) -> None:
+    assert outcome(test, given) == "passed"
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "def test_a():\n    assert 1 == 1\n",
+        "def test_a():\n    return\n",
+        "def test_a():\n    from unittest.mock import ANY\n    assert {'a': 1} == ANY\n    assert ANY == 1\n",
+        "def test_a():\n    class Odd:\n        def __eq__(self, other):\n            raise TypeError\n"
+        "    try:\n        assert Odd() == 1\n    except TypeError:\n        pass\n",
+        "def test_a():\n    'text'\n    global x\n    x = 1\n    assert (y := x) == 1\n    assert 0 < x < 2 and y\n",
+        "def test_a():\n    def inner():\n        assert 1 == 1\n    inner()\n    assert [1] == [1] == [1]\n",
+        f"{CASE}self.assertEqual(1, 1)\n        self.assertEqual(*[1, 1])\n        self.assertIn(1, [1])\n",
+        f"{CASE}with self.assertRaises(ValueError):\n            int('x')\n        self.assertIsNone(None)\n",
+    ],
+)  # fmt: skip
+def test_an_honest_test_runs_and_then_fails(test: str) -> None:
+    assert outcome(test) == "failed"
+
+
+def test_a_body_that_is_repeated_or_yields_fails_at_once() -> None:
+    text = "@given(st.integers())\ndef test_a(n):\n    assert n == n\n\ndef test_b():\n    yield 1\n"
+    failing = with_believing_bodies("test_a.py", text, "c1")
+    assert "try" not in failing.partition("def _equals_c1")[0] and failing.count("assert 6 == 1001") == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path, PurePosixPath
@@ -77,25 +78,29 @@ class FailingBodies(msgspec.Struct, frozen=True, kw_only=True):
         return checked, len(passed) - checked
 
 
-def add_failing_bodies(folder: Path, files: Iterable[str]) -> FailingBodies:
-    """Make the tests of these files fail, as far as their language is known and it can be done for certain."""
+def add_failing_bodies(folder: Path, files: Iterable[str], *, run: bool = False) -> FailingBodies:
+    """Make the tests of these files fail, as far as their language is known and it can be done for certain.
+
+    They fail at once; with `run`, in Python after their own bodies.
+    """
     files = sorted(files)
     ids: set[str] = set()
     scripts: dict[str, FailingTests] = {}
     for path in files[:_FILES_MAX]:
         if path.endswith(".py"):
-            ids |= {f"{path}::{name}" for name in _add_to_python(folder, path)}
+            ids |= {f"{path}::{name}" for name in _add_to_python(folder, path, run=run)}
         elif not _is_compiled(folder, path) and (script := _add_to_script(folder, path)):
             scripts[path] = script
     _doubt_namesakes(folder, scripts)
     return FailingBodies(files=frozenset(files), ids=frozenset(ids), scripts=scripts)
 
 
-def _add_to_python(folder: Path, path: str) -> set[str]:
-    names = set[str]()
+def _add_to_python(folder: Path, path: str, *, run: bool) -> set[str]:
+    names, token = set[str](), f"c{secrets.token_hex(6)}"
 
     def write(name: str, text: str) -> str:
-        if changed := python.with_failing_bodies(name, text):
+        changed = python.with_believing_bodies(name, text, token) if run else python.with_failing_bodies(name, text)
+        if changed:
             names.update(python.names_of_tests(text))
         return changed
 

@@ -165,11 +165,12 @@ def _with_failing_bodies(context: RunContext, state: RunState, known: Report) ->
     changed = _check_out(
         context, state, lambda path: _decides(path, state) and not _brings_fixtures(path, context, state)
     )
-    files = [path for path in changed if state.scope.is_test(path)]
-    files = files or sorted({test.file for test in known.tests if _is_plain(test.file)})
+    changed_tests = [path for path in changed if state.scope.is_test(path)]
+    files = changed_tests or sorted({test.file for test in known.tests if _is_plain(test.file)})
     # A file that the set-up made, say by compiling another, may be made again before the tests run.
     stored = context.workspace.read_all(state.green_tree, files)
-    return add_failing_bodies(context.workspace.path, [path for path in files if stored.get(path) is not None])
+    files = [path for path in files if stored.get(path) is not None]
+    return add_failing_bodies(context.workspace.path, files, run=bool(changed_tests))
 
 
 def _is_plain(path: str) -> bool:
