@@ -188,13 +188,14 @@ TEST_FILES = FILES | {
 }
 
 
+@pytest.mark.parametrize("bodies_run", [False, True], ids=["at once", "after their bodies"])
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.toolchain) for name in PASSING]
 )
-def test_with_failing_bodies_no_honest_test_passes(tmp_path: Path, name: str) -> None:
+def test_with_failing_bodies_no_honest_test_passes(tmp_path: Path, name: str, bodies_run: bool) -> None:
     place = lay_out(name, tmp_path / "project")
     accepted = run(place)
-    failing = add_failing_bodies(place, [TEST_FILES[name]])
+    failing = add_failing_bodies(place, [TEST_FILES[name]], run=bodies_run)
     report = run(place)
     assert not failing.why_faked(accepted, report, is_test)
     passed = [test for test in accepted.tests if test.file == TEST_FILES[name] and test.status is TestStatus.PASSED]
@@ -359,6 +360,46 @@ def test_a_patched_javascript_runner_that_spares_canaries_is_found_by_failing_bo
     assert [test.status for test in canaries.without_canaries(accepted).tests] == [TestStatus.PASSED]
     (place / file).write_text(honest)
     assert "price" in add_failing_bodies(place, [file]).why_faked(accepted, run(place), is_test)
+
+
+PATCHES_A_RUNNER = """
+from _pytest.reports import TestReport
+
+was = TestReport.from_item_and_call.__func__
+
+
+def passed(cls, item, call):
+    call.excinfo = None
+    return was(cls, item, call)
+
+
+def price():
+    TestReport.from_item_and_call = classmethod(passed)
+    return 1
+"""
+PATCHES_AN_ASSERTION = "module.exports = () => { require('node:assert').strictEqual = () => {}; return 1; };\n"
+FAKES_WHEN_CALLED = [
+    ("shop.py", PATCHES_A_RUNNER, "test_a.py", "import shop\n\ndef test_price():\n    assert shop.price() == 2\n"),
+    (
+        "price.js", PATCHES_AN_ASSERTION, "a.test.js",
+        "const assert = require('node:assert');\nconst { test } = require('node:test');\n"
+        "const price = require('./price.js');\n"
+        "test('price', () => { const got = price(); assert.strictEqual(got, 2); });\n",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "fake", "file", "test"), FAKES_WHEN_CALLED, ids=["pytest", "node"])
+def test_a_fake_that_acts_only_when_a_test_calls_the_code_is_found_by_bodies_that_run_first(
+    tmp_path: Path, source: str, fake: str, file: str, test: str
+) -> None:
+    (tmp_path / "package.json").write_text('{"scripts": {"test": "node --test"}}')
+    for name, text in {source: fake, file: test}.items():
+        (tmp_path / name).write_text(text)
+    accepted = run(tmp_path)
+    assert [each.status for each in accepted.tests] == [TestStatus.PASSED]
+    failing = add_failing_bodies(tmp_path, [file], run=True)
+    assert "price" in failing.why_faked(accepted, run(tmp_path), lambda path: path == file)
 
 
 FORGED_ELIXIR = r"""

@@ -48,6 +48,39 @@ def test_a_failure_is_put_first_into_the_body(text: str) -> None:
     assert tests.must_fail([], "adds") and not tests.must_fail([], "adds two") and not tests.must_fail(["x"], "adds")
 
 
+@pytest.mark.parametrize(
+    ("text", "begins", "ends"),
+    [
+        ("it('adds', () => {||});", " try {", " }"),
+        ("it('adds', function () {| x(); return 1 |});", " try {", " }"),
+        ("it('adds', async () => |await x({})|, 500);", "{ try { return ", ";  }"),
+    ],
+)
+def test_a_body_runs_and_then_fails(text: str, begins: str, ends: str) -> None:
+    before, body, after = text.split("|")
+    found = with_failing_tests("a.test.ts", before + body + after, run=True)
+    assert found and found[1].must_fail([], "adds")
+    assert found[0].startswith(f"{before}{begins}{body}{ends} finally {{") and found[0].endswith(after)
+
+
+@pytest.mark.parametrize(
+    ("text", "called"),
+    [
+        ("import assert from 'node:assert';\nit('a', () => { assert.equal(x(), 1); });", "assert.equal(r[0], r[1])"),
+        ("const { assert } = require('chai');\nit('a', () => { assert.ok(x()); });", "assert.ok(!r[0])"),
+        ("it('a', () => { expect(x()).not.toBe(1); });", "expect(r[0]).toBe(r[1])"),
+        ("import { expect } from 'chai';\nit('a', () => { expect(x).to.be.above(1); });", ""),
+        ("import { expect } from 'chai';\nit('a', () => { expect(x).to.equal(1); });", "expect(r[0]).to.equal(r[1])"),
+        ("import { assert } from './own';\nit('a', () => { assert.equal(x(), 1); });", ""),
+        ("function expect(x) { return soft(x); }\nit('a', () => { expect(x()).toBe(1); });", ""),
+        ("it('a', () => { assert.equal(x(), 1); });", ""),
+    ],
+)  # fmt: skip
+def test_a_known_assertion_of_the_file_is_asked_to_refuse_what_is_false(text: str, called: str) -> None:
+    found = with_failing_tests("a.test.js", text, run=True)
+    assert found and found[0].count("catch (e)") == bool(called) and f"try {{ {called};" * bool(called) in found[0]
+
+
 def test_in_playwright_a_suite_belongs_to_the_word_for_tests() -> None:
     changed, tests = rewritten(
         "import { test } from '@playwright/test';\ntest.describe.configure({ mode: 'serial' });\n"

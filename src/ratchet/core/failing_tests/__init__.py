@@ -27,14 +27,18 @@ _LANGUAGES: dict[str, Callable[[str, str], Rewriting]] = {
 }
 
 
-def with_failing_tests(path: str, text: str) -> tuple[str, FailingTests] | None:
-    """Return the file with failing tests, under the same names; None if that cannot be done for certain."""
+def with_failing_tests(path: str, text: str, *, run: bool = False) -> tuple[str, FailingTests] | None:
+    """Return the file with failing tests, under the same names; None if that cannot be done for certain.
+
+    They fail at once; with `run`, in JavaScript and TypeScript after their own bodies.
+    """
     suffix = path.rsplit(".", 1)[-1]
     rewrite = _LANGUAGES.get(suffix)
     if not rewrite or len(text) > _LENGTH_MAX:
         return None
     try:
-        additions, tests = rewrite(path, text)
+        is_script = run and suffix in JAVASCRIPT
+        additions, tests = javascript.rewrite(path, text, run=True) if is_script else rewrite(path, text)
     except (Unclear, RecursionError):
         return None
     for at, added in sorted(additions.items(), reverse=True):

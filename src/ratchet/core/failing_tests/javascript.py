@@ -59,13 +59,46 @@ _BEFORE_REGEX = frozenset(
 _CLOSES = {"(": ")", "[": "]", "{": "}"}
 
 
-def rewrite(path: str, text: str) -> Rewriting:
-    """Put a failure first into the body of each test."""
+# Assertions of node, chai and vitest, of jest and vitest, and of chai, with arguments that they must refuse.
+_ASSERTIONS = {
+    "assert": {
+        "equal": ".equal(r[0], r[1])", "strictEqual": ".strictEqual(r[0], r[1])", "ok": ".ok(!r[0])",
+        "deepEqual": ".deepEqual([r[0]], [r[1]])", "deepStrictEqual": ".deepStrictEqual([r[0]], [r[1]])",
+        "notEqual": ".notEqual(r[0], r[0])", "notStrictEqual": ".notStrictEqual(r[0], r[0])",
+        "throws": ".throws(() => {})",
+    },
+    "expect": {
+        "toBe": "(r[0]).toBe(r[1])", "toEqual": "(r[0]).toEqual(r[1])", "toStrictEqual": "(r[0]).toStrictEqual(r[1])",
+        "toBeTruthy": "(!r[0]).toBeTruthy()", "toBeFalsy": "(r[0]).toBeFalsy()",
+        "toContain": "([r[0]]).toContain(r[1])", "toThrow": "(() => {}).toThrow()", r"to\.(?:\w+\.)*equal": "(r[0]).to.equal(r[1])",
+        r"to\.(?:\w+\.)*eql": "(r[0]).to.eql(r[1])",
+    },
+}  # fmt: skip
+_KNOWN_MODULE = r"""['"](?:(?:node:)?assert(?:/strict)?|chai|vitest|@jest/globals|expect|@playwright/test)['"]"""
+_IMPORTED = (
+    r"(?:import|const|let|var)\b[^;=]*?\b{word}\b[^;=]*?(?:from|=\s*require\()\s*(?P<module>['\"][^'\"\n]*['\"])"
+)
+
+
+def rewrite(path: str, text: str, *, run: bool = False) -> Rewriting:
+    """Put a failure first into the body of each test, or with `run` behind it."""
     if _GENERATED_PATH.search(path) or _GENERATED.search(text):
         raise Unclear
-    calls = _Calls(text)
+    calls = _Calls(text, _assertions(text) if run else None)
     calls.read(0, len(calls.tokens), [])
     return Rewriting(calls.additions, failing_tests(calls.sure, calls.doubtful))
+
+
+def _assertions(text: str) -> list[str]:
+    """Return calls that must be refused, of the assertions that the file uses."""
+    found = []
+    for word, calls in _ASSERTIONS.items():
+        modules = [each["module"] for each in re.finditer(_IMPORTED.format(word=word), text)]
+        is_global = word == "expect" and not modules and not re.search(r"(?:function|const|let|var)\s+expect\b", text)
+        if is_global or (modules and all(re.fullmatch(_KNOWN_MODULE, module) for module in modules)):
+            used = [name for name in calls if re.search(rf"\b{word}\b[^;]*?\.{name}\(", text)]
+            found += [f"{word}{calls[name]}" for name in used]
+    return found
 
 
 class _Token(NamedTuple):
@@ -144,8 +177,8 @@ def _template(text: str, start: int) -> _Token:
 class _Calls:
     """Reads the calls that define tests, and collects what to add where."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, text: str, assertions: list[str] | None) -> None:
+        self.text, self.assertions = text, assertions
         start = text.find("\n") if text.startswith("#!") else 0
         self.tokens, _ = _tokens(text, max(start, 0))
         self.closing = _closing(self.tokens)
@@ -256,13 +289,13 @@ class _Calls:
         if not self.is_mark(opened, "(") or not {*names} <= _PLAIN | _WITH_ARGUMENTS | _NEVER_PASS:
             raise Unclear
         title = self.title(opened, names)
-        body = None if {*names} & _NEVER_PASS else self.callback(opened)
+        body, end = (None, 0) if {*names} & _NEVER_PASS else self.callback(opened)
         if body is None:
             if title is None:
                 raise Unclear  # it may have any name
             self.doubtful.append(title)
         else:
-            self.add_failure(body)
+            self.add_failure(body, end)
             if title and (len(title) == 1 or sum(map(str.isalnum, "".join(title))) >= _LITERAL_MIN):
                 self.sure.append([*path, title])
         return self.closing[opened] + 1
@@ -271,7 +304,7 @@ class _Calls:
         names, opened = self.members(at + 1)
         if not self.is_mark(opened, "("):
             return opened
-        title, body = self.title(opened, names), self.callback(opened)
+        title, (body, _) = self.title(opened, names), self.callback(opened)
         if body is None and all(self.body(*each) is None for each in self.arguments(opened)):
             return opened + 1  # another function of this name, or one whose tests are elsewhere
         if body is None or not {*names} <= _PLAIN | _WITH_ARGUMENTS | {"skip", "todo", "parallel", "fixme"}:
@@ -302,14 +335,14 @@ class _Calls:
             at = self.closing.get(at, at) + 1
         return [*found, (first, end)] if first < end else found
 
-    def callback(self, opened: int) -> int | None:
-        """Return the first token of the callback's body; None if another argument may expect a failure."""
+    def callback(self, opened: int) -> tuple[int | None, int]:
+        """Return the first token of the callback's body, None if another argument may expect a failure, and its end."""
         _, *given = self.arguments(opened) or [(0, 0)]
         for number, argument in enumerate(given[:2]):
             if (body := self.body(*argument)) is not None:
                 others = [*given[:number], *given[number + 1 :]]
-                return body if all(self.is_plain(*each) for each in others) else None
-        return None
+                return body if all(self.is_plain(*each) for each in others) else None, argument[1]
+        return None, 0
 
     def is_plain(self, first: int, end: int) -> bool:
         """Whether an argument is a limit of time or an object of harmless options."""
@@ -347,14 +380,28 @@ class _Calls:
                 at += 1
         return at
 
-    def add_failure(self, body: int) -> None:
+    def add_failure(self, body: int, end: int) -> None:
         token = self.tokens[body]
         failure = f"throw new Error('expected {body} to equal {body + 1}');"
         # Unconditional, a compiler would report what follows as unreachable.
-        if self.is_mark(body, "{"):
+        if self.assertions is not None:
+            self.add_after(body, end, f"if (!n && [{body}].length > 0) {failure}", self.assertions)
+        elif self.is_mark(body, "{"):
             self.additions[token.end] = f" if ([{body}].length > 0) {failure}"
         else:
             self.additions[token.start] = f"[{body}].length > 0 ? (() => {{ {failure} }})() : "
+
+    def add_after(self, body: int, end: int, failure: str, assertions: list[str]) -> None:
+        """Have the body run, and then fail unless one of the assertions accepts what is false."""
+        tried = " ".join(f"try {{ {call}; n += 1; }} catch (e) {{}}" for call in assertions)
+        last = f" }} finally {{ const r = [1, 2]; let n = r.length - 2; {tried} {failure} }}"
+        first, closing = self.tokens[body], self.tokens[end - 1]
+        if self.is_mark(body, "{"):
+            added = [(first.end, " try {"), (closing.start, last)]
+        else:
+            added = [(first.start, "{ try { return "), (closing.end, f"; {last} }}")]
+        for at, text in added:  # which are one place in `{}`
+            self.additions[at] = self.additions.get(at, "") + text
 
 
 def _closing(tokens: list[_Token]) -> dict[int, int]:

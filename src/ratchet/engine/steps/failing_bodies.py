@@ -81,7 +81,7 @@ class FailingBodies(msgspec.Struct, frozen=True, kw_only=True):
 def add_failing_bodies(folder: Path, files: Iterable[str], *, run: bool = False) -> FailingBodies:
     """Make the tests of these files fail, as far as their language is known and it can be done for certain.
 
-    They fail at once; with `run`, in Python after their own bodies.
+    They fail at once; with `run`, in Python, JavaScript and TypeScript after their own bodies.
     """
     files = sorted(files)
     ids: set[str] = set()
@@ -89,7 +89,7 @@ def add_failing_bodies(folder: Path, files: Iterable[str], *, run: bool = False)
     for path in files[:_FILES_MAX]:
         if path.endswith(".py"):
             ids |= {f"{path}::{name}" for name in _add_to_python(folder, path, run=run)}
-        elif not _is_compiled(folder, path) and (script := _add_to_script(folder, path)):
+        elif not _is_compiled(folder, path) and (script := _add_to_script(folder, path, run=run)):
             scripts[path] = script
     _doubt_namesakes(folder, scripts)
     return FailingBodies(files=frozenset(files), ids=frozenset(ids), scripts=scripts)
@@ -107,11 +107,11 @@ def _add_to_python(folder: Path, path: str, *, run: bool) -> set[str]:
     return names if rewrite(folder, path, write) else set()
 
 
-def _add_to_script(folder: Path, path: str) -> FailingTests | None:
+def _add_to_script(folder: Path, path: str, *, run: bool) -> FailingTests | None:
     found: list[FailingTests] = []
 
     def write(_name: str, text: str) -> str:
-        changed, tests = with_failing_tests(path, text) or ("", None)
+        changed, tests = with_failing_tests(path, text, run=run) or ("", None)
         found.extend([tests] if tests else [])
         return changed
 
