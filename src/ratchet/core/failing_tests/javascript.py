@@ -70,8 +70,8 @@ _ASSERTIONS = {
     "expect": {
         "toBe": "(r[0]).toBe(r[1])", "toEqual": "(r[0]).toEqual(r[1])", "toStrictEqual": "(r[0]).toStrictEqual(r[1])",
         "toBeTruthy": "(!r[0]).toBeTruthy()", "toBeFalsy": "(r[0]).toBeFalsy()",
-        "toContain": "([r[0]]).toContain(r[1])", "toThrow": "(() => {}).toThrow()", r"to\.(?:\w+\.)*equal": "(r[0]).to.equal(r[1])",
-        r"to\.(?:\w+\.)*eql": "(r[0]).to.eql(r[1])",
+        "toContain": "([r[0]]).toContain(r[1])", "toThrow": "(() => {}).toThrow()",
+        r"to\.(?:\w+\.)*equal": "(r[0]).to.equal(r[1])", r"to\.(?:\w+\.)*eql": "(r[0]).to.eql(r[1])",
     },
 }  # fmt: skip
 _KNOWN_MODULE = r"""['"](?:(?:node:)?assert(?:/strict)?|chai|vitest|@jest/globals|expect|@playwright/test)['"]"""
