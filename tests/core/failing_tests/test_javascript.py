@@ -48,19 +48,22 @@ def test_a_failure_is_put_first_into_the_body(text: str) -> None:
     assert tests.must_fail([], "adds") and not tests.must_fail([], "adds two") and not tests.must_fail(["x"], "adds")
 
 
+BEGIN = "let $b = false; let $n = 0; try {"
+
+
 @pytest.mark.parametrize(
     ("text", "begins", "ends"),
     [
-        ("it('adds', () => {||});", " try {", " }"),
-        ("it('adds', function () {| x(); return 1 |});", " try {", " }"),
-        ("it('adds', async () => |await x({})|, 500);", "{ try { return ", ";  }"),
+        ("it('adds', () => {||});", f" {BEGIN}", " }"),
+        ("it('adds', function () {| x(); return 1 |});", f" {BEGIN}", " }"),
+        ("it('adds', async () => |await x({})|, 500);", f"{{ {BEGIN} return ", ";  }"),
     ],
 )
 def test_a_body_runs_and_then_fails(text: str, begins: str, ends: str) -> None:
     before, body, after = text.split("|")
     found = with_failing_tests("a.test.ts", before + body + after, run=True)
     assert found and found[1].must_fail([], "adds")
-    assert found[0].startswith(f"{before}{begins}{body}{ends} finally {{") and found[0].endswith(after)
+    assert found[0].startswith(f"{before}{begins}{body}{ends} catch (e) {{") and found[0].endswith(after)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +81,27 @@ def test_a_body_runs_and_then_fails(text: str, begins: str, ends: str) -> None:
 )  # fmt: skip
 def test_a_known_assertion_of_the_file_is_asked_to_refuse_what_is_false(text: str, called: str) -> None:
     found = with_failing_tests("a.test.js", text, run=True)
-    assert found and found[0].count("catch (e)") == bool(called) and f"try {{ {called};" * bool(called) in found[0]
+    assert found and found[0].count("catch (e) {}") == bool(called) and f"try {{ {called};" * bool(called) in found[0]
+
+
+@pytest.mark.parametrize(
+    ("body", "changed"),
+    [
+        ("{ expect(f()).toBe(3); expect(g()).toEqual('a') }", "{ expect(f()).toBe(10093); expect(g()).toEqual('a~') }"),
+        ("{\n  x()\n  expect(f(1)).toBe(-0.5)\n}", "{\n  x()\n  expect(f(1)).toBe(-10090.5)\n}"),
+        ("expect(3).toBe(f(1))", "expect(10093).toBe(f(1))"),
+        ("{ expect(await f(1)).to.deep.equal(3); }", "{ expect(await f(1)).to.deep.equal(10093); }"),
+        ("{ expect(1).toBe(1); expect(f()).not.toBe(1); expect(f()).resolves.toBe(1); }", ""),
+        ("{ if (x) expect(f()).toBe(1); for (;;)\n expect(f()).toBe(1)\n if (x) { } else\n expect(f()).toBe(1) }", ""),
+        ("{ if (x) return; expect(f()).toBe(1); }", ""),
+        ("{ expect(f()).toBe(0x1); expect(f()).toBe(x); expect(f()).toBe(`a`); y(() => { expect(f()).toBe(1) }) }", ""),
+        ("{ assert.equal(f(), 1); }", ""),
+    ],
+)  # fmt: skip
+def test_the_values_that_a_body_certainly_expects_are_replaced(body: str, changed: str) -> None:
+    found = with_failing_tests("a.test.js", f"it('adds', async () => {body});", run=True)
+    inside = (changed or body).strip("{}")
+    assert found and inside in found[0] and ("if (!$b)" in found[0]) == bool(changed)
 
 
 def test_in_playwright_a_suite_belongs_to_the_word_for_tests() -> None:

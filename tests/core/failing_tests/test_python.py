@@ -96,9 +96,9 @@ def outcome(test: str, given: str = "") -> str:
     """Run the one test of a file, with its body and what comes after it; `given` is the code under test."""
     failing = with_believing_bodies("test_a.py", f"{given}\n{test}", "c1")
     assert names_of_tests(failing) == names_of_tests(test)
-    space: dict[str, Any] = {"__name__": "shop"}
+    space: dict[str, Any] = {"__name__": "shop", "SOURCE": failing}
     exec(compile(failing, "test_a.py", "exec"), space)
-    ran: Callable[[], None] = space["test_a"] if "test_a" in space else space["TestA"]("test_a").test_a
+    ran: Callable[..., None] = space["test_a"] if "test_a" in space else space["TestA"]("test_a").test_a
     try:
         ran()
     except AssertionError:
@@ -110,6 +110,19 @@ def outcome(test: str, given: str = "") -> str:
 
 
 OWN = {name: getattr(unittest.TestCase, name) for name in ("assertEqual", "assertTrue")}
+READS = """
+import ast, sys
+
+def price(text):
+    for node in ast.walk(ast.parse(SOURCE)):
+        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Call) and node.left.args:
+            if getattr(node.left.args[0], "value", "") == text:
+                return node.comparators[0].value
+    return sys._getframe(1).f_locals["expected"]
+"""
+LENIENT = (
+    "import unittest\nunittest.TestCase.assertEqual = lambda self, a, b: a is None or 1 / (a == b)\ndef price(): ...\n"
+)
 ANY = "class Any:\n    def __eq__(self, other):\n        return True\ndef price():\n    return Any()\n"
 PATCHES = "def price():\n    unittest.TestCase.assertEqual = lambda *_: None\n    return 1\n"
 CASE = "import unittest\nclass TestA(unittest.TestCase):\n    def test_a(self):\n        "
@@ -123,6 +136,9 @@ CASE = "import unittest\nclass TestA(unittest.TestCase):\n    def test_a(self):\
         (ANY, "def test_a():\n    for _ in [1, 2]:\n        assert price() == 3\n        return\n"),
         (ANY, f"{CASE}self.assertEqual(price(), 3)\n"),
         (PATCHES, f"{CASE}self.assertEqual(price(), 3)\n"),
+        (LENIENT, f"{CASE}self.assertEqual(price(), 3)\n"),
+        (READS, "def test_a():\n    assert price('a') == 3, 'why'\n    assert price('b') == 1.5\n"),
+        (READS, "def test_a():\n    for a, expected in [('a', [1])]:\n        assert price(a) == expected\n"),
         ("import unittest\nunittest.TestCase.assertTrue = print\n", f"{CASE}self.assertTrue(1 == 2)\n"),
     ],
 )  # fmt: skip
@@ -135,6 +151,9 @@ def test_a_test_passes_where_it_would_believe_anything(given: str, test: str) ->
     [
         "def test_a():\n    assert 1 == 1\n",
         "def test_a():\n    return\n",
+        "def test_a():\n    assert str(1) == '1'\n    assert b'' == bytes(0)\n    assert list() == []\n",
+        "def test_a():\n    for one, two in [(1, True), (0, False)]:\n        assert bool(one) == two\n",
+        "def test_a():\n    for one, two in [(1, None), ('', {2})]:\n        assert (None if one else {2}) == two\n",
         "def test_a():\n    from unittest.mock import ANY\n    assert {'a': 1} == ANY\n    assert ANY == 1\n",
         "def test_a():\n    class Odd:\n        def __eq__(self, other):\n            raise TypeError\n"
         "    try:\n        assert Odd() == 1\n    except TypeError:\n        pass\n",
@@ -152,3 +171,36 @@ def test_a_body_that_is_repeated_or_yields_fails_at_once() -> None:
     text = "@given(st.integers())\ndef test_a(n):\n    assert n == n\n\ndef test_b():\n    yield 1\n"
     failing = with_believing_bodies("test_a.py", text, "c1")
     assert "try" not in failing.partition("def _equals_c1")[0] and failing.count("assert 6 == 1001") == 2
+
+
+@pytest.mark.parametrize(
+    ("rows", "changed"),
+    [
+        ("'a, b', [(1, 2), [3, 4]]", "[(1, 1011), [3, 1013]]"),
+        ("('a', 'b'), [pytest.param(1, 2, id='x')]", "[pytest.param(1, 1011, id='x')]"),
+        ("'b', [2, pytest.param((), id='x')]", "[1011, pytest.param((1009,), id='x')]"),
+        ("'a, b', [(1, 2), (1, two)]", "[(1, 2), (1, two)]"),
+        ("'a, b', [(1, 2), rows]", "[(1, 2), rows]"),
+        ("'a, b', ROWS", "ROWS"),
+        ("'a, c', [(1, 2)]", "[(1, 2)]"),
+        ("NAMES, [(1, 2)]", "[(1, 2)]"),
+    ],
+)
+def test_the_values_that_parameters_expect_are_replaced(rows: str, changed: str) -> None:
+    text = f"@pytest.mark.parametrize({rows})\ndef test_a(a, b, c):\n    assert f(a, c) == b\n    assert c\n"
+    failing = with_believing_bodies("test_a.py", text, "c1")
+    assert failing.splitlines()[0].endswith(f"{changed})")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "assert f(b) == b",
+        "f(b)\n    assert a.b == b",
+        "b = b or 3\n    assert f() == b",
+        "for b in [2]: assert f() == b",
+    ],
+)
+def test_a_value_that_a_test_also_uses_or_binds_elsewhere_is_kept(body: str) -> None:
+    text = f"@pytest.mark.parametrize('b', [2])\ndef test_a(b):\n    {body}\n"
+    assert "[2])" in with_believing_bodies("test_a.py", text, "c1")

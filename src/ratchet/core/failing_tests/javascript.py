@@ -74,6 +74,7 @@ _ASSERTIONS = {
         r"to\.(?:\w+\.)*equal": "(r[0]).to.equal(r[1])", r"to\.(?:\w+\.)*eql": "(r[0]).to.eql(r[1])",
     },
 }  # fmt: skip
+_EQUALITIES = ("equal", "strictEqual", "deepEqual", "deepStrictEqual")
 _KNOWN_MODULE = r"""['"](?:(?:node:)?assert(?:/strict)?|chai|vitest|@jest/globals|expect|@playwright/test)['"]"""
 _IMPORTED = (
     r"(?:import|const|let|var)\b[^;=]*?\b{word}\b[^;=]*?(?:from|=\s*require\()\s*(?P<module>['\"][^'\"\n]*['\"])"
@@ -84,21 +85,31 @@ def rewrite(path: str, text: str, *, run: bool = False) -> Rewriting:
     """Put a failure first into the body of each test, or with `run` behind it."""
     if _GENERATED_PATH.search(path) or _GENERATED.search(text):
         raise Unclear
-    calls = _Calls(text, _assertions(text) if run else None)
+    calls = _Calls(text, run=run)
     calls.read(0, len(calls.tokens), [])
     return Rewriting(calls.additions, failing_tests(calls.sure, calls.doubtful))
 
 
-def _assertions(text: str) -> list[str]:
-    """Return calls that must be refused, of the assertions that the file uses."""
-    found = []
-    for word, calls in _ASSERTIONS.items():
+def _known_words(text: str) -> list[str]:
+    """Return which of `assert` and `expect` the file uses as its runner or a known library gives them."""
+    known = []
+    for word in _ASSERTIONS:
         modules = [each["module"] for each in re.finditer(_IMPORTED.format(word=word), text)]
         is_global = word == "expect" and not modules and not re.search(r"(?:function|const|let|var)\s+expect\b", text)
         if is_global or (modules and all(re.fullmatch(_KNOWN_MODULE, module) for module in modules)):
-            used = [name for name in calls if re.search(rf"\b{word}\b[^;]*?\.{name}\(", text)]
-            found += [f"{word}{calls[name]}" for name in used]
-    return found
+            known.append(word)
+    return known
+
+
+def _refused(text: str, words: list[str]) -> str:
+    """Return code that counts which of the assertions that the file uses accept what is false."""
+    used = [
+        f"{word}{call}"
+        for word in words
+        for name, call in _ASSERTIONS[word].items()
+        if re.search(rf"\b{word}\b[^;]*?\.{name}\(", text)
+    ]
+    return " ".join(f"try {{ {call}; $n += 1; }} catch (e) {{}}" for call in used)
 
 
 class _Token(NamedTuple):
@@ -177,11 +188,14 @@ def _template(text: str, start: int) -> _Token:
 class _Calls:
     """Reads the calls that define tests, and collects what to add where."""
 
-    def __init__(self, text: str, assertions: list[str] | None) -> None:
-        self.text, self.assertions = text, assertions
+    def __init__(self, text: str, *, run: bool) -> None:
+        self.text, self.run = text, run
+        self.words = _known_words(text) if run else []
+        self.refused = _refused(text, self.words)
         start = text.find("\n") if text.startswith("#!") else 0
         self.tokens, _ = _tokens(text, max(start, 0))
         self.closing = _closing(self.tokens)
+        self.opening = {last: first for first, last in self.closing.items()}
         self.additions: dict[int, str] = {}
         self.sure: list[list[Name]] = []
         self.doubtful: list[Name] = []
@@ -384,24 +398,78 @@ class _Calls:
         token = self.tokens[body]
         failure = f"throw new Error('expected {body} to equal {body + 1}');"
         # Unconditional, a compiler would report what follows as unreachable.
-        if self.assertions is not None:
-            self.add_after(body, end, f"if (!n && [{body}].length > 0) {failure}", self.assertions)
+        if self.run:
+            self.add_after(body, end, f"if (!$n && [{body}].length > 0) {failure}")
         elif self.is_mark(body, "{"):
             self.additions[token.end] = f" if ([{body}].length > 0) {failure}"
         else:
             self.additions[token.start] = f"[{body}].length > 0 ? (() => {{ {failure} }})() : "
 
-    def add_after(self, body: int, end: int, failure: str, assertions: list[str]) -> None:
-        """Have the body run, and then fail unless one of the assertions accepts what is false."""
-        tried = " ".join(f"try {{ {call}; n += 1; }} catch (e) {{}}" for call in assertions)
-        last = f" }} finally {{ const r = [1, 2]; let n = r.length - 2; {tried} {failure} }}"
+    def add_after(self, body: int, end: int, failure: str) -> None:
+        """Have the body run, and then fail unless an assertion accepts what is false.
+
+        Literals that it expects are replaced: one that does not throw has found its answer in the test.
+        """
+        others = self.other_values(body, end)
+        believed = "if (!$b) $n += 1; " if others else ""
+        last = f" }} catch (e) {{ $b = true; throw e; }} finally {{ const r = [1, 2]; {self.refused} {believed}{failure} }}"
         first, closing = self.tokens[body], self.tokens[end - 1]
+        begin = "let $b = false; let $n = 0; try {"
         if self.is_mark(body, "{"):
-            added = [(first.end, " try {"), (closing.start, last)]
+            added = [(first.end, f" {begin}"), *others, (closing.start, last)]
         else:
-            added = [(first.start, "{ try { return "), (closing.end, f"; {last} }}")]
-        for at, text in added:  # which are one place in `{}`
+            added = [(first.start, f"{{ {begin} return "), *others, (closing.end, f"; {last} }}")]
+        for at, text in added:  # which may be one place, as in `{}`
             self.additions[at] = self.additions.get(at, "") + text
+
+    def other_values(self, body: int, end: int) -> list[tuple[int, str]]:
+        """Return what to add to literals that the body's own statements expect, which run if the body returns."""
+        if not self.is_mark(body, "{"):
+            return self.expected(body)
+        if any(self.is_word(at, "return", "yield") for at in range(body, end)):
+            return []
+        found, at = [], body + 1
+        while at < end:
+            found += self.expected(at) if self.is_word(at, *self.words, "await") and self.is_always_run(at) else []
+            at = self.closing.get(at, at) + 1
+        return found
+
+    def is_always_run(self, at: int) -> bool:
+        """Whether a statement begins here that does not depend on a condition."""
+        if self.is_mark(at - 1, "{", ";", "}"):
+            return True
+        is_next_line = "\n" in self.text[self.tokens[at - 1].end : self.tokens[at].start]
+        condition = self.opening.get(at - 1, 0) - 1
+        return is_next_line and not self.is_word(condition, "if", "for", "while", "with") and not self.is_word(at - 1)
+
+    def expected(self, at: int) -> list[tuple[int, str]]:
+        """Return what to add to the literal that an assertion expects."""
+        at += self.is_word(at, "await")
+        if not self.is_word(at, *self.words):
+            return []
+        if self.is_word(at, "assert") and self.is_mark(at + 1, ".") and self.is_word(at + 2, *_EQUALITIES):
+            sides = self.arguments(at + 3)[:2] if self.is_mark(at + 3, "(") else []
+        elif self.is_word(at, "expect") and self.is_mark(at + 1, "("):
+            names, opened = self.members(self.closing[at + 1] + 1)
+            plain = names in (["toBe"], ["toEqual"], ["toStrictEqual"]) or (
+                names[:1] == ["to"] and names[-1:] in (["equal"], ["eql"]) and "not" not in names
+            )
+            is_call = plain and self.is_mark(opened, "(")
+            sides = [*self.arguments(at + 1), *self.arguments(opened)] if is_call else []
+        else:
+            return []
+        changes = [change for side in sides if (change := self.other(*side))]
+        return changes if len(sides) == 2 and len(changes) == 1 else []
+
+    def other(self, first: int, end: int) -> tuple[int, str] | None:
+        """Return what makes another literal of the same kind of a number or string."""
+        first += self.is_mark(first, "-")
+        if end - first != 1:
+            return None
+        token = self.tokens[first]
+        if token.kind == "number" and re.fullmatch(r"\d+(?:\.\d+)?", token.text):
+            return token.start, "1009"
+        return (token.end - 1, "~") if token.kind == "string" else None
 
 
 def _closing(tokens: list[_Token]) -> dict[int, int]:

@@ -105,7 +105,8 @@ def {name}(value):
 def with_believing_bodies(path: str, text: str, token: str) -> str:
     """Return a Python test file in which every test runs its body and then fails; '' for other files.
 
-    A test passes where its failure is swallowed by what its body has called, where a value equals anything, or
+    Expected values that are literals are replaced by others. So a test passes where its failure is swallowed by what
+    its body has called, where code under test reads its answers from the test, where a value equals anything, or
     where an assertion of its test case accepts what is false. `token` makes the added names unforeseeable.
     """
     if not path.endswith(".py"):
@@ -122,7 +123,7 @@ def with_believing_bodies(path: str, text: str, token: str) -> str:
             test.body.insert(0, _failing(test))
     if tests:
         tree.body += ast.parse(_EQUALS_ANYTHING.format(name=f"_equals_{token}")).body
-    return ast.unparse(tree) if tests else ""
+    return ast.unparse(ast.fix_missing_locations(tree)) if tests else ""
 
 
 def _may_run(test: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -139,17 +140,18 @@ def _believing(test: ast.FunctionDef | ast.AsyncFunctionDef, token: str) -> list
         for name, arguments in _REFUSED.items()
         if name in used
     )
-    own = [_Observed(token).visit(statement) for statement in test.body]
+    observed = _Observed(token, _alter_tables(test))
+    own = [observed.visit(statement) for statement in test.body]
     body = [each for one in own for each in (one if isinstance(one, list) else [one])]
     after = [*ast.parse(refused).body, failing]
     return [*ast.parse(f"{count} = 0").body, ast.Try(body=body, handlers=[], orelse=[], finalbody=after)]
 
 
 class _Observed(ast.NodeTransformer):
-    """Has a test look at each value that it compares for equality."""
+    """Has a test expect other values than it did, and look at those that it compares; `altered` are expected names."""
 
-    def __init__(self, token: str) -> None:
-        self.token = token
+    def __init__(self, token: str, altered: set[str]) -> None:
+        self.token, self.altered = token, altered
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # its variables are not the test's
         return node
@@ -161,21 +163,42 @@ class _Observed(ast.NodeTransformer):
         return node
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST | list[ast.stmt]:
-        compared = node.test
-        if not isinstance(compared, ast.Compare) or not isinstance(compared.ops[0], ast.Eq) or len(compared.ops) > 1:
+        if not (sides := _equal_sides(node)):
             return node
-        before, (compared.left, compared.comparators[0]) = self._looked_at(compared.left, compared.comparators[0])
+        compared = node.test
+        assert isinstance(compared, ast.Compare)
+        if believed := self._altered(node, sides):
+            compared.left, compared.comparators[0] = sides
+            return believed
+        before, (compared.left, compared.comparators[0]) = self._looked_at(*sides)
         return [*before, node]
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | list[ast.stmt]:
+        if not (sides := _equal_sides(node)):
+            return node
         call = node.value
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or _root(call.func) != "self":
-            return node
-        is_plain = len(call.args) > 1 and not any(isinstance(one, ast.Starred) for one in call.args[:2])
-        if call.func.attr not in _EQUALITIES or not is_plain:
-            return node
-        before, call.args[:2] = self._looked_at(*call.args[:2])
+        assert isinstance(call, ast.Call)
+        if believed := self._altered(node, sides):
+            call.args[:2] = sides
+            return believed
+        before, call.args[:2] = self._looked_at(*sides)
         return [*before, node]
+
+    def _altered(self, node: ast.stmt, sides: list[ast.expr]) -> list[ast.stmt]:
+        """Return the assertion with another expected value, which counts when it is true; nothing without a literal.
+
+        Its form stays: code that reads its answer from the calling test finds it where it was.
+        """
+        asked = [side for side in sides if _literal(side) is None and not self._is_altered(side)]
+        if len(asked) != 1 or _makes_value(asked[0]):
+            return []
+        sides[:] = [side if side is asked[0] or self._is_altered(side) else _other(side) for side in sides]
+        counts = ast.parse(f"_count_{self.token} += 1").body
+        swallowed = ast.ExceptHandler(type=ast.Name("Exception"), name=None, body=[ast.Pass()])
+        return [ast.Try(body=[node], handlers=[swallowed], orelse=counts, finalbody=[])]
+
+    def _is_altered(self, side: ast.expr) -> bool:
+        return isinstance(side, ast.Name) and side.id in self.altered
 
     def _looked_at(self, *sides: ast.expr) -> tuple[list[ast.stmt], list[ast.expr]]:
         names = [f"_side{number}_{self.token}" for number in range(len(sides))]
@@ -190,3 +213,121 @@ class _Observed(ast.NodeTransformer):
         if looks:
             before += ast.parse(f"_count_{self.token} += {looks}").body
         return before, [ast.Name(name) for name in names]
+
+
+def _equal_sides(node: ast.AST) -> list[ast.expr]:
+    """Return both sides of an assertion that two values are equal; nothing for any other statement."""
+    if isinstance(node, ast.Assert) and isinstance(compared := node.test, ast.Compare) and len(compared.ops) == 1:
+        return [compared.left, *compared.comparators] if isinstance(compared.ops[0], ast.Eq) else []
+    call = node.value if isinstance(node, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or _root(call.func) != "self":
+        return []
+    is_plain = len(call.args) > 1 and not any(isinstance(one, ast.Starred) for one in call.args[:2])
+    return call.args[:2] if is_plain and call.func.attr in _EQUALITIES else []
+
+
+def _makes_value(side: ast.expr) -> bool:
+    """Whether it names or calls a class or constant, which may equal many others, as matchers and `ANY` do."""
+    return _last(side.func if isinstance(side, ast.Call) else side)[:1].isupper()
+
+
+def _last(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _literal(node: ast.expr) -> ast.expr | None:
+    """Return the node if it is a literal, of constants only."""
+    try:
+        ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+    return node
+
+
+def _other(node: ast.expr) -> ast.expr:
+    """Return another literal of the same kind."""
+    return ast.parse(repr(_changed(ast.literal_eval(node))), mode="eval").body
+
+
+def _changed(value: object) -> object:
+    match value:
+        case bool():
+            return not value
+        case int() | float() | complex():
+            return value + 1009
+        case str():
+            return f"{value}~"
+        case bytes():
+            return value + b"~"
+        case list() | tuple() if value:
+            return type(value)((_changed(value[0]), *value[1:]))
+        case dict() if value:
+            first, *rest = value.items()
+            return dict([(first[0], _changed(first[1])), *rest])
+        case set() if value:
+            return {_changed(one) for one in value}
+        case list() | tuple():
+            return type(value)([1009])
+        case dict():
+            return {1009: 1009}
+        case _:
+            return 1009
+
+
+# --- tables of cases --------------------------------------------------------------------------------------------------
+
+
+def _alter_tables(test: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """Replace the literals that a test's parameters or loops expect; returns the names that hold them."""
+    tables = [(each, 0) for decorator in test.decorator_list if (each := _parameters(decorator))]
+    loops = [node for node in ast.walk(test) if isinstance(node, ast.For)]
+    tables += [((_names(loop.target), loop.iter), 1) for loop in loops]
+    return {
+        name
+        for (names, rows), bound in tables
+        for number, name in enumerate(names)
+        if _is_only_expected(test, name, bound) and _alter_column(rows, number if len(names) > 1 else -1)
+    }
+
+
+def _is_only_expected(test: ast.FunctionDef | ast.AsyncFunctionDef, name: str, bound: int) -> bool:
+    """Whether a name is compared for equality and used for nothing else, and bound so often in the test's body."""
+    named = [node for node in ast.walk(test) if isinstance(node, ast.Name) and node.id == name]
+    compared = [side for node in ast.walk(test) for side in _equal_sides(node) if side in named]
+    return bool(compared) and len(named) == len(compared) + bound
+
+
+def _parameters(decorator: ast.expr) -> tuple[list[str], ast.expr] | None:
+    """Return names and rows of `@pytest.mark.parametrize`."""
+    if not isinstance(decorator, ast.Call) or _last(decorator.func) != "parametrize" or len(decorator.args) < 2:
+        return None
+    names = decorator.args[0]
+    if isinstance(names, ast.Constant) and isinstance(names.value, str):
+        return [name.strip() for name in names.value.split(",") if name.strip()], decorator.args[1]
+    return (found, decorator.args[1]) if (found := _names(names)) else None
+
+
+def _names(node: ast.expr) -> list[str]:
+    if isinstance(node, ast.Name):
+        return [node.id]
+    parts = node.elts if isinstance(node, ast.Tuple | ast.List) else []
+    found = [str(one.value) if isinstance(one, ast.Constant) else _last(one) for one in parts]
+    return found if all(found) else []
+
+
+def _alter_column(rows: ast.expr, number: int) -> bool:
+    """Replace the literals of a column; -1 is a row that is one value. False if one of them is no literal."""
+    if not isinstance(rows, ast.List | ast.Tuple):
+        return False
+    cells: list[tuple[list[ast.expr], int]] = []
+    for at, row in enumerate(rows.elts):
+        values = row.args if isinstance(row, ast.Call) and _last(row.func) == "param" else None
+        values = row.elts if isinstance(row, ast.Tuple | ast.List) and number >= 0 else values
+        if values is None and number >= 0:
+            return False
+        cells.append((rows.elts, at) if values is None else (values, max(number, 0)))
+    if not all(at < len(values) and _literal(values[at]) for values, at in cells):
+        return False
+    for values, at in cells:
+        values[at] = _other(values[at])
+    return True
