@@ -239,3 +239,13 @@ def test_any_name_is_found_again(name: str) -> None:
         if "\u2028" not in name and "\u2029" not in name and "${" not in name:
             _, tests = rewritten(f"it({quote}{escaped}{quote}, () => {{}});")
             assert tests.must_fail([], name)
+
+
+@pytest.mark.parametrize(
+    "function", ["done => {}", "function (done) {}", "async function named(cb) {}", "(next) => x()"]
+)
+def test_a_body_that_may_say_itself_when_it_is_done_fails_at_once(function: str) -> None:
+    found = with_failing_tests("a.test.js", f"it('a', {function});", run=True)
+    assert found and found == with_failing_tests("a.test.js", f"it('a', {function});")
+    with_context = with_failing_tests("a.test.js", "it('a', t => {}); it('b', async ({ page }) => {});", run=True)
+    assert with_context and with_context[0].count("finally") == 2
