@@ -478,6 +478,7 @@ _NOT_SETTINGS = frozenset(
         "RATCHET_ACTION",
         "RATCHET_TOKEN",
         "RATCHET_SERVER",
+        "RATCHET_SERVER_USER",
         "RATCHET_SEALING_KEY",
         "RATCHET_TEST_CACHE",
         "RATCHET_LOG",
