@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -24,6 +25,7 @@ from ratchet.interfaces.http.auth import bearer_token
 from ratchet.interfaces.http.errors import HttpError, http_error_of
 from ratchet.interfaces.http.routes import EVENTS, JSON, Auth, Reply, Route, RouteCall, table
 from ratchet.interfaces.mcp.transport import HttpTransport
+from ratchet.store.remote.local_users import local_user
 
 SEND_S = 30.0
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -147,6 +149,7 @@ class RouteHandler:
             body=await self._body(request) if self.decode else None,
             query=_query(request.scope["query_string"], self.route.query) if self.route.query else None,
             worker=worker,
+            user=partial(browser_user, request),
             idempotency_key=_word(request, "idempotency-key") if self.route.keyed else "",
             last_event_id=_word(request, "last-event-id") if self.route.media == EVENTS else "",
         )
@@ -162,6 +165,12 @@ class RouteHandler:
             return self.decode(content or b"{}")
         except (UnicodeDecodeError, RecursionError) as error:
             raise msgspec.DecodeError(str(error)) from error
+
+
+def browser_user(request: Request) -> str:
+    """Return which user of this machine the client belongs to; empty when it is on another one."""
+    client, server = request.scope.get("client"), request.scope.get("server")
+    return local_user(tuple(client)[:2], tuple(server)[:2]) if client and server else ""
 
 
 def media_type(request: Request) -> str:

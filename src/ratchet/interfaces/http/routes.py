@@ -31,7 +31,8 @@ class Auth(StrEnum):
 
 
 class RouteCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A decoded request. `id` is the path parameter; `idempotency_key` and `last_event_id` are headers."""
+    """A decoded request. `id` is the path parameter; `idempotency_key` and `last_event_id` are headers; `user` asks
+    which user of this machine sent it."""
 
     state: AppState
     id: str = ""
@@ -40,6 +41,7 @@ class RouteCall(msgspec.Struct, frozen=True, kw_only=True):
     worker: AuthenticatedWorker | None = None
     idempotency_key: str = ""
     last_event_id: str = ""
+    user: Callable[[], str] = str
 
     @property
     def lease(self) -> Lease:
