@@ -59,7 +59,9 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """A route. `handler` is a plain function, run in a thread, or a coroutine function that must not block.
 
-    `refuses` are its specific error statuses, besides those common to all routes. `internal` routes are not described.
+    `ends_with_client`: a call that takes long and is worth nothing to anybody else is cancelled when its client
+    disconnects. `refuses` are its specific error statuses, besides those common to all routes. `internal` routes are
+    not described.
     """
 
     method: str
@@ -75,6 +77,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     media: str = JSON
     refuses: tuple[int, ...] = ()
     internal: bool = False
+    ends_with_client: bool = False
     body_max_bytes: int = 1_000_000
 
     @property
