@@ -21,7 +21,7 @@ IDLE_S, LONGEST_S = 86_400.0, 7 * 86_400.0
 LINKS_MAX, SESSIONS_MAX = 100, 1_000
 
 
-class Session(NamedTuple):
+class BrowserSession(NamedTuple):
     """A session or the link to one. `user` is the one of this machine it is for; empty: another machine's."""
 
     user: str
@@ -32,8 +32,8 @@ class Session(NamedTuple):
 class Sessions:
     def __init__(self, token: str, *, now_s: Callable[[], float] = time.monotonic) -> None:
         self._token, self._now_s = token.encode(), now_s
-        self._links: dict[str, Session] = {}
-        self._sessions: dict[str, Session] = {}
+        self._links: dict[str, BrowserSession] = {}
+        self._sessions: dict[str, BrowserSession] = {}
 
     # --- links -----------------------------------------------------------------------------------------------
 
@@ -47,7 +47,7 @@ class Sessions:
         while len(self._links) >= LINKS_MAX:
             self._links.pop(next(iter(self._links)))
         key = secrets.token_urlsafe(24)
-        self._links[_digest(key)] = Session(user, now + LINK_S, now + LINK_S)
+        self._links[_digest(key)] = BrowserSession(user, now + LINK_S, now + LINK_S)
         return f"/sign-in?key={key}"
 
     def use_link(self, key: str, user: str) -> bool:
@@ -67,7 +67,7 @@ class Sessions:
         while len(self._sessions) >= SESSIONS_MAX:
             self._sessions.pop(next(iter(self._sessions)))
         cookie, now = secrets.token_urlsafe(32), self._now_s()
-        self._sessions[_digest(cookie)] = Session(user, now + IDLE_S, now + LONGEST_S)
+        self._sessions[_digest(cookie)] = BrowserSession(user, now + IDLE_S, now + LONGEST_S)
         return cookie
 
     def is_open(self, cookie: str, user: str) -> bool:

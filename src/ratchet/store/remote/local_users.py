@@ -73,7 +73,7 @@ def check_server(link: socket.socket, trusted: str = "") -> None:
     owner, end = None, time.monotonic() + _ACCEPT_S
     while not (owner := _owner(theirs, ours)) or not owner.inode:
         if time.monotonic() > end:
-            raise TimeoutError("nobody accepts the connection")
+            raise TimeoutError(f"nobody accepts the connection (if the kernel forwards it: {VARIABLE}={ANYBODY})")
         time.sleep(_PAUSE_S)
     if owner.user not in {os.geteuid(), 0, *_ids(trusted)}:
         name = _name_of(owner.user)
