@@ -1,8 +1,10 @@
 """The configuration: defaults, `ratchet.toml`, `RATCHET_*` variables and flags, in rising precedence."""
 
+import errno
 import os
 import re
 import shlex
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_origin, get_type_hints
@@ -471,6 +473,7 @@ def _leave_to_this_machine(table: dict[str, Any], sources: dict[str, str]) -> li
     return sorted(ignored)
 
 
+FILE_MAX_BYTES = 4 << 20
 # Variables that Ratchet sets for child processes or reads elsewhere: not configuration keys.
 _NOT_SETTINGS = frozenset(
     {
@@ -478,11 +481,22 @@ _NOT_SETTINGS = frozenset(
         "RATCHET_ACTION",
         "RATCHET_TOKEN",
         "RATCHET_SERVER",
+        "RATCHET_SERVER_USER",
         "RATCHET_SEALING_KEY",
         "RATCHET_TEST_CACHE",
         "RATCHET_LOG",
     }
 )
+
+
+def _read_regular(path: Path) -> bytes:
+    """Read a file without waiting: another user may have put a pipe or a device in its place. Links are followed."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        if len(content := file.read(FILE_MAX_BYTES + 1)) > FILE_MAX_BYTES:
+            raise OSError(errno.EFBIG, "too large")
+        return content
 
 
 def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
@@ -491,7 +505,7 @@ def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     import tomllib  # noqa: PLC0415 — slow to import, and many projects have no file
 
     try:
-        table = tomllib.loads(path.read_text("utf-8"))
+        table = tomllib.loads(_read_regular(path).decode("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"cannot read {path.name}: {error}", hint="correct the named line") from error
     sources: dict[str, str] = {}

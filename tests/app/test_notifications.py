@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Iterator
+from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -105,8 +107,26 @@ def test_control_characters_that_an_agent_wrote_do_not_stop_notifications(tmp_pa
     assert told.read_text().startswith("Question: May it  be  [31mred?")
 
 
+@pytest.mark.parametrize("answer", [b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 200 + b"\r\n", b""])
+def test_a_malformed_answer_of_a_webhook_is_a_message_that_was_not_sent(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def reply() -> None:
+            link, _ = listening.accept()
+            with link:
+                link.recv(65_536)
+                link.sendall(answer)
+
+        thread = threading.Thread(target=reply)
+        thread.start()
+        with pytest.raises(NotSent, match="the webhook failed"):
+            post(f"http://127.0.0.1:{listening.getsockname()[1]}", message_of([QUESTION], "http://here"))
+        thread.join(10)
+
+
+@pytest.mark.parametrize("error", [ValueError("embedded null byte"), HTTPException("odd"), KeyError("unforeseen")])
 def test_a_channel_that_fails_in_an_unforeseen_way_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notifications, "EVERY_S", 0.01)
     tries: list[Message] = []
@@ -117,7 +137,7 @@ def test_a_channel_that_fails_in_an_unforeseen_way_is_tried_again(
         async def send(message: Message) -> None:
             tries.append(message)
             if len(tries) == 1:
-                raise ValueError("embedded null byte")
+                raise error
             done.set()
 
         notifier = InboxNotifier(lambda: [QUESTION], "http://here", {"chat": send}, tmp_path / "told.json")

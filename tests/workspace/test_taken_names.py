@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 
@@ -35,6 +36,32 @@ def test_a_link_of_another_user_on_the_ram_disk_is_never_a_home(tmp_path: Path) 
     taken.symlink_to(tmp_path / "theirs")
     os.lchown(taken, 12345, 12345)
     assert directories.claim(str(tmp_path / "x"), str(tmp_path / "ram")) != str(taken)
+
+
+def test_a_name_on_the_ram_disk_cannot_be_foreseen(tmp_path: Path) -> None:
+    (tmp_path / "ram").mkdir()
+    homes = set()
+    for _ in range(2):
+        homes.add(directories.claim(str(tmp_path / "x"), str(tmp_path / "ram")))
+        (tmp_path / "x").unlink()
+    assert len(homes) == 2
+
+
+def test_the_lock_of_another_users_folder_is_not_waited_for(tmp_path: Path) -> None:
+    """It may come in the place of an own one after the check of its owner, and be locked for ever."""
+    if os.geteuid() != 0:
+        pytest.skip("giving a folder away needs root")
+    home, name = tmp_path / "ratchet-x", tmp_path / "x"
+    home.mkdir()
+    name.symlink_to(home)
+    os.chown(home, 12345, 12345)
+    holder = os.open(home, os.O_RDONLY)
+    try:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        with directories.locked(str(home), str(name), wait=True) as ours:
+            assert not ours
+    finally:
+        os.close(holder)
 
 
 def test_what_becomes_a_link_while_a_tree_is_removed_leads_nowhere(

@@ -81,8 +81,8 @@ class InboxNotifier:
             try:
                 await self.send_new()
                 self._pause_s = EVERY_S
-            except (RatchetError, OSError, ValueError) as error:
-                log.warning("cannot notify: %s", error)
+            except Exception as error:  # whatever it is, later entries are to be sent
+                log.warning("cannot notify: %s", error, exc_info=not isinstance(error, (RatchetError, OSError)))
                 self._pause_s = min(PAUSE_MAX_S, 2 * self._pause_s)
             await asyncio.sleep(self._pause_s)
 
@@ -151,6 +151,7 @@ def post(webhook: str, message: Message) -> None:
     """Send the message to a webhook. Raises NotSent; the address, which is often a secret, is in no error."""
     import urllib.error  # noqa: PLC0415 — slow to import, and most have no webhook
     import urllib.request  # noqa: PLC0415
+    from http.client import HTTPException  # noqa: PLC0415
 
     if not webhook.startswith(("http://", "https://")):
         raise NotSent("notify.webhook is no http:// or https:// address")
@@ -162,5 +163,5 @@ def post(webhook: str, message: Message) -> None:
     except urllib.error.HTTPError as error:
         error.close()
         raise NotSent(f"the webhook answered {error.code}") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         raise NotSent(f"the webhook failed: {type(error).__name__}") from error

@@ -37,6 +37,7 @@ from ratchet.engine.workflow_registry import open_workflow
 from ratchet.errors import Conflict, EnvironmentCannot, GitFailed, LeaseLost, UsageError
 from ratchet.store.database import claim_key
 from ratchet.store.protocols import RunRow, Store
+from ratchet.tree_files import read_tail
 
 DIFF_MAX_CHARS = 1_000_000
 TAIL_BYTES = 20_000
@@ -235,12 +236,12 @@ class StoreQueueService:
     def logs(self, worker: str) -> api.Logs:
         row = self.store.worker(worker)
         entries = [entry for entry in self.store.entries(row.run) if entry.epoch == row.epoch]
-        folder = _run_folder(self.store.item(row.item).repo, row.run) / "logs"
-        files = sorted(folder.glob("*")) if folder.is_dir() else []
+        repo, folder = _clone(self.store.item(row.item).repo), f".ratchet/runs/{row.run}/logs"
+        files = sorted((repo / folder).glob("*")) if (repo / folder).is_dir() else []
         return api.Logs(
             worker=row,
             entries=[entry_answer(entry) for entry in entries],
-            files=[_tail(file) for file in files if file.is_file()],
+            files=[_tail(repo, f"{folder}/{file.name}") for file in files if file.is_file()],
         )
 
     # --- reading ---------------------------------------------------------------------------------------------
@@ -505,19 +506,17 @@ def _moment(text: str) -> str:
         raise UsageError(f"invalid time in `until`: {error}", hint="for example 2026-01-31T12:00:00Z") from error
 
 
-def _run_folder(repo: str, run: str) -> Path:
+def _clone(repo: str) -> Path:
     from ratchet.workspace.git import repository  # noqa: PLC0415 — listing needs no git
 
-    return repository.clone_path(repo, clones=paths.clones()) / ".ratchet" / "runs" / run
+    return repository.clone_path(repo, clones=paths.clones())
 
 
-def _tail(file: Path) -> api.LogFile:
-    size = file.stat().st_size
-    with file.open("rb") as opened:
-        opened.seek(max(0, size - TAIL_BYTES))
-        # The log file itself is redacted only at the end of the turn.
-        tail = Redactor(secrets_in(os.environ)).log(opened.read(TAIL_BYTES))
-    return api.LogFile(name=file.name, size=size, tail=tail.decode(errors="replace"))
+def _tail(repo: Path, file: str) -> api.LogFile:
+    # The log file itself is redacted only at the end of the turn.
+    tail = Redactor(secrets_in(os.environ)).log(read_tail(repo, file, max_bytes=TAIL_BYTES))
+    path = repo / file
+    return api.LogFile(name=path.name, size=path.stat().st_size, tail=tail.decode(errors="replace"))
 
 
 def _summary(row: RunRow) -> api.RunSummary:

@@ -20,6 +20,7 @@ from ratchet.core.report import Report
 from ratchet.errors import ArtifactBroken, GitFailed, RatchetError
 from ratchet.store.protocols import RunRow, Store
 from ratchet.store.run_directory import RunDirectory
+from ratchet.tree_files import read_tail
 from ratchet.workspace.git import repository
 from ratchet.workspace.git.command import git
 
@@ -170,6 +171,4 @@ def _diff(command: tuple[str, ...], repo: Path, env: dict[str, str]) -> str:
 
 
 def _tail(path: Path, size: int = 20_000) -> str:
-    with path.open("rb") as opened:
-        opened.seek(max(0, path.stat().st_size - size))
-        return opened.read(size).decode(errors="replace")
+    return read_tail(path.parent, path.name, max_bytes=size).decode(errors="replace")

@@ -30,6 +30,7 @@ from ratchet.checks.run.test_history import write_atomically
 from ratchet.checks.select.affected_by_trace import TraceMap, read_trace
 from ratchet.checks.select.prioritise import SelectionInput, failed_tests, prioritise
 from ratchet.core import watch
+from ratchet.core.foreign_json import MALFORMED
 from ratchet.core.report import Report, ReportStatus, TestResult, load_errors, merge_targets
 from ratchet.core.timestamps import format_timestamp
 from ratchet.core.watch import Colour, WatchStage, WatchState
@@ -38,7 +39,7 @@ from ratchet.errors import EnvironmentCannot, GitFailed, UsageError
 from ratchet.files import make_state_dir
 from ratchet.process.spawn import ProgramMissing, confined, this_process
 from ratchet.process.supervise import supervise
-from ratchet.tree_files import make_folder_inside, remove_inside
+from ratchet.tree_files import make_folder_inside, open_inside, remove_inside
 from ratchet.workspace.file_watcher import ChangeBatch, TreeWatcher
 from ratchet.workspace.from_config import open_workspaces, recipe_of, sandbox_settings
 from ratchet.workspace.git.command import git
@@ -49,6 +50,7 @@ from ratchet.workspace.protocol import WorkspaceRefused
 from ratchet.workspace.sandbox import Sandboxes
 
 FILE = "watch.json"
+STATE_MAX_BYTES = 64 << 20
 _NOTIFY_S = 30.0
 _HUNG_S, _HUNG_TIMES = 60.0, 20.0
 OnState = Callable[[WatchState], None]
@@ -396,10 +398,15 @@ async def _end(task: asyncio.Task[Any] | None) -> None:
 
 
 def read_state(repo: Path) -> WatchState | None:
-    """Return the last state of a watch on this repository."""
+    """Return the last state of a watch of this user on this repository.
+
+    Another user may have made the folder since it was named, with a pipe or a link in place of the file.
+    """
     try:
-        return msgspec.json.decode((repo / ".ratchet" / FILE).read_bytes(), type=WatchState)
-    except (OSError, msgspec.DecodeError):
+        with open_inside(repo, f".ratchet/{FILE}", os.O_RDONLY) as file:
+            is_own = os.fstat(file).st_uid == os.geteuid()
+            return msgspec.json.decode(os.read(file, STATE_MAX_BYTES), type=WatchState) if is_own else None
+    except (OSError, *MALFORMED):
         return None
 
 
@@ -407,7 +414,7 @@ async def states(repo: Path, *, every_s: float = 0.1) -> AsyncIterator[WatchStat
     """Yield the current state and each new one, from another process than the watch."""
     sent = ""
     while True:
-        state = read_state(repo)
+        state = await run_blocking(read_state, repo)
         if state and state.at != sent:
             sent = state.at
             yield state

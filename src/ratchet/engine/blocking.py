@@ -1,11 +1,13 @@
-"""Call blocking functions (disk, git, store) from async code."""
+"""Call blocking functions (disk, git, store) from async code; keep tasks in the background running."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -16,6 +18,15 @@ _begun: dict[int, float] = {}
 def oldest_call_s() -> float:
     """Return how long the oldest call that has not returned is under way."""
     return time.monotonic() - min(_begun.values(), default=time.monotonic())
+
+
+@contextmanager
+def log_errors(log: logging.Logger, what: str) -> Iterator[None]:
+    """Log any error in the block and go on: a task in the background must not end unnoticed."""
+    try:
+        yield
+    except Exception:
+        log.exception("%s", what)
 
 
 async def run_blocking(function: Callable[..., T], *args: object, **kwargs: object) -> T:

@@ -34,7 +34,7 @@ from ratchet.files import (
     write_whole,
 )
 from ratchet.store.protocols import ARTIFACT_MAX_BYTES, Artifacts
-from ratchet.tree_files import remove_special_files, walk_inside
+from ratchet.tree_files import read_inside, remove_special_files, walk_inside
 
 ANSWERS = "answers/"
 PRUNED = "pruned"  # marks a directory whose logs and prompts were removed by `ratchet gc`
@@ -88,10 +88,9 @@ class RunDirectory:
             self._sync_parents(folder.parent)
 
     def get(self, artifact: Artifact) -> bytes:
-        try:
-            content = self._fetch(artifact) or (self.path / artifact.path).read_bytes()
-        except OSError as error:
-            raise ArtifactBroken(f"artifact {artifact.path} cannot be read: {error}", path=artifact.path) from error
+        content = self._fetch(artifact) or read_inside(self.path, artifact.path, max_bytes=artifact.size + 1)
+        if content is None:
+            raise ArtifactBroken(f"artifact {artifact.path} cannot be read", path=artifact.path)
         if hashlib.sha256(content).hexdigest() != artifact.sha256:
             raise ArtifactBroken(f"artifact {artifact.path} was changed after it was written", path=artifact.path)
         return content

@@ -1,8 +1,9 @@
 """The home directory of a workspace: holds its record, and is locked while the workspace is created or removed.
 
-Every workspace has a name, ROOT/SLUG. On disk the name is the home itself. A home on the RAM disk is RAM/ratchet-SLUG
-and the name a symlink to it: nothing else is on disk, where removing a folder can take a thousand times as long. After
-a reboot the symlink dangles, or leads to a home of another root; so each home on a RAM disk links back to its name.
+Every workspace has a name, ROOT/SLUG. On disk the name is the home itself. A home on the RAM disk is
+RAM/ratchet-SLUG-RANDOM and the name a symlink to it: nothing else is on disk, where removing a folder can take a
+thousand times as long. After a reboot the symlink dangles, or leads to a home of another root; so each home on a RAM
+disk links back to its name.
 """
 
 from __future__ import annotations
@@ -31,9 +32,8 @@ def claim(name: str, ram: str) -> str:
         if not ram:
             os.mkdir(name, 0o700)
             return name
-        home = f"{ram}/{PREFIX}{os.path.basename(name)}"
-        if _is_of_another(home, name):
-            home = f"{home}-{secrets.token_hex(3)}"
+        # Any user can write to a RAM disk: one who foresees a name could take it first.
+        home = f"{ram}/{PREFIX}{os.path.basename(name)}-{secrets.token_hex(8)}"
         os.symlink(home, name)
     except FileExistsError:
         home = _existing_home(name)
@@ -120,15 +120,19 @@ def _is_same(one: str, other: str) -> bool:
 
 @contextmanager
 def locked(home: str, name: str = "", *, wait: bool) -> Iterator[bool]:
-    """Hold the home's lock. Yields False if the name does not lead to the home, or if the lock is taken and `wait` is
-    off."""
+    """Hold the home's lock. Yields False if the name does not lead to the home, if it is another user's, or if the lock
+    is taken and `wait` is off."""
     name = name or home
     try:
-        handle = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
+        handle = os.open(home, os.O_RDONLY | os.O_DIRECTORY | (os.O_NOFOLLOW if home != name else 0))
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         yield False
         return
     try:
+        # Another user could hold the lock of an own folder for ever, and put it in the place of ours at any time.
+        if home != name and os.fstat(handle).st_uid != os.geteuid():
+            yield False
+            return
         # The previous holder may have removed the folder, and another process created it again.
         yield _lock(handle, wait=wait) and _leads_to(name, handle) and not (home != name and _is_of_another(home, name))
     finally:

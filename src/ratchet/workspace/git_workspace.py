@@ -317,7 +317,8 @@ class BaseView(GitWorkspace):
         write_file(f"{folder}/locked", "a workspace of ratchet\n")
 
     def unregister(self) -> None:
-        remove_tree(self._registered)
+        with suppress(NotADirectoryError, PermissionError):  # the source is gone, or closed to us
+            remove_tree(self._registered)
 
     def repair(self) -> None:
         wanted = self._common()

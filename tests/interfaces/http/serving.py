@@ -20,6 +20,7 @@ from ratchet.core.state import advance, fold
 from ratchet.core.workflows.tdd import TDD
 from ratchet.interfaces.http import server
 from ratchet.interfaces.http.client import HttpClient
+from ratchet.interfaces.http.sessions import Sessions
 from ratchet.store.protocols import Store
 from tests.core.playing import outcome
 from tests.support import make_repository
@@ -81,6 +82,7 @@ def serving(
     host: str = "127.0.0.1",
     port: int = 0,
     settings: Config | None = None,
+    sessions: Sessions | None = None,
 ) -> Iterator[Served]:
     listening = server.listen(host, port)
     port = listening.getsockname()[1]
@@ -91,7 +93,9 @@ def serving(
         stop = asyncio.Event()
         ends.append((asyncio.get_running_loop(), stop))
         desk = StoreQueueService(store, lease_s=lease_s)
-        await server.serve(desk, listening, token=token, stop=stop, settings=settings, ready=ready.set)
+        await server.serve(
+            desk, listening, token=token, stop=stop, settings=settings, sessions=sessions, ready=ready.set
+        )
 
     def thread() -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -9,13 +9,16 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from ratchet.config import Config, ServerConfig
+from ratchet.interfaces.http import server
+from ratchet.interfaces.http.guard import Guard
 from ratchet.store.protocols import open_store
+from ratchet.store.remote import local_users
 from tests.interfaces.http.serving import Served, serving
 
 
@@ -64,15 +67,55 @@ def is_closed(link: socket.socket) -> bool:
         return False
 
 
-def test_connections_without_a_token_are_limited_by_address_and_others_are_served(guarded: Served) -> None:
+def test_connections_without_a_token_are_limited_by_user_whatever_address_it_uses(guarded: Served) -> None:
     with ExitStack() as opened:
         links = [opened.enter_context(socket.create_connection(("127.0.0.1", guarded.port))) for _ in range(9)]
         assert is_closed(links[-1])
-        other = opened.enter_context(
-            socket.create_connection(("127.0.0.1", guarded.port), source_address=("127.0.0.2", 0))
-        )
-        other.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        assert other.recv(15) == b"HTTP/1.1 200 OK"
+        elsewhere = socket.create_connection(("127.0.0.1", guarded.port), source_address=("127.0.0.2", 0))
+        assert is_closed(opened.enter_context(elsewhere)), "127.0.0.2 is the same user"
+
+
+@pytest.mark.parametrize("origin", ["http://[", "http://[::1", "http://[::1]:x", "["])
+def test_a_malformed_origin_is_a_foreign_one(guarded: Served, origin: str) -> None:
+    answer = guarded.ask("GET", "/health", headers={"origin": origin})
+    assert (answer.status, answer.code) == (403, "foreign_origin")
+
+
+@pytest.mark.parametrize("host", ["[::1", "127.0.0.1:abc", "127.0.0.1:80@evil.example", "[127.0.0.1]evil.example"])
+def test_a_malformed_host_is_an_unknown_one(guarded: Served, host: str) -> None:
+    answer = guarded.ask("GET", "/inbox", headers={"host": host})
+    assert (answer.status, answer.code) == (421, "unknown_host")
+
+
+def test_all_strangers_together_leave_room_for_the_servers_own_user() -> None:
+    guard = Guard(ServerConfig(connections_per_address=100), host="127.0.0.1", connections_max=100)
+    network = [(f"10.0.0.{number}", 1) for number in range(60)]
+    assert [guard.accepts(client, ("10.0.0.99", 8484)) for client in network] == [True] * 50 + [False] * 10
+    with socket.create_server(("127.0.0.1", 0)) as there, socket.create_connection(there.getsockname()) as own:
+        assert guard.accepts(own.getsockname(), there.getsockname())
+
+
+def test_a_head_above_the_limit_is_not_answered(guarded: Served) -> None:
+    with socket.create_connection(("127.0.0.1", guarded.port)) as link:
+        link.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\nx: " + b"a" * 40_000 + b"\r\n\r\n")
+        link.settimeout(10)
+        with suppress(ConnectionResetError):
+            assert link.recv(15) in (b"", b"HTTP/1.1 400 Ba")
+
+
+def test_a_client_that_reads_nothing_is_disconnected(
+    guarded: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(server, "REQUEST_S", 0.3)
+    with socket.socket() as link:
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
+        link.connect(("127.0.0.1", guarded.port))
+        link.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n" * 60)
+        ends, due = (link.getpeername(), link.getsockname()), time.monotonic() + 20
+        while (found := local_users._owner(*ends)) and found.inode:
+            assert time.monotonic() < due, "the server still holds the connection"
+    assert guarded.ask("GET", "/health").status == 200
+    assert "Traceback" not in caplog.text
 
 
 def test_a_connection_that_showed_a_token_does_not_count(guarded: Served) -> None:
@@ -99,7 +142,7 @@ def test_answers_to_wrong_tokens_come_later_and_later_and_right_ones_at_once(gua
 
 # Opens connections and sends a wrong token over each, as another user; then waits for the end of its standard input.
 GUESSES = """
-import os, socket, sys
+import encodings.idna, os, socket, sys
 os.setuid(65534)
 port, text = int(sys.argv[1]), sys.argv[2].encode()
 links = [socket.create_connection(("127.0.0.1", port)) for _ in range(40)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import sys
 import threading
@@ -18,7 +19,7 @@ import pytest
 
 from ratchet import paths
 from ratchet.app import test_workspaces
-from ratchet.app.test_workspaces import FETCHES_MAX, ServiceLimits
+from ratchet.app.test_workspaces import FETCHES_MAX, ServiceLimits, WorkspaceService
 from ratchet.core.watch import Colour, WatchState
 from ratchet.process.spawn import path_in_namespace
 from ratchet.store.protocols import open_store
@@ -298,6 +299,90 @@ def test_what_a_watch_says_is_streamed(served: Served, project: Path) -> None:
     newer.replace(place)
     assert next(received)["colour"] == "green"
     link.close()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless", "another's"])
+def test_what_another_user_puts_in_place_of_a_watchs_state_is_no_state(
+    served: Served, project: Path, kind: str
+) -> None:
+    place = project / ".ratchet" / "watch.json"
+    place.parent.mkdir()
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "endless":
+        place.symlink_to("/dev/zero")
+    elif os.geteuid() == 0:
+        place.write_bytes(msgspec.json.encode(WatchState(colour=Colour.RED, at="1")))
+        os.chown(place, 12345, 12345)
+    link = HTTPConnection("127.0.0.1", served.port, timeout=20)
+    link.request("GET", f"/api/watch?path={project}", headers={"authorization": f"Bearer {TOKEN}"})
+    received = events(link)
+    assert served.ask("GET", "/health").status == 200
+    newer = place.with_name("newer")
+    newer.write_bytes(msgspec.json.encode(WatchState(colour=Colour.GREEN, at="2")))
+    newer.replace(place)
+    assert next(received)["colour"] == "green"
+    link.close()
+
+
+@pytest.mark.parametrize("verb", ["exec", "test"])
+def test_a_call_ends_with_its_client_and_gives_up_its_seat(
+    served: Served, project: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    monkeypatch.setattr(test_workspaces, "ServiceLimits", lambda: ServiceLimits(running=1))
+    (project / "test_slow.py").write_text(
+        "import pathlib, time\ndef test_slow():\n    pathlib.Path('on').touch()\n    time.sleep(300)\n"
+    )
+    body = {"argv": ["sh", "-c", "touch on; sleep 300"], "timeout_s": 3_600} if verb == "exec" else {"timeout_s": 3_600}
+    with serving(served.store) as small:
+        one, other = (make(small, project, with_changes=True) for _ in range(2))
+        link = HTTPConnection("127.0.0.1", small.port, timeout=20)
+        headers = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
+        link.request("POST", f"/test-workspace/{one}/{verb}", msgspec.json.encode(body), headers)
+        wait_until((Path(small.ask("GET", f"/test-workspace/{one}").json["path"]) / "on").exists)
+        link.close()
+        assert post(small, other, "exec", argv=["true"])["exit_code"] == 0
+        assert post(small, one, "exec", argv=["true"])["exit_code"] == 0
+
+
+def test_what_was_made_for_a_client_that_is_gone_is_removed(
+    served: Served, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, gone = threading.Event(), threading.Event()
+    finish = WorkspaceService._finish
+
+    def slow(*args: Any) -> Any:
+        begun.set()
+        assert gone.wait(20)
+        return finish(*args)
+
+    monkeypatch.setattr(WorkspaceService, "_finish", slow)
+    link = HTTPConnection("127.0.0.1", served.port, timeout=20)
+    headers = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
+    link.request("POST", "/test-workspace", msgspec.json.encode({"path": str(project)}), headers)
+    assert begun.wait(20)
+    folder = paths.user_state() / "test-workspaces"
+    assert list(folder.iterdir())
+    link.close()
+    gone.set()
+    wait_until(lambda: not list(folder.iterdir()))
+
+
+def test_a_workspace_that_cannot_be_removed_stops_neither_the_others_nor_the_sweep(
+    served: Served, project: Path, tmp_path: Path
+) -> None:
+    lost = make_repository(tmp_path / "lost", BROKEN)
+    expired = make(served, lost, ttl_s=1)
+    record = paths.user_state() / "test-workspaces" / expired / "record.json"
+    record.write_bytes(
+        msgspec.json.encode(msgspec.json.decode(record.read_bytes()) | {"expires_at": "2000-01-01T00:00:00Z"})
+    )
+    shutil.rmtree(lost)
+    lost.write_text("no folder")
+    kept = make(served, project)
+    listed = served.ask("GET", "/test-workspace").json["workspaces"]
+    assert [one["id"] for one in listed] == [kept]
+    assert not record.exists()
 
 
 def events(link: HTTPConnection) -> Iterator[Any]:

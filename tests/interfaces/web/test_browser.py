@@ -19,9 +19,10 @@ from ratchet.core import events as ev
 from ratchet.core.board import BoardColumn
 from ratchet.core.item import ItemStatus, ParkReason
 from ratchet.core.receipt import Artifact
+from ratchet.interfaces.http.sessions import Sessions
 from ratchet.store.protocols import Store, open_store
 from tests.contract.test_queue import named, take
-from tests.interfaces.http.serving import Served, serving
+from tests.interfaces.http.serving import TOKEN, Served, serving
 from tests.interfaces.web.factory import Factory, featured, watched, whole_day
 from tests.interfaces.web.test_web import HOSTILE, PAGES
 
@@ -147,7 +148,8 @@ def test_the_stream_survives_a_restart_of_the_server_without_a_gap_or_a_double(c
     store.add(named("a"))
     lease = take(store)
     store.append(lease, [ev.RunClaimed(worker="w"), step(1, "implement", "implementer")])
-    with serving(store) as first:
+    sessions = Sessions(TOKEN)
+    with serving(store, sessions=sessions) as first:
         port = first.port
         context = signed_in(chromium, first)
         page = context.__enter__()
@@ -158,13 +160,15 @@ def test_the_stream_survives_a_restart_of_the_server_without_a_gap_or_a_double(c
     assert page.inner_text("#live") == "reconnecting"
     for number in range(2, 6):
         store.append(lease, [step(number, "implement", "implementer")])
-    with serving(store, port=port):
+    with serving(store, port=port, sessions=sessions):
         page.wait_for_selector("#step-5")
         page.wait_for_selector("#live:not(.lost)")
         store.append(lease, [step(6, "implement", "implementer")])
         page.wait_for_selector("#step-6")
         numbers = page.locator(".step .n").all_inner_texts()
         assert numbers == ["1", "2", "3", "4", "5", "6"]
+    with serving(store, port=port):  # knows no session
+        page.wait_for_url("**/sign-in")
         context.__exit__(None, None, None)
 
 

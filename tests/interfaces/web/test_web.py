@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -17,6 +20,7 @@ from ratchet.core.failure import Reason
 from ratchet.core.item import ItemStatus, ParkReason
 from ratchet.core.learning import Learning
 from ratchet.core.receipt import Artifact
+from ratchet.interfaces.http.sessions import LONGEST_S, Sessions
 from ratchet.store.protocols import Store, open_store
 from tests.contract.test_queue import named, take
 from tests.interfaces.http.serving import TOKEN, Answer, Served, serving
@@ -132,7 +136,7 @@ def test_a_forged_or_changed_cookie_is_no_session(served: Served, browser: Brows
     assert browser.get("/inbox").status == 303
 
 
-def test_a_session_outlives_the_server(store: Store) -> None:
+def test_a_session_ends_with_the_server_so_that_whoever_takes_its_port_gets_nothing(store: Store) -> None:
     with serving(store) as first:
         browser = Browser(first)
         answer = browser.post("/sign-in", {"token": TOKEN}, csrf=False)
@@ -140,7 +144,7 @@ def test_a_session_outlives_the_server(store: Store) -> None:
     with serving(store) as second:
         browser = Browser(second)
         browser.cookie = f"ratchet_{second.port}={session}"
-        assert browser.get("/inbox").status == 200
+        assert browser.get("/inbox").status == 303
 
 
 def test_a_form_without_its_csrf_token_changes_nothing(browser: Browser, store: Store) -> None:
@@ -154,8 +158,48 @@ def test_the_cookie_opens_no_route_of_the_api(browser: Browser) -> None:
     assert browser.get("/api/status").status == 401
 
 
-def test_signing_out_ends_the_session_in_this_browser(browser: Browser) -> None:
+def test_signing_out_ends_the_session_everywhere(browser: Browser) -> None:
     assert "ratchet_" in browser.post("/sign-out", {}).headers["set-cookie"]
+    assert browser.get("/inbox").status == 303, "the cookie still works"
+    assert browser.get("/events").status == 401
+
+
+def test_a_session_ends_when_unused_for_a_day_and_after_a_week_of_use() -> None:
+    now = [0.0]
+    sessions = Sessions(TOKEN, now_s=lambda: now[0])
+    used, unused = sessions.open("user 1"), sessions.open("user 1")
+    for _ in range(13):
+        now[0] += LONGEST_S / 14
+        assert sessions.use(used, "user 1")
+    assert not sessions.use(unused, "user 1")
+    now[0] += LONGEST_S / 14
+    assert not sessions.use(used, "user 1")
+
+
+AS_ANOTHER = """
+import encodings.idna, http.client, os, sys
+os.setuid(65534)
+link = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]))
+link.request("GET", sys.argv[2], headers={"cookie": sys.argv[3]})
+print(link.getresponse().status)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a second user")
+def test_another_user_of_the_machine_can_use_neither_the_cookie_nor_the_link(browser: Browser) -> None:
+    def ask(path: str, cookie: str) -> int:
+        argv = [sys.executable, "-c", AS_ANOTHER, str(browser.served.port), path, cookie]
+        return int(subprocess.run(argv, capture_output=True, check=True, text=True).stdout)
+
+    with browser.served.client() as client:
+        link = client.sign_in_link().path
+    assert ask("/inbox", browser.cookie) == 303
+    assert ask(link, "") == 401
+    assert Browser(browser.served).get(link).status == 303, "its own user still can"
+
+
+def test_the_stream_of_the_pages_has_no_head(browser: Browser) -> None:
+    assert browser.served.ask("HEAD", "/events", token=None, headers={"cookie": browser.cookie}).status == 405
 
 
 # --- pages ------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import msgspec
 from ratchet.app.workers import WorkerSettings
 from ratchet.config import environment_name
 from ratchet.engine.sealed_vault import KEY_VARIABLE, key_for_other_hosts
+from ratchet.store.remote.local_users import VARIABLE as SERVER_USER
 
 # What a worker takes from its pool's configuration. All else comes from the item and its repository.
 _PASSED_ON = ("lease_s", "worker.retry_s", "worker.stop_s", "worker.stall_s", "limits.workers", "limits.per_repo",
@@ -30,7 +31,8 @@ def worker_environment(post: WorkerSettings, names: Sequence[str]) -> dict[str, 
 
 def store_variables(address: str, token: str) -> dict[str, str]:
     if address.startswith(("http://", "https://")):
-        return {"RATCHET_SERVER": address, "RATCHET_TOKEN": token}
+        user = os.environ.get(SERVER_USER, str(os.geteuid()))  # a worker may run as another user, such as root
+        return {"RATCHET_SERVER": address, "RATCHET_TOKEN": token, SERVER_USER: user}
     return {"RATCHET_STORE": address}
 
 

@@ -7,6 +7,7 @@ the same sandbox as tests. Each workspace runs one call at a time; the total is 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, nullcontext, suppress
 from functools import cached_property
@@ -27,7 +28,7 @@ from ratchet.core.api import test_workspaces as wb
 from ratchet.core.learning import Learning, LearningKind
 from ratchet.core.packet import packet
 from ratchet.core.report import GREEN, RED
-from ratchet.engine.blocking import run_blocking
+from ratchet.engine.blocking import log_errors, run_blocking
 from ratchet.errors import Conflict, EnvironmentCannot, GitFailed, NotFound, UsageError
 from ratchet.files import write_durably
 from ratchet.paths import clones, user_state
@@ -43,6 +44,7 @@ from ratchet.workspace.registry import Workspaces
 from ratchet.workspace.sandbox import Sandboxes
 
 T = TypeVar("T")
+log = logging.getLogger("ratchet.test_workspaces")
 StoreLearning = Callable[[api.LearningRequest], Learning]
 CANDIDATE = "candidate"
 SWEEP_S = 30.0
@@ -97,10 +99,22 @@ class WorkspaceService:
     # --- creation and removal -------------------------------------------------------------------------------------
 
     async def create(self, request: wb.CreateRequest) -> wb.TestWorkspace:
-        await self.sweep()
+        with log_errors(log, "cannot look for expired test workspaces"):
+            await self.sweep()
         async with self._fetches if request.repo else nullcontext():
             asked, source = await run_blocking(_source, request)
-        return await run_blocking(self._create, request, asked, source)
+        creating = asyncio.ensure_future(run_blocking(self._create, request, asked, source))
+        try:
+            return await asyncio.shield(creating)
+        except asyncio.CancelledError:
+            await self._undo(creating)
+            raise
+
+    async def _undo(self, creating: asyncio.Future[wb.TestWorkspace]) -> None:
+        """Remove what is made for a client that is gone: nobody else knows its name."""
+        await asyncio.wait({creating})
+        if not creating.cancelled() and creating.exception() is None:
+            await run_blocking(self._remove, creating.result().id)
 
     def _create(self, request: wb.CreateRequest, asked: str, source: Path) -> wb.TestWorkspace:
         commit = repository.commit_of(source, request.ref or "HEAD")
@@ -173,12 +187,19 @@ class WorkspaceService:
         return removed
 
     async def sweep(self) -> list[str]:
-        """Remove expired workspaces that are not in use."""
-        return [name for name in await run_blocking(self.records.expired) if await run_blocking(self._remove, name)]
+        """Remove expired workspaces that are not in use. One that cannot be removed is tried again the next time."""
+        removed = []
+        for name in await run_blocking(self.records.expired):
+            try:
+                if await run_blocking(self._remove, name):
+                    removed.append(name)
+            except Exception:
+                log.exception("cannot remove the test workspace %s", name)
+        return removed
 
     async def sweep_forever(self) -> None:
         while True:
-            with suppress(OSError, EnvironmentCannot):  # try again at the next sweep
+            with log_errors(log, "cannot look for expired test workspaces"):
                 await self.sweep()
             await asyncio.sleep(SWEEP_S)
 
@@ -190,7 +211,7 @@ class WorkspaceService:
 
     def _remove_workspace(self, name: str, source: str) -> None:
         self.workspaces.destroy(name)
-        with suppress(GitFailed, EnvironmentCannot):
+        with suppress(GitFailed, EnvironmentCannot, OSError):  # the source may be gone, or closed to us
             git("update-ref", "-d", f"refs/heads/ratchet/{name}", cwd=Path(source))
 
     # --- reading -------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from ratchet import config, paths
 from ratchet.core import api
 from ratchet.core.item import ItemStatus
 from ratchet.errors import EnvironmentCannot, UsageError
+from ratchet.files import write_whole
 from ratchet.interfaces.cli.backend import VARIABLE, open_local_queue, open_queue, open_server, server_options
 from ratchet.interfaces.cli.common import (
     PATH,
@@ -43,6 +44,7 @@ from ratchet.interfaces.terminal.colour import painter
 from ratchet.interfaces.terminal.keys import single_keys, wait_for_key
 from ratchet.interfaces.terminal.layout import live_area, show, terminal_width
 from ratchet.plugins import install_extra
+from ratchet.store.remote.local_users import own_user
 
 if TYPE_CHECKING:
     from ratchet.app.queue import StoreQueueService
@@ -99,8 +101,7 @@ def serve(arguments: Arguments) -> int:
 def _announced(address: str) -> Iterator[None]:
     """Store the address while the server runs, for commands on this machine that need it."""
     file = paths.server_address_file()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(address)
+    write_whole(file, address.encode())
     try:
         yield
     finally:
@@ -134,7 +135,9 @@ def _print_ready(arguments: Arguments, address: str, kept: str, where: str, sess
         print_note(f"ratchet: serving {address}, {workers}{f'; token: {kept}' if kept else ''}")
         another = "ratchet open" if address.endswith(f":{PORT}") else f"ratchet open --server {address}"
         print_note(f"ratchet: store {where}; add work with: ratchet add SPEC.md")
-        print_note(f"  open {address}{sessions.make_link()}  (works once, for 10 minutes; `{another}` makes another)")
+        print_note(
+            f"  open {address}{sessions.make_link(own_user())}  (works once, for 10 minutes; `{another}` makes another)"
+        )
 
 
 def open_pages(arguments: Arguments) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -24,6 +25,7 @@ from ratchet.interfaces.http.auth import bearer_token
 from ratchet.interfaces.http.errors import HttpError, http_error_of
 from ratchet.interfaces.http.routes import EVENTS, JSON, Auth, Reply, Route, RouteCall, table
 from ratchet.interfaces.mcp.transport import HttpTransport
+from ratchet.store.remote.local_users import local_user
 
 SEND_S = 30.0
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -123,7 +125,8 @@ class RouteHandler:
     async def handle(self, request: Request) -> Response:
         call = await self._call(request)
         verb = self.route.handler
-        answer = await self.app_state.run_blocking(verb, call) if self.waits else await verb(call)
+        work = self.app_state.run_blocking(verb, call) if self.waits else verb(call)
+        answer = await (_while_connected(request, work) if self.route.ends_with_client else work)
         if self.route.media == EVENTS:
             return await EventStreamResponse.open(answer, self.headers)
         status = self.route.status
@@ -147,6 +150,7 @@ class RouteHandler:
             body=await self._body(request) if self.decode else None,
             query=_query(request.scope["query_string"], self.route.query) if self.route.query else None,
             worker=worker,
+            user=partial(browser_user, request),
             idempotency_key=_word(request, "idempotency-key") if self.route.keyed else "",
             last_event_id=_word(request, "last-event-id") if self.route.media == EVENTS else "",
         )
@@ -162,6 +166,31 @@ class RouteHandler:
             return self.decode(content or b"{}")
         except (UnicodeDecodeError, RecursionError) as error:
             raise msgspec.DecodeError(str(error)) from error
+
+
+def browser_user(request: Request) -> str:
+    """Return which user of this machine the client belongs to; empty when it is on another one."""
+    client, server = request.scope.get("client"), request.scope.get("server")
+    return local_user(tuple(client)[:2], tuple(server)[:2]) if client and server else ""
+
+
+async def _while_connected(request: Request, work: Awaitable[Any]) -> Any:
+    """Cancel the work when the client disconnects, and wait for its end."""
+    tasks = working, _leaving = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise HttpError(400, "gone", "the client disconnected before the call had ended")
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def media_type(request: Request) -> str:

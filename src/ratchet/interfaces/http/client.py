@@ -29,7 +29,7 @@ from ratchet.errors import (
     RatchetError,
     UsageError,
 )
-from ratchet.store.remote.link import Link, retry
+from ratchet.store.remote.link import Link, no_ratchet, retry
 
 T = TypeVar("T")
 _ERRORS: dict[str, type[RatchetError]] = {
@@ -176,6 +176,8 @@ class HttpClient:
         try:
             if response.status != 200:
                 raise _error(response.status, response.read())
+            if response.headers.get_content_type() != "text/event-stream":
+                raise no_ratchet(response.status, response.read(200))
             with suppress(OSError, HTTPException):
                 yield from _parse_events(response)
         finally:
@@ -204,7 +206,7 @@ class HttpClient:
         status, answer = self._patiently(lambda: self._link.exchange(method, path, content, sent))
         if status >= 400:
             raise _error(status, answer)
-        return status, msgspec.json.decode(answer, type=kind)
+        return status, _decode(status, answer, kind)
 
     def _headers(self, token: str = "") -> dict[str, str]:
         return {"authorization": f"Bearer {token or self._token}", "content-type": "application/json"}
@@ -254,7 +256,7 @@ def _parse_events(response: HTTPResponse) -> Iterator[tuple[str, api.LedgerEntry
     """Parse server-sent events; ignore an incomplete last event."""
     fields: dict[str, str] = {}
     for raw in response:
-        line = raw.decode().rstrip("\r\n")
+        line = raw.decode(errors="replace").rstrip("\r\n")
         if not raw.endswith(b"\n"):
             return
         if line:
@@ -262,17 +264,22 @@ def _parse_events(response: HTTPResponse) -> Iterator[tuple[str, api.LedgerEntry
             fields[name] = value
         elif "id" in fields:
             data = fields.get("data")
-            yield fields["id"], msgspec.json.decode(data, type=api.LedgerEntry) if data else None
+            yield fields["id"], _decode(response.status, data.encode(), api.LedgerEntry) if data else None
             fields = {}
+
+
+def _decode(status: int, content: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except msgspec.MsgspecError as error:
+        raise no_ratchet(status, content) from error
 
 
 def _error(status: int, content: bytes) -> RatchetError:
     try:
         problem = msgspec.json.decode(content, type=api.Problem)
     except msgspec.MsgspecError:
-        return EnvironmentCannot(
-            f"the server answered {status}: {content[:200]!r}", hint="check that this is a Ratchet server"
-        )
+        return no_ratchet(status, content)
     hint = "set RATCHET_TOKEN to the server's token" if status == 401 else problem.hint
     kind = _ERRORS.get(problem.code, EnvironmentCannot if status >= 500 else UsageError)
     return kind(problem.error, hint=hint, **{name: value for name, value in problem.details.items() if name != "hint"})

@@ -6,6 +6,7 @@ A stream stores only its position in the feed. One poll of the store serves all 
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -20,8 +21,9 @@ from ratchet.interfaces.http.errors import HttpError
 if TYPE_CHECKING:
     from ratchet.interfaces.http.app_state import AppState
 
+log = logging.getLogger("ratchet.events")
 START = "start"
-POLL_S = 0.2
+POLL_S, RETRY_S = 0.2, 5.0
 STREAMS_MAX = 100
 BATCH = 100
 _PLACE = re.compile(r"[0-9]{1,18}\.[A-Za-z0-9_~-]{1,128}\.[0-9]{1,18}")
@@ -82,12 +84,18 @@ class EventStreams:
     async def _poll(self) -> None:
         """Poll the end of the feed while there is at least one stream."""
         while True:
-            with suppress(RatchetError, HttpError):  # the store may be unavailable: try again
+            pause_s = POLL_S
+            try:
                 end = await self._app_state.run_blocking(self._app_state.queue_service.store.feed_end)
                 if end != self._end:
                     self._end = end
                     self.wake()
-            await asyncio.sleep(POLL_S)
+            except (RatchetError, HttpError):
+                pass  # the store may be unavailable: try again
+            except Exception:
+                log.exception("cannot look for new events")
+                pause_s = RETRY_S
+            await asyncio.sleep(pause_s)
 
 
 def _place(after: str) -> str:

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import socket
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ratchet.config import ServerConfig
 from ratchet.interfaces.http.errors import HttpError
-from ratchet.interfaces.http.local_users import Endpoint, source_of
+from ratchet.store.remote.local_users import Endpoint, own_user, source_of
 
 ErrorResponse = Callable[[HttpError], ASGIApp]
+_HOST = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::[0-9]{1,5})?", re.ASCII)
 _FAILURES_FREE = 3
 _FORGET_S = 60.0
 _ADDRESSES_MAX = 10_000
@@ -40,23 +41,26 @@ def mark_authenticated() -> None:
 class Guard:
     """Wraps the application; knows the open connections."""
 
-    def __init__(self, settings: ServerConfig, *, host: str) -> None:
+    def __init__(self, settings: ServerConfig, *, host: str, connections_max: int) -> None:
         self.settings = settings
         self._names = {"localhost", socket.gethostname().lower(), _name(host), *map(_name, settings.hosts)}
         self._origins = {origin.lower().rstrip("/") for origin in settings.origins}
         self._strangers: dict[Endpoint, str] = {}
         self._by_source: Counter[str] = Counter()
+        self._strangers_max = connections_max // 2
         self._failures = FailedTokens(settings.failed_token_delay_s)
 
     # --- connections -------------------------------------------------------------------------------------------------
 
-    def accepts(self, client: Endpoint, server: tuple[str, int | None]) -> bool:
-        """Count a new connection; False when its source has too many that have shown no token.
+    def accepts(self, client: Endpoint, server: Endpoint) -> bool:
+        """Count a new connection; False when its source, or all together, have too many that have shown no token.
 
-        On this machine each user is a source: what one opens is not at the expense of another.
+        On this machine each user is a source, whatever address is used: what one opens is not at the expense of others.
         """
         source = source_of(client, server)
-        if self._by_source[source] >= self.settings.connections_per_address:
+        # Strangers together leave half of the descriptors to what is proven, and to the server's own user.
+        is_full = len(self._strangers) >= self._strangers_max and source != own_user()
+        if is_full or self._by_source[source] >= min(self.settings.connections_per_address, self._strangers_max // 2):
             return False
         self._strangers[client] = source
         self._by_source[source] += 1
@@ -73,7 +77,7 @@ class Guard:
 
     def why_refused(self, headers: Headers) -> HttpError | None:
         host, origin = _name(headers.get("host", "")), headers.get("origin")
-        if not self._is_known(host):
+        if not _HOST.fullmatch(headers.get("host", "").strip()) or not self._is_known(host):
             return HttpError(
                 421, "unknown_host", f"this server does not answer to the name {host[:100]!r}",
                 hint="add it to server.hosts in ratchet.toml",
@@ -90,7 +94,8 @@ class Guard:
         return "*" in self._names or name in self._names or _is_address(name)
 
     def _is_own(self, origin: str, host: str) -> bool:
-        return urlsplit(origin).netloc.lower() == host.lower() or origin.lower().rstrip("/") in self._origins
+        scheme, _, name = origin.lower().partition("://")
+        return (scheme in ("http", "https") and name == host.lower()) or origin.lower().rstrip("/") in self._origins
 
     def wrap(self, app: ASGIApp, error_response: ErrorResponse) -> ASGIApp:
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:

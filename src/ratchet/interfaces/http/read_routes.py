@@ -74,7 +74,7 @@ async def events(call: RouteCall) -> AsyncIterator[bytes]:
 
 
 def sign_in_link(call: RouteCall) -> api.SignInLink:
-    return api.SignInLink(path=call.state.sessions.make_link(), valid_s=LINK_S)
+    return api.SignInLink(path=call.state.sessions.make_link(call.user()), valid_s=LINK_S)
 
 
 def metrics(call: RouteCall) -> api.Metrics:

@@ -31,7 +31,8 @@ class Auth(StrEnum):
 
 
 class RouteCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A decoded request. `id` is the path parameter; `idempotency_key` and `last_event_id` are headers."""
+    """A decoded request. `id` is the path parameter; `idempotency_key` and `last_event_id` are headers; `user` asks
+    which user of this machine sent it."""
 
     state: AppState
     id: str = ""
@@ -40,6 +41,7 @@ class RouteCall(msgspec.Struct, frozen=True, kw_only=True):
     worker: AuthenticatedWorker | None = None
     idempotency_key: str = ""
     last_event_id: str = ""
+    user: Callable[[], str] = str
 
     @property
     def lease(self) -> Lease:
@@ -57,7 +59,9 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """A route. `handler` is a plain function, run in a thread, or a coroutine function that must not block.
 
-    `refuses` are its specific error statuses, besides those common to all routes. `internal` routes are not described.
+    `ends_with_client`: a call that takes long and is worth nothing to anybody else is cancelled when its client
+    disconnects. `refuses` are its specific error statuses, besides those common to all routes. `internal` routes are
+    not described.
     """
 
     method: str
@@ -73,6 +77,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     media: str = JSON
     refuses: tuple[int, ...] = ()
     internal: bool = False
+    ends_with_client: bool = False
     body_max_bytes: int = 1_000_000
 
     @property

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from ratchet.app.inbox import read_inbox
 from ratchet.app.notifications import open_notifier
@@ -28,8 +30,10 @@ from ratchet.store.protocols import Store
 
 HEAD_MAX_BYTES = 32_768
 REQUEST_S = 30.0
+READ_MIN_BYTES = 8_192  # what a client must read within REQUEST_S while more than that waits for it
 KEEP_ALIVE_S = 75
 CONNECTIONS_MAX = 4_096
+DESCRIPTORS_KEPT = 256
 BACKLOG = 2_048
 GRACE_S = 10
 
@@ -50,7 +54,8 @@ async def serve(
 ) -> None:
     """Serve until `stop`, then finish running requests. `settings` are the host's, `folder` is the repository."""
     app_state = AppState(queue_service, token=token, settings=settings, folder=folder, sessions=sessions)
-    guard = Guard((settings or Config()).server, host=str(listening.getsockname()[0]))
+    host = str(listening.getsockname()[0])
+    guard = Guard((settings or Config()).server, host=host, connections_max=_connections_max())
     server = _Server(_settings(app_state, guard), ready)
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -64,6 +69,11 @@ async def serve(
                 working.add_done_callback(lambda _: stop.set())  # stop the server too when its workers have failed
     finally:
         app_state.close()
+
+
+def _connections_max() -> int:
+    """Return how many connections there may be: each has a file descriptor, and the rest of the server needs some."""
+    return min(CONNECTIONS_MAX, max(64, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - DESCRIPTORS_KEPT))
 
 
 def stop_on_signals() -> asyncio.Event:
@@ -165,12 +175,16 @@ class _Server(uvicorn.Server):
 
 
 class LimitedConnection(HttpToolsProtocol):
-    """Limits the time of a request and the size of its head, against clients that send slowly."""
+    """Limits the time of a request and the size of its head, against clients that send or read slowly."""
 
     _looks: asyncio.TimerHandle | None = None
     _due: float | None = None
     _in_head = True
-    _bytes = 0
+    _bytes = _head = 0
+    _unread: asyncio.TimerHandle | None = None
+    _unsent = 0
+    _running: RequestResponseCycle | None = None
+    _closing = False
 
     @property
     def _guard(self) -> Guard:
@@ -179,41 +193,84 @@ class LimitedConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's signature
         super().connection_made(transport)
-        if self.client and self.server and not self._guard.accepts(self.client, self.server):
-            transport.close()
+        if self.client and self.server:
+            host, port = self.server
+            if not self._guard.accepts(self.client, (host, port or 0)):
+                transport.close()
         self._due = self.loop.time() + REQUEST_S
         self._look_again()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._looks:
-            self._looks.cancel()
+        for timer in (self._looks, self._unread):
+            if timer:
+                timer.cancel()
         if self.client:
             self._guard.closed(self.client)
+        if self._running:  # uvicorn tells the last of several requests only
+            self._running.disconnected = True
+            self._running.message_event.set()
         super().connection_lost(exc)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
         self._bytes += len(data)
         super().data_received(data)
         if self._in_head and self._bytes > HEAD_MAX_BYTES:
-            self.transport.close()
+            self.transport.abort()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         if self._due is None:
             self._due = self.loop.time() + REQUEST_S
 
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._count_head(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        self._count_head(name, value)
+
+    def _count_head(self, *parts: bytes) -> None:
+        self._head += sum(map(len, parts))
+        if self._head > HEAD_MAX_BYTES:
+            raise ValueError("the head is too large")  # answered as a malformed request
+
     def on_headers_complete(self) -> None:
-        self._in_head = False
+        self._in_head, self._head = False, 0
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         self._due, self._in_head, self._bytes = None, True, 0
         super().on_message_complete()
 
-    def _look(self) -> None:
-        if self._due is not None and self._due <= self.loop.time():
-            self.transport.close()
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unsent = self.transport.get_write_buffer_size()
+        self._unread = self._unread or self.loop.call_later(REQUEST_S, self._look_at_reader)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unread:
+            self._unread.cancel()
+            self._unread = None
+
+    def _look_at_reader(self) -> None:
+        unsent, self._unread = self.transport.get_write_buffer_size(), None
+        if self._unsent - unsent < READ_MIN_BYTES:
+            self.transport.abort()
         else:
+            self._unsent, self._unread = unsent, self.loop.call_later(REQUEST_S, self._look_at_reader)
+
+    def _look(self) -> None:
+        # A closing connection stays open until all is sent: a client that reads nothing would keep it.
+        if self._closing or (self._due is not None and self._due <= self.loop.time()):
+            self.transport.abort()
+        else:
+            self._closing = self.transport.is_closing()
             self._look_again()
 
     def _look_again(self) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
+import time
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ from ratchet.store.protocols import Listener
 if TYPE_CHECKING:
     from ratchet.interfaces.http.app_state import AppState
 
+log = logging.getLogger("ratchet.signals")
 CHECK_S = 1.0
 
 
@@ -64,8 +67,12 @@ class _TopicStreams:
 
     def _follow(self) -> None:
         while not self._closing:
-            if self._listener.wait(CHECK_S) and not self._closing:
-                self._loop.call_soon_threadsafe(self._pass_on)
+            try:
+                if self._listener.wait(CHECK_S) and not self._closing:
+                    self._loop.call_soon_threadsafe(self._pass_on)
+            except Exception:
+                log.exception("cannot listen to the store")
+                time.sleep(CHECK_S)
 
     def _pass_on(self) -> None:
         for signal in self.waiting:

@@ -10,6 +10,7 @@ from pathlib import Path
 from ratchet.app.watch import read_state
 from ratchet.core import api
 from ratchet.core.api import test_workspaces as wb
+from ratchet.engine.blocking import run_blocking
 from ratchet.errors import UsageError
 from ratchet.interfaces.http import sse
 from ratchet.interfaces.http.app_state import AppState
@@ -60,7 +61,7 @@ def artifact(call: RouteCall) -> wb.ArtifactChunk:
 
 async def watch(call: RouteCall) -> AsyncIterator[bytes]:
     folder = Path(call.query.path) if call.query.path else call.state.folder
-    if not folder.is_absolute() or not folder.is_dir():
+    if not folder.is_absolute() or not await run_blocking(folder.is_dir):
         raise UsageError(f"no such folder on this machine: {folder}", hint="give the root of a watched repository")
     return _states(call.state, folder)
 
@@ -70,7 +71,7 @@ async def _states(app_state: AppState, folder: Path) -> AsyncIterator[bytes]:
     yield sse.encode_start()
     sent, quiet_s = "", 0.0
     while not app_state.stopping.is_set():
-        state = read_state(folder)
+        state = await run_blocking(read_state, folder)
         if state and state.at != sent:
             sent, quiet_s = state.at, 0.0
             yield sse.encode_event(id=state.at, event=state.colour, data=state)
@@ -85,7 +86,8 @@ async def _states(app_state: AppState, folder: Path) -> AsyncIterator[bytes]:
 _ONE = "/test-workspace/{id}"
 ROUTES = (
     Route(method="POST", path="/test-workspace", summary="Create a private copy of a repository for experiments",
-          handler=create, body=wb.CreateRequest, answer=wb.TestWorkspace, status=201, refuses=(409,)),
+          handler=create, body=wb.CreateRequest, answer=wb.TestWorkspace, status=201, refuses=(409,),
+          ends_with_client=True),
     Route(method="GET", path="/test-workspace", summary="List test workspaces", handler=workspaces,
           answer=wb.TestWorkspaceList),
     Route(method="GET", path=_ONE, summary="Get a test workspace", handler=get, answer=wb.TestWorkspace),
@@ -93,10 +95,10 @@ ROUTES = (
           answer=api.Acknowledgement),
     Route(method="POST", path=f"{_ONE}/exec",
           summary="Run a command or apply a patch; a failing command is a normal response",
-          handler=execute, body=wb.ExecRequest, answer=wb.ExecResponse, refuses=(409,)),
+          handler=execute, body=wb.ExecRequest, answer=wb.ExecResponse, refuses=(409,), ends_with_client=True),
     Route(method="POST", path=f"{_ONE}/test",
           summary="Run its tests; returns a report and the difference to the last run",
-          handler=test, body=wb.TestRequest, answer=wb.TestResponse, refuses=(409,)),
+          handler=test, body=wb.TestRequest, answer=wb.TestResponse, refuses=(409,), ends_with_client=True),
     Route(method="POST", path=f"{_ONE}/write", summary="Write a file", handler=write, body=wb.WriteRequest,
           answer=wb.WriteResponse, refuses=(409,)),
     Route(method="GET", path=f"{_ONE}/diff", summary="Get the diff since its creation", handler=diff,

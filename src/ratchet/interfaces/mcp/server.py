@@ -22,7 +22,7 @@ from mcp.shared.exceptions import MCPError
 
 from ratchet import __version__
 from ratchet.engine.blocking import run_blocking
-from ratchet.errors import RatchetError, UsageError
+from ratchet.errors import Conflict, RatchetError, UsageError
 from ratchet.interfaces.mcp import resources
 from ratchet.interfaces.mcp.tools import BY_NAME, TOOLS, McpServices, Tool
 
@@ -118,6 +118,8 @@ async def _awaited(work: Awaitable[Any], tool: Tool, context: Context) -> Any:
     began_s = time.monotonic()
     try:
         while not (await asyncio.wait({task}, timeout=PROGRESS_S))[0]:
+            if context.request and await context.request.is_disconnected():  # over HTTP; nobody gets the answer
+                raise Conflict("the client disconnected before the call had ended", hint="call again")
             gone_s = time.monotonic() - began_s
             await context.session.report_progress(gone_s, message=f"{tool.name}: running for {gone_s:.0f} s")
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from ratchet.interfaces.http.app_state import AppState
 
+log = logging.getLogger("ratchet.mcp")
 SESSIONS_MAX = 200
 IDLE_S = 1_800.0
 BODY_MAX_BYTES = 1_000_000
@@ -45,9 +47,16 @@ class HttpTransport:
                 )
             )
             return
-        async with manager.run():
-            opening.set_result(manager)
-            await self._app_state.stopping.wait()
+        try:
+            async with manager.run():
+                opening.set_result(manager)
+                await self._app_state.stopping.wait()
+        except Exception as error:
+            log.exception("MCP over HTTP ended")
+            if not opening.done():
+                opening.set_exception(error)
+        finally:
+            self._opening = None  # the next request starts it again
 
     def _manager(self) -> StreamableHTTPSessionManager:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager  # noqa: PLC0415 — optional

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import platform
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
@@ -13,9 +14,10 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 
 from ratchet.errors import NotFound, RatchetError
-from ratchet.interfaces.http.app import EventStreamResponse, read_body
+from ratchet.interfaces.http.app import EventStreamResponse, browser_user, read_body
 from ratchet.interfaces.http.app_state import AppState
 from ratchet.interfaces.http.errors import HttpError, http_error_of
+from ratchet.interfaces.http.sessions import LONGEST_S
 from ratchet.interfaces.web import actions, lists, render, run_page
 from ratchet.interfaces.web.board_page import add_values, board_values
 from ratchet.interfaces.web.figures_page import figures_values
@@ -55,8 +57,12 @@ def web_routes(state: AppState) -> list[Route | Mount]:
         ("GET", "/events", events),
         ("POST", "/sign-out", sign_out),
     ]
+    made = [Route(path, Page(site, handler).handle, methods=[method]) for method, path, handler in pages]
+    for route in made:
+        if route.path == "/events" and route.methods:
+            route.methods.discard("HEAD")  # Starlette adds it to GET, but a stream without a body would never end
     return [
-        *(Route(path, Page(site, handler).handle, methods=[method]) for method, path, handler in pages),
+        *made,
         Route("/sign-in", SignIn(site).handle, methods=["GET", "POST"]),
         Route("/static/{name}", static, methods=["GET"]),
     ]
@@ -80,7 +86,7 @@ class Page:
     async def _answer(self, request: Request) -> Response:
         site = self.site
         cookie = request.cookies.get(site.cookie_name(request), "")
-        if not site.sessions.is_valid(cookie):
+        if not site.sessions.use(cookie, browser_user(request)):
             return signed_out(request)
         request.state.csrf = site.sessions.csrf(cookie)
         if request.method == "POST":
@@ -147,7 +153,8 @@ class SignIn:
         key = request.query_params.get("key", "")
         if not key:
             return self._page("", 200)
-        return self._signed_in(request) if self.site.sessions.use_link(key) else self._page(_EXPIRED, 401)
+        is_valid = self.site.sessions.use_link(key, browser_user(request))
+        return self._signed_in(request) if is_valid else self._page(_EXPIRED, 401)
 
     def _page(self, note: str, status: int) -> Response:
         return render.page("sign_in.html", status=status, note=note, host=platform.node() or "this machine")
@@ -156,8 +163,8 @@ class SignIn:
         answer = RedirectResponse("/", 303, render.HEADERS)
         answer.set_cookie(
             self.site.cookie_name(request),
-            self.site.sessions.make_cookie(),
-            max_age=30 * 86_400,
+            self.site.sessions.open(browser_user(request)),
+            max_age=int(LONGEST_S),
             httponly=True,
             samesite="strict",
             secure=request.url.scheme == "https",
@@ -166,10 +173,11 @@ class SignIn:
 
 
 _WRONG = "That is not the token of this server."
-_EXPIRED = "This link was used or is older than 10 minutes. Run `ratchet open` again."
+_EXPIRED = "This link was used, is older than 10 minutes, or was made for another user. Run `ratchet open` again."
 
 
 def sign_out(site: Site, request: Request) -> Response:
+    site.sessions.end(request.cookies.get(site.cookie_name(request), ""))
     answer = RedirectResponse("/sign-in", 303, render.HEADERS)
     answer.delete_cookie(site.cookie_name(request), httponly=True, samesite="strict")
     return answer
@@ -238,11 +246,17 @@ async def events(site: Site, request: Request) -> Response:
     after = request.headers.get("last-event-id", "") or request.query_params.get("after", "")
     run_name = request.query_params.get("run", "")
     chunks = site.state.event_streams.listen(after, run=run_name, encode=site.encode_event)
-    return await EventStreamResponse.open(_bytes(chunks), {"content-type": "text/event-stream", **render.HEADERS})
+    cookie, user = request.cookies.get(site.cookie_name(request), ""), browser_user(request)
+    going_on = partial(site.sessions.is_open, cookie, user)
+    return await EventStreamResponse.open(
+        _bytes(chunks, going_on), {"content-type": "text/event-stream", **render.HEADERS}
+    )
 
 
-async def _bytes(chunks: AsyncIterator[bytes]) -> Any:
+async def _bytes(chunks: AsyncIterator[bytes], going_on: Callable[[], bool]) -> Any:
     async for chunk in chunks:
+        if not going_on():
+            return
         yield chunk
 
 

@@ -1,7 +1,12 @@
-"""HTTP connections to a Ratchet server, and retries while it restarts."""
+"""HTTP connections to a Ratchet server, and retries while it restarts.
+
+Every request carries a token. On this machine any user can take the port of a server that has ended, so nothing is sent
+before the kernel has said whose process has accepted the connection.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import threading
@@ -13,6 +18,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from ratchet.errors import EnvironmentCannot, UsageError
+from ratchet.store.remote.local_users import VARIABLE, ForeignServer, check_server
 
 Answer = TypeVar("Answer", HTTPResponse, tuple[int, bytes])
 _AGAIN = frozenset({429, 502, 503, 504})
@@ -34,6 +40,36 @@ def retry(send: Callable[[], Answer], *, server: str, patience_s: float) -> Answ
                 raise EnvironmentCannot(f"cannot reach {server}: {why}", hint="start it with: ratchet serve") from error
         time.sleep(wait_s * random.uniform(0.5, 1.0))  # noqa: S311 — jitter, not cryptography
         wait_s = min(wait_s * 2, _WAIT_MAX_S)
+
+
+def no_ratchet(status: int, content: bytes) -> EnvironmentCannot:
+    """Return the error for an answer that no Ratchet server gives."""
+    return EnvironmentCannot(
+        f"the server answered {status}: {content[:200]!r}",
+        hint="check that this is a Ratchet server, of the same version",
+    )
+
+
+class CheckedConnection(HTTPConnection):
+    """Connects to a server of this user, of root or of RATCHET_SERVER_USER, or on another machine. With TLS the
+    certificate proves the server instead."""
+
+    def connect(self) -> None:
+        """Try all addresses of the name: `localhost` has two, and another user may have one. Raises ForeignServer."""
+        errors: list[OSError | ForeignServer] = []
+        for family, kind, protocol, _, address in socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM):
+            link = socket.socket(family, kind, protocol)
+            try:
+                link.settimeout(self.timeout)
+                link.connect(address)
+                link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                check_server(link, os.environ.get(VARIABLE, ""))
+                self.sock = link
+                return
+            except (OSError, ForeignServer) as error:
+                link.close()
+                errors.append(error)
+        raise next((error for error in errors if isinstance(error, ForeignServer)), errors[-1])
 
 
 class Link:
@@ -71,7 +107,7 @@ class Link:
 
     def send(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> HTTPResponse:
         if self._open is None:
-            kind = HTTPSConnection if self._secure else HTTPConnection
+            kind = HTTPSConnection if self._secure else CheckedConnection
             self._open = kind(self._host, self._port, timeout=self._timeout_s)
         self._open.request(method, self._under + path, body=body or None, headers=dict(headers))
         return self._open.getresponse()

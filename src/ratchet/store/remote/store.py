@@ -16,7 +16,7 @@ from ratchet.core.api import Problem
 from ratchet.core.signal import Topic
 from ratchet.errors import EnvironmentCannot, RatchetError, UsageError
 from ratchet.store.protocols import Store
-from ratchet.store.remote.link import Link, retry
+from ratchet.store.remote.link import Link, no_ratchet, retry
 from ratchet.store.remote.verbs import Verb, verbs
 
 PATIENCE_S, TIMEOUT_S = 30.0, 30.0
@@ -64,7 +64,10 @@ class RemoteStore:
             )
         if status != 200:
             raise _refusal(status, content)
-        return verb.decode_outcome(content)
+        try:
+            return verb.decode_outcome(content)
+        except msgspec.MsgspecError as error:
+            raise no_ratchet(status, content) from error
 
     @contextmanager
     def _link(self) -> Iterator[Link]:
@@ -98,7 +101,10 @@ def open_remote_store(server: str, *, token: str, patience_s: float = PATIENCE_S
 
 def _refusal(status: int, content: bytes) -> RatchetError:
     if status == 422:
-        problem = msgspec.json.decode(content, type=Problem)
+        try:
+            problem = msgspec.json.decode(content, type=Problem)
+        except msgspec.MsgspecError:
+            return no_ratchet(status, content)
         return UsageError(problem.error, hint=problem.hint, **problem.details)
     hint = "give the server's token: --token-file FILE" if status in (401, 403) else "see the server's log"
     return EnvironmentCannot(f"the server answered {status}: {content[:300].decode(errors='replace')}", hint=hint)
@@ -136,7 +142,7 @@ class RemoteListener:
     def _follow(self) -> None:
         pause_s = 0.05
         while not self._closing.wait(pause_s if self._listening.is_set() else 0):
-            with suppress(OSError, HTTPException, ValueError):
+            with suppress(OSError, HTTPException, ValueError, RatchetError):  # a foreign server may go again
                 response = self._link.send("GET", self._path, b"", self._headers)
                 if self._listening.is_set():
                     self._signal.set()  # something may have changed while the connection was down

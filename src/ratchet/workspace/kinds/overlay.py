@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -63,10 +64,11 @@ class Overlay(BaseView):
     def unregister(self) -> None:
         try:
             os.unlink(self._registered)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             pass
         except (IsADirectoryError, PermissionError):
-            remove_tree(self._registered)
+            with suppress(PermissionError):  # the source is closed to us: git forgets what leads nowhere
+                remove_tree(self._registered)
 
     def _new_layer(self) -> None:
         layer = self.record.layer

@@ -48,6 +48,7 @@ async function refresh() {
   busy = true;
   try {
     const answer = await fetch(location.href, { headers: { "x-ratchet-live": "1" }, redirect: "error" });
+    if (answer.status === 401) { if (!typing()) location.assign("/sign-in"); return; } // signed out, or the server restarted
     if (answer.ok) {
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
       if (page === "inbox" && typing()) return hold(fresh);
@@ -94,7 +95,7 @@ function listen() {
   stream.addEventListener("open", () => { if (!connected) soon(0); connected = true; state("live", false); });
   stream.addEventListener("error", () => {
     connected = false; state("reconnecting", true);
-    if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 3000);
+    if (stream.readyState === EventSource.CLOSED) { soon(0); setTimeout(listen, 3000); }
   });
   stream.addEventListener("ledger", (e) => { const [r] = e.data.split(" "); if (shows(r)) soon(150); });
 }
