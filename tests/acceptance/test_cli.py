@@ -139,7 +139,10 @@ def test_a_forged_commit_does_not_verify(finished: Path, tmp_path: Path) -> None
     git("-c", "user.name=x", "-c", "user.email=x@x", "commit", "-qa", "--amend", "-m", message, cwd=clone)
     done = ratchet("verify", "HEAD", cwd=clone)
     assert done.returncode == 1 and "✘ red at the parent" in done.stdout
-    honest = ratchet("verify", f"origin/{branch}", cwd=clone)
+    unknown = ratchet("verify", f"origin/{branch}", cwd=clone)
+    assert unknown.returncode == 1 and "has no such run" in unknown.stdout and "✔ red at the parent" in unknown.stdout
+    store = f"store={finished}/.ratchet/ratchet.db"
+    honest = ratchet("verify", f"origin/{branch}", "--set", store, cwd=clone)
     assert honest.returncode == 0, honest.stdout
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from ratchet.core.mutants import mutants
+from ratchet.core.mutants import mutants, rewritten
 
 
 @pytest.mark.parametrize(
@@ -39,3 +41,16 @@ def test_each_line_is_mutated_once_before_any_is_twice() -> None:
     assert [mutant.line for mutant in mutants("a.py", source, {1, 2}, at_most=2)] == [1, 2]
     assert all(mutant.source.count("\n") == 2 for mutant in found), "the tree is restored after each"
     assert found[1].source == "a = b + c - d\ne = f <= g\nh = i < j"
+
+
+def test_the_same_in_other_words_computes_the_same_and_differs_at_each_place_of_a_mutant() -> None:
+    source = (
+        "def f(a):\n    match a:\n        case 1 + 2j:\n            return 0\n    return a + 1 if a < 2 and a else -a\n"
+    )
+    words = rewritten(source, set(range(1, 9)))
+    before: dict[str, Any] = {}
+    after: dict[str, Any] = {}
+    exec(source, before)
+    exec(words, after)
+    assert [after["f"](a) for a in (0, 1, 2, 1 + 2j)] == [before["f"](a) for a in (0, 1, 2, 1 + 2j)] == [0, 2, -2, 0]
+    assert "[a + 1][0]" in words and "[a < 2][0]" in words and "case 1 + 2j" in words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,22 @@ def test_a_gate_without_an_end_fails_in_time(tmp_path: Path) -> None:
     assert not state.commits and "timed out after 2 s" in ran(events, "slow")[0].detail
 
 
+def test_what_an_agent_leaves_in_dependency_folders_reaches_no_gate(tmp_path: Path) -> None:
+    command = "sh -c 'grep -q sub calc.py || exit 0; test -e node_modules/linter || test -e __pycache__/linter'"
+    leave = IMPLEMENT | {"write": {"node_modules/linter": "", "__pycache__/linter": ""}}
+    gate = gates({"name": "lint", "command": command})
+    state, events, _ = carry_script(
+        tmp_path, GOOD_SCRIPT | {"implement": [leave]}, gate, "tdd.attempts=1", "tdd.audit_tries=1"
+    )
+    assert ran(events, "lint")[0].status is GateStatus.FAILED and not state.commits
+
+
+def test_a_gate_sees_the_commit_that_it_judges(tmp_path: Path) -> None:
+    gate = {"name": "history", "command": "sh -c 'git diff --exit-code HEAD && git log -1 --format=%B > /dev/null'"}
+    state, events, _ = carry_script(tmp_path, GOOD_SCRIPT, gates(gate))
+    assert state.status is RunStatus.COMPLETED and ran(events, "history")[0].status is GateStatus.PASSED
+
+
 # --- coverage and mutation ------------------------------------------------------------------------------------------
 
 LCOV = "SF:calc.py\nDA:1,1\nDA:2,1\nDA:5,1\nDA:6,{hit}\nend_of_record\n"
@@ -165,6 +182,71 @@ def test_coverage_that_was_not_measured_is_no_coverage(tmp_path: Path) -> None:
     gate = {"name": "coverage", "command": "true", "threshold": 1}
     state, events, _ = carry_script(tmp_path, GOOD_SCRIPT, gates(gate), "tdd.attempts=1", "tdd.audit_tries=1")
     assert not state.commits and "no coverage file was written" in ran(events, "coverage")[0].detail
+
+
+@pytest.mark.parametrize("name", ["coverage.json", "coverage/coverage-final.json", "cover.out"])
+def test_a_coverage_file_of_the_tested_code_hides_no_other(tmp_path: Path, name: str) -> None:
+    forged = {"coverage.json": '{"files": {"calc.py": {"executed_lines": [1, 2, 5, 6], "missing_lines": []}}}'}
+    forged["cover.out"] = "mode: set\ncalc.py:1.1,6.9 1 1\n"
+    forged["coverage/coverage-final.json"] = (
+        '{"calc.py": {"statementMap": {"0": {"start": {"line": 6}}}, "s": {"0": 1}}}'
+    )
+    tool = tmp_path / "cover"
+    honest = LCOV.format(hit=0)
+    tool.write_text(
+        f"#!/bin/sh\nmkdir -p coverage\ncat > lcov.info <<E\n{honest}E\ncat > {name} <<E\n{forged[name]}\nE\n"
+    )
+    tool.chmod(0o755)
+    gate = gates({"name": "coverage", "command": str(tool), "changed": 100, "threshold": 50})
+    state, events, _ = carry_script(tmp_path, GOOD_SCRIPT, gate, "tdd.attempts=1", "tdd.audit_tries=1")
+    assert ran(events, "coverage")[0].status is GateStatus.FAILED and not state.commits
+    assert "lcov.info: " in ran(events, "coverage")[0].detail
+
+
+def test_a_committed_coverage_file_is_no_measurement(tmp_path: Path) -> None:
+    change = IMPLEMENT | {"write": {"lcov.info": LCOV.format(hit=1)}}
+    gate = gates({"name": "coverage", "command": "true", "threshold": 1})
+    state, events, _ = carry_script(
+        tmp_path, GOOD_SCRIPT | {"implement": [change]}, gate, "tdd.attempts=1", "tdd.audit_tries=1"
+    )
+    assert not state.commits and "no coverage file was written" in ran(events, "coverage")[0].detail
+
+
+GUARDS = {
+    "loading": "\nif zlib.crc32(pathlib.Path(__file__).read_bytes()) - int(pathlib.Path('sum').read_text()):\n"
+    "    raise ImportError('damaged')\n",
+    "calling": "\n_add = add\ndef add(a, b):\n"
+    "    if zlib.crc32(pathlib.Path(__file__).read_bytes()) - int(pathlib.Path('sum').read_text()):\n"
+    "        raise ValueError('damaged')\n    return _add(a, b)\n",
+}
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+def test_code_that_refuses_to_run_when_it_was_changed_detects_no_mutant(tmp_path: Path, guard: str) -> None:
+    source = "import pathlib\nimport zlib\n\n" + SMALL["calc.py"] + GUARDS[guard] + RIGHT
+    if guard == "calling":
+        source = source.replace("    return a - b", "    return add(a, -b)")
+    change = {"say": "Subtract", "write": {"calc.py": source, "sum": str(zlib.crc32(source.encode()))}}
+    weak = {"tests/test_sub.py": "from calc import sub\n\n\ndef test_sub():\n    assert sub(3, 3) >= 0\n"}
+    script = GOOD_SCRIPT | {"audit": [{"say": "sub", "write": weak}, COMPLETE], "implement": [change]}
+    gate = gates({"name": "mutation", "threshold": 100}, {"name": "cheats", "on": False})
+    state, events, _ = carry_script(tmp_path, script, gate, "tdd.attempts=1", "tdd.audit_tries=1")
+    [one] = ran(events, "mutation")
+    assert one.status is GateStatus.FAILED and "reads its own source" in one.detail and not state.commits
+
+
+def test_a_mutant_that_does_not_load_is_no_evidence(tmp_path: Path) -> None:
+    """The source checks itself when it is loaded: each of its mutants fails there, and no test has asked anything."""
+    checks_itself = {
+        "say": "Subtract",
+        "append": {"calc.py": f"{RIGHT}\n\nif sub(3, 2) != 1:\n    raise ImportError\n"},
+    }
+    weak = {"tests/test_sub.py": "from calc import sub\n\n\ndef test_sub():\n    assert sub(3, 3) >= 0\n"}
+    script = GOOD_SCRIPT | {"audit": [{"say": "sub", "write": weak}, COMPLETE], "implement": [checks_itself]}
+    gate = gates({"name": "mutation", "threshold": 100})
+    state, events, _ = carry_script(tmp_path, script, gate, "tdd.attempts=1", "tdd.audit_tries=1")
+    [one] = ran(events, "mutation")
+    assert one.status is GateStatus.FAILED and "no test failed of those that loaded" in one.detail and not state.commits
 
 
 def test_a_test_that_notices_no_mutant_fails_the_mutation_gate(tmp_path: Path) -> None:

@@ -347,7 +347,7 @@ class RunService:
         """Re-run the proof of a commit; for a run, also check the ledger's hash chain, receipts and artifacts."""
         commit = None if name == "last" or name.startswith("run-") else repository.commit_of(self.repo.root, name)
         if commit:
-            return [await self._verify_commit(commit)]
+            return [await self._verify_named(commit)]
         row = self.find_run(name)
         with suppress(LedgerBroken):
             self._fetch_commit(self.history(row.run))
@@ -355,20 +355,47 @@ class RunService:
         if not checked.holds:
             return [checked]
         history = self.history(row.run)
-        checked = msgspec.structs.replace(checked, claims=[*checked.claims, self._verify_content(history)])
         state = history.state
-        return [checked, *[await self._verify_commit(kept.commit, state.started) for kept in state.commits]]
+        more = [self._verify_content(history)]
+        more += [verify_run.check_branches(state, history.events, self.repo.root)] if state.commits else []
+        checked = msgspec.structs.replace(checked, claims=[*checked.claims, *more])
+        return [checked, *[await self._verify_kept(kept.commit, state) for kept in state.commits]]
+
+    async def _verify_kept(self, commit: str, state: RunState) -> Verification:
+        if repository.commit_of(self.repo.root, commit):
+            return await self._verify_commit(commit, state.started)
+        lost = Claim(what="the commit is in this repository", holds=False, detail="it is lost, and cannot be repeated")
+        return Verification(subject=commit, claims=[lost])
+
+    async def _verify_named(self, commit: str) -> Verification:
+        """Verify a commit that is given by name: its trailers are only words until the ledger of its run agrees."""
+        made = trailers.parse_proof(repository.message_of(self.repo.root, commit))
+        if made is None:
+            return await self._verify_commit(commit)
+        try:
+            history = self.history(self.store.run(made.run).run)
+        except (NotFound, LedgerBroken) as error:
+            unknown = Claim(
+                what=f"the ledger of {made.run} names this commit",
+                holds=False,
+                detail=str(error)
+                if isinstance(error, LedgerBroken)
+                else f"{self.store_address} has no such run; if "
+                "it was made elsewhere, name that server with --server, or that store with --set store=…",
+            )
+            return await self._verify_commit(commit, first=[unknown], red_first=True)
+        named = verify_run.check_named(commit, made, history.state, history.events, self.repo.root)
+        anchored = verify_run.check_anchors(history.entries, {commit: made})
+        first = [named, *([] if anchored.holds else [anchored])]
+        return await self._verify_commit(commit, history.state.started, first=first, red_first=not named.holds)
 
     def _verify_content(self, history: RunHistory) -> Claim:
         """Compare each kept commit with the tree that the ledger names for it."""
         state = history.state
-        kept = {commit.commit for commit in state.commits}
-        trees = {event.commit: event.tree for event in history.events if isinstance(event, ev.StepCommitted)}
-        verified = [event for event in history.events if isinstance(event, ev.StepVerified | ev.RevisionVerified)]
-        trees |= {event.completion.commit: event.completion.tree for event in verified if event.completion}
+        kept = {each.commit for each in state.commits if repository.commit_of(self.repo.root, each.commit)}
         wrong = [
             f"{commit[:12]} ({', '.join(paths[:3])})"
-            for commit, tree in trees.items()
+            for commit, tree in verify_run.recorded_trees(history.events).items()
             if commit in kept and (paths := self._untested_paths(state, commit, tree))
         ]
         return Claim(
@@ -391,9 +418,15 @@ class RunService:
         except GitFailed as error:
             return [error.message]
 
-    async def _verify_commit(self, commit: str, started: ev.RunStarted | None = None) -> Verification:
+    async def _verify_commit(
+        self,
+        commit: str,
+        started: ev.RunStarted | None = None,
+        *,
+        first: Sequence[Claim] = (),
+        red_first: bool = False,
+    ) -> Verification:
         """Verify with the run's test command if the run is in this store, else with the detected one."""
-        started = started or self._run_of(commit)
         targets = recorded_targets(started) if started else self.targets()
         scope = PathRules(tests=tuple(union(target.tests for target in targets)))
         stage = proof.ProofContext(
@@ -401,8 +434,9 @@ class RunService:
             checks=RedactedChecks(self.checks(targets), self.redactor),
             scope=scope,
             open_workspace=self._checkout,
+            red_first=red_first,
         )
-        return await proof.verify_commit(commit, stage)
+        return await proof.verify_commit(commit, stage, first=first)
 
     @contextmanager
     def _checkout(self, commit: str) -> Iterator[tuple[Path, Confinement | None]]:
@@ -413,13 +447,6 @@ class RunService:
                 yield made.path, sandboxes.for_tests()
             finally:
                 sandboxes.close()
-
-    def _run_of(self, commit: str) -> ev.RunStarted | None:
-        made = trailers.parse_proof(repository.message_of(self.repo.root, commit))
-        try:
-            return self.history(made.run).state.started if made else None
-        except NotFound:
-            return None
 
     def _verify_ledger(self, row: RunRow) -> Verification:
         try:

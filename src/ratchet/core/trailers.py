@@ -43,6 +43,16 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     ledger: str = ""
 
 
+def missing(proof: Proof) -> list[str]:
+    """Return the trailers that every commit of a run has, or that others of this one demand, and that it lacks."""
+    wanted = ["role", "agent", "ledger"]
+    wanted += ["red"] if proof.tests else []
+    wanted += ["tests"] if proof.red else []
+    wanted += ["sealed"] if proof.sealed_files else []
+    wanted += ["sealed_files"] if proof.sealed else []
+    return [_FIELDS[field] for field in wanted if not getattr(proof, field)]
+
+
 def commit_message(subject: str, body: str, proof: Proof) -> str:
     lines: list[str] = []
     for field, name in _FIELDS.items():

@@ -59,9 +59,9 @@ class AttemptWorkspaces:
             await run_blocking(self._remove, name)
 
     @asynccontextmanager
-    async def fresh(self) -> AsyncIterator[tuple[Workspace, Sandboxes]]:
+    async def fresh(self, label: str) -> AsyncIterator[tuple[Workspace, Sandboxes]]:
         """Create a workspace from the base, without anything that a step has left behind."""
-        name = f"{self.slug}-final"
+        name = f"{self.slug}{label}"
         await run_blocking(self._remove, name)
         try:
             made = await run_blocking(self.create, name, self.base_commit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -48,12 +49,13 @@ class WorkspaceOpener(Protocol):
 
 
 class ProofContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What is needed to verify commits of a repository."""
+    """What is needed to verify commits of a repository. `red_first`: whoever changes tests has to name them."""
 
     repo: Path
     checks: SuiteRunner
     scope: PathRules
     open_workspace: WorkspaceOpener
+    red_first: bool = False
 
     async def run_tests_at(self, commit: str, overlay: tuple[str, list[str]] | None = None) -> Report:
         """Run all tests at a commit, with some paths replaced by those of another commit."""
@@ -80,18 +82,35 @@ def _lay_over(folder: Path, repo: Path, commit: str, paths: list[str], scope: Pa
             write_inside(folder, path, text.encode(errors="surrogateescape"))
 
 
-async def verify_commit(commit: str, stage: ProofContext) -> Verification:
+async def verify_commit(commit: str, stage: ProofContext, *, first: Sequence[Claim] = ()) -> Verification:
+    """Check the trailers, and repeat what they claim. `first` are claims that were checked before."""
     proof = trailers.parse_proof(repository.message_of(stage.repo, commit))
     if proof is None:
         raise UsageError(
             f"{commit[:12]} has no proof: it is not a commit of Ratchet",
             hint="list commits with a proof: git log --grep Ratchet-Key",
         )
-    claims = [await _red_before(commit, proof, stage)] if proof.tests else []
+    claims = [*first, _complete(commit, proof, stage)]
+    claims += [await _red_before(commit, proof, stage)] if proof.tests else []
     claims += [await _sealed_red_before(commit, proof, stage)] if proof.sealed_files else []
     after = await stage.run_tests_at(commit)
     claims += [_sealed_green_after(after, proof)] if proof.sealed_files else []
     return Verification(subject=commit, claims=[*claims, _green_after(after, proof)])
+
+
+def _complete(commit: str, proof: trailers.Proof, stage: ProofContext) -> Claim:
+    """Check that no trailer is left out: a claim that is not made is not repeated."""
+    missing = trailers.missing(proof)
+    if stage.red_first and not proof.tests and (added := _added_tests(commit, stage)):
+        missing.append(f"Ratchet-Test for {', '.join(added[:3])}")
+    detail = f"it lacks {', '.join(missing)}" if missing else ""
+    return Claim(
+        what=f"carries the trailers of a commit by the {proof.role or 'factory'}", holds=not missing, detail=detail
+    )
+
+
+def _added_tests(commit: str, stage: ProofContext) -> list[str]:
+    return [path for path in repository.changed_paths(stage.repo, commit) if stage.scope.is_test(path)]
 
 
 async def _red_before(commit: str, proof: trailers.Proof, stage: ProofContext) -> Claim:

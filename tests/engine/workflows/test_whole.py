@@ -35,6 +35,7 @@ from tests.engine.workflows.scenes import (
 from tests.support import git, kinds, open_factory
 
 ADDS = "def add(a, b):\n    return a + b\n"
+SUB_ALONE = {"say": "Add sub", "append": {"calc.py": scenes.function("sub", "-")}}
 
 
 def of(events: list[ev.Event], kind: type[ev.Event]) -> list[Any]:
@@ -269,6 +270,22 @@ def test_a_loop_starts_afresh_each_time(tmp_path: Path) -> None:
 def test_iterations_of_a_loop_are_bounded(tmp_path: Path) -> None:
     state, _, _ = play(tmp_path, "loop", {"implement": [SUB, MUL]}, "loop.iterations=1")
     assert (state.failure, state.finished) == (Reason.BUDGET_SPENT, ["task-2"])
+
+
+@pytest.mark.parametrize("path", ["__pycache__/done", "node_modules/done"])
+def test_what_an_agent_leaves_in_ignored_folders_finishes_no_task(tmp_path: Path, path: str) -> None:
+    files = {"SPEC.md": f"# Calculator\n\n- [ ] done\n  Verify: `test -e {path}`\n"}
+    leave = {"say": "It was done already.", "write": {path: ""}}
+    state, events, _ = play(tmp_path, "loop", {"implement": [leave] * 3}, files=files)
+    assert state.status is RunStatus.FAILED and state.finished == []
+    assert len(of(events, ev.TaskUnfinished)) == 3
+
+
+def test_a_task_that_a_later_one_undoes_does_not_land(tmp_path: Path) -> None:
+    undone = {"say": "Add mul", "write": {"calc.py": ADDS + scenes.function("mul", "*")}}
+    state, events, _ = play(tmp_path, "loop", {"implement": [SUB_ALONE, undone]})
+    assert state.status is RunStatus.FAILED and "task-2 was finished and no longer is" in state.detail
+    assert len(of(events, ev.TaskFinished)) == 2 and not of(events, ev.Landed)
 
 
 # --- in every workflow ---------------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,21 +16,22 @@ from ratchet.checks.detect.project_gates import COVERAGE_FILE
 from ratchet.checks.run.coverage import read_coverage
 from ratchet.core import events as ev
 from ratchet.core.cheats import Change, Cheat, find_cheats
-from ratchet.core.gates import Gate, changed_lines, is_large, new_findings, uncovered
-from ratchet.core.mutants import Mutant, mutants
+from ratchet.core.compare import why_inconclusive
+from ratchet.core.gates import Coverage, Gate, changed_lines, is_large, new_findings, uncovered
+from ratchet.core.mutants import Mutant, mutants, rewritten
 from ratchet.core.receipt import Artifact
-from ratchet.core.report import ReportStatus
+from ratchet.core.report import GREEN, RED, Report, ReportStatus, load_errors
 from ratchet.core.roles import Role, Writes
 from ratchet.core.verdict import Decision, parse_review
 from ratchet.core.workflows.workflow import PhaseAction
 from ratchet.engine.blocking import run_blocking
 from ratchet.engine.steps.agent_call import Variant
 from ratchet.engine.steps.ask import ask_role
-from ratchet.engine.steps.context import RunContext, StepContext, new_log
+from ratchet.engine.steps.context import RunContext, StepContext, fresh_context, new_log
 from ratchet.engine.steps.run_tests import load_report
 from ratchet.process.spawn import ProgramMissing, confined
 from ratchet.process.supervise import supervise
-from ratchet.tree_files import read_inside, write_inside
+from ratchet.tree_files import read_inside, remove_inside, write_inside
 
 MUTANTS_MAX = 8
 OUTPUT_MAX_BYTES = 200_000
@@ -103,16 +105,23 @@ async def command(inputs: GateInput, gate: Gate) -> GateResult:
 
 
 async def run_gate_command(inputs: GateInput, gate: Gate) -> tuple[str, str]:
-    """Run the gate's command on the step's tree; returns why it failed (or an empty string) and its output."""
+    """Run the gate's command on the step's tree, in a workspace of its own; returns why it failed (or an empty string)
+    and its output."""
     if not gate.command.strip():
         raise ProgramMissing(f"unknown gate {gate.name} without a command", hint="[[gates]] command = …")
     log = new_log(inputs.context.directory.log_path(f"{inputs.name(gate)}.log"))
-    try:
-        how = await _commands(inputs.context, gate, log)
-    finally:
-        await run_blocking(inputs.context.workspace.reset, inputs.tree)
+    async with _fresh(inputs) as context:
+        how = await _commands(context, gate, log)
     output = log.read_bytes()[-OUTPUT_MAX_BYTES:].decode(errors="replace") if log.exists() else ""
     return (f"{how}: {output.strip()[-500:]}" if how else ""), output
+
+
+@asynccontextmanager
+async def _fresh(inputs: GateInput) -> AsyncIterator[RunContext]:
+    """Yield a workspace made anew. It has the same name on the base, so that output with paths can be compared."""
+    step, label = inputs.step, f"{inputs.label}-gate"
+    async with fresh_context(inputs.context, label, tree=inputs.tree, head=step.state.head) as fresh:
+        yield fresh
 
 
 async def _commands(context: RunContext, gate: Gate, log: Path) -> str:
@@ -193,23 +202,28 @@ async def _changed(inputs: GateInput) -> dict[str, set[int]]:
 
 
 async def coverage(inputs: GateInput, gate: Gate) -> GateResult:
-    """Run the command and read the coverage file it wrote, before the workspace is reset."""
-    context = inputs.context
-    log = new_log(context.directory.log_path(f"{inputs.name(gate)}.log"))
-    folder = context.workspace.path / gate.root
-    try:
+    """Run the command and read the coverage files it wrote. Each must be good enough: which of them the tool wrote, and
+    which the tested code, cannot be told."""
+    log = new_log(inputs.context.directory.log_path(f"{inputs.name(gate)}.log"))
+    async with _fresh(inputs) as context:
+        folder = context.workspace.path / gate.root
+        for name in _COVERAGE_FILES:
+            await run_blocking(remove_inside, folder, name)
         how = await _commands(context, gate, log)
-        contents = (read_inside(folder, name, max_bytes=_COVERAGE_BYTES) for name in _COVERAGE_FILES)
-        content = next((content for content in contents if content is not None), b"")
-    finally:
-        await run_blocking(context.workspace.reset, inputs.tree)
-    coverage = read_coverage(content, str(folder))
-    if coverage is None:
+        found = {name: read_inside(folder, name, max_bytes=_COVERAGE_BYTES) for name in _COVERAGE_FILES}
+    written = {name: read_coverage(content, str(folder)) for name, content in found.items() if content is not None}
+    if not written:
         output = log.read_bytes()[-500:].decode(errors="replace").strip()
         return GateResult(why=f"no coverage file was written ({how or 'exit 0'}): {output}")
-    return GateResult(
-        why=uncovered(gate, coverage, await _changed(inputs)), output=msgspec.json.encode(coverage).decode()
-    )
+    changed = await _changed(inputs)
+    whys = {name: _why_uncovered(gate, coverage, changed) for name, coverage in written.items()}
+    worst = next((name for name, why in whys.items() if why), next(iter(written)))
+    detail = f"{worst}: {whys[worst]}" if len(written) > 1 and whys[worst] else whys[worst]
+    return GateResult(why=detail, output=msgspec.json.encode(written[worst]).decode())
+
+
+def _why_uncovered(gate: Gate, coverage: Coverage | None, changed: dict[str, set[int]]) -> str:
+    return uncovered(gate, coverage, changed) if coverage else "its format is not known, or it names no lines"
 
 
 _COVERAGE_BYTES = 256 << 20
@@ -224,19 +238,33 @@ _COVERAGE_FILES = (
 
 
 async def mutation(inputs: GateInput, gate: Gate) -> GateResult:
-    """Replace the source by each mutant and run the tests, which must fail. Python only."""
-    made = await run_blocking(_mutants, inputs, await _changed(inputs))
+    """Replace the source by each mutant and run the tests. Python only.
+
+    A mutant is detected when a test fails that passes on the same lines in other words. Tests that did not run, since
+    their file did not load, are no evidence; nor are those that fail whenever the source is touched.
+    """
+    changed = await _changed(inputs)
+    made = await run_blocking(_mutants, inputs, changed)
     if not made:
         return GateResult(skipped=True)
     survived, tried = [], 0
     deadline = asyncio.get_running_loop().time() + gate.timeout_s
-    for mutant in made:
-        if asyncio.get_running_loop().time() > deadline:
-            break
-        tried += 1
-        if await _survives(inputs, mutant):
-            survived.append(f"{mutant.path}:{mutant.line}: {mutant.what}, and no test failed")
-    killed = 100.0 * (tried - len(survived)) / tried
+    async with _fresh(inputs) as context:
+        inputs = msgspec.structs.replace(inputs, context=context)
+        same = await run_blocking(_rewritten, inputs, {mutant.path for mutant in made}, changed)
+        control = await _run_with(inputs, same)
+        passing = set() if why_inconclusive(control) else {test.id for test in control.tests if test.status in GREEN}
+        if not passing:
+            return GateResult(why="no test passes on the same code in other words: it reads its own source or bytes")
+        for mutant in made:
+            if asyncio.get_running_loop().time() > deadline:
+                break
+            tried += 1
+            report = await _run_with(inputs, {mutant.path: mutant.source})
+            if not _detects(passing, report):
+                unloaded = " of those that loaded" if load_errors(report) else ""
+                survived.append(f"{mutant.path}:{mutant.line}: {mutant.what}, and no test failed{unloaded}")
+    killed = 100.0 * (tried - len(survived)) / tried if tried else 0.0
     wanted = gate.threshold or KILLED_PERCENT
     why = f"{killed:.0f} % of {tried} mutants were detected, {wanted:g} % are required: {'; '.join(survived[:5])}"
     return GateResult(why=why if killed < wanted else "", output="\n".join(survived))
@@ -251,16 +279,27 @@ def _mutants(inputs: GateInput, changed: dict[str, set[int]]) -> list[Mutant]:
     return found[:MUTANTS_MAX]
 
 
-async def _survives(inputs: GateInput, mutant: Mutant) -> bool:
+def _rewritten(inputs: GateInput, paths: set[str], changed: dict[str, set[int]]) -> dict[str, str]:
+    sources = inputs.context.workspace.read_all(inputs.tree, sorted(paths))
+    return {path: rewritten(_text(source) or "", changed[path]) for path, source in sources.items()}
+
+
+async def _run_with(inputs: GateInput, sources: dict[str, str]) -> Report:
+    """Run all tests with these sources instead, then reset the workspace."""
     context = inputs.context
     log = context.directory.log_path(f"step-{inputs.step.number}{inputs.label}-mutation.log")
-    try:
-        write_inside(context.workspace.path, mutant.path, mutant.source.encode())
-        with confined(context.sandboxes.for_tests()):
-            report = await context.checks.run(context.workspace.path, log=log)
-    finally:
-        await run_blocking(context.workspace.reset, inputs.tree)
-    return report.status is ReportStatus.PASSED
+    for path, source in sources.items():
+        write_inside(context.workspace.path, path, source.encode())
+    with confined(context.sandboxes.for_tests()):
+        report = await context.checks.run(context.workspace.path, log=log)
+    await run_blocking(context.workspace.reset, inputs.tree)
+    return report
+
+
+def _detects(passing: set[str], report: Report) -> bool:
+    """Whether one of these tests fails now, or the tests no longer end."""
+    failed = any(test.id in passing and test.status in RED for test in report.tests)
+    return failed or report.status is ReportStatus.TIMEOUT
 
 
 async def judge(inputs: GateInput, gate: Gate) -> GateResult:

@@ -1,10 +1,9 @@
-"""Decide whether a task is finished: run its `Verify:` command."""
+"""Decide whether a task is finished: run its `Verify:` command, and in the end those of all finished tasks again."""
 
 from __future__ import annotations
 
 from ratchet.core import events as ev
-from ratchet.engine.blocking import run_blocking
-from ratchet.engine.steps.context import RunContext, StepContext, StepResult, new_log, truncate
+from ratchet.engine.steps.context import RunContext, StepContext, StepResult, fresh_context, new_log, truncate
 from ratchet.process.spawn import confined, missing_python_hint
 from ratchet.process.supervise import supervise
 
@@ -28,19 +27,28 @@ def _kept(step: StepContext) -> bool:
     return step.state.green_tree != step.state.task_tree
 
 
+async def why_undone(context: RunContext, step: StepContext) -> str:
+    """Return which finished task a later change has undone; an empty string when all still hold."""
+    finished = [task for task in step.state.tasks if task.id in step.state.finished and task.verify]
+    for task in finished:
+        if why := await _verify(context, step, task.verify):
+            return f"{task.id} was finished and no longer is: {why}"
+    return ""
+
+
 async def _verify(context: RunContext, step: StepContext, command: str) -> str:
-    """Run the command in a shell, in the sandbox of the tests; returns why it failed, or an empty string."""
+    """Run the command in a shell, on the last kept tree; returns why it failed, or an empty string."""
     log = new_log(context.directory.log_path(f"step-{step.number}-verify.log"))
-    timeout_s = context.config.test.timeout_s
-    with confined(context.sandboxes.for_tests()):
-        ended = await supervise(
-            ["sh", "-c", command],
-            cwd=context.workspace.path,
-            env=context.workspace_environment(),
-            output=log,
-            timeout_s=timeout_s,
-        )
-    await run_blocking(context.workspace.reset, step.started.tree)
+    timeout_s, state = context.config.test.timeout_s, step.state
+    async with fresh_context(context, "-check", tree=state.green_tree, head=state.head) as fresh:
+        with confined(fresh.sandboxes.for_tests()):
+            ended = await supervise(
+                ["sh", "-c", command],
+                cwd=fresh.workspace.path,
+                env=fresh.workspace_environment(),
+                output=log,
+                timeout_s=timeout_s,
+            )
     if ended.exit_code == 0 and not ended.timed_out:
         return ""
     output = log.read_bytes()[-1000:].decode(errors="replace").strip()

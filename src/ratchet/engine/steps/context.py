@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from itertools import accumulate
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from ratchet.core.snapshot import path_text
 from ratchet.core.state import Phase, RunState
 from ratchet.core.workflows.workflow import PlannedStep
 from ratchet.engine.attempt_workspaces import AttemptWorkspaces
+from ratchet.engine.blocking import run_blocking
 from ratchet.engine.budget_meter import BudgetMeter
 from ratchet.engine.learning_library import LearningLibrary
 from ratchet.engine.provider_limits import ProviderLimits
@@ -94,6 +96,23 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
         base = self.item.metadata.get("snapshot_of") or self.item.base_commit
         head = repository.commit_of(self.repo, "HEAD")
         return head if head and base and head != base else ""
+
+
+@asynccontextmanager
+async def fresh_context(
+    context: RunContext, label: str, *, tree: str = "", head: str = ""
+) -> AsyncIterator[RunContext]:
+    """Yield the same context in a workspace made anew, with this tree and its branch at `head`; default: the base's.
+
+    A command whose exit code decides runs here: resets of the run's own workspace spare dependency and build folders,
+    in which an agent may have left programs, settings and byte code.
+    """
+    async with context.attempts.fresh(label) as (workspace, sandboxes):
+        if tree:
+            await run_blocking(workspace.reset, tree)
+        if head:
+            await run_blocking(workspace.restore_branch, head)
+        yield msgspec.structs.replace(context, workspace=workspace, sandboxes=sandboxes)
 
 
 class StepContext(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 First the last commit is compared with the tree that was tested. Then the base's own tests and runner configuration run
 against the agents' source, and the accepted new tests together with canaries, which must fail: faked results would make
-them pass. A changed test runner is found by digest.
+them pass. A changed test runner is found by digest. The `Verify:` commands of finished tasks run once more.
 """
 
 from __future__ import annotations
@@ -24,7 +24,16 @@ from ratchet.core.report import Report, ReportStatus
 from ratchet.core.state import RunState
 from ratchet.engine.blocking import run_blocking
 from ratchet.engine.steps.canaries import Canaries, add_canaries
-from ratchet.engine.steps.context import RunContext, StepContext, StepResult, abbreviate, ledger_paths, truncate
+from ratchet.engine.steps.check_task import why_undone
+from ratchet.engine.steps.context import (
+    RunContext,
+    StepContext,
+    StepResult,
+    abbreviate,
+    fresh_context,
+    ledger_paths,
+    truncate,
+)
 from ratchet.engine.steps.failing_bodies import FailingBodies, add_failing_bodies
 from ratchet.engine.steps.run_tests import load_report, runner_changed
 from ratchet.engine.steps.user_sealed import why_not_all
@@ -34,8 +43,8 @@ from ratchet.tree_files import is_file_inside, write_inside
 
 
 async def finish(context: RunContext, step: StepContext) -> StepResult:
-    async with context.attempts.fresh() as (workspace, sandboxes):
-        return await _verified(msgspec.structs.replace(context, workspace=workspace, sandboxes=sandboxes), step)
+    async with fresh_context(context, "-final") as fresh:
+        return await _verified(fresh, step)
 
 
 async def _verified(context: RunContext, step: StepContext) -> StepResult:
@@ -64,6 +73,8 @@ async def _verified(context: RunContext, step: StepContext) -> StepResult:
         return _refused(step, f"with the accepted tests: {why}", [old, new])
     if why := await why_not_all(context, step):
         return _refused(step, why, [old, new], disclosed=1)
+    if why := await why_undone(context, step):
+        return _refused(step, why, [old, new])
     without = ledger_paths([*canaries.without, *canaries.not_run(report)])
     checked, unchecked = failing.count(accepted, failed)
     verified = ev.FinalVerified(

@@ -74,6 +74,8 @@ def _verified(step: StepContext, gated: GateResults, completion: ev.Completion |
 
 
 async def run_gates(inputs: GateInput) -> GateResults:
+    # Functions and judges look at the workspace: not at ignored files that an agent or the tested code left there.
+    await run_blocking(inputs.context.workspace.reset, inputs.tree)
     facts: list[ev.Event] = []
     kept: list[Artifact] = []
     doubts: list[str] = []

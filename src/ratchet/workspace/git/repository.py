@@ -271,6 +271,18 @@ def changed_paths(repo: Path, commit: str) -> list[str]:
     return [path.decode(errors="surrogateescape") for path in out.split(b"\0") if path]
 
 
+def changes_of(repo: Path, commit: str) -> bytes:
+    """Return the changed paths of a commit, each with its modes and contents before and after."""
+    return git("diff-tree", "-r", "-z", "--full-index", "--no-renames", "--no-commit-id", commit, cwd=repo)
+
+
+def branches(repo: Path, *, holding: str = "") -> list[str]:
+    """Return all branches, or those that hold a commit, also of remotes, by their full names."""
+    only = [f"--contains={holding}"] if holding else []
+    names = ["refs/heads", "refs/remotes"]
+    return git_text("for-each-ref", "--format=%(refname)", *only, *names, cwd=repo).split()
+
+
 def mentions(repo: Path, commit: str, words: str) -> bool:
     """Whether a tracked text file of the commit contains the words."""
     return bool(git("grep", "-I", "-l", "-F", "--max-count=1", "-e", words, commit, cwd=repo, ok=(0, 1)))
