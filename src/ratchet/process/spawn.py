@@ -324,7 +324,7 @@ def _temporary() -> IO[bytes]:
 
 
 def _read_result(result: int, argv: Sequence[str]) -> tuple[int, int]:
-    words = os.read(result, 512).decode().split(maxsplit=2)
+    words = os.read(result, 512).decode(errors="replace").split(maxsplit=2)
     match words:
         case ["exit", code, survivors]:
             return int(code), int(survivors)
