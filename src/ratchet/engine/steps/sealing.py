@@ -67,8 +67,6 @@ async def run_with_sealed(context: RunContext, tree: str, files: dict[str, bytes
         await run_blocking(lay_over, fork.workspace.path, files)
         with tempfile.TemporaryDirectory(prefix="ratchet-sealed-") as logs, confined(fork.sandboxes.for_tests()):
             report = await fork.checks.run(fork.workspace.path, log=Path(logs) / "tests.log")
-    if report.output.startswith("bwrap: "):
-        raise EnvironmentCannot("the sandbox did not start", hint='resume the run, or set sandbox.mode = "off"')
     return report
 
 
