@@ -484,14 +484,14 @@ def temporary_folder(prefix: str, *, within: Path | None = None) -> Iterator[Pat
     try:
         yield folder
     finally:
-        remove_temporary_folder(folder)
+        remove_folder(folder)
 
 
 def make_temporary_folder(prefix: str, *, within: Path | None = None) -> Path:
     return Path(tempfile.mkdtemp(prefix=prefix, dir=within))
 
 
-def remove_temporary_folder(folder: Path) -> None:
+def remove_folder(folder: Path) -> None:
     """Remove a folder. What cannot be removed stays: the work in it is done."""
     with suppress(OSError):
         remove_inside(folder.parent, folder.name)
