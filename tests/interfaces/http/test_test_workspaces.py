@@ -117,8 +117,8 @@ def test_deep():
     (place,) = [line.split()[4] for line in open("/proc/self/mountinfo") if line.split()[4].endswith("/channel")]
     os.chdir(place)
     for _ in range(1_500):
-        os.mkdir("deep")
-        os.chdir("deep")
+        os.mkdir("d")
+        os.chdir("d")
     signal.pause()
 """
 
