@@ -9,6 +9,7 @@ import pytest
 
 from ratchet.checks.protocol import Target
 from ratchet.checks.run import tool_digests as tools
+from ratchet.tree_files import read_anywhere
 
 
 @pytest.fixture
@@ -21,8 +22,12 @@ def target() -> Target:
 def opened_below(folder: Path, target: Target, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return what was read while digests were made."""
     opened: list[str] = []
-    real = tools.read_anywhere
-    monkeypatch.setattr(tools, "read_anywhere", lambda path, **how: opened.append(str(path)) or real(path, **how))
+
+    def noting(path: Path, *, max_bytes: int) -> bytes:
+        opened.append(str(path))
+        return read_anywhere(path, max_bytes=max_bytes)
+
+    monkeypatch.setattr(tools, "read_anywhere", noting)
     tools.tool_digests([target], folder)
     return opened
 
