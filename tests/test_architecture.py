@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine": _SHARED | _PARTS,
     "app": _SHARED | _PARTS | {"engine"},
     "interfaces": _SHARED | _PARTS | {"engine", "app"},
-    "__main__": {"interfaces"},
+    "__main__": {"interfaces", "process"},
 }
 FLAT_MODULES_MAX = 6
 IMPURE = {

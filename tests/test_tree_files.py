@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,3 +76,86 @@ def test_rights_are_given_back_to_files_and_not_through_links(tmp_path: Path) ->
     assert [path.stat().st_mode & 0o777 for path in (victim, own, folder)] == [0o400, 0o600, 0o700]
     tree_files.remove_inside(tmp_path, "workspace")
     assert not folder.exists() and victim.read_text() == "x" and victim.stat().st_mode & 0o777 == 0o400
+
+
+def as_ordinary_user(top: Path, code: str) -> None:
+    """Run code without the capabilities by which root may do all that modes forbid."""
+    known = f"import os\nfrom pathlib import Path\nfrom ratchet.process.spawn import tidy\ntop = Path({str(top)!r})\n"
+    dropped = "-dac_override,-dac_read_search,-fowner"
+    drop = ["setpriv", f"--bounding-set={dropped}", f"--inh-caps={dropped}"] if os.geteuid() == 0 else []
+    if drop and not shutil.which("setpriv"):
+        pytest.skip("dropping capabilities needs setpriv")
+    subprocess.run([*drop, sys.executable, "-c", known + code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("mode", ["0o000", "0o444", "0o555", "0o111"])
+def test_a_pipe_in_a_folder_that_its_owner_may_not_write_is_removed(tmp_path: Path, mode: str) -> None:
+    as_ordinary_user(
+        tmp_path,
+        f"""
+for name in ("a", "b", "."):
+    (top / name).mkdir(exist_ok=True)
+    os.mkfifo(top / name / ".gitignore")
+    (top / name / "deeper").mkdir()
+    os.mkfifo(top / name / "deeper" / "pipe")
+    (top / name / "deeper").chmod({mode})
+    (top / name).chmod({mode})
+tidy(top)
+assert not [path for path in top.rglob("*") if path.is_fifo()], sorted(top.rglob("*"))
+""",
+    )
+
+
+def test_a_sparse_file_in_a_folder_that_its_owner_may_not_write_is_removed(tmp_path: Path) -> None:
+    as_ordinary_user(
+        tmp_path,
+        """
+(top / "a").mkdir()
+(top / "a/huge").touch()
+os.truncate(top / "a/huge", 1 << 40)
+(top / "a").chmod(0o555)
+tidy(top)
+assert not (top / "a/huge").exists()
+""",
+    )
+
+
+def test_a_folder_of_mode_555_stays_as_it_is(tmp_path: Path) -> None:
+    as_ordinary_user(
+        tmp_path,
+        """
+(top / "modules").mkdir(mode=0o555)
+tidy(top)
+assert (top / "modules").stat().st_mode & 0o777 == 0o555
+""",
+    )
+
+
+def test_a_mode_is_not_changed_through_a_link_that_took_a_folders_place(tmp_path: Path) -> None:
+    (tmp_path / "victim").mkdir(mode=0o500)
+    (tmp_path / "link").symlink_to("victim")
+    at = os.open(tmp_path, os.O_RDONLY)
+    with pytest.raises(OSError, match="supported"):
+        tree_files._change_mode(at, "link", 0o777)
+    os.close(at)
+    assert (tmp_path / "victim").stat().st_mode & 0o777 == 0o500
+
+
+def test_a_temporary_folder_is_removed_with_whatever_was_put_into_it(tmp_path: Path) -> None:
+    with tree_files.temporary_folder("some-", within=tmp_path) as folder:
+        nest(folder, 1_500)
+        (folder / "locked").mkdir(mode=0o000)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_deep_folder_is_removed_with_few_descriptors(tmp_path: Path) -> None:
+    nest(tmp_path, 1_500)
+    code = f"""
+import resource, sys
+from pathlib import Path
+from ratchet import tree_files
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+tree_files.remove_inside(Path({str(tmp_path)!r}), "deep")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert not list(tmp_path.iterdir())

@@ -13,9 +13,11 @@ import os
 import secrets
 import shutil
 import stat
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,6 +30,7 @@ _ANYWHERE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 # What is deeper, or has a longer path, git cannot store: it is removed from workspaces and never entered.
 _DEPTH_MAX, _PATH_MAX = 256, 2_000
+_NESTED_MAX = 32  # how many folders are open at a time while one is removed
 
 
 class NotRegularFile(OSError):
@@ -371,14 +374,19 @@ class Holes:
         return is_sparse and self._left < 0
 
 
-def walk_inside(folder: Path, *, unlock: bool = False) -> Iterator[Listing]:
+def walk_inside(
+    folder: Path, *, unlock: bool = False, locked: Callable[[str], None] | None = None
+) -> Iterator[Listing]:
     """Yield every folder below one, top down, without following links. Unreadable ones are left out.
 
-    `unlock` gives the owner access to folders that an agent has locked.
+    `unlock` gives the owner access to folders that an agent has locked. `locked` is called with the path of each that
+    cannot be entered, before it is.
     """
+    if locked and not os.access(folder, os.R_OK | os.X_OK):
+        locked("")
     at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield from _walk(at, "", unlock=unlock)
+        yield from _walk(at, "", unlock=unlock, locked=locked)
     finally:
         os.close(at)
 
@@ -388,21 +396,50 @@ def make_owners(at: int, name: str) -> None:
     found = os.lstat(name, dir_fd=at)
     wanted = 0o700 if stat.S_ISDIR(found.st_mode) else 0o600
     if not stat.S_ISLNK(found.st_mode) and found.st_mode & wanted != wanted:
-        os.chmod(name, stat.S_IMODE(found.st_mode) | wanted, dir_fd=at)
+        _change_mode(at, name, stat.S_IMODE(found.st_mode) | wanted)
 
 
-def _walk(at: int, path: str, *, unlock: bool = False) -> Iterator[Listing]:
+def _change_mode(at: int, name: str, mode: int) -> None:
+    """Change the mode of a file or folder, never of what a link leads to that was put in its place meanwhile."""
+    if not hasattr(os, "O_PATH"):
+        os.chmod(name, mode, dir_fd=at, follow_symlinks=False)
+        return
+    place = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    try:
+        Path(f"/proc/self/fd/{place}").chmod(mode)  # refused for a link
+    finally:
+        os.close(place)
+
+
+def unlock_inside(folder: Path, path: str) -> None:
+    """Give the owner the right to read, write and enter a folder, itself or below it, and those on the way."""
+    if not os.access(folder, os.R_OK | os.X_OK):
+        folder.chmod(stat.S_IMODE(folder.stat().st_mode) | 0o700)
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in _inner_parts(path) if path else ():
+            make_owners(at, name)
+            at = _open_subfolder(at, name, make=False)
+    finally:
+        os.close(at)
+
+
+def _walk(
+    at: int, path: str, *, unlock: bool = False, locked: Callable[[str], None] | None = None
+) -> Iterator[Listing]:
     listing = Listing(path, at)
     yield listing
     for name in listing.folders:
         if unlock:
             make_owners(at, name)
+        elif locked and not os.access(name, os.R_OK | os.X_OK, dir_fd=at):
+            locked(f"{path}{name}")
         try:
             below = os.open(name, _FOLDER, dir_fd=at)
         except OSError:
             continue
         try:
-            yield from _walk(below, f"{path}{name}/", unlock=unlock)
+            yield from _walk(below, f"{path}{name}/", unlock=unlock, locked=locked)
         finally:
             os.close(below)
 
@@ -435,6 +472,29 @@ def find_inside(folder: Path, path: str = "") -> list[str]:
             return sorted(f"{one.path}{name}" for one in _walk(at, "") for name in one.files)
     except OSError:
         return []
+
+
+# --- temporary folders -----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def temporary_folder(prefix: str, *, within: Path | None = None) -> Iterator[Path]:
+    """Yield a new folder and remove it, whatever was put into it: Python's own fails for folders without end."""
+    folder = make_temporary_folder(prefix, within=within)
+    try:
+        yield folder
+    finally:
+        remove_folder(folder)
+
+
+def make_temporary_folder(prefix: str, *, within: Path | None = None) -> Path:
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=within))
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder. What cannot be removed stays: the work in it is done."""
+    with suppress(OSError):
+        remove_inside(folder.parent, folder.name)
 
 
 # --- delete ----------------------------------------------------------------------------------------------------------
@@ -470,6 +530,15 @@ def remove_empty_folder(folder: Path, path: str) -> bool:
 
 
 def _remove(at: int, name: str, *, folders_only: bool = False) -> None:
+    """Remove a file or folder, also from a folder in which an agent took the right to write from its owner."""
+    try:
+        _remove_from(at, name, folders_only=folders_only)
+    except PermissionError:
+        os.fchmod(at, stat.S_IMODE(os.fstat(at).st_mode) | 0o700)
+        _remove_from(at, name, folders_only=folders_only)
+
+
+def _remove_from(at: int, name: str, *, folders_only: bool) -> None:
     try:
         found = os.lstat(name, dir_fd=at)
     except FileNotFoundError:
@@ -485,10 +554,8 @@ def _remove(at: int, name: str, *, folders_only: bool = False) -> None:
 def _remove_folder(at: int, name: str, depth: int, top: int, deep: list[str]) -> None:
     """Remove a folder with what is in it. What is very deep is moved to the `top` first and added to `deep`."""
     with suppress(OSError):
-        os.chmod(name, 0o700, dir_fd=at)
-    if depth >= _DEPTH_MAX:
-        deep.append(f".{secrets.token_hex(6)}")
-        os.rename(name, deep[-1], src_dir_fd=at, dst_dir_fd=top)
+        _change_mode(at, name, 0o700)
+    if depth and depth % _NESTED_MAX == 0 and _moved(name, at, top, deep):
         return
     below = os.open(name, _FOLDER, dir_fd=at)
     try:
@@ -502,21 +569,30 @@ def _remove_folder(at: int, name: str, depth: int, top: int, deep: list[str]) ->
     os.rmdir(name, dir_fd=at)
 
 
+def _moved(name: str, at: int, top: int, deep: list[str]) -> bool:
+    """Move a folder to the top: each level below would need one more descriptor."""
+    moved = f".{secrets.token_hex(6)}"
+    try:
+        os.rename(name, moved, src_dir_fd=at, dst_dir_fd=top)
+    except OSError as error:  # a folder of an overlay's base cannot be moved; those of git are not that deep
+        if error.errno != errno.EXDEV:
+            raise
+        return False
+    deep.append(moved)
+    return True
+
+
 def remove_special_files(folder: Path, *, outgoing_links: bool = False) -> list[str]:
     """Remove pipes, sockets, devices and what is too deep below a folder, and links that leave it; returns their paths.
 
     Only for a folder in which no process works any more.
     """
     removed = []
-    for listing in walk_inside(folder):
+    for listing in walk_inside(folder, locked=partial(unlock_inside, folder)):
         doomed = [name for name in listing.special if not is_whiteout(listing.at, name)]
         if outgoing_links:
             doomed += [name for name in listing.links if _leaves(listing.path, os.readlink(name, dir_fd=listing.at))]
-        for name in doomed:
-            with suppress(OSError):
-                os.unlink(name, dir_fd=listing.at)
-                removed.append(f"{listing.path}{name}")
-        for name in listing.too_deep:
+        for name in (*doomed, *listing.too_deep):
             _remove(listing.at, name)
             removed.append(f"{listing.path}{name}")
     return removed
@@ -528,7 +604,7 @@ def remove_huge_files(folder: Path, *, enters: Callable[[str, str], bool]) -> No
     holes = Holes()
     for listing in walk_inside(folder):
         for name in holes.too_large(listing):
-            os.unlink(name, dir_fd=listing.at)
+            _remove(listing.at, name)
         listing.folders[:] = [name for name in listing.folders if enters(listing.path.rstrip("/"), name)]
 
 

@@ -6,9 +6,12 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+
+import pytest
 
 from ratchet.core import api
 from ratchet.core.failure import Reason
@@ -24,14 +27,14 @@ TOKEN = "a-token-of-our-choice"
 
 
 @contextmanager
-def serving(place: Path, *args: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(place: Path, *args: str, open_files: tuple[int, ...] = ()) -> Iterator[tuple[subprocess.Popen[str], str]]:
     env = quick_environment() | {
         "RATCHET_TOKEN": TOKEN,
         "XDG_STATE_HOME": str(place.parent),
         "XDG_CACHE_HOME": str(place.parent / "cache"),
     }
     argv = [*RATCHET, "serve", "--json", "--port", "0", *args, "--set", f"store={place.parent}/ratchet.db"]
-    with subprocess.Popen(argv, cwd=place, env=env, stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(argv, cwd=place, env=env, stdout=subprocess.PIPE, text=True, pass_fds=open_files) as server:
         assert server.stdout
         lines: list[str] = []
         while not (lines and lines[-1].startswith("}")):
@@ -116,3 +119,16 @@ def test_retry_delays_of_a_server_apply_to_remote_workers(tmp_path: Path) -> Non
         assert mine.stuck("?").retry is None
         again = mine.stuck("?").retry
         assert again and (again.after, again.delay_s) == (RetryAction.RETRY, 7)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_server_passes_on_nothing_that_its_parent_left_open(tmp_path: Path) -> None:
+    place = flood.lay_out(tmp_path)
+    folder = os.open(place, os.O_RDONLY)
+    try:
+        with serving(place, "--workers", "0", open_files=(folder,)) as (server, _):
+            known = Path(f"/proc/{server.pid}/fdinfo/{folder}").read_text()
+    finally:
+        os.close(folder)
+    flags = int(known.partition("flags:")[2].split()[0], 8)
+    assert flags & os.O_CLOEXEC

@@ -235,3 +235,13 @@ def test_a_secret_is_in_no_content_and_no_name_of_a_commit(tmp_path: Path) -> No
     assert key not in "".join(git("ls-tree", "-r", "--name-only", branch, cwd=place) for branch in branches)
     assert "note.txt" not in "".join(git("ls-tree", "-r", "--name-only", branch, cwd=place) for branch in branches)
     assert state.status is RunStatus.COMPLETED
+
+
+def test_a_test_that_prints_what_a_sandbox_would_say_is_a_failing_test(tmp_path: Path) -> None:
+    place = small_project(tmp_path)
+    (place / "check.sh").write_text("echo 'bwrap: no permission to mount'; exit 1\n")
+    git("add", "-A", cwd=place)
+    git("commit", "-q", "-m", "a check", cwd=place)
+    with open_factory(place, "test.command=sh check.sh", "test.runner=command", agent="command:true") as factory:
+        state = carry(factory, place / "SPEC.md")
+    assert state.failure and "sandbox" not in str(state.failure).lower()

@@ -7,6 +7,8 @@ import ast
 import asyncio
 import json
 import os
+import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -471,3 +473,44 @@ def test_what_tests_may_have_written_is_opened_by_one_module() -> None:
 
 def test_every_module_that_may_open_by_path_still_does() -> None:
     assert all((SOURCE / name).is_file() for name in OPENS)
+
+
+def test_folders_are_made_for_a_time_and_removed_by_one_module() -> None:
+    """Python's own removal gives up, or fails, where a hostile program has nested folders without end."""
+    found = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        if {"TemporaryDirectory", "rmtree"} & set(re.findall(r"\w+", path.read_text("utf-8")))
+    }
+    assert not found
+
+
+# Counts the folders that are read while the output of a step is measured.
+COUNTS_FOLDERS = """
+import os, sys
+from pathlib import Path
+from ratchet.process import spawn
+wide, deep = Path("wide"), Path("deep")
+for number in range(12_000):
+    (wide / str(number)).mkdir(parents=True)
+deep.mkdir()
+at = os.open(deep, os.O_RDONLY)
+for _ in range(1_500):
+    os.mkdir("d", dir_fd=at)
+    below = os.open("d", os.O_RDONLY, dir_fd=at)
+    os.close(at)
+    at = below
+counted = []
+sys.addaudithook(lambda event, _: counted.append(event) if event == "os.scandir" else None)
+for place in (wide, deep):
+    counted.clear()
+    spawn.bytes_written([place])
+    print(len(counted))
+"""
+
+
+def test_output_is_measured_in_a_bounded_number_of_folders(tmp_path: Path) -> None:
+    counted = sh(sys.executable, "-c", COUNTS_FOLDERS, cwd=tmp_path)
+    wide, deep = map(int, counted.split())
+    tree_files.remove_inside(tmp_path, "deep")
+    assert wide <= 10_001 and deep <= 50

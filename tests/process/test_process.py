@@ -172,6 +172,69 @@ def test_a_program_one_talks_with_has_its_confinement_made_again_too(tmp_path: P
     assert (tmp_path / "errors").read_bytes() == b""
 
 
+# Writes over what the reaper was told about the start: the first process of its confinement, which is its parent, still
+# has that file open. It touches that one file and no other process: tests are not in a pid namespace.
+TAKES_BACK_ITS_START = """
+import os
+told = f"/proc/{os.getppid()}/fd/2"
+if os.readlink(told).startswith("/memfd:stderr"):
+    file = os.open(told, os.O_RDWR)
+    os.ftruncate(file, 0)
+    os.write(file, b"\\xff" * 400)
+open("count", "a").write("x")
+"""
+
+
+class KeepsItsStreams(Fickle):
+    """A confinement whose first process stays, as bubblewrap's does; if it fails, its message is no text."""
+
+    def wrap(
+        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], writable: Sequence[Path]
+    ) -> tuple[list[str], dict[str, str]]:
+        failing = "i=0; while [ $i -lt 500 ]; do printf '\\377' >&2; i=$((i+1)); done; exit 1"
+        return ["sh", "-c", failing if self.failures else f'cd {cwd}; "$@"; exit $?', "sh", *argv], dict(env)
+
+
+def test_a_command_cannot_take_back_that_it_was_started(tmp_path: Path, run: Run) -> None:
+    with confined(KeepsItsStreams(tmp_path, 0)):
+        ended = run(PYTHON, "-c", TAKES_BACK_ITS_START)
+    assert ended.exit_code == 0
+    assert (tmp_path / "count").read_text() == "x"
+
+
+def test_why_a_confinement_does_not_start_need_not_be_text(tmp_path: Path, run: Run) -> None:
+    with confined(KeepsItsStreams(tmp_path, 1)), pytest.raises(ConfinementFailed, match="\ufffd\ufffd"):
+        run("true")
+
+
+# A factory that inherited a descriptor. A process of its own: pytest needs those that it would replace.
+INHERITED = """
+import asyncio, importlib, os, sys
+from pathlib import Path
+from ratchet.process.supervise import supervise
+loop, number, folder, program = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
+taken = os.open(folder, os.O_RDONLY)
+os.dup2(taken, number, inheritable=True)
+with asyncio.Runner(loop_factory=importlib.import_module(loop).new_event_loop) as runner:
+    runner.run(supervise([sys.executable, "-c", program], cwd=folder, env={}, output=folder / "out", timeout_s=30))
+"""
+SHOWS_ITS_DESCRIPTORS = """
+import os
+names = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd") if int(name) > 2]
+print([os.readlink(name) for name in names if os.path.exists(name)])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("number", [3, 9, 700])
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_program_is_not_given_what_its_factory_inherited(tmp_path: Path, number: int, loop: str) -> None:
+    """Uvloop starts programs with all inheritable descriptors of its process."""
+    pytest.importorskip(loop)
+    subprocess.run([PYTHON, "-c", INHERITED, loop, str(number), str(tmp_path), SHOWS_ITS_DESCRIPTORS], check=True)
+    assert text(tmp_path) == "[]\n"
+
+
 def test_a_child_gets_its_input_and_its_output_is_kept(tmp_path: Path, run: Run) -> None:
     ended = run("cat", stdin=b"hello")
     assert (ended.exit_code, text(tmp_path)) == (0, "hello")

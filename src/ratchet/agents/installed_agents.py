@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +14,7 @@ import msgspec
 from ratchet.agents.adapters import load_program
 from ratchet.agents.drivers.cli_stream import CliProgram
 from ratchet.agents.versions import version_of
+from ratchet.tree_files import temporary_folder
 
 NATIVE = ("claude", "codex", "gemini", "opencode", "goose", "aider", "mini")
 # Commands that start an agent with ACP.
@@ -52,7 +52,7 @@ async def find_agents(environ: Mapping[str, str] = os.environ) -> list[AgentStat
 async def inspect_agent(name: str, environ: Mapping[str, str] = os.environ) -> AgentStatus:
     program = load_program(name)
     path = shutil.which(name, path=environ.get("PATH")) or ""
-    with tempfile.TemporaryDirectory() as scratch_dir:
+    with temporary_folder("ratchet-") as scratch_dir:
         version = await version_of(path, scratch_dir=Path(scratch_dir)) if path else ""
     return AgentStatus(
         name=name,

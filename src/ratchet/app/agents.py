@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from ratchet.core.receipt import Usage
 from ratchet.core.roles import PathRules, Role
 from ratchet.errors import EnvironmentCannot
 from ratchet.process.spawn import confined, this_process
+from ratchet.tree_files import temporary_folder
 from ratchet.workspace.from_config import open_workspaces, recipe_of, sandbox_settings
 from ratchet.workspace.git.command import git, git_text
 from ratchet.workspace.protocol import Workspace, WorkspaceRefused
@@ -67,7 +67,7 @@ async def try_agent(
 ) -> list[DoctorCheck]:
     """Try an agent in a sandboxed workspace, as in a run, and return one check per ability."""
     agent = open_agent(spec)
-    with tempfile.TemporaryDirectory(prefix="ratchet-try-", ignore_cleanup_errors=True) as scratch:
+    with temporary_folder("ratchet-try-") as scratch:
         place = Path(scratch)
         spaces = open_workspaces(_within(config, place))
         workspace = spaces.create(

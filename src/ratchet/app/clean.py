@@ -6,7 +6,6 @@ Branches with commits that are not merged are kept: they are the results. Runs a
 from __future__ import annotations
 
 import shlex
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -22,6 +21,7 @@ from ratchet.core.state import RunStatus
 from ratchet.core.timestamps import format_timestamp
 from ratchet.errors import RatchetError
 from ratchet.store.protocols import RunRow, Store
+from ratchet.tree_files import remove_inside
 from ratchet.workspace.from_config import open_workspaces
 from ratchet.workspace.git import repository
 from ratchet.workspace.git.branches import delete_branch
@@ -71,7 +71,7 @@ class Cleaner:
                 case "base":
                     return bool(self.spaces.bases.remove(Path(one.where)))
                 case _:
-                    shutil.rmtree(one.where)
+                    remove_inside(Path(one.where).parent, Path(one.where).name)
             return True
         return False
 

@@ -11,7 +11,6 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from ratchet.files import make_private_dir
 from ratchet.paths import user_state
 from ratchet.process.spawn import confined
 from ratchet.process.supervise import supervise
+from ratchet.tree_files import temporary_folder
 
 EVERY_S, PAUSE_MAX_S, SEND_S = 3.0, 300.0, 30.0
 LINES_MAX, CHARS_MAX = 10, 300
@@ -132,7 +132,7 @@ def open_notifier(
 async def run_command(command: str, message: Message) -> None:
     """Run the command with the message as JSON on its standard input, and its text in a variable. Raises NotSent."""
     env = dict(os.environ) | {"RATCHET_TEXT": message.text}
-    with tempfile.TemporaryDirectory(prefix="ratchet-notify-") as place, confined(None):  # the user's own command
+    with temporary_folder("ratchet-notify-") as place, confined(None):  # the user's own command
         output = Path(place) / "output.log"
         done = await supervise(
             ["sh", "-c", command],

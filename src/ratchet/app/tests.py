@@ -7,7 +7,6 @@ import os
 import secrets
 import shutil
 import stat
-import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,6 +39,7 @@ from ratchet.core.roles import matches_glob
 from ratchet.core.watch import TestRecord
 from ratchet.errors import EnvironmentCannot, GitFailed, NoTests, UsageError
 from ratchet.process.spawn import ProgramMissing
+from ratchet.tree_files import temporary_folder
 from ratchet.workspace.git.command import git_read_only, git_text
 from ratchet.workspace.git.repository import check_state_dir
 from ratchet.workspace.git.uncommitted import copy_uncommitted, ignored_files, untracked
@@ -330,7 +330,7 @@ class Suite:
 
     @contextmanager
     def _copy(self) -> Iterator[Path]:
-        with tempfile.TemporaryDirectory(prefix="ratchet-isolated-") as place:
+        with temporary_folder("ratchet-isolated-") as place:
             folder = Path(place) / self.folder.name
             try:
                 shutil.copytree(self.folder, folder, symlinks=True, ignore=shutil.ignore_patterns(".ratchet"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -39,7 +38,7 @@ from ratchet.errors import EnvironmentCannot, GitFailed, UsageError
 from ratchet.files import make_state_dir
 from ratchet.process.spawn import ProgramMissing, confined, this_process
 from ratchet.process.supervise import supervise
-from ratchet.tree_files import make_folder_inside, open_inside, remove_inside
+from ratchet.tree_files import make_folder_inside, open_inside, remove_inside, temporary_folder
 from ratchet.workspace.file_watcher import ChangeBatch, TreeWatcher
 from ratchet.workspace.from_config import open_workspaces, recipe_of, sandbox_settings
 from ratchet.workspace.git.command import git
@@ -106,7 +105,7 @@ class TestWatcher:
     async def run(self) -> WatchState:
         """Watch until cancelled, until the tree is removed, or with `once` until all tests have run."""
         self._load_last_failures()
-        with self._mirror() as mirror, tempfile.TemporaryDirectory(prefix="ratchet-watch-") as place:
+        with self._mirror() as mirror, temporary_folder("ratchet-watch-") as place:
             self._place = Path(place)
             self._warm = PreforkServer(self._place, mirror.workspace.record.path)
             self._sandboxes = Sandboxes(mirror.workspace, sandbox_settings(self.suite.config))

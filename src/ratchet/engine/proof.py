@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -19,7 +18,7 @@ from ratchet.core.sealed import sealed_result
 from ratchet.engine.blocking import run_blocking
 from ratchet.errors import UsageError
 from ratchet.process.spawn import Confinement, confined
-from ratchet.tree_files import read_inside, write_inside
+from ratchet.tree_files import read_inside, temporary_folder, write_inside
 from ratchet.workspace.git import repository
 from ratchet.workspace.git.command import git
 from ratchet.workspace.git.filters import lay_over
@@ -61,7 +60,7 @@ class ProofContext(msgspec.Struct, frozen=True, kw_only=True):
         """Run all tests at a commit, with some paths replaced by those of another commit."""
         with (
             self.open_workspace(commit) as (folder, confinement),
-            tempfile.TemporaryDirectory(prefix="ratchet-verify-") as logs,
+            temporary_folder("ratchet-verify-") as logs,
         ):
             if overlay:
                 await run_blocking(_lay_over, folder, self.repo, *overlay, self.scope)

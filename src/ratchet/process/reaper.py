@@ -7,7 +7,10 @@ the child has ended, on SIGTERM, or when Ratchet is gone: then the other end of 
 
 A confined command (TRIES above 0) first writes STARTED to its stderr, then switches to the real stderr, which is file
 TRUE_STDERR until then. So error messages of a sandbox that failed to start are never taken for output of the command,
-and the sandbox is started again.
+and the sandbox is started again. The first stderr is a socket: the sandbox's first process keeps it open, and in a
+file or pipe the command could take back what was written.
+
+The child gets the three streams and nothing else: whatever this process inherited, it closes first.
 """
 
 # The C modules below `ctypes` and `signal`: loading those takes as long as starting the interpreter.
@@ -30,6 +33,7 @@ TRUE_STDERR = 9
 def main(argv: list[str]) -> int:
     lifeline, result, grace_s, tries = int(argv[1]), int(argv[2]), float(argv[3]), int(argv[4])
     command = argv[argv.index("--") + 1 :]
+    close_all_but(0, 1, 2, lifeline, result)
     os.set_inheritable(lifeline, False)
     os.set_inheritable(result, False)
     adopt_orphans()
@@ -40,39 +44,73 @@ def main(argv: list[str]) -> int:
     stops: list[int] = []
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda got, _frame: stops.append(got) if got != signal.SIGCHLD else None)
-    held = open_stderr_buffer() if tries else None
+    confined = tries > 0
     while True:
+        reports, report = open_reports() if confined else (-1, -1)
         try:
-            child = start(command, held)
+            child = start(command, report)
         except OSError as error:
             write_result(result, f"error {error.errno} {error.strerror}")
             return 127
         status = wait(child, lifeline, wake, stops, grace_s)
         left = sweep(child)
         tries -= 1
-        if held is None or stops or has_started(held):
+        said = read_reports(reports, report) if confined else b""
+        if not confined or stops or STARTED in said:
             write_result(result, f"exit {status} {left}")
             return 0
         if tries <= 0:
-            write_result(result, f"unstarted {buffered_stderr(held)}")
+            message = said[:400].decode(errors="replace").strip().replace("\n", "; ")
+            write_result(result, f"unstarted {message}")
             return 0
 
 
-def open_stderr_buffer() -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("stderr")
-    import tempfile  # noqa: PLC0415 — slow to load, needed only without memfd
-
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
-
-
-def has_started(held: int) -> bool:
-    return STARTED in os.pread(held, 65_536, 0)
+def close_all_but(*kept: int) -> None:
+    """Close what a careless parent has left open: a folder of the host would be a way out of any sandbox."""
+    for number in {*open_descriptors()} - {*kept}:
+        try:
+            os.close(number)
+        except OSError:
+            pass  # the one that listed the others
 
 
-def buffered_stderr(held: int) -> str:
-    return os.pread(held, 400, 0).decode(errors="replace").strip().replace("\n", "; ")
+def keep_inherited_descriptors() -> None:
+    """Let no program that this process starts inherit what it inherited itself, but for the three streams."""
+    for number in {*open_descriptors()} - {0, 1, 2}:
+        try:
+            os.set_inheritable(number, False)
+        except OSError:
+            pass
+
+
+def open_descriptors() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir("/dev/fd")]
+    except OSError:
+        return list(range(os.sysconf("SC_OPEN_MAX")))
+
+
+def open_reports() -> tuple[int, int]:
+    """Return the ends for reading and writing: of a socket nobody can open them anew, or read back what was written."""
+    import _socket  # noqa: PLC0415 — only for confined children
+
+    reports, report = _socket.socketpair()
+    for end in (reports, report):  # nobody reads meanwhile: what is too much is lost, and keeps nobody waiting
+        end.setblocking(False)
+    return reports.detach(), report.detach()
+
+
+def read_reports(reports: int, report: int) -> bytes:
+    """Return what was written, and close both ends."""
+    os.close(report)
+    said = b""
+    try:
+        while part := os.read(reports, PIPE_BYTES):
+            said += part
+    except BlockingIOError:
+        pass  # a process that could not be killed holds the other end
+    os.close(reports)
+    return said
 
 
 def widen_stdout() -> None:
@@ -93,14 +131,10 @@ def adopt_orphans() -> None:
         _ctypes.call_function(prctl, (PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
-def start(command: list[str], held: int | None) -> int:
+def start(command: list[str], report: int) -> int:
     """Start the child. posix_spawn raises for a missing program; a fork would only return an exit code."""
     ours = [signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE]
-    files = []
-    if held is not None:
-        os.ftruncate(held, 0)
-        os.lseek(held, 0, os.SEEK_SET)
-        files = [(os.POSIX_SPAWN_DUP2, 2, TRUE_STDERR), (os.POSIX_SPAWN_DUP2, held, 2)]
+    files = [(os.POSIX_SPAWN_DUP2, 2, TRUE_STDERR), (os.POSIX_SPAWN_DUP2, report, 2)] if report >= 0 else []
     return os.posix_spawnp(command[0], command, os.environ, setsid=True, setsigdef=ours, file_actions=files)
 
 

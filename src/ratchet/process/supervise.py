@@ -10,7 +10,9 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from contextvars import copy_context
 from pathlib import Path
 from typing import IO, Any
 
@@ -189,6 +191,23 @@ async def _start(
     return process
 
 
+# Threads of their own: those of the event loop may all be taken for minutes, and limits hold meanwhile.
+_LOOKS = ThreadPoolExecutor(2, thread_name_prefix="ratchet-look")
+
+
+async def look(deadlines: Deadlines, use: ResourceUse | None) -> tuple[float, str]:
+    """Return the seconds left, and the limit that is reached, if any. Not on the event loop: a hostile program may have
+    left many folders to look through."""
+    return await asyncio.get_running_loop().run_in_executor(_LOOKS, copy_context().run, _look, deadlines, use)
+
+
+def _look(deadlines: Deadlines, use: ResourceUse | None) -> tuple[float, str]:
+    left, what = deadlines.left()
+    if left <= 0:
+        return left, what
+    return left, "stopped" if use and use.is_exceeded() else ""
+
+
 async def _watch(
     reaper: asyncio.subprocess.Process,
     deadlines: Deadlines,
@@ -202,14 +221,10 @@ async def _watch(
     why = ""
     try:
         while not ended.done():
-            left, what = deadlines.left()
-            if left <= 0:
-                why = what
+            left, why = await look(deadlines, use)
+            if why:
                 break
             if reader and reader.done() and (reader.cancelled() or reader.exception() or reader.result()):
-                why = "stopped"
-                break
-            if use and use.is_exceeded():
                 why = "stopped"
                 break
             waited: set[asyncio.Future[Any]] = {ended, reader} if reader and not reader.done() else {ended}

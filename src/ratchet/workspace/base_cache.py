@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 
@@ -26,6 +25,7 @@ from ratchet.errors import EnvironmentCannot
 from ratchet.files import disk_full_errors, make_private_dir
 from ratchet.process.cgroups import ResourceLimits
 from ratchet.process.spawn import CommandOutput, missing_python_hint, run_command
+from ratchet.tree_files import temporary_folder
 from ratchet.workspace import directories
 from ratchet.workspace.directories import read_small
 from ratchet.workspace.git.command import git, git_text
@@ -342,7 +342,7 @@ def _keep_tree(source: Source, base: Base) -> None:
 
     Uses a temporary index: a killed git would leave a lock on a shared one.
     """
-    with TemporaryDirectory(prefix="keeping-", dir=base.path) as own:
+    with temporary_folder("keeping-", within=Path(base.path)) as own:
         trees = _trees(source, Path(own) / "index", Path(base.folder))
         trees.seed(base.commit, base.submodules)
         trees.track(_trees(source, Path(f"{base.path}/trees.index"), Path(base.folder)).tracked())

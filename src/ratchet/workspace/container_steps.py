@@ -12,7 +12,6 @@ import re
 import secrets
 import shutil
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +32,7 @@ from ratchet.process.containers import (
     unprivileged_user,
 )
 from ratchet.process.spawn import CommandOutput, run_command
+from ratchet.tree_files import temporary_folder
 from ratchet.workspace.protocol import Workspace
 from ratchet.workspace.sandbox import OUTPUT_MAX_BYTES, ContainerSettings
 from ratchet.workspace.sandbox_view import HOME, git_settings, is_below
@@ -176,7 +176,7 @@ def run_in_container(
 ) -> CommandOutput:
     """Run a command of the factory's own in the image, with network: it may write its folder and read `visible`."""
     image = ContainerImage(settings)
-    with tempfile.TemporaryDirectory(prefix="ratchet-step-") as folder:
+    with temporary_folder("ratchet-step-") as folder:
         mounts = [f"{cwd}:{cwd}:rw", *(f"{path}:{path}:ro" for path in visible), *_covered_settings(*visible)]
         command = image.command(
             argv, folder=Path(folder), cwd=cwd, env=env, mounts=mounts, owned=[str(cwd)], network=True

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -156,8 +156,11 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         return self.group.refused_forks()
 
     def tidy(self) -> None:
-        with suppress(OSError):  # the workspace may be gone with its step
+        try:
             self.workspace.tidy()
+        except OSError:
+            if self.workspace.path.exists():  # else it is gone with its step
+                raise
 
     def _options(self, more: list[str], argv: Sequence[str], path: str) -> list[str]:
         network = [] if self.network else ["--unshare-net"]

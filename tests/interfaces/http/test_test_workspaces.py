@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -108,6 +109,31 @@ def test_a_failing_command_is_an_answer_and_state_stays_between_calls(served: Se
     assert post(served, name, "exec", argv=["sh", "-c", "kill -9 $$"])["exit_code"] == 137
     assert post(served, name, "exec", patch="nonsense")["exit_code"] == 128
     assert served.ask("GET", f"/test-workspace/{name}/diff").json["paths"] == ["left"]
+
+
+# Nests folders in the folder for results: it is writable for tests.
+NESTS = """
+import os, signal
+def test_deep():
+    (place,) = [line.split()[4] for line in open("/proc/self/mountinfo") if line.split()[4].endswith("/channel")]
+    os.chdir(place)
+    for _ in range(1_500):
+        os.mkdir("d")
+        os.chdir("d")
+    signal.pause()
+"""
+
+
+def test_a_test_that_nests_folders_in_its_results_is_answered_and_leaves_nothing(
+    served: Served, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (ours := tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(ours))
+    name = make(served, project)
+    post(served, name, "write", path="test_deep.py", content=NESTS)
+    ran = post(served, name, "test", select=["test_deep.py::test_deep"], timeout_s=4)
+    assert ran["report"]["status"] == "timeout"
+    assert not list(ours.iterdir())
 
 
 def test_uncommitted_changes_and_old_revisions_can_be_asked_for(served: Served, project: Path) -> None:

@@ -6,7 +6,6 @@ import fcntl
 import hashlib
 import os
 import secrets
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +25,7 @@ from ratchet.errors import EnvironmentCannot, UsageError
 from ratchet.files import make_private_dir, write_whole
 from ratchet.paths import bases, user_state
 from ratchet.process.spawn import confined
-from ratchet.tree_files import remove_inside, write_inside
+from ratchet.tree_files import remove_folder, remove_inside, write_inside
 from ratchet.workspace import sandbox_view
 from ratchet.workspace.from_config import sandbox_settings
 from ratchet.workspace.git.repository import Repository
@@ -104,7 +103,7 @@ class Bench:
         return Repository(root=place, head=commit)
 
     def remove_repository(self, name: str) -> None:
-        shutil.rmtree(self.state / "repositories" / name, ignore_errors=True)
+        remove_folder(self.state / "repositories" / name)
 
     @contextmanager
     def temporary_repository(self, commit: str) -> Iterator[Repository]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, closing, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -254,7 +254,7 @@ class WorkspaceService:
         cwd = opened.workspace.path if stdin else opened.folder
         env = opened.suite.environment() | FIXED
         try:
-            with self._confined(opened):
+            async with self._confined(opened):
                 ended = await self._limit_output(
                     supervise(argv, cwd=cwd, env=env, output=out, errors=err, stdin=stdin, timeout_s=timeout_s),
                     out,
@@ -304,7 +304,7 @@ class WorkspaceService:
 
     async def _test(self, opened: OpenedWorkspace, request: wb.TestRequest) -> wb.TestResponse:
         (kept,) = self._new_artifacts(opened, "test", ("json",), tests=1)
-        with self._confined(opened):
+        async with self._confined(opened):
             outcome = await opened.suite.run(
                 TestSelection(ids=request.select, failed=request.failed), timeout_s=request.timeout_s
             )
@@ -411,13 +411,16 @@ class WorkspaceService:
         suite = WorkspaceSuite(workspace, record.inside, settings, state=state, start=record.start_tree)
         return OpenedWorkspace(record=record, workspace=workspace, suite=suite, folder=workspace.path / record.inside)
 
-    @contextmanager
-    def _confined(self, opened: OpenedWorkspace) -> Iterator[None]:
-        with (
-            closing(Sandboxes(opened.workspace, sandbox_settings(self.settings))) as sandboxes,
-            confined(sandboxes.for_tests()),
-        ):
-            yield
+    @asynccontextmanager
+    async def _confined(self, opened: OpenedWorkspace) -> AsyncIterator[None]:
+        with closing(Sandboxes(opened.workspace, sandbox_settings(self.settings))) as sandboxes:
+            sandbox = sandboxes.for_tests()
+            try:
+                with confined(sandbox, tidies=False):
+                    yield
+            finally:
+                if sandbox is not None:
+                    await run_blocking(sandbox.tidy)  # it may take long: not on the server's event loop
 
     def _new_artifacts(
         self, opened: OpenedWorkspace, kind: str, endings: tuple[str, ...], *, tests: int = 0

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import secrets
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -19,6 +18,7 @@ from ratchet.core.api.test_workspaces import ArtifactChunk, TestWorkspace
 from ratchet.core.timestamps import format_timestamp
 from ratchet.errors import Conflict, NotFound
 from ratchet.files import make_private_dir, write_durably
+from ratchet.tree_files import remove_folder
 from ratchet.workspace.directories import locked
 
 RECORD = "record.json"
@@ -46,7 +46,7 @@ class Records:
                     )
                 yield folder
             except BaseException:
-                shutil.rmtree(folder, ignore_errors=True)
+                remove_folder(folder)
                 raise
 
     @contextmanager
@@ -103,7 +103,7 @@ class Records:
         with locked(str(folder), wait=False) as ours:
             yield self._read_or_none(name) if ours else None
             if ours:
-                shutil.rmtree(folder, ignore_errors=True)
+                remove_folder(folder)
 
     # --- artifacts -----------------------------------------------------------------------------------------------
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import sys
-import tempfile
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -41,7 +41,14 @@ from ratchet.core.report import (
     merge_targets,
 )
 from ratchet.process.spawn import ProcessResult, ProgramMissing, path_in_namespace, tidy
-from ratchet.tree_files import is_source, is_source_folder, links_may_lead, remove_inside
+from ratchet.tree_files import (
+    is_source,
+    is_source_folder,
+    links_may_lead,
+    make_temporary_folder,
+    remove_folder,
+    remove_inside,
+)
 
 T = TypeVar("T")
 COMMAND = "command"
@@ -84,6 +91,11 @@ async def _off_loop(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         return function(*args, **kwargs)
     answer: T = await asyncio.to_thread(function, *args, **kwargs)
     return answer
+
+
+def _empty(folder: Path) -> None:
+    for name in os.listdir(folder):  # noqa: PTH208 — names only
+        remove_inside(folder, name)
 
 
 def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
@@ -160,7 +172,7 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
         how = runner(target.runner)
         if not is_source_folder(folder, target.root):
             return _error_report(target, f"there is no folder {target.root}: it is gone, or a link out of the tree")
-        with self._channel() as private:
+        async with self._channel() as private:
             session = Session(
                 folder=folder / target.root,
                 private=private,
@@ -208,17 +220,19 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
                 report = check_default_files(report, target, Project(session.folder))
             return msgspec.structs.replace(report, output=output) if output else report
 
-    @contextmanager
-    def _channel(self) -> Iterator[Path]:
+    @asynccontextmanager
+    async def _channel(self) -> AsyncIterator[Path]:
         """Yield an empty folder that the tests may write. They cannot replace it: they cannot write what it is in."""
         if self.channel_dir:
-            for entry in (private := Path(self.channel_dir)).iterdir():
-                remove_inside(private, entry.name)
+            await _off_loop(_empty, Path(self.channel_dir))
+            yield Path(self.channel_dir)
+            return
+        place = make_temporary_folder("ratchet-channel-")
+        try:
+            (private := place / "channel").mkdir(mode=0o700)
             yield private
-        else:
-            with tempfile.TemporaryDirectory(prefix="ratchet-channel-") as place:
-                (private := Path(place) / "channel").mkdir(mode=0o700)
-                yield private
+        finally:
+            await _off_loop(remove_folder, place)
 
     def _only(self, target: Target, tests: list[TestResult]) -> TestRun:
         return msgspec.structs.replace(self, only=self.only | {target.name: tests})
@@ -240,7 +254,7 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
                 activity=[session.private],
                 writable=[session.private],
             )
-            tidy(session.private)
+            await _off_loop(tidy, session.private)
             done.append(finished)
             left_s -= finished.duration_s
             if finished.timed_out or finished.silent or finished.interrupted or left_s <= 0:

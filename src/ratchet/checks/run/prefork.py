@@ -24,7 +24,7 @@ import msgspec
 from ratchet.checks.select.affected_by_trace import CONFIGURATION
 from ratchet.files import open_private
 from ratchet.process.spawn import REAPER, Deadlines, ProcessResult
-from ratchet.process.supervise import ResourceUse, supervise
+from ratchet.process.supervise import ResourceUse, look, supervise
 from ratchet.tree_files import names_inside, remove_inside, replace_inside
 
 _LIFE_S = 30 * 86_400.0
@@ -308,10 +308,8 @@ def _exit_status(answer: asyncio.Task[bytes]) -> tuple[int, int] | None:
 async def _wait_for_end(answer: asyncio.Task[bytes], deadlines: Deadlines, use: ResourceUse) -> str:
     """Wait for the end or a limit; return which limit was reached."""
     while not answer.done():
-        left_s, what = deadlines.left()
-        if left_s <= 0:
-            return what
-        if use.is_exceeded():
-            return "stopped"
+        left_s, why = await look(deadlines, use)
+        if why:
+            return why
         await asyncio.wait({answer}, timeout=min(left_s, _LOOK_S))
     return ""

@@ -8,7 +8,6 @@ import html
 import os
 import re
 import shlex
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +34,7 @@ from ratchet.checks.runners import (
 from ratchet.checks.runners.base import BaseRunner
 from ratchet.core.report import RED, Failure, TestResult, TestStatus
 from ratchet.process.spawn import is_sandboxed
+from ratchet.tree_files import remove_folder
 
 _gtest_json = parser("gtest_json")
 _automake = parser("automake")
@@ -332,7 +332,7 @@ def _forget_the_gone(builds: Path) -> None:
     """Delete builds of workspaces that no longer exist."""
     for marker in builds.glob(f"*/{_SOURCE}"):
         if not Path(marker.read_text()).is_dir():
-            shutil.rmtree(marker.parent, ignore_errors=True)
+            remove_folder(marker.parent)
 
 
 def _with_subtests(whole: Parsed, finer: list[TestResult], ran: dict[str, list[str]]) -> Parsed:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-import tempfile
 from pathlib import Path
 
 import click
@@ -31,6 +30,7 @@ from ratchet.interfaces.cli.common import (
     run_async,
 )
 from ratchet.interfaces.terminal.layout import hanging
+from ratchet.tree_files import temporary_folder
 
 
 def agents(arguments: Arguments) -> int:
@@ -95,7 +95,7 @@ def _play(arguments: Arguments) -> int:
 def _check(arguments: Arguments) -> int:
     if not arguments.program:
         raise UsageError("no program given", hint="ratchet agent check -- PROGRAM ARGS…")
-    with tempfile.TemporaryDirectory(prefix="ratchet-check-") as folder:
+    with temporary_folder("ratchet-check-") as folder:
         trial = ConformanceTarget(
             argv=split_command(arguments.program[0] if len(arguments.program) == 1 else shlex.join(arguments.program)),
             env=dict(os.environ),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import tempfile
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,6 +32,7 @@ from ratchet.interfaces.terminal.colour import Tone, painter
 from ratchet.interfaces.terminal.layout import table, terminal_width
 from ratchet.process.spawn import attach, confined, process_holder
 from ratchet.process.supervise import supervise
+from ratchet.tree_files import temporary_folder
 from ratchet.workspace.from_config import open_workspaces, recipe_of, sandbox_settings
 from ratchet.workspace.git import repository
 from ratchet.workspace.git_workspace import GitWorkspace
@@ -117,7 +117,7 @@ def execute(arguments: Arguments) -> int:
 
 
 async def _captured(argv: list[str], workspace: GitWorkspace, env: dict[str, str], timeout_s: float) -> tuple[int, str]:
-    with tempfile.TemporaryDirectory(prefix="ratchet-exec-") as folder:
+    with temporary_folder("ratchet-exec-") as folder:
         log = Path(folder) / "output"
         ended = await supervise(argv, cwd=workspace.path, env=env, output=log, timeout_s=timeout_s)
         return ended.exit_code, log.read_bytes().decode(errors="replace")

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 
 from ratchet.core.snapshot import SUBMODULE
+from ratchet.tree_files import temporary_folder
 from ratchet.workspace.git.command import git
 from ratchet.workspace.git.commit_tree import update_index
 from ratchet.workspace.git.submodules import is_inside
@@ -52,7 +52,7 @@ def _changed(git_dir: Path, before: str, after: str) -> dict[bytes, Entry]:
 def _really_differing(git_dir: Path, commit: str, rows: list[PathDifference], trees: TreeStore) -> list[bytes]:
     """Return the paths that differ from the commit also after the project's attributes and filters."""
     entries = _entries(git_dir, commit, [row.path for row in rows])
-    with TemporaryDirectory(prefix="ratchet-commit-") as folder:
+    with temporary_folder("ratchet-commit-") as folder:
         index = Path(folder) / "index"
         env = {"GIT_INDEX_FILE": str(index)}
         _git(git_dir, "read-tree", commit, env=env)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from ratchet.core.snapshot import EXECUTABLE, REGULAR, SUBMODULE
+from ratchet.tree_files import temporary_folder
 from ratchet.workspace.git.command import git
 from ratchet.workspace.git.filters import clean, filter_programs, filtered_paths, without_programs
 from ratchet.workspace.git.trees import PathDifference, TreeStore
@@ -25,7 +25,7 @@ def update_index(
     git_dir: Path, index: Path, rows: Sequence[PathDifference], trees: TreeStore, *, keep: bool = True
 ) -> None:
     """Apply the differences to an index as `git add` would. Without `keep` nothing is written to the repository."""
-    with TemporaryDirectory(prefix="committing-", dir=index.parent) as place:
+    with temporary_folder("committing-", within=index.parent) as place:
         _Update(git_dir, index, trees, Path(place), keep=keep).apply([row for row in rows if _is_content(row)])
 
 

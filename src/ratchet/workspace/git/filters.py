@@ -13,11 +13,11 @@ import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from ratchet import tree_files
 from ratchet.errors import GitFailed
 from ratchet.process.spawn import path_in_namespace
+from ratchet.tree_files import temporary_folder
 from ratchet.workspace.git.command import git
 from ratchet.workspace.sandbox import run_contained
 
@@ -72,8 +72,8 @@ def clean(
 def _clean(
     contents: Sequence[tuple[bytes, bytes]], programs: Mapping[str, str], git_dir: Path, folder: Path, *, keep: bool
 ) -> dict[bytes, str]:
-    with TemporaryDirectory(prefix="ratchet-filters-") as place:
-        store = Path(place)
+    with temporary_folder("ratchet-filters-") as store:
+        place = str(store)
         (store / "objects").mkdir()
         for number, (_, content) in enumerate(contents, 1):
             (store / str(number)).write_bytes(content)

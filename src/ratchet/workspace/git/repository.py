@@ -6,7 +6,6 @@ import fcntl
 import hashlib
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from ratchet.core import trailers
 from ratchet.core.repo import RepoKind, canonical_name, clone_url, repo_kind
 from ratchet.errors import DiskFull, EnvironmentCannot, GitFailed, UntrustedRepository, UsageError
 from ratchet.files import STATE_DIR, make_private_dir, make_state_dir
+from ratchet.tree_files import remove_folder
 from ratchet.workspace.git.command import IDENTITY, git, git_read_only, git_text
 
 # A server that sends nothing is given up. One that sends slowly may take longer than its caller can wait.
@@ -183,7 +183,7 @@ def _ask_server(*args: str, cwd: Path | None = None, timeout_s: float = FETCH_S)
 def _clone(address: str, place: Path, timeout_s: float) -> None:
     """Clone under a temporary name, then rename: an interrupted clone is never taken for a repository."""
     half = place.with_name(f".{place.name}.half")
-    shutil.rmtree(half, ignore_errors=True)
+    remove_folder(half)
     _ask_server("clone", "--quiet", "--progress", "--no-hardlinks", "--", address, str(half), timeout_s=timeout_s)
     half.rename(place)
 

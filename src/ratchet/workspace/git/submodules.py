@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 from ratchet import tree_files
 from ratchet.core.snapshot import SUBMODULE
 from ratchet.errors import GitFailed
+from ratchet.tree_files import temporary_folder
 from ratchet.workspace.git.command import git, git_text
 
 
@@ -93,7 +93,7 @@ def _has(module: Path, commit: str) -> bool:
 
 def _check_out(module: Path, commit: str, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".index-") as place:
+    with temporary_folder(".index-", within=folder.parent) as place:
         env = {"GIT_DIR": str(module), "GIT_WORK_TREE": str(folder), "GIT_INDEX_FILE": f"{place}/index"}
         git("read-tree", commit, cwd=folder, env=env)
         git("checkout-index", "--all", "--quiet", cwd=folder, env=env)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import msgspec
 
+from ratchet.tree_files import remove_folder
 from ratchet.workspace.git.command import git, git_text
 
 _UPLOAD = "git -c uploadpack.allowAnySHA1InWant=true upload-pack"
@@ -26,7 +26,7 @@ def create_repository_at(source: Path, commit: str, place: Path) -> None:
     comes with it.
     """
     half = place.with_name(f".{place.name}.half")
-    shutil.rmtree(half, ignore_errors=True)
+    remove_folder(half)
     git("init", "--quiet", "--initial-branch=main", str(half))
     address = f"file://{source.resolve()}"
     git("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", f"--upload-pack={_UPLOAD}", address, commit, cwd=half)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import tempfile
 from pathlib import Path
 
+from ratchet.tree_files import remove_inside, temporary_folder
 from ratchet.workspace.git.command import git, git_read_only, git_text
 
 
@@ -22,7 +22,7 @@ def untracked(folder: Path) -> list[str]:
 def commit_uncommitted(repo: Path, head: str) -> str:
     """Commit the developer's uncommitted changes and untracked files, on no branch and without touching the index or
     any file; returns the commit, or `head` if the tree is clean."""
-    with tempfile.TemporaryDirectory(prefix="ratchet-index-") as scratch:
+    with temporary_folder("ratchet-index-") as scratch:
         env = {"GIT_INDEX_FILE": f"{scratch}/index", "GIT_OPTIONAL_LOCKS": "0"}
         git("read-tree", head, cwd=repo, env=env, as_committed=False)
         git("add", "--update", ".", cwd=repo, env=env, as_committed=False)
@@ -85,6 +85,6 @@ def _put(here: Path, there: Path) -> None:
 
 def _clear(there: Path) -> None:
     if there.is_dir() and not there.is_symlink():
-        shutil.rmtree(there)
+        remove_inside(there.parent, there.name)
     else:
         there.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -143,7 +144,7 @@ class Overlay(BaseView):
 
     def tidy(self) -> None:
         holes = tree_files.Holes()
-        for listing in tree_files.walk_inside(self.upper):
+        for listing in tree_files.walk_inside(self.upper, locked=partial(tree_files.unlock_inside, self.path)):
             special = [name for name in listing.special if not tree_files.is_whiteout(listing.at, name)]
             for name in (*special, *listing.too_deep, *holes.too_large(listing)):
                 tree_files.remove_inside(self.path, f"{listing.path}{name}")

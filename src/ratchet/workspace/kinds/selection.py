@@ -18,6 +18,7 @@ import msgspec
 
 from ratchet.errors import EnvironmentCannot, UsageError
 from ratchet.process.spawn import start_namespace_holder, stop_namespace_holder
+from ratchet.tree_files import temporary_folder
 from ratchet.workspace.kinds.overlay import HOLDER
 from ratchet.workspace.overlay_layers import remove_tree
 from ratchet.workspace.protocol import CONTAINER
@@ -107,13 +108,13 @@ def _try_overlay(places: KindPaths, attempt: Callable[[list[str]], None]) -> str
         return "only Linux has overlay mounts"
     try:
         with (
-            tempfile.TemporaryDirectory(dir=places.bases, prefix=_TRY) as lower,
-            tempfile.TemporaryDirectory(dir=places.layers, prefix=_TRY) as layer,
-            tempfile.TemporaryDirectory(dir=places.workspaces, prefix=_TRY) as target,
+            temporary_folder(_TRY, within=places.bases) as lower,
+            temporary_folder(_TRY, within=places.layers) as layer,
+            temporary_folder(_TRY, within=places.workspaces) as target,
         ):
             for name in ("upper", "work"):
                 (Path(layer) / name).mkdir()
-            attempt([target, lower, f"{layer}/upper", f"{layer}/work"])
+            attempt([str(target), str(lower), f"{layer}/upper", f"{layer}/work"])
     except OSError as error:
         return _mount_words(error)
     return ""
@@ -151,7 +152,7 @@ def _reflink(places: KindPaths) -> str:
     try:
         with (
             tempfile.NamedTemporaryFile(dir=places.bases, prefix=_TRY) as source,
-            tempfile.TemporaryDirectory(dir=places.workspaces, prefix=_TRY) as target,
+            temporary_folder(_TRY, within=places.workspaces) as target,
         ):
             source.write(b"x" * 4096)
             source.flush()
