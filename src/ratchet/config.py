@@ -254,7 +254,7 @@ class ContainersConfig(_Section, frozen=True, kw_only=True):
     `engine` is the engine's address, as `unix:///path`; if empty, `DOCKER_HOST` or the usual sockets of Docker and
     Podman. `image` has `ratchet`, git, the agents and what tests need; `ratchet image --build` makes one. Each
     container has at most `memory_mb` (with its `/tmp` of `tmp_mb`), `cpus` and `max_processes`; 0 is no limit. It runs
-    as `user`; if empty, as you, or as 1000:1000 if you are root. `network` is the engine's default if empty. `mounts`
+    as `user`; if empty, as you, or as no account if you are root. `network` is the engine's default if empty. `mounts`
     are `SOURCE:TARGET[:ro]`; `env` names variables that workers get from here, such as keys of agents."""
 
     engine: str = ""
@@ -427,7 +427,7 @@ FETCHED = "ratchet-fetched"
 # What a repository that Ratchet fetched may not decide: its author may be anybody.
 _OF_THIS_MACHINE = re.compile(
     r"(?:sandbox|containers|ray|watch|notify|sealed|server|telemetry|worker|limits|budget|quota|prices|retention)(?:\..+)?"
-    r"|env|store|redis|test\.env|roles\.\w+\.(?:env|network)|workspace\.(?:root|bases|logins|max_\w+|min_\w+)"
+    r"|env|store|redis|test\.env|roles\.\w+\.(?:env|network)|workspace\.(?:kind|root|bases|logins|max_\w+|min_\w+)"
     r"|learnings\.(?:embedder|model|key_env)"
 )
 

@@ -456,6 +456,15 @@ def lstat_inside(folder: Path, path: str) -> os.stat_result | None:
         return None
 
 
+def is_without_links(folder: Path, path: str) -> bool:
+    """Whether a path is below the folder and exists, and neither it nor a folder on the way is a link."""
+    try:
+        found = lstat_inside(folder, path)
+    except OSError:
+        return False
+    return found is not None and not stat.S_ISLNK(found.st_mode)
+
+
 def names_inside(folder: Path, path: str) -> list[str]:
     """Return the names in a subfolder; empty if it is none."""
     try:

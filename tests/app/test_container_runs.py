@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.process.container_step import LABEL
+from ratchet.process.containers import unused_ids
 from tests import podman as engines
 from tests.podman import IMAGE, Podman
 from tests.support import git, make_repository, ratchet
@@ -49,7 +50,7 @@ def test_a_run_is_done_in_containers_and_its_commit_lands_in_the_repository(podm
     assert done.returncode == 0, done.stdout + done.stderr
     branch = git("branch", "--list", "ratchet/*", "--format=%(refname:short)", cwd=repo)
     assert git("show", f"{branch}:calc.py", cwd=repo).endswith("return a+b")
-    assert "1000 on ratchet-step-" in done.stdout
+    assert f"{unused_ids()[0]} on ratchet-step-" in done.stdout
     verified = ratchet("verify", "last", cwd=repo, **env)
     assert verified.returncode == 0 and "green at the commit: 1 of 1 tests pass" in verified.stdout
     assert podman.engine.containers(LABEL) == []

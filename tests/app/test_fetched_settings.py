@@ -25,6 +25,7 @@ env = ["HOME_SECRET"]
 idle_s = 7
 [workspace]
 root = "/"
+kind = "container"
 setup = ["make"]
 [notify]
 command = "touch /tmp/x"
@@ -47,7 +48,7 @@ def test_of_a_fetched_repository_only_settings_of_the_project_count(origin: Path
     loaded = config.load(place, environ={}, flags=["sandbox.cpus=2"])
     assert loaded.ignored == [
         "env", "learnings.embedder", "learnings.key_env", "notify.command", "prices", "roles.reviewer.env",
-        "sandbox.mode", "sandbox.share", "store", "test.env", "workspace.root",
+        "sandbox.mode", "sandbox.share", "store", "test.env", "workspace.kind", "workspace.root",
     ]  # fmt: skip
     found, usual = loaded.config, config.Config()
     assert (found.sandbox.mode, found.sandbox.share, found.sandbox.cpus) == ("auto", [], 2.0)

@@ -56,6 +56,27 @@ def test_an_image_has_the_packages_that_the_manifests_name(tmp_path: Path) -> No
     assert "ratchet-factory" not in text and "bubblewrap" not in text and "CMD" not in text
 
 
+def test_a_repository_writes_no_instruction_and_no_option_of_pip(tmp_path: Path) -> None:
+    hostile = [
+        "--index-url=https://evil.example", "-e .", "a @ https://evil.example/a.whl", "b\nENV LD_PRELOAD=/x", "../c",
+        "d; os_name\\\nRUN evil", "$(evil)",
+    ]  # fmt: skip
+    rows = ", ".join(f'"{row}"'.replace("\\", "\\\\").replace("\n", "\\n") for row in [*hostile, "attrs>=23, <26"])
+    manifest = f'[project]\nname = "p"\nversion = "1"\ndependencies = [1, {rows}, "x[y]; python_version > \'3\'"]\n'
+    files = {"pyproject.toml": manifest, "a\nRUN evil/pyproject.toml": manifest}
+    files |= {"test_p.py": "def test_p():\n    pass\n", "a\nRUN evil/test_q.py": "def test_q():\n    pass\n"}
+    place = make_repository(tmp_path / "p", files)
+    text = containerfile(detect(place), place, steps=True)
+    assert "evil" not in "".join(line for line in text.splitlines() if not line.startswith("#"))
+    assert "LD_PRELOAD" not in text and "'attrs>=23, <26'" in text and "x[y]; python_version >" in text
+
+
+@pytest.mark.parametrize("manifest", ["project = 3\n", '[project]\ndependencies = "x"\noptional-dependencies = [1]\n'])
+def test_a_manifest_of_another_shape_names_nothing(tmp_path: Path, manifest: str) -> None:
+    place = make_repository(tmp_path / "p", {"pyproject.toml": manifest, "test_p.py": "def test_p():\n    pass\n"})
+    assert "pip install" in containerfile(detect(place), place, steps=True)
+
+
 def test_an_image_is_built_from_a_containerfile_of_the_users(podman: Podman, tmp_path: Path) -> None:
     (tmp_path / "ratchet-0.whl").write_text("a wheel\n")
     (tmp_path / "Containerfile").write_text(f"FROM {IMAGE}\nCOPY ratchet-0.whl /wheels/\nENV MADE=here\n")

@@ -5,16 +5,18 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from ratchet.errors import UsageError
+from ratchet.errors import EnvironmentCannot, UsageError
 from ratchet.process.containers import (
+    LOG_MAX_MB,
     ContainerEnd,
     ContainerEngine,
     ContainerSpec,
+    ContainerState,
     EngineAway,
     find_engine,
     how_it_ended,
@@ -143,3 +145,73 @@ def test_mounts_that_hold_the_socket_of_any_engine_here_are_refused(
         for source in (used, used / "podman.sock", plain / "link", tmp_path, other):
             with pytest.raises(UsageError, match="holds an engine's socket"):
                 refuse_socket([f"{source}:/mnt:ro"], engine)
+
+
+@contextmanager
+def engine_that_answers(folder: Path, *parts: bytes) -> Iterator[ContainerEngine]:
+    """An engine that answers each request with these parts, and then a byte at a time until it is hung up on."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"{folder}/engine.sock")
+        listening.listen()
+
+        def answer() -> None:
+            with suppress(OSError):
+                while True:
+                    link, _ = listening.accept()
+                    with link, suppress(OSError):
+                        asked = link.recv(65_536)
+                        while b"\r\n\r\n" not in asked or (b"POST /v1.40/containers" in asked and asked[-1:] != b"}"):
+                            asked += link.recv(65_536)
+                        for part in parts:
+                            link.sendall(part)
+                        while parts[-1].endswith(b"..."):
+                            link.sendall(b".")
+                            link.settimeout(0.05)
+                            with suppress(TimeoutError):
+                                if not link.recv(1):
+                                    break
+
+        threading.Thread(target=answer, daemon=True).start()
+        yield ContainerEngine(f"unix://{folder}/engine.sock")
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: "
+
+
+@pytest.mark.parametrize("body", [b'{"Id":[1,', b"[1]", b"null", b'{"State":{"ExitCode":"x"}}', b"[" * 100_000])
+def test_what_is_no_answer_of_an_engine_is_a_clear_error(tmp_path: Path, body: bytes) -> None:
+    with engine_that_answers(tmp_path, OK + b"%d\r\n\r\n" % len(body) + body) as engine:
+        for ask in (
+            lambda: engine.containers("x"),
+            lambda: engine.state("x"),
+            lambda: engine.create(spec("true"), "x"),
+        ):
+            with pytest.raises(EnvironmentCannot, match="no answer of Docker or Podman"):
+                ask()
+
+
+@pytest.mark.parametrize("begun", [b"HTTP/1.1 200 OK\r\nX: ...", OK + b"100000\r\n\r\n..."])
+def test_an_engine_that_answers_a_byte_at_a_time_is_given_up(tmp_path: Path, begun: bytes) -> None:
+    with (
+        engine_that_answers(tmp_path, begun) as engine,
+        pytest.raises(EngineAway, match="no whole answer within 1 s"),
+    ):
+        engine.run_exec("x", lambda _: None, timeout_s=1.0)
+
+
+def test_the_last_line_of_a_hostile_container_is_read_within_bounds() -> None:
+    state = ContainerState(exit_code=3)
+    for digits in (b"9" * 5_000, b"9" * 10, b"x"):
+        log = b"ratchet-container: code=3 oom_kill=" + digits + b"\n"
+        assert how_it_ended(state, log).memory_kills == 0
+    assert how_it_ended(state, b"x ratchet-container: code=3 oom_kill=2\n").memory_kills == 2
+
+
+@pytest.mark.engines
+def test_what_a_container_prints_is_kept_within_bounds(podman: Podman) -> None:
+    flood = f"head -c {3 * LOG_MAX_MB}M /dev/zero | tr '\\0' x; echo; echo last"
+    end, log = run(podman, "sh", "-c", flood)
+    assert end.succeeded and end.reported and "last" in log
+    kept = sum(file.stat().st_size for file in podman.folder.rglob("ctr.log"))
+    assert kept < (LOG_MAX_MB + 1) << 20

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -17,11 +18,13 @@ import pytest
 from ratchet.config import Config, ContainersConfig, WorkspaceConfig
 from ratchet.core.roles import PathRules, Role
 from ratchet.errors import EnvironmentCannot
+from ratchet.process import containers
 from ratchet.process.container_step import LABEL
-from ratchet.process.spawn import Confinement, ConfinementFailed, ProcessResult, confined
+from ratchet.process.containers import ContainerSpec, unused_ids
+from ratchet.process.spawn import Confinement, ConfinementFailed, ProcessResult, confined, this_process
 from ratchet.process.supervise import supervise
 from ratchet.workspace.base_cache import SetupFailed
-from ratchet.workspace.container_steps import inner_environment
+from ratchet.workspace.container_steps import inner_environment, remove_all_abandoned
 from ratchet.workspace.from_config import open_workspaces, recipe_of, sandbox_settings
 from ratchet.workspace.git_workspace import GitWorkspace
 from ratchet.workspace.sandbox import Sandboxes
@@ -101,7 +104,7 @@ def test_a_step_is_not_root_and_writes_only_the_workspace_and_its_temporary_fold
         f"id -u; ({writes}) 2>/dev/null; tail -n +3 /proc/net/dev | cut -d: -f1; "
         "grep -E 'CapEff|NoNewPrivs' /proc/self/status"
     )
-    assert text.split() == ["1000", "x", "lo", "CapEff:", "0000000000000000", "NoNewPrivs:", "1"]
+    assert text.split() == [str(unused_ids()[0]), "x", "lo", "CapEff:", "0000000000000000", "NoNewPrivs:", "1"]
     assert steps.workspace.changes(before, steps.workspace.checkpoint()) == ["made", "src/app.py"]
     steps.workspace.reset(before)
     assert steps.run("cat src/app.py; echo again > src/app.py; git status --porcelain") == (
@@ -189,22 +192,22 @@ def test_sigint_reaches_a_program_as_a_keyboard_interrupt(steps: Steps) -> None:
 
 
 @pytest.mark.engines
-def test_a_step_goes_on_while_the_engine_is_killed_and_started_again(steps: Steps) -> None:
+def test_a_step_whose_engine_was_killed_has_no_result(steps: Steps) -> None:
     async def run() -> ProcessResult:
         with confined(steps.sandboxes.for_tests()):
-            script = "echo first; while [ ! -e go ]; do sleep 0.1; done; echo second; exit 3"
+            script = "echo first; sleep 600; exit 0"
             env, place = {"PATH": os.environ["PATH"]}, steps.workspace.path
             step = asyncio.ensure_future(
                 supervise(["sh", "-c", script], cwd=place, env=env, output=steps.log, timeout_s=60)
             )
             await until(lambda: steps.log.exists() and b"first" in steps.log.read_bytes())
             steps.podman.kill()
-            (steps.workspace.path / "go").touch()
-            await until(lambda: b"second" in steps.log.read_bytes())
+            ended = await step
             steps.podman.start()
-            return await step
+            return ended
 
-    assert asyncio.run(run()).exit_code == 3
+    with pytest.raises(EnvironmentCannot, match="not known how the step ended"):
+        asyncio.run(run())
     assert steps.run("true")[0] == 0
     assert steps.left == []
 
@@ -257,7 +260,128 @@ def test_set_up_commands_run_in_the_image(podman: Podman, repo: Path) -> None:
     set_up = "mkdir node_modules && hostname > node_modules/host && id -u >> node_modules/host && pwd"
     steps = Steps(podman, repo, set_up=[set_up], network="none")
     name, user = (steps.workspace.path / "node_modules/host").read_text().split()
-    assert name.startswith("ratchet-step-") and user == "1000"
+    assert name.startswith("ratchet-step-") and user == str(unused_ids()[0])
     with pytest.raises(SetupFailed, match=r"exit 3.*: no such thing"):
         Steps(podman, repo, slug="two", set_up=["echo no such thing >&2; exit 3"], network="none")
     assert steps.left == []
+
+
+# --- what hostile code cannot do ---
+
+FAKE = """
+import os, sys
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        mem, rows = open(f"/proc/{pid}/mem", "r+b", 0), open(f"/proc/{pid}/maps").read().splitlines()
+    except OSError:
+        continue
+    if int(pid) in (os.getpid(), os.getppid()):
+        continue
+    print("opened", pid)
+    for row in rows:
+        span, how = row.split()[:2]
+        low, high = (int(part, 16) for part in span.split("-"))
+        if "rw" in how and "[v" not in row:
+            mem.seek(low)
+            found = mem.read(high - low)
+            for old, new in ((b"code=$?", b"code=0 "), (b"exit $code", b"exit 0    ")):
+                at = found.find(old)
+                while at >= 0:
+                    mem.seek(low + at)
+                    mem.write(new)
+                    at = found.find(old, at + 1)
+for name in os.listdir("/run/ratchet"):
+    print("pipe", name)
+    if os.fork() == 0:
+        os.setsid()
+        end = os.open(f"/run/ratchet/{name}", os.O_RDWR | os.O_NONBLOCK)
+        try:
+            while name in ("end", "life"):
+                os.write(end, b"code=0 oom_kill=0\\n" * 9)
+        except OSError:
+            pass
+        os._exit(0)
+    os.wait()
+"""
+
+
+@pytest.mark.engines
+def test_no_code_of_a_step_changes_its_exit_code_or_ends_its_guard(steps: Steps) -> None:
+    (steps.workspace.path / "fake.py").write_text(FAKE)
+    code, text = steps.run("/usr/bin/python3 fake.py; kill -9 1; exit 7")
+    assert code == 7 and "opened 1\n" not in text
+    assert set(text.split()) & {"in", "out", "end", "life"} == {"in", "out"}
+
+
+@pytest.mark.engines
+def test_no_process_of_a_step_outlives_it_or_writes_after_it(steps: Steps) -> None:
+    loop = "while :; do echo x >> grows; done"
+    assert steps.run(f"trap '' TERM; setsid sh -c \"trap '' TERM; {loop}\" & sleep 0.1; exit 0")[0] == 0
+    size = (steps.workspace.path / "grows").stat().st_size
+    assert steps.left == [] and not (steps.workspace.home / "steps").exists()
+    assert steps.run("sleep 0.2; wc -c < grows") == (0, f"{size}\n")
+
+
+@pytest.mark.engines
+def test_a_step_whose_code_stops_all_it_can_ends_with_its_worker(steps: Steps) -> None:
+    hostile = "trap '' TERM; kill -STOP -1; echo begun > begun; while :; do sleep 1; done"
+    argv = [sys.executable, "-c", WORKER.replace("echo begun > begun; sleep 600", hostile)]
+    with subprocess.Popen(
+        [*argv, msgspec.json.encode(steps.config).decode(), str(steps.log)], cwd=engines.ROOT
+    ) as worker:
+        asyncio.run(until((steps.workspace.path / "begun").exists))
+        worker.send_signal(signal.SIGKILL)
+    (name,) = steps.left
+    asyncio.run(until(lambda: not getattr(steps.podman.engine.state(name), "running", False)))
+    remove_all_abandoned(steps.config.containers.engine)
+    assert steps.left == []
+
+
+@pytest.mark.engines
+def test_nothing_outside_is_mounted_by_way_of_a_link(steps: Steps, tmp_path: Path) -> None:
+    outside = tmp_path / "outside/tests"
+    outside.mkdir(parents=True)
+    (outside / "secret").write_text("of the machine\n")
+    (steps.workspace.path / "linked").symlink_to(tmp_path / "outside")
+    scope = PathRules(tests=("linked/tests/**", "../../**", "src/**"))
+    writer = steps.sandboxes.for_role(Role.IMPLEMENTER, scope)
+    code, text = steps.run("cat linked/tests/secret; echo x > src/app.py", writer)
+    assert code != 0 and "of the machine" not in text and "Read-only" in text
+
+
+@pytest.mark.engines
+def test_a_folder_that_became_a_link_after_it_was_looked_at_is_not_mounted(steps: Steps, tmp_path: Path) -> None:
+    writer = steps.sandboxes.for_role(Role.IMPLEMENTER, PathRules(tests=("src/**",)))
+    (steps.workspace.path / "src").rename(steps.workspace.path / "old")
+    (steps.workspace.path / "src").symlink_to(tmp_path)
+    with pytest.raises(ConfinementFailed, match="reached by a link"):
+        steps.run("true", writer)
+
+
+@pytest.mark.engines
+def test_containers_with_labels_that_look_like_ours_are_left_alone(steps: Steps) -> None:
+    gone = msgspec.json.encode(msgspec.structs.replace(this_process(), pid=999_999)).decode()
+    for number, label in enumerate(["hello", "[1", gone, f'{{"owner":{gone},"seal":"00"}}']):
+        spec = ContainerSpec(image=IMAGE, command=["true"], user="0:0", labels={LABEL: label})
+        steps.podman.engine.create(spec, f"innocent-{number}")
+    assert steps.run("true")[0] == 0
+    assert sorted(steps.left) == [f"innocent-{number}" for number in range(4)]
+    for name in steps.left:
+        steps.podman.engine.remove(name)
+
+
+def test_the_user_of_roots_containers_has_no_account_and_is_lent_to_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = unused_ids()
+    for number in (first, second):
+        with pytest.raises(KeyError):
+            pwd.getpwuid(number)
+    lent = tmp_path / "subuid"
+    lent.write_text(f"# ranges\nbob:{first}:65536\nnonsense\n")
+    monkeypatch.setattr(containers, "_LENT", (str(lent),))
+    unused_ids.cache_clear()
+    try:
+        assert unused_ids()[0] == first + 65536
+    finally:
+        unused_ids.cache_clear()

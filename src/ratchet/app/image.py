@@ -14,7 +14,9 @@ from typing import Any
 from ratchet import __version__
 from ratchet.checks.detect.set_up import test_packages
 from ratchet.checks.protocol import Target
+from ratchet.errors import UsageError
 from ratchet.process.containers import ContainerEngine
+from ratchet.tree_files import read_source
 
 BASE = "docker.io/library/python:3.13-slim"
 EXTRAS = "postgres"
@@ -41,6 +43,14 @@ PACKAGES = {
     "shell": ("bats",),
 }
 
+# What pip takes as a name with extras, versions and a marker, and never as an option, an address or a path.
+_REQUIREMENT = re.compile(
+    r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?(?: ?\[[\w., -]*\])?(?: ?\(?[<>=!~]=?[\w.*+!<>=~, -]*\)?)?"
+    r"""(?: ?; ?[\w.<>=!~'"() -]+)?""",
+    re.ASCII,
+)
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9][\w.:/@+-]*", re.ASCII)
+
 
 def containerfile(
     targets: Iterable[Target], root: Path, *, base: str = BASE, wheel: str = "", steps: bool = False
@@ -48,8 +58,11 @@ def containerfile(
     """Return a Containerfile with what the tests need, and git. Workers need a sandbox and Ratchet too, which the wheel
     in the same folder or the package index provides; `steps` do not."""
     targets = list(targets)
+    for what, value in (("--base", base), ("--wheel", wheel)):
+        if value and not _PLAIN_WORD.fullmatch(value):
+            raise UsageError(f"{what} {value!r} is no name for a Containerfile", hint="letters, digits and ._:/@+-")
     languages = sorted({target.language for target in targets if target.language})
-    found = ", ".join(f"{target.name} ({target.language or 'any'})" for target in targets) or "no tests"
+    found = ", ".join(f"{_in_comment(target.name)} ({_in_comment(target.language or 'any')})" for target in targets)
     python = list(dict.fromkeys(name for target in targets for name in python_packages(target, root)))
     packages = {*(_ALWAYS[1:] if steps else _ALWAYS), *(name for each in languages for name in PACKAGES.get(each, ()))}
     if base != BASE and (python or not steps):
@@ -57,7 +70,7 @@ def containerfile(
     missing = [language for language in languages if language not in PACKAGES]
     return "\n".join(
         [
-            f"# An image for {'steps' if steps else 'workers'} of this project: {found}.",
+            f"# An image for {'steps' if steps else 'workers'} of this project: {found or 'no tests'}.",
             "# Made by `ratchet image`; edit it freely and build it: ratchet image --file Containerfile --build",
             f"FROM {base}",
             "",
@@ -65,7 +78,10 @@ def containerfile(
             " && apt-get install -y --no-install-recommends \\",
             *(f"      {name} \\" for name in sorted(packages)),
             " && rm -rf /var/lib/apt/lists/*",
-            *(f"# To add: the tools of {language}, which Debian has no package of." for language in missing),
+            *(
+                f"# To add: the tools of {_in_comment(language)}, which Debian has no package of."
+                for language in missing
+            ),
             "",
             # Debian refuses to let pip install beside its own packages.
             *(["ENV PIP_BREAK_SYSTEM_PACKAGES=1"] if python or not steps else []),
@@ -89,33 +105,44 @@ def python_packages(target: Target, root: Path) -> list[str]:
     if target.language != "python":
         return []
     folder, found = root / target.root, test_packages(target, root)
-    manifest = _manifest(folder / "pyproject.toml")
-    project = manifest.get("project", {})
-    found += project.get("dependencies", [])
+    manifest = _manifest(folder)
+    project = _table(manifest, "project")
+    found += _rows(project, "dependencies")
     set_up = " ".join(target.setup)
     for file in re.findall(r"-r (\S+)", set_up):
-        found += _requirements(folder / file)
+        found += _requirements(folder, file)
     for name in re.findall(r"\[(\w+)\]|--group (\S+)", set_up):
-        table = project.get("optional-dependencies", {}) if name[0] else manifest.get("dependency-groups", {})
-        found += [row for row in table.get(name[0] or name[1], []) if isinstance(row, str)]
-    return found
+        table = _table(project, "optional-dependencies") if name[0] else _table(manifest, "dependency-groups")
+        found += _rows(table, name[0] or name[1])
+    return [row.strip() for row in found if _REQUIREMENT.fullmatch(row.strip())]
 
 
-def _manifest(file: Path) -> dict[str, Any]:
+def _table(table: dict[str, Any], key: str) -> dict[str, Any]:
+    found = table.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _rows(table: dict[str, Any], key: str) -> list[str]:
+    found = table.get(key)
+    return [row for row in found if isinstance(row, str)] if isinstance(found, list) else []
+
+
+def _in_comment(text: str) -> str:
+    """Return a name of the repository's so that it cannot end the line: what follows would be an instruction."""
+    return "".join(each if each.isprintable() and each != "\\" else "?" for each in text)
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text("utf-8"))
-    except (OSError, ValueError):
+        return tomllib.loads(read_source(folder, "pyproject.toml"))
+    except (ValueError, RecursionError):
         return {}
 
 
-def _requirements(file: Path) -> list[str]:
-    """Return the requirements of a file, without its options and paths: `-r`, `-e`, hashes."""
-    try:
-        rows = [row.partition(" #")[0].strip() for row in file.read_text("utf-8").splitlines()]
-    except (OSError, ValueError):
-        return []
-    plain = [row.removesuffix("\\").partition(" --")[0].strip() for row in rows]
-    return [row for row in plain if re.match(r"[A-Za-z0-9]", row) and "://" not in row]
+def _requirements(folder: Path, file: str) -> list[str]:
+    """Return the requirements of a file, without hashes and comments."""
+    rows = [row.partition(" #")[0].strip() for row in read_source(folder, file).splitlines()]
+    return [row.removesuffix("\\").partition(" --")[0].strip() for row in rows]
 
 
 def _install(wheel: str) -> list[str]:

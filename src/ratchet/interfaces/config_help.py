@@ -113,7 +113,7 @@ _KEYS = {
     "containers.mounts": "Folders that a container sees, as `SOURCE:TARGET[:ro]`.",
     "containers.network": "Network of the containers; empty: the engine's default.",
     "containers.tmp_mb": "Size of a container's `/tmp` in megabytes; 0 is no limit.",
-    "containers.user": "User in the container; empty: you, or 1000:1000 if you are root.",
+    "containers.user": "User in the container; empty: you, or no account if you are root.",
     "example_keys": "Files whose keys and tokens are made up; a commit with one in another file is refused.",
     "learnings.embedder":
     "How learnings are found by meaning: the local model if installed, off, or the address of an endpoint.",

@@ -19,14 +19,18 @@ from typing import Any
 
 import msgspec
 
-from ratchet.errors import RatchetError
+from ratchet.errors import EnvironmentCannot, RatchetError
 from ratchet.files import make_private_dir
-from ratchet.process.container_step import LABEL, ContainerStep, give, init_command
+from ratchet.paths import user_state
+from ratchet.process.container_step import LABEL, UNKNOWN, ContainerStep, give
 from ratchet.process.containers import (
     ContainerEngine,
     ContainerSpec,
     abandoned,
+    end_container,
     find_engine,
+    mark,
+    new_name,
     refuse_socket,
     require_image,
     unprivileged_user,
@@ -63,24 +67,26 @@ class ContainerImage:
         self,
         argv: Sequence[str],
         *,
+        name: str,
         folder: Path,
         cwd: Path,
         env: Mapping[str, str],
+        home: Path,
         mounts: Sequence[str],
         owned: Sequence[str],
         network: bool,
     ) -> list[str]:
-        """Return the command that runs another in a container. `folder` is its own; `owned` are for `ContainerStep`."""
+        """Return the command that runs another in a container. `folder` is its own; for others see `ContainerStep`."""
         wanted = self.settings
         visible = [mount.split(":")[1] for mount in (*mounts, *wanted.mounts)]
         user = wanted.user or unprivileged_user()
         spec = ContainerSpec(
             image=wanted.image,
-            command=init_command([_inner_program(argv[0], visible), *argv[1:]]),
+            command=[],
             env=inner_environment(env, visible, self.path),
             user=user,
-            folder=str(cwd),
-            mounts=[*mounts, *wanted.mounts],
+            labels={LABEL: mark(name, user_state())},
+            mounts=[*_accounts(folder, user), *wanted.mounts],
             # Images close root's home to others, and what is mounted below it must be reached.
             open_folders=[]
             if user.startswith("0")
@@ -94,7 +100,10 @@ class ContainerImage:
         )
         file = folder / "step.json"
         file.touch(mode=0o600)
-        step = ContainerStep(engine=self.engine.address, spec=spec, owned=list(owned))
+        step = ContainerStep(
+            engine=self.engine.address, name=name, spec=spec, folder=str(cwd), home=str(home), mounts=list(mounts),
+            command=[_inner_program(argv[0], visible), *argv[1:]], owned=list(owned),
+        )  # fmt: skip
         file.write_bytes(msgspec.json.encode(step))
         return [sys.executable, "-I", "-m", "ratchet.process.container_step", str(file)]
 
@@ -123,12 +132,14 @@ class ContainerSandbox:
         self.image, self.workspace = image, workspace
         self.content, self.read_only, self.writable = content, read_only, writable
         self.network, self.home, self.lent = network, home, lent
+        self.started: list[tuple[str, Path]] = []  # containers that may not have ended, and the folders made for them
 
     def wrap(
         self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], writable: Sequence[Path]
     ) -> tuple[list[str], dict[str, str]]:
         record, more = self.workspace.record, [str(path) for path in writable]
         folder = make_private_dir(make_private_dir(self.workspace.home / "steps") / secrets.token_hex(6))
+        self.started.append((name := new_name("step"), folder))
         shown = dict.fromkeys((_PACKAGE, record.git_dir), "ro")
         shown |= {record.path: "rw" if self.content else "ro"} | dict.fromkeys(self.read_only, "ro")
         shown |= dict.fromkeys([*self.writable, *more], "rw")
@@ -136,9 +147,11 @@ class ContainerSandbox:
         mounts += _covered_settings(record.git_dir)
         command = self.image.command(
             argv,
+            name=name,
             folder=folder,
             cwd=cwd,
             env=env,
+            home=self.workspace.home,
             mounts=[*mounts, *self._home_mounts(folder / "lent")],
             owned=[record.path, *([self.home] if self.home else []), *more, str(folder / "lent")],
             network=self.network,
@@ -159,6 +172,21 @@ class ContainerSandbox:
         return mounts
 
     def tidy(self) -> None:
+        """End what the step has started, then make the workspace safe to read. Raises EnvironmentCannot when something
+        may still run."""
+        while self.started:
+            name, folder = self.started[-1]
+            end_container(self.image.engine, name)
+            unknown = (folder / UNKNOWN).exists()
+            shutil.rmtree(folder, ignore_errors=True)
+            self.started.pop()
+            if unknown:
+                raise EnvironmentCannot(
+                    "the container engine ended while a step ran, so it is not known how the step ended",
+                    hint="see that the engine runs, then: ratchet resume",
+                )
+        with suppress(OSError):  # others may be there
+            (self.workspace.home / "steps").rmdir()
         with suppress(OSError):  # the workspace may be gone with its step
             self.workspace.tidy()
         with suppress(RatchetError):
@@ -175,19 +203,20 @@ def run_in_container(
     timeout_s: float,
 ) -> CommandOutput:
     """Run a command of the factory's own in the image, with network: it may write its folder and read `visible`."""
-    image = ContainerImage(settings)
+    image, name = ContainerImage(settings), new_name("step")
     with temporary_folder("ratchet-step-") as folder:
         mounts = [f"{cwd}:{cwd}:rw", *(f"{path}:{path}:ro" for path in visible), *_covered_settings(*visible)]
         command = image.command(
-            argv, folder=Path(folder), cwd=cwd, env=env, mounts=mounts, owned=[str(cwd)], network=True
-        )
+            argv, name=name, folder=Path(folder), cwd=cwd, env=env, home=cwd.parent, mounts=mounts, owned=[str(cwd)],
+            network=True,
+        )  # fmt: skip
         try:
             return run_command(
                 command, cwd=Path("/"), env=_host_environment(), timeout_s=timeout_s, output_max_bytes=OUTPUT_MAX_BYTES
             )
         finally:
+            end_container(image.engine, name)
             give(str(cwd), f"{os.getuid()}:{os.getgid()}")
-            remove_abandoned(image.engine)
 
 
 def _covered_settings(*git_dirs: str) -> list[str]:
@@ -195,10 +224,32 @@ def _covered_settings(*git_dirs: str) -> list[str]:
     return [f"{copy}:{file}:ro" for copy, file in zip(words[0::2], words[1::2], strict=True)]
 
 
+def _accounts(folder: Path, user: str) -> list[str]:
+    """Mount lists of users and groups with a name for the container's user: programs want one."""
+    names = user.split(":")
+    if not all(name.isdigit() for name in names) or not int(names[0]):
+        return []
+    others = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"
+    (folder / "passwd").write_text(f"{others}ratchet:x:{names[0]}:{names[-1]}::{HOME}:/bin/sh\n")
+    (folder / "group").write_text(f"root:x:0:\nnogroup:x:65534:\nratchet:x:{names[-1]}:\n")
+    return [f"{_readable(folder / name)}:/etc/{name}:ro" for name in ("passwd", "group")]
+
+
+def _readable(file: Path) -> Path:
+    file.chmod(0o644)
+    return file
+
+
 def remove_abandoned(engine: ContainerEngine) -> None:
     """Remove the containers of steps whose process was killed."""
-    for row in abandoned(engine, LABEL):
+    for row in abandoned(engine, LABEL, user_state()):
         engine.remove(row.id)
+
+
+def remove_all_abandoned(address: str) -> None:
+    """Remove the containers of steps whose worker was killed, if there is an engine."""
+    with suppress(RatchetError):
+        remove_abandoned(find_engine(address))
 
 
 def _inner_program(program: str, visible: Sequence[str]) -> str:

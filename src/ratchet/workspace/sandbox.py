@@ -29,6 +29,7 @@ from ratchet.process.spawn import (
     path_in_namespace,
     run_command,
 )
+from ratchet.tree_files import is_without_links
 from ratchet.workspace import sandbox_view as view
 from ratchet.workspace.protocol import AGENT_HOME, CONTAINER, Workspace, WorkspaceRecord
 from ratchet.workspace.seccomp import filter_file
@@ -47,8 +48,8 @@ _WITH_FILTER = [own_program("sh"), "-c", f'exec {_FILTER_FD}<"$1"; shift; exec "
 
 
 class ContainerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where containers run and their bounds; 0 is no limit. An empty `user` is this process's, or 1000:1000
-    for root."""
+    """Where containers run and their bounds; 0 is no limit. An empty `user` is this process's, or for
+    root one that no account has."""
 
     engine: str = ""
     image: str
@@ -421,4 +422,5 @@ def role_paths(writes: Writes, scope: PathRules, folder: Path) -> tuple[bool, li
     patterns = scope.protected if reaches_tests else (*scope.protected, *scope.tests)
     named = {pattern.removesuffix("/**") for pattern in patterns}
     plain = {name for name in named if not set(name) & set("*?[") and not name.startswith(".git")}
-    return True, sorted(name for name in plain if (folder / name).exists() and not (folder / name).is_symlink())
+    # Where a parent is a link too: what is mounted there could be anything of this machine.
+    return True, sorted(name for name in plain if is_without_links(folder, name))

@@ -31,13 +31,12 @@ from ratchet.files import make_private_dir
 from ratchet.paths import user_state
 from ratchet.process import containers
 from ratchet.process.containers import ContainerEnd, ContainerEngine, ContainerSpec, EngineAway
-from ratchet.process.spawn import this_process
 from ratchet.store.protocols import open_store
 
 T = TypeVar("T")
 OWNER = "ratchet.owner"  # the label with the pool's process
 AT_ONCE_S = 15.0  # a worker that fails sooner failed at start-up
-LOG_LINES, LOGS_KEPT = 10_000, 100
+LOG_LINES, LOGS_KEPT, LOG_KEPT_BYTES = 10_000, 100, 4 << 20
 _HOME = "/tmp/home"  # noqa: S108 — inside the container
 # A worker in a container has no engine, so its steps cannot be containers, whatever the repository says.
 _WITHOUT_ENGINE = {environment_name("workspace.kind"): "auto"}
@@ -115,10 +114,13 @@ class ContainerPool:
         try:
             with self._named(name):
                 end, log = self._run_container(name)
+            self._report_end(name, end, log)
         except RatchetError as error:
             self.post.log(f"{name} could not be run: {error.message}")
             return ContainerEnd(code=1)
-        self._report_end(name, end, log)
+        except Exception as error:  # noqa: BLE001 — what one container did must not end the pool
+            self.post.log(f"{name}: how it ended cannot be told: {type(error).__name__}: {error}"[:500])
+            return ContainerEnd(code=1)
         return end
 
     @contextmanager
@@ -131,12 +133,13 @@ class ContainerPool:
             self.names.discard(name)
 
     def _run_container(self, name: str) -> tuple[ContainerEnd, bytes]:
-        self.engine.create(self.spec, name)
+        labels = {OWNER: containers.mark(name, user_state())}
+        self.engine.create(msgspec.structs.replace(self.spec, labels=labels), name)
         if self.stopping:
             return ContainerEnd(code=0), b""
         self.engine.start(name)
         state = self.engine.wait(name)
-        log = self.engine.logs(name, lines=LOG_LINES) if state else b""
+        log = self.engine.logs(name, lines=LOG_LINES)[-LOG_KEPT_BYTES:] if state else b""
         return containers.how_it_ended(state, log), log
 
     def _remove(self, name: str) -> None:
@@ -174,7 +177,7 @@ class ContainerPool:
 
     def _reap(self) -> None:
         """Stop and remove containers of pools that have died. Their runs go on from where they stopped."""
-        for row in containers.abandoned(self.engine, OWNER):
+        for row in containers.abandoned(self.engine, OWNER, user_state()):
             self.engine.stop(row.id, grace_s=self.post.config.worker.stop_s)
             self.engine.remove(row.id)
             self.post.log(f"{row.name} was left by a pool that has died: removed")
@@ -204,7 +207,6 @@ def worker_spec(post: WorkerSettings, engine: ContainerEngine) -> ContainerSpec:
         image=wanted.image,
         command=containers.with_init(_worker_command(post)),
         env=worker_environment(post, wanted.env) | _WITHOUT_ENGINE | {"HOME": _HOME} | access,
-        labels={OWNER: msgspec.json.encode(this_process()).decode()},
         user=wanted.user or containers.unprivileged_user(),
         mounts=[*mounts, *wanted.mounts],
         network=wanted.network,

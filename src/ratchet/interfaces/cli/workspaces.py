@@ -33,6 +33,7 @@ from ratchet.interfaces.terminal.layout import table, terminal_width
 from ratchet.process.spawn import attach, confined, process_holder
 from ratchet.process.supervise import supervise
 from ratchet.tree_files import temporary_folder
+from ratchet.workspace.container_steps import remove_all_abandoned
 from ratchet.workspace.from_config import open_workspaces, recipe_of, sandbox_settings
 from ratchet.workspace.git import repository
 from ratchet.workspace.git_workspace import GitWorkspace
@@ -146,7 +147,8 @@ def destroy(arguments: Arguments) -> int:
 
 
 def gc(arguments: Arguments) -> int:
-    spaces, _ = _open(arguments)
+    spaces, settings = _open(arguments)
+    remove_all_abandoned(settings.containers.engine)
     before = {base.path: base.size_bytes for base in spaces.bases.list()}
     removed = spaces.gc()
     if arguments.bases:
