@@ -104,7 +104,7 @@ def python_packages(target: Target, root: Path) -> list[str]:
 def _manifest(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
 
 
