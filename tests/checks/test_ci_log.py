@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -435,3 +436,14 @@ def test_xctest_and_swift_testing_are_read_from_one_log() -> None:
         ("/app/Tests/CalcTests.swift", 17, "4", "5"),
         ("Rows.swift", 41, "1", "2"),
     ]
+
+
+def test_thousands_of_failures_in_three_formats_take_time_by_their_number() -> None:
+    count = 6_000
+    tap = f"TAP version 13\n1..{count}\n" + "".join(f"not ok {i} - alpha{i}\n" for i in range(1, count + 1))
+    python = "".join(f"FAILED tests/test_x.py::test_beta{i} - assert {i}\n" for i in range(count))
+    go = "".join(f"--- FAIL: TestGamma{i} (0.00s)\n    x_test.go:1: bad\n" for i in range(count))
+    log = f"{tap}=== FAILURES ===\n{python}=== {count} failed in 1.00s ===\n{go}FAIL\nFAIL\tpkg\t0.1s\n".encode()
+    begun = time.process_time()
+    report = parse_ci_log(log)
+    assert len(failing(report)) >= 2 * count and time.process_time() - begun < 5.0

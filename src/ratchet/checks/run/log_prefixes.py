@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from ratchet.core.lines import split_lines
-
 # GitHub, Azure, `gh run view --log`, Jenkins timestamps, GitLab with the stream after them.
 _STAMP = re.compile(
     rb"^(?:[^\t\n]{1,100}\t[^\t\n]{1,100}\t)?\xef?\xbb?\xbf?(?:\[?\d{4}-\d\d-\d\dT[\d:.]+Z?\]?) ?(?:[0-9a-f]{2}[OE] )?",
@@ -33,5 +31,5 @@ def strip_prefixes(content: bytes) -> bytes:
 def _is_usual(prefix: re.Pattern[bytes], content: bytes) -> bool:
     middle = len(content) // 2
     parts = [content[:_SAMPLE], content[middle : middle + _SAMPLE], content[-_SAMPLE:]]
-    rows = [row for part in parts for row in split_lines(part)[1:-1] if row.strip()]
+    rows = [row for part in parts for row in part.splitlines()[1:-1] if row.strip()]
     return bool(rows) and sum(bool(prefix.match(row)) for row in rows) >= _MOST * len(rows)
