@@ -29,7 +29,8 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 class Tests(_Section, frozen=True, kw_only=True):
     """`command` runs all tests; if empty it is detected. Its results are read as those of `runner` (derived from the
-    command if empty), or from `report`: a path or glob of files in JUnit, TRX, TAP, CTRF or another known format.
+    command if empty), or from `report`: a path or glob of files in the project, in JUnit, TRX, TAP, CTRF or
+    another known format.
     `paths` are the globs that only the auditor may write. `env` names variables that tests of runs and of test
     workspaces may see besides the usual ones. `timeout_s` limits a run, `silence_s` the time without output."""
 
