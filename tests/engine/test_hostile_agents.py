@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ratchet.agents.protocol import TurnFailed, TurnResult
 from ratchet.core import events as ev
+from ratchet.core.failure import Reason
 from ratchet.core.runner_settings import changes_runner_settings
 from ratchet.core.state import RunState, RunStatus
+from ratchet.engine.steps import agent_call
 from tests.support import (
     AUDIT,
     COMPLETE,
@@ -235,3 +239,12 @@ def test_a_secret_is_in_no_content_and_no_name_of_a_commit(tmp_path: Path) -> No
     assert key not in "".join(git("ls-tree", "-r", "--name-only", branch, cwd=place) for branch in branches)
     assert "note.txt" not in "".join(git("ls-tree", "-r", "--name-only", branch, cwd=place) for branch in branches)
     assert state.status is RunStatus.COMPLETED
+
+
+@pytest.mark.parametrize("error", [OverflowError("date value out of range"), KeyError("usage"), RecursionError()])
+def test_output_that_cannot_be_read_fails_the_turn_and_not_the_run(error: Exception) -> None:
+    async def turn() -> TurnResult:
+        raise error
+
+    failed = asyncio.run(agent_call._as_fault_of_agent(turn()))
+    assert isinstance(failed, TurnFailed) and failed.reason is Reason.AGENT_CRASHED
