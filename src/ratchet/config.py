@@ -4,7 +4,6 @@ import errno
 import os
 import re
 import shlex
-import stat
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_origin, get_type_hints
@@ -18,6 +17,7 @@ from ratchet.core.policy import Count, Policy
 from ratchet.core.queue import AGING_S, ClaimLimits
 from ratchet.core.receipt import Price
 from ratchet.errors import ConfigError
+from ratchet.tree_files import NotRegularFile, read_anywhere, read_inside
 
 FILE = "ratchet.toml"
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
@@ -29,7 +29,8 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 class Tests(_Section, frozen=True, kw_only=True):
     """`command` runs all tests; if empty it is detected. Its results are read as those of `runner` (derived from the
-    command if empty), or from `report`: a path or glob of files in JUnit, TRX, TAP, CTRF or another known format.
+    command if empty), or from `report`: a path or glob of files in the project, in JUnit, TRX, TAP, CTRF or
+    another known format.
     `paths` are the globs that only the auditor may write. `env` names variables that tests of runs and of test
     workspaces may see besides the usual ones. `timeout_s` limits a run, `silence_s` the time without output."""
 
@@ -449,6 +450,7 @@ def load(folder: Path, *, environ: Mapping[str, str] | None = None, flags: Seque
             raise ConfigError(f"--set {flag} has no value", hint="write --set KEY=VALUE")
         _set_key(table, _check_known(key, "--set"), value, sources, f"--set {key}")
     config = _convert(table, sources)
+    _check_report(config.test.report, sources.get("test.report", FILE))
     settings = [
         ConfigValue(key=key, value=_get(config, key), source=sources.get(key, "default")) for key in sorted(_LEAVES)
     ]
@@ -457,8 +459,12 @@ def load(folder: Path, *, environ: Mapping[str, str] | None = None, flags: Seque
 
 def is_fetched(folder: Path) -> bool:
     """Whether the folder is in a clone that Ratchet made of a repository elsewhere, and not in a person's checkout."""
+    return _fetched_top(folder) is not None
+
+
+def _fetched_top(folder: Path) -> Path | None:
     folder = folder.absolute()
-    return any((place / ".git" / FETCHED).exists() for place in (folder, *folder.parents))
+    return next((place for place in (folder, *folder.parents) if (place / ".git" / FETCHED).exists()), None)
 
 
 def _leave_to_this_machine(table: dict[str, Any], sources: dict[str, str]) -> list[str]:
@@ -489,14 +495,25 @@ _NOT_SETTINGS = frozenset(
 )
 
 
-def _read_regular(path: Path) -> bytes:
-    """Read a file without waiting: another user may have put a pipe or a device in its place. Links are followed."""
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
-        if len(content := file.read(FILE_MAX_BYTES + 1)) > FILE_MAX_BYTES:
-            raise OSError(errno.EFBIG, "too large")
-        return content
+def read_project_file(path: Path) -> str:
+    """Return the text of a file that a project decides its own runs with.
+
+    A person may keep such a file elsewhere and link to it; a link in a fetched repository stays in it. Raises OSError
+    for what is no regular file, and ValueError for what is too large or not UTF-8.
+    """
+    top = _fetched_top(path.parent)
+    if top is None:
+        content = read_anywhere(path, max_bytes=_FILE_MAX_BYTES + 1)
+    elif (inside := read_inside(top, str(path.absolute().relative_to(top)), max_bytes=_FILE_MAX_BYTES + 1)) is None:
+        raise NotRegularFile(errno.EINVAL, "not a regular file of the repository", path.name)
+    else:
+        content = inside
+    if len(content) > _FILE_MAX_BYTES:
+        raise ValueError(f"larger than {_FILE_MAX_BYTES >> 20} MiB")
+    return content.decode()
+
+
+_FILE_MAX_BYTES = 1 << 20
 
 
 def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
@@ -505,8 +522,8 @@ def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     import tomllib  # noqa: PLC0415 — slow to import, and many projects have no file
 
     try:
-        table = tomllib.loads(_read_regular(path).decode("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        table = tomllib.loads(read_project_file(path).replace("\r\n", "\n"))
+    except (OSError, ValueError, RecursionError) as error:  # a number of 5,000 digits is a ValueError too
         raise ConfigError(f"cannot read {path.name}: {error}", hint="correct the named line") from error
     sources: dict[str, str] = {}
     _check_keys(table, "", sources)
@@ -602,6 +619,14 @@ def _convert(table: dict[str, Any], sources: dict[str, str]) -> Config:
         key = where.rstrip("`")
         source = sources.get(key, FILE)
         raise ConfigError(f"invalid {key} in {source}: {what}", hint="`ratchet config show` lists all keys") from error
+
+
+def _check_report(pattern: str, source: str) -> None:
+    if pattern.startswith("/") or ".." in pattern.split("/"):
+        raise ConfigError(
+            f"invalid test.report in {source}: {pattern!r} leads out of the project",
+            hint="let the tests write their report into the project's folder, and name it relative to that",
+        )
 
 
 def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

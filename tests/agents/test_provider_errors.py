@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from ratchet.agents.protocol import TurnFailed
-from ratchet.agents.provider_errors import classify_error, retry_time_of, with_retry_time
+from ratchet.agents.provider_errors import classify_error, retry_time_of, timestamp_of_epoch, with_retry_time
 from ratchet.core.failure import Reason
 
 NOW = datetime(2026, 11, 16, 4, 0, tzinfo=UTC)
@@ -96,3 +96,30 @@ def test_only_a_limit_has_a_time_to_come_back() -> None:
     limited = with_retry_time(TurnFailed(reason=Reason.RATE_LIMITED, detail=text), now=NOW)
     crashed = with_retry_time(TurnFailed(reason=Reason.AGENT_CRASHED, detail=text), now=NOW)
     assert (limited.until, crashed.until) == ("2026-11-16T04:05:00Z", "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"try again in {'9' * 400} days",
+        "try again in 99999999999 days",
+        "usage limit reached|9999999999999 in try again in 99999999999999999999999 days",
+        "0001-01-01T00:00:00+23:59 9999-12-31T23:59:59-23:59",
+        "limit resets feb 30, 0000 at 3pm (../../../etc/passwd)",
+        "resets at 3pm (Europe)",
+    ],
+)
+def test_no_number_in_a_message_is_more_than_a_message_without_a_time(text: str) -> None:
+    until = with_retry_time(TurnFailed(reason=Reason.RATE_LIMITED, detail=text), now=NOW).until
+    assert until == "" or until < "2026-12-27"
+
+
+@pytest.mark.parametrize("seconds", [1e20, 1e300, -1e18, float("inf"), float("nan")])
+def test_a_time_that_cannot_be_is_no_time(seconds: float) -> None:
+    assert timestamp_of_epoch(seconds) == ""
+
+
+@pytest.mark.parametrize("until", ["9999-12-31T23:59:59Z", "2027-02-01", "soon", "9999-12-31T23:59:59-23:59"])
+def test_an_agent_parks_its_item_for_forty_days_at_most(until: str) -> None:
+    failed = TurnFailed(reason=Reason.RATE_LIMITED, detail="429, try again in 5 minutes", until=until)
+    assert with_retry_time(failed, now=NOW).until == "2026-11-16T04:05:00Z"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from ratchet import config
+from ratchet.engine import prompts
+from ratchet.errors import ConfigError
 from ratchet.workspace.git import repository
-from tests.support import make_repository
+from tests.support import git, make_repository
 
 SETTINGS = """
 agent = "claude"
@@ -67,3 +70,56 @@ def test_a_clone_of_an_earlier_version_is_known_as_fetched_once_it_is_used(origi
 def test_in_a_persons_own_checkout_all_settings_count(origin: Path) -> None:
     loaded = config.load(origin, environ={})
     assert loaded.ignored == [] and loaded.config.sandbox.mode == "off"
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "/etc/passwd", "pipe", "large"])
+def test_the_settings_of_a_fetched_repository_are_a_regular_file_of_it(tmp_path: Path, target: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(b"#" * (2 << 20))
+    origin = make_repository(tmp_path / "origin", {"a.txt": "1\n"})
+    (origin / "ratchet.toml").symlink_to(target if target.startswith("/") else tmp_path / target)
+    (origin / ".ratchet/prompts").mkdir(parents=True)
+    (origin / ".ratchet/prompts/plan.md").symlink_to("/etc/hostname")
+    git("add", "--force", "-A", cwd=origin)
+    git("commit", "--quiet", "-m", "links", cwd=origin)
+    place = repository.fetch_repository(origin.as_uri(), clones=tmp_path / "clones")
+    with pytest.raises(ConfigError, match=r"cannot read ratchet.toml: .*not a regular file"):
+        config.load(place, environ={})
+    with pytest.raises(ConfigError, match="not a regular file"):
+        prompts._find("plan", place / ".ratchet/prompts")
+
+
+def test_a_link_within_a_fetched_repository_is_followed(tmp_path: Path) -> None:
+    origin = make_repository(tmp_path / "origin", {"conf/r.toml": "[test]\ncommand = 'true'\n"})
+    (origin / "ratchet.toml").symlink_to("conf/r.toml")
+    git("add", "-A", cwd=origin)
+    git("commit", "--quiet", "-m", "links", cwd=origin)
+    place = repository.fetch_repository(origin.as_uri(), clones=tmp_path / "clones")
+    assert config.load(place, environ={}).config.test.command == "true"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("a = " + "[" * 5000, "cannot read"),
+        ("a = " + "9" * 5000, "cannot read"),
+        ("a = '\0'", "cannot read"),
+        ("[test]\nreport = '/usr/**/*.xml'", "leads out of the project"),
+        ("[test]\nreport = 'out/../../*.xml'", "leads out of the project"),
+    ],
+)
+def test_malformed_settings_are_a_wrong_configuration(tmp_path: Path, content: str, says: str) -> None:
+    (tmp_path / "ratchet.toml").write_text(content)
+    with pytest.raises(ConfigError, match=says):
+        config.load(tmp_path, environ={})
+
+
+def test_in_a_persons_own_checkout_settings_may_be_a_link_but_no_pipe(tmp_path: Path) -> None:
+    (tmp_path / "shared.toml").write_text("[test]\ncommand = 'true'\n")
+    own = make_repository(tmp_path / "own", {"a.txt": "1\n"})
+    (own / "ratchet.toml").symlink_to(tmp_path / "shared.toml")
+    assert config.load(own, environ={}).config.test.command == "true"
+    (tmp_path / "shared.toml").unlink()
+    os.mkfifo(tmp_path / "shared.toml")
+    with pytest.raises(ConfigError, match="not a regular file"):
+        config.load(own, environ={})

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.checks.run.ci_log import LOG_MAX_BYTES, parse_ci_log, read_log_tail
+from ratchet.checks.formats import Parsed
+from ratchet.checks.run.ci_log import LOG_MAX_BYTES, _other_failures, parse_ci_log, read_log_tail
 from ratchet.core.compare import failing
 from ratchet.core.packet import clusters
-from ratchet.core.report import RED, ReportStatus
+from ratchet.core.report import RED, ReportStatus, TestResult, TestStatus
 from tests.checks.formats.golden import fixtures, named
 
 FIXTURES = Path(__file__).parent / "formats" / "fixtures"
@@ -435,3 +437,13 @@ def test_xctest_and_swift_testing_are_read_from_one_log() -> None:
         ("/app/Tests/CalcTests.swift", 17, "4", "5"),
         ("Rows.swift", 41, "1", "2"),
     ]
+
+
+def test_thousands_of_failures_in_two_formats_take_time_by_their_number() -> None:
+    def failures(word: str) -> Parsed:
+        names = [f"tests/x.py::test_{word}{number}" for number in range(15_000)]
+        return Parsed(tests=[TestResult(id=name, status=TestStatus.FAILED) for name in names], ended=True)
+
+    begun = time.process_time()
+    [(other, fresh)] = _other_failures("tap", {"tap": failures("a"), "go_text": failures("b"), "jest": failures("a")})
+    assert (other, len(fresh)) == ("go_text", 15_000) and time.process_time() - begun < 5.0

@@ -234,9 +234,9 @@ def test_functions_in_test_files_are_no_suspects_and_the_most_frequent_come_firs
 
 def test_ranges_of_a_diff_are_those_of_the_new_side() -> None:
     diff = (
-        'diff --git a/x b/x\n+++ "b/x"\n@@ -2 +2 @@\n+++ b/x y\t\n@@ -1,2 +1,3 @@ f\n+a\n@@ -9 +10 @@\n'
-        "@@ -20,2 +18,0 @@\n"
-        "+++ b/new\n@@ -0,0 +1,2 @@\n+++ /dev/null\n@@ -1 +0,0 @@\n"
+        'diff --git a/x b/x\n--- "a/x"\n+++ "b/x"\n@@ -2 +2 @@\n-a\n+b\n--- a/x y\t\n+++ b/x y\t\n'
+        "@@ -1,2 +1,3 @@ f\n a\n b\n+c\n@@ -9 +10 @@\n-d\n+e\n@@ -20,2 +18,0 @@\n-f\n-g\n"
+        "--- /dev/null\n+++ b/new\n@@ -0,0 +1,2 @@\n+a\n+b\n--- a/old\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n"
     )
     assert changed_ranges(diff) == {"x": [(2, 2)], "x y": [(1, 3), (10, 10), (18, 19)], "new": [(1, 2)]}
     assert changed_ranges("") == changed_ranges("@@ -1 +1 @@") == {}

@@ -126,8 +126,18 @@ def test_usage_that_cannot_be_makes_no_room_in_a_budget(tmp_path: Path) -> None:
     first = AUDIT | {"reports": [{"tokens_in": 10**20}], "delay_s": 0.01}
     script = GOOD_SCRIPT | {"audit": [first, AUDIT | {"reports": reports, "delay_s": 0.01}, COMPLETE]}
     state, events, place = carry_script(tmp_path, script, "budget.item.cost_usd=5", "budget.item.tokens=0")
-    assert state.failure is Reason.BUDGET_SPENT and metered(events)[1].cost_usd == 50.0
+    assert state.failure is Reason.BUDGET_SPENT and metered(events)[1].cost_usd == 15.0
     failed = [event for event in events if isinstance(event, ev.AuditFailed)]
     assert [event.reason for event in failed] == [Reason.BUDGET_SPENT] * 2 and "tokens" in failed[0].why
+    assert "not believed: it reported 50 USD" in failed[1].why
     with open_factory(place) as factory:
-        assert factory.store.spent(BudgetScope.DAY).cost_usd == 50.0
+        assert factory.store.spent(BudgetScope.DAY).cost_usd == 15.0
+
+
+def test_a_forged_bill_fails_its_own_run_and_leaves_the_day_to_others(tmp_path: Path) -> None:
+    reports = [{"cost_usd": 1e308, "tokens_in": 10**18, "tokens_out": 10**18, "seconds": 1e300}]
+    script = GOOD_SCRIPT | {"audit": [AUDIT | {"reports": reports, "delay_s": 0.01}] * 3}
+    state, events, place = carry_script(tmp_path, script, "tdd.audit_tries=1", "budget.step.cost_usd=1")
+    assert state.failure and "not believed: it reported 1e+12 USD" in repr(events)
+    with open_factory(place) as factory:
+        assert 0 < factory.store.spent(BudgetScope.DAY).cost_usd <= 3.0

@@ -178,6 +178,30 @@ def test_changed_lines_that_never_ran_fail_the_coverage_gate(tmp_path: Path, hit
     assert bool(state.commits) == (status is GateStatus.PASSED)
 
 
+CALC = "def add(a, b):\n    return a + b\n\n\ndef sub(a, b):\n    return a - b\n"
+UNCOVERED = "SF:calc.py\nDA:1,1\n" + "".join(f"DA:{line},0\n" for line in range(2, 9)) + "end_of_record\n"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"calc.py": f"#\x0c+++ \n{CALC}"},
+        {"calc.py": f"#\u2028@@ -1 +{'9' * 5000} @@\n{CALC}"},
+        {"calc.py": CALC.replace("\n", "\r")},
+        {"calc.py": CALC, "a.txt": "long\n" * 120_000},
+        {"calc.py": CALC, ".gitattributes": "*.py -diff\n"},
+    ],
+    ids=["form feed", "forged hunk", "carriage returns", "a long file before it", "attributes"],
+)
+def test_no_content_of_a_file_hides_its_lines_from_the_coverage_gate(tmp_path: Path, written: dict[str, str]) -> None:
+    (tmp_path / "info").write_text(UNCOVERED)
+    gate = {"name": "coverage", "command": f"cp {tmp_path / 'info'} lcov.info", "changed": 100}
+    script = GOOD_SCRIPT | {"implement": [{"say": "Subtract", "write": written}]}
+    settings = ("tdd.attempts=1", "tdd.audit_tries=1", "sandbox.mode=off")
+    state, events, _ = carry_script(tmp_path, script, gates(gate), *settings)
+    assert [one.status for one in ran(events, "coverage")] == [GateStatus.FAILED] and not state.commits
+
+
 def test_coverage_that_was_not_measured_is_no_coverage(tmp_path: Path) -> None:
     gate = {"name": "coverage", "command": "true", "threshold": 1}
     state, events, _ = carry_script(tmp_path, GOOD_SCRIPT, gates(gate), "tdd.attempts=1", "tdd.audit_tries=1")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ratchet.agents.protocol import TurnFailed, TurnResult
 from ratchet.core import events as ev
+from ratchet.core.failure import Reason
 from ratchet.core.runner_settings import changes_runner_settings
 from ratchet.core.state import RunState, RunStatus
+from ratchet.engine.steps import agent_call
 from tests.support import (
     AUDIT,
     COMPLETE,
@@ -245,3 +249,12 @@ def test_a_test_that_prints_what_a_sandbox_would_say_is_a_failing_test(tmp_path:
     with open_factory(place, "test.command=sh check.sh", "test.runner=command", agent="command:true") as factory:
         state = carry(factory, place / "SPEC.md")
     assert state.failure and "sandbox" not in str(state.failure).lower()
+
+
+@pytest.mark.parametrize("error", [OverflowError("date value out of range"), KeyError("usage"), RecursionError()])
+def test_output_that_cannot_be_read_fails_the_turn_and_not_the_run(error: Exception) -> None:
+    async def turn() -> TurnResult:
+        raise error
+
+    failed = asyncio.run(agent_call._as_fault_of_agent(turn()))
+    assert isinstance(failed, TurnFailed) and failed.reason is Reason.AGENT_CRASHED

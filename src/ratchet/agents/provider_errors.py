@@ -46,6 +46,7 @@ _PATTERNS = {
 }
 _REASONS = [(reason, re.compile(pattern, re.IGNORECASE)) for reason, pattern in _PATTERNS.items()]
 DETAIL_CHARS = 600
+LATEST = timedelta(days=40)
 
 
 def classify_error(text: str, *, status: int = 0) -> TurnFailed:
@@ -90,25 +91,43 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 
 def retry_time_of(text: str, *, now: datetime) -> str:
     """Return when a limit ends as a UTC timestamp, from any known format; empty if none is found."""
-    found = [*_from_epoch(text), *_from_stamps(text), _from_wait(text, now), _from_clock(text, now)]
-    # A time in the past or far in the future is not a retry time.
-    return next(
-        (format_timestamp(at, timespec="seconds") for at in found if at and now < at < now + timedelta(days=40)), ""
-    )
+    found: list[datetime] = []
+    for read in (_from_epoch, _from_stamps, _from_wait, _from_clock):
+        with suppress(ValueError, OverflowError):  # numbers of any length
+            found += read(text, now)
+    # A time in the past is not a retry time.
+    return next((format_timestamp(at, timespec="seconds") for at in found if now < at < now + LATEST), "")
+
+
+def timestamp_of_epoch(seconds: float) -> str:
+    """Return a timestamp that an agent reports as a number; empty if there is no such time."""
+    try:
+        return format_timestamp(datetime.fromtimestamp(seconds, UTC), timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return ""
 
 
 def with_retry_time(failed: TurnFailed, *, now: datetime) -> TurnFailed:
-    """Add the retry time to a rate-limit or overload failure that contains one."""
-    limited = failed.reason in (Reason.RATE_LIMITED, Reason.OVERLOADED) and not failed.until
-    return msgspec.structs.replace(failed, until=retry_time_of(failed.detail, now=now)) if limited else failed
+    """Add the retry time to a rate-limit or overload failure that contains one, and remove one that cannot be."""
+    until = failed.until if _is_believable(failed.until, now) else ""
+    limited = failed.reason in (Reason.RATE_LIMITED, Reason.OVERLOADED) and not until
+    return msgspec.structs.replace(failed, until=retry_time_of(failed.detail, now=now) if limited else until)
 
 
-def _from_epoch(text: str) -> list[datetime]:
+def _is_believable(until: str, now: datetime) -> bool:
+    """Whether an item may be parked until then: an agent must not park it for years."""
+    with suppress(ValueError, OverflowError):
+        at = datetime.fromisoformat(until)
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)) < now + LATEST
+    return False
+
+
+def _from_epoch(text: str, _now: datetime) -> list[datetime]:
     found = _EPOCH.search(text)
     return [datetime.fromtimestamp(int(found[1] or found[2]), UTC)] if found else []
 
 
-def _from_stamps(text: str) -> Iterator[datetime]:
+def _from_stamps(text: str, _now: datetime) -> Iterator[datetime]:
     """Yield all timestamps: a log line begins with its own."""
     for at, zone in _STAMP.findall(text):
         offset = "+00:00" if zone in ("", "Z", "UTC") else zone
@@ -116,12 +135,12 @@ def _from_stamps(text: str) -> Iterator[datetime]:
             yield datetime.fromisoformat(at.replace(" ", "T") + offset)
 
 
-def _from_wait(text: str, now: datetime) -> datetime | None:
+def _from_wait(text: str, now: datetime) -> list[datetime]:
     found = _AFTER.search(text)
     seconds = sum(float(number) * _unit_s(unit) for number, unit in _PIECE.findall(found[1])) if found else 0.0
     if found and "-ms" in found[0].lower():
         seconds /= 1_000  # the unit is in the header name
-    return now + timedelta(seconds=seconds) if seconds else None
+    return [now + timedelta(seconds=seconds)] if seconds else []
 
 
 def _unit_s(unit: str) -> float:
@@ -130,7 +149,12 @@ def _unit_s(unit: str) -> float:
     return {"d": 86_400.0, "h": 3_600.0, "m": 60.0}.get(unit[:1].lower(), 1.0)
 
 
-def _from_clock(text: str, now: datetime) -> datetime | None:
+def _from_clock(text: str, now: datetime) -> list[datetime]:
+    at = _next_clock(text, now)
+    return [at] if at else []
+
+
+def _next_clock(text: str, now: datetime) -> datetime | None:
     """`resets 3pm (Europe/Berlin)`, `try again at Nov 17th, 2026 3:05 PM`: the next such time, in the zone of
     `now` unless one is given."""
     found = _CLOCK.search(text)

@@ -89,9 +89,9 @@ class TurnUsage:
         return self.price is not None or not samples or any(sample.cost_usd is not None for sample in samples)
 
     def _priced(self, metered: UsageSample) -> Usage:
-        counted = Usage(tokens_in=metered.tokens_in, tokens_out=metered.tokens_out)
+        counted = Usage(tokens_in=metered.tokens_in, tokens_out=metered.tokens_out).sane
         cost = metered.cost_usd if metered.cost_usd is not None else self.price.of(counted) if self.price else 0.0
-        return msgspec.structs.replace(counted, cost_usd=round(cost, 6))
+        return msgspec.structs.replace(counted, cost_usd=cost).sane
 
 
 def _subtract(usage: Usage, other: Usage) -> Usage:

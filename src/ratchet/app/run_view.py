@@ -13,6 +13,7 @@ import msgspec
 from ratchet import paths
 from ratchet.core import events as ev
 from ratchet.core.ledger import Entry
+from ratchet.core.lines import split_lines
 from ratchet.core.picture import Picture
 from ratchet.core.queue import ItemRow
 from ratchet.core.receipt import Artifact, Receipt
@@ -120,7 +121,7 @@ class RunReader:
     def trailers(self, view: RunView, commit: str) -> dict[str, str]:
         """Return the proof in a commit's message; empty if the commit is not on this machine."""
         try:
-            lines = repository.message_of(self._with_commit(view, commit), commit).splitlines()
+            lines = split_lines(repository.message_of(self._with_commit(view, commit), commit))
         except (GitFailed, RatchetError):
             return {}
         split = [line.partition(": ") for line in lines if line.startswith("Ratchet-")]

@@ -10,6 +10,10 @@ from typing import Annotated
 
 import msgspec
 
+from ratchet.core.diffs import read_diff
+from ratchet.core.lines import every_line, has_other_ends, split_lines
+from ratchet.core.roles import is_code
+
 
 class OnFail(StrEnum):
     REVERT = "revert"
@@ -78,7 +82,7 @@ _NOISE = re.compile(
 
 def finding_lines(output: str) -> Counter[str]:
     """Return the output's lines without volatile parts: line and column numbers, times and totals."""
-    lines = (_NOISE.sub("", line).strip() for line in output.splitlines())
+    lines = (_NOISE.sub("", line).strip() for line in split_lines(output))
     return Counter(line for line in lines if re.search(r"[^\W\d_]{2}", line))
 
 
@@ -132,24 +136,23 @@ def uncovered(gate: Gate, coverage: Coverage, changed: dict[str, set[int]]) -> s
     return ""
 
 
-_HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@")
-
-
 def changed_lines(diff: str) -> dict[str, set[int]]:
     """Return the lines that a unified diff adds, by file."""
     found: dict[str, set[int]] = {}
-    path, line = "", 0
-    for text in diff.splitlines():
-        if text.startswith("+++ "):
-            path = text[4:].removeprefix("b/").split("\t")[0]
-        elif hunk := _HUNK.match(text):
-            line = int(hunk[1])
-        elif text.startswith("+") and path:
-            found.setdefault(path, set()).add(line)
-            line += 1
-        elif text.startswith(" "):
-            line += 1
+    for file in read_diff(diff):
+        if file.hunks and not file.removed:
+            found.setdefault(file.path, set()).update(file.added())
     return found
+
+
+def whole_if_hidden(path: str, content: str, *, is_shown: bool) -> set[int]:
+    """Return all lines of a changed file of which a diff does not tell which lines changed; else nothing.
+
+    Attributes and a NUL keep a file out of a diff, and line ends of some languages are none for git.
+    """
+    is_binary = "\0" in content and not is_code(path)
+    hidden = has_other_ends(content) or not is_shown
+    return every_line(content) if hidden and not is_binary else set()
 
 
 ARCHITECTURE_LINES = 100

@@ -11,6 +11,7 @@ import msgspec
 from ratchet.core.board import BoardColumn, BoardRow
 from ratchet.core.failure import Reason
 from ratchet.core.lease import WorkerRow, WorkerStatus
+from ratchet.core.lines import split_lines
 
 
 class InboxKind(StrEnum):
@@ -253,4 +254,4 @@ def capitalised(text: str) -> str:
 
 
 def first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:300]
+    return next((line.strip() for line in split_lines(text) if line.strip()), "")[:300]

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from ratchet.core.lines import split_lines
+
 SPEC_MAX_CHARS = 100_000
 LABELS_MAX = 20
 Label = Annotated[
@@ -91,7 +93,7 @@ def new_id(kind: str, at: datetime, unique: str) -> str:
 
 def spec_title(spec: str) -> str:
     """Return the first heading, else the first line, of a Markdown spec."""
-    lines = [line.strip() for line in spec.splitlines() if line.strip()]
+    lines = [line.strip() for line in split_lines(spec) if line.strip()]
     heading = next((line for line in lines if line.startswith("#")), None)
     return (heading or (lines[0] if lines else "")).lstrip("#").strip()[:120]
 
@@ -99,7 +101,7 @@ def spec_title(spec: str) -> str:
 def front_matter(spec: str) -> tuple[dict[str, str], str]:
     """Split `key: value` lines between two `---` lines at the start of a spec from its text."""
     head, mark, body = spec.removeprefix("---\n").partition("\n---\n")
-    lines = [line.partition(":") for line in head.splitlines() if line.strip()]
+    lines = [line.partition(":") for line in split_lines(head) if line.strip()]
     if not (spec.startswith("---\n") and mark) or not all(colon for _, colon, _ in lines):
         return {}, spec
     return {name.strip(): value.strip().strip("\"'") for name, _, value in lines}, body.lstrip("\n")

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
+from ratchet.core.lines import split_lines
 from ratchet.core.report import RED, Report, load_errors
 
 CONTENT_MAX_CHARS = 10_000
@@ -232,7 +233,7 @@ def assign_arm(run: str, failure: str, learning: str, *, held_out: float, placeb
 def delivered_text(learning: Learning) -> str:
     """Return a learning as an agent reads it."""
     heads = {LearningKind.DEAD_END: "Dead end: ", LearningKind.CANDIDATE: "Unconfirmed: "}
-    return heads.get(learning.kind, "") + "\n  ".join(learning.content.strip().splitlines())
+    return heads.get(learning.kind, "") + "\n  ".join(split_lines(learning.content.strip()))
 
 
 # --- failures ---------------------------------------------------------------------------------------------------
@@ -249,7 +250,7 @@ _VARIABLE = (
 def failure_fingerprint(kind: str, message: str, file: str) -> str:
     """Return a name for a failure that is the same in every run: its type, the first line of its message without
     numbers, addresses and paths, and the file of the test."""
-    line = message.strip().splitlines()[0] if message.strip() else ""
+    line = split_lines(message.strip())[0] if message.strip() else ""
     for pattern, plain in _VARIABLE:
         line = pattern.sub(plain, line)
     return hashlib.sha256(f"{kind}\0{line[:300]}\0{file}".encode()).hexdigest()[:16]

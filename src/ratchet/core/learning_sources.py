@@ -23,6 +23,7 @@ from ratchet.core.learning import (
     Matched,
     learning_id,
 )
+from ratchet.core.lines import split_lines
 
 _TESTS_SHOWN, _PATHS_SHOWN, _TRIES_SHOWN, _TEXT_CHARS = 3, 5, 3, 300
 _LEARNINGS_MAX = 50  # of one run
@@ -289,7 +290,7 @@ def noted_learning(answer: str) -> str:
     """Return the text under the heading `# Learning` of an agent's answer, or ''."""
     found: list[str] = []
     inside = False
-    for line in answer.splitlines():
+    for line in split_lines(answer):
         if line.startswith("#"):
             inside = line.strip("# \t:").lower() in ("learning", "learnings", "lesson", "lessons")
         elif inside:

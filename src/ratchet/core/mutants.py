@@ -27,7 +27,7 @@ def mutants(path: str, source: str, lines: set[int], *, at_most: int) -> list[Mu
     """Return mutants spread over the lines, deterministically: one per line first, then a second one."""
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     places = [(node, field) for node, field in _mutable_nodes(tree) if getattr(node, "lineno", 0) in lines]
     seen: dict[int, int] = {}

@@ -10,6 +10,8 @@ from itertools import pairwise
 import msgspec
 
 from ratchet.core.compare import Delta
+from ratchet.core.diffs import read_diff
+from ratchet.core.lines import split_lines
 from ratchet.core.report import (
     RED,
     Diagnostic,
@@ -69,23 +71,16 @@ def _key(test: TestResult) -> tuple[str, str]:
 
 
 def _shape(message: str) -> str:
-    return re.sub(r"\d+", "0", message.strip().splitlines()[0] if message.strip() else "")[:80]
-
-
-_HUNK = re.compile(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@")
+    return re.sub(r"\d+", "0", split_lines(message.strip())[0] if message.strip() else "")[:80]
 
 
 def changed_ranges(diff: str) -> dict[str, list[tuple[int, int]]]:
     """Return the changed line ranges per file of a unified diff; for a pure deletion, the two lines around it."""
     found: dict[str, list[tuple[int, int]]] = {}
-    file = ""
-    for line in diff.splitlines():
-        if line.startswith("+++ "):
-            file = line[4:].strip('"').removeprefix("b/").rstrip("\t")
-            found.setdefault(file, []) if file != "/dev/null" else None
-        elif file in found and (hunk := _HUNK.match(line)):
-            first, count = int(hunk.group(1)), int(hunk.group(2) or 1)
-            found[file].append((first, first + max(count - 1, 0 if count else 1)))
+    for file in read_diff(diff):
+        if file.hunks and not file.removed:
+            ranges = [(hunk.first, hunk.first + max(hunk.count - 1, 0 if hunk.count else 1)) for hunk in file.hunks]
+            found.setdefault(file.path, []).extend(ranges)
     return found
 
 
@@ -168,7 +163,7 @@ def _head(
     )
     lines += [f"note: {_clip(note, _NAME_CHARS)}" for note in report.notes[:5]]
     if report.status in (ReportStatus.CRASHED, ReportStatus.ERROR) and not red and report.output:
-        output = report.output.splitlines()[-_OUTPUT_LINES:]
+        output = split_lines(report.output)[-_OUTPUT_LINES:]
         lines += ["output:", *(f"  | {_clip(line, _NAME_CHARS)}" for line in output)]
     return ["\n".join(lines)] if lines else []
 
@@ -242,13 +237,13 @@ _PANIC = re.compile(r"\s*thread '.*' (?:\(\d+\) )?panicked at |\s*note: run with
 
 def output_beyond_failure(text: str, failure: Failure) -> list[str]:
     """Return the output without lines that repeat the failure, as Go and Rust print them."""
-    known = {line.strip() for line in failure.message.splitlines()} - {""}
+    known = {line.strip() for line in split_lines(failure.message)} - {""}
     ends = tuple(f": {part}" for part in (*known, failure.expected, failure.actual) if part)
 
     def is_repeated(line: str) -> bool:
         return line.strip() in known or bool(ends and line.rstrip().endswith(ends)) or bool(_PANIC.match(line))
 
-    lines = text.strip("\n").splitlines()
+    lines = split_lines(text.strip("\n"))
     rest = [line for line in lines if not is_repeated(line)]
     return rest if any(line.strip() for line in rest) else []
 

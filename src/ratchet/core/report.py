@@ -11,6 +11,8 @@ from signal import Signals
 
 import msgspec
 
+from ratchet.core.lines import split_lines
+
 
 class TestStatus(StrEnum):
     PASSED = "passed"
@@ -75,7 +77,7 @@ def expected_text(failure: Failure) -> str | None:
 def message_lines(failure: Failure) -> list[str]:
     """Return the lines of the message. A comparison's message repeats its values, which are shown separately: then only
     the first line and the notes are returned."""
-    lines = failure.message.strip().splitlines()
+    lines = split_lines(failure.message.strip())
     if failure.expected is None and failure.actual is None:
         return lines
     noted = next((at for at, line in enumerate(lines) if at and line.startswith("note: ")), len(lines))
@@ -525,7 +527,7 @@ def _shape(failure: Failure | None) -> str:
 
 
 def _without_noise(text: str) -> str:
-    line = text.strip().splitlines()[0] if text.strip() else ""
+    line = split_lines(text.strip())[0] if text.strip() else ""
     for pattern, plain in _NOISE:
         line = pattern.sub(plain, line)
     return line

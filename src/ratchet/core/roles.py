@@ -100,3 +100,13 @@ _GLOB = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 def _regex(pattern: str) -> re.Pattern[str]:
     parts = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
     return re.compile("".join(_GLOB.get(part, re.escape(part)) for part in parts), re.DOTALL)
+
+
+_CODE = re.compile(
+    r"\.(?:pyi?|[cm]?[jt]sx?|go|rs|java|kts?|scala|cs|fs|rb|php|exs?|erl|swift|[ch]|cc|cpp|hpp|lua|pl|pm|jl|dart|sh)$"
+)
+
+
+def is_code(path: str) -> bool:
+    """Whether a path is called like source in a language that has rules of its own."""
+    return bool(_CODE.search(path))

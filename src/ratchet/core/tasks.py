@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from ratchet.core.lines import split_lines
+
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """`verify` is a command that the factory runs; `done` tasks were finished before the run began."""
@@ -47,7 +49,7 @@ def _unique_ids(tasks: list[Task]) -> Iterator[Task]:
 def _outside_fences(spec: str) -> Iterator[str]:
     """Yield the lines, with code blocks blanked: a checklist in an example is not a checklist."""
     fence = ""
-    for line in spec.splitlines():
+    for line in split_lines(spec):
         mark = _FENCE.match(line)
         if mark and not fence:
             fence = mark.group(1)

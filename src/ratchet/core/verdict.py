@@ -8,6 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from ratchet.core.foreign_json import MALFORMED
+from ratchet.core.lines import split_lines
 
 COMPLETE = "REQUIREMENTS_COMPLETE"
 
@@ -39,7 +40,7 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
 
 def requirements_complete(text: str) -> bool:
     """The token must stand alone on a line: a sentence that mentions it is not a verdict."""
-    return any(line.strip() == COMPLETE for line in text.splitlines())
+    return any(line.strip() == COMPLETE for line in split_lines(text))
 
 
 _FENCED = re.compile(r"```(?:json)?\s*\n(.*?)\n\s*```", re.DOTALL)

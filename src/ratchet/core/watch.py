@@ -9,6 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
+from ratchet.core.lines import split_lines
 from ratchet.core.report import GREEN, RED, Diagnostic, Report, ReportStatus, TestResult, Totals, load_errors
 
 _SHOWN_MAX = 200
@@ -107,7 +108,7 @@ def after_everything(state: WatchState, report: Report, *, flaky: list[str], sec
 def _no_verdict_note(report: Report) -> str:
     """Return why there is no verdict: the notes, else the end of the runner's output."""
     named = red_tests(report) or load_errors(report)
-    lines = [line.strip() for line in report.output.splitlines() if line.strip() and not named]
+    lines = [line.strip() for line in split_lines(report.output) if line.strip() and not named]
     return ("; ".join(report.notes) or "\n".join(lines[-_OUTPUT_LINES:]) or str(report.status))[-_NOTE_CHARS:]
 
 

@@ -32,6 +32,7 @@ TICK_S = 1.0
 IDLE_TICK_S = 15.0  # for an agent that spends nothing but time
 RESERVED_ELSEWHERE_S = 30.0
 SLACK_S = 60.0  # so that the role's own deadline comes first
+BELIEVED = 3  # a call is settled with this many times what was reserved for it, at most
 UNBOUNDED = Amount(cost_usd=1e9, tokens=1e12, seconds=1e9)
 LOST = "lost"  # agent name for the usage of a worker that could not record it
 
@@ -115,7 +116,7 @@ class UsageMeter:
         self.held, self.over = reservation.held, ""
         self._store, self._reservation = store, reservation
         self._task: asyncio.Future[TurnResult] | None = None
-        self._spent, self.priced = Usage(), True
+        self._spent, self._reported, self.priced = Usage(), Usage(), True
         self._loop = asyncio.get_running_loop()
         self._began, self._ended = self._loop.time(), 0.0
         self._written, self._written_at = Usage(), self._began
@@ -144,15 +145,29 @@ class UsageMeter:
         return TurnFailed(reason=Reason.BUDGET_SPENT, detail=self.over) if self.over else task.result()
 
     def add(self, usage: Usage, *, priced: bool = True) -> None:
-        self._spent += usage
+        self._reported += usage
+        self._spent = self._believed(self._reported)
         self.priced = priced
         self.check()
+
+    def _believed(self, usage: Usage) -> Usage:
+        """Bound what an agent reports: a forged bill must not use up the budgets of a repository or a day. Honest turns
+        that report only at their end exceed what was reserved a little."""
+        most = int(self.held.tokens * BELIEVED)
+        tokens_in = min(usage.tokens_in, most)
+        tokens_out = min(usage.tokens_out, most - tokens_in)
+        cost_usd = min(usage.cost_usd, self.held.cost_usd * BELIEVED)
+        return replace(usage, tokens_in=tokens_in, tokens_out=tokens_out, cost_usd=cost_usd)
 
     def check(self) -> None:
         """Stop the call when it has spent more than was reserved."""
         if self.over or not (kind := overspent(self.amount(), self.held)):
             return
-        self.over = f"stopped: {kind} {getattr(self.amount(), kind):g}, of which {getattr(self.held, kind):g} were left"
+        spent, held = getattr(self.amount(), kind), getattr(self.held, kind)
+        self.over = f"stopped: {kind} {spent:g}, of which {held:g} were left"
+        if self._spent != self._reported:
+            reported = self._reported.tokens_in + self._reported.tokens_out
+            self.over += f"; not believed: it reported {self._reported.cost_usd:g} USD and {reported:g} tokens"
         if self._task:
             self._task.cancel()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from ratchet.core.lines import split_lines
 from ratchet.errors import UsageError
 from ratchet.workspace.protocol import WorkspaceRefused
 
@@ -84,7 +85,7 @@ def _free_ram(enough: int) -> int:
     if free >= enough:
         return free
     with suppress(OSError):
-        for line in Path("/proc/meminfo").read_text().splitlines():
+        for line in split_lines(Path("/proc/meminfo").read_text()):
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     return free

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from ratchet.core.lease import Holder
+from ratchet.core.lines import split_lines
 from ratchet.core.timestamps import format_timestamp
 from ratchet.errors import (
     DiskFull,
@@ -279,7 +280,7 @@ class Workspaces:
             )
         try:
             asked = ("rev-parse", "--path-format=absolute", "--show-toplevel", "--git-common-dir")
-            top, git_dir = git_text(*asked, cwd=repo).splitlines()
+            top, git_dir = split_lines(git_text(*asked, cwd=repo))
         except UntrustedRepository:
             raise
         except (GitFailed, ValueError) as error:

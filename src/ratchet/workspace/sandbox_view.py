@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ratchet import paths
+from ratchet.core.lines import split_lines
 from ratchet.errors import RatchetError
 from ratchet.files import make_private_dir, write_whole
 from ratchet.tree_files import read_anywhere
@@ -209,7 +210,7 @@ def _shadow() -> list[str]:
 
 @lru_cache(maxsize=1)
 def _accounts() -> Path:
-    rows = Path("/etc/passwd").read_text(errors="replace").splitlines()
+    rows = split_lines(Path("/etc/passwd").read_text(errors="replace"))
     shown = "".join(f"{row.partition(':')[0]}:*:19000:0:99999:7:::\n" for row in rows if ":" in row).encode()
     file = make_private_dir(paths.cache_or_state() / "sandbox") / "shadow"
     if not file.is_file() or file.read_bytes() != shown:

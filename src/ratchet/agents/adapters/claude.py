@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -27,10 +26,9 @@ from ratchet.agents.protocol import (
     TurnCancelled,
     TurnFinished,
 )
-from ratchet.agents.provider_errors import classify_error
+from ratchet.agents.provider_errors import classify_error, timestamp_of_epoch
 from ratchet.agents.turn_result import RetryAfter, StreamEvent, UsageSample
 from ratchet.agents.versions import VersionRange
-from ratchet.core.timestamps import format_timestamp
 
 # Listed one by one: Claude Code refuses to skip permissions as root.
 _EDITING = "Read,Edit,Write,MultiEdit,NotebookEdit,Glob,Grep,TodoWrite"
@@ -129,7 +127,7 @@ def read(line: bytes) -> Iterator[StreamEvent]:
         case _User(message=_Message(content=list(blocks))):
             yield from [ToolResult(str(block.content)[:2_000]) for block in blocks if block.type == "tool_result"]
         case _RateLimit(rate_limit_info=_Limit(status="rejected", resetsAt=float(at))):
-            yield RetryAfter(format_timestamp(datetime.fromtimestamp(at, UTC), timespec="seconds"))
+            yield RetryAfter(timestamp_of_epoch(at))
         case _Result() as result:
             yield from _end(result)
 

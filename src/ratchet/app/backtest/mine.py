@@ -22,6 +22,7 @@ from ratchet.core.backtest.task import (
 )
 from ratchet.core.backtest.task_spec import Issue, is_vague, linked_issues, write_spec
 from ratchet.core.cheats.config_files import decides_how_tests_run
+from ratchet.core.diffs import read_diff
 from ratchet.core.report import Report
 from ratchet.core.roles import PathRules, matches_glob
 from ratchet.engine.blocking import run_blocking
@@ -101,7 +102,8 @@ class _Miner:
 
     def _spec(self, paths: list[str]) -> str:
         patch = patch_between(self.root, self.commit.parents[0], self.commit.id, paths)
-        added = [line[1:] for line in patch.splitlines() if line.startswith("+") and not line.startswith("+++")]
+        rows = (row for file in read_diff(patch) for hunk in file.hunks for row in hunk.lines)
+        added = [row[1:].removesuffix("\r") for row in rows if row.startswith("+")]
         return write_spec(self.commit.message, self.issues, added)
 
     def _task(self, spec: str, tests: list[str], source: list[str], effect: TestEffect) -> MinedTask:

@@ -156,7 +156,7 @@ class Project:
     def toml(self, path: str) -> dict[str, Any]:
         try:
             return tomllib.loads(self.text(path))
-        except (tomllib.TOMLDecodeError, RecursionError):
+        except (ValueError, RecursionError):
             return {}
 
     def json(self, path: str) -> dict[str, Any]:

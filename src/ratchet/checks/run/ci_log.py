@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -135,22 +136,51 @@ def _status(parsed: Parsed, totals: Totals, *, is_counted: bool, doubts: list[st
 def _other_failures(name: str, read: dict[str, Parsed]) -> Iterator[tuple[str, list[TestResult]]]:
     """Yield failures that other runners report in the same log. Each must have reached its own end, because lines of
     one runner look like another's. Plain-text failures are added only if the main format did not reach its end."""
-    known = [_words(test) for test in read[name].tests if test.status in RED]
+    common = Counter(
+        word for each in read.values() for test in each.tests if test.status in RED for word in _words(test)
+    )
+    known = _KnownTests(common)
+    known.add(test for test in read[name].tests if test.status in RED)
     rivals = [other for other in read if other not in (name, "text") and read[other].ended]
     for other in (*rivals, *(["text"] if name != "text" and not read[name].ended else [])):
-        fresh = [test for test in read[other].tests if test.status in RED and not _is_known(_words(test), known)]
-        known += map(_words, fresh)
+        fresh = [test for test in read[other].tests if test.status in RED and test not in known]
+        known.add(fresh)
         if fresh:
             yield other, fresh
 
 
-def _words(test: TestResult) -> set[str]:
-    return set(re.findall(r"\w+", f"{test.id} {test.name} {' '.join(test.suite)} {test.file}"))
+def _words(test: TestResult) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", f"{test.id} {test.name} {' '.join(test.suite)} {test.file}"))
 
 
-def _is_known(words: set[str], known: list[set[str]]) -> bool:
-    """Return whether a test is already known under another name: runners print one test in several forms."""
-    return any(words <= other or words >= other for other in known)
+class _KnownTests:
+    """Failures, to be found under other names: runners print one test in several forms, of which one has all words of
+    the other. Only those that share a rare word are compared, and not more of them than `_ALIKE_MAX`."""
+
+    def __init__(self, common: Counter[str]) -> None:
+        self._common = common
+        self._with_word: dict[str, list[frozenset[str]]] = {}
+        self._with_rarest: dict[str, list[frozenset[str]]] = {}
+
+    def add(self, tests: Iterable[TestResult]) -> None:
+        for words in filter(None, map(_words, tests)):
+            self._with_rarest.setdefault(self._rarest(words), []).append(words)
+            for word in words:
+                self._with_word.setdefault(word, []).append(words)
+
+    def __contains__(self, test: TestResult) -> bool:
+        words = _words(test)
+        if not words:
+            return bool(self._with_word)
+        larger = self._with_word.get(self._rarest(words), [])[:_ALIKE_MAX]
+        smaller = (other for word in words for other in self._with_rarest.get(word, [])[:_ALIKE_MAX])
+        return any(words <= other for other in larger) or any(words >= other for other in smaller)
+
+    def _rarest(self, words: frozenset[str]) -> str:
+        return min(words, key=lambda word: (self._common[word], word))
+
+
+_ALIKE_MAX = 50
 
 
 def parse_report_file(path: Path) -> Parsed | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import PurePath
 from typing import Any
 
@@ -10,10 +11,17 @@ import msgspec
 
 from ratchet.core.foreign_json import MALFORMED
 from ratchet.core.gates import Coverage
+from ratchet.core.lines import split_lines
 
 
 def read_coverage(content: bytes, root: str = "") -> Coverage | None:
     """Detect the format by content. Paths below `root` become relative; None if the format is unknown."""
+    with suppress(TypeError, ValueError, KeyError, AttributeError):  # what is tested may have written it
+        return _read(content, root)
+    return None
+
+
+def _read(content: bytes, root: str) -> Coverage | None:
     text = content.decode(errors="replace")
     if text.startswith("mode:"):
         found = _go(text)
@@ -60,22 +68,22 @@ def _istanbul(entry: dict[str, Any]) -> dict[int, bool]:
 def _lcov(text: str) -> dict[str, dict[int, bool]]:
     found: dict[str, dict[int, bool]] = {}
     path = ""
-    for line in text.splitlines():
+    for line in split_lines(text):
         if line.startswith("SF:"):
             path = line[3:].strip()
             found.setdefault(path, {})
-        elif (hit := re.match(r"DA:(\d+),(\d+)", line)) and path:
+        elif (hit := re.match(r"DA:(\d{1,9}),(\d{1,18})", line)) and path:
             found[path][int(hit[1])] = int(hit[2]) > 0
     return found
 
 
-_BLOCK = re.compile(r"^(?P<path>.+):(?P<first>\d+)\.\d+,(?P<last>\d+)\.\d+ \d+ (?P<count>\d+)$")
+_BLOCK = re.compile(r"^(?P<path>.+):(?P<first>\d{1,7})\.\d+,(?P<last>\d{1,7})\.\d+ \d+ (?P<count>\d{1,18})$")
 
 
 def _go(text: str) -> dict[str, dict[int, bool]]:
     """Parse a Go profile, which names files by module path."""
     found: dict[str, dict[int, bool]] = {}
-    for block in filter(None, (_BLOCK.match(line) for line in text.splitlines())):
+    for block in filter(None, (_BLOCK.match(line) for line in split_lines(text))):
         lines = found.setdefault(block["path"], {})
         for line in range(int(block["first"]), int(block["last"]) + 1):
             lines[line] = lines.get(line, False) or int(block["count"]) > 0

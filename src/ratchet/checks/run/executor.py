@@ -185,7 +185,7 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
                 LaunchStep(argv=_with_local_program(words, session.folder), needs_success=True)
                 for words in target.builds
             ]
-            steps = [*building, *_requiring(building, how.launch(target, session))]
+            steps = [*building, *_requiring(building, await _off_loop(how.launch, target, session))]
             log.touch(mode=0o600)
             began = log.stat().st_size
             try:

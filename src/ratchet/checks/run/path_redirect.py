@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from ratchet.checks.protocol import Target
+from ratchet.core.lines import split_lines
 from ratchet.process.spawn import path_in_namespace
 from ratchet.tree_files import read_anywhere, read_source
 
@@ -96,7 +97,7 @@ def _project_name(repo: Path) -> str:
 
     try:
         project = tomllib.loads(read_source(repo, "pyproject.toml")).get("project", {})
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         project = {}
     return _normal(str(project.get("name", "") if isinstance(project, dict) else "") or repo.name)
 
@@ -126,7 +127,7 @@ def _listed_paths(place: Path) -> Iterator[Path]:
 
 def _lines(file: Path) -> list[str]:
     try:
-        return read_anywhere(file).decode(errors="replace").splitlines()
+        return split_lines(read_anywhere(file).decode(errors="replace"))
     except OSError:
         return []
 

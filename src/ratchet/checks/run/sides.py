@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from ratchet.core.cheats.masked_source import arguments, closing, mask
+from ratchet.core.lines import split_lines
 from ratchet.core.report import Failure, TestResult
 from ratchet.tree_files import read_source
 
@@ -32,7 +33,7 @@ _CALL = re.compile(r"[a-z_]\w*\(")
 
 def with_sides(tests: list[TestResult], folder: Path) -> list[TestResult]:
     """Exchange expected and actual where the source has the wanted value on the left."""
-    lines_of = lru_cache(maxsize=64)(lambda file: read_source(folder, file, max_bytes=_FILE_MAX).splitlines())
+    lines_of = lru_cache(maxsize=64)(lambda file: split_lines(read_source(folder, file, max_bytes=_FILE_MAX)))
     return [
         msgspec.structs.replace(test, failure=_exchanged(test.failure))
         if test.failure and _is_possible(test.failure) and _is_wanted_first(test.failure, lines_of(test.failure.file))

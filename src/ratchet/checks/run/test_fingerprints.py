@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from ratchet.core.lines import split_lines
 from ratchet.core.report import TestResult
 from ratchet.tree_files import read_source
 
@@ -20,7 +21,7 @@ _CLOSE = re.compile(r"\s*[)\]}]")
 
 def with_fingerprints(tests: list[TestResult], folder: Path) -> list[TestResult]:
     """Add fingerprints to tests whose line is known."""
-    lines_of = lru_cache(maxsize=64)(lambda file: read_source(folder, file, max_bytes=_FILE_MAX).splitlines())
+    lines_of = lru_cache(maxsize=64)(lambda file: split_lines(read_source(folder, file, max_bytes=_FILE_MAX)))
     return [_with_fingerprint(test, lines_of(test.file)) if test.line and test.file else test for test in tests]
 
 

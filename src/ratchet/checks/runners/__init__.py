@@ -12,11 +12,11 @@ from typing import BinaryIO
 import msgspec
 
 from ratchet.checks.formats import Parsed
-from ratchet.checks.globs import find
+from ratchet.checks.globs import find_files
 from ratchet.checks.protocol import RunOutput, Session
 from ratchet.checks.run import reporter_protocol
 from ratchet.core.report import TestResult, TestStatus
-from ratchet.tree_files import NotRegularFile, is_source, open_source
+from ratchet.tree_files import NotRegularFile, open_source
 
 JUNIT = "junit.xml"  # report of runners that do not load our reporter
 REPORTERS = Path(__file__).parents[1] / "reporters"
@@ -89,12 +89,10 @@ def new_files(results: RunOutput) -> tuple[str, list[Path]]:
 
 def _file_states(folder: Path, pattern: str) -> FileStates:
     found: FileStates = {}
-    top, below = (Path("/"), pattern.lstrip("/")) if pattern.startswith("/") else (folder, pattern)
-    for path in find(top, below):
+    for path in find_files(folder, pattern):
         with suppress(OSError):
             stat = path.stat()
-            if is_source(path.parent, path.name):
-                found[str(path)] = stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size
+            found[str(path)] = stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size
     return found
 
 

@@ -15,6 +15,7 @@ import msgspec
 from ratchet.checks.protocol import Target
 from ratchet.checks.select.affected import affected
 from ratchet.core.foreign_json import MALFORMED
+from ratchet.core.lines import split_lines
 from ratchet.tree_files import READ_MAX_BYTES, is_source, names_inside, open_source, read_inside
 
 # Files that affect everything without being imported, and files that a prepared interpreter has loaded.
@@ -60,7 +61,7 @@ def outline(source: str) -> Outline | None:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    reader = _Reader(source.splitlines())
+    reader = _Reader(split_lines(source.replace("\r\n", "\n").replace("\r", "\n")))  # as Python numbers them
     reader.walk(tree, "")
     return Outline(reader.found, _digest(reader.skeleton()))
 

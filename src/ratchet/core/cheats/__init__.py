@@ -22,6 +22,7 @@ from ratchet.core.cheats import (
 )
 from ratchet.core.cheats.findings import Change, Cheat
 from ratchet.core.cheats.test_cases import TestCase, compare_cases
+from ratchet.core.lines import split_lines
 from ratchet.core.roles import PathRules
 
 __all__ = ["Change", "Cheat", "find_cheats"]
@@ -47,7 +48,7 @@ def find_cheats(
         found += line_rules.find_in_test(change, fresh)
     known = [*tests, *((change.path, change.after) for change in inside if change.after is not None)]
     gone = [change.before for change in outside if change.after is None and change.before]
-    moved = frozenset(line.strip() for text in gone for line in text.splitlines())
+    moved = frozenset(line.strip() for text in gone for line in split_lines(text))
     for change in outside:
         found += line_rules.find_in_source(change, moved)
         found += python.find_in_source(change) if change.path.endswith((".py", ".pyi")) else []

@@ -14,6 +14,7 @@ from ratchet.core.cheats.masked_source import closing, mask, tight
 from ratchet.core.cheats.reachability import skip_reason
 from ratchet.core.cheats.test_blocks import blocks
 from ratchet.core.cheats.test_cases import AROUND, Assertion, AssertionStrength, TestCase
+from ratchet.core.lines import split_lines
 
 
 def cases(path: str, text: str) -> list[TestCase]:
@@ -149,5 +150,5 @@ def _rows(whole: str, masked: str) -> list[tuple[str, ...]]:
 def _without_comments(body: str, masked: str) -> str:
     """Blank out comments only: the mask keeps quotes, so blank text outside of quotes is a comment."""
     return "\n".join(
-        b for b, m in zip(body.splitlines(), masked.splitlines(), strict=True) if m.strip() or not b.strip()
+        b for b, m in zip(split_lines(body), split_lines(masked), strict=True) if m.strip() or not b.strip()
     )

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 
 from ratchet.core.cheats.findings import Change, Cheat
+from ratchet.core.lines import split_lines
 from ratchet.core.runner_settings import changes_runner_settings, has_runner_settings
 
 _RUNNER_FILES = re.compile(
@@ -112,7 +113,7 @@ def _weaker(change: Change) -> str:
     ):
         return ""
     name = change.path.rsplit("/", 1)[-1]
-    known = {line.strip() for line in (change.before or "").splitlines()}
+    known = {line.strip() for line in split_lines(change.before or "")}
     for _, line in change.added():
         comment = line.lstrip().startswith(("#", "//"))
         if (
@@ -133,7 +134,7 @@ def _command_gone(change: Change) -> str:
     if not change.before or not re.search(r"\.github/workflows/|\.gitlab-ci\.yml$", change.path):
         return ""
     after = change.after or ""
-    for line in change.before.splitlines():
+    for line in split_lines(change.before):
         found = _RUNS_TESTS.match(line)
         tool = re.search(r"[\w-]*test\w*|tox|nox|jest|mocha|rspec|check|verify", found["what"]) if found else None
         if tool and tool[0] not in after:
@@ -182,7 +183,7 @@ def _is_runner_file(change: Change) -> bool:
 
 def _workflow(text: str | None) -> list[str]:
     """Return the commands of a CI workflow, with the conditions of its jobs."""
-    lines = [line.strip() for line in (text or "").splitlines()]
+    lines = [line.strip() for line in split_lines(text or "")]
     return sorted(
         line
         for line in lines
@@ -208,7 +209,7 @@ def _runner_settings(text: str | None) -> str:
 
 
 def _weaker_settings(change: Change) -> bool:
-    known = {line.strip() for line in (change.before or "").splitlines()}
+    known = {line.strip() for line in split_lines(change.before or "")}
     added = [line for _, line in change.added() if line.strip() not in known]
     return bool(_CHECKER_FILES.search(change.path)) and any(_LAX.search(line) for line in added)
 
@@ -242,7 +243,7 @@ def _snapshot_edited(change: Change, spec: str) -> bool:
     """Return whether an existing snapshot was changed or emptied; new ones come with new tests."""
     if not _SNAPSHOT.search(change.path) or not change.before:
         return False
-    if not Counter(change.before.splitlines()) - Counter((change.after or "").splitlines()):
+    if not Counter(split_lines(change.before)) - Counter(split_lines(change.after or "")):
         return False
     words = {word for _, line in change.added() for word in re.findall(r"\w{3,}", line)} - set(
         re.findall(r"\w+", change.before)
@@ -273,7 +274,7 @@ def _asks_less(change: Change, spec: str) -> bool:
     """Return whether a rule that the spec does not name was removed or switched off."""
     if not _LINTERS.search(change.path) or not change.before:
         return False
-    old, new = ([line.strip() for line in (text or "").splitlines()] for text in (change.before, change.after))
+    old, new = ([line.strip() for line in split_lines(text or "")] for text in (change.before, change.after))
     less = [line for line in new if line not in old and _LESS.search(line)]
     less += [line for line in old if line not in new and _MORE.search(line)]
     names = [re.findall(r"[A-Za-z][\w-]{2,}", line) for line in less]

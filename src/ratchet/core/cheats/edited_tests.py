@@ -12,6 +12,8 @@ from ratchet.core.cheats.findings import LINE_MAX, Change, Cheat
 from ratchet.core.cheats.masked_source import tight
 from ratchet.core.cheats.test_cases import TestCase, written
 from ratchet.core.cheats.test_context import defined
+from ratchet.core.lines import has_other_ends, split_lines
+from ratchet.core.roles import is_code
 
 _CHECKS = re.compile(
     r"\b(?:assert\w*|expect\w*|refute\w*|should\w*|[vV]erify\w*|raises|throws\w*)\b|\.[sS]hould|\.to[A-Z]\w+\(|\b[a-z]{1,3}\.(?:Error|Fatal)f?\("
@@ -63,9 +65,6 @@ _MOCKS = re.compile(
 )  # fmt: skip
 # What is left is the name of what a test file is about: `test_slug.py`, `ShippingTest.java`, `limiter.spec.ts`.
 _SUBJECT = re.compile(r"^test_|(?:[._-]?(?:[tT]ests?|[sS]pec|it))?(?:\.\w+)$")
-_CODE = re.compile(
-    r"\.(?:pyi?|[cm]?[jt]sx?|go|rs|java|kts?|scala|cs|fs|rb|php|exs?|erl|swift|[ch]|cc|cpp|hpp|lua|pl|pm|jl|dart|sh)$"
-)
 _EQUALITY = re.compile(
     r"\bdef\s+__(?:eq|ne|hash)__|\bimpl\b[^\n]*\b(?:PartialEq|Eq)\b|\bbool(?:ean)?\s+[eE]quals\s*\(|\boperator\s*(?:==|!=)|\bdef\s+(?:==|eql\?|hash\b)|\bfunc\s*==|\boverride\s+fun\s+equals|\bfunction\s+equals|\bisEqual\s*\(|Symbol\.toPrimitive|\bvalueOf\s*\("
 )
@@ -110,7 +109,7 @@ def find(inside: Sequence[Change], outside: Sequence[Change], fresh: Sequence[Te
         added = [(line, text) for line, text in change.added() if not _COMMENT.match(text)]
         edited = [row for row in added if not any(first <= row[0] <= last for first, last in new)]
         yield from _rewritten(change, edited, spec) if change.before is not None else ()
-        known = {tight(line) for line in (change.before or "").splitlines()}
+        known = {tight(line) for line in split_lines(change.before or "")}
         for rules, rows in ((_EDITS, edited if change.before is not None else []), (_ANYWHERE, added)):
             yield from _matching(change, [row for row in rows if tight(row[1]) not in known], rules)
         own = _SUBJECT.sub("", change.path.rsplit("/", 1)[-1])
@@ -118,6 +117,9 @@ def find(inside: Sequence[Change], outside: Sequence[Change], fresh: Sequence[Te
         yield from _computed_twice(change, added)
     for change in outside:
         yield from _decides_itself(change, spec)
+    for change in [*inside, *outside]:
+        if is_code(change.path) and (at := next((at for at, text in change.added() if has_other_ends(text)), 0)):
+            yield _doubt(change, at, "unreadable-line", "it has line ends that only its language reads as such")
 
 
 # Where property tests keep the examples that once failed.
@@ -241,9 +243,9 @@ def _computed_twice(change: Change, added: list[tuple[int, str]]) -> Iterator[Ch
 
 
 def _decides_itself(change: Change, spec: str) -> Iterator[Cheat]:
-    if _CODE.search(change.path) and (at := next((line for line, text in change.added() if len(text) >= LINE_MAX), 0)):
+    if is_code(change.path) and (at := next((line for line, text in change.added() if len(text) >= LINE_MAX), 0)):
         yield _doubt(change, at, "unreadable-line", f"a line of more than {LINE_MAX} characters is not read")
-    before = {line.strip() for line in (change.before or "").splitlines()}
+    before = {line.strip() for line in split_lines(change.before or "")}
     rows = [(line, text) for line, text in change.added() if text.strip() not in before]
     yield from _equal_sooner(change, rows)
     for rule, what, pattern, spoken in (
@@ -265,7 +267,7 @@ def _decides_itself(change: Change, spec: str) -> Iterator[Cheat]:
 def _equal_sooner(change: Change, added: list[tuple[int, str]]) -> Iterator[Cheat]:
     """Find an equality that now ends with true before it compares."""
     sooner = {line for line, text in added if re.search(r"(?i)^\s*(?:if\b.*)?return\s+true\b", text)}
-    for number, text in enumerate((change.after or "").splitlines() if sooner else (), start=1):
+    for number, text in enumerate(split_lines(change.after or "") if sooner else (), start=1):
         inside = range(number + 1, number + 2 + _inside(change, number).count("\n")) if _EQUALITY.search(text) else ()
         if at := next((line for line in inside if line in sooner), 0):
             yield _doubt(change, at, "always-equal", f"it is equal before it is compared: {text.strip()[:120]}")
@@ -277,7 +279,7 @@ _COMPARED = re.compile(r"(?i)[=!]=|\bequals?\b|\beq\b|compar|cmp|\bis\b(?!instan
 
 def _inside(change: Change, line: int) -> str:
     """Return the lines below one that are indented further."""
-    lines = (change.after or "").splitlines()
+    lines = split_lines(change.after or "")
     depth = len(lines[line - 1]) - len(lines[line - 1].lstrip())
     body = takewhile(lambda text: not text.strip() or len(text) - len(text.lstrip()) > depth, lines[line:])
     return "\n".join(body)

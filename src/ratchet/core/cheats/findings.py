@@ -7,10 +7,12 @@ from functools import lru_cache
 
 import msgspec
 
+from ratchet.core.lines import split_lines
+
 
 @lru_cache(maxsize=256)  # every rule needs it, and comparing is expensive
 def _added(before: str, after: str) -> tuple[tuple[int, str], ...]:
-    old, new = before.splitlines(), after.splitlines()
+    old, new = split_lines(before), split_lines(after)
     same = 0  # equal lines at both ends need not be compared
     while same < min(len(old), len(new)) and old[same] == new[same]:
         same += 1

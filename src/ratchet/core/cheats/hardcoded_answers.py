@@ -15,6 +15,7 @@ from itertools import combinations
 import msgspec
 
 from ratchet.core.cheats.findings import LINE_MAX, Change, Cheat, shorten
+from ratchet.core.lines import split_lines
 
 _LITERAL = re.compile(
     r"""(?<![\w.])-?(?:0[xX][\da-fA-F_]+|\d[\d_]*(?:\.\d+)?(?:[eE][-+]?\d+)?)|"(?P<double>(?:[^"\\\n]|\\.)*)"|'(?P<single>(?:[^'\\\n]|\\.)*)'|`(?P<back>[^`\n]*)`"""
@@ -308,7 +309,7 @@ def _cheat(change: Change, line: int, detail: str, *, doubt: bool) -> Cheat:
 
 def _units(text: str, only: set[int] | None) -> Iterator[Unit]:
     """Yield statements with their literals; a name stands for the literal assigned to it above."""
-    lines = [shorten(line) for line in text.splitlines()]
+    lines = [shorten(line) for line in split_lines(text)]
     if only is not None:  # a generated line writes everything beside everything
         only = {line for line in only if line <= len(lines) and len(lines[line - 1]) < LINE_MAX}
     named: dict[str, tuple[str, ...]] = {}

@@ -9,6 +9,7 @@ import msgspec
 
 from ratchet.core.cheats.findings import Change, Cheat
 from ratchet.core.cheats.test_cases import TestCase
+from ratchet.core.lines import split_lines
 
 _SUPPRESSED = [
     (r"#\s*type:\s*ignore", "a type error is ignored"),
@@ -196,8 +197,8 @@ _ON_REQUEST = re.compile(r"\bif\b.*(?i:update|regen|record|bless|overwrite|rewri
 
 def _written_by_test(change: Change) -> list[Cheat]:
     """Find a recorded answer that the test writes itself, unless the spec requests it."""
-    lines = (change.after or "").splitlines()
-    known = {line.strip() for line in (change.before or "").splitlines()}
+    lines = split_lines(change.after or "")
+    known = {line.strip() for line in split_lines(change.before or "")}
     found = []
     for number, line in change.added():
         written = _WRITES.search(line)
@@ -248,7 +249,7 @@ _NEVER = re.compile(r"\btrue\b|\bfalse\b|1\s*==\s*1|\bif\s*\(?\s*1\b")
 
 def _on_condition(cheat: Cheat, change: Change) -> Cheat | None:
     """Judge a skip with a condition: honest if it is about the machine, otherwise a doubt."""
-    lines = (change.after or "").splitlines()
+    lines = split_lines(change.after or "")
     here, above = lines[cheat.line - 1], "\n".join(lines[max(0, cheat.line - 3) : cheat.line - 1])
     asked = here if re.search(r"\b(?:if|unless|when)\b|DisabledOn|skipIf|runIf", here) else ""
     if not asked and (found := re.findall(r"^.*\b(?:if|unless|guard|when)\b.*$", above, re.MULTILINE)):
@@ -264,7 +265,7 @@ def _on_condition(cheat: Cheat, change: Change) -> Cheat | None:
 
 def _match(change: Change, rules: list[tuple[str, str]], rule: str, known: frozenset[str] = frozenset()) -> list[Cheat]:
     """Match a line, unless it was only moved."""
-    before = known.union(line.strip() for line in (change.before or "").splitlines())
+    before = known.union(line.strip() for line in split_lines(change.before or ""))
     found = []
     for line, text in change.added():
         what = next((what for pattern, what in rules if re.search(pattern, text)), "")

@@ -7,6 +7,7 @@ from importlib import resources
 from pathlib import Path
 
 from ratchet import plugins
+from ratchet.config import read_project_file
 from ratchet.core import prompts
 from ratchet.core.roles import Role
 from ratchet.core.workflows.workflow import Workflow
@@ -34,7 +35,10 @@ def _checked(name: str, folder: Path) -> str:
 def _find(name: str, folder: Path) -> tuple[str, str]:
     own = folder / f"{name}.md"
     if own.is_file():
-        return str(own), own.read_text("utf-8")
+        try:
+            return str(own), read_project_file(own)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"cannot read the prompt {own}: {error}", hint="correct or remove the file") from error
     ours = resources.files(__name__) / f"{name}.md"
     if ours.is_file():
         return name, ours.read_text("utf-8")

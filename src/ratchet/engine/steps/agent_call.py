@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 
 import msgspec
 from msgspec.structs import replace
@@ -101,12 +102,14 @@ class _AgentCall:
                     context.provider_limits.slot(self.agent, request.env) as report_result,
                     context.budget.reserve(step.state, request.timeout_s) as meter,
                 ):
-                    turn = ask_with_watchdog(
-                        self.agent,
-                        replace(request, allowance=meter.allowance),
-                        lambda event: self._on_event(event, meter),
-                        limits,
-                        self._record_nudge,
+                    turn = _as_fault_of_agent(
+                        ask_with_watchdog(
+                            self.agent,
+                            replace(request, allowance=meter.allowance),
+                            lambda event: self._on_event(event, meter),
+                            limits,
+                            self._record_nudge,
+                        )
                     )
                     result = await meter.enforce(turn)
                     report_result(result)
@@ -214,3 +217,12 @@ def _redacted(result: TurnResult, context: RunContext) -> TurnResult:
 def _clean(event: TurnEvent, context: RunContext) -> TurnEvent:
     texts = {name: value for name in event.__struct_fields__ if isinstance(value := getattr(event, name), str)}
     return replace(event, **{name: context.redact.text(value) for name, value in texts.items()})
+
+
+async def _as_fault_of_agent(turn: Awaitable[TurnResult]) -> TurnResult:
+    """Fail the turn when what the agent printed cannot be read: the run goes on as after any other failed turn."""
+    try:
+        return await turn
+    except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        detail = f"its output cannot be read: {type(error).__name__}: {str(error)[:300]}"
+        return TurnFailed(reason=Reason.AGENT_CRASHED, detail=detail)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import lru_cache
@@ -17,7 +18,7 @@ from ratchet.checks.run.coverage import read_coverage
 from ratchet.core import events as ev
 from ratchet.core.cheats import Change, Cheat, find_cheats
 from ratchet.core.compare import why_inconclusive
-from ratchet.core.gates import Coverage, Gate, changed_lines, is_large, new_findings, uncovered
+from ratchet.core.gates import Coverage, Gate, changed_lines, is_large, new_findings, uncovered, whole_if_hidden
 from ratchet.core.mutants import Mutant, mutants, rewritten
 from ratchet.core.receipt import Artifact
 from ratchet.core.report import GREEN, RED, Report, ReportStatus, load_errors
@@ -198,7 +199,20 @@ def _text(content: bytes | None) -> str | None:
 
 
 async def _changed(inputs: GateInput) -> dict[str, set[int]]:
-    return changed_lines(await run_blocking(inputs.context.workspace.diff, inputs.before, inputs.tree))
+    return await run_blocking(_changed_lines, inputs)
+
+
+def _changed_lines(inputs: GateInput) -> dict[str, set[int]]:
+    """Return the changed lines by file: of the whole diff, since what is cut off would escape the gates."""
+    workspace, before, after = inputs.context.workspace, inputs.before, inputs.tree
+    found = changed_lines(workspace.diff(before, after, max_bytes=sys.maxsize))
+    paths = workspace.changes(before, after)
+    old, new = workspace.read_all(before, paths), workspace.read_all(after, paths)
+    for path, content in new.items():
+        if content is not None and content != old[path]:
+            hidden = whole_if_hidden(path, content.decode(errors="replace"), is_shown=path in found)
+            found |= {path: hidden} if hidden else {}
+    return found
 
 
 async def coverage(inputs: GateInput, gate: Gate) -> GateResult:

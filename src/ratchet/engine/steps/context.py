@@ -15,6 +15,7 @@ from ratchet.checks.protocol import SuiteRunner
 from ratchet.config import Config
 from ratchet.core import events as ev
 from ratchet.core.item import Item
+from ratchet.core.lines import split_lines
 from ratchet.core.receipt import Artifact
 from ratchet.core.redact import Redactor
 from ratchet.core.snapshot import path_text
@@ -171,5 +172,5 @@ def abbreviate(names: list[str]) -> str:
 
 
 def first_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in split_lines(text) if line.strip()]
     return lines[0][:200] if lines else ""

@@ -10,6 +10,7 @@ from ratchet.core import events as ev
 from ratchet.core.failure import Reason, RevertOutcome
 from ratchet.core.gates import Gate, GateStatus, OnFail
 from ratchet.core.learning import failure_fingerprint
+from ratchet.core.lines import split_lines
 from ratchet.core.prompts import placeholders_in
 from ratchet.core.receipt import Artifact
 from ratchet.core.state import RunState
@@ -85,7 +86,7 @@ async def run_gates(inputs: GateInput) -> GateResults:
         ran, result = await _run(inputs, gate)
         if result.doubtful:
             inputs = msgspec.structs.replace(inputs, doubts=result.output)
-            doubts += [] if inputs.has_judge else result.output.splitlines()
+            doubts += [] if inputs.has_judge else split_lines(result.output)
         facts += [*result.facts, ran]
         kept += [*result.artifacts, *([ran.report] if ran.report else [])]
         if ran.status in _ENDS:

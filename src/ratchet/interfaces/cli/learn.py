@@ -14,6 +14,7 @@ import msgspec
 from ratchet.core import api
 from ratchet.core.learning import CONTENT_MAX_CHARS, Learning, LearningKind, TrialArm, content_error
 from ratchet.core.learning_lift import Effect, Judged, LiftReport
+from ratchet.core.lines import split_lines
 from ratchet.errors import UsageError
 from ratchet.interfaces.cli.backend import (
     current_user,
@@ -194,7 +195,7 @@ def export(arguments: Arguments) -> int:
 
 def load(arguments: Arguments) -> int:
     try:
-        lines = sys.stdin if str(arguments.file) == "-" else arguments.file.read_text("utf-8").splitlines()
+        lines = sys.stdin if str(arguments.file) == "-" else split_lines(arguments.file.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {arguments.file}: {error}", hint="give a file of JSON lines") from error
     with _local(arguments, "import") as queue_service:

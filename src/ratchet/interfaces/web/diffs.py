@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import re
+import time
+from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 
 import msgspec
 from markupsafe import Markup, escape
@@ -13,8 +15,11 @@ from pygments.lexers import get_lexer_for_filename
 from pygments.token import Token
 from pygments.util import ClassNotFound
 
+from ratchet.core import diffs
+from ratchet.core.diffs import read_diff
+
 LINES_MAX = 1_500
-_HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)")
+CHARS_MAX, TIME_MAX_S = 200, 0.5
 # Three tones: a diff already has two colours of its own.
 _TONES = ((Token.Comment, "c"), (Token.Keyword, "k"), (Token.Literal.String, "s"))
 
@@ -33,38 +38,39 @@ class FileDiff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(text: str) -> list[FileDiff]:
-    """Split a diff by files; stop after `LINES_MAX` lines."""
+    """Split a diff by files; stop after `LINES_MAX` lines. Highlighting stops when its time is over."""
     files: list[FileDiff] = []
-    left = LINES_MAX
-    for chunk in re.split(r"(?m)^(?=diff --git )", text):
-        if chunk.startswith("diff --git ") and left > 0:
-            files.append(_file(chunk.splitlines(), left))
+    left, highlighter = LINES_MAX, Highlighter()
+    for file in read_diff(text):
+        if left > 0:
+            files.append(_file(file, left, highlighter))
             left -= len(files[-1].lines)
     return files
 
 
-def _file(lines: list[str], most: int) -> FileDiff:
-    path = next((line[6:] for line in lines if line.startswith("+++ b/")), "") or next(
-        (line[6:] for line in lines if line.startswith("--- a/")), lines[0].rpartition(" b/")[2]
-    )
-    rows: list[DiffLine] = []
-    number, lexer = 0, _lexer(path)
-    start = next((index for index, line in enumerate(lines) if line.startswith("@@")), len(lines))
-    for line in lines[start : start + most]:
-        kind = {"+": "add", "-": "del", "@": "hunk", "\\": "hunk"}.get(line[:1], "")
-        if found := _HUNK.match(line):
-            number = int(found[1])
-        shown = str(number) if kind in ("add", "") else ""
-        number += kind in ("add", "")
-        code = escape(line) if kind == "hunk" else Markup(f"{escape(line[:1] or ' ')} ") + highlight(line[1:], lexer)
-        rows.append(DiffLine(kind, "" if kind == "hunk" else shown, code))
-    body = lines[start:]
+def _file(file: diffs.DiffFile, most: int, highlighter: Highlighter) -> FileDiff:
+    body = [line for hunk in file.hunks for line in hunk.lines]
+    lexer = _lexer(file.path)
     return FileDiff(
-        path=path,
+        path=file.path,
         added=sum(line.startswith("+") for line in body),
         removed=sum(line.startswith("-") for line in body),
-        lines=rows,
+        lines=[_row(number, line, lexer, highlighter) for number, line in islice(_numbered(file), most)],
     )
+
+
+def _numbered(file: diffs.DiffFile) -> Iterator[tuple[int, str]]:
+    for hunk in file.hunks:
+        yield 0, hunk.head
+        yield from hunk.numbered()
+
+
+def _row(number: int, line: str, lexer: Lexer | None, highlighter: Highlighter) -> DiffLine:
+    if line[:1] in ("@", "\\"):
+        return DiffLine("hunk", "", escape(line))
+    kind = {"+": "add", "-": "del"}.get(line[:1], "")
+    code = Markup(f"{escape(line[:1] or ' ')} ") + highlighter.highlight(line[1:].removesuffix("\r"), lexer)
+    return DiffLine(kind, "" if kind == "del" else str(number), code)
 
 
 @lru_cache(maxsize=64)
@@ -75,10 +81,21 @@ def _lexer(path: str) -> Lexer | None:
         return None
 
 
-def highlight(code: str, lexer: Lexer | None) -> Markup:
-    if lexer is None or len(code) > 500:
-        return escape(code)
-    return Markup("").join(_token(kind, text) for kind, text in lex(code, lexer))
+class Highlighter:
+    """Highlights lines until its time is over: lexers that agents choose by a file's name take time with the square, or
+    worse, of a line's length. A single line takes a few milliseconds at most."""
+
+    def __init__(self) -> None:
+        self._left_s = TIME_MAX_S
+
+    def highlight(self, code: str, lexer: Lexer | None) -> Markup:
+        if lexer is None or len(code) > CHARS_MAX or self._left_s <= 0:
+            return escape(code)
+        begun = time.monotonic()
+        try:
+            return Markup("").join(_token(kind, text) for kind, text in lex(code, lexer))
+        finally:
+            self._left_s -= time.monotonic() - begun
 
 
 def _token(kind: object, text: str) -> Markup:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from ratchet.core.lines import split_lines
 from ratchet.core.snapshot import FileEntry, Manifest, build_manifest, manifest_line, path_text
 from ratchet.workspace.git.command import git
 from ratchet.workspace.git.objects import MANY, LooseObjects, NotLoose
@@ -92,7 +93,7 @@ class _Hashes:
         self._path, self._objects = store / "sha256", objects
         self._known: dict[str, tuple[str, int]] = {}
         with suppress(FileNotFoundError):
-            for line in self._path.read_text().splitlines():
+            for line in split_lines(self._path.read_text()):
                 words = line.split()
                 if len(words) == 3 and len(words[1]) == 64 and words[2].isdigit():  # skip a torn line
                     self._known[words[0]] = (words[1], int(words[2]))

@@ -12,6 +12,8 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from ratchet.core.lines import split_lines
+
 Entries = dict[bytes, tuple[str, str]]
 MANY = 1_000
 _PARSED_MAX = 64
@@ -34,7 +36,7 @@ class LooseObjects:
         self._parsed: dict[str, Entries] = {}  # reading all files of a folder parses it once per file
         self._folders = [str(store / "objects")]
         with suppress(FileNotFoundError):
-            self._folders += (store / "objects" / "info" / "alternates").read_text().splitlines()
+            self._folders += split_lines((store / "objects" / "info" / "alternates").read_text())
 
     def content(self, name: bytes, kind: bytes) -> bytes | None:
         """Of `OID` or `TREE:path`; None when that is certainly not there, or of another kind. Raises NotLoose."""

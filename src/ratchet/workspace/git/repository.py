@@ -14,6 +14,7 @@ import msgspec
 
 from ratchet.config import FETCHED
 from ratchet.core import trailers
+from ratchet.core.lines import split_lines
 from ratchet.core.repo import RepoKind, canonical_name, clone_url, repo_kind
 from ratchet.errors import DiskFull, EnvironmentCannot, GitFailed, UntrustedRepository, UsageError
 from ratchet.files import STATE_DIR, make_private_dir, make_state_dir
@@ -79,7 +80,7 @@ _COMMITTED = re.compile(rf"{re.escape(STATE_DIR)}/(?:\.gitignore|prompts/.+)", r
 
 def _find(start: Path) -> Repository:
     with suppress(GitFailed, ValueError):
-        root, head = git_text("rev-parse", "--show-toplevel", "HEAD^{commit}", cwd=start).splitlines()
+        root, head = split_lines(git_text("rev-parse", "--show-toplevel", "HEAD^{commit}", cwd=start))
         return Repository(root=Path(root), head=head)
     return _find_in_words(start)
 
