@@ -12,6 +12,8 @@ from ratchet import tree_files
 from ratchet.files import NO_ROOM, disk_full_errors
 from ratchet.process.spawn import detach_namespace_holder, is_gone, start_namespace_holder, stop_namespace_holder
 from ratchet.workspace import directories
+from ratchet.workspace.git.refused_names import find_refused
+from ratchet.workspace.git.trees import is_excluded
 from ratchet.workspace.git_workspace import BaseView, make_with_parents, write_file
 from ratchet.workspace.overlay_layers import (
     NeedsIndex,
@@ -132,12 +134,10 @@ class Overlay(BaseView):
         return self.trees.write()
 
     def _unhide(self) -> None:
-        """Remove nested `.git` folders: git would store a nested repository as one opaque entry."""
+        """Remove what git refuses or would store as one opaque entry."""
         self.tidy()
-        for listing in tree_files.walk_inside(self.upper):
-            if listing.path and ".git" in (*listing.folders, *listing.files, *listing.links):
-                tree_files.remove_inside(self.path, f"{listing.path}.git")
-            listing.folders[:] = [name for name in listing.folders if name != ".git"]
+        for path in list(find_refused(self.upper, enters=lambda at, name: not is_excluded(at, name))):
+            tree_files.remove_inside(self.path, path)
 
     def tidy(self) -> None:
         holes = tree_files.Holes()
