@@ -200,8 +200,14 @@ class TreeStore:
         if self.ours:
             tree_files.remove_special_files(self.folder)  # git would wait for a pipe in place of .gitignore
             tree_files.remove_huge_files(self.folder, enters=self._enters)
-            for path in list(find_refused(self.folder, enters=self._enters, nested=nested)):
-                tree_files.remove_inside(self.folder, path)
+            self.remove_refused(self.folder, nested=nested)
+
+    def remove_refused(self, written: Path, *, nested: bool = True) -> list[str]:
+        """Remove names that git refuses, found in a folder: this one or a layer over it. Returns their paths."""
+        found = list(find_refused(written, enters=self._enters, nested=nested))
+        for path in found:
+            tree_files.remove_inside(self.folder, path)
+        return found
 
     def _enters(self, at: str, name: str) -> bool:
         is_own_git = not at and name == ".git"

@@ -12,8 +12,6 @@ from ratchet import tree_files
 from ratchet.files import NO_ROOM, disk_full_errors
 from ratchet.process.spawn import detach_namespace_holder, is_gone, start_namespace_holder, stop_namespace_holder
 from ratchet.workspace import directories
-from ratchet.workspace.git.refused_names import find_refused
-from ratchet.workspace.git.trees import is_excluded
 from ratchet.workspace.git_workspace import BaseView, make_with_parents, write_file
 from ratchet.workspace.overlay_layers import (
     NeedsIndex,
@@ -117,7 +115,8 @@ class Overlay(BaseView):
     def checkpoint(self) -> str:
         if not self.is_mounted():
             self.repair()
-        self._unhide()
+        self.tidy()
+        self.remove_refused()
         try:
             self._seen = self._compose()
         except (NeedsIndex, PermissionError):
@@ -133,11 +132,8 @@ class Overlay(BaseView):
             shutil.copyfile(f"{self.record.base}/trees.index", self.trees.index)
         return self.trees.write()
 
-    def _unhide(self) -> None:
-        """Remove what git refuses or would store as one opaque entry."""
-        self.tidy()
-        for path in list(find_refused(self.upper, enters=lambda at, name: not is_excluded(at, name))):
-            tree_files.remove_inside(self.path, path)
+    def remove_refused(self) -> list[str]:
+        return self.trees.remove_refused(self.upper)
 
     def tidy(self) -> None:
         holes = tree_files.Holes()
