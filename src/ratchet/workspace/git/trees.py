@@ -166,13 +166,13 @@ class TreeStore:
         spec = b"".join(path + b"\0" for path in paths)
         self._git("update-index", "--add", "--remove", "-z", "--stdin", stdin=spec)
 
-    def write(self, *, timeout_s: float = AGENT_S) -> str:
+    def write(self, *, timeout_s: float = 0.0) -> str:
         """Store the content. Raises GitStalled when that takes longer than any honest change."""
         if not self.index.exists():
             self._reseed()
         self._make_storable()
         try:
-            self._add(timeout_s)
+            self._add(timeout_s or AGENT_S)
         except GitStalled:
             raise
         except GitFailed:
@@ -182,7 +182,7 @@ class TreeStore:
             make_readable(self.folder)
             self._make_storable(nested=True)
             self.repair_index()
-            self._add(timeout_s)
+            self._add(timeout_s or AGENT_S)
         if found := self._new_repositories():
             self._open(found)
         return self._text("write-tree")
