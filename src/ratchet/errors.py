@@ -75,6 +75,19 @@ class GitFailed(EnvironmentCannot):
     """A git command failed; the message contains its output."""
 
 
+class GitStalled(GitFailed):
+    """Git did not end in time: patterns of an ignore or attributes file can keep it busy for ever."""
+
+
+class CommitDiffers(EnvironmentCannot):
+    """A commit would not hold what was tested: git's attributes or names would change or drop it. `ids["paths"]`
+    name the differences."""
+
+
+class CommandTimedOut(EnvironmentCannot):
+    """A helper program did not end in time and was killed."""
+
+
 class TreeBroken(RatchetError):
     """Content of a recorded tree is lost or damaged, as after a disk fault: check the disk, start the item again."""
 

@@ -152,7 +152,7 @@ class Machine:
 
     def commit(self) -> str:
         return self.workspace.commit(
-            tree=self.workspace.checkpoint(), message="an agent's work", at="2026-01-01T00:00:00Z",
+            tree=self.workspace.settle(), message="an agent's work", at="2026-01-01T00:00:00Z",
             parent=git("rev-parse", "HEAD", cwd=self.project),
         )  # fmt: skip
 

@@ -29,7 +29,7 @@ from ratchet.engine.run_owner import RunOwner
 from ratchet.engine.run_setup import RunSetup
 from ratchet.engine.steps import Parked, RunContext, StepContext, StepResult, branch_moved, run_step
 from ratchet.engine.travel import RunTravel
-from ratchet.errors import BranchMoved, LeaseLost, RatchetError
+from ratchet.errors import BranchMoved, GitStalled, LeaseLost, RatchetError
 
 BLOCKED_S = 10.0
 MANIFESTS_KEPT = 4
@@ -218,11 +218,16 @@ class Engine:
 
     def _clean_tree(self) -> str:
         """Return the tree of the workspace, after undoing anything that was written between two steps."""
-        tree = self.workspace.checkpoint()
-        if self.state.tree and tree != self.state.tree:
-            self.workspace.reset(self.state.tree)
-            return self.state.tree
-        return tree
+        try:
+            tree = self.workspace.checkpoint()
+        except GitStalled:  # on what an agent that was interrupted has left
+            tree = ""
+        if tree and tree == self.state.tree:
+            return tree
+        if not self.state.tree:
+            return tree or self.workspace.checkpoint()
+        self.workspace.reset(self.state.tree)
+        return self.state.tree
 
     async def _record(self, started: ev.StepStarted, result: StepResult) -> None:
         """Append the outcome and its receipt in one transaction: a step with a receipt is never repeated."""

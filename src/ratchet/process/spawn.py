@@ -30,7 +30,7 @@ from typing import IO, NamedTuple, Protocol
 import msgspec
 
 from ratchet.core.lease import Holder
-from ratchet.errors import EnvironmentCannot
+from ratchet.errors import CommandTimedOut, EnvironmentCannot
 from ratchet.files import open_private
 from ratchet.process.cgroups import own_program
 from ratchet.process.reaper import STARTED, TRUE_STDERR, descendants
@@ -388,7 +388,7 @@ def run_command(
             raise EnvironmentCannot(f"the folder {cwd} does not exist") from error
         raise ProgramMissing(f"{program} is not installed", hint=f"install {program} and try again") from error
     except subprocess.TimeoutExpired as error:
-        raise EnvironmentCannot(f"{program} did not answer within {error.timeout:.0f} s") from error
+        raise CommandTimedOut(f"{program} did not answer within {error.timeout:.0f} s") from error
     return CommandOutput(exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
 
 

@@ -32,7 +32,7 @@ from ratchet.workspace.git.command import git, git_text
 from ratchet.workspace.git.filters import check_out_filtered, filter_programs, without_programs
 from ratchet.workspace.git.fsmonitor_setup import enable_fsmonitor, has_many_files
 from ratchet.workspace.git.submodules import check_out_submodules
-from ratchet.workspace.git.trees import EXCLUDED, TreeStore
+from ratchet.workspace.git.trees import EXCLUDED, WHOLE_S, TreeStore
 from ratchet.workspace.overlay_layers import remove_tree
 from ratchet.workspace.protocol import WorkspaceRecord
 from ratchet.workspace.sandbox import ContainerSettings, run_contained
@@ -217,7 +217,7 @@ class BaseCache:
         base = Base(
             path="",
             commit=commit,
-            tree=trees.write(),
+            tree=trees.write(timeout_s=WHOLE_S),
             git_dir=source.git_dir,
             dependencies=dependencies,
             size_bytes=size_of(making),
@@ -346,7 +346,7 @@ def _keep_tree(source: Source, base: Base) -> None:
         trees = _trees(source, Path(own) / "index", Path(base.folder))
         trees.seed(base.commit, base.submodules)
         trees.track(_trees(source, Path(f"{base.path}/trees.index"), Path(base.folder)).tracked())
-        if trees.sync(trees.write()) != base.tree:
+        if trees.sync(trees.write(timeout_s=WHOLE_S)) != base.tree:
             raise EnvironmentCannot(f"the base {base.path} was changed", hint=f"rm -r {base.path}")
     mark = Path(_kept(source, base.path))
     mark.parent.mkdir(exist_ok=True)

@@ -15,12 +15,12 @@ import msgspec
 
 from ratchet import tree_files
 from ratchet.core import trailers
-from ratchet.core.snapshot import SYMLINK, Manifest
-from ratchet.errors import BranchMoved, GitFailed, WorkspaceChanged
+from ratchet.core.snapshot import EXECUTABLE, SYMLINK, Manifest
+from ratchet.errors import BranchMoved, CommitDiffers, GitFailed, WorkspaceChanged
 from ratchet.workspace.base_cache import Base, read_base
 from ratchet.workspace.git.branches import branch_tip, remove_stale_lock
 from ratchet.workspace.git.command import git
-from ratchet.workspace.git.commit_content import JudgedTree, differing_paths
+from ratchet.workspace.git.commit_content import JudgedTree, changed_by_commit, differing_paths
 from ratchet.workspace.git.commit_tree import update_index
 from ratchet.workspace.git.durable import FolderSync
 from ratchet.workspace.git.objects import is_id
@@ -134,6 +134,21 @@ class GitWorkspace(ABC):
     def checkpoint(self) -> str:
         return self.trees.sync(self.trees.write())
 
+    def remove_refused(self) -> list[str]:
+        return self.trees.remove_refused(self.path)
+
+    def settle(self) -> str:
+        tree = self.checkpoint()
+        changed = changed_by_commit(Path(self.record.git_dir), self._judged(tree), self.trees)
+        for path, file in changed.items():
+            if file is None:
+                tree_files.remove_inside(self.path, path)
+            elif file.mode == SYMLINK:
+                tree_files.link_inside(self.path, path, file.content)
+            else:
+                tree_files.replace_inside(self.path, path, file.content, 0o777 if file.mode == EXECUTABLE else 0o666)
+        return self.checkpoint() if changed else tree
+
     def uncommitted(self) -> list[str]:
         return self.trees.uncommitted()
 
@@ -166,8 +181,13 @@ class GitWorkspace(ABC):
         dates = {"GIT_AUTHOR_DATE": at, "GIT_COMMITTER_DATE": at}
         made = self._source("commit-tree", content, "-p", parent, "-F", "-", env=dates, stdin=message.encode())
         commit = made.decode().strip()
-        if paths := self.differing_paths(commit, tree):  # written while git was reading
-            raise _changed(paths)
+        if paths := self.differing_paths(commit, tree):
+            raise CommitDiffers(
+                f"git would change or drop in a commit what was tested: {', '.join(paths[:3])}"
+                f"{' …' if len(paths) > 3 else ''}",
+                hint="look at .gitattributes, and at the names of files",
+                paths=paths,
+            )
         self._folders.objects()  # a branch must not name a commit that a power cut takes away
         try:
             self._source("update-ref", "-m", "ratchet: green", self.ref, commit, replaces or parent)
@@ -180,13 +200,15 @@ class GitWorkspace(ABC):
         return commit
 
     def differing_paths(self, commit: str, tree: str) -> list[str]:
-        judged = JudgedTree(
+        return differing_paths(Path(self.record.git_dir), commit, self._judged(tree), self.trees, at=self.path)
+
+    def _judged(self, tree: str) -> JudgedTree:
+        return JudgedTree(
             tree=tree,
             base_tree=self.record.base_tree,
             base_commit=self.record.base_commit,
             submodules=self.submodules,
         )
-        return differing_paths(Path(self.record.git_dir), commit, judged, self.trees)
 
     def _commit_tree(self, tree: str) -> str:
         """Write the base commit's tree with exactly the checked changes: no ignored, excluded or cached files."""

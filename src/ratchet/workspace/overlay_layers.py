@@ -300,12 +300,12 @@ def apply_differences(trees: TreeStore, folder: Path, rows: list[PathDifference]
 def _intact(trees: TreeStore, rows: list[PathDifference]) -> Iterator[bytes | None]:
     """Yield the content of each row; None for a submodule. Raises TreeBroken for content that is lost or torn."""
     for row, content in zip(rows, trees.contents([row.oid.encode() for row in rows], b"blob"), strict=True):
-        if row.mode != SUBMODULE and (content is None or _blob_id(content, like=row.oid) != row.oid):
+        if row.mode != SUBMODULE and (content is None or blob_id(content, like=row.oid) != row.oid):
             raise broken_tree(trees.store, row.path)
         yield content
 
 
-def _blob_id(content: bytes, *, like: str) -> str:
+def blob_id(content: bytes, *, like: str) -> str:
     """Return git's id of the content, by the hash function of another id."""
     made = hashlib.sha256 if len(like) == 64 else hashlib.sha1  # git's own choice, not ours
     return made(b"blob %d\0" % len(content) + content).hexdigest()

@@ -81,6 +81,16 @@ class Workspace(Protocol):
         """Store the exact current content durably; returns its tree id."""
         ...
 
+    def remove_refused(self) -> list[str]:
+        """Remove what git cannot hold by its name, as `.GIT`, and nested repositories' `.git`; return their paths."""
+        ...
+
+    def settle(self) -> str:
+        """Make the content what a checkout of its commit would give, by the project's attributes; then checkpoint it.
+
+        Raises CommitDiffers when git cannot convert it, and GitStalled."""
+        ...
+
     def reset(self, to: str) -> None:
         """Make the content exactly that of a checkpoint; removes untracked files too."""
         ...

@@ -41,7 +41,7 @@ from ratchet.workspace.capacity import OVERLAYS, RAM, Capacity, CapacityLimits
 from ratchet.workspace.git.branches import branch_tip, create_branch, delete_branch, remove_stale_lock
 from ratchet.workspace.git.command import git, git_text
 from ratchet.workspace.git.repository import init_hint
-from ratchet.workspace.git.trees import TreeStore
+from ratchet.workspace.git.trees import WHOLE_S, TreeStore
 from ratchet.workspace.git_workspace import BRANCH, GitWorkspace, unregister_lost
 from ratchet.workspace.kinds.copies import KINDS
 from ratchet.workspace.kinds.overlay import Overlay
@@ -413,7 +413,7 @@ class Workspaces:
             ours=False,
         )
         trees.seed(workspace.record.base_commit)
-        workspace.reset(trees.write())
+        workspace.reset(trees.write(timeout_s=WHOLE_S))
         index.unlink()
 
     # --- remove ------------------------------------------------------------------------------------------------

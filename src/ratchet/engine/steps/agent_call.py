@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from contextlib import suppress
 
 import msgspec
 from msgspec.structs import replace
@@ -28,6 +29,7 @@ from ratchet.engine.blocking import run_blocking
 from ratchet.engine.budget_meter import UsageMeter
 from ratchet.engine.steps.context import RunContext, StepContext, new_log, truncate
 from ratchet.engine.steps.sealing import WITHHELD, Sealing, without_text
+from ratchet.errors import GitStalled, RatchetError
 from ratchet.process.spawn import confined
 
 RESUMED = (
@@ -64,7 +66,10 @@ async def call_agent(
         call = _AgentCall(context, step, replace(variant, agent=agent), role)
         result, usage, priced = await call.run(prompt)
         if variant.sealing:
-            await run_blocking(variant.sealing.take, context.workspace, step.started.tree)
+            try:
+                await run_blocking(variant.sealing.take, context.workspace, step.started.tree)
+            except GitStalled as stalled:
+                result = unreadable_to_git(stalled)
             result = variant.sealing.clean(result)
         facts.append(usage_event(step.number, step.plan.role, agent.name, usage, priced=priced, model=call.model))
         if agent is not variant.agent:
@@ -73,6 +78,12 @@ async def call_agent(
             break
         why = truncate(result.detail)
     return _redacted(result, context), facts
+
+
+def unreadable_to_git(refused: RatchetError) -> TurnFailed:
+    """Return the failure of an agent that left a tree with which git cannot work."""
+    patterns = "; patterns in .gitignore or .gitattributes keep it busy" if isinstance(refused, GitStalled) else ""
+    return TurnFailed(reason=Reason.NO_PROGRESS, detail=f"the change was undone: {refused.message}{patterns}")
 
 
 def _replaced(step: StepContext, first: Agent, agent: Agent, why: str) -> ev.AgentReplaced:
@@ -142,7 +153,9 @@ class _AgentCall:
     async def _record_nudge(self, intervention: Intervention) -> None:
         step, sealing = self.step, self.variant.sealing
         # A checkpoint would store sealed files in the repository of trees.
-        tree = step.started.tree if sealing else await run_blocking(self.context.workspace.checkpoint)
+        tree = step.started.tree
+        with suppress(GitStalled):
+            tree = tree if sealing else await run_blocking(self.context.workspace.checkpoint)
         why = truncate(WITHHELD if sealing else intervention.why)
         nudged = ev.AgentNudged(step=step.number, role=step.plan.role, agent=self.agent.name, why=why, tree=tree)
         await self.context.ledger.record(nudged)

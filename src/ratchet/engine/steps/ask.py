@@ -23,10 +23,11 @@ from ratchet.core.timestamps import format_timestamp
 from ratchet.core.verdict import Decision, Review, parse_review
 from ratchet.engine.blocking import run_blocking
 from ratchet.engine.parked import Parked
-from ratchet.engine.steps.agent_call import Variant, call_agent
+from ratchet.engine.steps.agent_call import Variant, call_agent, unreadable_to_git
 from ratchet.engine.steps.context import RunContext, StepContext, StepResult, first_line, ledger_paths, truncate
 from ratchet.engine.steps.prompt_values import prompt_of
 from ratchet.engine.steps.refused_content import refused_content
+from ratchet.errors import CommitDiffers, GitStalled
 from ratchet.store.run_directory import ANSWERS
 from ratchet.workspace.git import repository
 
@@ -132,13 +133,18 @@ async def ask_role(context: RunContext, step: StepContext, variant: Variant | No
             raise Parked(ev.RunFailed(reason=outcome.reason, detail=truncate(outcome.detail)), facts)
         if outcome.reason is Reason.QUESTION or FAULT[outcome.reason] is FaultOwner.PROVIDER:
             raise Parked(_parked(outcome, context.config.quota, variant.agent), facts)
-    tree, paths, undone = await run_blocking(_confine, context, step)
-    if undone:
-        facts.append(ev.WritesUndone(step=step.number, role=role, paths=ledger_paths(undone)))
-    if paths and (left := await run_blocking(_leave_out, context, step, paths)):
-        facts.append(ev.FilesLeftOut(step=step.number, role=role, paths=ledger_paths(left)))
-        tree = await run_blocking(context.workspace.checkpoint)
-        paths = [path for path in paths if path not in left]
+    try:
+        tree, paths, undone = await run_blocking(_confine, context, step)
+        if undone:
+            facts.append(ev.WritesUndone(step=step.number, role=role, paths=ledger_paths(undone)))
+        if paths and (left := await run_blocking(_leave_out, context, step, paths)):
+            facts.append(ev.FilesLeftOut(step=step.number, role=role, paths=ledger_paths(left)))
+        if paths:  # what is tested from here on is what a checkout of the commit gives
+            tree = await run_blocking(context.workspace.settle)
+            paths = await run_blocking(context.workspace.changes, step.started.tree, tree)
+    except (GitStalled, CommitDiffers) as refused:
+        await run_blocking(context.workspace.reset, step.started.tree)
+        tree, paths, undone, outcome = step.started.tree, [], [], unreadable_to_git(refused)
     answer = await _save_answer(context, step, outcome, name)
     # An author of sealed tests may reveal too much.
     if isinstance(outcome, TurnFinished) and not variant.sealing and (noted := noted_learning(outcome.text)):
@@ -154,6 +160,7 @@ async def _save_answer(context: RunContext, step: StepContext, outcome: TurnResu
 
 def _confine(context: RunContext, step: StepContext) -> tuple[str, list[str], list[str]]:
     """Undo what the role may not write; returns the tree, the remaining changes, and the undone ones."""
+    removed = [f"{path} (git refuses the name)" for path in context.workspace.remove_refused()]
     before, tree = step.started.tree, context.workspace.checkpoint()
     changed = context.workspace.changes(before, tree)
     there = _existing_at_base(context, step, changed)
@@ -163,11 +170,11 @@ def _confine(context: RunContext, step: StepContext) -> tuple[str, list[str], li
     refused = refused_content(context, before, tree, [path for path in changed if path not in undone])
     undone += refused
     if not undone:
-        return tree, changed, []
+        return tree, changed, removed
     context.workspace.restore(undone, before)
     tree = context.workspace.checkpoint()
     shown = [f"{path} ({refused[path]})" if path in refused else path for path in undone]
-    return tree, context.workspace.changes(before, tree), shown
+    return tree, context.workspace.changes(before, tree), [*shown, *removed]
 
 
 def _without_inline_tests(

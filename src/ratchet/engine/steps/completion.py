@@ -76,7 +76,7 @@ async def _with_sealed(
     files = await sealed_files(context, step.state.sealed)
     report = await load_sealed_report(context, step.state.sealed_report)
     await run_blocking(lay_over, context.workspace.path, files)
-    tree = await run_blocking(context.workspace.checkpoint)
+    tree = await run_blocking(context.workspace.settle)
     name = f"reports/step-{step.number}-sealed.json"
     kept = await run_blocking(context.directory.put, name, msgspec.json.encode(report))
     passed = sealed_result(report, files).passed

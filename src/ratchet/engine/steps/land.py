@@ -23,6 +23,6 @@ async def _with_sealed(context: RunContext, step: StepContext) -> str:
     """Commit people's sealed tests on top; the commit is the same when the step is repeated."""
     await run_blocking(context.workspace.reset, step.state.green_tree)
     await run_blocking(lay_over, context.workspace.path, await user_files(context, step))
-    tree = await run_blocking(context.workspace.checkpoint)
+    tree = await run_blocking(context.workspace.settle)
     message = f"Add the sealed tests that this passed\n\nRatchet-Run: {step.state.run}\n"
     return await run_blocking(context.workspace.commit, tree=tree, message=message, parent=step.state.head, at=step.at)

@@ -23,7 +23,7 @@ from ratchet.engine.steps.refused_content import reasons, refused_content
 from ratchet.engine.steps.run_tests import load_report, run_tests, runner_changed
 from ratchet.engine.steps.sealing import run_with_sealed, sealed_files
 from ratchet.engine.steps.user_sealed import user_files, why_lost
-from ratchet.errors import ArtifactBroken, WorkspaceChanged
+from ratchet.errors import ArtifactBroken, CommitDiffers, WorkspaceChanged
 
 Judge = Callable[[Report, Report, list[str]], Judgement]
 
@@ -55,7 +55,11 @@ async def _commit_or_revert(context: RunContext, step: StepContext, by: Judge) -
             changed = Judgement(ok=False, why=why, outcome=RevertOutcome.GATE)
             return await _revert(context, step, msgspec.structs.replace(tested, verdict=changed), [])
         flaky = _flaky(step, tested.report)
-        commit = await _commit(context, step, tested.report, verdict)
+        try:
+            commit = await _commit(context, step, tested.report, verdict)
+        except CommitDiffers as differs:
+            lossy = Judgement(ok=False, why=differs.message, outcome=RevertOutcome.GATE)
+            return await _revert(context, step, msgspec.structs.replace(tested, verdict=lossy), [])
     assert state.proposal
     committed = ev.StepCommitted(
         step=step.number,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from ratchet.errors import DiskFull, GitFailed, UntrustedRepository
+from ratchet.errors import CommandTimedOut, DiskFull, GitFailed, GitStalled, UntrustedRepository
 from ratchet.files import is_full
 from ratchet.process.spawn import run_command
 from ratchet.workspace.protocol import AGENT_HOME, RECORD, TREE
@@ -51,7 +51,7 @@ def git(
 ) -> bytes:
     """Run git and return what it printed. Exit codes not in `ok` raise GitFailed.
 
-    It is killed after `timeout_s`, or when it prints nothing, not even progress, for `silence_s`.
+    It is killed after `timeout_s`, or when it prints nothing, not even progress, for `silence_s`: GitStalled.
 
     Never with the settings of a workspace: its `.git` may be an agent's, and settings name programs.
     """
@@ -60,10 +60,13 @@ def git(
         raise GitFailed(f"{named} is in a workspace of ratchet, whose .git is not trusted", exit_code=128)
     wanted = [*_ALWAYS, *(_AS_COMMITTED if as_committed else [])]
     settings = [word for setting in wanted for word in ("-c", setting)]
-    answer = run_command(
-        ["git", *settings, *args], cwd=cwd, env=_environment(env or {}), stdin=stdin,
-        timeout_s=timeout_s, silence_s=silence_s, prefix=_ends_with_us(),
-    )  # fmt: skip
+    try:
+        answer = run_command(
+            ["git", *settings, *args], cwd=cwd, env=_environment(env or {}), stdin=stdin,
+            timeout_s=timeout_s, silence_s=silence_s, prefix=_ends_with_us(),
+        )  # fmt: skip
+    except CommandTimedOut as error:
+        raise GitStalled(f"git {_verb(args)}: {error.message}", exit_code=-9) from error
     if answer.exit_code not in ok:
         message = _PROGRESS.sub("", (answer.stderr or answer.stdout).decode(errors="replace")).strip()
         full = next((place for place in _written(cwd, env or {}) if is_full(place)), None)

@@ -14,7 +14,7 @@ from ratchet.core.snapshot import EXECUTABLE, REGULAR, SUBMODULE
 from ratchet.tree_files import temporary_folder
 from ratchet.workspace.git.command import git
 from ratchet.workspace.git.filters import clean, filter_programs, filtered_paths, without_programs
-from ratchet.workspace.git.trees import PathDifference, TreeStore
+from ratchet.workspace.git.trees import AGENT_S, WHOLE_S, PathDifference, TreeStore
 from ratchet.workspace.overlay_layers import apply_differences
 
 _UPDATE = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
@@ -22,11 +22,12 @@ _CHUNK = 500
 
 
 def update_index(
-    git_dir: Path, index: Path, rows: Sequence[PathDifference], trees: TreeStore, *, keep: bool = True
+    git_dir: Path, index: Path, rows: Sequence[PathDifference], trees: TreeStore, *, apart: Path | None = None
 ) -> None:
-    """Apply the differences to an index as `git add` would. Without `keep` nothing is written to the repository."""
+    """Apply the differences to an index as `git add` would. The new objects go to the repository, or to `objects` and
+    `lfs` in a folder `apart`."""
     with temporary_folder("committing-", within=index.parent) as place:
-        _Update(git_dir, index, trees, Path(place), keep=keep).apply([row for row in rows if _is_content(row)])
+        _Update(git_dir, index, trees, Path(place), apart).apply([row for row in rows if _is_content(row)])
 
 
 def _is_content(row: PathDifference) -> bool:
@@ -34,14 +35,13 @@ def _is_content(row: PathDifference) -> bool:
 
 
 class _Update:
-    def __init__(self, git_dir: Path, index: Path, trees: TreeStore, place: Path, *, keep: bool) -> None:
-        self.git_dir, self.trees, self.keep, self.folder = git_dir, trees, keep, place / "tree"
+    def __init__(self, git_dir: Path, index: Path, trees: TreeStore, place: Path, apart: Path | None) -> None:
+        self.git_dir, self.trees, self.apart, self.folder = git_dir, trees, apart, place / "tree"
         self.folder.mkdir()
         self.env = {"GIT_DIR": str(git_dir), "GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": ".",
                     "GIT_LITERAL_PATHSPECS": "1"}  # fmt: skip
-        if not keep:
-            (place / "objects").mkdir()
-            self.env |= {"GIT_OBJECT_DIRECTORY": f"{place}/objects"}
+        if apart:
+            self.env |= {"GIT_OBJECT_DIRECTORY": f"{apart}/objects"}
             self.env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = f"{git_dir}/objects"
         self.programs = filter_programs({"GIT_DIR": str(git_dir)})
         self.options = without_programs(self.programs)
@@ -67,12 +67,13 @@ class _Update:
             return
         contents = list(self.trees.contents([row.oid.encode() for row in rows], b"blob"))
         pairs = [(row.path, content or b"") for row, content in zip(rows, contents, strict=True)]
-        oids = clean(pairs, self.programs, git_dir=self.git_dir, folder=self.trees.folder, keep=self.keep)
+        oids = clean(pairs, self.programs, git_dir=self.git_dir, folder=self.trees.folder, into=self.apart)
         entries = [f"{row.mode} {oids[row.path]}\t".encode() + row.path + b"\0" for row in rows]
         self._git("update-index", "-z", "--index-info", stdin=b"".join(entries))
 
     def _git(self, *args: str, stdin: bytes) -> bytes:
-        return git(*self.options, *args, cwd=self.folder, env=self.env, stdin=stdin)
+        timeout_s = AGENT_S if self.apart else WHOLE_S
+        return git(*self.options, *args, cwd=self.folder, env=self.env, stdin=stdin, timeout_s=timeout_s)
 
 
 def _decides(path: bytes) -> bool:

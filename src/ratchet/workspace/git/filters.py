@@ -45,33 +45,35 @@ _NOTHING = {"required": "false"}
 
 
 def filtered_paths(
-    paths: Sequence[bytes], programs: Mapping[str, str], *, env: Mapping[str, str], cwd: Path
+    paths: Sequence[bytes], programs: Mapping[str, str], *, env: Mapping[str, str], cwd: Path, timeout_s: float = 300.0
 ) -> list[bytes]:
     """Return those paths whose attributes name a filter with a program."""
     drivers = {key.split(".", 1)[1].rpartition(".")[0] for key in programs}
     if not (drivers and paths):
         return []
     out = git(*without_programs(programs), "check-attr", "-z", "--stdin", "filter", cwd=cwd, env=env,
-              stdin=b"".join(path + b"\0" for path in paths)).split(b"\0")  # fmt: skip
+              stdin=b"".join(path + b"\0" for path in paths), timeout_s=timeout_s).split(b"\0")  # fmt: skip
     return [path for path, value in zip(out[0::3], out[2::3], strict=False) if os.fsdecode(value) in drivers]
 
 
 def clean(
-    contents: Sequence[tuple[bytes, bytes]], programs: Mapping[str, str], *, git_dir: Path, folder: Path, keep: bool
-) -> dict[bytes, str]:
+    contents: Sequence[tuple[bytes, bytes]], programs: Mapping[str, str], *, git_dir: Path, folder: Path,
+    into: Path | None = None,
+) -> dict[bytes, str]:  # fmt: skip
     """Pass contents through the filters of their paths, as `git add` in `folder` would; returns the object ids.
 
-    With `keep` the objects, and what LFS stored, are then in the repository.
+    The objects, and what LFS stored, are then in the repository, or in a folder of `objects` and `lfs`.
     """
     done: dict[bytes, str] = {}
     for start in range(0, len(contents), _AT_ONCE):
-        done |= _clean(contents[start : start + _AT_ONCE], programs, git_dir, folder, keep=keep)
+        done |= _clean(contents[start : start + _AT_ONCE], programs, git_dir, folder, into)
     return done
 
 
 def _clean(
-    contents: Sequence[tuple[bytes, bytes]], programs: Mapping[str, str], git_dir: Path, folder: Path, *, keep: bool
-) -> dict[bytes, str]:
+    contents: Sequence[tuple[bytes, bytes]], programs: Mapping[str, str], git_dir: Path, folder: Path,
+    into: Path | None,
+) -> dict[bytes, str]:  # fmt: skip
     with temporary_folder("ratchet-filters-") as store:
         place = str(store)
         (store / "objects").mkdir()
@@ -90,8 +92,7 @@ def _clean(
         oids = out.decode().split()
         tree_files.remove_special_files(store, outgoing_links=True)
         tree_files.remove_inside(store, "objects/info")  # it could name other repositories to read from
-        if keep:
-            _import(store, oids, git_dir)
+        _import(store, oids, git_dir, into or git_dir)
         return dict(zip((path for path, _ in contents), oids, strict=True))
 
 
@@ -124,16 +125,17 @@ def _run(
     return done.stdout
 
 
-def _import(store: Path, oids: Sequence[str], git_dir: Path) -> None:
+def _import(store: Path, oids: Sequence[str], git_dir: Path, into: Path) -> None:
     made = {"GIT_DIR": str(git_dir), "GIT_OBJECT_DIRECTORY": f"{store}/objects"}
     made["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = f"{git_dir}/objects"
     for oid in oids:
         content = git("cat-file", "blob", oid, cwd=store, env=made)
-        git("hash-object", "-w", "--stdin", cwd=store, env={"GIT_DIR": str(git_dir)}, stdin=content)
+        kept = {"GIT_DIR": str(git_dir), "GIT_OBJECT_DIRECTORY": f"{into}/objects"}
+        git("hash-object", "-w", "--stdin", cwd=store, env=kept, stdin=content)
     for path in tree_files.find_inside(store, "lfs/objects"):
         name = path.rpartition("/")[2]
         if _LFS_ID.fullmatch(name) and _sha256(store / "lfs/objects" / path) == name:
-            place = git_dir / "lfs" / "objects" / name[:2] / name[2:4] / name
+            place = into / "lfs" / "objects" / name[:2] / name[2:4] / name
             place.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileExistsError):
                 shutil.move(store / "lfs/objects" / path, place)
@@ -161,6 +163,30 @@ def check_out_filtered(tree: Path, root: Path, commit: str) -> None:
     _run(["sh", "-c", script], cwd=tree, env={}, writable=[str(tree)], read_only=[f"{tree}/.git"], visible=[git_dir],
          programs=programs, stdin=paths)  # fmt: skip
     tree_files.remove_special_files(tree)
+
+
+def check_out_paths(
+    folder: Path, git_dir: Path, paths: Sequence[bytes], *, env: Mapping[str, str], at: Path | None, timeout_s: float
+) -> None:
+    """Lay out paths of an index, which `env` names, in an empty folder, through their filters. Missing ones are left
+    out. `at` is a folder that holds the tree, for scripts of the filters; without it all of the index is laid out."""
+    programs = filter_programs({"GIT_DIR": str(git_dir)})
+    env = {**env, "GIT_WORK_TREE": "."}
+    filtered = filtered_paths(paths, programs, env=env, cwd=folder, timeout_s=timeout_s)
+    plain = [*without_programs(programs), "checkout-index", "-f", "-q"]
+    if filtered and at is None:
+        git(*plain, "--all", cwd=folder, env=env, timeout_s=timeout_s)
+    else:
+        listed = b"".join(path + b"\0" for path in paths)
+        git(*plain, "-z", "--stdin", cwd=folder, env=env, stdin=listed, ok=(0, 1), timeout_s=timeout_s)
+    if filtered:
+        objects = Path(env.get("GIT_OBJECT_DIRECTORY", f"{git_dir}/objects")).parent
+        script = _with_settings(f"git checkout-index -f -q -z --stdin --prefix={_quoted(f'{folder}/')}", programs,
+                                str(objects))  # fmt: skip
+        index = os.path.dirname(env["GIT_INDEX_FILE"])
+        _run(["sh", "-c", script], cwd=at or folder, env=env, writable=[str(folder)], visible=[str(git_dir), index],
+             programs=programs, stdin=b"".join(path + b"\0" for path in filtered))  # fmt: skip
+        tree_files.remove_special_files(folder)
 
 
 # With an index of its own, also where there is no sandbox with a temporary folder of its own.

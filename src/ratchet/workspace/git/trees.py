@@ -17,12 +17,13 @@ import msgspec
 
 from ratchet import tree_files
 from ratchet.core.snapshot import SUBMODULE, Manifest
-from ratchet.errors import GitFailed, TreeBroken
+from ratchet.errors import GitFailed, GitStalled, TreeBroken
 from ratchet.files import make_private_dir, make_state_dir
 from ratchet.workspace.git.command import git, git_text
 from ratchet.workspace.git.durable import FolderSync
 from ratchet.workspace.git.manifests import ManifestBuilder
 from ratchet.workspace.git.objects import MANY, LooseObjects, NotLoose, is_id
+from ratchet.workspace.git.refused_names import find_refused
 from ratchet.workspace.git.submodules import files_of
 
 # Never part of a tree, ignored or not: dependencies and caches that tools make, kept across resets.
@@ -55,6 +56,10 @@ _KEPT_ON_CLEAN = (
     "deps",
     ".ratchet",
 )
+# For git on what an agent wrote: the patterns of an ignore or attributes file can take git longer than the age of the
+# universe. A first look at a whole checkout reads every file.
+AGENT_S, WHOLE_S = 60.0, 300.0
+_RULES = (".gitignore", ".gitattributes")
 _SEEN_MAX, _SEEN_BYTES = 1_000, 16 << 10
 _DIFFS_MAX = 16
 # "deps" and "_build" are Elixir's, "target" Rust's and the JVM's: only at the top, where those tools put them.
@@ -152,7 +157,8 @@ class TreeStore:
 
     def uncommitted(self) -> list[str]:
         """Return the files that may differ from the index and are not ignored."""
-        rows = self._git("ls-files", "--others", "--modified", "--exclude-standard", "-z").split(b"\0")
+        out = self._git("ls-files", "--others", "--modified", "--exclude-standard", "-z", timeout_s=AGENT_S)
+        rows = out.split(b"\0")
         return sorted({os.fsdecode(row) for row in rows if row})
 
     def track(self, paths: Iterable[bytes]) -> None:
@@ -160,25 +166,52 @@ class TreeStore:
         spec = b"".join(path + b"\0" for path in paths)
         self._git("update-index", "--add", "--remove", "-z", "--stdin", stdin=spec)
 
-    def write(self) -> str:
+    def write(self, *, timeout_s: float = 0.0) -> str:
+        """Store the content. Raises GitStalled when that takes longer than any honest change."""
         if not self.index.exists():
             self._reseed()
-        if self.ours:
-            tree_files.remove_special_files(self.folder)  # git would wait for a pipe in place of .gitignore
-            tree_files.remove_huge_files(self.folder, enters=lambda at, name: not is_excluded(at, name))
+        self._make_storable()
         try:
-            self._git("add", "--all", ".")
+            self._add(timeout_s or AGENT_S)
+        except GitStalled:
+            raise
         except GitFailed:
             if not self.ours:
                 raise
             # Two ways to hide content: an unreadable file, and a nested repository.
             make_readable(self.folder)
+            self._make_storable(nested=True)
             self.repair_index()
-            self._unhide()
-            self._git("add", "--all", ".")
+            self._add(timeout_s or AGENT_S)
         if found := self._new_repositories():
             self._open(found)
         return self._text("write-tree")
+
+    def _add(self, timeout_s: float) -> None:
+        try:
+            self._git("add", "--all", ".", timeout_s=timeout_s)
+        except GitStalled:
+            self.index.with_name(f"{self.index.name}.lock").unlink(missing_ok=True)  # of the git that was killed
+            raise
+
+    def _make_storable(self, *, nested: bool = False) -> None:
+        """Remove what git would wait for, read for hours, or refuse; with `nested` also the `.git` of other
+        repositories, which may be in ignored folders that set-up has made."""
+        if self.ours:
+            tree_files.remove_special_files(self.folder)  # git would wait for a pipe in place of .gitignore
+            tree_files.remove_huge_files(self.folder, enters=self._enters)
+            self.remove_refused(self.folder, nested=nested)
+
+    def remove_refused(self, written: Path, *, nested: bool = True) -> list[str]:
+        """Remove names that git refuses, found in a folder: this one or a layer over it. Returns their paths."""
+        found = list(find_refused(written, enters=self._enters, nested=nested))
+        for path in found:
+            tree_files.remove_inside(self.folder, path)
+        return found
+
+    def _enters(self, at: str, name: str) -> bool:
+        is_own_git = not at and name == ".git"
+        return not (is_own_git or is_excluded(at, name) or f"{at}/{name}".lstrip("/") in self.carried())
 
     def sync(self, tree: str) -> str:
         """Make a tree durable that was written, and return it."""
@@ -201,12 +234,34 @@ class TreeStore:
 
     def restore(self, tree: str) -> None:
         """Make the folder exactly the tree: restores changed and deleted files, removes untracked and ignored ones."""
-        self.write()
+        if not self.index.exists():
+            self._reseed()
+        self._tidy()
         kept = [f"/{name}" if name in _TOP_ONLY else name for name in _KEPT_ON_CLEAN]
         kept += [f"/{name}" for name in self.carried()]
         self._force("read-tree", "--reset", "-u", tree)
         self._force("clean", "-ffdxq", *(word for pattern in kept for word in ("-e", pattern)))
+        for path in self._filled_submodules():
+            tree_files.remove_inside(self.folder, os.fsdecode(path))
+            tree_files.make_folder_inside(self.folder, os.fsdecode(path))
         self._verify(tree)
+
+    def _tidy(self) -> None:
+        """Prepare the folder for a restore, which must not depend on what an agent has written."""
+        self._make_storable(nested=True)
+        self._remove_rules()
+        self.repair_index()
+
+    def _remove_rules(self) -> None:
+        """Remove ignore and attributes files, which are then made anew: an agent's may make git run for hours. And
+        files and links with the names of folders that would be kept."""
+        for listing in tree_files.walk_inside(self.folder):
+            at = listing.path.rstrip("/")
+            doomed = {*listing.folders, *listing.files, *listing.links}.intersection(_RULES)
+            doomed.update(name for name in (*listing.files, *listing.links) if is_kept(at, name))
+            for name in doomed:
+                tree_files.remove_inside(self.folder, f"{listing.path}{name}")
+            listing.folders[:] = [name for name in listing.folders if name not in doomed and self._enters(at, name)]
 
     def _verify(self, tree: str) -> None:
         """Compare the folder with the tree that was restored. Raises TreeBroken."""
@@ -219,6 +274,7 @@ class TreeStore:
             self._git(*words)
         except GitFailed:
             make_readable(self.folder)
+            self._tidy()
             self._git(*words)
 
     def restore_paths(self, paths: list[str], tree: str) -> None:
@@ -317,7 +373,8 @@ class TreeStore:
         if not paths:
             return set()
         asked = b"".join(b"./" + path + b"\0" for path in paths)  # `./`: a leading colon would be magic
-        out = self._git("check-ignore", "-z", "--stdin", "--no-index", stdin=asked, ok=(0, 1), literal=False)
+        out = self._git("check-ignore", "-z", "--stdin", "--no-index", stdin=asked, ok=(0, 1), literal=False,
+                        timeout_s=AGENT_S)  # fmt: skip
         return {path.removeprefix(b"./") for path in out.split(b"\0") if path}
 
     def manifest(self, tree: str) -> Manifest:
@@ -326,27 +383,27 @@ class TreeStore:
     # --- repositories inside the tree ---------------------------------------------------------------------------
 
     def _new_repositories(self) -> list[bytes]:
+        return [path for path in self._filled_submodules() if self.ours or self._has_git(path)]
+
+    def _has_git(self, path: bytes) -> bool:
+        return os.path.lexists(self.folder / os.fsdecode(path) / ".git")
+
+    def _filled_submodules(self) -> list[bytes]:
+        """Return the submodules of the index that are more than an empty folder: git sees nothing of what is there."""
         rows = self._git("ls-files", "--stage", "-z").split(b"\0")
         links = [row.split(b"\t", 1)[1] for row in rows if row.startswith(SUBMODULE.encode())]
-        return [path for path in links if os.path.lexists(self.folder / os.fsdecode(path) / ".git")]
+        return [path for path in links if tree_files.names_inside(self.folder, os.fsdecode(path))]
 
     def _open(self, repositories: list[bytes]) -> None:
         """Track the content of nested repositories instead of one opaque entry each."""
-        if self.ours:
-            self._unhide()
-            self._git("add", "--all", ".")
-            return
         for path in repositories:
             self._git("update-index", "--force-remove", "-z", "--stdin", stdin=path + b"\0")
-            self.track(path + b"/" + below for below in files_of(self.folder / os.fsdecode(path)))
-
-    def _unhide(self) -> None:
-        """Remove nested `.git` folders: git would store a nested repository as one opaque entry."""
-        for listing in tree_files.walk_inside(self.folder):
-            if listing.path and ".git" in (*listing.folders, *listing.files, *listing.links):
-                tree_files.remove_inside(self.folder, f"{listing.path}.git")
-                self._git("update-index", "--force-remove", "--", listing.path.rstrip("/"))
-            listing.folders[:] = [name for name in listing.folders if name != ".git" and name not in EXCLUDED]
+            if self.ours:
+                tree_files.remove_inside(self.folder, f"{os.fsdecode(path)}/.git")
+            else:
+                self.track(path + b"/" + below for below in files_of(self.folder / os.fsdecode(path)))
+        if self.ours:
+            self._add(AGENT_S)
 
     def _env(self) -> dict[str, str]:
         return {
@@ -357,9 +414,12 @@ class TreeStore:
             "GIT_CONFIG_NOSYSTEM": "1",
         }
 
-    def _git(self, *args: str, stdin: bytes = b"", ok: tuple[int, ...] = (0,), literal: bool = True) -> bytes:
+    def _git(
+        self, *args: str, stdin: bytes = b"", ok: tuple[int, ...] = (0,), literal: bool = True,
+        timeout_s: float = WHOLE_S,
+    ) -> bytes:  # fmt: skip
         env = self._env() | {"GIT_LITERAL_PATHSPECS": "1" if literal else "0"}
-        return git(*args, cwd=self.folder, env=env, stdin=stdin, ok=ok)
+        return git(*args, cwd=self.folder, env=env, stdin=stdin, ok=ok, timeout_s=timeout_s)
 
     def _text(self, *args: str) -> str:
         return self._git(*args).decode().strip()

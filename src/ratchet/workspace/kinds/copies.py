@@ -17,7 +17,7 @@ from ratchet.workspace.base_cache import share_ignored
 from ratchet.workspace.git.command import git
 from ratchet.workspace.git.filters import check_out_filtered, filter_programs, without_programs
 from ratchet.workspace.git.submodules import check_out_submodules
-from ratchet.workspace.git.trees import make_readable
+from ratchet.workspace.git.trees import WHOLE_S, make_readable
 from ratchet.workspace.git_workspace import BaseView, GitWorkspace
 from ratchet.workspace.kinds.overlay import Overlay, UserNamespaceOverlay
 from ratchet.workspace.overlay_layers import remove_tree
@@ -45,7 +45,7 @@ class Worktree(GitWorkspace):
         )
         if self.record.base:
             share_ignored(Path(self.base.folder), self.path)
-        self.record = msgspec.structs.replace(self.record, base_tree=self.trees.write())
+        self.record = msgspec.structs.replace(self.record, base_tree=self.trees.write(timeout_s=WHOLE_S))
 
     def repair(self) -> None:
         content = (self.home / "dot-git").read_bytes()
@@ -97,7 +97,7 @@ class CopiedView(BaseView):
         plain = without_programs(filter_programs(own, cwd=self.path))
         git(*plain, "update-index", "-q", "--refresh", cwd=self.path, env=own, ok=(0, 1))
         shutil.copyfile(self.path / ".git" / "index", self.home / "own.index")
-        self.trees.write()
+        self.trees.write(timeout_s=WHOLE_S)
 
     @abstractmethod
     def copy_base(self) -> None: ...

@@ -118,7 +118,8 @@ class Overlay(BaseView):
     def checkpoint(self) -> str:
         if not self.is_mounted():
             self.repair()
-        self._unhide()
+        self.tidy()
+        self.remove_refused()
         try:
             self._seen = self._compose()
         except (NeedsIndex, PermissionError):
@@ -134,13 +135,8 @@ class Overlay(BaseView):
             shutil.copyfile(f"{self.record.base}/trees.index", self.trees.index)
         return self.trees.write()
 
-    def _unhide(self) -> None:
-        """Remove nested `.git` folders: git would store a nested repository as one opaque entry."""
-        self.tidy()
-        for listing in tree_files.walk_inside(self.upper):
-            if listing.path and ".git" in (*listing.folders, *listing.files, *listing.links):
-                tree_files.remove_inside(self.path, f"{listing.path}.git")
-            listing.folders[:] = [name for name in listing.folders if name != ".git"]
+    def remove_refused(self) -> list[str]:
+        return self.trees.remove_refused(self.upper)
 
     def tidy(self) -> None:
         holes = tree_files.Holes()
