@@ -404,7 +404,7 @@ def test_a_link_in_the_workspace_shows_nothing_of_the_machine(
     (one.path / link).parent.mkdir(parents=True)
     (one.path / link).symlink_to(outside / "id_ed25519")
     printed = start_step(one, f"cat {outside}/id_ed25519; echo $0")
-    words = sandbox_view.named([str(one.path / link)], (), (str(one.path),))
+    words = sandbox_view.installed([str(one.path / link)], (str(one.path),))
     assert "the-secret" not in printed and str(outside) not in words
 
 
@@ -421,6 +421,20 @@ def test_logins_in_the_settings_of_git_are_not_shown(tmp_path: Path) -> None:
     text = Path(copy).read_text()
     assert file == str(tmp_path / "config")
     assert "secret" not in text and "https://host/x.git" in text and "fetch = +refs" in text
+
+
+def test_logins_of_submodules_and_of_repositories_in_the_checkout_are_not_shown(spaces: Workspaces, repo: Path) -> None:
+    if why := why_no_sandbox():
+        pytest.skip(why)
+    for name in ("modules/lib", "modules/third_party/objects/very/deep", "modules/lib/modules/inner/most"):
+        sh("git", "init", "-q", "--bare", str(repo / ".git" / name), cwd=repo)
+    sh("git", "init", "-q", "vendored/other", cwd=repo)
+    nested = [*(repo / ".git" / "modules").rglob("config"), repo / "vendored/other/.git/config"]
+    for number, file in enumerate(nested):
+        file.write_text(f'[remote "origin"]\n\turl = https://me:hush-{number}@host/x.git\n')
+    assert len(nested) == 4
+    printed = start_step(workspace(spaces, repo), f"cat {' '.join(map(str, nested))}")
+    assert printed.count("url = https://host/x.git") == 4 and "hush" not in printed
 
 
 def test_files_with_secrets_are_hidden_wherever_they_are_in_the_checkout(spaces: Workspaces, repo: Path) -> None:

@@ -54,6 +54,7 @@ def sandbox_settings(config: Config) -> SandboxSettings:
         tmp_bytes=_or_share(wanted.tmp_mb, 8) << 20,
         share=tuple(wanted.share),
         hide=tuple(wanted.hide),
+        show=tuple(wanted.show),
         secret=(
             str(paths.token_file()),
             str(paths.sealing_key_file()),

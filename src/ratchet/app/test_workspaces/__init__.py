@@ -392,8 +392,10 @@ class WorkspaceService:
 
     @contextmanager
     def _confined(self, opened: OpenedWorkspace) -> Iterator[None]:
+        wanted, own = sandbox_settings(self.settings), opened.suite.config.sandbox.show
+        wanted = msgspec.structs.replace(wanted, show=(*wanted.show, *own))
         with (
-            closing(Sandboxes(opened.workspace, sandbox_settings(self.settings))) as sandboxes,
+            closing(Sandboxes(opened.workspace, wanted)) as sandboxes,
             confined(sandboxes.for_tests()),
         ):
             yield
