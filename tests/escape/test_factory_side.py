@@ -408,6 +408,50 @@ def test_a_link_in_the_workspace_shows_nothing_of_the_machine(
     assert "the-secret" not in printed and str(outside) not in words
 
 
+# --- what a base is made from ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recipe", ["d/id_rsa", "d", "../keys/id_rsa"])
+def test_nothing_is_carried_by_way_of_a_link_that_a_commit_has(
+    spaces: Workspaces, repo: Path, tmp_path: Path, recipe: str
+) -> None:
+    (keys := tmp_path / "keys").mkdir()
+    (keys / "id_rsa").write_text("the-secret-of-somebody-else")
+    (repo / ".gitignore").write_text("d/\n")
+    commit_all(repo, "ignores")
+    (repo / "d").symlink_to(keys)
+    one = workspace(spaces, repo, Recipe(carry=(recipe,)))
+    assert not os.path.lexists(one.path / "d") and not list(one.path.rglob("id_rsa"))
+
+
+def test_nothing_is_carried_to_where_a_link_in_a_commit_leads(spaces: Workspaces, repo: Path, tmp_path: Path) -> None:
+    (place := tmp_path / "place").mkdir()
+    (repo / "d").symlink_to(place)
+    (repo / ".gitignore").write_text("authorized_keys\n")
+    commit_all(repo, "has a link")
+    (repo / "d").unlink()
+    (repo / "d").mkdir()
+    (repo / "d" / "authorized_keys").write_text("a key\n")
+    workspace(spaces, repo, Recipe(carry=("d/authorized_keys",)))
+    assert not list(place.iterdir())
+
+
+@pytest.mark.parametrize("author", ["people", "agents"])
+def test_set_up_of_an_agents_commit_gets_the_usual_variables_only(
+    spaces: Workspaces, repo: Path, monkeypatch: pytest.MonkeyPatch, author: str
+) -> None:
+    if why := why_no_sandbox():
+        pytest.skip(why)
+    for name in ("GITHUB_PAT", "DB_PASS", "DATABASE_URL", "CARGO_HOME"):
+        monkeypatch.setenv(name, f"value-of-{name}")
+    (repo / "work").write_text(author)
+    commit_all(repo, "work" + ("\n\nRatchet-Run: run-1\n" if author == "agents" else ""))
+    one = workspace(spaces, repo, Recipe(setup=("mkdir node_modules && env > node_modules/env",)))
+    seen = (one.path / "node_modules" / "env").read_text()
+    assert "value-of-CARGO_HOME" in seen and "GITHUB_PAT" not in seen and "DB_PASS" not in seen
+    assert ("DATABASE_URL" in seen) == (author == "people")
+
+
 # --- secrets of the checkout -----------------------------------------------------------------------------------------
 
 

@@ -35,7 +35,8 @@ def recipe_of(config: Config, root: Path) -> Recipe:
     wanted = config.workspace
     return Recipe(
         setup=tuple(wanted.setup),
-        carry=tuple(paths_to_carry(root, wanted.carry)),
+        # A clone of Ratchet's has nothing that is not committed.
+        carry=() if is_fetched(root) else tuple(paths_to_carry(root, wanted.carry)),
         sandbox=config.sandbox.mode != "off",
         container=container_settings(config) if wanted.kind == CONTAINER else None,
         bounds=step_bounds(config),
