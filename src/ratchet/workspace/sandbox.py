@@ -19,7 +19,7 @@ import msgspec
 
 from ratchet.core.roles import PathRules, Writes, default_writes
 from ratchet.errors import EnvironmentCannot, RatchetError
-from ratchet.files import make_private_dir
+from ratchet.files import make_private_dir, require_own_settings
 from ratchet.process.cgroups import ControlGroup, ResourceLimits, group_name, memory_bytes, own_program
 from ratchet.process.spawn import (
     START_TRIES,
@@ -335,6 +335,8 @@ class Sandboxes:
         elif missing and settings.mode == "on":
             raise EnvironmentCannot(f"no sandbox: {missing}", hint='install it, or set sandbox.mode = "auto"')
         self.bwrap = "" if missing else shutil.which("bwrap") or ""
+        if not (self.bwrap or self.containers):
+            require_own_settings(Path(workspace.record.path))
         self.group = ControlGroup(group_name(workspace.record.slug), settings.bounds)
 
     def for_role(
