@@ -436,6 +436,28 @@ def test_nothing_is_carried_to_where_a_link_in_a_commit_leads(spaces: Workspaces
     assert not list(place.iterdir())
 
 
+def test_filters_of_submodules_run_in_a_sandbox(
+    spaces: Workspaces, repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if why := why_no_sandbox():
+        pytest.skip(why)
+    (inner := tmp_path / "inner").mkdir()
+    sh("git", "init", "-q", "-b", "main", cwd=inner)
+    (inner / ".gitattributes").write_text("*.up filter=up\n")
+    (inner / "word.up").write_text("word\n")
+    (inner / "smudge.sh").write_text(f"touch {tmp_path}/ran; tr a-z A-Z\n")
+    commit_all(inner, "a filter")
+    sh("git", "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "lib", cwd=repo)
+    commit_all(repo, "a submodule")
+    (settings := tmp_path / "gitconfig").write_text('[filter "up"]\n\tsmudge = sh ./smudge.sh\n')
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".gitconfig").write_text(settings.read_text())
+    one = workspace(spaces, repo)
+    assert not (tmp_path / "ran").exists()
+    assert (one.path / "lib" / "word.up").read_text() == "WORD\n"
+
+
 @pytest.mark.parametrize("author", ["people", "agents"])
 def test_set_up_of_an_agents_commit_gets_the_usual_variables_only(
     spaces: Workspaces, repo: Path, monkeypatch: pytest.MonkeyPatch, author: str
