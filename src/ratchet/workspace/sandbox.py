@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from functools import lru_cache
@@ -29,6 +30,7 @@ from ratchet.process.spawn import (
     path_in_namespace,
     run_command,
 )
+from ratchet.tree_files import NotRegularFile, lstat_inside
 from ratchet.workspace import sandbox_view as view
 from ratchet.workspace.protocol import AGENT_HOME, CONTAINER, Workspace, WorkspaceRecord
 from ratchet.workspace.seccomp import filter_file
@@ -427,4 +429,13 @@ def role_paths(writes: Writes, scope: PathRules, folder: Path) -> tuple[bool, li
     patterns = scope.protected if reaches_tests else (*scope.protected, *scope.tests)
     named = {pattern.removesuffix("/**") for pattern in patterns}
     plain = {name for name in named if not set(name) & set("*?[") and not name.startswith(".git")}
-    return True, sorted(name for name in plain if (folder / name).exists() and not (folder / name).is_symlink())
+    return True, sorted(name for name in plain if _is_there(folder, name))
+
+
+def _is_there(folder: Path, name: str) -> bool:
+    """Whether a path can be mounted over itself: by way of a link, that would show what is outside."""
+    try:
+        found = lstat_inside(folder, name)
+    except NotRegularFile:
+        return False
+    return found is not None and not stat.S_ISLNK(found.st_mode)
