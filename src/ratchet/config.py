@@ -101,8 +101,9 @@ _SECRETS = ["~/.ssh", "~/.gnupg", "~/.aws", "~/.azure", "~/.kube", "~/.docker", 
 class SandboxConfig(_Section, frozen=True, kw_only=True):
     """`mode` auto uses bubblewrap where it works, on insists, off goes without. Network by kind of step. `share` are
     paths agents may write besides the workspace and a home of their own; what they write there is not contained.
-    `hide` are covered for every step. -1 takes a bound from the machine's size: half of its memory, an eighth of it
-    for each temporary folder; 0 is no limit."""
+    `hide` are covered for every step. `show` can be read by every step unless they are hidden, files with their folder;
+    files that your own settings name in commands of agents, tests and gates need no entry. -1 takes a bound from the
+    machine's size: half of its memory, an eighth of it for each temporary folder; 0 is no limit."""
 
     mode: Literal["auto", "on", "off"] = "auto"
     agent_network: bool = True
@@ -114,6 +115,7 @@ class SandboxConfig(_Section, frozen=True, kw_only=True):
     max_processes: Annotated[int, msgspec.Meta(ge=0)] = 4096
     share: list[str] = msgspec.field(default_factory=list)
     hide: list[str] = msgspec.field(default_factory=lambda: list(_SECRETS))
+    show: list[str] = msgspec.field(default_factory=list)
 
 
 class RoleConfig(_Section, frozen=True, kw_only=True):
@@ -440,7 +442,8 @@ def load(folder: Path, *, environ: Mapping[str, str] | None = None, flags: Seque
     """
     environ = os.environ if environ is None else environ
     table, sources = _read_file(folder / FILE)
-    ignored = _leave_to_this_machine(table, sources) if is_fetched(folder) else []
+    fetched = is_fetched(folder)
+    ignored = _leave_to_this_machine(table, sources) if fetched else []
     for name, value in sorted(environ.items()):
         if name.startswith("RATCHET_") and name not in _NOT_SETTINGS:
             _set_key(table, _key_of_variable(name), value, sources, name)
@@ -454,7 +457,43 @@ def load(folder: Path, *, environ: Mapping[str, str] | None = None, flags: Seque
     settings = [
         ConfigValue(key=key, value=_get(config, key), source=sources.get(key, "default")) for key in sorted(_LEAVES)
     ]
-    return LoadedConfig(config=config, settings=settings, ignored=ignored)
+    trusted = [key for key, source in sources.items() if not (fetched and source == FILE)]
+    return LoadedConfig(config=_showing_commands(config, trusted), settings=settings, ignored=ignored)
+
+
+_COMMANDS = re.compile(r"agent|test\.command|gates|swarm\.agents|roles\.\w+\.(?:agent|fallback|escalate)")
+
+
+def _showing_commands(config: Config, trusted: Iterable[str]) -> Config:
+    """Let sandboxes show the files that these settings name in commands.
+
+    Decided here, where it is known who wrote a setting: what starts a command cannot tell who chose its words.
+    """
+    named = [_get(config, key) for key in trusted if _COMMANDS.fullmatch(key)]
+    files = named_files(word for value in named for text in _texts(value) for word in _words(text))
+    sandbox = msgspec.structs.replace(config.sandbox, show=list(dict.fromkeys([*config.sandbox.show, *files])))
+    return msgspec.structs.replace(config, sandbox=sandbox)
+
+
+def _texts(value: Any) -> list[str]:
+    """Return the commands in a setting: one, a list of them, or gates."""
+    if isinstance(value, list):
+        return [text for one in value for text in _texts(one)]
+    return [value["command"], value["agent"]] if isinstance(value, dict) else [value]
+
+
+def _words(command: str) -> list[str]:
+    try:
+        words = shlex.split(command)
+    except ValueError:  # reported by what starts it
+        return []
+    return [*(word.partition(":")[2] for word in words[:1]), *words]  # an agent's kind is before the colon
+
+
+def named_files(words: Iterable[str]) -> list[str]:
+    """Return the files among the words of a command as absolute paths; a bare name is looked up by what starts it."""
+    paths = [word for word in words if "/" in word and os.path.isfile(word)]  # noqa: PTH113 — Path's raises
+    return [str(Path(word).absolute()) for word in paths]
 
 
 def is_fetched(folder: Path) -> bool:

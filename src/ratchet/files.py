@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from ratchet.errors import DiskFull
+from ratchet.errors import DiskFull, EnvironmentCannot
 
 FILE_MODE, DIR_MODE = 0o600, 0o700
 STATE_DIR = ".ratchet"
@@ -41,6 +42,48 @@ def make_private_dir(path: Path) -> Path:
         for place in reversed(missing):
             place.mkdir(mode=DIR_MODE, exist_ok=True)
     return path
+
+
+# Files and folders that tools look for in all folders above a project, and run or obey.
+_SETTINGS = re.compile(
+    r"\.?pytest\.(?:ini|toml)|pyproject\.toml|tox\.ini|setup\.cfg|conftest\.py|\.coveragerc|\.?mypy\.ini|\.?ruff\.toml"
+    r"|package\.json|node_modules|\.(?:npm|yarn)rc.*|\.pnp\..*|pnpm-workspace\.yaml|deno\.jsonc?|bunfig\.toml|tsconfig.*"
+    r"|\.?(?:babel|jest|vitest|vite|mocha|ava|playwright|karma|webpack|eslint|prettier|nyc|swc|c8)(?:rc)?(?:\.config)?(?:\..*)?"
+    r"|\.cargo|Cargo\.toml|rust-toolchain.*|go\.(?:mod|work)|Gemfile.*|\.bundle|\.rspec|Rakefile|composer\.json"
+    r"|phpunit.*\.xml.*|mix\.exs|pom\.xml|\.mvn|(?:build|settings)\.gradle.*|gradle\.properties|global\.json"
+    r"|(?i:nuget\.config|directory\.(?:build|packages|solution)\..*)|dune-(?:project|workspace)|cabal\.project.*|stack\.yaml"
+    r"|pubspec\.yaml|Package\.swift|MODULE\.bazel|WORKSPACE.*|\.bazelrc|CTestConfig\.cmake|\.busted|\.prove(?:rc)?|rebar\.config"
+    r"|\.git|\.hg|\.env.*|\.tool-versions|\.?mise.*\.toml|\.(?:python|ruby|node)-version|\.nvmrc|\.ratchet|ratchet\.toml"
+)
+
+
+def require_own_settings(folder: Path) -> None:
+    """Refuse a folder below one in which another user has put settings of tools, which obey them without a sandbox.
+
+    Raises EnvironmentCannot.
+    """
+    for above in filter(is_open_to_others, folder.absolute().parents):
+        found = [path for path in above.iterdir() if _SETTINGS.fullmatch(path.name)]
+        if foreign := [path for path in found if _owner(path) not in (0, os.geteuid())]:
+            raise EnvironmentCannot(
+                f"another user has made {foreign[0]}, which tests in {folder} would obey",
+                hint="set workspace.root, XDG_STATE_HOME and XDG_CACHE_HOME to folders of your own",
+            )
+
+
+def is_open_to_others(folder: Path) -> bool:
+    """Whether any user can make files in a folder, and we can see them."""
+    try:
+        return bool(folder.stat().st_mode & 0o002) and os.access(folder, os.R_OK)
+    except OSError:
+        return False
+
+
+def _owner(path: Path) -> int:
+    try:
+        return path.lstat().st_uid
+    except OSError:
+        return os.geteuid()
 
 
 def make_state_dir(repo: Path) -> Path:

@@ -36,6 +36,11 @@ def isolated_git_dirs() -> Path:
     return _or_temporary("XDG_CACHE_HOME", ".cache") / "stand-ins"
 
 
+def isolated_copies() -> Path:
+    """Return the folder of copies of projects without git: not a temporary one, in which others can put settings."""
+    return _or_temporary("XDG_CACHE_HOME", ".cache") / "isolated"
+
+
 def token_file() -> Path:
     """Return the file in which the server stores its token for commands of the same user."""
     return user_state() / "server-token"

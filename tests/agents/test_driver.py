@@ -282,6 +282,15 @@ def test_the_requested_model_and_session_are_used(tmp_path: Path, name: str) -> 
     assert ("the-session" in launch.argv) == of.resumes
 
 
+@pytest.mark.parametrize("named", ["/home/me/.ssh/id_ed25519", "../keys", "--settings", "a b", "x" * 300])
+def test_what_a_program_reports_as_its_session_is_no_path_and_no_option_of_its_next_command(
+    tmp_path: Path, named: str
+) -> None:
+    install(tmp_path, "codex", "open('argv', 'w').write('|'.join(sys.argv))\n" + printing(lines_of("codex", "success")))
+    ask(tmp_path, "codex", session=named)
+    assert named not in (tmp_path / "work" / "argv").read_text().split("|")
+
+
 BYPASS = ("danger", "yolo", "--auto", "Bash")
 
 

@@ -123,3 +123,21 @@ def test_in_a_persons_own_checkout_settings_may_be_a_link_but_no_pipe(tmp_path: 
     os.mkfifo(tmp_path / "shared.toml")
     with pytest.raises(ConfigError, match="not a regular file"):
         config.load(own, environ={})
+
+
+def test_files_that_commands_name_are_shown_if_the_users_own_settings_name_them(tmp_path: Path) -> None:
+    files = {name: tmp_path / name for name in ("agent.py", "suite.sh", "gate.sh", "flag.py", "variable.py", "data")}
+    for file in files.values():
+        file.touch()
+    settings = (
+        f'agent = "command:{files["agent.py"]} --fast"\n[test]\ncommand = "sh {files["suite.sh"]} all"\n'
+        f'[[gates]]\nname = "own"\ncommand = "true && {files["gate.sh"]}"\n[notify]\ncommand = "cat {files["data"]}"\n'
+    )
+    origin = make_repository(tmp_path / "origin", {"ratchet.toml": settings})
+    fetched = repository.fetch_repository(origin.as_uri(), clones=tmp_path / "clones")
+    flags = [f"roles.reviewer.fallback=['line:python3 {files['flag.py']}']".replace("'", '"')]
+    environ = {"RATCHET_ROLES_FIXER_AGENT": f"acp:{files['variable.py']}"}
+    trusted = {str(files["flag.py"]), str(files["variable.py"])}
+    theirs, own = (config.load(place, environ=environ, flags=flags).config for place in (fetched, origin))
+    assert set(theirs.sandbox.show) == trusted
+    assert set(own.sandbox.show) == trusted | {str(files[name]) for name in ("agent.py", "suite.sh", "gate.sh")}

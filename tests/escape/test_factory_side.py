@@ -406,8 +406,74 @@ def test_a_link_in_the_workspace_shows_nothing_of_the_machine(
     (one.path / link).parent.mkdir(parents=True)
     (one.path / link).symlink_to(outside / "id_ed25519")
     printed = start_step(one, f"cat {outside}/id_ed25519; echo $0")
-    words = sandbox_view.named([str(one.path / link)], (), (str(one.path),))
+    words = sandbox_view.installed([str(one.path / link)], (str(one.path),))
     assert "the-secret" not in printed and str(outside) not in words
+
+
+# --- what a base is made from ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recipe", ["d/id_rsa", "d", "../keys/id_rsa"])
+def test_nothing_is_carried_by_way_of_a_link_that_a_commit_has(
+    spaces: Workspaces, repo: Path, tmp_path: Path, recipe: str
+) -> None:
+    (keys := tmp_path / "keys").mkdir()
+    (keys / "id_rsa").write_text("the-secret-of-somebody-else")
+    (repo / ".gitignore").write_text("d/\n")
+    commit_all(repo, "ignores")
+    (repo / "d").symlink_to(keys)
+    one = workspace(spaces, repo, Recipe(carry=(recipe,)))
+    assert not os.path.lexists(one.path / "d") and not list(one.path.rglob("id_rsa"))
+
+
+def test_nothing_is_carried_to_where_a_link_in_a_commit_leads(spaces: Workspaces, repo: Path, tmp_path: Path) -> None:
+    (place := tmp_path / "place").mkdir()
+    (repo / "d").symlink_to(place)
+    (repo / ".gitignore").write_text("authorized_keys\n")
+    commit_all(repo, "has a link")
+    (repo / "d").unlink()
+    (repo / "d").mkdir()
+    (repo / "d" / "authorized_keys").write_text("a key\n")
+    workspace(spaces, repo, Recipe(carry=("d/authorized_keys",)))
+    assert not list(place.iterdir())
+
+
+def test_filters_of_submodules_run_in_a_sandbox(
+    spaces: Workspaces, repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if why := why_no_sandbox():
+        pytest.skip(why)
+    (inner := tmp_path / "inner").mkdir()
+    sh("git", "init", "-q", "-b", "main", cwd=inner)
+    (inner / ".gitattributes").write_text("*.up filter=up\n")
+    (inner / "word.up").write_text("word\n")
+    (inner / "smudge.sh").write_text(f"touch {tmp_path}/ran; tr a-z A-Z\n")
+    commit_all(inner, "a filter")
+    sh("git", "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "lib", cwd=repo)
+    commit_all(repo, "a submodule")
+    (settings := tmp_path / "gitconfig").write_text('[filter "up"]\n\tsmudge = sh ./smudge.sh\n')
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".gitconfig").write_text(settings.read_text())
+    one = workspace(spaces, repo)
+    assert not (tmp_path / "ran").exists()
+    assert (one.path / "lib" / "word.up").read_text() == "WORD\n"
+
+
+@pytest.mark.parametrize("author", ["people", "agents"])
+def test_set_up_of_an_agents_commit_gets_the_usual_variables_only(
+    spaces: Workspaces, repo: Path, monkeypatch: pytest.MonkeyPatch, author: str
+) -> None:
+    if why := why_no_sandbox():
+        pytest.skip(why)
+    for name in ("GITHUB_PAT", "DB_PASS", "DATABASE_URL", "CARGO_HOME"):
+        monkeypatch.setenv(name, f"value-of-{name}")
+    (repo / "work").write_text(author)
+    commit_all(repo, "work" + ("\n\nRatchet-Run: run-1\n" if author == "agents" else ""))
+    one = workspace(spaces, repo, Recipe(setup=("mkdir node_modules && env > node_modules/env",)))
+    seen = (one.path / "node_modules" / "env").read_text()
+    assert "value-of-CARGO_HOME" in seen and "GITHUB_PAT" not in seen and "DB_PASS" not in seen
+    assert ("DATABASE_URL" in seen) == (author == "people")
 
 
 # --- secrets of the checkout -----------------------------------------------------------------------------------------
@@ -423,6 +489,20 @@ def test_logins_in_the_settings_of_git_are_not_shown(tmp_path: Path) -> None:
     text = Path(copy).read_text()
     assert file == str(tmp_path / "config")
     assert "secret" not in text and "https://host/x.git" in text and "fetch = +refs" in text
+
+
+def test_logins_of_submodules_and_of_repositories_in_the_checkout_are_not_shown(spaces: Workspaces, repo: Path) -> None:
+    if why := why_no_sandbox():
+        pytest.skip(why)
+    for name in ("modules/lib", "modules/third_party/objects/very/deep", "modules/lib/modules/inner/most"):
+        sh("git", "init", "-q", "--bare", str(repo / ".git" / name), cwd=repo)
+    sh("git", "init", "-q", "vendored/other", cwd=repo)
+    nested = [*(repo / ".git" / "modules").rglob("config"), repo / "vendored/other/.git/config"]
+    for number, file in enumerate(nested):
+        file.write_text(f'[remote "origin"]\n\turl = https://me:hush-{number}@host/x.git\n')
+    assert len(nested) == 4
+    printed = start_step(workspace(spaces, repo), f"cat {' '.join(map(str, nested))}")
+    assert printed.count("url = https://host/x.git") == 4 and "hush" not in printed
 
 
 def test_files_with_secrets_are_hidden_wherever_they_are_in_the_checkout(spaces: Workspaces, repo: Path) -> None:

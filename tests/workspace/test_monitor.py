@@ -99,14 +99,14 @@ def become_folder(path: Path, chance: random.Random) -> None:
 
 def become_file(path: Path, chance: random.Random) -> None:
     folder = path.parent
-    if folder.name != "tree":
+    if not folder.is_mount():
         drop(folder, chance)
         write(folder, chance)
 
 
 def empty_folder(path: Path, chance: random.Random) -> None:
     """Removed and made again: what the base had in it is hidden."""
-    if path.parent.name != "tree" and path.parent.is_dir():
+    if not path.parent.is_mount() and path.parent.is_dir():
         drop(path.parent, chance)
         path.parent.mkdir()
 

@@ -13,10 +13,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ratchet.errors import DiskFull, NotFound, RatchetError, UsageError
+from ratchet.errors import DiskFull, GitFailed, NotFound, RatchetError, UsageError
 from ratchet.process.spawn import this_process
 from ratchet.workspace.base_cache import Recipe, SetupFailed
 from ratchet.workspace.capacity import CapacityLimits
+from ratchet.workspace.git.command import git
 from ratchet.workspace.kinds.overlay import Overlay
 from ratchet.workspace.kinds.selection import KindMissing
 from ratchet.workspace.owners import is_owned_elsewhere
@@ -398,10 +399,23 @@ def test_what_a_root_that_was_deleted_by_hand_had_in_ram_is_removed(plain: Works
     one = make(plain, repo, f"nameless-{os.getpid()}")
     if not isinstance(one, Overlay) or one.record.on != "ram":
         pytest.skip("there is no RAM disk here")
-    shutil.rmtree(plain.root)
+    shutil.rmtree(plain.root, ignore_errors=True)  # nobody can remove a folder where files are mounted
     plain.gc()
     assert not Path(one.record.layer).exists()
     assert one.record.path not in Path("/proc/self/mounts").read_text()
+
+
+def test_no_folder_above_a_workspace_in_ram_can_be_written_by_others(plain: Workspaces, repo: Path) -> None:
+    one = make(plain, repo, f"above-{os.getpid()}")
+    if not isinstance(one, Overlay) or one.record.on != "ram":
+        pytest.skip("there is no RAM disk here")
+    path = Path(one.record.path)
+    assert path.resolve() == path and path.is_relative_to(plain.root) and not path.is_relative_to(plain.ram)
+    assert Path(one.record.layer).is_relative_to(plain.ram)
+    with pytest.raises(GitFailed, match="not trusted"):
+        git("status", cwd=path)
+    plain.destroy(one.record.slug)
+    assert not path.exists()
 
 
 def test_a_living_owners_workspace_in_ram_outlives_a_sweep_by_a_process_that_cannot_see_its_name(

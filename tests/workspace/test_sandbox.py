@@ -129,7 +129,7 @@ def test_what_is_hidden_cannot_be_read(sandboxes: Sandboxes, one: GitWorkspace, 
     assert "the key" not in printed
 
 
-def test_what_is_hidden_inside_a_shown_folder_cannot_be_read_and_the_program_in_it_runs(
+def test_what_is_hidden_inside_a_shown_folder_cannot_be_read_even_if_settings_name_a_program_in_it(
     one: GitWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if why := why_no_sandbox():
@@ -144,11 +144,62 @@ def test_what_is_hidden_inside_a_shown_folder_cannot_be_read_and_the_program_in_
         seen = f"{place}/project/answer {fetched}/answer $HOME/go/pkg/mod/ours@v2/answer"
         script.write_text(f"#!/bin/sh\ncat {seen}; cat $HOME/go/pkg/mod/answer\n")
         script.chmod(0o755)
-    made = Sandboxes(one, SandboxSettings(hide=(str(place / "project"), str(fetched))))
-    for script in (place / "agent", place / "project" / ".venv" / "agent"):
-        ended, said = run(made.for_tests(), one.path, str(script))
-        assert (ended.exit_code, said.count("the answer")) == (0, 1), said
+    scripts = place / "agent", place / "project" / ".venv" / "agent"
+    settings = SandboxSettings(hide=(str(place / "project"), str(fetched)), show=tuple(map(str, scripts)))
+    made = Sandboxes(one, settings)
+    ended, said = run(made.for_tests(), one.path, str(scripts[0]))
+    assert (ended.exit_code, said.count("the answer")) == (0, 1), said
+    ended, said = run(made.for_tests(), one.path, str(scripts[1]))
+    assert ended.exit_code != 0 and "the answer" not in said
     made.close()
+
+
+def test_a_commands_words_show_nothing_but_installed_programs(
+    one: GitWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if why := why_no_sandbox():
+        pytest.skip(why)
+    (home := tmp_path / "someone").mkdir()
+    for name in (".local/bin", "apps/tool/lib", "apps/tool/bin", "taxes", ".ssh"):
+        (home / name).mkdir(parents=True)
+    for name in ("taxes/2025", ".ssh/id_ed25519", "apps/tool/lib/beside"):
+        (home / name).write_text(f"content of {name}\n")
+        (home / name).chmod(0o755)
+    (home / "apps/tool/bin/tool").write_text(f"#!/bin/sh\ncat {home}/apps/tool/lib/beside\n")
+    (home / "apps/tool/bin/tool").chmod(0o755)
+    (home / ".local/bin/tool").symlink_to(home / "apps/tool/bin/tool")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("PATH", f"{home}/.local/bin:{os.environ['PATH']}")
+    made = Sandboxes(one, SandboxSettings(hide=(str(home / ".ssh"),)))
+    _, said = run(made.for_tests(), one.path, str(home / ".local/bin/tool"))
+    assert "content of apps/tool/lib/beside" in said
+    secrets = [str(home / name) for name in ("taxes/2025", ".ssh/id_ed25519", ".local/bin/../../taxes/2025")]
+    _, said = run(made.for_tests(), one.path, "cat", *secrets)
+    assert "content of" not in said
+    made.close()
+
+
+def test_what_settings_name_is_shown_with_what_is_beside_it_but_no_secrets_and_no_homes(
+    one: GitWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if why := why_no_sandbox():
+        pytest.skip(why)
+    (home := tmp_path / "someone").mkdir()
+    (home / "tools").mkdir()
+    for name in ("tools/helper.py", "tools/tokens.py", "tools/.env", "tools/id_rsa", "diary", "agent.py"):
+        (home / name).write_text(f"content of {name}\n")
+    (tmp_path / "above.sh").write_text("content of above.sh\n")
+    (home / ".ssh").symlink_to(tmp_path / "keys")
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "a.pub").write_text("content of keys\n")
+    monkeypatch.setenv("HOME", str(home))
+    show = [str(place) for place in (home / "agent.py", home / "tools/helper.py", tmp_path / "above.sh")]
+    show += [str(tmp_path / "keys" / "a.pub")]
+    made = Sandboxes(one, SandboxSettings(hide=("~/.ssh",), show=tuple(show)))
+    _, said = shell(made.for_tests(), one.path, f"cd {tmp_path}; cat *.sh keys/* $(find someone -type f)")
+    made.close()
+    shown = {line.removeprefix("content of ") for line in said.splitlines() if line.startswith("content of ")}
+    assert shown == {"above.sh", "agent.py", "tools/helper.py", "tools/tokens.py"}, said
 
 
 def test_a_program_beside_the_developers_secrets_does_not_show_them(
@@ -431,6 +482,15 @@ def test_only_patterns_that_name_something_there_can_be_mounted(tmp_path: Path) 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can read them, and nobody else inside")
+def test_nothing_is_mounted_by_way_of_a_link_in_the_place_of_a_folder(tmp_path: Path) -> None:
+    for name in ("outside", "tree/real"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "id_rsa").touch()
+    (tmp_path / "tree" / "linked").symlink_to(tmp_path / "outside")
+    scope = PathRules(tests=("linked/id_rsa", "real/id_rsa", "../outside/id_rsa", "linked/**"))
+    assert role_paths(Writes.SOURCE, scope, tmp_path / "tree") == (True, ["real/id_rsa"])
+
+
 def test_settings_of_the_system_that_only_root_may_read_are_not_shown(sandboxes: Sandboxes, one: GitWorkspace) -> None:
     closed = Path("/etc/ratchet-test-closed")
     (closed / "folder").mkdir(parents=True, exist_ok=True)
@@ -452,12 +512,14 @@ def test_settings_of_the_system_that_only_root_may_read_are_not_shown(sandboxes:
         sandbox_view._closed_to_others.cache_clear()
 
 
-def test_a_program_named_by_way_of_the_repository_uncovers_nothing_in_it(
-    sandboxes: Sandboxes, one: GitWorkspace, repo: Path
-) -> None:
+def test_a_program_named_by_way_of_the_repository_uncovers_nothing_in_it(one: GitWorkspace, repo: Path) -> None:
+    if why := why_no_sandbox():
+        pytest.skip(why)
     (repo / ".env").write_text("covered\n")
     program = repo.parent / "agent.sh"
     program.write_text(f"#!/bin/sh\necho started; cat {repo}/.env\n")
     program.chmod(0o755)
-    _, printed = run(sandboxes.for_role("auditor", SCOPE), one.path, f"{repo}/../agent.sh")
+    made = Sandboxes(one, SandboxSettings(mode="on", show=(f"{repo}/../agent.sh",)))
+    _, printed = run(made.for_role("auditor", SCOPE), one.path, f"{repo}/../agent.sh")
+    made.close()
     assert "started" in printed and "covered" not in printed

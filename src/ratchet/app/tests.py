@@ -38,6 +38,8 @@ from ratchet.core.report import RED, Report, ReportStatus, TestResult, count_tot
 from ratchet.core.roles import matches_glob
 from ratchet.core.watch import TestRecord
 from ratchet.errors import EnvironmentCannot, GitFailed, NoTests, UsageError
+from ratchet.files import make_private_dir, require_own_settings
+from ratchet.paths import isolated_copies
 from ratchet.process.spawn import ProgramMissing
 from ratchet.tree_files import temporary_folder
 from ratchet.workspace.git.command import git_read_only, git_text
@@ -330,7 +332,9 @@ class Suite:
 
     @contextmanager
     def _copy(self) -> Iterator[Path]:
-        with temporary_folder("ratchet-isolated-") as place:
+        above = make_private_dir(isolated_copies())
+        require_own_settings(above)
+        with temporary_folder("ratchet-isolated-", within=above) as place:
             folder = Path(place) / self.folder.name
             try:
                 shutil.copytree(self.folder, folder, symlinks=True, ignore=shutil.ignore_patterns(".ratchet"))

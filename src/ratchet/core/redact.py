@@ -14,7 +14,9 @@ from ratchet.core.secret_forms import encoded_forms, secret_patterns, without_la
 
 MARK = "[redacted]"
 SECRET_MIN_CHARS = 8  # shorter values occur in ordinary text
-SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL)S?(_|$)", re.IGNORECASE)
+SECRET_NAME = re.compile(
+    r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|(?:^|_)(?:PASS|PAT))S?(_|$)", re.IGNORECASE
+)
 
 _PATTERNS = (
     r"(?<![A-Za-z0-9])sk-[A-Za-z0-9_-]{20,}",  # Anthropic, OpenAI, OpenRouter

@@ -83,6 +83,7 @@ _KEYS = {
     "sandbox.memory_mb": "Memory of one step in megabytes; 0 is no limit.",
     "sandbox.mode": "`auto` uses bubblewrap where it works, `on` requires it, `off` goes without.",
     "sandbox.share": "Paths that agents may write besides the workspace: their own state.",
+    "sandbox.show": "Files, with their folders, and folders that every step may read unless they are hidden.",
     "sandbox.test_network": "Whether tests have network.",
     "store": "Database path or `postgresql://` address; empty: one store of the user for all repositories.",
     "test.command": "Command that runs all tests; empty: detected.",

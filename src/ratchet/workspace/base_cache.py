@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -422,6 +423,10 @@ def _is_of_people(source: Source, commit: str) -> bool:
 # Variables for the set-up commands of anybody; a value with an `@` may hold a login.
 _USUAL = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_\w+|TZ|TERM|TMPDIR|VIRTUAL_ENV|JAVA_HOME|SSL_CERT_\w+|GOPROXY"
+    r"|(?:NVM|VOLTA|BUN|DENO|PYENV|RBENV|ASDF|MISE|FNM|SDKMAN|RUSTUP|CARGO|GEM|BUNDLE|COMPOSER|MIX|HEX|GRADLE|MAVEN"
+    r"|DOTNET|ANDROID|PNPM)_(?:HOME|ROOT|DIR|DATA_DIR|PATH|USER_HOME)"
+    r"|GO(?:PATH|ROOT|FLAGS|CACHE|MODCACHE|TOOLCHAIN|SUMDB|OS|ARCH)|CGO_ENABLED|NODE_ENV|CI|DEBIAN_FRONTEND"
+    r"|(?:CURL|REQUESTS)_CA_BUNDLE|NODE_EXTRA_CA_CERTS|CC|CXX|AR|LD|(?:C|CXX|CPP|LD|RUST|MAKE)FLAGS|PKG_CONFIG_PATH"
     r"|(?i:(?:https?|all|no)_proxy|(?:pip|uv|npm_config)_\w+)"
 )
 
@@ -429,12 +434,14 @@ _USUAL = re.compile(
 def _run_setup(tree: Path, source: Source, commit: str, recipe: Recipe) -> None:
     """Run the set-up commands, in a sandbox: an agent may have written what they install and run.
 
-    The logins of package registries are lent for commits that people of this machine's projects made.
+    The logins of package registries, and all variables but secrets, are lent for commits that people of this machine's
+    projects made.
     """
     env = {name: value for name, value in os.environ.items() if not SECRET_NAME.search(name)}
-    if not recipe.logins:
+    trusted = recipe.logins and _is_of_people(source, commit)
+    if not trusted:
         env = {name: value for name, value in env.items() if _USUAL.fullmatch(name) and "@" not in value}
-    lent = _REGISTRIES if recipe.logins and _is_of_people(source, commit) else ()
+    lent = _REGISTRIES if trusted else ()
     for command in recipe.setup:
         answer = _run_command(["sh", "-c", command], tree, source, recipe, env=env, lent=lent)
         if answer.exit_code:
@@ -486,9 +493,9 @@ def _generated(root: Path) -> list[str]:
     """Return generated, uncommitted files without which a Python project cannot be imported."""
     names: list[str] = []
     for manifest in ("pyproject.toml", "setup.py"):
-        with suppress(OSError):
-            names += _VERSION_FILE.findall(read_small(f"{root}/{manifest}").decode(errors="replace"))
-    return [name for name in names if ".." not in name and not name.startswith("/") and (root / name).is_file()]
+        content = tree_files.read_inside(root, manifest) or b""
+        names += _VERSION_FILE.findall(content.decode(errors="replace"))
+    return [name for name in names if (found := _at(root, name)) and stat.S_ISREG(found.st_mode)]
 
 
 # Package managers install the dependencies of a package beside these files.
@@ -509,13 +516,33 @@ def _below(root: Path, names: Iterable[str]) -> list[str]:
 
 
 def _carry_from(source: Path, tree: Path, names: list[str], lay: CopyFile) -> None:
-    """Copy ignored folders and files; paths that the commit contains stay as committed."""
+    """Copy ignored folders and files; paths that the commit contains stay as committed.
+
+    None by way of a link in the place of any folder, here or there: the author of a commit decides where it leads.
+    """
     for name in names:
-        old, new = source / name, tree / name
-        if old.is_symlink() or not old.exists() or new.exists() or not _is_ignored(tree, name, folder=old.is_dir()):
+        old = _at(source, name)
+        if not old or _at(tree, name) or not _is_plain(tree, name):
             continue
-        new.parent.mkdir(parents=True, exist_ok=True)
-        copy_tree(old, new, lay) if old.is_dir() else shutil.copy2(old, new)
+        folder = stat.S_ISDIR(old.st_mode)
+        if not (folder or stat.S_ISREG(old.st_mode)) or not _is_ignored(tree, name, folder=folder):
+            continue
+        tree_files.make_folder_inside(tree, name if folder else os.path.dirname(name))
+        copy_tree(source / name, tree / name, lay) if folder else tree_files.copy_inside(tree, name, source / name)
+
+
+def _at(folder: Path, name: str) -> os.stat_result | None:
+    try:
+        return tree_files.lstat_inside(folder, name)
+    except tree_files.NotRegularFile:  # above the folder, or nowhere near it
+        return None
+
+
+def _is_plain(tree: Path, name: str) -> bool:
+    """Whether what is there of a path's folders are folders, and not links or files of the commit."""
+    parts = Path(name).parts
+    above = [_at(tree, "/".join(parts[:end])) for end in range(1, len(parts))]
+    return all(found is None or stat.S_ISDIR(found.st_mode) for found in above)
 
 
 def _is_ignored(tree: Path, name: str, *, folder: bool) -> bool:

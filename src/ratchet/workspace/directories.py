@@ -1,9 +1,12 @@
 """The home directory of a workspace: holds its record, and is locked while the workspace is created or removed.
 
 Every workspace has a name, ROOT/SLUG. On disk the name is the home itself. A home on the RAM disk is
-RAM/ratchet-SLUG-RANDOM and the name a symlink to it: nothing else is on disk, where removing a folder can take a
+RAM/ratchet-SLUG-RANDOM and the name a symlink to it: little else is on disk, where removing a folder can take a
 thousand times as long. After a reboot the symlink dangles, or leads to a home of another root; so each home on a RAM
 disk links back to its name.
+
+Its files are mounted at ROOT/.mounts/SLUG, an empty folder: tools look for settings in all folders above, and anybody
+can write into that of a RAM disk.
 """
 
 from __future__ import annotations
@@ -19,11 +22,17 @@ import msgspec
 
 from ratchet.core.lease import Holder
 from ratchet.workspace.overlay_layers import remove_tree
-from ratchet.workspace.protocol import RECORD, WorkspaceRecord
+from ratchet.workspace.protocol import MOUNTS, RECORD, TREE, WorkspaceRecord
 
 PREFIX = "ratchet-"
 MAKING = "making.json"
 _BACK, _USER = "home", "user-"
+
+
+def tree_of(name: str, home: str) -> str:
+    """Return the folder with the files of a workspace."""
+    root, slug = os.path.split(name)
+    return f"{home}/{TREE}" if home == name else f"{root}/{MOUNTS}/{slug}"
 
 
 def claim(name: str, ram: str) -> str:
@@ -94,6 +103,8 @@ def remove_dangling_name(name: str) -> bool:
     """Remove a name that links to a missing home. Returns False if it is not such a name."""
     if not os.path.islink(name) or find(name):
         return False
+    with suppress(OSError):
+        os.rmdir(tree_of(name, ""))
     with suppress(FileNotFoundError):
         os.unlink(name)
     return True

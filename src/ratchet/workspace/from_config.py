@@ -35,7 +35,8 @@ def recipe_of(config: Config, root: Path) -> Recipe:
     wanted = config.workspace
     return Recipe(
         setup=tuple(wanted.setup),
-        carry=tuple(paths_to_carry(root, wanted.carry)),
+        # A clone of Ratchet's has nothing that is not committed.
+        carry=() if is_fetched(root) else tuple(paths_to_carry(root, wanted.carry)),
         sandbox=config.sandbox.mode != "off",
         container=container_settings(config) if wanted.kind == CONTAINER else None,
         bounds=step_bounds(config),
@@ -54,6 +55,7 @@ def sandbox_settings(config: Config) -> SandboxSettings:
         tmp_bytes=_or_share(wanted.tmp_mb, 8) << 20,
         share=tuple(wanted.share),
         hide=tuple(wanted.hide),
+        show=tuple(wanted.show),
         secret=(
             str(paths.token_file()),
             str(paths.sealing_key_file()),

@@ -12,7 +12,7 @@ from ratchet.core.lease import Holder
 from ratchet.core.snapshot import Manifest
 
 # In the home of every finished workspace: its record, and beside it the folder in which agents work.
-RECORD, TREE = "workspace.json", "tree"
+RECORD, TREE, MOUNTS = "workspace.json", "tree", ".mounts"
 AGENT_HOME = "agent-home"  # the homes of agents, by role, beside it
 CONTAINER = "container"  # the kind whose steps run in containers
 

@@ -47,7 +47,7 @@ from ratchet.workspace.kinds.copies import KINDS
 from ratchet.workspace.kinds.overlay import Overlay
 from ratchet.workspace.kinds.selection import KindPaths, KindProbe, choose, probe_kinds, remove_stale_probes
 from ratchet.workspace.owners import is_owned_elsewhere, missing_part, why_orphaned
-from ratchet.workspace.protocol import RECORD, TREE, WorkspaceRecord, WorkspaceRefused
+from ratchet.workspace.protocol import MOUNTS, RECORD, WorkspaceRecord, WorkspaceRefused
 from ratchet.workspace.syscalls import is_mounted, unmount
 
 SLUG_MAX = 100
@@ -206,7 +206,7 @@ class Workspaces:
         return WorkspaceRecord(
             id=f"ws-{secrets.token_hex(6)}",
             slug=order.slug,
-            path=f"{home}/{TREE}",
+            path=directories.tree_of(order.name, home),
             kind=order.kind,
             repo=order.source.root,
             git_dir=order.source.git_dir,
@@ -290,7 +290,8 @@ class Workspaces:
     def _slug_around(self, folder: Path) -> str:
         """Return the slug of the workspace that contains a folder, or an empty string."""
         with suppress(ValueError):
-            return folder.relative_to(self.root.resolve()).parts[0]
+            first, *more = folder.relative_to(self.root.resolve()).parts
+            return more[0] if first == MOUNTS and more else first
         with suppress(ValueError):
             home = self.ram / folder.relative_to(self.ram.resolve()).parts[0]
             return os.path.basename(dict(directories.list_on_ram(self.ram)).get(str(home), ""))
@@ -433,17 +434,20 @@ class Workspaces:
 
     def _clear(self, name: str, home: str) -> None:
         """Remove all parts of a workspace, finished or not, and its home."""
-        self._empty(home)
+        self._empty(home, directories.tree_of(name, home))
         directories.delete(name, home)
 
-    def _empty(self, home: str) -> None:
+    def _empty(self, home: str, tree: str) -> None:
         record = directories.read_any_record(home)
         if record:
             KINDS[record.kind](home, record).remove()
             self.bases.release(record)
-        elif is_mounted(f"{home}/tree"):  # its record was deleted by hand
-            unmount(f"{home}/tree")
+        elif is_mounted(tree):  # its record was deleted by hand
+            unmount(tree)
         directories.empty(home)
+        if not tree.startswith(f"{home}/"):
+            with suppress(OSError):
+                os.rmdir(tree)
 
     def gc(self, *, spare: str = "", now: str = "") -> list[str]:
         """Remove workspaces without an owner, unfinished ones, and homes and bases that belong to no workspace."""
@@ -488,7 +492,7 @@ class Workspaces:
                 continue
             with suppress(OSError, RatchetError), directories.locked(home, wait=False) as ours:
                 if ours and name and _may_sweep(home):
-                    self._empty(home)
+                    self._empty(home, directories.tree_of(name, home))
                 if ours:
                     os.rmdir(home)  # without a back link it is empty, or not ours
 

@@ -19,7 +19,7 @@ import msgspec
 
 from ratchet.core.roles import PathRules, Writes, default_writes
 from ratchet.errors import EnvironmentCannot, RatchetError
-from ratchet.files import make_private_dir
+from ratchet.files import make_private_dir, require_own_settings
 from ratchet.process.cgroups import ControlGroup, ResourceLimits, group_name, memory_bytes, own_program
 from ratchet.process.spawn import (
     START_TRIES,
@@ -63,10 +63,11 @@ class ContainerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of all sandboxes. `share` are paths that agents may write besides the workspace; `hide` are hidden.
+    """Settings of all sandboxes. `share` are paths that agents may write besides the workspace; `hide` are hidden, and
+    `show` are files and folders that the user's own settings name, which are shown unless they are hidden.
 
-    `secret` are hidden even when a command names them: with our own token, a process could send any request to the
-    server. `tmp_bytes` bounds each temporary folder; 0 is no limit. `container` is what workspaces of that kind use.
+    `secret` are hidden whatever is shown: with our own token, a process could send any request to the server.
+    `tmp_bytes` bounds each temporary folder; 0 is no limit. `container` is what workspaces of that kind use.
     """
 
     mode: str = "auto"
@@ -76,6 +77,7 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
     bounds: ResourceLimits = ResourceLimits()
     share: tuple[str, ...] = ()
     hide: tuple[str, ...] = ()
+    show: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
     tmp_bytes: int = 0
     container: ContainerSettings | None = None
@@ -118,6 +120,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     read_only: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
     hide: tuple[str, ...] = ()
+    show: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
     network: bool = False
     limits: tuple[str, ...] = ()
@@ -167,29 +170,32 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         network = [] if self.network else ["--unshare-net"]
         record = self.record
         covers, seals = view.sealed(view.hidden(view.private_files(record.repo)))
-        own = (record.path, path_in_namespace(record.path))
-        named = view.named(argv, self.hide, own)
+        own, away = (record.path, path_in_namespace(record.path), record.repo), view.expanded(self.hide)
+        lent = view.lent_folders(self.show, away)
+        named = list(dict.fromkeys([*lent, *view.lent_folders(view.installed(argv, own), away)]))
         around = [folder for folder in named if view.is_below(record.repo, [folder])]  # else it would uncover the repo
         shown = [
-            *view.lent_tools(self.hide, path, own),
+            *view.lent_tools(away, path, own[:2]),
             *view.bind("--ro-bind-try", self._masked([*around, record.repo, *view.interpreter()])),
             *covers,
             *view.bind("--ro-bind-try", self._masked([record.git_dir, record.base, f"{record.layer}/upper"])),
             *view.bind("--ro-bind-try", [folder for folder in named if folder not in around]),
         ]
+        hidden, late = view.sealed(view.hidden_among([*away, *view.own_state(), *view.secrets_beside(lent)], shown))
         return [
             *("--die-with-parent", *_NAMESPACES, *network, *_capabilities()),
             *view.system(self.tmp_bytes),
             *(self.home.options() if self.home else ["--dir", view.HOME]),
             *shown,
-            *view.hidden_among(self.hide, shown),
-            *view.covered_settings(record.git_dir, f"{record.repo}/.git"),
+            *hidden,
+            *view.covered_settings(record.git_dir, f"{record.repo}/.git", *view.nested_git_dirs(record.repo)),
             *("--bind" if self.content else "--ro-bind", record.path, record.path),
             # Bound without a look: an ordinary user's workspace is seen in its own namespace only.
             *(word for path in self.read_only for word in ("--ro-bind-try", path, path)),
             *_shared(self.writable),
             *view.bind("--bind", more),
             *seals,
+            *late,
             *view.hidden(self.secret),
             *view.closed(),
         ]
@@ -333,6 +339,8 @@ class Sandboxes:
         elif missing and settings.mode == "on":
             raise EnvironmentCannot(f"no sandbox: {missing}", hint='install it, or set sandbox.mode = "auto"')
         self.bwrap = "" if missing else shutil.which("bwrap") or ""
+        if not (self.bwrap or self.containers):
+            require_own_settings(Path(workspace.record.path))
         self.group = ControlGroup(group_name(workspace.record.slug), settings.bounds)
 
     def for_role(
@@ -398,6 +406,7 @@ class Sandboxes:
             read_only=read_only,
             writable=writable,
             hide=self.settings.hide,
+            show=self.settings.show,
             secret=self.settings.secret,
             network=network,
             limits=limits,

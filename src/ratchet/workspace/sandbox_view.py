@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pwd
 import re
 import sys
 import time
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from ratchet import paths
 from ratchet.core.lines import split_lines
+from ratchet.core.snapshot import SUBMODULE
 from ratchet.errors import RatchetError
 from ratchet.files import make_private_dir, write_whole
 from ratchet.tree_files import read_anywhere
@@ -86,7 +88,7 @@ def hidden_among(names: Iterable[str], shown: Sequence[str]) -> list[str]:
     lengths = {"--ro-bind": 3, "--ro-bind-try": 3, "--tmpfs": 2}
     mounts = [tuple(shown[at : at + lengths[word]]) for at, word in enumerate(shown) if word in lengths]
     words: list[str] = []
-    for name in map(str, map(Path.expanduser, map(Path, names))):
+    for name in expanded(names):
         among = [
             at + name.removeprefix(source)
             for _, source, at in (mount for mount in mounts if len(mount) > 2)
@@ -226,7 +228,7 @@ def lent_tools(kept_away: Sequence[str], path: str, own: Sequence[str] = ()) -> 
 
     `own` are names of the workspace: a link there, which an agent may have made, shows an interpreter at most.
     """
-    real, away = _real_home(), [str(Path(name).expanduser()) for name in kept_away]
+    real, away = _real_home(), expanded(kept_away)
     tools = [str(real / name) for name in _TOOLS]
     fetched = [name for name in _FETCHED if not is_below(str(real / name), away)]
     shown = [path for path in [*tools, *_on_path(path, own)] if not is_below(path, away)]
@@ -275,25 +277,106 @@ def interpreter() -> list[str]:
     return list(dict.fromkeys((sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]))))
 
 
-def named(argv: Sequence[str], hide: Sequence[str] = (), own: Sequence[str] = ()) -> list[str]:
-    """Return the folders of programs and scripts that the command names by path: they must be visible."""
+def installed(argv: Sequence[str], own: Sequence[str] = ()) -> list[str]:
+    """Return the installed programs that a command names by path, and where links to them lead.
+
+    Its words may come from an agent, from code under test or from a repository of others: they show no other files.
+    """
     # Without `..`: a folder of another name would uncover what is covered in it.
-    plain = [short if os.path.isfile(short := os.path.normpath(word)) else word for word in argv]
-    words = [(word, _target(word, own)) for word in plain if os.path.isfile(word)]
-    files = [place for word, target in words for place in (word, target) if place]
-    hidden = [*masks(), *(str(Path(name).expanduser()) for name in hide)]
-    return list(dict.fromkeys(str(_program_folder(Path(file))) for file in files if is_below(file, hidden)))
+    words = [os.path.normpath(word) for word in argv if word.startswith("/")]
+    places, below = _program_folders(), (*own, *_tool_environments())
+    found = [word for word in words if os.path.dirname(word) in places or is_below(word, below)]
+    programs = [word for word in found if os.path.isfile(word) and os.access(word, os.X_OK)]
+    return [place for word in programs for place in (word, _target(word, own)) if place]
+
+
+def _program_folders() -> list[str]:
+    """Return where the user's own environment has programs: folders of its PATH and active virtual environments."""
+    active = [f"{os.environ[name]}/bin" for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if os.environ.get(name)]
+    places = [*os.environ.get("PATH", "").split(":"), *active]
+    return [os.path.normpath(place) for place in places if place.startswith("/") and place not in _NEVER_LENT]
+
+
+def _tool_environments() -> list[str]:
+    """Return where poetry, hatch and pipenv keep the virtual environments of projects."""
+    real = str(_real_home())
+    cache = os.environ.get("XDG_CACHE_HOME") or f"{real}/.cache"
+    shared = os.environ.get("XDG_DATA_HOME") or f"{real}/.local/share"
+    pipenv = os.environ.get("WORKON_HOME") or f"{shared}/virtualenvs"
+    return [f"{cache}/pypoetry/virtualenvs", f"{shared}/hatch/env/virtual", pipenv]
+
+
+def lent_folders(files: Iterable[str], away: Sequence[str] = ()) -> list[str]:
+    """Return what to show of files and folders that programs and the user's own settings name.
+
+    Nothing that is hidden or whose name tells of secrets, and nothing where Ratchet keeps its state.
+    """
+    kept = [*away, *_own_state()]
+    plain = [os.path.normpath(Path(file).expanduser()) for file in files]
+    named = [place for file in plain for place in (file, os.path.realpath(file)) if os.path.exists(place)]
+    shown = [place for place in dict.fromkeys(named) if is_below(place, masks()) and not _is_secret(place)]
+    folders = [str(_program_folder(Path(place))) if os.path.isfile(place) else place for place in shown]
+    return [folder for folder in dict.fromkeys(folders) if not is_below(os.path.realpath(folder), kept)]
+
+
+def expanded(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the absolute paths of what is hidden, and where links lead."""
+    plain = [os.path.normpath(Path(name).expanduser()) for name in names]
+    return tuple(dict.fromkeys(place for path in plain for place in (path, os.path.realpath(path))))
+
+
+def own_state() -> list[str]:
+    """Return where Ratchet keeps its state, as far as it is in a hidden folder."""
+    return [path for path in _own_state() if is_below(path, masks())]
+
+
+def _own_state() -> tuple[str, ...]:
+    return expanded(map(str, (paths.user_state(), paths.cache_or_state(), paths.clones(), paths.bases())))
 
 
 def _program_folder(file: Path) -> Path:
-    """Return a program's folder, or the whole virtual environment or node_modules that it is part of."""
+    """Return a program's folder, or the whole virtual environment or node_modules that it is part of.
+
+    Of a folder that holds more than programs, such as a home, only the file.
+    """
     if "node_modules" in file.parts:
-        return Path(*file.parts[: file.parts.index("node_modules") + 1])
-    if (file.parent.parent / "pyvenv.cfg").is_file():
-        return file.parent.parent
-    if str(file.parent) in (*masks(), *_NEVER_LENT):
-        return file
-    return Path(_installation(str(file.parent)) or file.parent)
+        folder = Path(*file.parts[: file.parts.index("node_modules") + 1])
+    elif (file.parent.parent / "pyvenv.cfg").is_file():
+        folder = file.parent.parent
+    else:
+        folder = Path(_installation(str(file.parent)) or file.parent)
+    return file if _is_shared(str(folder)) else folder
+
+
+def _is_shared(folder: str) -> bool:
+    """Whether a folder holds homes or state, or is in another user's home."""
+    kept = [*masks(), *_NEVER_LENT, *expanded([str(_real_home())]), *_own_state()]
+    return any(is_below(place, [folder]) for place in kept) or is_below(folder, _homes_of_others())
+
+
+@lru_cache(maxsize=1)
+def _homes_of_others() -> tuple[str, ...]:
+    """Return the homes of other users, as far as they are in a hidden folder."""
+    homes = {entry.pw_dir for entry in pwd.getpwall() if entry.pw_uid != os.geteuid()}
+    return tuple(home for home in homes if is_below(home, masks()) and home not in (*masks(), "/"))
+
+
+def secrets_beside(folders: Iterable[str]) -> list[str]:
+    """Return the files and folders with secrets in the folders of programs that settings name."""
+    period = int(time.monotonic() / _KNOWN_S)
+    return [name for folder in folders if os.path.isdir(folder) for name in _secrets_in(folder, period)]
+
+
+@lru_cache(maxsize=32)
+def _secrets_in(folder: str, _period: int) -> list[str]:
+    found = [os.path.normpath(f"{folder}/{name}") for name in _secrets_below(folder, ".")]
+    return [name for name in found if not _is_program(name)][:_HIDDEN_MAX]
+
+
+def _is_program(path: str) -> bool:
+    """Whether a file or folder with such a name, say `tokens.py`, is part of a program."""
+    plain = not os.path.basename(path).startswith(".")
+    return plain and (bool(_CODE.search(path)) or os.access(path, os.X_OK))
 
 
 # Names of files and folders with secrets, of those in a checkout that are not in a commit.
@@ -303,6 +386,7 @@ _SECRET_NAME = re.compile(
     r"|\.(?:aws|ssh|gnupg|kube|docker|azure)|.*(?:secret|credential|password|passwd|token).*",
     re.IGNORECASE,
 )
+_CODE = re.compile(r"\.(?:py[cio]?|so|[cm]?[jt]sx?|sh|rb|pl|lua|php|go|rs|java|class|jar)$")
 _FILLED_BY_TOOLS = frozenset(EXCLUDED) | {"vendor", "build", "dist", ".git"}
 _HIDDEN_MAX = 1_000
 
@@ -364,10 +448,9 @@ _SECRET_SETTING = re.compile(
     r"(?:.*\\\n)*.*",  # a backslash at its end continues a line
     re.IGNORECASE | re.MULTILINE,
 )
-_SETTINGS = (
-    "config", "config.worktree", "worktrees/*/config.worktree", "modules/*/config", "modules/*/*/config",
-    "modules/*/modules/*/config",
-)  # fmt: skip
+_SETTINGS = ("config", "config.worktree")
+# In a git directory these hold no settings; elsewhere they may be parts of a submodule's name.
+_NO_SETTINGS = frozenset(("objects", "refs", "logs", "hooks", "info", "lfs", "rr-cache", "branches"))
 
 
 def git_settings(*git_dirs: str) -> list[str]:
@@ -377,8 +460,41 @@ def git_settings(*git_dirs: str) -> list[str]:
 
 
 def _settings_files(git_dir: str) -> list[str]:
-    found = [str(path) for pattern in _SETTINGS for path in Path(git_dir).glob(pattern)]
-    return [path for path in found if os.path.isfile(path)]
+    """Return the settings of a repository, its worktrees, and submodules, whose names may have any number of parts."""
+    found = []
+    for top, folders, names in os.walk(git_dir):
+        found += [f"{top}/{name}" for name in _SETTINGS if name in names]
+        if "HEAD" in names:
+            folders[:] = [name for name in folders if name not in _NO_SETTINGS]
+    return found
+
+
+def nested_git_dirs(repo: str) -> list[str]:
+    """Return the git directories inside a checkout: of other repositories, and of submodules that have their own."""
+    return _nested_git_dirs(repo, int(time.monotonic() / _KNOWN_S))
+
+
+@lru_cache(maxsize=8)
+def _nested_git_dirs(repo: str, _period: int) -> list[str]:
+    try:
+        listed = git_read_only("ls-files", "-z", "--stage", cwd=Path(repo)).split(b"\0")
+        others = git_read_only("ls-files", "-z", "--others", "--directory", cwd=Path(repo)).split(b"\0")
+    except RatchetError:
+        return []
+    folders = [row.partition(b"\t")[2] for row in listed if row.startswith(SUBMODULE.encode())]
+    folders += [name.rstrip(b"/") for name in others if name.endswith(b"/")]
+    found = [git_dir for name in folders for git_dir in _git_dirs_below(f"{repo}/{os.fsdecode(name)}")]
+    return found[:_HIDDEN_MAX]
+
+
+def _git_dirs_below(folder: str) -> Iterator[str]:
+    count = 0
+    for top, folders, names in os.walk(folder):
+        if ".git" in folders:
+            yield f"{top}/.git"
+        count += len(names) + len(folders)
+        skipped = (*_FILLED_BY_TOOLS, ".git") if count <= _HIDDEN_MAX else folders
+        folders[:] = [name for name in folders if name not in skipped]
 
 
 def _without_logins(file: str) -> str:

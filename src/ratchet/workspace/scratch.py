@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ratchet.config import Config
 from ratchet.errors import EnvironmentCannot
+from ratchet.files import require_own_settings
 from ratchet.paths import isolated_git_dirs
 from ratchet.process.spawn import this_process
 from ratchet.workspace.from_config import open_workspaces, recipe_of
@@ -35,6 +36,7 @@ def workspace_at(commit: str, repo: Path, config: Config) -> Iterator[Workspace]
         if isinstance(made, WorkspaceRefused):
             raise EnvironmentCannot(f"no workspace: {made.reason}", hint=made.hint)
         try:
+            require_own_settings(Path(made.record.path))
             yield made
         finally:
             workspaces.destroy(slug)

@@ -17,6 +17,7 @@ from ratchet.errors import EnvironmentCannot
 from ratchet.interfaces.cli import main
 from ratchet.workspace.git.repository import find_repository
 from ratchet.workspace.git.task_repository import create_repository_at, last_commits
+from ratchet.workspace.protocol import MOUNTS
 from ratchet.workspace.sandbox import why_no_sandbox
 from tests.app.backtest.history import FAKE, POWERS, SECRET, SUB, commit, commits, make_history, write, write_agent
 from tests.support import APPROVED, git, install_editable, make_repository
@@ -151,7 +152,8 @@ def test_an_agent_beside_the_checkout_finds_neither_the_answer_nor_its_commit(
     assert found.rstrip().endswith("end") and "other.py" in found and "Add powers" in found
     assert "a * a * a" not in found
     assert commits(history)["Add powers:"][:12] not in found
-    assert not list((history.parent / "state/ratchet/workspaces").iterdir()), "trials leave no workspaces"
+    left = (history.parent / "state/ratchet/workspaces").rglob("*")
+    assert not [path for path in left if path.name != MOUNTS], "trials leave no workspaces"
 
 
 def test_a_trial_that_the_budget_ended_is_not_counted_but_paid(

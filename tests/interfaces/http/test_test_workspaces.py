@@ -293,7 +293,7 @@ def test_a_restart_loses_nothing_and_removes_what_expired(tmp_path: Path, projec
     with serving(store) as again:
         assert post(again, kept, "exec", argv=["ls", "left"])["exit_code"] == 0
         assert again.ask("GET", f"/test-workspace/{short}").status == 404
-        wait_until(lambda: not path.parent.exists())
+        wait_until(lambda: not path.exists())
         assert [one["id"] for one in again.ask("GET", "/test-workspace").json["workspaces"]] == [kept]
     store.close()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -257,8 +258,15 @@ def session_handle(session: str, spent: Usage) -> str:
     return f"{session}#{spent.tokens_in},{spent.tokens_out},{spent.cost_usd}"
 
 
+_SESSION = re.compile(r"[A-Za-z0-9._:][A-Za-z0-9._:-]{0,199}")
+
+
 def parse_session_handle(handle: str) -> tuple[str, Usage]:
+    """Return the program's session id and its usage. Without an id if it is none: an agent may have printed a path or
+    an option in its place, which would become a word of the next command."""
     session, _, spent = handle.partition("#")
+    if not _SESSION.fullmatch(session):
+        return "", Usage()
     try:
         tokens_in, tokens_out, cost = spent.split(",")
         return session, Usage(tokens_in=int(tokens_in), tokens_out=int(tokens_out), cost_usd=float(cost))

@@ -413,7 +413,9 @@ class WorkspaceService:
 
     @asynccontextmanager
     async def _confined(self, opened: OpenedWorkspace) -> AsyncIterator[None]:
-        with closing(Sandboxes(opened.workspace, sandbox_settings(self.settings))) as sandboxes:
+        wanted, own = sandbox_settings(self.settings), opened.suite.config.sandbox.show
+        wanted = msgspec.structs.replace(wanted, show=(*wanted.show, *own))
+        with closing(Sandboxes(opened.workspace, wanted)) as sandboxes:
             sandbox = sandboxes.for_tests()
             try:
                 with confined(sandbox, tidies=False):

@@ -16,6 +16,7 @@ from ratchet.checks.globs import find_files
 from ratchet.checks.protocol import RunOutput, Session
 from ratchet.checks.run import reporter_protocol
 from ratchet.core.report import TestResult, TestStatus
+from ratchet.files import is_open_to_others
 from ratchet.tree_files import NotRegularFile, open_source
 
 JUNIT = "junit.xml"  # report of runners that do not load our reporter
@@ -127,11 +128,16 @@ _BELOW = ("::", " > ", "/", ":", "[")  # separators between a file or suite and 
 
 
 def find_upward(folder: Path, *names: str) -> Path | None:
-    """Return the nearest of these files in the folder or its parents."""
+    """Return the nearest of these files in the folder or its parents, up to the root of the repository.
+
+    Without a repository, up to where others could have put one.
+    """
     for place in (folder, *folder.parents):
         for name in names:
             if (place / name).exists():
                 return place / name
+        if (place / ".git").exists() or is_open_to_others(place.parent):
+            return None
     return None
 
 

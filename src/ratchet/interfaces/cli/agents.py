@@ -62,7 +62,7 @@ def _try(arguments: Arguments) -> int:
 
     if not arguments.name:
         raise UsageError("no agent given", hint="ratchet agents try claude")
-    settings = config.load(arguments.repo.absolute(), flags=arguments.set).config
+    settings = config.load(arguments.repo.absolute(), flags=[*arguments.set, f"agent={arguments.name}"]).config
     open_agent(arguments.name)  # fail on an unknown agent before creating a workspace
     print_note(
         f"trying {arguments.name} on a small task in a scratch repository; this calls a model and may cost money"

@@ -102,6 +102,8 @@ def execute(arguments: Arguments) -> int:
     wanted = sandbox_settings(settings)
     network = arguments.network or wanted.gate_network
     wanted = msgspec.structs.replace(wanted, gate_network=network, **({"mode": "off"} if arguments.no_sandbox else {}))
+    # Typed by the user of this command.
+    wanted = msgspec.structs.replace(wanted, show=(*wanted.show, *config.named_files(argv)))
     env = {name: os.environ[name] for name in (*_ENVIRONMENT, *settings.env) if name in os.environ}
     with (
         spaces.in_use(arguments.slug) as workspace,

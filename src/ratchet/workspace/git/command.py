@@ -13,7 +13,7 @@ from pathlib import Path
 from ratchet.errors import CommandTimedOut, DiskFull, GitFailed, GitStalled, UntrustedRepository
 from ratchet.files import is_full
 from ratchet.process.spawn import run_command
-from ratchet.workspace.protocol import AGENT_HOME, RECORD, TREE
+from ratchet.workspace.protocol import AGENT_HOME, MOUNTS, RECORD, TREE
 
 # Loose objects and refs are not synced by default: a commit we announced must survive a power cut.
 _ALWAYS = [
@@ -89,8 +89,9 @@ def _verb(args: tuple[str, ...]) -> str:
 
 
 def _is_in_workspace(folder: Path) -> bool:
-    places = (place for place in (folder, *folder.parents) if place.name in (TREE, AGENT_HOME))
-    return any((place.parent / RECORD).exists() for place in places)
+    around = (folder, *folder.parents)
+    homes = (place.parent for place in around if place.name in (TREE, AGENT_HOME))
+    return any(place.parent.name == MOUNTS for place in around) or any((home / RECORD).exists() for home in homes)
 
 
 @lru_cache(maxsize=1)

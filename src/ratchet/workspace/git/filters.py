@@ -209,6 +209,7 @@ def lay_over(folder: Path, git_dir: Path, commit: str, paths: Sequence[str]) -> 
         return
     programs, inside = filter_programs({"GIT_DIR": str(git_dir)}), path_in_namespace(str(folder))
     _run(["sh", "-c", _with_settings(_LAY_OVER, programs, str(git_dir)), "sh", commit], cwd=folder,
-         env={"GIT_DIR": str(git_dir), "GIT_WORK_TREE": "."}, writable=[inside], read_only=[f"{inside}/.git"],
+         env={"GIT_DIR": str(git_dir), "GIT_WORK_TREE": "."}, writable=[inside],
+         read_only=[f"{inside}/.git"] if os.path.lexists(folder / ".git") else [],  # a submodule has none
          visible=[str(git_dir)], programs=programs, stdin=b"".join(path + b"\0" for path in wanted))  # fmt: skip
     tree_files.remove_special_files(folder)

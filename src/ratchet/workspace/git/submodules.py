@@ -92,8 +92,22 @@ def _has(module: Path, commit: str) -> bool:
 
 
 def _check_out(module: Path, commit: str, folder: Path) -> None:
+    # Imported here: filters run in sandboxes, which need the names that trees leave out.
+    from ratchet.workspace.git.filters import (  # noqa: PLC0415
+        filter_programs,
+        filtered_paths,
+        lay_over,
+        without_programs,
+    )
+
     folder.mkdir(parents=True, exist_ok=True)
     with temporary_folder(".index-", within=folder.parent) as place:
         env = {"GIT_DIR": str(module), "GIT_WORK_TREE": str(folder), "GIT_INDEX_FILE": f"{place}/index"}
         git("read-tree", commit, cwd=folder, env=env)
-        git("checkout-index", "--all", "--quiet", cwd=folder, env=env)
+        # A filter of the user's may be a script in the tree: it runs in a sandbox, on the paths that have one.
+        programs = filter_programs(env)
+        git(*without_programs(programs), "checkout-index", "--all", "--quiet", cwd=folder, env=env)
+        paths = git("ls-files", "-z", cwd=folder, env=env).split(b"\0")[:-1] if programs else []
+        filtered = filtered_paths(paths, programs, env=env, cwd=folder)
+    if filtered:
+        lay_over(folder, module, commit, [os.fsdecode(path) for path in filtered])

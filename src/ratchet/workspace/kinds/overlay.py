@@ -32,7 +32,7 @@ from ratchet.workspace.tree_copy import size_of
 
 HOLDER = Path(__file__).parents[1] / "namespace_holder.py"
 _FILES = ("worktree/HEAD", "worktree/gitdir", "worktree/locked", "upper/.git/HEAD")
-_FOLDERS = ("worktree", "tree", "work/work", "work", "upper/.git", "upper")
+_FOLDERS = ("worktree", "work/work", "work", "upper/.git", "upper")
 
 
 class Overlay(BaseView):
@@ -50,7 +50,7 @@ class Overlay(BaseView):
         return size_of(self.upper)
 
     def create(self) -> None:
-        os.mkdir(self.record.path)
+        Path(self.record.path).mkdir(parents=True, exist_ok=True)
         self._new_layer()
         self.mount()
         self.register()
@@ -107,6 +107,7 @@ class Overlay(BaseView):
         try:
             for name in _FILES:
                 os.unlink(f"{home}/{name}")
+            os.rmdir(self.record.path)
             for name in _FOLDERS:
                 os.rmdir(f"{home}/{name}")
         except OSError:
@@ -160,7 +161,7 @@ class Overlay(BaseView):
         old = Path(self.record.layer) / "old"
         remove_tree(old, empty=True)
         self.unmount()
-        Path(self.record.path).mkdir(exist_ok=True)
+        Path(self.record.path).mkdir(parents=True, exist_ok=True)
         with disk_full_errors(Path(self.record.layer)):
             if not keep and self.upper.exists():
                 self.upper.rename(old)
