@@ -24,7 +24,7 @@ ALLOWED: dict[str, set[str]] = {
     "core": set(),
     "files": {"errors"},
     "tree_files": set(),
-    "config": {"core", "errors"},
+    "config": {"core", "errors", "files"},
     "paths": {"config", "files"},
     "process": _BASE,
     "store": _BASE,

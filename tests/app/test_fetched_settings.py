@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ratchet import config
+from ratchet.files import FETCHED
 from ratchet.workspace.git import repository
 from tests.support import make_repository
 
@@ -56,9 +57,20 @@ def test_of_a_fetched_repository_only_settings_of_the_project_count(origin: Path
     assert found.roles.reviewer.idle_s == 7 and found.roles.reviewer.env == []
 
 
+@pytest.mark.parametrize("folder", ["/etc", "../..", "a/../../b"])
+def test_a_fetched_repository_names_no_prompts_elsewhere(tmp_path: Path, folder: str) -> None:
+    origin = make_repository(
+        tmp_path / "origin", {"a.txt": "1\n", "ratchet.toml": f'prompts = "{folder}"\nlease_s = 1\n'}
+    )
+    place = repository.fetch_repository(origin.as_uri(), clones=tmp_path / "clones")
+    loaded = config.load(place, environ={}, flags=[])
+    assert loaded.ignored == ["lease_s", "prompts"] and loaded.config.prompts == config.Config().prompts
+    assert config.load(place, environ={}, flags=["prompts=/mine"]).config.prompts == "/mine"
+
+
 def test_a_clone_of_an_earlier_version_is_known_as_fetched_once_it_is_used(origin: Path, tmp_path: Path) -> None:
     place = repository.fetch_repository(origin.as_uri(), clones=tmp_path / "clones")
-    (place / ".git" / config.FETCHED).unlink()
+    (place / ".git" / FETCHED).unlink()
     assert repository.available_repository(origin.as_uri(), clones=tmp_path / "clones") == place
     assert config.load(place, environ={}).ignored
 

@@ -21,6 +21,7 @@ from ratchet.core.repo import RepoKind, repo_kind
 from ratchet.core.state import RunStatus
 from ratchet.core.timestamps import format_timestamp
 from ratchet.errors import RatchetError
+from ratchet.files import state_dir
 from ratchet.store.protocols import RunRow, Store
 from ratchet.workspace.from_config import open_workspaces
 from ratchet.workspace.git import repository
@@ -71,6 +72,7 @@ class Cleaner:
                 case "base":
                     return bool(self.spaces.bases.remove(Path(one.where)))
                 case _:
+                    shutil.rmtree(state_dir(Path(one.where)), ignore_errors=True)
                     shutil.rmtree(one.where)
             return True
         return False

@@ -35,8 +35,10 @@ from ratchet.core.state import DONE, RunState, advance, fold
 from ratchet.core.timestamps import format_timestamp
 from ratchet.engine.workflow_registry import open_workflow
 from ratchet.errors import Conflict, EnvironmentCannot, GitFailed, LeaseLost, UsageError
+from ratchet.files import state_dir
 from ratchet.store.database import claim_key
 from ratchet.store.protocols import RunRow, Store
+from ratchet.store.run_directory import run_folder
 
 DIFF_MAX_CHARS = 1_000_000
 TAIL_BYTES = 20_000
@@ -508,7 +510,7 @@ def _moment(text: str) -> str:
 def _run_folder(repo: str, run: str) -> Path:
     from ratchet.workspace.git import repository  # noqa: PLC0415 — listing needs no git
 
-    return repository.clone_path(repo, clones=paths.clones()) / ".ratchet" / "runs" / run
+    return run_folder(state_dir(repository.clone_path(repo, clones=paths.clones())), run)
 
 
 def _tail(file: Path) -> api.LogFile:

@@ -25,6 +25,7 @@ from ratchet.core.snapshot import Manifest
 from ratchet.core.state import RunState
 from ratchet.errors import ArtifactBroken, UsageError
 from ratchet.files import (
+    check_name,
     disk_full_errors,
     make_private_dir,
     open_private,
@@ -34,7 +35,7 @@ from ratchet.files import (
     write_whole,
 )
 from ratchet.store.protocols import ARTIFACT_MAX_BYTES, Artifacts
-from ratchet.tree_files import remove_special_files, walk_inside
+from ratchet.tree_files import open_inside, remove_special_files, walk_inside
 
 ANSWERS = "answers/"
 PRUNED = "pruned"  # marks a directory whose logs and prompts were removed by `ratchet gc`
@@ -44,6 +45,11 @@ _MARK_MAX_BYTES = 512
 
 EntriesAfter = Callable[[int], Sequence[Entry]]
 """Returns the entries of a ledger whose numbers are greater."""
+
+
+def run_folder(state: Path, run: str) -> Path:
+    """Return the folder of a run. Raises UsageError for a name that no run has, since it may lead elsewhere."""
+    return state / "runs" / check_name(run, what="run")
 
 
 class RunDirectory:
@@ -64,7 +70,7 @@ class RunDirectory:
         store: Artifacts | None = None,
         travels: bool = False,
     ) -> None:
-        self.path, self.redact, self.epoch = root / "runs" / run, redact or Redactor(), epoch
+        self.path, self.redact, self.epoch = run_folder(root, run), redact or Redactor(), epoch
         self._run, self._store, self._travels = run, store, travels
         self._root, self._synced = root, set[Path]()
 
@@ -89,8 +95,8 @@ class RunDirectory:
 
     def get(self, artifact: Artifact) -> bytes:
         try:
-            content = self._fetch(artifact) or (self.path / artifact.path).read_bytes()
-        except OSError as error:
+            content = self._fetch(artifact) or self._read(artifact)
+        except (OSError, UsageError) as error:
             raise ArtifactBroken(f"artifact {artifact.path} cannot be read: {error}", path=artifact.path) from error
         if hashlib.sha256(content).hexdigest() != artifact.sha256:
             raise ArtifactBroken(f"artifact {artifact.path} was changed after it was written", path=artifact.path)
@@ -98,11 +104,15 @@ class RunDirectory:
 
     def _fetch(self, artifact: Artifact) -> bytes | None:
         """Bring an artifact of another host into the mirror."""
-        path = self.path / artifact.path
+        path = self.path / "/".join(check_name(part, what="artifact") for part in artifact.path.split("/"))
         content = self._store.artifact(self._run, artifact.sha256) if self._store and not path.exists() else None
         if content is not None:
             write_whole(path, content)
         return content
+
+    def _read(self, artifact: Artifact) -> bytes:
+        with open_inside(self.path, artifact.path, os.O_RDONLY) as file, open(file, "rb", closefd=False) as stream:
+            return stream.read()
 
     def is_pruned(self, artifact: Artifact) -> bool:
         """Whether the artifact was removed on purpose; its digest stays in the receipt."""
@@ -174,7 +184,7 @@ class RunDirectory:
         write_whole(self._receipt_path(receipt), _pretty(receipt))
 
     def _receipt_path(self, receipt: Receipt) -> Path:
-        return self.path / "receipts" / receipt.item / f"step-{receipt.step}.json"
+        return self.path / "receipts" / check_name(receipt.item, what="item") / f"step-{receipt.step}.json"
 
     def mirror_history(self, entries_after: EntriesAfter, receipts: Sequence[Receipt]) -> None:
         """Add what is new to `history.md`, one section for each iteration, attempt and role."""
