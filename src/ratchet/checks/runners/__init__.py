@@ -16,6 +16,7 @@ from ratchet.checks.globs import find
 from ratchet.checks.protocol import RunOutput, Session
 from ratchet.checks.run import reporter_protocol
 from ratchet.core.report import TestResult, TestStatus
+from ratchet.files import is_of_others
 from ratchet.tree_files import NotRegularFile, is_source, open_source
 
 JUNIT = "junit.xml"  # report of runners that do not load our reporter
@@ -129,10 +130,11 @@ _BELOW = ("::", " > ", "/", ":", "[")  # separators between a file or suite and 
 
 
 def find_upward(folder: Path, *names: str) -> Path | None:
-    """Return the nearest of these files in the folder or its parents."""
+    """Return the nearest of these files in the folder or its parents. What another user put into a parent is none."""
+    owner = folder.stat().st_uid if folder.exists() else -1
     for place in (folder, *folder.parents):
         for name in names:
-            if (place / name).exists():
+            if (place / name).exists() and not is_of_others(place / Path(name).parts[0], besides=owner):
                 return place / name
     return None
 

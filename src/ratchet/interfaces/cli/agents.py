@@ -31,6 +31,7 @@ from ratchet.interfaces.cli.common import (
     run_async,
 )
 from ratchet.interfaces.terminal.layout import hanging
+from ratchet.workspace.git.project_root import settings_root
 
 
 def agents(arguments: Arguments) -> int:
@@ -62,7 +63,7 @@ def _try(arguments: Arguments) -> int:
 
     if not arguments.name:
         raise UsageError("no agent given", hint="ratchet agents try claude")
-    settings = config.load(arguments.repo.absolute(), flags=arguments.set).config
+    settings = config.load(settings_root(arguments.repo), flags=arguments.set).config
     open_agent(arguments.name)  # fail on an unknown agent before creating a workspace
     print_note(
         f"trying {arguments.name} on a small task in a scratch repository; this calls a model and may cost money"
