@@ -24,7 +24,7 @@ ALLOWED: dict[str, set[str]] = {
     "core": set(),
     "files": {"errors"},
     "tree_files": set(),
-    "config": {"core", "errors", "tree_files"},
+    "config": {"core", "errors", "files", "tree_files"},
     "paths": {"config", "files"},
     "process": _BASE,
     "store": _BASE,

@@ -17,6 +17,7 @@ from ratchet.core.policy import Count, Policy
 from ratchet.core.queue import AGING_S, ClaimLimits
 from ratchet.core.receipt import Price
 from ratchet.errors import ConfigError
+from ratchet.files import FETCHED
 from ratchet.tree_files import NotRegularFile, read_anywhere, read_inside
 
 FILE = "ratchet.toml"
@@ -343,8 +344,9 @@ class Config(_Section, frozen=True, kw_only=True):
     names variables that agents may see besides the usual ones; `example_keys` are globs of files whose keys are made up
     (a commit with a key or token in another file is refused); `prices` are the prices of tokens by the model's name,
     for agents that report no cost: `[prices."MODEL"] in_usd = …, out_usd = …` for a million; `prompts` is the folder of
-    the project's own prompt templates; `history_tokens` limits the earlier roles' answers in a prompt; `aging_s` is how
-    much longer an item must have waited to go before one of the next higher priority, 0 never does."""
+    the project's own prompt templates, in the repository (links out of it are refused) or elsewhere; `history_tokens`
+    limits the earlier roles' answers in a prompt; `aging_s` is how much longer an item must have waited to go before
+    one of the next higher priority, 0 never does."""
 
     agent: str = ""
     store: str = ""
@@ -425,12 +427,11 @@ class LoadedConfig(msgspec.Struct, frozen=True, kw_only=True):
     ignored: list[str] = []
 
 
-# Ratchet makes this file in the git directory of each clone of its own.
-FETCHED = "ratchet-fetched"
 # What a repository that Ratchet fetched may not decide: its author may be anybody.
 _OF_THIS_MACHINE = re.compile(
     r"(?:sandbox|containers|ray|watch|notify|sealed|server|telemetry|worker|limits|budget|quota|prices|retention)(?:\..+)?"
-    r"|env|store|redis|test\.env|roles\.\w+\.(?:env|network)|workspace\.(?:kind|root|bases|logins|max_\w+|min_\w+)"
+    r"|env|store|redis|lease_s|aging_s|test\.env|roles\.\w+\.(?:env|network)"
+    r"|workspace\.(?:kind|root|bases|logins|keep_s|max_\w+|min_\w+)"
     r"|learnings\.(?:embedder|model|key_env)"
 )
 
@@ -503,11 +504,14 @@ def is_fetched(folder: Path) -> bool:
 
 def _fetched_top(folder: Path) -> Path | None:
     folder = folder.absolute()
-    return next((place for place in (folder, *folder.parents) if (place / ".git" / FETCHED).exists()), None)
+    root = next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder)
+    return root if (root / ".git" / FETCHED).exists() else None
 
 
 def _leave_to_this_machine(table: dict[str, Any], sources: dict[str, str]) -> list[str]:
     ignored = [key for key in sources if _OF_THIS_MACHINE.fullmatch(key)]
+    if not _is_inside(table.get("prompts", "")):
+        ignored.append("prompts")
     for key in ignored:
         *above, last = key.split(".")
         section = table
@@ -518,7 +522,11 @@ def _leave_to_this_machine(table: dict[str, Any], sources: dict[str, str]) -> li
     return sorted(ignored)
 
 
-FILE_MAX_BYTES = 4 << 20
+def _is_inside(folder: object) -> bool:
+    """Whether a path cannot lead out of a repository but by links."""
+    return not isinstance(folder, str) or (not folder.startswith("/") and ".." not in folder.split("/"))
+
+
 # Variables that Ratchet sets for child processes or reads elsewhere: not configuration keys.
 _NOT_SETTINGS = frozenset(
     {

@@ -11,14 +11,41 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from ratchet.errors import DiskFull, EnvironmentCannot
+from ratchet.errors import DiskFull, EnvironmentCannot, UsageError
 
 FILE_MODE, DIR_MODE = 0o600, 0o700
+_NAME_MAX = 200
 STATE_DIR = ".ratchet"
+FETCHED = "ratchet-fetched"  # a file in the git directory of each clone that Ratchet made of a repository elsewhere
 # Never through a link, and never waiting for the reader of a pipe: programs of others may have written the folder.
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
 _APPEND = _WRITE | os.O_APPEND
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+def check_name(name: str, *, what: str) -> str:
+    """Return an id from a store that names a file or folder of ours. Raises UsageError if it could lead elsewhere.
+
+    Nobody can say what wrote a store that came from another person.
+    """
+    if name in ("", ".", "..") or len(name) > _NAME_MAX or not name.isprintable() or "/" in name:
+        raise UsageError(
+            f"no {what} has the name {name[:100]!r}", hint="if a store has it, the store is forged: do not use it"
+        )
+    return name
+
+
+def is_of_others(path: Path, *, besides: int = -1) -> bool:
+    """Whether another user made a file, folder or link, or where it leads: not this user, root, or who called sudo.
+
+    `besides` is one more user who may have.
+    """
+    ours = {os.geteuid(), 0, besides}
+    if os.geteuid() == 0 and (caller := os.environ.get("SUDO_UID", "")).isdecimal():
+        ours.add(int(caller))
+    with suppress(FileNotFoundError):
+        return path.lstat().st_uid not in ours or path.stat().st_uid not in ours
+    return False
 
 
 @contextmanager
@@ -86,10 +113,21 @@ def _owner(path: Path) -> int:
         return os.geteuid()
 
 
+def state_dir(repo: Path) -> Path:
+    """Return the folder for our state of a repository: its `.ratchet`, or one beside a clone that Ratchet fetched.
+
+    What is in such a clone, any checkout may replace by what its author committed; and the tree store has settings of
+    git, which name programs.
+    """
+    if (repo / ".git" / FETCHED).exists():
+        return repo.with_name(f".{repo.name}.state")
+    return repo / STATE_DIR
+
+
 def make_state_dir(repo: Path) -> Path:
-    """Create the repository's `.ratchet` with a `.gitignore`, so that `git status` stays unchanged. Only prompts are
+    """Create the repository's state folder with a `.gitignore`, so that `git status` stays unchanged. Only prompts are
     committed."""
-    folder = make_private_dir(repo / STATE_DIR)
+    folder = make_private_dir(state_dir(repo))
     ignore = folder / ".gitignore"
     if not ignore.exists():
         ignore.write_text("/*\n!/prompts/\n")

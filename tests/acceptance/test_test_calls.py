@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.checks.runners import find_upward
 from tests.support import git, make_repository, ratchet, small_project
 from tests.workspace.test_unprivileged import NOBODY, as_nobody, packages, python
 
@@ -123,6 +125,53 @@ def test_a_user_without_a_home_or_root_tests_a_repository_of_another_user(python
     apart = test("--isolated", "test_it.py")
     assert "PASSED  1 passed" in apart.stdout, apart
     assert {path.name for path in folder.iterdir()} <= {".git", ".ratchet", "test_it.py"}
+
+
+@pytest.mark.parametrize(
+    ("git_file", "command"),
+    [
+        ("", "test"), ("repository", "test"), ("", "config show"), ("", "doctor"), ("", "workspace list"),
+        ("repository", "queue"), ("", "serve --port 0"), ("", "agents try claude"),
+    ],
+)  # fmt: skip
+def test_what_another_user_put_into_a_common_parent_is_not_obeyed(
+    python: str, others: Path, git_file: str, command: str
+) -> None:
+    common = others / "tmp"
+    if git_file:
+        make_repository(common, {"it.txt": ""})
+    else:
+        (common / ".git").touch()
+    lay(common, {"ratchet.toml": f'store = "{common}/evil.db"\n[test]\ncommand = "touch {common}/ran"\n'})
+    for path in [*common.rglob("*")]:
+        os.lchown(path, 65533, 65533)
+    mine = lay(common / "mine", {"test_it.py": "def test_it():\n    pass\n"})
+    for path in (mine, mine / "test_it.py"):
+        os.lchown(path, NOBODY, NOBODY)
+    before = {path.name for path in common.iterdir()}
+    argv = [python, "-m", "ratchet", *command.split(), "-C", str(mine)]
+    home = {"HOME": str(mine), "XDG_STATE_HOME": str(mine / "state"), "XDG_CACHE_HOME": str(mine / "cache")}
+    refused = as_nobody(argv, PYTHONPATH=packages(), **home)
+    assert refused.returncode == 3 and f"safe.directory {common}" in refused.stderr, refused
+    assert {path.name for path in common.iterdir()} == before
+    if command == "test":
+        (mine / "ratchet.toml").touch()
+        os.chown(mine / "ratchet.toml", NOBODY, NOBODY)
+        own = as_nobody(argv, PYTHONPATH=packages(), **home)
+        assert "PASSED  1 passed" in own.stdout, own
+        (mine / "ratchet.toml").unlink()
+        (mine / ".gitconfig").write_text(f"[safe]\n\tdirectory = {common}\n")
+        as_nobody(argv, PYTHONPATH=packages(), **home)
+        assert (common / "ran").exists(), "a user may trust it"
+
+
+def test_programs_that_another_user_put_into_a_common_parent_are_not_started(python: str, others: Path) -> None:
+    common = others / "tmp"
+    lay(common, {"vendor/bin/phpunit": f"#!/bin/sh\ntouch {others}/ran\n", "vendor/autoload.php": ""})
+    mine = lay(common / "mine", {"phpunit.xml": "<phpunit/>", "tests/ATest.php": "<?php\n"})
+    assert find_upward(mine, "vendor/bin/phpunit") == common / "vendor" / "bin" / "phpunit"
+    os.lchown(common / "vendor", 65533, 65533)
+    assert find_upward(mine, "vendor/bin/phpunit") is None
 
 
 def test_the_suspects_of_a_packet_are_code_and_no_reports_that_lie_about(tmp_path: Path) -> None:

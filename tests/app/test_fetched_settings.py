@@ -10,6 +10,7 @@ import pytest
 from ratchet import config
 from ratchet.engine import prompts
 from ratchet.errors import ConfigError
+from ratchet.files import FETCHED
 from ratchet.workspace.git import repository
 from tests.support import git, make_repository
 
@@ -60,9 +61,20 @@ def test_of_a_fetched_repository_only_settings_of_the_project_count(origin: Path
     assert found.roles.reviewer.idle_s == 7 and found.roles.reviewer.env == []
 
 
+@pytest.mark.parametrize("folder", ["/etc", "../..", "a/../../b"])
+def test_a_fetched_repository_names_no_prompts_elsewhere(tmp_path: Path, folder: str) -> None:
+    origin = make_repository(
+        tmp_path / "origin", {"a.txt": "1\n", "ratchet.toml": f'prompts = "{folder}"\nlease_s = 1\n'}
+    )
+    place = repository.fetch_repository(origin.as_uri(), clones=tmp_path / "clones")
+    loaded = config.load(place, environ={}, flags=[])
+    assert loaded.ignored == ["lease_s", "prompts"] and loaded.config.prompts == config.Config().prompts
+    assert config.load(place, environ={}, flags=["prompts=/mine"]).config.prompts == "/mine"
+
+
 def test_a_clone_of_an_earlier_version_is_known_as_fetched_once_it_is_used(origin: Path, tmp_path: Path) -> None:
     place = repository.fetch_repository(origin.as_uri(), clones=tmp_path / "clones")
-    (place / ".git" / config.FETCHED).unlink()
+    (place / ".git" / FETCHED).unlink()
     assert repository.available_repository(origin.as_uri(), clones=tmp_path / "clones") == place
     assert config.load(place, environ={}).ignored
 
@@ -85,8 +97,8 @@ def test_the_settings_of_a_fetched_repository_are_a_regular_file_of_it(tmp_path:
     place = repository.fetch_repository(origin.as_uri(), clones=tmp_path / "clones")
     with pytest.raises(ConfigError, match=r"cannot read ratchet.toml: .*not a regular file"):
         config.load(place, environ={})
-    with pytest.raises(ConfigError, match="not a regular file"):
-        prompts._find("plan", place / ".ratchet/prompts")
+    with pytest.raises(ConfigError, match="is no file of the repository"):
+        prompts._find("plan", place, ".ratchet/prompts")
 
 
 def test_a_link_within_a_fetched_repository_is_followed(tmp_path: Path) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import tarfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ratchet.app.retention import GcReport, collect_garbage
 from ratchet.app.runs import RunService
-from ratchet.errors import Conflict, NotFound
+from ratchet.core.receipt import Artifact
+from ratchet.errors import ArtifactBroken, Conflict, NotFound, UsageError
 from ratchet.workspace.git.trees import repack
 from tests.support import GOOD_SCRIPT, carry, carry_script, git, open_factory, ratchet
 
@@ -53,6 +56,24 @@ def test_older_runs_become_one_file_each_and_leave_the_store(tmp_path: Path) -> 
         with tarfile.open(place / ".ratchet" / "archive" / f"{state.run}.tar.gz") as archive:
             assert {f"{state.run}/ledger.ndjson", f"{state.run}/run.json"} <= set(archive.getnames())
         assert not factory.directory(state.run).path.exists() and holds(factory, second.run)
+
+
+@pytest.mark.parametrize("name", ["../../../victim", "..", "/etc", "a/b", ""])
+def test_a_run_of_a_forged_store_names_no_folder_elsewhere(tmp_path: Path, name: str) -> None:
+    state, _, place = carry_script(tmp_path, GOOD_SCRIPT)
+    with open_factory(place) as factory:
+        with pytest.raises(UsageError, match="no run has the name"):
+            factory.directory(name)
+        directory, (first, *_) = factory.directory(state.run), factory.store.receipts(state.run)
+        with pytest.raises(UsageError, match="no item has the name"):
+            directory.mirror_receipt(msgspec.structs.replace(first, item="../../.."))
+        path = f"{name}/SPEC.md" if name else "../../../SPEC.md"
+        (directory.path / "link").symlink_to(place)
+        content = (place / "SPEC.md").read_bytes()
+        for wrong in (path, "link/SPEC.md", str(place / "SPEC.md")):
+            forged = Artifact(path=wrong, sha256=hashlib.sha256(content).hexdigest(), size=len(content))
+            with pytest.raises(ArtifactBroken):
+                directory.get(forged)
 
 
 def test_packed_trees_are_all_still_there(tmp_path: Path) -> None:

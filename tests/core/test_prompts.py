@@ -29,16 +29,32 @@ def test_what_is_wrong_with_a_template(template: str, why: str) -> None:
 
 @pytest.mark.parametrize("name", workflow_names())
 def test_every_workflow_has_its_templates_and_they_can_be_filled_in(name: str, tmp_path: Path) -> None:
-    for template in load_templates(open_workflow(name), tmp_path).values():
+    for template in load_templates(open_workflow(name), tmp_path, "").values():
         assert prompts.render(template, EMPTY | {"spec_path": "SPEC.md"}).startswith("# Your task\nYou ")
 
 
 def test_a_projects_own_template_takes_the_place_of_ours_and_a_wrong_one_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "fix.md").write_text("# Mend\n$failures")
-    assert load_templates(open_workflow("fix"), tmp_path)["fix"] == "# Mend\n$failures"
+    assert load_templates(open_workflow("fix"), tmp_path, "")["fix"] == "# Mend\n$failures"
     (tmp_path / "fix.md").write_text("# Mend\n$faliures")
     with pytest.raises(ConfigError, match=r"fix\.md cannot be filled in: unknown placeholder \$faliures"):
-        load_templates(open_workflow("fix"), tmp_path)
+        load_templates(open_workflow("fix"), tmp_path, "")
+
+
+@pytest.mark.parametrize("outside", ["secrets/fix.md", "secrets"])
+def test_a_projects_template_behind_a_link_out_of_the_repository_is_refused(tmp_path: Path, outside: str) -> None:
+    secrets, root = tmp_path / "secrets", tmp_path / "project"
+    for folder in (secrets, root):
+        folder.mkdir()
+    (secrets / "fix.md").write_text("the key of somebody")
+    if outside == "secrets":
+        (root / "mine").symlink_to(secrets)
+    else:
+        (root / "mine").mkdir()
+        (root / "mine" / "fix.md").symlink_to(secrets / "fix.md")
+    with pytest.raises(ConfigError, match="is no file of the repository"):
+        load_templates(open_workflow("fix"), root, "mine")
+    assert load_templates(open_workflow("fix"), root, str(secrets))["fix"] == "the key of somebody"
 
 
 @given(st.lists(st.text(min_size=1, max_size=300), max_size=8), st.integers(0, 300))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from ratchet.engine.blocking import run_blocking
 from ratchet.errors import EnvironmentCannot, UsageError
 from ratchet.workspace.git import repository
+from ratchet.workspace.git.trees import snapshot
 from tests.support import git, make_repository
 
 
@@ -64,6 +67,63 @@ def test_a_server_that_sends_nothing_is_given_up(tmp_path: Path, monkeypatch: py
                 pass
 
 
+def test_a_fetch_ends_when_nobody_waits_for_it_any_more(tmp_path: Path) -> None:
+    async def fetch_and_leave(server: socket.socket) -> None:
+        address = f"git://127.0.0.1:{server.getsockname()[1]}/x"
+        first, second = (
+            asyncio.ensure_future(run_blocking(repository.fetch_repository, address, clones=tmp_path)) for _ in range(2)
+        )
+        client, _ = await asyncio.to_thread(server.accept)
+        with client:
+            for task in (second, first):  # one of them waits for the other's lock
+                task.cancel()
+            await asyncio.wait({first, second})
+            assert first.cancelled() and second.cancelled()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(30)
+        asyncio.run(asyncio.wait_for(fetch_and_leave(server), 50))
+
+
+def test_a_servers_hooks_and_settings_do_not_run_here(tmp_path: Path) -> None:
+    origin = make_repository(tmp_path / "origin", {"a.txt": "1\n"})
+    git("clone", "-q", "--bare", str(origin), str(tmp_path / "bare"), cwd=tmp_path)
+    ran = tmp_path / "ran"
+    hooks = [tmp_path / "bare" / "hooks" / name for name in ("pre-receive", "update", "post-receive", "post-update")]
+    for hook in [*hooks, tmp_path / "bare" / "hooks" / "reference-transaction", tmp_path / "program"]:
+        hook.write_text(f"#!/bin/sh\ntouch {ran}\n")
+        hook.chmod(0o755)
+    for key in ("core.fsmonitor", "core.alternateRefsCommand", "uploadpack.packObjectsHook"):
+        git("config", key, str(tmp_path / "program"), cwd=tmp_path / "bare")
+    (tmp_path / "bare" / "objects" / "info" / "alternates").write_text(f"{origin}/.git/objects\n")
+    place = repository.fetch_repository((tmp_path / "bare").as_uri(), clones=tmp_path / "c")
+    (place / "a.txt").write_text("2\n")
+    git("-c", "user.name=T", "-c", "user.email=t@example.com", "commit", "-qam", "more", cwd=place)
+    head = git("rev-parse", "HEAD", cwd=place)
+    assert repository.publish_branch(place, "ratchet/x", head, instead_of="")
+    assert git("rev-parse", "ratchet/x", cwd=tmp_path / "bare") == head and not ran.exists()
+    repository.fetch_repository((tmp_path / "bare").as_uri(), clones=tmp_path / "c")
+    assert not ran.exists()
+
+
+def test_a_clone_has_the_files_as_they_were_committed_and_no_filter_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "gitconfig"
+    settings.write_text('[filter "x"]\n\tsmudge = ./smudge\n\tclean = ./smudge\n\trequired = true\n')
+    monkeypatch.setenv("HOME", str(tmp_path))
+    settings.rename(tmp_path / ".gitconfig")
+    origin = make_repository(tmp_path / "origin", {"a.txt": "1\n", "smudge": f"#!/bin/sh\ntouch {tmp_path}/ran\ncat\n"})
+    (origin / "smudge").chmod(0o755)
+    (origin / ".gitattributes").write_text("*.txt filter=x\n")
+    git("-c", "filter.x.clean=cat", "add", "-A", cwd=origin)
+    git("-c", "filter.x.clean=cat", "commit", "-qm", "filter", cwd=origin)
+    place = repository.fetch_repository(origin.as_uri(), clones=tmp_path / "c")
+    assert (place / "a.txt").read_text() == "1\n"
+    repository.fetch_repository(origin.as_uri(), clones=tmp_path / "c")
+    assert not (tmp_path / "ran").exists()
+
+
 def test_progress_is_no_part_of_the_message_of_a_failed_fetch(tmp_path: Path) -> None:
     origin = make_repository(tmp_path / "origin", {f"{number}.txt": f"{number}\n" for number in range(50)})
     place = repository.fetch_repository(origin.as_uri(), clones=tmp_path / "c")
@@ -110,6 +170,31 @@ def test_committed_state_is_refused(tmp_path: Path, path: str) -> None:
     (place / ".ratchet").mkdir(exist_ok=True)
     with pytest.raises(UsageError, match="part of its commits"):
         repository.find_repository(place)
+
+
+@pytest.mark.parametrize("path", [".ratchet/trees.git/config", ".RATCHET/trees.git/config"])
+def test_a_fetched_repository_cannot_reach_our_state_of_it(tmp_path: Path, path: str) -> None:
+    origin, clones = make_repository(tmp_path / "origin", {"a.txt": "a\n"}), tmp_path / "clones"
+    place = repository.fetch_repository(origin.as_uri(), clones=clones)
+    state = repository.find_repository(place).state
+    assert not state.is_relative_to(place)
+    tree = snapshot(place, store=state / "trees.git")
+    settings = (state / "trees.git" / "config").read_text()
+    (origin / path).parent.mkdir(parents=True)
+    (origin / path).write_text('[filter "x"]\n\tclean = touch ran\n')
+    git("add", "-f", path.split("/", maxsplit=1)[0], cwd=origin)
+    git("commit", "-qm", "state", cwd=origin)
+    if path.startswith(".ratchet"):
+        with pytest.raises(UsageError, match="part of its commits"):
+            repository.fetch_repository(origin.as_uri(), clones=clones)
+    else:
+        repository.fetch_repository(origin.as_uri(), clones=clones)
+    assert (place / path).exists(), "what is checked out is beside our state"
+    assert (state / "trees.git" / "config").read_text() == settings
+    (place / path).unlink()
+    (place / path).parent.rmdir()
+    (place / path).parents[1].rmdir()
+    assert snapshot(place, store=state / "trees.git") == tree
 
 
 def test_a_committed_link_in_our_state_folder_is_refused(tmp_path: Path) -> None:

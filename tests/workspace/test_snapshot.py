@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.core.snapshot import Manifest
+from ratchet.errors import UsageError
 from ratchet.workspace.git.trees import TreeStore, snapshot
 from tests.support import git, make_repository
 
@@ -151,3 +152,34 @@ def test_files_made_unreadable_are_brought_back(tree: Path) -> None:
     (tree / "dir").chmod(0o500)
     trees.restore(kept)
     assert (tree / "a.py").read_text() == "x = 1\n"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda store: (store / "config").write_text('[core]\n\tbare = true\n[filter "x"]\n\tclean = touch ran\n'),
+        lambda store: (store / "config").write_text("[core]\n\tsshCommand = touch ran\n"),
+        lambda store: (store / "config").unlink(),
+        lambda store: (store / "commondir").write_text("../other\n"),
+    ],
+)
+def test_a_store_with_settings_that_are_not_ours_is_refused(tree: Path, change: Callable[[Path], object]) -> None:
+    shot(tree)
+    change(tree.parent / f"{tree.name}.trees.git")
+    with pytest.raises(UsageError, match="are not those that Ratchet made it with"):
+        shot(tree)
+
+
+def test_what_is_in_the_place_of_our_state_is_no_part_of_a_tree_even_if_it_is_not_ignored(tree: Path) -> None:
+    prompt = tree / ".ratchet" / "prompts" / "fix.md"
+    prompt.parent.mkdir(parents=True)
+    prompt.write_text("mend")
+    (tree / ".gitignore").write_text("!.ratchet/\n!.Ratchet/\n")
+    before = shot(tree)
+    (tree / ".ratchet" / "trees.git").mkdir()
+    (tree / ".ratchet" / "trees.git" / "config").write_text("[core]\n")
+    (tree / ".Ratchet").mkdir()
+    (tree / ".Ratchet" / "watch.json").touch()
+    assert shot(tree) == before
+    paths = {entry.path for entry in before.files}
+    assert ".ratchet/prompts/fix.md" in paths

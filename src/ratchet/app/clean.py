@@ -20,8 +20,9 @@ from ratchet.core.repo import RepoKind, repo_kind
 from ratchet.core.state import RunStatus
 from ratchet.core.timestamps import format_timestamp
 from ratchet.errors import RatchetError
+from ratchet.files import state_dir
 from ratchet.store.protocols import RunRow, Store
-from ratchet.tree_files import remove_inside
+from ratchet.tree_files import remove_folder, remove_inside
 from ratchet.workspace.from_config import open_workspaces
 from ratchet.workspace.git import repository
 from ratchet.workspace.git.branches import delete_branch
@@ -71,6 +72,7 @@ class Cleaner:
                 case "base":
                     return bool(self.spaces.bases.remove(Path(one.where)))
                 case _:
+                    remove_folder(state_dir(Path(one.where)))
                     remove_inside(Path(one.where).parent, Path(one.where).name)
             return True
         return False

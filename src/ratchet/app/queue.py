@@ -35,8 +35,10 @@ from ratchet.core.state import DONE, RunState, advance, fold
 from ratchet.core.timestamps import format_timestamp
 from ratchet.engine.workflow_registry import open_workflow
 from ratchet.errors import Conflict, EnvironmentCannot, GitFailed, LeaseLost, UsageError
+from ratchet.files import state_dir
 from ratchet.store.database import claim_key
 from ratchet.store.protocols import RunRow, Store
+from ratchet.store.run_directory import run_folder
 from ratchet.tree_files import read_tail
 
 DIFF_MAX_CHARS = 1_000_000
@@ -236,12 +238,12 @@ class StoreQueueService:
     def logs(self, worker: str) -> api.Logs:
         row = self.store.worker(worker)
         entries = [entry for entry in self.store.entries(row.run) if entry.epoch == row.epoch]
-        repo, folder = _clone(self.store.item(row.item).repo), f".ratchet/runs/{row.run}/logs"
-        files = sorted((repo / folder).glob("*")) if (repo / folder).is_dir() else []
+        folder = run_folder(state_dir(_clone(self.store.item(row.item).repo)), row.run)
+        files = sorted((folder / "logs").glob("*")) if (folder / "logs").is_dir() else []
         return api.Logs(
             worker=row,
             entries=[entry_answer(entry) for entry in entries],
-            files=[_tail(repo, f"{folder}/{file.name}") for file in files if file.is_file()],
+            files=[_tail(folder, f"logs/{file.name}") for file in files if file.is_file()],
         )
 
     # --- reading ---------------------------------------------------------------------------------------------
@@ -512,10 +514,10 @@ def _clone(repo: str) -> Path:
     return repository.clone_path(repo, clones=paths.clones())
 
 
-def _tail(repo: Path, file: str) -> api.LogFile:
+def _tail(folder: Path, file: str) -> api.LogFile:
     # The log file itself is redacted only at the end of the turn.
-    tail = Redactor(secrets_in(os.environ)).log(read_tail(repo, file, max_bytes=TAIL_BYTES))
-    path = repo / file
+    tail = Redactor(secrets_in(os.environ)).log(read_tail(folder, file, max_bytes=TAIL_BYTES))
+    path = folder / file
     return api.LogFile(name=path.name, size=path.stat().st_size, tail=tail.decode(errors="replace"))
 
 

@@ -19,11 +19,13 @@ from ratchet.core.queue import ItemRow
 from ratchet.core.receipt import Artifact, Receipt
 from ratchet.core.report import Report
 from ratchet.errors import ArtifactBroken, GitFailed, RatchetError
+from ratchet.files import state_dir
 from ratchet.store.protocols import RunRow, Store
 from ratchet.store.run_directory import RunDirectory
 from ratchet.tree_files import read_tail
 from ratchet.workspace.git import repository
 from ratchet.workspace.git.command import git
+from ratchet.workspace.git.trees import checked_store
 
 PICTURES_MAX = 64
 FETCH_AGAIN_S = 60.0  # after a fetch that did not bring a commit: pages do not wait for an origin that is away
@@ -106,10 +108,11 @@ class RunReader:
         repo = _folder(view)
         try:
             repository.check_state_dir(repo)
+            trees = checked_store(state_dir(repo) / "trees.git")
         except (RatchetError, OSError):
             return ""
         env = {
-            "GIT_DIR": str(repo / ".ratchet" / "trees.git"),
+            "GIT_DIR": str(trees),
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(repo / ".git" / "objects"),
         }
         return _diff(("diff-tree", "-r", "-p", *_PLAIN, before, after), repo, env)
@@ -128,7 +131,7 @@ class RunReader:
         return {name: value for name, _, value in split}
 
     def _directory(self, view: RunView) -> RunDirectory:
-        return RunDirectory(_folder(view) / ".ratchet", view.row.run)
+        return RunDirectory(state_dir(_folder(view)), view.row.run)
 
     def _content(self, view: RunView, artifact: Artifact) -> bytes:
         """Return an artifact from the run's directory, or from the store if another host wrote it."""

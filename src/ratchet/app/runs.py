@@ -170,7 +170,7 @@ class RunService:
         workflow, a missing agent or prompt, no tests."""
         found = open_workflow(workflow)
         if needs_agent or self.config.agent_for("implementer"):
-            open_agents(found, self.config, self.repo.root / self.config.prompts)
+            open_agents(found, self.config, self.repo.root)
         self.targets(part)
 
     def withdraw(self, item: str) -> None:

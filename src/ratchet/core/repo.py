@@ -48,6 +48,13 @@ def clone_url(repo: str) -> str:
     return f"{FORGE}/{repo}.git" if repo_kind(repo) is RepoKind.FORGE else repo
 
 
+def server_of(repo: str) -> str:
+    """Return the server and port of a repository's address; empty for one on this machine."""
+    address = clone_url(repo)
+    path = address.partition("://")[2] if "://" in address else address.replace(":", "/", 1)
+    return path.partition("/")[0].rpartition("@")[2].lower()
+
+
 def check_branch(name: str) -> str:
     """Check a branch name by the rules of `git check-ref-format`, without a leading dash. Raises ValueError."""
     parts = name.split("/")

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from ratchet.process.spawn import stoppable
+
 T = TypeVar("T")
 _numbers = itertools.count()
 _begun: dict[int, float] = {}
@@ -33,15 +35,17 @@ async def run_blocking(function: Callable[..., T], *args: object, **kwargs: obje
     """Run a blocking function in a thread and return its result.
 
     When the caller is cancelled, it still waits for the thread to end: nothing else may touch the files, rows or
-    branches that the function is working on.
+    branches that the function is working on. What waits for a server ends at once.
     """
     number = next(_numbers)
     _begun[number] = time.monotonic()
-    task = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+    with stoppable() as stop:
+        task = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
     task.add_done_callback(lambda _task: _begun.pop(number, None))
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
+        stop.set()
         await asyncio.wait({task})
         if not task.cancelled():
             task.exception()  # retrieve it: asyncio logs an exception that was never retrieved as a defect

@@ -66,7 +66,7 @@ class RunSetup:
     ) -> None:
         self.repo, self.config, self.store, self.workspaces = repo, config, store, workspaces
         self.redactor, self.item, self.workflow = redactor, item, open_workflow(item.workflow)
-        self.agents = open_agents(self.workflow, config, repo.root / config.prompts)
+        self.agents = open_agents(self.workflow, config, repo.root)
         self.library = LearningLibrary(store, config.learnings, redactor)
         self._sandboxes: list[Sandboxes] = []
         self._created_s: float | None = None
@@ -185,7 +185,7 @@ class RunSetup:
         )  # fmt: skip
 
 
-def open_agents(workflow: Workflow, config: Config, prompts: Path) -> AgentSet:
+def open_agents(workflow: Workflow, config: Config, root: Path) -> AgentSet:
     """Open every agent and read every prompt that the workflow can use."""
     wanted = {(role, stronger): config.agent_for(role, stronger=stronger)
               for role in workflow.roles for stronger in (False, True)}  # fmt: skip
@@ -196,9 +196,8 @@ def open_agents(workflow: Workflow, config: Config, prompts: Path) -> AgentSet:
     if any(gate.on and gate.kind in GATE_PROMPTS and not gate.agent for gate in config.gates):
         wanted.setdefault((Role.REVIEWER, False), config.agent_for(Role.REVIEWER))
     opened: dict[str, Agent] = {spec: open_agent(spec) for spec in dict.fromkeys(wanted.values())}
-    return AgentSet(
-        by_role={key: opened[spec] for key, spec in wanted.items()}, prompts=load_templates(workflow, prompts)
-    )
+    templates = load_templates(workflow, root, config.prompts)
+    return AgentSet(by_role={key: opened[spec] for key, spec in wanted.items()}, prompts=templates)
 
 
 def unpriced_agents(workflow: Workflow, config: Config) -> list[str]:

@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -372,13 +373,15 @@ def run_command(
 ) -> CommandOutput:
     """Run a short helper program and return its output. `prefix` is put before it and not named in errors.
 
-    With more output than `output_max_bytes`, or none for `silence_s`, it is killed with all that it started.
+    With more output than `output_max_bytes`, or none for `silence_s`, it is killed with all that it started. With
+    `silence_s` it waits for somebody else, and is killed too when its caller is `stoppable` and stopped.
     """
     program, entry = argv[0], namespace_prefix(cwd) if cwd else []
     argv, place = [*entry, *prefix, *argv], None if entry else cwd
     try:
         if output_max_bytes or silence_s:
-            limits = _Limits(timeout_s, silence_s or timeout_s, output_max_bytes or _OUTPUT_MAX_BYTES)
+            stop = _stop.get() if silence_s else None
+            limits = _Limits(timeout_s, silence_s or timeout_s, output_max_bytes or _OUTPUT_MAX_BYTES, stop)
             return _run_bounded(argv, place, env, stdin, limits)
         done = subprocess.run(
             argv, cwd=place, env=env, input=stdin, capture_output=True, timeout=timeout_s, check=False
@@ -392,6 +395,25 @@ def run_command(
     return CommandOutput(exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
 
 
+_stop: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
+
+
+@contextmanager
+def stoppable() -> Iterator[threading.Event]:
+    """Yield an event that ends what waits for servers, in what is called in the context: also in other threads."""
+    token = _stop.set(event := threading.Event())
+    try:
+        yield event
+    finally:
+        _stop.reset(token)
+
+
+def check_stopped(stop: threading.Event | None = None) -> None:
+    """Raise EnvironmentCannot if our caller was stopped."""
+    if (stop or _stop.get() or threading.Event()).is_set():
+        raise EnvironmentCannot("a command was stopped, since nobody waits for it any more")
+
+
 _LOOK_S = 0.2
 _OUTPUT_MAX_BYTES = 1 << 30
 
@@ -400,6 +422,7 @@ class _Limits(NamedTuple):
     timeout_s: float
     silence_s: float
     output_max_bytes: int
+    stop: threading.Event | None
 
 
 def _run_bounded(
@@ -428,6 +451,7 @@ def _wait_within(limits: _Limits, process: subprocess.Popen[bytes], *outputs: IO
         with suppress(subprocess.TimeoutExpired):
             process.wait(_LOOK_S)
             return
+        check_stopped(limits.stop)
         now, before = time.monotonic(), printed
         printed = sum(os.fstat(file.fileno()).st_size for file in outputs)
         spoke = now if printed != before else spoke

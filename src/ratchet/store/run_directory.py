@@ -25,6 +25,7 @@ from ratchet.core.snapshot import Manifest
 from ratchet.core.state import RunState
 from ratchet.errors import ArtifactBroken, UsageError
 from ratchet.files import (
+    check_name,
     disk_full_errors,
     make_private_dir,
     open_private,
@@ -46,6 +47,11 @@ EntriesAfter = Callable[[int], Sequence[Entry]]
 """Returns the entries of a ledger whose numbers are greater."""
 
 
+def run_folder(state: Path, run: str) -> Path:
+    """Return the folder of a run. Raises UsageError for a name that no run has, since it may lead elsewhere."""
+    return state / "runs" / check_name(run, what="run")
+
+
 class RunDirectory:
     """Redacts secrets in everything it writes.
 
@@ -64,7 +70,7 @@ class RunDirectory:
         store: Artifacts | None = None,
         travels: bool = False,
     ) -> None:
-        self.path, self.redact, self.epoch = root / "runs" / run, redact or Redactor(), epoch
+        self.path, self.redact, self.epoch = run_folder(root, run), redact or Redactor(), epoch
         self._run, self._store, self._travels = run, store, travels
         self._root, self._synced = root, set[Path]()
 
@@ -88,7 +94,7 @@ class RunDirectory:
             self._sync_parents(folder.parent)
 
     def get(self, artifact: Artifact) -> bytes:
-        content = self._fetch(artifact) or read_inside(self.path, artifact.path, max_bytes=artifact.size + 1)
+        content = self._fetch(artifact) or self._read(artifact)
         if content is None:
             raise ArtifactBroken(f"artifact {artifact.path} cannot be read", path=artifact.path)
         if hashlib.sha256(content).hexdigest() != artifact.sha256:
@@ -97,11 +103,17 @@ class RunDirectory:
 
     def _fetch(self, artifact: Artifact) -> bytes | None:
         """Bring an artifact of another host into the mirror."""
-        path = self.path / artifact.path
+        path = self.path / "/".join(check_name(part, what="artifact") for part in artifact.path.split("/"))
         content = self._store.artifact(self._run, artifact.sha256) if self._store and not path.exists() else None
         if content is not None:
             write_whole(path, content)
         return content
+
+    def _read(self, artifact: Artifact) -> bytes | None:
+        try:
+            return read_inside(self.path, artifact.path, max_bytes=artifact.size + 1)
+        except OSError:
+            return None
 
     def is_pruned(self, artifact: Artifact) -> bool:
         """Whether the artifact was removed on purpose; its digest stays in the receipt."""
@@ -173,7 +185,7 @@ class RunDirectory:
         write_whole(self._receipt_path(receipt), _pretty(receipt))
 
     def _receipt_path(self, receipt: Receipt) -> Path:
-        return self.path / "receipts" / receipt.item / f"step-{receipt.step}.json"
+        return self.path / "receipts" / check_name(receipt.item, what="item") / f"step-{receipt.step}.json"
 
     def mirror_history(self, entries_after: EntriesAfter, receipts: Sequence[Receipt]) -> None:
         """Add what is new to `history.md`, one section for each iteration, attempt and role."""

@@ -23,7 +23,7 @@ import msgspec
 from ratchet import tree_files
 from ratchet.core.redact import SECRET_NAME
 from ratchet.errors import EnvironmentCannot
-from ratchet.files import disk_full_errors, make_private_dir
+from ratchet.files import disk_full_errors, make_private_dir, state_dir
 from ratchet.process.cgroups import ResourceLimits
 from ratchet.process.spawn import CommandOutput, missing_python_hint, run_command
 from ratchet.tree_files import temporary_folder
@@ -96,7 +96,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def store(self) -> str:
-        return f"{self.apart or f'{self.root}/.ratchet'}/trees.git"
+        return f"{self.apart or state_dir(Path(self.root))}/trees.git"
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True):

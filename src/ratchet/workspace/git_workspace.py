@@ -17,6 +17,7 @@ from ratchet import tree_files
 from ratchet.core import trailers
 from ratchet.core.snapshot import EXECUTABLE, SYMLINK, Manifest
 from ratchet.errors import BranchMoved, CommitDiffers, GitFailed, WorkspaceChanged
+from ratchet.files import state_dir
 from ratchet.workspace.base_cache import Base, read_base
 from ratchet.workspace.git.branches import branch_tip, remove_stale_lock
 from ratchet.workspace.git.command import git
@@ -67,7 +68,7 @@ class GitWorkspace(ABC):
     @cached_property
     def trees(self) -> TreeStore:
         return TreeStore(
-            store=Path(self.record.store or f"{self.record.repo}/.ratchet/trees.git"),
+            store=Path(self.record.store or state_dir(Path(self.record.repo)) / "trees.git"),
             index=self.home / "trees.index",
             folder=self.path,
             borrow=Path(self.record.git_dir) / "objects",

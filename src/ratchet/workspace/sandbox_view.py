@@ -21,7 +21,7 @@ from ratchet import paths
 from ratchet.core.lines import split_lines
 from ratchet.core.snapshot import SUBMODULE
 from ratchet.errors import RatchetError
-from ratchet.files import make_private_dir, write_whole
+from ratchet.files import make_private_dir, state_dir, write_whole
 from ratchet.tree_files import read_anywhere
 from ratchet.workspace.git.command import git_read_only
 from ratchet.workspace.git.trees import EXCLUDED
@@ -398,6 +398,8 @@ def private_files(repo: str) -> list[str]:
     except OSError:
         return []
     top = [f"{repo}/{name}" for name in names if name == ".ratchet" or name.startswith(".env")]
+    if os.path.exists(state := str(state_dir(Path(repo)))):
+        top.append(state)
     below = _uncommitted_secrets(repo, int(time.monotonic() / _KNOWN_S))
     return list(dict.fromkeys([*top, *(f"{repo}/{name}" for name in below)]))
 

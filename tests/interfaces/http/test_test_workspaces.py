@@ -20,7 +20,7 @@ import pytest
 
 from ratchet import paths
 from ratchet.app import test_workspaces
-from ratchet.app.test_workspaces import FETCHES_MAX, ServiceLimits, WorkspaceService
+from ratchet.app.test_workspaces import FETCHES_PER_SERVER, ServiceLimits, WorkspaceService
 from ratchet.core.watch import Colour, WatchState
 from ratchet.process.spawn import path_in_namespace
 from ratchet.store.protocols import open_store
@@ -168,6 +168,15 @@ def test_a_repository_elsewhere_is_fetched(served: Served, project: Path) -> Non
     assert post(served, answer.json["id"], "test")["report"]["totals"]["failed"] == 1
     missing = served.ask("POST", "/test-workspace", {"repo": f"file://{project}-not"})
     assert (missing.status, missing.code) == (422, "invalid")
+
+
+def test_a_repository_elsewhere_that_brings_our_state_along_is_refused(served: Served, project: Path) -> None:
+    (project / ".ratchet" / "trees.git").mkdir(parents=True)
+    (project / ".ratchet" / "trees.git" / "config").write_text('[filter "x"]\n\tclean = touch ran\n')
+    git("add", "-f", ".ratchet", cwd=project)
+    git("commit", "-qm", "state", cwd=project)
+    answer = served.ask("POST", "/test-workspace", {"repo": f"file://{project}"})
+    assert answer.status == 422 and "part of its commits" in str(answer.json)
 
 
 @pytest.mark.parametrize(
@@ -484,9 +493,11 @@ def test_servers_that_never_answer_keep_no_other_call_waiting(served: Served, pr
         threads = [threading.Thread(target=fetch, args=[number]) for number in range(12)]
         for thread in threads:
             thread.start()
-        held = [silent.accept()[0] for _ in range(FETCHES_MAX)]
+        held = [silent.accept()[0] for _ in range(FETCHES_PER_SERVER)]
         name = make(served, project)
         assert post(served, name, "exec", argv=["echo", "here"])["stdout"] == "here\n"
+        other = served.ask("POST", "/test-workspace", {"repo": f"file://{project}"})
+        assert other.status == 201, "servers do not wait for each other"
         silent.close()
         for link in held:
             link.close()

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, closing, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -27,13 +28,15 @@ from ratchet.core import api
 from ratchet.core.api import test_workspaces as wb
 from ratchet.core.learning import Learning, LearningKind
 from ratchet.core.packet import packet
+from ratchet.core.repo import server_of
 from ratchet.core.report import GREEN, RED
 from ratchet.engine.blocking import log_errors, run_blocking
 from ratchet.errors import Conflict, EnvironmentCannot, GitFailed, NotFound, UsageError
-from ratchet.files import write_durably
+from ratchet.files import state_dir, write_durably
 from ratchet.paths import clones, user_state
 from ratchet.process.spawn import ProcessResult, ProgramMissing, confined
 from ratchet.process.supervise import supervise
+from ratchet.store.run_directory import run_folder
 from ratchet.tree_files import is_source_folder
 from ratchet.workspace.from_config import open_workspaces, recipe_of, sandbox_settings
 from ratchet.workspace.git import repository
@@ -49,7 +52,8 @@ StoreLearning = Callable[[api.LearningRequest], Learning]
 CANDIDATE = "candidate"
 SWEEP_S = 30.0
 # Each fetch occupies a thread for as long as a server elsewhere pleases, and all other calls need threads too.
-FETCHES_MAX, FETCH_S = 2, 300.0
+# One server may not keep those of others waiting.
+FETCHES_MAX, FETCHES_PER_SERVER, FETCH_S = 4, 2, 300.0
 _SLACK_S = 60.0
 _LOOK_S = 0.1
 _MISSING = 127
@@ -83,6 +87,7 @@ class WorkspaceService:
         self.allowance = allowance or ServiceLimits()
         self._seats = asyncio.Semaphore(self.allowance.running)
         self._fetches = asyncio.Semaphore(FETCHES_MAX)
+        self._servers: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._asked = 0
         self._ending: set[str] = set()
         self._turns: dict[str, asyncio.Lock] = {}
@@ -101,7 +106,7 @@ class WorkspaceService:
     async def create(self, request: wb.CreateRequest) -> wb.TestWorkspace:
         with log_errors(log, "cannot look for expired test workspaces"):
             await self.sweep()
-        async with self._fetches if request.repo else nullcontext():
+        async with self._seat(request.repo) if request.repo else nullcontext():
             asked, source = await run_blocking(_source, request)
         creating = asyncio.ensure_future(run_blocking(self._create, request, asked, source))
         try:
@@ -115,6 +120,14 @@ class WorkspaceService:
         await asyncio.wait({creating})
         if not creating.cancelled() and creating.exception() is None:
             await run_blocking(self._remove, creating.result().id)
+
+    @asynccontextmanager
+    async def _seat(self, repo: str) -> AsyncIterator[None]:
+        """Wait for one of the seats of a server of git, then for one of all."""
+        repository.clone_path(repo, clones=clones())  # raises UsageError for what is no address
+        own = self._servers.setdefault(server_of(repo), asyncio.Semaphore(FETCHES_PER_SERVER))
+        async with own, self._fetches:
+            yield
 
     def _create(self, request: wb.CreateRequest, asked: str, source: Path) -> wb.TestWorkspace:
         commit = repository.commit_of(source, request.ref or "HEAD")
@@ -477,8 +490,8 @@ def _run_report_files(record: wb.TestWorkspace, run: str) -> list[Path]:
     """Return the file in the run's directory to write too; none without a run."""
     if not run:
         return []
-    folder = Path(record.source) / ".ratchet" / "runs" / run
-    if run in (".", "..") or "/" in run or not folder.is_dir():
+    folder = run_folder(state_dir(Path(record.source)), run)
+    if not folder.is_dir():
         raise UsageError(f"no such run in {record.source}: {run}", hint="`ratchet runs` lists them", run=run)
     return [folder / "test-workspaces" / f"{record.id}.json"]
 

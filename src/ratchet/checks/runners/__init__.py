@@ -16,7 +16,7 @@ from ratchet.checks.globs import find_files
 from ratchet.checks.protocol import RunOutput, Session
 from ratchet.checks.run import reporter_protocol
 from ratchet.core.report import TestResult, TestStatus
-from ratchet.files import is_open_to_others
+from ratchet.files import is_of_others, is_open_to_others
 from ratchet.tree_files import NotRegularFile, open_source
 
 JUNIT = "junit.xml"  # report of runners that do not load our reporter
@@ -130,11 +130,12 @@ _BELOW = ("::", " > ", "/", ":", "[")  # separators between a file or suite and 
 def find_upward(folder: Path, *names: str) -> Path | None:
     """Return the nearest of these files in the folder or its parents, up to the root of the repository.
 
-    Without a repository, up to where others could have put one.
+    Without a repository, up to where others could have put one. What another user put into a parent is none.
     """
+    owner = folder.stat().st_uid if folder.exists() else -1
     for place in (folder, *folder.parents):
         for name in names:
-            if (place / name).exists():
+            if (place / name).exists() and not is_of_others(place / Path(name).parts[0], besides=owner):
                 return place / name
         if (place / ".git").exists() or is_open_to_others(place.parent):
             return None

@@ -31,6 +31,7 @@ from ratchet.checks.runners import (
 from ratchet.checks.runners.base import BaseRunner
 from ratchet.core.report import Diagnostic, TestResult
 from ratchet.core.roles import matches_glob
+from ratchet.files import is_of_others
 
 TESTS = ["tests/**", "test/**", "**/test_*.py", "**/*_test.py", "**/conftest.py"]
 PROTECTED = ["pytest.ini", ".pytest.ini", "tox.ini", "**/sitecustomize.py", "**/usercustomize.py", "**/*.pth"]
@@ -88,8 +89,12 @@ def _upward(folder: Path, top: Path | None) -> list[Path]:
     """Yield the folder and its parents, up to the next repository root at or above the top."""
     every = [folder, *folder.parents]
     least = every.index(top) if top in every else 0
-    repository = next((at for at, above in enumerate(every) if at >= least and (above / ".git").exists()), least)
+    repository = next((at for at, above in enumerate(every) if at >= least and _is_root(above)), least)
     return every[: repository + 1]
+
+
+def _is_root(folder: Path) -> bool:
+    return (folder / ".git").exists() and not is_of_others(folder / ".git", besides=folder.stat().st_uid)
 
 
 def _tool_environments(folder: Path) -> Iterator[Path]:

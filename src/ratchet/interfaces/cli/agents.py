@@ -31,6 +31,7 @@ from ratchet.interfaces.cli.common import (
 )
 from ratchet.interfaces.terminal.layout import hanging
 from ratchet.tree_files import temporary_folder
+from ratchet.workspace.git.project_root import settings_root
 
 
 def agents(arguments: Arguments) -> int:
@@ -62,7 +63,8 @@ def _try(arguments: Arguments) -> int:
 
     if not arguments.name:
         raise UsageError("no agent given", hint="ratchet agents try claude")
-    settings = config.load(arguments.repo.absolute(), flags=[*arguments.set, f"agent={arguments.name}"]).config
+    flags = [*arguments.set, f"agent={arguments.name}"]
+    settings = config.load(settings_root(arguments.repo), flags=flags).config
     open_agent(arguments.name)  # fail on an unknown agent before creating a workspace
     print_note(
         f"trying {arguments.name} on a small task in a scratch repository; this calls a model and may cost money"

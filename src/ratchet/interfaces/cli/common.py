@@ -274,8 +274,9 @@ def _server(arguments: Arguments) -> tuple[str, str]:
 
 def repository_root(folder: Path) -> Path:
     """Return the root of the repository that contains a folder, or the folder itself."""
-    place = folder.absolute()
-    return next((above for above in (place, *place.parents) if (above / ".git").exists()), place)
+    from ratchet.workspace.git import project_root  # noqa: PLC0415 — as in `open_runs`
+
+    return project_root.repository_root(folder)
 
 
 def launcher_options() -> list[click.Parameter]:

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -193,9 +194,21 @@ def export(arguments: Arguments) -> int:
     return 0
 
 
+def _lines(path: Path) -> list[str]:
+    with path.open("rb") as file:
+        content = file.read(_IMPORT_MAX_BYTES + 1)
+    if len(content) > _IMPORT_MAX_BYTES:
+        most = f"{_IMPORT_MAX_BYTES >> 20} MiB"
+        raise UsageError(f"{path} has more than {most}", hint="split it into several files, by lines")
+    return split_lines(content.decode("utf-8"))
+
+
+_IMPORT_MAX_BYTES = 256 << 20
+
+
 def load(arguments: Arguments) -> int:
     try:
-        lines = sys.stdin if str(arguments.file) == "-" else split_lines(arguments.file.read_text("utf-8"))
+        lines = sys.stdin if str(arguments.file) == "-" else _lines(arguments.file)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {arguments.file}: {error}", hint="give a file of JSON lines") from error
     with _local(arguments, "import") as queue_service:

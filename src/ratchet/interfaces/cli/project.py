@@ -32,6 +32,7 @@ from ratchet.interfaces.cli.common import (
 )
 from ratchet.interfaces.terminal.layout import hanging
 from ratchet.workspace.git import repository
+from ratchet.workspace.git.project_root import settings_root
 
 
 def init(arguments: Arguments) -> int:
@@ -113,13 +114,18 @@ def _template(targets: list[Target], gates: list[Gate], installed: list[AgentSta
 
 
 def run_doctor(arguments: Arguments) -> int:
-    findings = doctor.examine(arguments.repo.absolute())
+    findings = doctor.examine(_own_folder(arguments.repo))
     if arguments.json:
         print_json(findings)
     for finding in findings if not arguments.json else []:
         mark = "ok  " if finding.ok else "no  " if finding.needed else "-   "
         print_data(hanging(f"{mark} {finding.what:<24} {finding.detail}", sys.stdout, indent=5))
     return 0 if all(finding.ok or not finding.needed for finding in findings) else 3
+
+
+def _own_folder(folder: Path) -> Path:
+    settings_root(folder)  # settings of another user are refused
+    return folder.absolute()
 
 
 def config_show(arguments: Arguments) -> int:
@@ -138,9 +144,7 @@ def config_validate(arguments: Arguments) -> int:
 
 
 def _load(arguments: Arguments) -> config.LoadedConfig:
-    folder = arguments.repo.absolute()
-    root = next((place for place in (folder, *folder.parents) if (place / config.FILE).exists()), folder)
-    return config.load(root, flags=arguments.set)
+    return config.load(settings_root(arguments.repo), flags=arguments.set)
 
 
 def configuration(arguments: Arguments) -> int:

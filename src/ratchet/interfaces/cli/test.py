@@ -36,6 +36,7 @@ from ratchet.interfaces.cli.common import (
 from ratchet.interfaces.terminal.progress_line import progress_line
 from ratchet.process.spawn import ProcessResult, run_process
 from ratchet.tree_files import links_may_lead
+from ratchet.workspace.git.project_root import settings_root
 
 if TYPE_CHECKING:
     from ratchet.core.compare import Delta
@@ -106,7 +107,7 @@ def _preload_modules() -> None:
 
 def open_suite(arguments: Arguments) -> Suite:
     folder = arguments.repo.resolve()  # resolve symlinks, as git does
-    root = next((place for place in (folder, *folder.parents) if (place / config.FILE).exists()), folder)
+    root = settings_root(folder)
     return Suite(root, config.load(root, flags=arguments.set).config)
 
 

@@ -36,6 +36,7 @@ from ratchet.tree_files import temporary_folder
 from ratchet.workspace.container_steps import remove_all_abandoned
 from ratchet.workspace.from_config import open_workspaces, recipe_of, sandbox_settings
 from ratchet.workspace.git import repository
+from ratchet.workspace.git.project_root import settings_root
 from ratchet.workspace.git_workspace import GitWorkspace
 from ratchet.workspace.protocol import WorkspaceRefused
 from ratchet.workspace.registry import WorkspaceListing, Workspaces
@@ -167,9 +168,7 @@ def gc(arguments: Arguments) -> int:
 
 
 def _open(arguments: Arguments) -> tuple[Workspaces, Config]:
-    folder = arguments.repo.absolute()
-    root = next((place for place in (folder, *folder.parents) if (place / config.FILE).exists()), folder)
-    settings = config.load(root, flags=arguments.set).config
+    settings = config.load(settings_root(arguments.repo), flags=arguments.set).config
     return open_workspaces(settings), settings
 
 

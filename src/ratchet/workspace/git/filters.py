@@ -156,7 +156,7 @@ def check_out_filtered(tree: Path, root: Path, commit: str) -> None:
         return
     if "lfs" in plain and shutil.which("git-lfs"):
         with suppress(GitFailed):  # what is not here and cannot be had is named by the checkout
-            git("lfs", "fetch", "origin", commit, cwd=root)
+            git("lfs", "fetch", "origin", commit, cwd=root, timeout_s=_TIMEOUT_S, silence_s=_TIMEOUT_S)
     git_dir = git("rev-parse", "--path-format=absolute", "--git-common-dir", cwd=tree).decode().strip()
     script = _with_settings("git checkout-index -f -q -z --stdin", programs, git_dir)
     # Git runs here again, outside: a filter must not change its settings.

@@ -6,23 +6,26 @@ import fcntl
 import hashlib
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
-from ratchet.config import FETCHED
 from ratchet.core import trailers
 from ratchet.core.lines import split_lines
 from ratchet.core.repo import RepoKind, canonical_name, clone_url, repo_kind
 from ratchet.errors import DiskFull, EnvironmentCannot, GitFailed, UntrustedRepository, UsageError
-from ratchet.files import STATE_DIR, make_private_dir, make_state_dir
+from ratchet.files import FETCHED, STATE_DIR, make_private_dir, make_state_dir
+from ratchet.process.spawn import check_stopped
 from ratchet.tree_files import remove_folder
 from ratchet.workspace.git.command import IDENTITY, git, git_read_only, git_text
+from ratchet.workspace.git.filters import filter_programs, without_programs
 
 # A server that sends nothing is given up. One that sends slowly may take longer than its caller can wait.
 SILENCE_S, FETCH_S = 60.0, 1800.0
+_LOOK_S = 0.1
 # `ext::` addresses run commands: never allowed for an address from the queue.
 _SAFE = ("-c", "protocol.allow=never", *(
     word for name in ("https", "http", "ssh", "git", "file") for word in ("-c", f"protocol.{name}.allow=always")
@@ -134,10 +137,11 @@ def fetch_repository(repo: str, *, clones: Path, timeout_s: float = FETCH_S) -> 
     try:
         with _alone(place):
             if (place / ".git").is_dir():
+                _mark_fetched(place)
                 _fetch(place, timeout_s)
             else:
                 _clone(clone_url(repo), place, timeout_s)
-            _mark_fetched(place)
+        check_state_dir(place)
     except DiskFull:
         raise
     except EnvironmentCannot as error:
@@ -170,30 +174,62 @@ def _alone(place: Path) -> Iterator[None]:
         make_private_dir(place.parent) / f".{place.name}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600
     )
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        while not _is_locked(handle):
+            check_stopped()
+            time.sleep(_LOOK_S)
         yield
     finally:
         os.close(handle)
 
 
-def _ask_server(*args: str, cwd: Path | None = None, timeout_s: float = FETCH_S) -> bytes:
-    """Run a git command that talks to a server."""
-    return git(*_SAFE, *args, cwd=cwd, timeout_s=timeout_s, silence_s=SILENCE_S)
+def _is_locked(handle: int) -> bool:
+    with suppress(BlockingIOError):
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
+
+
+def _ask_server(*args: str, cwd: Path | None = None, address: str = "", timeout_s: float = FETCH_S) -> bytes:
+    """Run a git command that talks to the server of an address, or of a clone's origin."""
+    address = address or git_text("config", "--get", "remote.origin.url", cwd=cwd)
+    # Git starts the programs of `file:` here, with the settings and hooks of a repository that may be anybody's.
+    ends = [("uploadpack", "upload-pack"), ("receivepack", "receive-pack")] if address.startswith("file:") else []
+    local = [word for key, verb in ends for word in ("-c", f"remote.origin.{key}={_LOCAL} {verb}")]
+    return git(*_SAFE, *local, *args, cwd=cwd, timeout_s=timeout_s, silence_s=SILENCE_S)
+
+
+_LOCAL = "GIT_NO_LAZY_FETCH=1 git " + " ".join(
+    f"-c {setting}"
+    for setting in ("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.alternateRefsCommand=true",
+                    "receive.autogc=false", "receive.denyCurrentBranch=refuse", "receive.denyDeleteCurrent=refuse")
+)  # fmt: skip
 
 
 def _clone(address: str, place: Path, timeout_s: float) -> None:
     """Clone under a temporary name, then rename: an interrupted clone is never taken for a repository."""
+    how = ("--quiet", "--progress", "--no-hardlinks", "--no-checkout", "--template=")
     half = place.with_name(f".{place.name}.half")
     remove_folder(half)
-    _ask_server("clone", "--quiet", "--progress", "--no-hardlinks", "--", address, str(half), timeout_s=timeout_s)
+    _ask_server("clone", *how, "--", address, str(half), address=address, timeout_s=timeout_s)
+    _mark_fetched(half)
+    if commit_of(half, "HEAD"):
+        _check_out(half, "HEAD")
     half.rename(place)
 
 
 def _fetch(place: Path, timeout_s: float) -> None:
     everything = ("--quiet", "--progress", "--prune", "--tags", "--force")
     _ask_server("fetch", *everything, "origin", cwd=place, timeout_s=timeout_s)
-    _ask_server("remote", "set-head", "origin", "--auto", cwd=place)
-    git("reset", "--quiet", "--hard", "refs/remotes/origin/HEAD", cwd=place)
+    _ask_server("remote", "set-head", "origin", "--auto", cwd=place, timeout_s=timeout_s)
+    _check_out(place, "refs/remotes/origin/HEAD")
+
+
+def _check_out(place: Path, commit: str) -> None:
+    """Put a commit's files into a clone as they were committed: filters run when a base is made, in a sandbox.
+
+    A filter may be a script of the repository, or wait for a server that its author named.
+    """
+    git(*without_programs(filter_programs({}, cwd=place)), "reset", "--quiet", "--hard", commit, cwd=place)
 
 
 def origin_of(root: Path) -> str:

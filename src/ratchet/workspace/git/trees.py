@@ -8,6 +8,7 @@ damage it.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -17,8 +18,8 @@ import msgspec
 
 from ratchet import tree_files
 from ratchet.core.snapshot import SUBMODULE, Manifest
-from ratchet.errors import GitFailed, GitStalled, TreeBroken
-from ratchet.files import make_private_dir, make_state_dir
+from ratchet.errors import GitFailed, GitStalled, TreeBroken, UsageError
+from ratchet.files import make_private_dir, make_state_dir, state_dir
 from ratchet.workspace.git.command import git, git_text
 from ratchet.workspace.git.durable import FolderSync
 from ratchet.workspace.git.manifests import ManifestBuilder
@@ -105,6 +106,33 @@ def broken_tree(store: Path, path: bytes) -> TreeBroken:
     )
 
 
+def checked_store(store: Path) -> Path:
+    """Return the store if its settings can be those that Ratchet made it with. Raises UsageError.
+
+    Git obeys them, and settings name programs: a commit or a person may have put others there.
+    """
+    try:
+        lines = tree_files.read_anywhere(store / "config", max_bytes=_SETTINGS_BYTES).decode().splitlines()
+    except (OSError, UnicodeDecodeError):
+        lines = []
+    if not lines or not all(_SETTING.fullmatch(line) for line in lines) or os.path.lexists(store / "commondir"):
+        raise UsageError(
+            f"the settings of {store} are not those that Ratchet made it with",
+            hint=f"first see who changed them, then remove it: rm -r {store}",
+        )
+    return store
+
+
+_SETTINGS_BYTES = 4096
+# What `git init` writes, depending on the file system.
+_SETTING = re.compile(
+    r"\[(?:core|extensions)\]|\trepositoryformatversion = [01]|\tobjectformat = sha\d+"
+    r"|\t(?:filemode|bare|symlinks|ignorecase|precomposeunicode) = (?:true|false)"
+)
+# Our state in a repository: what an agent adds there is no part of a tree, whatever it does not ignore.
+_STATE = re.compile(rb"\.ratchet(?:\Z|/(?!prompts/|\.gitignore\Z))", re.IGNORECASE)
+
+
 class TreeStore:
     def __init__(
         self,
@@ -183,7 +211,9 @@ class TreeStore:
             self._make_storable(nested=True)
             self.repair_index()
             self._add(timeout_s or AGENT_S)
-        if found := self._new_repositories():
+        rows = self._rows()
+        self._drop_state(rows)
+        if found := self._new_repositories(rows):
             self._open(found)
         return self._text("write-tree")
 
@@ -241,7 +271,7 @@ class TreeStore:
         kept += [f"/{name}" for name in self.carried()]
         self._force("read-tree", "--reset", "-u", tree)
         self._force("clean", "-ffdxq", *(word for pattern in kept for word in ("-e", pattern)))
-        for path in self._filled_submodules():
+        for path in self._filled_submodules(self._rows()):
             tree_files.remove_inside(self.folder, os.fsdecode(path))
             tree_files.make_folder_inside(self.folder, os.fsdecode(path))
         self._verify(tree)
@@ -382,15 +412,23 @@ class TreeStore:
 
     # --- repositories inside the tree ---------------------------------------------------------------------------
 
-    def _new_repositories(self) -> list[bytes]:
-        return [path for path in self._filled_submodules() if self.ours or self._has_git(path)]
+    def _drop_state(self, entries: Sequence[bytes]) -> None:
+        """Untrack what is in the place of our state: a `.gitignore` of an agent may name it as not ignored."""
+        paths = [path for row in entries if _STATE.match(path := row.partition(b"\t")[2])]
+        if paths:
+            self._git("update-index", "--force-remove", "-z", "--stdin", stdin=b"\0".join([*paths, b""]))
+
+    def _rows(self) -> list[bytes]:
+        return self._git("ls-files", "--stage", "-z").split(b"\0")
+
+    def _new_repositories(self, rows: Sequence[bytes]) -> list[bytes]:
+        return [path for path in self._filled_submodules(rows) if self.ours or self._has_git(path)]
 
     def _has_git(self, path: bytes) -> bool:
         return os.path.lexists(self.folder / os.fsdecode(path) / ".git")
 
-    def _filled_submodules(self) -> list[bytes]:
+    def _filled_submodules(self, rows: Sequence[bytes]) -> list[bytes]:
         """Return the submodules of the index that are more than an empty folder: git sees nothing of what is there."""
-        rows = self._git("ls-files", "--stage", "-z").split(b"\0")
         links = [row.split(b"\t", 1)[1] for row in rows if row.startswith(SUBMODULE.encode())]
         return [path for path in links if tree_files.names_inside(self.folder, os.fsdecode(path))]
 
@@ -407,7 +445,7 @@ class TreeStore:
 
     def _env(self) -> dict[str, str]:
         return {
-            "GIT_DIR": str(self.store),
+            "GIT_DIR": str(checked_store(self.store)),
             "GIT_WORK_TREE": ".",
             "GIT_INDEX_FILE": str(self.index),
             "GIT_CONFIG_GLOBAL": os.devnull,
@@ -426,7 +464,7 @@ class TreeStore:
 
 
 def _make_store(store: Path, borrow: Path | None) -> None:
-    make_state_dir(store.parents[1]) if store.parent.name == ".ratchet" else make_private_dir(store.parent)
+    _make_state(store.parent)
     alone = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
     kind = ["--object-format", git_text("rev-parse", "--show-object-format", cwd=borrow.parent)] if borrow else []
     git("init", "--quiet", "--bare", "--template=", *kind, str(store), env=alone)
@@ -439,6 +477,11 @@ def _make_store(store: Path, borrow: Path | None) -> None:
     (store / "info" / "attributes").write_text("* -text -eol -ident -filter -working-tree-encoding\n")
 
 
+def _make_state(folder: Path) -> None:
+    """Create the folder of a tree store. A repository's `.ratchet` gets its `.gitignore`."""
+    make_state_dir(folder.parent) if folder == state_dir(folder.parent) else make_private_dir(folder)
+
+
 def repack(store: Path, *, more_than: int, dry_run: bool = False) -> int:
     """Pack the loose objects if there are more than `more_than`; return how many were packed.
 
@@ -449,7 +492,7 @@ def repack(store: Path, *, more_than: int, dry_run: bool = False) -> int:
     if len(loose) <= more_than:
         return 0
     if not dry_run:
-        env = {"GIT_DIR": str(store)}
+        env = {"GIT_DIR": str(checked_store(store))}
         git("pack-objects", "-q", f"{store}/objects/pack/pack", env=env, stdin="\n".join([*loose, ""]).encode())
         FolderSync(str(store)).objects()  # the pack must be on disk before the objects in it are removed
         git("prune-packed", "-q", env=env)
