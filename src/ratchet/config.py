@@ -509,7 +509,7 @@ def _fetched_top(folder: Path) -> Path | None:
 
 
 def _leave_to_this_machine(table: dict[str, Any], sources: dict[str, str]) -> list[str]:
-    ignored = [key for key in sources if _OF_THIS_MACHINE.fullmatch(key)]
+    ignored = [key for key in sources if _OF_THIS_MACHINE.fullmatch(key) or _names_program(key, table)]
     if not _is_inside(table.get("prompts", "")):
         ignored.append("prompts")
     for key in ignored:
@@ -520,6 +520,21 @@ def _leave_to_this_machine(table: dict[str, Any], sources: dict[str, str]) -> li
         section.pop(last, None)
         del sources[key]
     return sorted(ignored)
+
+
+_AGENTS = re.compile(r"agent|gates|swarm\.agents|roles\.\w+\.(?:agent|fallback|escalate)")
+
+
+def _names_program(key: str, table: Any) -> bool:
+    """Whether a setting names an agent that is a file or command, and not one that is installed by its name."""
+    if not _AGENTS.fullmatch(key):
+        return False
+    for name in key.split("."):
+        table = table.get(name, "") if isinstance(table, dict) else ""
+    if key == "gates":
+        table = [gate.get("agent", "") for gate in table if isinstance(gate, dict)] if isinstance(table, list) else []
+    names = table if isinstance(table, list) else [table]
+    return any(isinstance(name, str) and re.search(r"[:/\s]", name) for name in names)
 
 
 def _is_inside(folder: object) -> bool:

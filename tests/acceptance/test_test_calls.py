@@ -169,7 +169,6 @@ def test_programs_that_another_user_put_into_a_common_parent_are_not_started(pyt
     common = others / "tmp"
     lay(common, {"vendor/bin/phpunit": f"#!/bin/sh\ntouch {others}/ran\n", "vendor/autoload.php": ""})
     mine = lay(common / "mine", {"phpunit.xml": "<phpunit/>", "tests/ATest.php": "<?php\n"})
-    assert find_upward(mine, "vendor/bin/phpunit") == common / "vendor" / "bin" / "phpunit"
     os.lchown(common / "vendor", 65533, 65533)
     assert find_upward(mine, "vendor/bin/phpunit") is None
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from ratchet import config
-from ratchet.engine import prompts
 from ratchet.errors import ConfigError
 from ratchet.files import FETCHED
 from ratchet.workspace.git import repository
@@ -90,15 +89,11 @@ def test_the_settings_of_a_fetched_repository_are_a_regular_file_of_it(tmp_path:
     (tmp_path / "large").write_bytes(b"#" * (2 << 20))
     origin = make_repository(tmp_path / "origin", {"a.txt": "1\n"})
     (origin / "ratchet.toml").symlink_to(target if target.startswith("/") else tmp_path / target)
-    (origin / ".ratchet/prompts").mkdir(parents=True)
-    (origin / ".ratchet/prompts/plan.md").symlink_to("/etc/hostname")
     git("add", "--force", "-A", cwd=origin)
     git("commit", "--quiet", "-m", "links", cwd=origin)
     place = repository.fetch_repository(origin.as_uri(), clones=tmp_path / "clones")
     with pytest.raises(ConfigError, match=r"cannot read ratchet.toml: .*not a regular file"):
         config.load(place, environ={})
-    with pytest.raises(ConfigError, match="is no file of the repository"):
-        prompts._find("plan", place, ".ratchet/prompts")
 
 
 def test_a_link_within_a_fetched_repository_is_followed(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def _write_hostile_git(folder: Path, home: Path) -> None:
 BWRAP = shutil.which("bwrap") or ""
 NO_MOUNTS = "runs, proofs and tests work in git worktrees, without a sandbox"
 CONTAINER: dict[str, Any] = {"few_capabilities": True, "seccomp": "container", "shm_mb": 64, "bare_dev": True}
-OF_ANOTHER = "belongs to another user, so git refuses to read it"
+OF_ANOTHER = "belongs to another user, so "
 MACHINES = (
     Machine(name="ordinary user", in_ci=False),
     Machine(

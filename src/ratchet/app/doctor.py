@@ -128,7 +128,10 @@ def _user_namespaces() -> DoctorCheck:
 
 
 def _sandbox() -> DoctorCheck:
-    missing = sandbox.why_no_sandbox()
+    try:
+        missing = sandbox.why_no_sandbox()
+    except RatchetError as error:
+        return DoctorCheck(what="sandbox", ok=False, needed=False, detail=f"{error.message}: runs fail until it can")
     detail = "bubblewrap: steps have a read-only root, a private /tmp and home, and no network unless allowed"
     if missing:
         cure = "as root: apt install bubblewrap" if "not installed" in missing else "see user namespaces"

@@ -250,7 +250,15 @@ class Suite:
         for since in ("HEAD", "HEAD~1"):
             try:
                 out = git_read_only(
-                    "diff", "--no-ext-diff", "--no-color", "-U0", "--relative", since, "--", cwd=self.folder
+                    "diff",
+                    "--no-ext-diff",
+                    "--no-textconv",
+                    "--no-color",
+                    "-U0",
+                    "--relative",
+                    since,
+                    "--",
+                    cwd=self.folder,
                 )
             except EnvironmentCannot:
                 return {}
@@ -440,7 +448,11 @@ class Suite:
         others = [f":(top,exclude,literal){name}" for name in sorted(ours)]
         try:
             seen = hashlib.sha256(git_text("rev-parse", "HEAD", cwd=self.repo).encode())
-            seen.update(git_read_only("diff", "--no-ext-diff", "--binary", "HEAD", "--", ":/", *others, cwd=self.repo))
+            seen.update(
+                git_read_only(
+                    "diff", "--no-ext-diff", "--no-textconv", "--binary", "HEAD", "--", ":/", *others, cwd=self.repo
+                )
+            )
             names = untracked(self.repo)
         except EnvironmentCannot:
             return secrets.token_hex(8)

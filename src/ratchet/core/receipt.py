@@ -37,7 +37,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
         return Usage(
             tokens_in=int(_sane(self.tokens_in)),
             tokens_out=int(_sane(self.tokens_out)),
-            cost_usd=round(_sane(self.cost_usd), 6),
+            cost_usd=_sane(self.cost_usd),
             seconds=_sane(self.seconds),
         )
 

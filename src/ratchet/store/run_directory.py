@@ -94,7 +94,10 @@ class RunDirectory:
             self._sync_parents(folder.parent)
 
     def get(self, artifact: Artifact) -> bytes:
-        content = self._fetch(artifact) or self._read(artifact)
+        try:
+            content = self._fetch(artifact) or self._read(artifact)
+        except UsageError as error:
+            raise ArtifactBroken(error.message, path=artifact.path) from error
         if content is None:
             raise ArtifactBroken(f"artifact {artifact.path} cannot be read", path=artifact.path)
         if hashlib.sha256(content).hexdigest() != artifact.sha256:

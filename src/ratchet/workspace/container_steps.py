@@ -36,7 +36,7 @@ from ratchet.process.containers import (
     unprivileged_user,
 )
 from ratchet.process.spawn import CommandOutput, run_command
-from ratchet.tree_files import temporary_folder
+from ratchet.tree_files import remove_folder, temporary_folder
 from ratchet.workspace.protocol import Workspace
 from ratchet.workspace.sandbox import OUTPUT_MAX_BYTES, ContainerSettings
 from ratchet.workspace.sandbox_view import HOME, git_settings, is_below
@@ -178,7 +178,7 @@ class ContainerSandbox:
             name, folder = self.started[-1]
             end_container(self.image.engine, name)
             unknown = (folder / UNKNOWN).exists()
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
             self.started.pop()
             if unknown:
                 raise EnvironmentCannot(

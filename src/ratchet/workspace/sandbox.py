@@ -8,6 +8,7 @@ ends with the step. Without bubblewrap steps run unconfined, and the checks afte
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -25,6 +26,7 @@ from ratchet.process.spawn import (
     START_TRIES,
     CommandOutput,
     Confinement,
+    ConfinementFailed,
     namespace_prefix,
     path_in_namespace,
     run_command,
@@ -83,9 +85,19 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
     container: ContainerSettings | None = None
 
 
+# What the kernel or a profile does not permit stays so. Anything else may pass, and another step may have caused it.
+_LASTING = re.compile(
+    r"not permitted|permission denied|no permissions|not supported|not implemented|unknown option|invalid argument",
+    re.IGNORECASE,
+)
+
+
 @lru_cache(maxsize=1)
 def why_no_sandbox() -> str:
-    """Return why sandboxes do not work here, or an empty string."""
+    """Return why sandboxes do not work here, or an empty string. Raises ConfinementFailed if they only fail now.
+
+    A step must not run without a sandbox because another one has used up what sandboxes need.
+    """
     program = shutil.which("bwrap")
     if not program:
         return "bubblewrap is not installed (package bubblewrap)"
@@ -102,13 +114,19 @@ def seccomp_filter() -> str:
 
 
 def _why_refused(start: list[str]) -> str:
-    try:
-        tried = run_command([*start, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *_NAMESPACES,
-                      "--unshare-net", "true"], timeout_s=20)  # fmt: skip
-    except RatchetError as error:
-        return error.message
-    message = tried.stderr.decode(errors="replace").strip()
-    return "" if tried.exit_code == 0 else f"bubblewrap does not work here: {message[-200:]}"
+    probe = [*start, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *_NAMESPACES, "--unshare-net", "true"]
+    for _ in range(START_TRIES):
+        try:
+            tried = run_command(probe, timeout_s=20)
+        except RatchetError as error:
+            message = error.message
+            continue
+        if tried.exit_code == 0:
+            return ""
+        message = tried.stderr.decode(errors="replace").strip()[-200:]
+        if _LASTING.search(message):
+            return f"bubblewrap does not work here: {message}"
+    raise ConfinementFailed(f"no sandbox can be started now: {message}", hint="ratchet doctor; try again later")
 
 
 class Sandbox(msgspec.Struct, frozen=True, kw_only=True):

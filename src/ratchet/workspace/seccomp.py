@@ -1,4 +1,4 @@
-"""A seccomp filter for sandboxes: refuses system calls that reach the kernel's own state or another's terminal."""
+"""A seccomp filter for sandboxes: refuses calls that reach the kernel's state or hold terminals or files of others."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ _CALLS = {
     0x40000003: (54, 286, 287, 288, 357, 336, 374, 283, 128, 350, 129, 342),  # i386
     0xC00000B7: (29, 217, 218, 219, 280, 241, 282, 104, 105, 273, 106, 265, 294),  # aarch64
 }
+# A lease on a file, also on one that is lent read-only, has everybody else wait who opens it.
+_SETLEASE = 1024
+_FCNTL = {0xC000003E: (72,), 0x40000003: (55, 221), 0xC00000B7: (25,)}
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06  # BPF: ld [k], jeq, jge, ret
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _NUMBER_AT, _ARCH_AT, _ARGUMENT_AT = 0, 4, 24  # in struct seccomp_data; the second argument's low half
@@ -35,12 +38,18 @@ def _refuse(number: int, why: int = errno.EPERM) -> bytes:
     return _instruction(_EQUAL, number, 1) + _instruction(_RETURN, _ERRNO | why)
 
 
+def _refuse_argument(number: int, *values: int) -> bytes:
+    """Refuse a call with one of these values as its second argument, and allow it with others."""
+    looks = _instruction(_LOAD, _ARGUMENT_AT) + b"".join(map(_refuse, values)) + _instruction(_RETURN, _ALLOW)
+    return _instruction(_EQUAL, number, len(looks) // 8) + looks
+
+
 def _calls_of(arch: int, numbers: tuple[int, ...]) -> bytes:
     block = _instruction(_LOAD, _NUMBER_AT)
     block += _instruction(_AT_LEAST, _X32, 1) + _instruction(_RETURN, _ERRNO | errno.ENOSYS)
     block += b"".join(_refuse(number) for number in numbers[_REFUSED])
-    block += _instruction(_EQUAL, numbers[_IOCTL], 1 + 2 * 2)
-    block += _instruction(_LOAD, _ARGUMENT_AT) + _refuse(_TIOCSTI) + _refuse(_TIOCLINUX)
+    block += b"".join(_refuse_argument(number, _SETLEASE) for number in _FCNTL[arch])
+    block += _refuse_argument(numbers[_IOCTL], _TIOCSTI, _TIOCLINUX)
     block += _instruction(_RETURN, _ALLOW)
     return _instruction(_EQUAL, arch, len(block) // 8) + block
 

@@ -37,6 +37,7 @@ from ratchet.core.failure import Reason
 from ratchet.core.receipt import Usage
 from ratchet.errors import UsageError
 from ratchet.process.spawn import run_command
+from ratchet.tree_files import read_anywhere, read_inside, remove_inside, write_inside
 
 
 class ScriptedFailure(StrEnum):
@@ -99,7 +100,7 @@ FAILURES = {
 
 def load(path: Path) -> Script:
     try:
-        text = path.read_text("utf-8")
+        text = read_anywhere(path).decode()
         table = tomllib.loads(text) if path.suffix == ".toml" else msgspec.json.decode(text)
         return _known(msgspec.convert(table, Script))
     except FileNotFoundError as error:
@@ -147,22 +148,19 @@ class ScriptError(ValueError):
 
 
 def play(turn: Turn, folder: Path) -> list[str]:
-    """Make the turn's edits; returns the paths it touched."""
+    """Make the turn's edits; returns the paths it touched. They follow no links: it runs outside of the sandbox."""
     for path, content in turn.write.items():
-        target = _inside(folder, path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(content, "utf-8")
+        write_inside(folder, _plain(path), content.encode())
     for path, content in turn.append.items():
-        with _inside(folder, path).open("a", encoding="utf-8") as file:
-            file.write(content)
+        before = read_inside(folder, _plain(path)) or b""
+        write_inside(folder, _plain(path), before + content.encode())
     for edit in turn.replace:
-        target = _inside(folder, edit.path)
-        before = target.read_text("utf-8") if target.exists() else ""
-        if edit.old not in before:
+        text = (read_inside(folder, _plain(edit.path)) or b"").decode()
+        if edit.old not in text:
             raise ScriptError(f"{edit.path} does not contain {edit.old!r}")
-        target.write_text(before.replace(edit.old, edit.new, 1), "utf-8")
+        write_inside(folder, _plain(edit.path), text.replace(edit.old, edit.new, 1).encode())
     for path in turn.delete:
-        _inside(folder, path).unlink(missing_ok=True)
+        remove_inside(folder, _plain(path))
     patched = _apply(turn.patch, folder)
     return sorted({*turn.write, *turn.append, *(edit.path for edit in turn.replace), *turn.delete, *patched})
 
@@ -177,11 +175,11 @@ def _apply(patch: str, folder: Path) -> list[str]:
     return re.findall(r"^\+\+\+ b/(.+?)\s*$", patch, re.MULTILINE)
 
 
-def _inside(folder: Path, path: str) -> Path:
-    target = Path(os.path.normpath(folder / path))
-    if not target.is_relative_to(folder):
+def _plain(path: str) -> str:
+    plain = os.path.normpath(path)
+    if os.path.isabs(plain) or plain.split("/")[0] == "..":  # noqa: PTH117 — a name, not a file
         raise ScriptError(f"{path} is outside the workspace")
-    return target
+    return plain
 
 
 class ScriptedAgent:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ratchet.checks.globs import find
 from ratchet.checks.run.path_redirect import installed_files
+from ratchet.tree_files import read_anywhere
 
 # Where Python packages are installed, below a prefix and below the home.
 _PREFIXES = ("/usr", "/usr/local", sys.prefix, sys.base_prefix)
@@ -62,7 +63,7 @@ def _of_node(root: Path, home: Path) -> Iterator[Path]:
 
 def _of_go(root: Path, home: Path) -> Iterator[Path]:
     """Also the other major versions of a module, whose paths end in `/v2` and so on."""
-    for name in _named(root, "go.mod", r"(?m)^module\s+\"?([\w./~-]+)"):
+    for name in _named(root, "go.mod", r"(?m)^module\s+\"?([\w~-][\w./~-]*)"):
         path = re.sub(r"[A-Z]", lambda found: f"!{found[0].lower()}", re.sub(r"/v\d+$", "", name))
         for place in (home / "go/pkg/mod", home / "go/pkg/mod/cache/download"):
             yield from place.glob(f"{path}@*")
@@ -111,6 +112,6 @@ def _existing(paths: Iterable[Path]) -> Iterator[Path]:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text("utf-8", errors="replace")
+        return read_anywhere(file, max_bytes=1 << 20).decode(errors="replace")
     except OSError:
         return ""

@@ -29,6 +29,7 @@ from ratchet.paths import store_address
 from ratchet.store.protocols import Store
 
 HEAD_MAX_BYTES = 32_768
+PIPELINED_MAX = 8  # requests that wait for the answer to one before them
 REQUEST_S = 30.0
 READ_MIN_BYTES = 8_192  # what a client must read within REQUEST_S while more than that waits for it
 KEEP_ALIVE_S = 75
@@ -222,6 +223,8 @@ class LimitedConnection(HttpToolsProtocol):
             self.transport.abort()
 
     def on_message_begin(self) -> None:
+        if len(self.pipeline) >= PIPELINED_MAX:
+            raise ValueError("too many requests before an answer")
         super().on_message_begin()
         if self._due is None:
             self._due = self.loop.time() + REQUEST_S

@@ -37,6 +37,7 @@ def _is_content(row: PathDifference) -> bool:
 class _Update:
     def __init__(self, git_dir: Path, index: Path, trees: TreeStore, place: Path, apart: Path | None) -> None:
         self.git_dir, self.trees, self.apart, self.folder = git_dir, trees, apart, place / "tree"
+        self.timeout_s = AGENT_S if apart else WHOLE_S
         self.folder.mkdir()
         self.env = {"GIT_DIR": str(git_dir), "GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": ".",
                     "GIT_LITERAL_PATHSPECS": "1"}  # fmt: skip
@@ -51,7 +52,7 @@ class _Update:
         self._add(first)  # attributes decide what happens to the others
         rest = [row for row in rows if not (row.gone or _decides(row.path))]
         paths = [row.path for row in rest if row.mode in (REGULAR, EXECUTABLE)]
-        found = filtered_paths(paths, self.programs, env=self.env, cwd=self.folder)
+        found = filtered_paths(paths, self.programs, env=self.env, cwd=self.folder, timeout_s=self.timeout_s)
         filtered = frozenset(found)
         self._add([row for row in rest if row.path not in filtered])
         self._add_filtered([row for row in rest if row.path in filtered])
@@ -72,8 +73,7 @@ class _Update:
         self._git("update-index", "-z", "--index-info", stdin=b"".join(entries))
 
     def _git(self, *args: str, stdin: bytes) -> bytes:
-        timeout_s = AGENT_S if self.apart else WHOLE_S
-        return git(*self.options, *args, cwd=self.folder, env=self.env, stdin=stdin, timeout_s=timeout_s)
+        return git(*self.options, *args, cwd=self.folder, env=self.env, stdin=stdin, timeout_s=self.timeout_s)
 
 
 def _decides(path: bytes) -> bool:

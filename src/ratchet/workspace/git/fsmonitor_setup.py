@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from ratchet.workspace.git.command import git
+from ratchet.workspace.git.filters import filter_programs, without_programs
 from ratchet.workspace.git.fsmonitor import FRESH
 
 MANY = 8_000  # with fewer files git checks all of them before Python has started
@@ -33,8 +34,9 @@ def enable_fsmonitor(base: Path, *, git_dir: Path, known_as: Path) -> None:
         (common / name).symlink_to(git_dir / name)
     _write_settings(common / "config", git_dir)
     vouch = f"core.fsmonitor=printf '{FRESH.decode()}\\0' #"
-    git("-c", vouch, "update-index", "-q", "--fsmonitor", "--refresh", cwd=tree)
-    git("-c", vouch, "update-index", "-q", "--refresh", "--force-write-index", cwd=tree)
+    as_stored = ("-c", vouch, *without_programs(filter_programs({}, cwd=tree)), "update-index", "-q")
+    git(*as_stored, "--fsmonitor", "--refresh", cwd=tree, ok=(0, 1))
+    git(*as_stored, "--refresh", "--force-write-index", cwd=tree, ok=(0, 1))
     (tree / ".git" / "commondir").write_text(f"{known_as}/git\n")
 
 

@@ -12,8 +12,6 @@ from pathlib import Path
 from ratchet.config import FILE
 from ratchet.errors import GitFailed, UntrustedRepository
 from ratchet.files import is_of_others
-from ratchet.process.spawn import ProgramMissing
-from ratchet.workspace.git.command import git
 
 _GIT = ".git"
 
@@ -32,7 +30,7 @@ def settings_root(folder: Path) -> Path:
     """
     place = folder.absolute()
     marked = next((at for at in (place, *place.parents) if any(os.path.lexists(at / x) for x in (FILE, _GIT))), place)
-    return _trusted(marked if os.path.lexists(marked / FILE) else place)
+    return _trusted(marked) if os.path.lexists(marked / FILE) else place
 
 
 def _trusted(root: Path) -> Path:
@@ -51,6 +49,9 @@ def _trusted(root: Path) -> Path:
 
 def _git_trusts(root: Path) -> bool:
     """Whether the user's or the system's settings of git name the folder as safe."""
+    from ratchet.process.spawn import ProgramMissing  # noqa: PLC0415 — rarely needed, and slow to load
+    from ratchet.workspace.git.command import git  # noqa: PLC0415
+
     try:
         rows = git("config", "-z", "--type=path", "--get-all", "safe.directory", cwd=Path("/"), ok=(0, 1)).decode()
     except (GitFailed, ProgramMissing):

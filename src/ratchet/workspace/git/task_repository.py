@@ -8,6 +8,7 @@ import msgspec
 
 from ratchet.tree_files import remove_folder
 from ratchet.workspace.git.command import git, git_text
+from ratchet.workspace.git.filters import filter_programs, without_programs
 
 _UPLOAD = "git -c uploadpack.allowAnySHA1InWant=true upload-pack"
 
@@ -31,7 +32,7 @@ def create_repository_at(source: Path, commit: str, place: Path) -> None:
     address = f"file://{source.resolve()}"
     git("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", f"--upload-pack={_UPLOAD}", address, commit, cwd=half)
     git("update-ref", "refs/heads/main", commit, cwd=half)
-    git("reset", "--quiet", "--hard", cwd=half)
+    git(*without_programs(filter_programs({}, cwd=half)), "reset", "--quiet", "--hard", cwd=half)
     half.rename(place)
 
 
@@ -57,8 +58,9 @@ def patch_between(repo: Path, before: str, after: str, paths: list[str]) -> str:
         return ""
     named = [f":(top,literal){path}" for path in paths]
     out = git(
-        "diff", "--no-ext-diff", "--no-renames", "--binary", "--full-index", before, after, "--", *named, cwd=repo
-    )
+        "diff", "--no-ext-diff", "--no-textconv", "--no-renames", "--binary", "--full-index", before, after,
+        "--", *named, cwd=repo,
+    )  # fmt: skip
     return out.decode(errors="replace")
 
 

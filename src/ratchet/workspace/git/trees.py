@@ -112,10 +112,10 @@ def checked_store(store: Path) -> Path:
     Git obeys them, and settings name programs: a commit or a person may have put others there.
     """
     try:
-        lines = tree_files.read_anywhere(store / "config", max_bytes=_SETTINGS_BYTES).decode().splitlines()
+        lines = tree_files.read_anywhere(store / "config", max_bytes=_SETTINGS_BYTES).decode().split("\n")
     except (OSError, UnicodeDecodeError):
         lines = []
-    if not lines or not all(_SETTING.fullmatch(line) for line in lines) or os.path.lexists(store / "commondir"):
+    if not lines or not all(_SETTING.fullmatch(line) for line in lines if line) or os.path.lexists(store / "commondir"):
         raise UsageError(
             f"the settings of {store} are not those that Ratchet made it with",
             hint=f"first see who changed them, then remove it: rm -r {store}",
