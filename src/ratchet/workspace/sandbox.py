@@ -124,9 +124,16 @@ def _why_refused(start: list[str]) -> str:
         if tried.exit_code == 0:
             return ""
         message = tried.stderr.decode(errors="replace").strip()[-200:]
-        if _LASTING.search(message):
+        if _LASTING.search(message) or not _may_make_namespaces():
             return f"bubblewrap does not work here: {message}"
     raise ConfinementFailed(f"no sandbox can be started now: {message}", hint="ratchet doctor; try again later")
+
+
+def _may_make_namespaces() -> bool:
+    try:
+        return Path("/proc/sys/user/max_user_namespaces").read_text().strip() != "0"
+    except OSError:
+        return True
 
 
 class Sandbox(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,7 +39,7 @@ def test_a_listing_in_a_pipe_loads_neither_rich_nor_asyncio(tmp_path: Path) -> N
     done = subprocess.run(
         [sys.executable, "-c", _LOADED, "queue"], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert not {"rich", "asyncio", "ratchet.workspace", "ratchet.process.spawn"} & set(done.stdout.split())
+    assert not {"rich", "asyncio", "ratchet.workspace.git.command", "ratchet.process.spawn"} & set(done.stdout.split())
 
 
 def test_without_a_command_help_is_printed_with_three_commands_to_begin_with(
