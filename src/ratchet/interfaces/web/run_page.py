@@ -338,13 +338,13 @@ def _failures(reader: RunReader, view: RunView, receipt: Receipt | None) -> list
 
 
 @lru_cache(maxsize=256)
-def _cached_report(content: tuple[str, str], reader: RunReader, run: str) -> Report | None:
+def _cached_report(content: tuple[str, str, int], reader: RunReader, run: str) -> Report | None:
     view = reader.view(run)
-    return reader.report(view, Artifact(path=content[0], sha256=content[1], size=0))
+    return reader.report(view, Artifact(path=content[0], sha256=content[1], size=content[2]))
 
 
 def _report(reader: RunReader, view: RunView, artifact: Artifact) -> Report | None:
-    return _cached_report((artifact.path, artifact.sha256), reader, view.row.run)
+    return _cached_report((artifact.path, artifact.sha256, artifact.size), reader, view.row.run)
 
 
 # --- tests over test runs ---------------------------------------------------------------------------------------------
