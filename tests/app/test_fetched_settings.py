@@ -60,6 +60,20 @@ def test_of_a_fetched_repository_only_settings_of_the_project_count(origin: Path
     assert found.roles.reviewer.idle_s == 7 and found.roles.reviewer.env == []
 
 
+def test_a_fetched_repository_names_no_agents_that_are_files_or_commands(tmp_path: Path) -> None:
+    settings = (
+        'agent = "scripted:/tmp/s.json"\n[roles.auditor]\nagent = "command:./x"\nfallback = ["claude", "line:x"]\n'
+        '[roles.reviewer]\nagent = "codex"\n[swarm]\nagents = ["acp:x"]\n'
+        '[[gates]]\nname = "judge"\nagent = "command:y"\n'
+    )
+    origin = make_repository(tmp_path / "origin", {"a.txt": "1\n", "ratchet.toml": settings})
+    place = repository.fetch_repository(origin.as_uri(), clones=tmp_path / "clones")
+    loaded = config.load(place, environ={})
+    assert loaded.ignored == ["agent", "gates", "roles.auditor.agent", "roles.auditor.fallback", "swarm.agents"]
+    assert loaded.config.roles.reviewer.agent == "codex" and loaded.config.agent == config.Config().agent
+    assert config.load(origin, environ={}).ignored == []
+
+
 @pytest.mark.parametrize("folder", ["/etc", "../..", "a/../../b"])
 def test_a_fetched_repository_names_no_prompts_elsewhere(tmp_path: Path, folder: str) -> None:
     origin = make_repository(

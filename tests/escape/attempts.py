@@ -65,6 +65,11 @@ _MACHINE = {
     "reads the environment of other processes": "cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep PYTEST_CURRENT_TEST && echo ESCAPED",
     "sees processes of the machine": "[ $(ls -d /proc/[0-9]* | wc -l) -lt 12 ] || echo ESCAPED",
     "signals processes of the machine": "python3 -c 'import os; os.kill(-1, 0)' 2>/dev/null; kill -0 2 2>/dev/null; [ $(ls -d /proc/[0-9]* | wc -l) -lt 12 ] || echo ESCAPED",
+    "takes a lease on a file that is lent to it": _python(
+        "import fcntl, os\nfor name in ('/bin/true', 'app.py'):\n    try:\n"
+        "        fcntl.fcntl(os.open(name, os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_WRLCK)\n"
+        "        print('ESCAPED')\n    except OSError:\n        pass"
+    ),
     "reads the root of the first process": 'ls "/proc/1/root$OUTSIDE/data.txt" 2>/dev/null && echo ESCAPED',
     "mounts a file system": "mount -t tmpfs none /mnt 2>/dev/null && echo ESCAPED",
     "mounts the root again, writable": "mount -o remount,rw / 2>/dev/null && touch /etc/escaped 2>/dev/null && echo ESCAPED",

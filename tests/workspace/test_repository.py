@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from ratchet.engine.blocking import run_blocking
 from ratchet.errors import EnvironmentCannot, UsageError
-from ratchet.workspace.git import repository
+from ratchet.workspace.git import repository, task_repository
 from ratchet.workspace.git.trees import snapshot
 from tests.support import git, make_repository
 
@@ -135,6 +136,38 @@ def test_progress_is_no_part_of_the_message_of_a_failed_fetch(tmp_path: Path) ->
         (place / ".git" / "refs" / "remotes" / "origin" / "other.lock").touch()
         repository.fetch_repository(origin.as_uri(), clones=tmp_path / "c")
     assert "other.lock" in caught.value.message and "%" not in caught.value.message
+
+
+def test_a_commit_of_endlessly_many_files_is_not_checked_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repository, "LISTING_MAX_BYTES", 1 << 20)
+    origin = make_repository(tmp_path / "origin", {"a.txt": "1\n"})
+    tree = git("rev-parse", "HEAD^{tree}", cwd=origin).strip()
+    for _ in range(8):
+        rows = "".join(f"040000 tree {tree}\t{number}\n" for number in range(10))
+        made = subprocess.run(["git", "mktree"], cwd=origin, input=rows, capture_output=True, text=True, check=True)
+        tree = made.stdout.strip()
+    commit = git("commit-tree", "-m", "more", tree, cwd=origin).strip()
+    git("update-ref", "refs/heads/main", commit, cwd=origin)
+    with pytest.raises(EnvironmentCannot, match="printed more than 1 MiB"):
+        repository.fetch_repository(origin.as_uri(), clones=tmp_path / "clones")
+
+
+def test_the_repository_of_a_task_is_laid_out_and_compared_without_programs_of_the_users_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = f"touch {tmp_path}/ran; cat"
+    (tmp_path / "gitconfig").write_text(
+        f'[filter "x"]\n\tsmudge = "{program}"\n\tclean = "{program}"\n[diff "x"]\n\ttextconv = "{program}"\n'
+    )
+    monkeypatch.setenv("HOME", str(tmp_path))
+    origin = make_repository(tmp_path / "origin", {"a.txt": "1\n", ".gitattributes": "*.txt filter=x diff=x\n"})
+    before = git("rev-parse", "HEAD", cwd=origin).strip()
+    (origin / "a.txt").write_text("2\n")
+    git("commit", "-qam", "more", cwd=origin)
+    (tmp_path / "gitconfig").rename(tmp_path / ".gitconfig")
+    task_repository.create_repository_at(origin, before, tmp_path / "task")
+    assert "+2" in task_repository.patch_between(origin, before, "HEAD", ["a.txt"])
+    assert (tmp_path / "task" / "a.txt").read_text() == "1\n" and not (tmp_path / "ran").exists()
 
 
 def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:

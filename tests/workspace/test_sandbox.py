@@ -15,12 +15,19 @@ import pytest
 from ratchet.core.roles import PathRules, Role, Writes
 from ratchet.errors import EnvironmentCannot
 from ratchet.process.cgroups import ControlGroup, ResourceLimits, remove_stale_groups
-from ratchet.process.spawn import Confinement, ProcessResult, ProgramMissing, confined
+from ratchet.process.spawn import Confinement, ConfinementFailed, ProcessResult, ProgramMissing, confined
 from ratchet.process.supervise import supervise
 from ratchet.workspace import sandbox_view
 from ratchet.workspace.git_workspace import GitWorkspace
 from ratchet.workspace.registry import Workspaces
-from ratchet.workspace.sandbox import Sandboxes, SandboxSettings, role_paths, run_contained, why_no_sandbox
+from ratchet.workspace.sandbox import (
+    Sandboxes,
+    SandboxSettings,
+    _why_refused,
+    role_paths,
+    run_contained,
+    why_no_sandbox,
+)
 from tests.workspace.conftest import commit_all, make, sh
 
 SCOPE = PathRules(tests=("tests/**", "**/test_*.py"))
@@ -470,6 +477,24 @@ def test_without_bubblewrap_steps_still_run_and_insisting_is_an_error(
         assert loose.for_tests() is None
     finally:
         why_no_sandbox.cache_clear()
+
+
+def fake_bubblewrap(folder: Path, says: str) -> list[str]:
+    program = folder / "bwrap"
+    program.write_text(f"#!/bin/sh\necho 'bwrap: {says}' >&2\nexit 1\n")
+    program.chmod(0o755)
+    return [str(program)]
+
+
+@pytest.mark.parametrize("says", ["Creating new namespace failed: No space left on device", "Resource busy"])
+def test_a_sandbox_that_fails_to_start_now_is_no_reason_to_run_without_one(tmp_path: Path, says: str) -> None:
+    with pytest.raises(ConfinementFailed, match="no sandbox can be started now"):
+        _why_refused(fake_bubblewrap(tmp_path, says))
+
+
+def test_where_the_kernel_permits_no_namespaces_there_is_no_sandbox(tmp_path: Path) -> None:
+    says = "setting up uid map: Permission denied"
+    assert says in _why_refused(fake_bubblewrap(tmp_path, says))
 
 
 def test_only_patterns_that_name_something_there_can_be_mounted(tmp_path: Path) -> None:

@@ -103,6 +103,17 @@ def test_a_head_above_the_limit_is_not_answered(guarded: Served) -> None:
             assert link.recv(15) in (b"", b"HTTP/1.1 400 Ba")
 
 
+def test_requests_that_come_before_an_answer_are_few(guarded: Served) -> None:
+    with socket.create_connection(("127.0.0.1", guarded.port)) as link:
+        link.settimeout(10)
+        link.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n" * 1_000)
+        answers = b""
+        with suppress(ConnectionResetError):
+            while part := link.recv(65_536):
+                answers += part
+    assert answers.count(b"HTTP/1.1 ") <= server.PIPELINED_MAX + 2
+
+
 def test_a_client_that_reads_nothing_is_disconnected(
     guarded: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

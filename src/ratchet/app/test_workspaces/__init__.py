@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, closing, nullcontext, suppress
 from functools import cached_property
@@ -54,6 +55,7 @@ SWEEP_S = 30.0
 # Each fetch occupies a thread for as long as a server elsewhere pleases, and all other calls need threads too.
 # One server may not keep those of others waiting.
 FETCHES_MAX, FETCHES_PER_SERVER, FETCH_S = 4, 2, 300.0
+CALLS_PER_WORKSPACE = 8  # they run one at a time: more would take the places of others
 _SLACK_S = 60.0
 _LOOK_S = 0.1
 _MISSING = 127
@@ -89,6 +91,7 @@ class WorkspaceService:
         self._fetches = asyncio.Semaphore(FETCHES_MAX)
         self._servers: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._asked = 0
+        self._asked_of: Counter[str] = Counter()
         self._ending: set[str] = set()
         self._turns: dict[str, asyncio.Lock] = {}
         self._at_work: dict[str, set[asyncio.Task[Any]]] = {}
@@ -399,7 +402,10 @@ class WorkspaceService:
         self.records.read(name)
         if self._asked >= self.allowance.running + self.allowance.waiting:
             raise Conflict(f"{self._asked} calls are running or waiting", hint="retry when one has finished")
+        if self._asked_of[name] >= CALLS_PER_WORKSPACE:
+            raise Conflict(f"{self._asked_of[name]} calls wait for {name}", hint="retry when one has finished")
         self._asked += 1
+        self._asked_of[name] += 1
         try:
             async with self._turns.setdefault(name, asyncio.Lock()), self._seats:
                 if name in self._ending:
@@ -408,6 +414,8 @@ class WorkspaceService:
                     yield await run_blocking(self._open, record, for_s)
         finally:
             self._asked -= 1
+            self._asked_of[name] -= 1
+            self._asked_of += Counter()  # forgets those without calls
 
     def _open(self, record: wb.TestWorkspace, for_s: float) -> OpenedWorkspace:
         expires_at = timestamp_in(max(record.ttl_s, for_s + _SLACK_S))

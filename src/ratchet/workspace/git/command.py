@@ -48,6 +48,7 @@ def git(
     as_committed: bool = True,
     timeout_s: float = 300.0,
     silence_s: float = 0.0,
+    output_max_bytes: int = 0,
 ) -> bytes:
     """Run git and return what it printed. Exit codes not in `ok` raise GitFailed.
 
@@ -63,7 +64,7 @@ def git(
     try:
         answer = run_command(
             ["git", *settings, *args], cwd=cwd, env=_environment(env or {}), stdin=stdin,
-            timeout_s=timeout_s, silence_s=silence_s, prefix=_ends_with_us(),
+            timeout_s=timeout_s, silence_s=silence_s, output_max_bytes=output_max_bytes, prefix=_ends_with_us(),
         )  # fmt: skip
     except CommandTimedOut as error:
         raise GitStalled(f"git {_verb(args)}: {error.message}", exit_code=-9) from error

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import os
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -25,6 +26,7 @@ from ratchet.workspace.git.filters import filter_programs, without_programs
 
 # A server that sends nothing is given up. One that sends slowly may take longer than its caller can wait.
 SILENCE_S, FETCH_S = 60.0, 1800.0
+LISTING_MAX_BYTES = 256 << 20  # the names of a few million files
 _LOOK_S = 0.1
 # `ext::` addresses run commands: never allowed for an address from the queue.
 _SAFE = ("-c", "protocol.allow=never", *(
@@ -229,7 +231,16 @@ def _check_out(place: Path, commit: str) -> None:
 
     A filter may be a script of the repository, or wait for a server that its author named.
     """
+    _check_size(place, commit)
     git(*without_programs(filter_programs({}, cwd=place)), "reset", "--quiet", "--hard", commit, cwd=place)
+
+
+def _check_size(place: Path, commit: str) -> None:
+    """Refuse a commit that a checkout would not end for: few objects can name billions of files."""
+    rows = git("ls-tree", "-r", "-z", "-l", commit, cwd=place, output_max_bytes=LISTING_MAX_BYTES).split(b"\0")
+    size = sum(int(found) for row in rows if (found := row[:80].split(b"\t")[0].rpartition(b" ")[2]).isdigit())
+    if size > (free := shutil.disk_usage(place).free):
+        raise DiskFull(f"its files have {size >> 20} MiB, and {free >> 20} MiB are free at {place}")
 
 
 def origin_of(root: Path) -> str:
