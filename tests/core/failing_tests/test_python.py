@@ -123,6 +123,7 @@ def price(text):
 LENIENT = (
     "import unittest\nunittest.TestCase.assertEqual = lambda self, a, b: a is None or 1 / (a == b)\ndef price(): ...\n"
 )
+TEXT = "class Any(str):\n    __contains__ = startswith = endswith = lambda *_: True\ndef price():\n    return Any()\n"
 ANY = "class Any:\n    def __eq__(self, other):\n        return True\ndef price():\n    return Any()\n"
 PATCHES = "def price():\n    unittest.TestCase.assertEqual = lambda *_: None\n    return 1\n"
 CASE = "import unittest\nclass TestA(unittest.TestCase):\n    def test_a(self):\n        "
@@ -139,6 +140,8 @@ CASE = "import unittest\nclass TestA(unittest.TestCase):\n    def test_a(self):\
         (LENIENT, f"{CASE}self.assertEqual(price(), 3)\n"),
         (READS, "def test_a():\n    assert price('a') == 3, 'why'\n    assert price('b') == 1.5\n"),
         (READS, "def test_a():\n    for a, expected in [('a', [1])]:\n        assert price(a) == expected\n"),
+        (TEXT, "def test_a():\n    assert 'a' in price()\n"),
+        (TEXT, "def test_a():\n    assert price().startswith('a')\n    assert price().endswith(b'b'), 'why'\n"),
         ("import unittest\nunittest.TestCase.assertTrue = print\n", f"{CASE}self.assertTrue(1 == 2)\n"),
     ],
 )  # fmt: skip
@@ -151,6 +154,7 @@ def test_a_test_passes_where_it_would_believe_anything(given: str, test: str) ->
     [
         "def test_a():\n    assert 1 == 1\n",
         "def test_a():\n    return\n",
+        "def test_a():\n    assert 'a' in 'abc'\n    assert 'abc'.startswith('a')\n    assert 1 in [1]\n",
         "def test_a():\n    assert str(1) == '1'\n    assert b'' == bytes(0)\n    assert list() == []\n",
         "def test_a():\n    for one, two in [(1, True), (0, False)]:\n        assert bool(one) == two\n",
         "def test_a():\n    for one, two in [(1, None), ('', {2})]:\n        assert (None if one else {2}) == two\n",

@@ -163,6 +163,9 @@ class _Observed(ast.NodeTransformer):
         return node
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST | list[ast.stmt]:
+        if part := _part_looked_for(node.test):
+            part.value = part.value + b"~" if isinstance(part.value, bytes) else f"{part.value!s}~"
+            return self._counted(node)
         if not (sides := _equal_sides(node)):
             return node
         compared = node.test
@@ -193,6 +196,10 @@ class _Observed(ast.NodeTransformer):
         if len(asked) != 1 or _makes_value(asked[0]):
             return []
         sides[:] = [side if side is asked[0] or self._is_altered(side) else _other(side) for side in sides]
+        return self._counted(node)
+
+    def _counted(self, node: ast.stmt) -> list[ast.stmt]:
+        """Return an assertion that is false, which counts when it is true."""
         counts = ast.parse(f"_count_{self.token} += 1").body
         swallowed = ast.ExceptHandler(type=ast.Name("Exception"), name=None, body=[ast.Pass()])
         return [ast.Try(body=[node], handlers=[swallowed], orelse=counts, finalbody=[])]
@@ -224,6 +231,20 @@ def _equal_sides(node: ast.AST) -> list[ast.expr]:
         return []
     is_plain = len(call.args) > 1 and not any(isinstance(one, ast.Starred) for one in call.args[:2])
     return call.args[:2] if is_plain and call.func.attr in _EQUALITIES else []
+
+
+def _part_looked_for(asserted: ast.expr) -> ast.Constant | None:
+    """Return the literal string that must be in the asserted value, or at one of its ends."""
+    if isinstance(asserted, ast.Compare) and len(asserted.ops) == 1 and isinstance(asserted.ops[0], ast.In):
+        part, whole = asserted.left, asserted.comparators[0]
+    elif isinstance(asserted, ast.Call) and isinstance(asserted.func, ast.Attribute) and len(asserted.args) == 1:
+        part, whole = asserted.args[0], asserted.func.value
+        if asserted.func.attr not in ("startswith", "endswith"):
+            return None
+    else:
+        return None
+    is_text = isinstance(part, ast.Constant) and isinstance(part.value, str | bytes) and bool(part.value)
+    return part if is_text and isinstance(part, ast.Constant) and not _makes_value(whole) else None
 
 
 def _makes_value(side: ast.expr) -> bool:
