@@ -197,11 +197,13 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         covers, seals = view.sealed(view.hidden(view.private_files(record.repo)))
         own, away = (record.path, path_in_namespace(record.path), record.repo), view.expanded(self.hide)
         lent = view.lent_folders(self.show, away)
-        named = list(dict.fromkeys([*lent, *view.lent_folders(view.installed(argv, own), away)]))
+        there = view.interpreter()  # a file in it may be a link, over which nothing can be mounted
+        found = dict.fromkeys([*lent, *view.lent_folders(view.installed(argv, own), away)])
+        named = [folder for folder in found if folder in there or not view.is_below(folder, there)]
         around = [folder for folder in named if view.is_below(record.repo, [folder])]  # else it would uncover the repo
         shown = [
             *view.lent_tools(away, path, own[:2]),
-            *view.bind("--ro-bind-try", self._masked([*around, record.repo, *view.interpreter()])),
+            *view.bind("--ro-bind-try", self._masked([*around, record.repo, *there])),
             *covers,
             *view.bind("--ro-bind-try", self._masked([record.git_dir, record.base, f"{record.layer}/upper"])),
             *view.bind("--ro-bind-try", [folder for folder in named if folder not in around]),

@@ -163,9 +163,10 @@ class _Observed(ast.NodeTransformer):
         return node
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST | list[ast.stmt]:
-        if part := _part_looked_for(node.test):
-            part.value = part.value + b"~" if isinstance(part.value, bytes) else f"{part.value!s}~"
-            return self._counted(node)
+        if looks := _look_for_text(node.test, f"_whole_{self.token}"):
+            looks.value = looks.value + b"~" if isinstance(looks.value, bytes) else f"{looks.value!s}~"
+            # An honest container may hold nearly everything: only what says that it is a text counts.
+            return self._counted(node, f"isinstance(_whole_{self.token}, (str, bytes))")
         if not (sides := _equal_sides(node)):
             return node
         compared = node.test
@@ -198,9 +199,9 @@ class _Observed(ast.NodeTransformer):
         sides[:] = [side if side is asked[0] or self._is_altered(side) else _other(side) for side in sides]
         return self._counted(node)
 
-    def _counted(self, node: ast.stmt) -> list[ast.stmt]:
+    def _counted(self, node: ast.stmt, number: str = "1") -> list[ast.stmt]:
         """Return an assertion that is false, which counts when it is true."""
-        counts = ast.parse(f"_count_{self.token} += 1").body
+        counts = ast.parse(f"_count_{self.token} += {number}").body
         swallowed = ast.ExceptHandler(type=ast.Name("Exception"), name=None, body=[ast.Pass()])
         return [ast.Try(body=[node], handlers=[swallowed], orelse=counts, finalbody=[])]
 
@@ -233,18 +234,23 @@ def _equal_sides(node: ast.AST) -> list[ast.expr]:
     return call.args[:2] if is_plain and call.func.attr in _EQUALITIES else []
 
 
-def _part_looked_for(asserted: ast.expr) -> ast.Constant | None:
-    """Return the literal string that must be in the asserted value, or at one of its ends."""
+def _look_for_text(asserted: ast.expr, name: str) -> ast.Constant | None:
+    """Return the literal text that must be in the asserted value, or at an end of it; `name` will hold that value."""
     if isinstance(asserted, ast.Compare) and len(asserted.ops) == 1 and isinstance(asserted.ops[0], ast.In):
         part, whole = asserted.left, asserted.comparators[0]
+        asserted.comparators[0] = ast.NamedExpr(ast.Name(name), whole) if _is_text(part) else whole
     elif isinstance(asserted, ast.Call) and isinstance(asserted.func, ast.Attribute) and len(asserted.args) == 1:
         part, whole = asserted.args[0], asserted.func.value
         if asserted.func.attr not in ("startswith", "endswith"):
             return None
+        asserted.func.value = ast.NamedExpr(ast.Name(name), whole) if _is_text(part) else whole
     else:
         return None
-    is_text = isinstance(part, ast.Constant) and isinstance(part.value, str | bytes) and bool(part.value)
-    return part if is_text and isinstance(part, ast.Constant) and not _makes_value(whole) else None
+    return part if isinstance(part, ast.Constant) and _is_text(part) else None
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str | bytes) and bool(node.value)
 
 
 def _makes_value(side: ast.expr) -> bool:

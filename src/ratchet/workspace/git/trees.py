@@ -269,7 +269,7 @@ class TreeStore:
         self._tidy()
         kept = [f"/{name}" if name in _TOP_ONLY else name for name in _KEPT_ON_CLEAN]
         kept += [f"/{name}" for name in self.carried()]
-        self._force("read-tree", "--reset", "-u", tree)
+        self._force("read-tree", "--reset", "-u", tree, again=self._tidy)
         self._force("clean", "-ffdxq", *(word for pattern in kept for word in ("-e", pattern)))
         for path in self._filled_submodules(self._rows()):
             tree_files.remove_inside(self.folder, os.fsdecode(path))
@@ -298,13 +298,14 @@ class TreeStore:
         if (there := self.write()) != tree:
             raise broken_tree(self.store, self.raw_diff(tree, there)[0].path)
 
-    def _force(self, *words: str) -> None:
+    def _force(self, *words: str, again: Callable[[], None] | None = None) -> None:
         """Run git, and once more after giving back permissions that an agent took away."""
         try:
             self._git(*words)
         except GitFailed:
             make_readable(self.folder)
-            self._tidy()
+            if again:
+                again()
             self._git(*words)
 
     def restore_paths(self, paths: list[str], tree: str) -> None:
