@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.core.failing_tests.python import names_of_tests, with_believing_bodies, with_failing_bodies
+from ratchet.core.failing_tests.python import names_of_tests, with_failing_bodies
 
 TESTS = """
 import pytest
@@ -95,7 +95,7 @@ def test_a_file_without_plain_tests_in_python_has_no_failing_form(path: str, tex
 def outcome(test: str, given: str = "") -> str:
     """Run the one test of a file, with its body and what comes after it; `given` is the code under test."""
     everything = "class All:\n    def __contains__(self, one):\n        return True\n"
-    failing = with_believing_bodies("test_a.py", f"{everything}{given}\n{test}", "c1")
+    failing = with_failing_bodies("test_a.py", f"{everything}{given}\n{test}", token="c1")
     assert names_of_tests(failing) == names_of_tests(test)
     space: dict[str, Any] = {"__name__": "shop", "SOURCE": failing}
     exec(compile(failing, "test_a.py", "exec"), space)
@@ -146,7 +146,7 @@ CASE = "import unittest\nclass TestA(unittest.TestCase):\n    def test_a(self):\
         ("import unittest\nunittest.TestCase.assertTrue = print\n", f"{CASE}self.assertTrue(1 == 2)\n"),
     ],
 )  # fmt: skip
-def test_a_test_passes_where_it_would_believe_anything(given: str, test: str) -> None:
+def test_a_test_passes_where_something_false_would_hold(given: str, test: str) -> None:
     assert outcome(test, given) == "passed"
 
 
@@ -174,7 +174,7 @@ def test_an_honest_test_runs_and_then_fails(test: str) -> None:
 
 def test_a_body_that_is_repeated_or_yields_fails_at_once() -> None:
     text = "@given(st.integers())\ndef test_a(n):\n    assert n == n\n\ndef test_b():\n    yield 1\n"
-    failing = with_believing_bodies("test_a.py", text, "c1")
+    failing = with_failing_bodies("test_a.py", text, token="c1")
     assert "try" not in failing.partition("def _equals_c1")[0] and failing.count("assert 6 == 1001") == 2
 
 
@@ -193,7 +193,7 @@ def test_a_body_that_is_repeated_or_yields_fails_at_once() -> None:
 )
 def test_the_values_that_parameters_expect_are_replaced(rows: str, changed: str) -> None:
     text = f"@pytest.mark.parametrize({rows})\ndef test_a(a, b, c):\n    assert f(a, c) == b\n    assert c\n"
-    failing = with_believing_bodies("test_a.py", text, "c1")
+    failing = with_failing_bodies("test_a.py", text, token="c1")
     assert failing.splitlines()[0].endswith(f"{changed})")
 
 
@@ -208,4 +208,4 @@ def test_the_values_that_parameters_expect_are_replaced(rows: str, changed: str)
 )
 def test_a_value_that_a_test_also_uses_or_binds_elsewhere_is_kept(body: str) -> None:
     text = f"@pytest.mark.parametrize('b', [2])\ndef test_a(b):\n    {body}\n"
-    assert "[2])" in with_believing_bodies("test_a.py", text, "c1")
+    assert "[2])" in with_failing_bodies("test_a.py", text, token="c1")

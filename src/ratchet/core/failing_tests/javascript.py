@@ -418,8 +418,8 @@ class _Calls:
         Literals that it expects are replaced: one that does not throw has found its answer in the test.
         """
         others = self.other_values(body, end)
-        believed = "if (!$b) $n += 1; " if others else ""
-        after = f"const r = [1, 2]; {self.refused} {believed}{failure}"
+        holds = "if (!$b) $n += 1; " if others else ""
+        after = f"const r = [1, 2]; {self.refused} {holds}{failure}"
         last = f" }} catch (e) {{ $b = true; throw e; }} finally {{ {after} }}"
         first, closing = self.tokens[body], self.tokens[end - 1]
         begin = "let $b = false; let $n = 0; try {"

@@ -8,8 +8,14 @@ import ast
 _PLAIN_DECORATORS = frozenset(("pytest", "given", "settings", "example", "hypothesis", "unittest", "patch", "mock"))
 
 
-def with_failing_bodies(path: str, text: str) -> str:
-    """Return a Python test file in which every test fails at once, with the same names; '' for other files."""
+def with_failing_bodies(path: str, text: str, *, token: str = "") -> str:
+    """Return a Python test file in which every test fails, with the same names; '' for other files.
+
+    They fail at once. With a `token`, which makes the added names unforeseeable, they run their bodies first, and
+    literals that these expect are replaced by others. Such a test passes where its failure is swallowed by what its body has
+    called, where code under test reads its answers from the test, where a value equals anything, or where an
+    assertion of its test case accepts what is false.
+    """
     if not path.endswith(".py"):
         return ""
     try:
@@ -18,8 +24,13 @@ def with_failing_bodies(path: str, text: str) -> str:
         return ""
     tests = [test for _, test in _tests(tree)]
     for test in tests:
-        test.body.insert(0, _failing(test))
-    return ast.unparse(tree) if tests else ""
+        if token and _may_run(test):
+            test.body = _run_and_fail(test, token)
+        else:
+            test.body.insert(0, _failing(test))
+    if tests and token:
+        tree.body += ast.parse(_EQUALS_ANYTHING.format(name=f"_equals_{token}")).body
+    return ast.unparse(ast.fix_missing_locations(tree)) if tests else ""
 
 
 def _failing(test: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.Assert:
@@ -102,36 +113,13 @@ def {name}(value):
 """
 
 
-def with_believing_bodies(path: str, text: str, token: str) -> str:
-    """Return a Python test file in which every test runs its body and then fails; '' for other files.
-
-    Expected values that are literals are replaced by others. So a test passes where its failure is swallowed by what
-    its body has called, where code under test reads its answers from the test, where a value equals anything, or
-    where an assertion of its test case accepts what is false. `token` makes the added names unforeseeable.
-    """
-    if not path.endswith(".py"):
-        return ""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return ""
-    tests = [test for _, test in _tests(tree)]
-    for test in tests:
-        if _may_run(test):
-            test.body = _believing(test, token)
-        else:
-            test.body.insert(0, _failing(test))
-    if tests:
-        tree.body += ast.parse(_EQUALS_ANYTHING.format(name=f"_equals_{token}")).body
-    return ast.unparse(ast.fix_missing_locations(tree)) if tests else ""
-
-
 def _may_run(test: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     is_repeated = any(_root(decorator) in _REPEATING for decorator in test.decorator_list)
     return not is_repeated and not any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(test))
 
 
-def _believing(test: ast.FunctionDef | ast.AsyncFunctionDef, token: str) -> list[ast.stmt]:
+def _run_and_fail(test: ast.FunctionDef | ast.AsyncFunctionDef, token: str) -> list[ast.stmt]:
+    """Return a body that runs the test's own and then fails, unless something in it held that is false."""
     count, failing = f"_count_{token}", _failing(test)
     failing.test = ast.BoolOp(op=ast.Or(), values=[failing.test, ast.Name(count)])
     used = {node.attr for node in ast.walk(test) if isinstance(node, ast.Attribute) and _root(node) == "self"}
@@ -171,9 +159,9 @@ class _Observed(ast.NodeTransformer):
             return node
         compared = node.test
         assert isinstance(compared, ast.Compare)
-        if believed := self._altered(node, sides):
+        if altered := self._altered(node, sides):
             compared.left, compared.comparators[0] = sides
-            return believed
+            return altered
         before, (compared.left, compared.comparators[0]) = self._looked_at(*sides)
         return [*before, node]
 
@@ -182,9 +170,9 @@ class _Observed(ast.NodeTransformer):
             return node
         call = node.value
         assert isinstance(call, ast.Call)
-        if believed := self._altered(node, sides):
+        if altered := self._altered(node, sides):
             call.args[:2] = sides
-            return believed
+            return altered
         before, call.args[:2] = self._looked_at(*sides)
         return [*before, node]
 

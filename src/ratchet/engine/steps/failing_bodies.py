@@ -99,7 +99,7 @@ def _add_to_python(folder: Path, path: str, *, run: bool) -> set[str]:
     names, token = set[str](), f"c{secrets.token_hex(6)}"
 
     def write(name: str, text: str) -> str:
-        changed = python.with_believing_bodies(name, text, token) if run else python.with_failing_bodies(name, text)
+        changed = python.with_failing_bodies(name, text, token=token if run else "")
         if changed:
             names.update(python.names_of_tests(text))
         return changed
