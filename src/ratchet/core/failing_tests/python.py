@@ -12,9 +12,9 @@ def with_failing_bodies(path: str, text: str, *, token: str = "") -> str:
     """Return a Python test file in which every test fails, with the same names; '' for other files.
 
     They fail at once. With a `token`, which makes the added names unforeseeable, they run their bodies first, and
-    literals that these expect are replaced by others. Such a test passes where its failure is swallowed by what its body has
-    called, where code under test reads its answers from the test, where a value equals anything, or where an
-    assertion of its test case accepts what is false.
+    literals that these expect are replaced by others. Such a test passes where its failure is swallowed by what its
+    body has called, where code under test reads its answers from the test, where a value equals anything, or where
+    an assertion of its test case accepts what is false.
     """
     if not path.endswith(".py"):
         return ""
