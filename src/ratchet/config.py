@@ -462,7 +462,8 @@ def load(folder: Path, *, environ: Mapping[str, str] | None = None, flags: Seque
     return LoadedConfig(config=_showing_commands(config, trusted), settings=settings, ignored=ignored)
 
 
-_COMMANDS = re.compile(r"agent|test\.command|gates|swarm\.agents|roles\.\w+\.(?:agent|fallback|escalate)")
+_AGENTS = re.compile(r"agent|gates|swarm\.agents|roles\.\w+\.(?:agent|fallback|escalate)")
+_COMMANDS = re.compile(rf"{_AGENTS.pattern}|test\.command")
 
 
 def _showing_commands(config: Config, trusted: Iterable[str]) -> Config:
@@ -520,9 +521,6 @@ def _leave_to_this_machine(table: dict[str, Any], sources: dict[str, str]) -> li
         section.pop(last, None)
         del sources[key]
     return sorted(ignored)
-
-
-_AGENTS = re.compile(r"agent|gates|swarm\.agents|roles\.\w+\.(?:agent|fallback|escalate)")
 
 
 def _names_program(key: str, table: Any) -> bool:
